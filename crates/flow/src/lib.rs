@@ -1,0 +1,8 @@
+//! Flow records: metered from packets, decoded from binary exports, repaired where they were split.
+#![no_std]
+
+extern crate alloc;
+
+pub mod record;
+
+pub use record::{EndReason, FlowKey, FlowRecord};

@@ -1,0 +1,106 @@
+//! One flow record: what was seen of one direction of one conversation (RFC 7011's Flow Record).
+
+use core::net::IpAddr;
+
+/// IANA protocol number of TCP.
+pub const TCP: u8 = 6;
+/// IANA protocol number of UDP.
+pub const UDP: u8 = 17;
+
+/// The bits of the TCP flags byte (RFC 9293, section 3.1).
+pub mod tcp_flags {
+    /// No more data from the sender.
+    pub const FIN: u8 = 0x01;
+    /// The connection begins.
+    pub const SYN: u8 = 0x02;
+    /// The connection is reset.
+    pub const RST: u8 = 0x04;
+    /// Push.
+    pub const PSH: u8 = 0x08;
+    /// The acknowledgement number is valid.
+    pub const ACK: u8 = 0x10;
+}
+
+/// What makes packets one flow: the five-tuple, in the direction the packets went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowKey {
+    /// Who sent the packets.
+    pub source: IpAddr,
+    /// Whom they were for.
+    pub destination: IpAddr,
+    /// Source port of TCP, UDP or SCTP; 0 where there is none (later fragments too).
+    pub source_port: u16,
+    /// Destination port, likewise.
+    pub destination_port: u16,
+    /// IANA protocol number.
+    pub protocol: u8,
+}
+
+impl FlowKey {
+    /// The key of the packets that go the other way.
+    pub fn reversed(self) -> FlowKey {
+        FlowKey {
+            source: self.destination,
+            destination: self.source,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
+            protocol: self.protocol,
+        }
+    }
+}
+
+/// Why a record was made: flowEndReason (IPFIX information element 136).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum EndReason {
+    /// No packet for the inactive timeout.
+    IdleTimeout = 1,
+    /// The flow lasted the active timeout; its rest follows in another record.
+    ActiveTimeout = 2,
+    /// A FIN or RST was seen.
+    EndOfFlow = 3,
+    /// The metering ended while the flow lived.
+    ForcedEnd = 4,
+    /// The cache was full and this flow had to make room.
+    LackOfResources = 5,
+    /// The exporter did not say.
+    Unknown = 0,
+}
+
+/// One direction of one conversation. Times are wall-clock nanoseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowRecord {
+    /// The five-tuple.
+    pub key: FlowKey,
+    /// Stamp of the first packet, ns since 1970.
+    pub start_ns: u64,
+    /// Stamp of the last packet, ns since 1970; never before `start_ns`.
+    pub end_ns: u64,
+    /// Packets (packetDeltaCount).
+    pub packets: u64,
+    /// Bytes from the IP header on, at their original length (octetDeltaCount).
+    pub octets: u64,
+    /// All TCP flags seen, or-ed (tcpControlBits).
+    pub tcp_flags: u8,
+    /// Payload bytes of the file transferred. For TCP metered from packets: the sequence space that
+    /// was covered, so that retransmissions count once. `None` where only an exporter's byte count
+    /// is known.
+    pub payload_octets: Option<u64>,
+    /// Did this direction open the connection (SYN without ACK seen)? `None` where flags of single
+    /// packets are not known.
+    pub opened: Option<bool>,
+    /// Why the record ends here.
+    pub end_reason: EndReason,
+}
+
+impl FlowRecord {
+    /// Both a start marker (SYN) and an end marker (FIN or RST) were seen (Harpoon, section 4.1).
+    pub fn has_start(&self) -> bool {
+        self.tcp_flags & tcp_flags::SYN != 0
+    }
+
+    /// An end marker, FIN or RST, was seen.
+    pub fn has_end(&self) -> bool {
+        self.tcp_flags & (tcp_flags::FIN | tcp_flags::RST) != 0
+    }
+}

@@ -1,0 +1,1 @@
+//! Devices: network namespaces, veth pairs, packet rings and the counters of interfaces.

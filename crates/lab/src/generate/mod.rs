@@ -1,0 +1,1 @@
+//! Live traffic: a plan performed as kernel TCP connections by event loops.

@@ -1,0 +1,1 @@
+//! Inputs: captures and flow exports opened, recognised and streamed.

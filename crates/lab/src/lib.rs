@@ -1,0 +1,9 @@
+//! The shell of Nilometer: devices, clocks, namespaces, files, command line and reports.
+
+pub mod cli;
+pub mod device;
+pub mod generate;
+pub mod input;
+pub mod report;
+pub mod table;
+pub mod trial;

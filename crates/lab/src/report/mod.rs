@@ -1,0 +1,1 @@
+//! The report: results drawn as one self-contained HTML page.

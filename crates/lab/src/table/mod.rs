@@ -1,0 +1,1 @@
+//! Tables: flow records and packet stamps as Parquet files.

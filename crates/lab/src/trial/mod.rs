@@ -1,0 +1,1 @@
+//! The trial: the main job, from an input to a directory of results.
