@@ -183,7 +183,7 @@ impl<R: Read> Pcapng<R> {
                     | SIMPLE_PACKET
                     | ENHANCED_PACKET
             );
-            if length < 12 || length % 4 != 0 || (held && length > BLOCK_MAX_BYTES) {
+            if length < 12 || !length.is_multiple_of(4) || (held && length > BLOCK_MAX_BYTES) {
                 let what = format!("a block of type {kind} claims {length} bytes");
                 self.ending = Ending::Damaged { offset, what };
                 return Ok(None);
@@ -354,7 +354,10 @@ fn section(start: &[u8]) -> Result<(bool, u32), String> {
         word => return Err(format!("a section header has byte-order magic {word:#010x}")),
     };
     let length = read_u32(start, 4, big_endian);
-    if (length as usize) < SECTION_HEADER_BYTES || length % 4 != 0 || length > BLOCK_MAX_BYTES {
+    if (length as usize) < SECTION_HEADER_BYTES
+        || !length.is_multiple_of(4)
+        || length > BLOCK_MAX_BYTES
+    {
         return Err(format!("a section header claims {length} bytes"));
     }
     Ok((big_endian, length))

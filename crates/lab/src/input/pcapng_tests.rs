@@ -91,7 +91,8 @@ fn sections_change_byte_order_and_forget_interfaces() {
 fn every_unit_of_time_is_understood() {
     let minus_one = (-1i64).to_be_bytes();
     let after_2554 = (i64::MAX).to_be_bytes();
-    let cases: [(&[(u16, &[u8])], u64, u64); 9] = [
+    type Options<'a> = &'a [(u16, &'a [u8])];
+    let cases: [(Options, u64, u64); 9] = [
         (&[], 7, 7_000),
         (&[(OPTION_RESOLUTION, &[9])], 7, 7),
         (&[(OPTION_RESOLUTION, &[0])], 7, 7_000_000_000),

@@ -235,7 +235,7 @@ mod tests {
         let reasons = [EndReason::Unknown, EndReason::EndOfFlow, EndReason::LackOfResources];
         let record = |n: u64| FlowRecord {
             key: FlowKey {
-                source: if n % 3 == 0 {
+                source: if n.is_multiple_of(3) {
                     IpAddr::V6(((0x2001_0db8_u128 << 96) + u128::from(n)).into())
                 } else {
                     IpAddr::from((0x0a00_0000 + n as u32).to_be_bytes())
@@ -250,7 +250,7 @@ mod tests {
             packets: u64::MAX - n,
             octets: n,
             tcp_flags: 0xff,
-            payload_octets: (n % 2 == 0).then_some(n),
+            payload_octets: n.is_multiple_of(2).then_some(n),
             opened: [None, Some(true), Some(false)][n as usize % 3],
             end_reason: reasons[n as usize % 3],
         };
