@@ -1,8 +1,8 @@
 //! Drawing an index by weight in constant time: Walker's alias method, built as Vose does.
 //!
 //! Cut n weights, scaled to a mean of 1, into n columns of height 1: a column holds what is left of
-//! one weight at its foot and, above that, a piece of a single heavier one, its alias. A draw picks a
-//! column, then foot or alias. Vose (IEEE TSE 17(9), 1991) fills the columns in O(n): each weight
+//! one weight at its foot and, above that, a piece of a single heavier one, its alias. A draw picks
+//! a column, then foot or alias. Vose (IEEE TSE 17(9), 1991) fills the columns in O(n): each weight
 //! below 1 founds a column and a weight above 1 gives up what tops it off, until none is left over.
 //! Against a search on cumulative weights, two memory accesses instead of log n, and for a skewed
 //! pool of 65,536 addresses no cache to thrash.
@@ -99,7 +99,8 @@ impl Alias {
 }
 
 /// Vose's construction on heights whose mean is 1. The heights that remain always have a mean of 1,
-/// so when either kind runs out, the columns left over are full but for rounding and keep themselves.
+/// so when either kind runs out, the columns left over are full but for rounding and keep
+/// themselves.
 fn fill(mut heights: Vec<f64>) -> Vec<Column> {
     let mut columns: Vec<Column> =
         (0..heights.len() as u32).map(|alias| Column { own: 1.0, alias }).collect();

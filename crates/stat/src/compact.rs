@@ -2,9 +2,9 @@
 //!
 //! A model file must stay readable, yet with Pareto sizes the largest few samples carry the volume:
 //! of 100,000 draws at α = 1.2 the top hundred hold about a third of the bytes. So a quarter of the
-//! knots goes to the largest values, each by itself, and the rest of the samples share the others in
-//! groups of nearly equal count. A group never parts samples of equal value, so an atom (the 40-byte
-//! segment, the 1,460-byte one) keeps its exact probability if it is as heavy as a group.
+//! knots goes to the largest values, each by itself, and the rest of the samples share the others
+//! in groups of nearly equal count. A group never parts samples of equal value, so an atom (the
+//! 40-byte segment, the 1,460-byte one) keeps its exact probability if it outweighs two groups.
 //!
 //! What a group becomes is chosen so that its sum, and with it the mean of the whole, is kept:
 //!
@@ -12,10 +12,10 @@
 //!   error carried into the next group, and the last group that spans two whole numbers is split
 //!   between neighbours so that the carry ends at zero. The table then has the samples' sum to the
 //!   byte.
-//! * *linear*: two straight pieces from the group's first value, at its lower cumulative, to the next
-//!   group's first, at the upper. Measure both as fractions of the group's box. A knot on the box's
-//!   falling diagonal, at cumulative t and value 1 − t, gives the two pieces the mean
-//!   t(1 − t)/2 + (1 − t)(2 − t)/2 = 1 − t. So the knot sits at the height of the group's own mean,
+//! * *linear*: two straight pieces from the group's first value, at its lower cumulative, to the
+//!   next group's first, at the upper. Measure both as fractions of the group's box. A knot on the
+//!   box's falling diagonal, at cumulative t and value 1 − t, gives the two pieces the mean t(1 −
+//!   t)/2 + (1 − t)(2 − t)/2 = 1 − t. So the knot sits at the height of the group's own mean,
 //!   always inside the box; for a group of equal samples it falls into the corner and makes an atom
 //!   and a gap.
 
@@ -29,6 +29,9 @@ pub const KNOTS_MIN: usize = 8;
 
 /// Below this every whole number is a float.
 const WHOLE_LIMIT: f64 = (1u64 << 53) as f64;
+
+/// The fewest samples that show how values spread between neighbours.
+const PAIR: u64 = 2;
 
 /// Samples of one value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,16 +77,15 @@ impl Empirical {
         knots_max: usize,
     ) -> Result<Empirical, EmpiricalError> {
         let runs = runs_of(samples.as_mut())?;
-        // A group needs two knots, and one closes the table.
+        // A group needs two knots, and one closes the table. Few samples pair up throughout; of
+        // many, only the tail does.
         let groups_max = (knots_max.clamp(KNOTS_MIN, KNOTS_LIMIT) - 1) / 2;
-        let tail_groups = groups_max / 4;
+        let few = runs.len() <= 2 * groups_max;
+        let tail_groups = if few { groups_max } else { groups_max / 4 };
         let body = runs.len().saturating_sub(2 * tail_groups);
-        let mut groups = groups_of(&runs[..body], groups_max - tail_groups, 2);
-        groups.extend(
-            groups_of(&runs[body..], tail_groups, 2)
-                .into_iter()
-                .map(|group| group.start + body..group.end + body),
-        );
+        let mut groups = groups_of(&runs[..body], groups_max - tail_groups, PAIR);
+        let tail = groups_of(&runs[body..], tail_groups, PAIR);
+        groups.extend(tail.into_iter().map(|group| group.start + body..group.end + body));
         let total: u64 = runs.iter().map(|run| run.count).sum();
         Empirical::new(Form::Linear, total, pieces(&runs, &groups, total))
     }
@@ -105,12 +107,12 @@ fn runs_of(samples: &mut [f64]) -> Result<Vec<Run>, EmpiricalError> {
     Ok(equal.map(|run| Run { value: run[0].abs(), count: run.len() as u64 }).collect())
 }
 
-/// Parts `runs` into at most `groups_max` ranges of nearly equal count, none smaller than
-/// `count_min` unless a heavy run stands beside it.
+/// Parts `runs` into at most `groups_max` ranges of nearly equal count, none of a count under
+/// `count_min` but beside a heavier run.
 fn groups_of(runs: &[Run], groups_max: usize, count_min: u64) -> Vec<Range<usize>> {
     let mut left: u64 = runs.iter().map(|run| run.count).sum();
     let mut groups: Vec<Range<usize>> = Vec::with_capacity(groups_max);
-    let (mut start, mut count) = (0, 0);
+    let (mut start, mut count, mut count_before) = (0, 0, 0);
     for (index, run) in runs.iter().enumerate() {
         let groups_left = groups_max - groups.len();
         let target = left.div_ceil(groups_left.max(1) as u64).max(count_min);
@@ -119,12 +121,14 @@ fn groups_of(runs: &[Run], groups_max: usize, count_min: u64) -> Vec<Range<usize
         if count > 0 && over_by > short_by && groups_left > 1 {
             groups.push(start..index);
             left -= count;
-            (start, count) = (index, 0);
+            (start, count, count_before) = (index, 0, count);
         }
         count += run.count;
     }
-    if start < runs.len() {
-        groups.push(start..runs.len());
+    match groups.last_mut() {
+        Some(last) if count < count_min && count_before <= count_min => last.end = runs.len(),
+        _ if start < runs.len() => groups.push(start..runs.len()),
+        _ => {}
     }
     groups
 }
@@ -168,7 +172,8 @@ fn weigh(runs: &[Run]) -> (u64, f64) {
         .fold((0, 0.0), |(count, sum), run| (count + run.count, sum + run.value * run.count as f64))
 }
 
-/// The knots of a linear table: for each group, the knot on its box's diagonal and the box's corner.
+/// The knots of a linear table: for each group, the knot on its box's diagonal and the box's
+/// corner.
 fn pieces(runs: &[Run], groups: &[Range<usize>], total: u64) -> Vec<(f64, f64)> {
     let mut knots = Vec::with_capacity(2 * groups.len() + 1);
     let mut lower = (0.0, runs[0].value);
@@ -194,4 +199,138 @@ fn pieces(runs: &[Run], groups: &[Range<usize>], total: u64) -> Vec<(f64, f64)> 
         lower = upper;
     }
     knots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distance::ks_of_sorted;
+    use crate::{Rng, lognormal, pareto};
+
+    fn mean_of(samples: &[f64]) -> f64 {
+        samples.iter().sum::<f64>() / samples.len() as f64
+    }
+
+    /// Sizes as traffic has them, of a law chosen by `kind`, whole numbers.
+    fn sizes(kind: u64, n: usize) -> Vec<f64> {
+        let mut rng = Rng::new(kind, 0, n as u64);
+        let draw = |rng: &mut Rng| match kind % 4 {
+            0 => pareto(rng, 1.2, 1_000.0),
+            1 => pareto(rng, 1.2, 1.0),
+            2 => lognormal(rng, 7.0, 2.0),
+            _ if rng.unit() < 0.6 => 1_460.0,
+            _ => rng.exponential(3_000.0),
+        };
+        (0..n).map(|_| libm::floor(draw(&mut rng))).collect()
+    }
+
+    #[test]
+    fn few_values_stay_as_they_are() {
+        let law = Empirical::step_from(alloc::vec![40.0, 1_460.0, 40.0, 576.0], 8).expect("sizes");
+        assert_eq!(law.knots(), [(0.5, 40.0), (0.75, 576.0), (1.0, 1_460.0)]);
+        assert_eq!((law.form(), law.samples()), (Form::Step, 4));
+        let mut samples = sizes(2, 300);
+        let law = Empirical::step_from(&mut samples, 300).expect("sizes");
+        assert_eq!(ks_of_sorted(&samples, &law), 0.0);
+    }
+
+    #[test]
+    fn step_keeps_the_sum_to_the_byte_and_the_tail_whole() {
+        for kind in 0..4 {
+            for knots_max in [8, 64, 256, 1_024] {
+                let mut samples = sizes(kind, 100_000);
+                let law = Empirical::step_from(&mut samples, knots_max).expect("sizes");
+                assert!(law.knots().len() <= knots_max, "kind {kind}");
+                let (mean, wanted) = (law.mean(), mean_of(&samples));
+                let off = (mean / wanted - 1.0).abs();
+                assert!(off < 1e-9, "kind {kind}, {knots_max} knots: {mean} for {wanted}");
+                assert!(law.knots().iter().all(|knot| libm::trunc(knot.1) == knot.1));
+                let mut largest = samples.clone();
+                largest.dedup();
+                for (knot, value) in
+                    law.knots().iter().rev().zip(largest.iter().rev()).take(knots_max / 4)
+                {
+                    assert_eq!(knot.1, *value, "kind {kind}, {knots_max} knots");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn step_of_broken_numbers_keeps_the_mean_too() {
+        let mut rng = Rng::new(9, 0, 0);
+        let mut samples: Vec<f64> = (0..100_000).map(|_| pareto(&mut rng, 1.2, 0.25)).collect();
+        let law = Empirical::step_from(&mut samples, 128).expect("values");
+        assert!((law.mean() / mean_of(&samples) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_atom_keeps_its_exact_probability() {
+        let mut samples = sizes(3, 50_000);
+        let atom = samples.iter().filter(|&&size| size == 1_460.0).count() as f64 / 50_000.0;
+        for law in
+            [Empirical::step_from(&mut samples, 64), Empirical::linear_from(&mut samples, 64)]
+        {
+            let law = law.expect("sizes");
+            let held = law.cdf(1_460.0) - law.cdf_left(1_460.0);
+            assert!((held - atom).abs() < 1e-9, "{:?}: {held} for {atom}", law.form());
+        }
+    }
+
+    #[test]
+    fn more_knots_come_closer() {
+        let mut samples = sizes(0, 100_000);
+        for (knots_max, bound) in [(64, 0.025), (256, 0.006), (1_024, 0.0015)] {
+            for law in [
+                Empirical::step_from(&mut samples, knots_max).expect("sizes"),
+                Empirical::linear_from(&mut samples, knots_max).expect("sizes"),
+            ] {
+                let distance = ks_of_sorted(&samples, &law);
+                assert!(distance < bound, "{knots_max} knots, {:?}: {distance}", law.form());
+            }
+        }
+    }
+
+    #[test]
+    fn linear_keeps_minimum_maximum_and_mean() {
+        let mut rng = Rng::new(10, 0, 0);
+        for n in [1, 2, 3, 4, 5, 100, 1_001, 100_000] {
+            for knots_max in [8, 65, 512] {
+                let mut samples: Vec<f64> = (0..n).map(|_| pareto(&mut rng, 1.2, 0.01)).collect();
+                let law = Empirical::linear_from(&mut samples, knots_max).expect("times");
+                assert!(law.knots().len() <= knots_max, "{n} samples, {knots_max} knots");
+                assert_eq!((law.min(), law.max()), (samples[0], samples[n - 1]));
+                let off = (law.mean() / mean_of(&samples) - 1.0).abs();
+                assert!(off < 1e-9, "{n} samples, {knots_max} knots: mean off by {off}");
+            }
+        }
+    }
+
+    #[test]
+    fn linear_has_no_atoms_where_no_samples_agree() {
+        let mut rng = Rng::new(12, 0, 0);
+        for n in [2usize, 3, 7, 50, 51, 5_000] {
+            let samples: Vec<f64> = (0..n).map(|_| rng.exponential(1.0)).collect();
+            let law = Empirical::linear_from(samples, 64).expect("times");
+            for pair in law.knots().windows(2) {
+                let jumps = pair[0].1 == pair[1].1 && pair[0].0 < pair[1].0;
+                assert!(!jumps, "{n} samples: an atom at {}", pair[0].1);
+            }
+        }
+    }
+
+    #[test]
+    fn refuses_samples_that_are_no_measurements() {
+        for (samples, error) in [
+            (&[][..], EmpiricalError::Empty),
+            (&[1.0, f64::NAN], EmpiricalError::NotFinite(1)),
+            (&[f64::INFINITY], EmpiricalError::NotFinite(0)),
+            (&[3.0, 2.0, -1.0], EmpiricalError::Negative(2)),
+        ] {
+            assert_eq!(Empirical::step_from(samples.to_vec(), 64), Err(error));
+            assert_eq!(Empirical::linear_from(samples.to_vec(), 64), Err(error));
+        }
+        let zero = Empirical::step_from(alloc::vec![-0.0, 0.0], 64).expect("zeros");
+        assert_eq!(zero.knots(), [(1.0, 0.0)]);
+    }
 }

@@ -1,9 +1,9 @@
-//! An empirical distribution as a compact quantile table: a law of traffic that fits in a model file.
+//! An empirical distribution as a compact quantile table: a law of traffic that fits in a file.
 //!
 //! A table is a list of knots (cumulative, value) in one of two forms.
 //!
-//! * *step*: a discrete law. P(X ≤ vⱼ) = cⱼ, and nothing lies between the values. Sizes in bytes are
-//!   of this form.
+//! * *step*: a discrete law. P(X ≤ vⱼ) = cⱼ, and nothing lies between the values. Sizes in bytes
+//!   are of this form.
 //! * *linear*: a distribution function that is straight between its knots, so every value between
 //!   two knots may be drawn. Times are of this form. Two knots of one value and different
 //!   cumulatives are an atom; two of one cumulative and different values are a gap.
@@ -39,7 +39,8 @@ pub enum Form {
 pub enum EmpiricalError {
     /// There is no knot, or no sample to make one from.
     Empty,
-    /// The cumulative or value of this knot (or the sample of this index) is infinite or not a number.
+    /// The cumulative or value of this knot (or the sample of this index) is infinite or not a
+    /// number.
     NotFinite(usize),
     /// The value of this knot (or the sample of this index) is below zero.
     Negative(usize),
@@ -282,5 +283,161 @@ impl Empirical {
             }
         }
         Empirical { form: self.form, samples: self.samples, knots }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    fn step() -> Empirical {
+        Empirical::new(Form::Step, 10, vec![(0.5, 40.0), (0.75, 576.0), (1.0, 1_460.0)])
+            .expect("a step table")
+    }
+
+    /// Straight from 1 to 2, an atom of 0.3 at 2, nothing up to 7, straight to 9.
+    fn linear() -> Empirical {
+        let knots = vec![(0.0, 1.0), (0.3, 2.0), (0.6, 2.0), (0.6, 7.0), (1.0, 9.0)];
+        Empirical::new(Form::Linear, 10, knots).expect("a linear table")
+    }
+
+    #[test]
+    fn step_figures_by_hand() {
+        let law = step();
+        for (u, value) in [(-0.1, 40.0), (0.0, 40.0), (0.499, 40.0), (0.5, 576.0), (0.75, 1_460.0)]
+        {
+            assert_eq!(law.quantile(u), value, "quantile {u}");
+        }
+        assert_eq!((law.quantile(1.0), law.quantile(f64::NAN)), (1_460.0, 40.0));
+        for (x, left, right) in
+            [(39.0, 0.0, 0.0), (40.0, 0.0, 0.5), (500.0, 0.5, 0.5), (1_460.0, 0.75, 1.0)]
+        {
+            assert_eq!((law.cdf_left(x), law.cdf(x)), (left, right), "at {x}");
+        }
+        assert_eq!(law.mean(), 20.0 + 144.0 + 365.0);
+        assert_eq!(law.second_moment(), 0.5 * 1_600.0 + 0.25 * (331_776.0 + 2_131_600.0));
+        assert_eq!((law.min(), law.max(), law.samples()), (40.0, 1_460.0, 10));
+    }
+
+    #[test]
+    fn linear_figures_by_hand() {
+        let law = linear();
+        for (u, value) in
+            [(0.0, 1.0), (0.15, 1.5), (0.3, 2.0), (0.59, 2.0), (0.6, 7.0), (0.8, 8.0), (1.0, 9.0)]
+        {
+            assert!((law.quantile(u) - value).abs() < 1e-12, "quantile {u}: {}", law.quantile(u));
+        }
+        for (x, left, right) in [
+            (0.5, 0.0, 0.0),
+            (1.0, 0.0, 0.0),
+            (1.5, 0.15, 0.15),
+            (2.0, 0.3, 0.6),
+            (5.0, 0.6, 0.6),
+            (7.0, 0.6, 0.6),
+            (8.0, 0.8, 0.8),
+            (9.0, 1.0, 1.0),
+        ] {
+            assert!((law.cdf_left(x) - left).abs() < 1e-12, "left of {x}: {}", law.cdf_left(x));
+            assert!((law.cdf(x) - right).abs() < 1e-12, "at {x}: {}", law.cdf(x));
+        }
+        assert!((law.mean() - (0.3 * 1.5 + 0.3 * 2.0 + 0.4 * 8.0)).abs() < 1e-12);
+        let squares = 0.3 * 7.0 / 3.0 + 0.3 * 4.0 + 0.4 * (49.0 + 63.0 + 81.0) / 3.0;
+        assert!((law.second_moment() - squares).abs() < 1e-12);
+    }
+
+    #[test]
+    fn quantile_and_cdf_are_inverse_to_each_other() {
+        let mut rng = Rng::new(1, 0, 0);
+        for law in [step(), linear()] {
+            for _ in 0..10_000 {
+                let u = rng.unit();
+                let value = law.quantile(u);
+                let (left, right) = (law.cdf_left(value), law.cdf(value));
+                assert!(left <= u + 1e-12 && u <= right + 1e-12, "{u}: {left}..={right}");
+            }
+        }
+    }
+
+    #[test]
+    fn draws_have_the_moments_of_the_table() {
+        for law in [step(), linear()] {
+            let mut rng = Rng::new(2, 0, 0);
+            let mut drawn: Vec<f64> = (0..100_000).map(|_| law.draw(&mut rng)).collect();
+            drawn.extend(law.draw_sorted(&mut rng, 100_000));
+            let n = drawn.len() as f64;
+            let mean = drawn.iter().sum::<f64>() / n;
+            let squares = drawn.iter().map(|value| value * value).sum::<f64>() / n;
+            assert!((mean / law.mean() - 1.0).abs() < 0.01, "{:?}: mean {mean}", law.form());
+            assert!((squares / law.second_moment() - 1.0).abs() < 0.01, "{:?}", law.form());
+            assert!(drawn[100_000..].is_sorted());
+        }
+    }
+
+    #[test]
+    fn scales_values_and_nothing_else() {
+        let law = linear().scaled(0.5);
+        assert_eq!(law.knots()[3], (0.6, 3.5));
+        assert!((law.mean() - 0.5 * linear().mean()).abs() < 1e-12);
+        let squashed = step().scaled(5e-324);
+        assert!(Empirical::new(Form::Step, 10, squashed.knots().to_vec()).is_ok());
+        let stretched = step().scaled(f64::MAX);
+        assert!(Empirical::new(Form::Step, 10, stretched.knots().to_vec()).is_ok());
+    }
+
+    #[test]
+    fn refuses_tables_that_are_no_law() {
+        use EmpiricalError::*;
+        let (step, linear) = (Form::Step, Form::Linear);
+        for (form, knots, error) in [
+            (step, vec![], Empty),
+            (step, vec![(0.5, 1.0), (1.0, f64::NAN)], NotFinite(1)),
+            (step, vec![(f64::NAN, 1.0)], NotFinite(0)),
+            (step, vec![(1.0, -1.0)], Negative(0)),
+            (step, vec![(0.0, 1.0), (1.0, 2.0)], NotMonotone(0)),
+            (step, vec![(0.5, 1.0), (1.0, 1.0)], NotMonotone(1)),
+            (step, vec![(0.5, 1.0), (0.5, 2.0), (1.0, 3.0)], NotMonotone(1)),
+            (step, vec![(0.5, 1.0), (0.9, 2.0)], LastNotOne(0.9)),
+            (linear, vec![(0.1, 1.0), (1.0, 2.0)], FirstNotZero(0.1)),
+            (linear, vec![(0.0, 2.0), (1.0, 1.0)], NotMonotone(1)),
+            (linear, vec![(0.0, 1.0), (0.5, 2.0), (0.4, 2.0), (1.0, 3.0)], NotMonotone(2)),
+            (linear, vec![(0.0, 1.0)], LastNotOne(0.0)),
+            (linear, vec![(0.0, 1.0), (2.0, 2.0)], LastNotOne(2.0)),
+            (linear, vec![(0.0, 1.0); KNOTS_LIMIT + 1], TooManyKnots(KNOTS_LIMIT + 1)),
+        ] {
+            let found = Empirical::new(form, 1, knots).expect_err("no law");
+            assert_eq!(found, error);
+            assert!(!found.to_string().contains('\n'));
+        }
+    }
+
+    #[test]
+    fn reads_back_what_it_wrote_to_the_bit() {
+        let mut rng = Rng::new(3, 0, 0);
+        let times: Vec<f64> = (0..3_000).map(|_| rng.exponential(0.1)).collect();
+        for law in [step(), linear(), Empirical::linear_from(times, 512).expect("times")] {
+            let text = serde_json::to_string(&law).expect("serialises");
+            assert_eq!(serde_json::from_str::<Empirical>(&text).expect("reads back"), law);
+        }
+        assert_eq!(
+            serde_json::to_string(&step()).expect("serialises"),
+            r#"{"form":"step","samples":10,"knots":[[0.5,40.0],[0.75,576.0],[1.0,1460.0]]}"#
+        );
+    }
+
+    #[test]
+    fn a_file_is_checked_at_the_door() {
+        for (text, complaint) in [
+            (r#"{"form":"step","samples":1,"knots":[[1,2]],"unit":"s"}"#, "unknown field `unit`"),
+            (r#"{"form":"round","samples":1,"knots":[[1,2]]}"#, "unknown variant `round`"),
+            (r#"{"form":"step","samples":-1,"knots":[[1,2]]}"#, "invalid value"),
+            (r#"{"form":"step","samples":1,"knots":[[1,-2]]}"#, "is negative"),
+            (r#"{"form":"step","samples":1,"knots":[[0.5,2]]}"#, "end with 1"),
+            (r#"{"form":"step","samples":1}"#, "missing field `knots`"),
+        ] {
+            let error = serde_json::from_str::<Empirical>(text).expect_err("must be refused");
+            assert!(error.to_string().contains(complaint), "{text}: {error}");
+        }
     }
 }

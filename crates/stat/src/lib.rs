@@ -1,4 +1,4 @@
-//! Chance and evidence: seeded randomness, empirical distributions, and distances beside their floors.
+//! Chance and evidence: seeded randomness, empirical distributions, distances beside their floors.
 #![no_std]
 
 extern crate alloc;

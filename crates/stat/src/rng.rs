@@ -1,11 +1,11 @@
 //! Randomness that can be asked for by name: the stream of (seed, purpose, index), and no other.
 //!
 //! A generator that is passed from hand to hand makes every draw depend on all the draws before it:
-//! add a thread, reorder two loops, draw once more for a new feature, and the whole run changes. Here
-//! nothing is handed on. ChaCha8 (Bernstein 2008) is a function of a key and a position, so
+//! add a thread, reorder two loops, draw once more for a new feature, and the whole run changes.
+//! Here nothing is handed on. ChaCha8 (Bernstein 2008) is a function of a key and a position, so
 //!
-//! * the key holds the seed of the run and the *purpose* of the draws (a number that the caller fixes
-//!   once for "sizes", "gaps", "floor" and so on),
+//! * the key holds the seed of the run and the *purpose* of the draws (a number that the caller
+//!   fixes once for "sizes", "gaps", "floor" and so on),
 //! * the 64-bit nonce holds the *index* (a session, an interval, a round),
 //!
 //! and the stream of session 4711 can be had directly, by whichever thread comes to it, before or
@@ -72,7 +72,8 @@ impl Rng {
         (product >> 64) as u64
     }
 
-    /// Puts `items` in an order drawn uniformly from all orders (Fisher–Yates, Knuth's Algorithm P).
+    /// Puts `items` in an order drawn uniformly from all orders (Fisher–Yates, Knuth's Algorithm
+    /// P).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.below(last as u64 + 1) as usize;
@@ -98,6 +99,46 @@ impl Rng {
 mod tests {
     use super::*;
     use alloc::vec::Vec;
+
+    /// Words 0, 1, 2 and 39, from an implementation of ChaCha8 written for this in another
+    /// language: key = seed (64 bits, little-endian) ‖ purpose (32) ‖ tag, nonce = index, counter
+    /// from 0. These must never change.
+    #[test]
+    fn seeds_mean_the_same_for_ever() {
+        type Name = (u64, u32, u64);
+        let known: [(Name, [u64; 4]); 3] = [
+            (
+                (0, 0, 0),
+                [0xc453f476eca168dd, 0xba0e5d32db44be9c, 0x241b358b144eb2c7, 0xd4aca60d7a36f2c5],
+            ),
+            (
+                (7, 1, 2),
+                [0xc48e5f78d8df5efb, 0xeab35b2d5c140d5c, 0x5e1928da93834d53, 0x21cbb56780e1119b],
+            ),
+            (
+                (u64::MAX, u32::MAX, u64::MAX),
+                [0x75bdfe65f6ef27e0, 0xde6eda94d01ed204, 0x8af90fca0e337365, 0x235134de4cc8b8e8],
+            ),
+        ];
+        for ((seed, purpose, index), expected) in known {
+            let mut rng = Rng::new(seed, purpose, index);
+            let words: Vec<u64> = (0..40).map(|_| rng.next_u64()).collect();
+            assert_eq!([words[0], words[1], words[2], words[39]], expected);
+        }
+    }
+
+    /// The transformations are part of the promise, to the bit.
+    #[test]
+    fn draws_mean_the_same_for_ever() {
+        let rng = || Rng::new(7, 1, 2);
+        assert_eq!(rng().unit(), (0xc48e5f78d8df5efb_u64 >> 11) as f64 / (1u64 << 53) as f64);
+        assert_eq!(rng().below(1_000), 767);
+        assert_eq!(rng().exponential(1.0).to_bits(), 0x3ff7_5cc1_30eb_2e02);
+        assert_eq!(rng().normal().to_bits(), 0x3ff7_b0bd_cb6a_337b);
+        let mut items = [0, 1, 2, 3, 4, 5, 6, 7];
+        rng().shuffle(&mut items);
+        assert_eq!(items, [5, 3, 4, 1, 0, 2, 7, 6]);
+    }
 
     #[test]
     fn streams_of_different_names_differ_and_of_one_name_agree() {

@@ -2,8 +2,8 @@
 //!
 //! Every distance of this crate compares two distribution functions that are straight between
 //! breakpoints: samples, models, Kaplan–Meier estimates. Told the merged breakpoints in ascending
-//! order, a walk answers with both one-sided limits in constant time, so a distance is one pass over
-//! both laws and is written once for all their pairings.
+//! order, a walk answers with both one-sided limits in constant time, so a distance is one pass
+//! over both laws and is written once for all their pairings.
 
 use crate::Empirical;
 
