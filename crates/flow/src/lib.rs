@@ -1,9 +1,9 @@
-//! Flow records: metered from packets, decoded from binary exports, repaired where they were split.
 #![no_std]
 
 extern crate alloc;
 
 mod cache;
+pub mod connections;
 mod coverage;
 mod hash;
 mod live;
