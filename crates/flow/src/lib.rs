@@ -8,6 +8,8 @@ mod coverage;
 mod hash;
 mod live;
 pub mod meter;
+pub mod netflow5;
 pub mod record;
+pub mod sequence;
 
 pub use record::{EndReason, FlowKey, FlowRecord};
