@@ -1,3 +1,4 @@
+//! Flow records: metered from packets, decoded from binary exports, repaired where they were split.
 #![no_std]
 
 extern crate alloc;
@@ -10,6 +11,7 @@ mod live;
 pub mod meter;
 pub mod netflow5;
 pub mod record;
+pub mod repair;
 pub mod sequence;
 
 pub use record::{EndReason, FlowKey, FlowRecord};
