@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub mod doctor;
 pub mod flows;
@@ -35,8 +35,12 @@ pub struct Cli {
     command: Command,
 }
 
-/// The version and the commit it was built from.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit this binary was built from: twelve digits, `-dirty` behind them when its sources were
+/// changed since, or `unknown`.
+pub const COMMIT: &str = env!("NILOMETER_COMMIT");
+
+/// The version, and in parentheses the commit it was built from.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("NILOMETER_COMMIT"), ")");
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -60,7 +64,11 @@ enum Command {
 
 /// Reads the command line, runs it, and says how it ended.
 pub fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    let outcome = match cli.command {
         Command::Lab(args) => lab::run(args),
         Command::Flows(args) => flows::run(args),
         Command::Model(args) => model::run(args),
@@ -78,5 +86,80 @@ pub fn main() -> ExitCode {
             eprintln!("nilometer: {error:#}");
             ExitCode::from(2)
         }
+    }
+}
+
+/// Answers a command line that asks for help or cannot be understood.
+fn refuse(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind;
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(2)
+        }
+        _ => {
+            let command = command_of(std::env::args().skip(1));
+            eprintln!("nilometer: {}; see `{command} --help`", one_line(&error.to_string()));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Clap's account of an error, several paragraphs, as one line: what is wrong and what was probably
+/// meant, without the usage.
+fn one_line(account: &str) -> String {
+    let account = account.strip_prefix("error: ").unwrap_or(account);
+    let paragraphs = account
+        .split("\n\n")
+        .filter(|p| !p.starts_with("Usage:") && !p.starts_with("For more information"))
+        .map(|p| p.split_whitespace().collect::<Vec<_>>().join(" "));
+    paragraphs.collect::<Vec<_>>().join("; ").replace("; tip: ", "; ")
+}
+
+/// The command that was typed, as far as its words are known: `nilometer lab run`.
+fn command_of(words: impl Iterator<Item = String>) -> String {
+    let mut command = &Cli::command();
+    let mut name = "nilometer".to_owned();
+    for word in words {
+        let Some(subcommand) = command.find_subcommand(&word) else { break };
+        name = format!("{name} {word}");
+        command = subcommand;
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_hold_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn usage_errors_become_one_line_with_the_suggestion() {
+        let typed = ["nilometer", "man", "--ouT", "pages"];
+        let error = Cli::try_parse_from(typed).expect_err("there is no such flag");
+        let line = one_line(&error.to_string());
+        assert_eq!(line, "unexpected argument '--ouT' found; a similar argument exists: '--out'");
+    }
+
+    #[test]
+    fn missing_arguments_are_named_in_the_line() {
+        let error = Cli::try_parse_from(["nilometer", "man"]).expect_err("--out is required");
+        let line = one_line(&error.to_string());
+        assert_eq!(line, "the following required arguments were not provided: --out <DIR>");
+    }
+
+    #[test]
+    fn help_is_that_of_the_command_typed() {
+        let words = |line: &str| command_of(line.split(' ').map(str::to_owned));
+        assert_eq!(words("completions nosuchshell"), "nilometer completions");
+        assert_eq!(words("nonsense man"), "nilometer");
     }
 }
