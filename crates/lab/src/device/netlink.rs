@@ -1,0 +1,356 @@
+//! Routing netlink: what `ip link`, `ip address`, `ip route` and `ip neighbour` ask of the kernel.
+//!
+//! A [`Netlink`] socket speaks for the network namespace it was opened in, from whichever thread
+//! it is used. Every request asks for an acknowledgement and waits for it, so an error names the
+//! very step that failed, with the kernel's own words where it has any.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+
+use anyhow::{Context, Result, anyhow, bail};
+use netlink_packet_core::{
+    ErrorMessage, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload, NlasIterator,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State, Stats64,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use super::namespace::Namespace;
+use super::prefix::Prefix;
+
+/// An Ethernet address.
+pub type MacAddress = [u8; 6];
+
+/// The routing table of addresses that are the host's own (`RT_TABLE_LOCAL`).
+const LOCAL_TABLE: u8 = 255;
+
+/// One end of a veth pair: what it is called and where it goes.
+#[derive(Debug, Clone, Copy)]
+pub struct VethEnd<'a> {
+    /// The namespace in which the end appears.
+    pub namespace: &'a Namespace,
+    /// The interface's name, at most 15 bytes.
+    pub name: &'a str,
+    /// Its Ethernet address.
+    pub mac: MacAddress,
+}
+
+/// What an interface has counted since it was made (`IFLA_STATS64`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkStatistics {
+    /// Frames received.
+    pub rx_packets: u64,
+    /// Bytes received, from the Ethernet header on.
+    pub rx_bytes: u64,
+    /// Received frames that found no room.
+    pub rx_dropped: u64,
+    /// Received frames that were bad.
+    pub rx_errors: u64,
+    /// Frames sent.
+    pub tx_packets: u64,
+    /// Bytes sent, from the Ethernet header on.
+    pub tx_bytes: u64,
+    /// Frames that were to be sent and found no room; on a veth, no room at the other end.
+    pub tx_dropped: u64,
+    /// Frames that could not be sent.
+    pub tx_errors: u64,
+}
+
+/// An interface as the kernel describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkState {
+    /// Its number in its namespace.
+    pub index: u32,
+    /// Its Ethernet address; empty where it has none.
+    pub mac: Vec<u8>,
+    /// The greatest IP packet it carries, in bytes.
+    pub mtu_bytes: u32,
+    /// Whether it was told to be up.
+    pub administratively_up: bool,
+    /// Whether it carries traffic: up, and so is the other end (RFC 2863's `ifOperStatus`).
+    pub operational: bool,
+    /// Its counters.
+    pub statistics: LinkStatistics,
+}
+
+/// A routing netlink socket in one namespace.
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Opens a socket in the calling thread's namespace.
+    pub fn open() -> Result<Netlink> {
+        let open = || {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind_auto()?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            // Both only better the error texts; kernels before 4.12 do not know them.
+            let _ = socket.set_cap_ack(true);
+            let _ = socket.set_ext_ack(true);
+            Ok::<_, io::Error>(socket)
+        };
+        let socket = open().context("cannot open a routing netlink socket")?;
+        Ok(Netlink { socket, sequence: 0 })
+    }
+
+    /// Makes a veth pair, each end at once in its own namespace, both down.
+    pub fn create_veth(&mut self, one: VethEnd, other: VethEnd, mtu_bytes: u32) -> Result<()> {
+        let end = |end: VethEnd| {
+            let mut message = LinkMessage::default();
+            message.attributes = vec![
+                LinkAttribute::IfName(end.name.into()),
+                LinkAttribute::Mtu(mtu_bytes),
+                LinkAttribute::Address(end.mac.to_vec()),
+                LinkAttribute::NetNsFd(end.namespace.as_fd().as_raw_fd()),
+            ];
+            message
+        };
+        let mut message = end(one);
+        message.attributes.push(LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(end(other)))),
+        ]));
+        self.request(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
+            .with_context(|| format!("cannot create the veth pair {} - {}", one.name, other.name))
+            .map(drop)
+    }
+
+    /// Takes an interface up.
+    pub fn set_up(&mut self, name: &str) -> Result<()> {
+        self.set_flags(name, LinkFlags::Up, LinkFlags::empty())
+            .with_context(|| format!("cannot set {name} up"))
+    }
+
+    /// Takes an interface down.
+    pub fn set_down(&mut self, name: &str) -> Result<()> {
+        self.set_flags(name, LinkFlags::empty(), LinkFlags::Up)
+            .with_context(|| format!("cannot set {name} down"))
+    }
+
+    /// Keeps an interface from speaking of its own accord: no ARP, no neighbour discovery and no
+    /// multicast, so no group reports. Its neighbours must be entered by hand.
+    pub fn silence(&mut self, name: &str) -> Result<()> {
+        self.set_flags(name, LinkFlags::Noarp, LinkFlags::Multicast)
+            .with_context(|| format!("cannot silence {name}"))
+    }
+
+    /// Gives an interface an address; an IPv6 address is valid at once, without a search for
+    /// duplicates (RFC 4862 5.4).
+    pub fn add_address(&mut self, name: &str, address: IpAddr, length: u8) -> Result<()> {
+        let step = || format!("cannot add the address {address}/{length} to {name}");
+        let mut message = AddressMessage::default();
+        message.header.family = family(address);
+        message.header.prefix_len = length;
+        message.header.flags = AddressHeaderFlags::Permanent;
+        if address.is_ipv6() {
+            message.header.flags |= AddressHeaderFlags::Nodad;
+        }
+        message.header.index = self.index(name).with_context(step)?;
+        message.attributes =
+            vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+            .with_context(step)
+            .map(drop)
+    }
+
+    /// Sends a prefix through an interface, by a gateway or, without one, straight onto the link.
+    pub fn add_route(&mut self, to: &Prefix, via: Option<IpAddr>, name: &str) -> Result<()> {
+        let step = || match via {
+            Some(gateway) => format!("cannot add the route {to} via {gateway} dev {name}"),
+            None => format!("cannot add the route {to} dev {name}"),
+        };
+        let mut message = route(to);
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.kind = RouteType::Unicast;
+        message.header.scope = if via.is_some() { RouteScope::Universe } else { RouteScope::Link };
+        message.attributes.push(RouteAttribute::Oif(self.index(name).with_context(step)?));
+        message.attributes.extend(via.map(|gateway| RouteAttribute::Gateway(gateway.into())));
+        self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+            .with_context(step)
+            .map(drop)
+    }
+
+    /// Makes every address of a prefix the host's own, as `ip route add local PREFIX dev lo`.
+    pub fn add_local_prefix(&mut self, prefix: &Prefix) -> Result<()> {
+        let step = || format!("cannot add the route local {prefix} dev lo");
+        let mut message = route(prefix);
+        message.header.table = LOCAL_TABLE;
+        message.header.kind = RouteType::Local;
+        message.header.scope = RouteScope::Host;
+        message.attributes.push(RouteAttribute::Oif(self.index("lo").with_context(step)?));
+        self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+            .with_context(step)
+            .map(drop)
+    }
+
+    /// Enters a neighbour's Ethernet address for good, so that nobody need ask for it.
+    pub fn add_neighbour(&mut self, name: &str, address: IpAddr, mac: MacAddress) -> Result<()> {
+        let step = || format!("cannot add the neighbour {address} to {name}");
+        let mut message = NeighbourMessage::default();
+        message.header.family = family(address);
+        message.header.ifindex = self.index(name).with_context(step)?;
+        message.header.state = NeighbourState::Permanent;
+        let destination = match address {
+            IpAddr::V4(v4) => NeighbourAddress::Inet(v4),
+            IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
+        };
+        message.attributes = vec![
+            NeighbourAttribute::Destination(destination),
+            NeighbourAttribute::LinkLocalAddress(mac.to_vec()),
+        ];
+        self.request(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
+            .with_context(step)
+            .map(drop)
+    }
+
+    /// What the kernel says about an interface.
+    pub fn link(&mut self, name: &str) -> Result<LinkState> {
+        let step = || format!("cannot read the state of the interface {name}");
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::IfName(name.into()));
+        let answers = self.request(RouteNetlinkMessage::GetLink(message), 0).with_context(step)?;
+        for answer in answers {
+            if let RouteNetlinkMessage::NewLink(link) = answer {
+                return Ok(link_state(&link));
+            }
+        }
+        bail!("{}: the kernel answered nothing", step())
+    }
+
+    /// An interface's counters.
+    pub fn statistics(&mut self, name: &str) -> Result<LinkStatistics> {
+        Ok(self.link(name)?.statistics)
+    }
+
+    fn index(&mut self, name: &str) -> Result<u32> {
+        Ok(self.link(name)?.index)
+    }
+
+    fn set_flags(&mut self, name: &str, on: LinkFlags, off: LinkFlags) -> Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = self.index(name)?;
+        message.header.flags = on;
+        message.header.change_mask = on | off;
+        self.request(RouteNetlinkMessage::SetLink(message), 0).map(drop)
+    }
+
+    /// Sends one request and gathers what the kernel says until it acknowledges or refuses.
+    fn request(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> Result<Vec<RouteNetlinkMessage>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.sequence_number = self.sequence;
+        let mut packet = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        packet.finalize();
+        let mut bytes = vec![0; packet.buffer_len()];
+        packet.serialize(&mut bytes);
+        self.socket.send(&bytes, 0).context("sending to the kernel failed")?;
+
+        let mut answers = Vec::new();
+        loop {
+            let (received, _) =
+                self.socket.recv_from_full().context("no answer from the kernel")?;
+            let mut rest = &received[..];
+            while !rest.is_empty() {
+                let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                    .context("the kernel's answer is not understood")?;
+                let length = (answer.header.length as usize).next_multiple_of(4);
+                rest = rest.get(length..).unwrap_or_default();
+                if answer.header.sequence_number != self.sequence {
+                    continue;
+                }
+                match answer.payload {
+                    NetlinkPayload::InnerMessage(message) => answers.push(message),
+                    NetlinkPayload::Error(error) if error.code.is_some() => {
+                        return Err(refusal(&error));
+                    }
+                    NetlinkPayload::Error(_) | NetlinkPayload::Done(_) => return Ok(answers),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// The error number's text, then the kernel's own explanation where it gave one.
+fn refusal(error: &ErrorMessage) -> anyhow::Error {
+    const REQUEST_HEADER_BYTES: usize = 16;
+    const EXPLANATION: u16 = 1; // NLMSGERR_ATTR_MSG
+    let cause = anyhow!("{}", error.to_io());
+    let attributes = error.header.get(REQUEST_HEADER_BYTES..).unwrap_or_default();
+    let explanation = NlasIterator::new(attributes)
+        .map_while(|attribute| attribute.ok())
+        .find(|attribute| attribute.kind() == EXPLANATION);
+    match explanation {
+        Some(found) => {
+            let text = String::from_utf8_lossy(found.value());
+            anyhow!("{cause}: {}", text.trim_end_matches('\0'))
+        }
+        None => cause,
+    }
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet }
+}
+
+/// A route to a prefix, its table, kind and way still open.
+fn route(to: &Prefix) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(to.address());
+    message.header.destination_prefix_length = to.length();
+    message.header.protocol = RouteProtocol::Static;
+    message.attributes.push(RouteAttribute::Destination(to.address().into()));
+    message
+}
+
+fn link_state(link: &LinkMessage) -> LinkState {
+    let mut state = LinkState {
+        index: link.header.index,
+        mac: Vec::new(),
+        mtu_bytes: 0,
+        administratively_up: link.header.flags.contains(LinkFlags::Up),
+        operational: false,
+        statistics: LinkStatistics::default(),
+    };
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::Address(mac) => state.mac.clone_from(mac),
+            LinkAttribute::Mtu(mtu) => state.mtu_bytes = *mtu,
+            LinkAttribute::OperState(found) => state.operational = *found == State::Up,
+            LinkAttribute::Stats64(counted) => state.statistics = statistics(counted),
+            _ => {}
+        }
+    }
+    state
+}
+
+fn statistics(counted: &Stats64) -> LinkStatistics {
+    LinkStatistics {
+        rx_packets: counted.rx_packets,
+        rx_bytes: counted.rx_bytes,
+        rx_dropped: counted.rx_dropped,
+        rx_errors: counted.rx_errors,
+        tx_packets: counted.tx_packets,
+        tx_bytes: counted.tx_bytes,
+        tx_dropped: counted.tx_dropped,
+        tx_errors: counted.tx_errors,
+    }
+}

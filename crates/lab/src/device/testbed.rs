@@ -1,0 +1,364 @@
+//! The testbed: the namespaces, links, addresses and routes of one lab.
+//!
+//! ```text
+//!   client              device             server
+//!   c0 .1 ────────── .2 p0  p1 .5 ────────── .6 s0      device under test: Linux
+//!   c0 .1 ──────────────────────────────── .2 s0        device under test: a wire
+//! ```
+//!
+//! Each host owns whole prefixes of addresses: one route `local PREFIX dev lo` makes every
+//! address of a pool its own. Nothing but the lab's traffic is on the links: neighbours are
+//! entered for good on both sides, so nobody asks by ARP or neighbour discovery, and no interface
+//! takes part in multicast, so no group is reported. Segmentation and checksum offloads are off,
+//! so that each frame is one that a real link could carry.
+//!
+//! [`Testbed::build`] leaves the links down. A ring opened then sees every frame that follows;
+//! [`Testbed::raise`] takes the links up and returns when they carry traffic. Everything goes
+//! when the value does, or the process, however it ends.
+
+use std::net::IpAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use super::namespace::Namespace;
+use super::netlink::{LinkStatistics, MacAddress, Netlink, VethEnd};
+use super::offload;
+use super::prefix::Prefix;
+
+/// The client's interface, in the client's namespace.
+pub const CLIENT_INTERFACE: &str = "c0";
+/// The server's interface, in the server's namespace.
+pub const SERVER_INTERFACE: &str = "s0";
+
+/// The device's interfaces towards the client and towards the server.
+const DEVICE_INTERFACES: [&str; 2] = ["p0", "p1"];
+/// How long links may take until they carry traffic; milliseconds are usual.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+
+/// What stands between the hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// Linux, which forwards between two links.
+    Linux,
+    /// Nothing: a single link, the calibration cable.
+    Wire,
+}
+
+/// What a testbed is to look like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestbedConfig {
+    /// The device under test.
+    pub device: DeviceKind,
+    /// The addresses of the clients, IPv4 and IPv6 mixed as wanted.
+    pub clients: Vec<Prefix>,
+    /// The addresses of the servers.
+    pub servers: Vec<Prefix>,
+    /// The addresses of the links, for at least two networks of four: lengths up to 29 and 125.
+    /// Without one of a family, that family is not forwarded.
+    pub links: Vec<Prefix>,
+    /// The greatest IP packet that the links carry, 1280 to 9000 bytes.
+    pub mtu_bytes: u32,
+}
+
+impl Default for TestbedConfig {
+    /// Linux between 65,536 IPv4 clients and 32,768 servers, and as many of IPv6 as anyone likes.
+    fn default() -> TestbedConfig {
+        let list = |texts: &[&str]| {
+            texts.iter().map(|text| text.parse().expect("a prefix as written here")).collect()
+        };
+        TestbedConfig {
+            device: DeviceKind::Linux,
+            clients: list(&["198.18.0.0/16", "fd00:c::/64"]),
+            servers: list(&["198.19.0.0/17", "fd00:5::/64"]),
+            links: list(&["198.19.255.0/24", "fd00:ffff::/64"]),
+            mtu_bytes: 1500,
+        }
+    }
+}
+
+/// The counters of the hosts' interfaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InterfaceCounters {
+    /// Those of [`CLIENT_INTERFACE`].
+    pub client: LinkStatistics,
+    /// Those of [`SERVER_INTERFACE`].
+    pub server: LinkStatistics,
+}
+
+/// A testbed; everything in it goes when it does.
+pub struct Testbed {
+    client: Namespace,
+    server: Namespace,
+    device: Option<Namespace>,
+    plan: Plan,
+}
+
+impl Testbed {
+    /// Builds the namespaces and links and leaves the links down.
+    pub fn build(config: &TestbedConfig) -> Result<Testbed> {
+        let plan = Plan::new(config)?;
+        let device = match config.device {
+            DeviceKind::Linux => Some(Namespace::new()?),
+            DeviceKind::Wire => None,
+        };
+        let testbed =
+            Testbed { client: Namespace::new()?, server: Namespace::new()?, device, plan };
+        for host in [&testbed.client, &testbed.server] {
+            host.write_sysctls(&QUIET)?;
+            host.write_sysctls(&HOST)?;
+        }
+        if let Some(device) = &testbed.device {
+            device.write_sysctls(&QUIET)?;
+            device.write_sysctls(&FORWARDING)?;
+        }
+        testbed.create_links(config.mtu_bytes)?;
+        for port in &testbed.plan.ports {
+            testbed.namespace(port.site).enter(|| {
+                let mut netlink = Netlink::open()?;
+                offload::switch_off(port.name)?;
+                netlink.silence(port.name)?;
+                for &(address, length) in &port.addresses {
+                    netlink.add_address(port.name, address, length)?;
+                }
+                for pool in &port.pools {
+                    netlink.add_local_prefix(pool)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(testbed)
+    }
+
+    /// Takes the links up, enters neighbours and routes, and returns when traffic can flow.
+    pub fn raise(&self) -> Result<()> {
+        for port in &self.plan.ports {
+            self.namespace(port.site).enter(|| Netlink::open()?.set_up(port.name))?;
+        }
+        for port in &self.plan.ports {
+            self.namespace(port.site).enter(|| {
+                let mut netlink = Netlink::open()?;
+                wait_until_operational(&mut netlink, port.name)?;
+                for &(address, mac) in &port.neighbours {
+                    netlink.add_neighbour(port.name, address, mac)?;
+                }
+                for (prefix, gateway) in &port.routes {
+                    netlink.add_route(prefix, Some(*gateway), port.name)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The clients' namespace.
+    pub fn client(&self) -> &Namespace {
+        &self.client
+    }
+
+    /// The servers' namespace.
+    pub fn server(&self) -> &Namespace {
+        &self.server
+    }
+
+    /// The namespace of the device under test; none where it is a wire.
+    pub fn device(&self) -> Option<&Namespace> {
+        self.device.as_ref()
+    }
+
+    /// The addresses of the device itself: packets to them are for it, not to be forwarded.
+    pub fn device_addresses(&self) -> Vec<IpAddr> {
+        let ports = self.plan.ports.iter().filter(|port| port.site == Site::Device);
+        ports.flat_map(|port| port.addresses.iter().map(|&(address, _)| address)).collect()
+    }
+
+    /// What the hosts' interfaces have counted since they were made.
+    pub fn interface_counters(&self) -> Result<InterfaceCounters> {
+        let read = |host: &Namespace, name| host.enter(|| Netlink::open()?.statistics(name));
+        Ok(InterfaceCounters {
+            client: read(&self.client, CLIENT_INTERFACE)?,
+            server: read(&self.server, SERVER_INTERFACE)?,
+        })
+    }
+
+    fn namespace(&self, site: Site) -> &Namespace {
+        match site {
+            Site::Client => &self.client,
+            Site::Server => &self.server,
+            Site::Device => self.device.as_ref().expect("only a plan with a device has its ports"),
+        }
+    }
+
+    /// Ports stand in the plan in pairs: each link's two ends.
+    fn create_links(&self, mtu_bytes: u32) -> Result<()> {
+        self.client.enter(|| {
+            let mut netlink = Netlink::open()?;
+            for ends in self.plan.ports.chunks_exact(2) {
+                let end = |port: &Port| self.namespace(port.site);
+                let one =
+                    VethEnd { namespace: end(&ends[0]), name: ends[0].name, mac: ends[0].mac };
+                let other =
+                    VethEnd { namespace: end(&ends[1]), name: ends[1].name, mac: ends[1].mac };
+                netlink.create_veth(one, other, mtu_bytes)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// In all namespaces, before their links exist: no address, question or report of the kernel's
+/// own accord.
+const QUIET: [(&str, &str); 9] = [
+    ("net/ipv6/conf/default/addr_gen_mode", "1"),
+    ("net/ipv6/conf/default/accept_ra", "0"),
+    ("net/ipv6/conf/default/autoconf", "0"),
+    ("net/ipv6/conf/default/router_solicitations", "0"),
+    ("net/ipv6/conf/default/accept_dad", "0"),
+    ("net/ipv6/conf/default/dad_transmits", "0"),
+    ("net/ipv6/conf/default/disable_ipv6", "0"),
+    ("net/ipv4/conf/all/rp_filter", "0"),
+    ("net/ipv4/conf/default/rp_filter", "0"),
+];
+
+/// In the hosts: room for many connections, and no memory of earlier ones.
+const HOST: [(&str, &str); 7] = [
+    ("net/ipv4/ip_local_port_range", "1024 65535"),
+    ("net/ipv4/ip_nonlocal_bind", "1"),
+    ("net/ipv6/ip_nonlocal_bind", "1"),
+    ("net/ipv4/tcp_tw_reuse", "1"),
+    ("net/ipv4/tcp_no_metrics_save", "1"),
+    ("net/ipv4/tcp_max_syn_backlog", "4096"),
+    ("net/core/somaxconn", "4096"),
+];
+
+/// In a Linux device under test.
+const FORWARDING: [(&str, &str); 3] = [
+    ("net/ipv4/ip_forward", "1"),
+    ("net/ipv6/conf/default/forwarding", "1"),
+    ("net/ipv6/conf/all/forwarding", "1"),
+];
+
+fn wait_until_operational(netlink: &mut Netlink, name: &str) -> Result<()> {
+    let began = Instant::now();
+    while !netlink.link(name)?.operational {
+        ensure!(
+            began.elapsed() < READY_WITHIN,
+            "the link {name} did not come up within {READY_WITHIN:?}"
+        );
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Where an interface stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Site {
+    Client,
+    Server,
+    Device,
+}
+
+/// One interface and all that belongs to it.
+#[derive(Debug)]
+struct Port {
+    site: Site,
+    name: &'static str,
+    mac: MacAddress,
+    addresses: Vec<(IpAddr, u8)>,
+    neighbours: Vec<(IpAddr, MacAddress)>,
+    routes: Vec<(Prefix, IpAddr)>,
+    pools: Vec<Prefix>,
+}
+
+/// The interfaces of a testbed, each link's two ends next to each other.
+#[derive(Debug)]
+struct Plan {
+    ports: Vec<Port>,
+}
+
+impl Plan {
+    fn new(config: &TestbedConfig) -> Result<Plan> {
+        check(config)?;
+        let (clients, servers) = (&config.clients, &config.servers);
+        let mut client = Port::new(Site::Client, CLIENT_INTERFACE, 1);
+        let mut server = Port::new(Site::Server, SERVER_INTERFACE, 4);
+        client.pools.clone_from(clients);
+        server.pools.clone_from(servers);
+        let ports = match config.device {
+            DeviceKind::Wire => {
+                connect(&mut client, &mut server, (clients, servers), &config.links, 0);
+                vec![client, server]
+            }
+            DeviceKind::Linux => {
+                let mut inner = Port::new(Site::Device, DEVICE_INTERFACES[0], 2);
+                let mut outer = Port::new(Site::Device, DEVICE_INTERFACES[1], 3);
+                connect(&mut client, &mut inner, (clients, servers), &config.links, 0);
+                connect(&mut outer, &mut server, (clients, servers), &config.links, 4);
+                vec![client, inner, outer, server]
+            }
+        };
+        Ok(Plan { ports })
+    }
+}
+
+impl Port {
+    /// The Ethernet address is a locally administered one: "NILO" and the number.
+    fn new(site: Site, name: &'static str, number: u8) -> Port {
+        let mac = [0x02, b'N', b'I', b'L', b'O', number];
+        let (addresses, neighbours) = (Vec::new(), Vec::new());
+        Port { site, name, mac, addresses, neighbours, routes: Vec::new(), pools: Vec::new() }
+    }
+}
+
+/// Lays a link between two ports: the near one leads to the servers, the far one to the clients.
+fn connect(
+    near: &mut Port,
+    far: &mut Port,
+    (clients, servers): (&[Prefix], &[Prefix]),
+    links: &[Prefix],
+    offset: u128,
+) {
+    for network in links {
+        let address = |host| network.nth(offset + host).expect("the size has been checked");
+        let (here, there) = (address(1), address(2));
+        let length = if network.is_ipv6() { 126 } else { 30 };
+        near.addresses.push((here, length));
+        far.addresses.push((there, length));
+        near.neighbours.push((there, far.mac));
+        far.neighbours.push((here, near.mac));
+        let same = |pool: &&Prefix| pool.is_ipv6() == network.is_ipv6();
+        near.routes.extend(servers.iter().filter(same).map(|pool| (*pool, there)));
+        far.routes.extend(clients.iter().filter(same).map(|pool| (*pool, here)));
+    }
+}
+
+/// Refuses what cannot work, in words for a person.
+fn check(config: &TestbedConfig) -> Result<()> {
+    let mtu_bytes = config.mtu_bytes;
+    ensure!((1280..=9000).contains(&mtu_bytes), "mtu {mtu_bytes}: choose 1280 to 9000 bytes");
+    ensure!(!config.clients.is_empty(), "the testbed has no client addresses; give a prefix");
+    ensure!(!config.servers.is_empty(), "the testbed has no server addresses; give a prefix");
+    let pools = || config.clients.iter().chain(&config.servers);
+    let all: Vec<&Prefix> = pools().chain(&config.links).collect();
+    for (index, prefix) in all.iter().enumerate() {
+        prefix.ensure_private_to_labs()?;
+        for earlier in &all[..index] {
+            ensure!(
+                !prefix.overlaps(earlier),
+                "the testbed's prefixes {earlier} and {prefix} overlap; every pool and the links \
+                 need addresses of their own"
+            );
+        }
+    }
+    for network in &config.links {
+        network
+            .nth(7)
+            .with_context(|| format!("{network}: the links need at least eight addresses"))?;
+    }
+    for pool in pools() {
+        let ways = config.links.iter().filter(|link| link.is_ipv6() == pool.is_ipv6()).count();
+        ensure!(ways == 1, "{pool}: the links need one prefix of its family, and have {ways}");
+    }
+    Ok(())
+}
