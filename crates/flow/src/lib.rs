@@ -3,6 +3,11 @@
 
 extern crate alloc;
 
+mod cache;
+mod coverage;
+mod hash;
+mod live;
+pub mod meter;
 pub mod record;
 
 pub use record::{EndReason, FlowKey, FlowRecord};

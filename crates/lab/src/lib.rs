@@ -3,6 +3,7 @@
 pub mod cli;
 pub mod device;
 pub mod doctor;
+pub mod document;
 pub mod generate;
 pub mod input;
 pub mod report;

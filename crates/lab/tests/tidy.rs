@@ -299,39 +299,6 @@ fn edges(manifests: &[(String, String)], architecture: &str) -> Vec<String> {
     complaints
 }
 
-/// A row of SPECIFICATION.md that is held names files that exist, and tests that are in them; no two
-/// rows have one name. `text_of` reads a file of the repository.
-fn promises(document: &str, text_of: impl Fn(&str) -> Option<String>) -> Vec<String> {
-    let mut complaints = Vec::new();
-    let mut seen = BTreeSet::new();
-    for line in document.lines().filter(|line| line.starts_with("| A")) {
-        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [row, _, _, held_by, state] = cells[..] else {
-            complaints.push(format!("SPECIFICATION.md: five cells make a row, not this: {line}"));
-            continue;
-        };
-        if !seen.insert(row) {
-            complaints.push(format!("SPECIFICATION.md: {row} stands there twice"));
-        }
-        let quoted = || held_by.split('`').skip(1).step_by(2);
-        if state == "held" && quoted().next().is_none() {
-            complaints.push(format!("SPECIFICATION.md: {row} is held by nothing"));
-        }
-        let mut text = String::new();
-        for word in quoted() {
-            if let Some(path) = word.strip_suffix(".rs").map(|stem| format!("crates/{stem}.rs")) {
-                text = text_of(&path).unwrap_or_default();
-                if text.is_empty() {
-                    complaints.push(format!("SPECIFICATION.md: {row} names {path}, not there"));
-                }
-            } else if !text.is_empty() && !text.contains(&format!("fn {word}(")) {
-                complaints.push(format!("SPECIFICATION.md: {row} names {word}, which is no test"));
-            }
-        }
-    }
-    complaints
-}
-
 /// The names under every kind of dependency table of a manifest.
 fn dependencies(manifest: &str) -> BTreeSet<String> {
     let manifest: toml::Table = manifest.parse().expect("a manifest is TOML");
@@ -409,14 +376,6 @@ fn crates_depend_with_the_stream() {
 }
 
 #[test]
-fn promises_name_the_tests_that_hold_them() {
-    let read = |path: &str| fs::read_to_string(root().join(path)).ok();
-    let document = read("SPECIFICATION.md").expect("the document");
-    assert!(document.lines().filter(|line| line.starts_with("| A")).count() > 100);
-    hold(promises(&document, read));
-}
-
-#[test]
 fn every_crate_obeys_the_workspace_lints() {
     for (name, manifest) in manifests() {
         let manifest: toml::Table = manifest.parse().expect("a manifest is TOML");
@@ -484,17 +443,6 @@ mod complains {
         assert_eq!(names(&one("a.rs", text)).len(), 3);
         assert_eq!(names(&one("src/utils.rs", "")).len(), 1);
         assert!(names(&one("a.rs", "pub fn data_offset() {}\n")).is_empty());
-    }
-
-    #[test]
-    fn of_promises_that_nothing_holds() {
-        let read = |path: &str| (path == "crates/a.rs").then(|| "fn holds() {}\n".to_owned());
-        let complaints = |rows: &str| promises(rows, read).len();
-        assert_eq!(complaints("| A1 | x | y | `a.rs` `holds` | held |\n"), 0);
-        assert_eq!(complaints("| A1 | x | y | `a.rs` `gone` | held |\n"), 1);
-        assert_eq!(complaints("| A1 | x | y | `b.rs` | held |\n"), 1);
-        assert_eq!(complaints("| A1 | x | y | – | held |\n"), 1);
-        assert_eq!(complaints("| A1 | x | y | – | pending |\n| A1 | x | y | – | pending |\n"), 1);
     }
 
     #[test]

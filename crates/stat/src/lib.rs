@@ -1,4 +1,30 @@
-//! Chance and evidence: seeded randomness, empirical distributions, and distances beside their floors.
+//! Chance and evidence: seeded randomness, empirical distributions, distances beside their floors.
 #![no_std]
 
 extern crate alloc;
+
+pub mod alias;
+mod compact;
+pub mod distance;
+pub mod empirical;
+pub mod floor;
+pub mod histogram;
+pub mod parametric;
+pub mod rng;
+pub mod summary;
+pub mod survival;
+mod walk;
+
+pub use alias::{Alias, AliasError};
+pub use compact::KNOTS_MIN;
+pub use distance::{
+    jsd, jsd_quarter_octave_models, jsd_quarter_octave_samples, jsd_quarter_octave_to, ks_models,
+    ks_of_sorted, ks_samples, ks_to, w1_log2_models, w1_log2_samples, w1_log2_to,
+};
+pub use empirical::{Empirical, EmpiricalError, Form, KNOTS_LIMIT};
+pub use floor::{FLOOR_ROUNDS, Floor, floor, ratio, sorted_uniforms};
+pub use histogram::{Bucket, Histogram};
+pub use parametric::{lognormal, pareto, zipf_weights};
+pub use rng::Rng;
+pub use summary::{median, quantile_sorted};
+pub use survival::{KaplanMeier, Lifetime};

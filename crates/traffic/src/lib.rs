@@ -2,4 +2,20 @@
 #![no_std]
 
 extern crate alloc;
+
+pub mod activity;
+pub mod chain;
+pub mod compare;
+//EST pub mod estimate;
+pub mod fidelity;
+pub mod model;
 pub mod plan;
+pub mod pool;
+mod purpose;
+pub mod sessions;
+pub mod spatial;
+pub mod synthetic;
+pub mod volume;
+
+pub use model::TrafficModel;
+pub use plan::{Plan, PlannedConnection, Planner};

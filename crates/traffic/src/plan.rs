@@ -1,8 +1,32 @@
 //! The plan: every connection that will be made, known before the first one is.
+//!
+//! A plan is a function of a model and a seed. It is put together from three independent choices:
+//! *when* (chains of gaps, and the slots that each interval switches on), *how much* (files dealt so
+//! that each interval carries its bytes) and *between whom* (address pairs). The chains are the only
+//! costly part and each has its own stream of random numbers, so they may be drawn by any number of
+//! threads; the plan, and its digest, stay the same.
 
+use alloc::vec::Vec;
+use core::fmt;
 use core::net::IpAddr;
+use core::ops::Range;
 
-use nilometer_wire::Time;
+use nilometer_stat::{Alias, Empirical, Rng};
+use nilometer_wire::{Span, Time};
+use sha2::{Digest, Sha256};
+
+use crate::activity::{self, Activity, Window};
+use crate::chain::{self, Chain};
+use crate::model::{ModelError, TrafficModel};
+use crate::pool::{Family, Pool};
+use crate::purpose;
+use crate::spatial::{Pair, Spatial};
+use crate::volume::{self, Load};
+
+/// Connections that a plan may hold at most.
+pub const CONNECTIONS_MAX: u64 = 50_000_000;
+/// Slots that a plan may use at most.
+pub const SLOTS_MAX: usize = 4_000_000;
 
 /// One connection of the plan: at `start` the client at `source` asks the server at `destination`
 /// for a file of `size_bytes`.
@@ -20,4 +44,356 @@ pub struct PlannedConnection {
     pub destination: IpAddr,
     /// Payload bytes that the server sends.
     pub size_bytes: u64,
+}
+
+/// One session: an address pair and the connections made between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The interval in which it began.
+    pub interval: u32,
+    /// Rank of its source, from 0.
+    pub source_rank: u32,
+    /// Rank of its destination, from 0.
+    pub destination_rank: u32,
+}
+
+/// What the plan holds for one interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlannedInterval {
+    /// Its first moment.
+    pub start: Time,
+    /// The first moment of the next one.
+    pub end: Time,
+    /// Connections that start in it.
+    pub connections: u64,
+    /// Payload bytes of those connections.
+    pub bytes: u64,
+    /// Mean number of sessions switched on during it.
+    pub sessions: f64,
+}
+
+/// Every connection that will be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// By start, then session.
+    pub connections: Vec<PlannedConnection>,
+    /// For each connection, the one before it in its slot if the gap between them is a draw of
+    /// P(InterConnection): an index into `connections`.
+    pub previous: Vec<Option<u32>>,
+    /// By number.
+    pub sessions: Vec<Session>,
+    /// By time.
+    pub intervals: Vec<PlannedInterval>,
+    /// Connections (indices) after which a wait was cut by the end of the run.
+    pub censored: Vec<u32>,
+    /// Sessions that share their pair with another active one because the pools are too small.
+    pub collisions: u64,
+    /// Ranks that have an address in the pools: sources, destinations.
+    pub ranks: (usize, usize),
+    /// P(InterConnection) as it is performed, in seconds.
+    pub gaps: Empirical,
+    /// When the traffic ends.
+    pub end: Time,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PlanError {
+    /// The model is not sound.
+    Model(ModelError),
+    /// Its intervals hold no connection at all.
+    NoConnections,
+    /// More connections than [`CONNECTIONS_MAX`].
+    TooManyConnections(u64),
+    /// More slots than [`SLOTS_MAX`] would be needed.
+    TooManySlots,
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlanError::Model(error) => error.fmt(f),
+            PlanError::NoConnections => f.write_str("the model's intervals hold no connection"),
+            PlanError::TooManyConnections(asked) => {
+                write!(f, "{asked} connections are asked for, {CONNECTIONS_MAX} are the limit")
+            }
+            PlanError::TooManySlots => write!(
+                f,
+                "more than {SLOTS_MAX} sessions at a time would be needed: the gaps are too long \
+                 for the connections asked for; lower generation.time_divisor"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for PlanError {}
+
+impl From<ModelError> for PlanError {
+    fn from(error: ModelError) -> PlanError {
+        PlanError::Model(error)
+    }
+}
+
+/// Puts plans together.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    seed: u64,
+    gaps: Empirical,
+    file_size: Empirical,
+    windows: Vec<Window>,
+    bytes: Vec<u64>,
+    spatial: Spatial,
+    clients: Pool,
+    servers: Pool,
+    ranks: (usize, usize),
+}
+
+/// Hosts of the smaller family that `share` makes use of.
+fn usable(pool: &Pool, share: f64) -> u64 {
+    match share {
+        s if s <= 0.0 => pool.hosts(Family::V4),
+        s if s >= 1.0 => pool.hosts(Family::V6),
+        _ => pool.hosts(Family::V4).min(pool.hosts(Family::V6)),
+    }
+}
+
+/// The share of IPv6 that the pools allow.
+fn ipv6_share(clients: &Pool, servers: &Pool, asked: f64) -> Result<f64, ModelError> {
+    let both = |family| clients.hosts(family) > 0 && servers.hosts(family) > 0;
+    match (both(Family::V4), both(Family::V6)) {
+        (true, true) => Ok(asked),
+        (true, false) => Ok(0.0),
+        (false, true) => Ok(1.0),
+        (false, false) => Err(crate::pool::PoolError::NoCommonFamily.into()),
+    }
+}
+
+impl Planner {
+    /// Prepares the plan of `model` under `seed`.
+    ///
+    /// # Errors
+    /// Where the model is not sound, or asks for more than the limits.
+    pub fn new(model: &TrafficModel, seed: u64) -> Result<Planner, PlanError> {
+        model.check()?;
+        match model.flows() {
+            0 => return Err(PlanError::NoConnections),
+            flows if flows > CONNECTIONS_MAX => return Err(PlanError::TooManyConnections(flows)),
+            _ => {}
+        }
+        let generation = &model.generation;
+        let divisor = generation.time_divisor;
+        let moment = |seconds: f64| Time::ZERO + Span::from_secs_f64(seconds / divisor);
+        let clients = Pool::new(&generation.clients).map_err(ModelError::from)?;
+        let servers = Pool::new(&generation.servers).map_err(ModelError::from)?;
+        let share = ipv6_share(&clients, &servers, generation.ipv6_share)?;
+        let kept = |ranks: &crate::model::Ranks, pool: &Pool| {
+            ranks.counts.len().min(usable(pool, share).min(1 << 20) as usize)
+        };
+        let ranks = (kept(&model.sources, &clients), kept(&model.destinations, &servers));
+        let alias = |shares: Vec<f64>| Alias::new(&shares).expect("checked counts are positive");
+        let spatial = Spatial::new(
+            alias(model.sources.shares(ranks.0)),
+            alias(model.destinations.shares(ranks.1)),
+            share,
+            seed,
+        );
+        let windows = model.intervals.iter().map(|interval| Window {
+            start: moment(interval.start_s),
+            end: moment(interval.start_s + interval.duration_s),
+            connections: interval.flows,
+        });
+        Ok(Planner {
+            seed,
+            gaps: model.inter_connection.scaled(1.0 / divisor),
+            file_size: model.file_size.clone(),
+            windows: windows.collect(),
+            bytes: model.intervals.iter().map(|interval| interval.bytes).collect(),
+            spatial,
+            clients,
+            servers,
+            ranks,
+        })
+    }
+
+    fn end(&self) -> Time {
+        self.windows.last().map_or(Time::ZERO, |window| window.end)
+    }
+
+    /// The chains of these slots; any thread may ask for any part.
+    pub fn chains(&self, slots: Range<u32>) -> Vec<Chain> {
+        let limit = self.windows.iter().map(|window| window.connections).max().unwrap_or(0);
+        let limit = (limit as usize + 1).saturating_mul(self.windows.len());
+        slots.map(|slot| chain::chain(&self.gaps, self.seed, slot, self.end(), limit)).collect()
+    }
+
+    /// Slots that the busiest interval is expected to need, with some to spare.
+    fn slots_expected(&self) -> usize {
+        let needed = self.windows.iter().map(|window| {
+            let length = window.end.since(window.start).as_secs_f64();
+            window.connections as f64 * self.gaps.mean() / length
+        });
+        (needed.fold(0.0, f64::max) * 1.1) as usize + 16
+    }
+
+    /// The plan; `draw` returns [`Planner::chains`] of a range, and may share it among threads.
+    ///
+    /// # Errors
+    /// [`PlanError::TooManySlots`] beyond the limit.
+    pub fn plan(
+        &self,
+        draw: &mut dyn FnMut(Range<u32>) -> Vec<Chain>,
+    ) -> Result<Plan, PlanError> {
+        let mut chains = Vec::new();
+        let mut wanted = self.slots_expected();
+        loop {
+            if wanted > SLOTS_MAX {
+                return Err(PlanError::TooManySlots);
+            }
+            chains.extend(draw(chains.len() as u32..wanted as u32));
+            match activity::choose(&self.windows, &chains) {
+                Ok(activity) => return Ok(self.assemble(activity)),
+                Err(more) => wanted = more.wanted.max(wanted + 16),
+            }
+        }
+    }
+
+    fn assemble(&self, mut activity: Activity) -> Plan {
+        activity.made.sort_by_key(|made| (made.at, made.slot));
+        let (sessions, of_connection, collisions) = self.sessions(&activity);
+        let sizes = self.sizes(&activity);
+        let mut next_size = alloc::vec![0usize; self.windows.len()];
+        let mut last_of_slot = alloc::collections::BTreeMap::new();
+        let mut connections = Vec::with_capacity(activity.made.len());
+        let mut previous = Vec::with_capacity(activity.made.len());
+        for (index, made) in activity.made.iter().enumerate() {
+            let interval = made.interval as usize;
+            let (session, pair) = of_connection[index];
+            connections.push(PlannedConnection {
+                start: made.at,
+                session,
+                interval: made.interval,
+                source: self.clients.host(pair.family, u64::from(pair.source)),
+                destination: self.servers.host(pair.family, u64::from(pair.destination)),
+                size_bytes: sizes[interval][next_size[interval]],
+            });
+            next_size[interval] += 1;
+            let before = last_of_slot.insert(made.slot, index as u32);
+            previous.push(before.filter(|_| made.follows));
+        }
+        let censored = activity.censored.iter().map(|slot| last_of_slot[slot]).collect();
+        Plan {
+            intervals: self.intervals(&activity, &sizes),
+            connections,
+            previous,
+            sessions,
+            censored,
+            collisions,
+            ranks: self.ranks,
+            gaps: self.gaps.clone(),
+            end: self.end(),
+        }
+    }
+
+    /// Files for each interval's connections, in random order.
+    fn sizes(&self, activity: &Activity) -> Vec<Vec<u64>> {
+        let mut loads: Vec<Load> =
+            self.bytes.iter().map(|&bytes| Load { files: 0, bytes }).collect();
+        for made in &activity.made {
+            loads[made.interval as usize].files += 1;
+        }
+        volume::deal(&self.file_size, &loads, self.seed)
+    }
+
+    /// Sessions by number, the session and pair of each connection, and collisions.
+    fn sessions(&self, activity: &Activity) -> (Vec<Session>, Vec<(u32, Pair)>, u64) {
+        let mut slots_of = alloc::vec![Vec::new(); self.windows.len()];
+        for made in &activity.made {
+            slots_of[made.session_interval as usize].push(made.slot);
+        }
+        let mut numbers = alloc::collections::BTreeMap::new();
+        let (mut sessions, mut pairs_of, mut collisions) = (Vec::new(), Vec::new(), 0);
+        let mut busy: Vec<Pair> = Vec::new();
+        for (interval, slots) in slots_of.iter_mut().enumerate() {
+            slots.sort_unstable();
+            slots.dedup();
+            let (pairs, collided) = self.spatial.pairs(interval as u32, slots, &busy);
+            collisions += collided;
+            for (&slot, pair) in slots.iter().zip(&pairs) {
+                numbers.insert((interval as u32, slot), sessions.len() as u32);
+                sessions.push(Session {
+                    interval: interval as u32,
+                    source_rank: pair.source,
+                    destination_rank: pair.destination,
+                });
+                pairs_of.push(*pair);
+            }
+            busy = pairs;
+        }
+        let of_connection = activity.made.iter().map(|made| {
+            let number = numbers[&(made.session_interval, made.slot)];
+            (number, pairs_of[number as usize])
+        });
+        (sessions, of_connection.collect(), collisions)
+    }
+
+    fn intervals(&self, activity: &Activity, sizes: &[Vec<u64>]) -> Vec<PlannedInterval> {
+        let planned = self.windows.iter().zip(&activity.active).zip(sizes);
+        planned
+            .map(|((window, active), sizes)| PlannedInterval {
+                start: window.start,
+                end: window.end,
+                connections: sizes.len() as u64,
+                bytes: sizes.iter().sum(),
+                sessions: active.mean(window),
+            })
+            .collect()
+    }
+}
+
+fn sixteen(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+impl Plan {
+    /// Connections planned.
+    pub fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Whether nothing is planned.
+    pub fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// Payload bytes planned.
+    pub fn bytes(&self) -> u64 {
+        self.connections.iter().map(|connection| connection.size_bytes).sum()
+    }
+
+    /// SHA-256 over every connection in order: start (picoseconds, u64), session (u32), source and
+    /// destination (16 bytes each, IPv4 mapped), size (u64), all big-endian.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        for connection in &self.connections {
+            hash.update(connection.start.0.to_be_bytes());
+            hash.update(connection.session.to_be_bytes());
+            hash.update(sixteen(connection.source));
+            hash.update(sixteen(connection.destination));
+            hash.update(connection.size_bytes.to_be_bytes());
+        }
+        hash.finalize().into()
+    }
+
+    /// The part of the plan that starts before `end`, for the calibration.
+    pub fn head(&self, end: Time) -> &[PlannedConnection] {
+        &self.connections[..self.connections.partition_point(|c| c.start < end)]
+    }
+
+    /// A stream of random numbers for what is judged against this plan.
+    pub fn floor_rng(seed: u64, figure: u64) -> Rng {
+        Rng::new(seed, purpose::FLOORS, figure)
+    }
 }

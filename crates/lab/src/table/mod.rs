@@ -1,1 +1,10 @@
 //! Tables: flow records and packet stamps as Parquet files.
+//!
+//! One column is one vector of numbers in memory, handed to the Parquet writer a row group at a
+//! time; there is no Arrow in between. Unsigned columns are stored as Parquet stores them, in the
+//! signed type of the same width with an annotation that says unsigned.
+
+pub mod columns;
+pub mod draft;
+pub mod flows;
+pub mod packets;

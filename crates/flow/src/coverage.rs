@@ -1,0 +1,123 @@
+//! The payload that a TCP sender transferred, from the sequence space its segments covered.
+//!
+//! Adding up segment lengths counts retransmissions and keepalives twice, and misses what the capture
+//! lost. So the sender's lowest and highest sequence numbers are kept instead, extended to 64 bits so
+//! that a file may be longer than the 4 GiB of the sequence space; their distance is the file. SYN
+//! and FIN each take a sequence number that is not payload: a SYN stands before the file's first
+//! byte, a FIN behind its last, and so both mark a place without covering anything.
+//!
+//! A segment that carries nothing is ignored (a keepalive stands one *below* the next byte). One
+//! that jumps more than [`JUMP_MAX_BYTES`] beyond what was covered is another sender's, or garbage:
+//! it starts a stretch of its own, and the stretches are summed, so that no number can invent more
+//! than that jump.
+
+/// The farthest a segment may stand from what was covered and still belong to it: 16 MiB, larger
+/// than any usual window and far smaller than a random jump (half of 4 GiB).
+pub(crate) const JUMP_MAX_BYTES: u64 = 16 << 20;
+
+/// Sequence numbers are extended around this, so that they may go below the first one seen.
+const ORIGIN: u64 = 1 << 40;
+
+/// What was covered so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Coverage {
+    earlier_bytes: u64,
+    stretch: Option<Stretch>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    low: u64,
+    high: u64,
+    /// The sequence number that stands at `high`.
+    sequence: u32,
+}
+
+impl Coverage {
+    /// Adds the payload of a segment, `bytes` from `sequence` on; with `bytes` 0 it marks a place.
+    pub(crate) fn add(&mut self, sequence: u32, bytes: u32) {
+        let end_sequence = sequence.wrapping_add(bytes);
+        let Some(stretch) = &mut self.stretch else {
+            self.stretch = Some(Stretch::new(end_sequence, bytes));
+            return;
+        };
+        let ahead = i64::from(sequence.wrapping_sub(stretch.sequence) as i32);
+        let low = stretch.high.saturating_add_signed(ahead);
+        let high = low + u64::from(bytes);
+        if low > stretch.high + JUMP_MAX_BYTES || high + JUMP_MAX_BYTES < stretch.low {
+            self.earlier_bytes += stretch.high - stretch.low;
+            *stretch = Stretch::new(end_sequence, bytes);
+            return;
+        }
+        stretch.low = stretch.low.min(low);
+        if high > stretch.high {
+            (stretch.high, stretch.sequence) = (high, end_sequence);
+        }
+    }
+
+    /// Payload bytes covered.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.earlier_bytes + self.stretch.map_or(0, |stretch| stretch.high - stretch.low)
+    }
+}
+
+impl Stretch {
+    fn new(end_sequence: u32, bytes: u32) -> Stretch {
+        Stretch { low: ORIGIN, high: ORIGIN + u64::from(bytes), sequence: end_sequence }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn covered(segments: &[(u32, u32)]) -> u64 {
+        let mut coverage = Coverage::default();
+        segments.iter().for_each(|&(sequence, bytes)| coverage.add(sequence, bytes));
+        coverage.bytes()
+    }
+
+    #[test]
+    fn retransmissions_and_lost_segments_count_once() {
+        assert_eq!(covered(&[(1, 100), (101, 100), (1, 100), (101, 100)]), 200);
+        assert_eq!(covered(&[(1, 100), (301, 100)]), 400, "what the capture lost was transferred");
+        assert_eq!(covered(&[(301, 100), (1, 100)]), 400, "whatever came first");
+        assert_eq!(covered(&[(1, 0), (51, 0)]), 50, "SYN and FIN mark the ends");
+    }
+
+    #[test]
+    fn files_may_be_longer_than_the_sequence_space() {
+        let mut coverage = Coverage::default();
+        let mut sequence = u32::MAX - 5_000;
+        for _ in 0..100_000 {
+            coverage.add(sequence, 60_000);
+            coverage.add(sequence.wrapping_sub(60_000), 60_000);
+            sequence = sequence.wrapping_add(60_000);
+        }
+        assert_eq!(coverage.bytes(), 6_000_060_000, "the first retransmission stood below");
+    }
+
+    #[test]
+    fn garbage_cannot_invent_gigabytes() {
+        assert_eq!(covered(&[(0, 1_000), (0x4000_0000, 10), (0xc000_0000, 10)]), 1_020);
+        assert_eq!(covered(&[(0, 1_000), (0x0100_0000, 10)]), 0x0100_000a);
+        assert_eq!(covered(&[(0, 1_000), (0x0100_0000 + 1_001, 10)]), 1_010);
+    }
+
+    #[test]
+    fn agrees_with_the_span_of_the_file_wherever_it_begins() {
+        let (mut chance, file) = (5u64, 100_000usize);
+        for isn in [0u32, 1 << 31, u32::MAX - 50_000] {
+            let mut coverage = Coverage::default();
+            let (mut low, mut high) = (usize::MAX, 0);
+            for _ in 0..1_000 {
+                chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let at = (chance >> 33) as usize % file;
+                let bytes = (chance >> 50) as usize % 1_461;
+                coverage.add(isn.wrapping_add(at as u32), bytes as u32);
+                (low, high) = (low.min(at), high.max(at + bytes));
+                assert_eq!(coverage.bytes(), (high - low) as u64);
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A flow while it lives: what the meter keeps of it until it becomes a record.
+
+use nilometer_wire::packet::{IpPacket, TcpSegment, Transport};
+
+use crate::coverage::Coverage;
+use crate::record::{EndReason, FlowKey, FlowRecord, tcp_flags};
+
+/// The five-tuple of a packet.
+pub(crate) fn key_of(packet: &IpPacket) -> FlowKey {
+    let (source_port, destination_port) = packet.ports();
+    FlowKey {
+        source: packet.source,
+        destination: packet.destination,
+        source_port,
+        destination_port,
+        protocol: packet.protocol,
+    }
+}
+
+/// The payload as far as it is known.
+#[derive(Clone, Copy, Debug)]
+enum Payload {
+    /// TCP: the sequence space covered.
+    Covered(Coverage),
+    /// UDP: the sum.
+    Summed(u64),
+    /// Another protocol, or a packet whose transport header was not captured.
+    Unknown,
+}
+
+/// One flow.
+#[derive(Clone, Debug)]
+pub(crate) struct Live {
+    /// The meter's clock when the flow began; its stamps may be older.
+    pub(crate) begun_ns: u64,
+    /// The meter's clock at its last packet.
+    pub(crate) seen_ns: u64,
+    /// When it is over, once a FIN or RST was seen.
+    pub(crate) closes_ns: Option<u64>,
+    pub(crate) packets: u64,
+    start_ns: u64,
+    end_ns: u64,
+    octets: u64,
+    tcp_flags: u8,
+    opened: Option<bool>,
+    syn_sequence: Option<u32>,
+    payload: Payload,
+}
+
+impl Live {
+    /// A flow without packets, when the meter's clock says `now_ns`; `add` follows at once.
+    pub(crate) fn new(now_ns: u64, stamp_ns: u64, packet: &IpPacket) -> Live {
+        Live {
+            begun_ns: now_ns,
+            seen_ns: now_ns,
+            closes_ns: None,
+            packets: 0,
+            start_ns: stamp_ns,
+            end_ns: stamp_ns,
+            octets: 0,
+            tcp_flags: 0,
+            opened: None,
+            syn_sequence: None,
+            payload: match packet.transport {
+                Transport::Tcp(_) => Payload::Covered(Coverage::default()),
+                Transport::Udp { .. } => Payload::Summed(0),
+                _ => Payload::Unknown,
+            },
+        }
+    }
+
+    /// Adds a packet of this flow.
+    pub(crate) fn add(&mut self, now_ns: u64, stamp_ns: u64, packet: &IpPacket) {
+        self.seen_ns = now_ns;
+        self.start_ns = self.start_ns.min(stamp_ns);
+        self.end_ns = self.end_ns.max(stamp_ns);
+        self.packets += 1;
+        self.octets += u64::from(packet.ip_bytes);
+        match (packet.transport, &mut self.payload) {
+            (Transport::Tcp(segment), payload) => {
+                if let Payload::Covered(coverage) = payload {
+                    cover(coverage, &segment);
+                }
+                self.note_flags(&segment);
+            }
+            (Transport::Udp { payload_bytes, .. }, Payload::Summed(sum)) => {
+                *sum += u64::from(payload_bytes);
+            }
+            (_, payload) => *payload = Payload::Unknown,
+        }
+    }
+
+    fn note_flags(&mut self, segment: &TcpSegment) {
+        self.tcp_flags |= segment.flags;
+        if segment.flags & tcp_flags::SYN != 0 {
+            let opens = segment.flags & tcp_flags::ACK == 0;
+            self.opened = Some(opens || self.opened == Some(true));
+            self.syn_sequence = Some(segment.sequence);
+        }
+    }
+
+    /// Does this packet open a connection after the one that is closing here? A SYN does, unless it
+    /// is the old connection's own, late.
+    pub(crate) fn is_succeeded_by(&self, packet: &IpPacket) -> bool {
+        match packet.transport {
+            Transport::Tcp(segment) => {
+                self.closes_ns.is_some()
+                    && segment.flags & tcp_flags::SYN != 0
+                    && self.syn_sequence != Some(segment.sequence)
+            }
+            _ => false,
+        }
+    }
+
+    /// The record of this flow.
+    pub(crate) fn into_record(self, key: FlowKey, end_reason: EndReason) -> FlowRecord {
+        FlowRecord {
+            key,
+            start_ns: self.start_ns,
+            end_ns: self.end_ns,
+            packets: self.packets,
+            octets: self.octets,
+            tcp_flags: self.tcp_flags,
+            payload_octets: match self.payload {
+                Payload::Covered(coverage) => Some(coverage.bytes()),
+                Payload::Summed(bytes) => Some(bytes),
+                Payload::Unknown => None,
+            },
+            opened: self.opened,
+            end_reason,
+        }
+    }
+}
+
+/// Is this the end marker of its direction?
+pub(crate) fn ends_flow(packet: &IpPacket) -> bool {
+    match packet.transport {
+        Transport::Tcp(segment) => segment.flags & (tcp_flags::FIN | tcp_flags::RST) != 0,
+        _ => false,
+    }
+}
+
+/// A reset's sequence number may be anything, and its payload is a message, not the file's.
+fn cover(coverage: &mut Coverage, segment: &TcpSegment) {
+    const MARKS: u8 = tcp_flags::SYN | tcp_flags::FIN;
+    let carries = segment.payload_bytes > 0 || segment.flags & MARKS != 0;
+    if segment.flags & tcp_flags::RST != 0 || !carries {
+        return;
+    }
+    let syn = u32::from(segment.flags & tcp_flags::SYN != 0);
+    coverage.add(segment.sequence.wrapping_add(syn), segment.payload_bytes);
+}

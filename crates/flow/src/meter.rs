@@ -1,0 +1,193 @@
+//! Packets become one-way flow records, as a NetFlow cache makes them (Harpoon, section 3).
+//!
+//! A record ends for one of five reasons. A FIN or RST ends it, but only `linger_ns` later, so that
+//! the acknowledgements still under way stay in it and do not become a flow of their own (an FTP
+//! transaction is four records, Figure 2, not six); a SYN of another connection ends the wait. No
+//! packet for the inactive timeout ends it; so does the active timeout, at the first packet after
+//! it. A full cache ends the flow that was seen least recently. And `flush` ends the rest.
+//!
+//! The clock is the greatest stamp seen: captures are merged, and clocks are set back, so a stamp may
+//! be older than the one before it. It then widens its record (start is the smallest stamp, end the
+//! greatest), but time itself never runs backwards, and every timer runs on the clock. Records leave
+//! in the order in which they end, which depends on nothing but the packets.
+
+use nilometer_wire::packet::IpPacket;
+
+use crate::cache::{Cache, Order, Slot};
+use crate::live::{Live, ends_flow, key_of};
+use crate::record::{EndReason, FlowRecord};
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// When flows end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeterConfig {
+    /// A flow that lasts this long is reported, and goes on in another record; ns.
+    pub active_timeout_ns: u64,
+    /// A flow without a packet for this long is over; ns.
+    pub inactive_timeout_ns: u64,
+    /// How long a record stays open after its FIN or RST; ns.
+    pub linger_ns: u64,
+    /// Flows kept at once; at least one. A flow takes some 200 bytes.
+    pub flows_max: usize,
+}
+
+impl Default for MeterConfig {
+    /// Active 1800 s and inactive 15 s: the defaults of the routers whose records Harpoon was made
+    /// for, so that a capture and an export of the same traffic give like records. Linger 5 s: longer
+    /// than a retransmitted FIN takes at usual round trip times, shorter than a port is reused.
+    /// 1,048,576 flows.
+    fn default() -> MeterConfig {
+        MeterConfig {
+            active_timeout_ns: 1_800 * NANOS_PER_SECOND,
+            inactive_timeout_ns: 15 * NANOS_PER_SECOND,
+            linger_ns: 5 * NANOS_PER_SECOND,
+            flows_max: 1 << 20,
+        }
+    }
+}
+
+/// What a meter has done so far. `packets == recorded_packets + live_packets`, always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MeterCounts {
+    /// Packets observed.
+    pub packets: u64,
+    /// Their bytes, from the IP header on, at original length.
+    pub octets: u64,
+    /// Records made.
+    pub records: u64,
+    /// Packets in these records.
+    pub recorded_packets: u64,
+    /// Bytes in these records.
+    pub recorded_octets: u64,
+    /// Records among them that had to make room in a full cache.
+    pub evicted: u64,
+    /// Flows that live.
+    pub live: u64,
+    /// Packets in flows that live.
+    pub live_packets: u64,
+    /// Packets whose stamp was before an earlier packet's.
+    pub stamps_back: u64,
+}
+
+/// Meters packets into records. Memory is bounded by `flows_max`, work a packet is constant.
+#[derive(Debug)]
+pub struct Meter {
+    config: MeterConfig,
+    cache: Cache<Live>,
+    now_ns: u64,
+    counts: MeterCounts,
+}
+
+impl Meter {
+    /// A meter that has seen nothing.
+    pub fn new(config: MeterConfig) -> Meter {
+        Meter {
+            cache: Cache::new(config.flows_max),
+            config,
+            now_ns: 0,
+            counts: MeterCounts::default(),
+        }
+    }
+
+    /// Takes a packet stamped `stamp_ns` (ns since 1970); the records that end give themselves to
+    /// `out`.
+    pub fn observe(&mut self, stamp_ns: u64, packet: &IpPacket, out: &mut impl FnMut(FlowRecord)) {
+        self.counts.stamps_back += u64::from(stamp_ns < self.now_ns);
+        self.now_ns = self.now_ns.max(stamp_ns);
+        self.expire(out);
+
+        let slot = self.slot_for(stamp_ns, packet, out);
+        let (now_ns, closes_ns) = (self.now_ns, self.now_ns.saturating_add(self.config.linger_ns));
+        let live = self.cache.value_mut(slot);
+        live.add(now_ns, stamp_ns, packet);
+        if live.closes_ns.is_none() && ends_flow(packet) {
+            live.closes_ns = Some(closes_ns);
+            self.cache.move_last(Order::Closing, slot);
+        }
+        self.cache.move_last(Order::Seen, slot);
+
+        self.counts.packets += 1;
+        self.counts.octets += u64::from(packet.ip_bytes);
+        self.counts.live_packets += 1;
+        self.assert_conserved();
+    }
+
+    /// Ends every flow that lives, the least recently seen first.
+    pub fn flush(&mut self, out: &mut impl FnMut(FlowRecord)) {
+        while let Some(slot) = self.cache.first(Order::Seen) {
+            self.end(slot, EndReason::ForcedEnd, out);
+        }
+        assert_eq!(self.counts.octets, self.counts.recorded_octets, "octets are conserved");
+        self.assert_conserved();
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> MeterCounts {
+        MeterCounts { live: self.cache.len() as u64, ..self.counts }
+    }
+
+    /// The flow that takes this packet: the one that lives, unless it is over, or a new one.
+    fn slot_for(
+        &mut self,
+        stamp_ns: u64,
+        packet: &IpPacket,
+        out: &mut impl FnMut(FlowRecord),
+    ) -> Slot {
+        let key = key_of(packet);
+        if let Some(slot) = self.cache.find(&key) {
+            let live = self.cache.value(slot);
+            if live.is_succeeded_by(packet) {
+                self.end(slot, EndReason::EndOfFlow, out);
+            } else if self.now_ns - live.begun_ns >= self.config.active_timeout_ns {
+                self.end(slot, EndReason::ActiveTimeout, out);
+            } else {
+                return slot;
+            }
+        } else if self.cache.is_full()
+            && let Some(slot) = self.cache.first(Order::Seen)
+        {
+            self.counts.evicted += 1;
+            self.end(slot, EndReason::LackOfResources, out);
+        }
+        self.cache.insert(key, Live::new(self.now_ns, stamp_ns, packet))
+    }
+
+    fn expire(&mut self, out: &mut impl FnMut(FlowRecord)) {
+        while let Some(slot) = self.cache.first(Order::Closing) {
+            if self.cache.value(slot).closes_ns.is_none_or(|closes_ns| closes_ns > self.now_ns) {
+                break;
+            }
+            self.end(slot, EndReason::EndOfFlow, out);
+        }
+        while let Some(slot) = self.cache.first(Order::Seen) {
+            let idle_ns = self.now_ns - self.cache.value(slot).seen_ns;
+            if idle_ns < self.config.inactive_timeout_ns.max(1) {
+                break;
+            }
+            self.end(slot, EndReason::IdleTimeout, out);
+        }
+    }
+
+    /// A flow that saw its FIN or RST has ended for that reason, whichever timer struck; only one
+    /// that had to make room is said to have been pushed out.
+    fn end(&mut self, slot: Slot, reason: EndReason, out: &mut impl FnMut(FlowRecord)) {
+        let (key, live) = self.cache.remove(slot);
+        let reason = match reason {
+            EndReason::LackOfResources => reason,
+            _ if live.closes_ns.is_some() => EndReason::EndOfFlow,
+            _ => reason,
+        };
+        let record = live.into_record(key, reason);
+        self.counts.records += 1;
+        self.counts.live_packets -= record.packets;
+        self.counts.recorded_packets += record.packets;
+        self.counts.recorded_octets += record.octets;
+        out(record);
+    }
+
+    fn assert_conserved(&self) {
+        let MeterCounts { packets, recorded_packets, live_packets, .. } = self.counts;
+        assert_eq!(packets, recorded_packets + live_packets, "every packet is in one record");
+    }
+}

@@ -1,0 +1,255 @@
+//! The meter against its naive twin, and at its limits.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use nilometer_flow::meter::{Meter, MeterConfig};
+use nilometer_flow::{EndReason, FlowKey, FlowRecord};
+use nilometer_wire::packet::{Fragment, IpPacket, TcpSegment, Transport};
+
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+
+fn key_of(packet: &IpPacket) -> FlowKey {
+    let (source_port, destination_port) = packet.ports();
+    FlowKey {
+        source: packet.source,
+        destination: packet.destination,
+        source_port,
+        destination_port,
+        protocol: packet.protocol,
+    }
+}
+
+fn segment_of(packet: &IpPacket) -> Option<TcpSegment> {
+    match packet.transport {
+        Transport::Tcp(segment) => Some(segment),
+        _ => None,
+    }
+}
+
+/// One flow of the naive twin: all its packets, looked at only when it ends.
+struct Kept {
+    begun_ns: u64,
+    seen_ns: u64,
+    closes_ns: Option<u64>,
+    packets: Vec<(u64, IpPacket)>,
+}
+
+/// The naive twin: every packet kept, every flow asked at every packet whether it is over.
+struct Scan {
+    config: MeterConfig,
+    flows: HashMap<FlowKey, Kept>,
+    now_ns: u64,
+    records: Vec<FlowRecord>,
+}
+
+impl Scan {
+    fn observe(&mut self, stamp_ns: u64, packet: &IpPacket) {
+        self.now_ns = self.now_ns.max(stamp_ns);
+        let (now_ns, config, key) = (self.now_ns, self.config, key_of(packet));
+        let over: Vec<FlowKey> = (self.flows.iter())
+            .filter(|(_, kept)| {
+                kept.closes_ns.is_some_and(|closes_ns| closes_ns <= now_ns)
+                    || now_ns - kept.seen_ns >= config.inactive_timeout_ns
+            })
+            .map(|(key, _)| *key)
+            .collect();
+        over.into_iter().for_each(|key| self.end(key, EndReason::IdleTimeout));
+
+        if let Some(kept) = self.flows.get(&key) {
+            let syns: Vec<u32> = (kept.packets.iter())
+                .filter_map(|(_, packet)| segment_of(packet).filter(|s| s.flags & SYN != 0))
+                .map(|segment| segment.sequence)
+                .collect();
+            let opens = segment_of(packet).is_some_and(|segment| {
+                segment.flags & SYN != 0 && syns.last() != Some(&segment.sequence)
+            });
+            if kept.closes_ns.is_some() && opens {
+                self.end(key, EndReason::EndOfFlow);
+            } else if now_ns - kept.begun_ns >= config.active_timeout_ns {
+                self.end(key, EndReason::ActiveTimeout);
+            }
+        } else if self.flows.len() >= config.flows_max {
+            // Stamps never repeat in the test, so the least recently seen flow is one flow.
+            let oldest = self.flows.iter().min_by_key(|(_, kept)| kept.packets.last().unwrap().0);
+            let oldest = *oldest.unwrap().0;
+            self.end(oldest, EndReason::LackOfResources);
+        }
+        let kept = self.flows.entry(key).or_insert(Kept {
+            begun_ns: now_ns,
+            seen_ns: now_ns,
+            closes_ns: None,
+            packets: Vec::new(),
+        });
+        kept.seen_ns = now_ns;
+        kept.packets.push((stamp_ns, *packet));
+        if segment_of(packet).is_some_and(|segment| segment.flags & (FIN | RST) != 0) {
+            kept.closes_ns.get_or_insert(now_ns + config.linger_ns);
+        }
+    }
+
+    fn end(&mut self, key: FlowKey, reason: EndReason) {
+        let kept = self.flows.remove(&key).unwrap();
+        let pushed_out = reason == EndReason::LackOfResources;
+        let reason =
+            if kept.closes_ns.is_some() && !pushed_out { EndReason::EndOfFlow } else { reason };
+        let segments = || kept.packets.iter().filter_map(|(_, packet)| segment_of(packet));
+        let syns: Vec<_> = segments().filter(|segment| segment.flags & SYN != 0).collect();
+        self.records.push(FlowRecord {
+            key,
+            start_ns: kept.packets.iter().map(|(stamp_ns, _)| *stamp_ns).min().unwrap(),
+            end_ns: kept.packets.iter().map(|(stamp_ns, _)| *stamp_ns).max().unwrap(),
+            packets: kept.packets.len() as u64,
+            octets: kept.packets.iter().map(|(_, packet)| u64::from(packet.ip_bytes)).sum(),
+            tcp_flags: segments().fold(0, |flags, segment| flags | segment.flags),
+            payload_octets: match key.protocol {
+                6 => Some(span(segments())),
+                17 => Some(kept.packets.iter().map(|(_, p)| u64::from(p.ip_bytes) - 28).sum()),
+                _ => None,
+            },
+            opened: match syns.is_empty() {
+                true => None,
+                false => Some(syns.iter().any(|segment| segment.flags & ACK == 0)),
+            },
+            end_reason: reason,
+        });
+    }
+}
+
+/// The span of the file, for numbers that stay within a megabyte of `ISN`.
+fn span(segments: impl Iterator<Item = TcpSegment>) -> u64 {
+    let (mut low, mut high) = (u64::MAX, 0);
+    for segment in segments.filter(|segment| segment.flags & RST == 0) {
+        if segment.payload_bytes > 0 || segment.flags & (SYN | FIN) != 0 {
+            let syn = u64::from(segment.flags & SYN != 0);
+            let at = u64::from(segment.sequence.wrapping_sub(ISN)) + syn;
+            (low, high) = (low.min(at), high.max(at + u64::from(segment.payload_bytes)));
+        }
+    }
+    high.saturating_sub(low)
+}
+
+const ISN: u32 = u32::MAX - 300_000;
+
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % limit
+    }
+
+    fn packet(&mut self) -> IpPacket {
+        let protocol = [6, 6, 6, 17, 1][self.below(5) as usize];
+        let payload_bytes = self.below(1_400) as u32 * self.below(2) as u32;
+        let (source_port, destination_port) = (self.below(40) as u16, 80 + self.below(3) as u16);
+        let flags = [ACK, ACK, ACK, ACK, ACK, ACK, SYN, SYN | ACK, FIN | ACK, RST];
+        let transport = match protocol {
+            6 => Transport::Tcp(TcpSegment {
+                source_port,
+                destination_port,
+                sequence: ISN.wrapping_add(self.below(1_000_000) as u32),
+                acknowledgement: 0,
+                flags: flags[self.below(10) as usize],
+                window: 1,
+                payload_bytes,
+            }),
+            17 => Transport::Udp { source_port, destination_port, payload_bytes },
+            _ => Transport::Icmp { kind: 8, code: 0 },
+        };
+        packet(self.below(4) as u8, protocol, transport, payload_bytes)
+    }
+}
+
+fn packet(host: u8, protocol: u8, transport: Transport, payload_bytes: u32) -> IpPacket {
+    let headers_bytes = if protocol == 6 { 40 } else { 28 };
+    IpPacket {
+        source: IpAddr::V4(Ipv4Addr::new(198, 18, 0, host)),
+        destination: IpAddr::V4(Ipv4Addr::new(198, 19, 0, 1)),
+        protocol,
+        traffic_class: 0,
+        hop_limit: 64,
+        ip_bytes: headers_bytes + payload_bytes,
+        fragment: Fragment::Whole,
+        transport,
+        encapsulated: false,
+    }
+}
+
+fn sorted(mut records: Vec<FlowRecord>) -> Vec<FlowRecord> {
+    records.sort_by_key(|record| (record.key, record.start_ns, record.end_ns, record.packets));
+    records
+}
+
+#[test]
+fn agrees_with_the_naive_twin() {
+    let configs =
+        [(40, 90, 10, 1 << 20), (1_000, 25, 7, 60), (5, 1_000, 0, 20), (300, 300, 400, 1)];
+    for (seed, (active, inactive, linger, flows_max)) in configs.into_iter().enumerate() {
+        let config = MeterConfig {
+            active_timeout_ns: active * 1_000,
+            inactive_timeout_ns: inactive * 1_000,
+            linger_ns: linger * 1_000,
+            flows_max,
+        };
+        let mut chance = Chance(seed as u64 + 1);
+        let mut meter = Meter::new(config);
+        let mut twin = Scan { config, flows: HashMap::new(), now_ns: 0, records: Vec::new() };
+        let (mut records, mut now_ns) = (Vec::new(), 1_000_000_000);
+        for _ in 0..25_000 {
+            now_ns += 1 + chance.below(300) + 20_000 * u64::from(chance.below(100) == 0);
+            // Capacity is tested without time running back, where the twin knows who is oldest.
+            let back = if flows_max < 1_000 { 0 } else { chance.below(5) / 4 * chance.below(900) };
+            let packet = chance.packet();
+            meter.observe(now_ns - back, &packet, &mut |record| records.push(record));
+            twin.observe(now_ns - back, &packet);
+        }
+        let counts = meter.counts();
+        assert_eq!(counts.live, twin.flows.len() as u64);
+        meter.flush(&mut |record| records.push(record));
+        let left: Vec<FlowKey> = twin.flows.keys().copied().collect();
+        left.into_iter().for_each(|key| twin.end(key, EndReason::ForcedEnd));
+        let evicted = records.iter().filter(|r| r.end_reason == EndReason::LackOfResources).count();
+        assert_eq!(counts.evicted, evicted as u64);
+        assert_eq!(evicted > 0, flows_max < 1_000, "capacity must matter where it is small");
+        assert!(counts.live as usize <= flows_max);
+        assert!(records.len() > 1_000 && records.iter().all(|r| r.end_ns >= r.start_ns));
+        assert_eq!(records.len(), twin.records.len());
+        for (ours, theirs) in sorted(records).iter().zip(&sorted(twin.records)) {
+            assert_eq!(ours, theirs, "seed {seed}");
+        }
+        assert_eq!(meter.counts().recorded_packets, 25_000);
+    }
+}
+
+#[test]
+fn a_stamp_far_in_the_past_or_future_does_no_harm() {
+    let mut meter = Meter::new(MeterConfig { flows_max: 3, ..MeterConfig::default() });
+    let mut records = Vec::new();
+    let mut chance = Chance(3);
+    for stamp_ns in [5, u64::MAX, 0, u64::MAX - 1, 1 << 60, 7, u64::MAX].repeat(50) {
+        let packet = chance.packet();
+        meter.observe(stamp_ns, &packet, &mut |record| records.push(record));
+        assert!(meter.counts().live <= 3);
+    }
+    meter.flush(&mut |record| records.push(record));
+    assert!(records.iter().all(|record| record.end_ns >= record.start_ns));
+    assert_eq!(records.iter().map(|record| record.packets).sum::<u64>(), 350);
+    assert!(meter.counts().stamps_back > 200);
+}
+
+#[test]
+fn payload_is_unknown_where_a_transport_header_was_cut() {
+    let datagram = Transport::Udp { source_port: 0, destination_port: 0, payload_bytes: 100 };
+    for (transport, payload) in [(datagram, Some(200)), (Transport::Cut, None)] {
+        let mut meter = Meter::new(MeterConfig::default());
+        let mut records = Vec::new();
+        meter.observe(1, &packet(1, 17, datagram, 100), &mut |record| records.push(record));
+        meter.observe(2, &packet(1, 17, transport, 100), &mut |record| records.push(record));
+        meter.flush(&mut |record| records.push(record));
+        assert_eq!((records.len(), records[0].payload_octets), (1, payload));
+    }
+}

@@ -1,0 +1,196 @@
+//! The client: a plan performed on time by one event loop or several.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, ensure};
+use nilometer_traffic::plan::PlannedConnection;
+
+use super::live::Live;
+use super::player::{Player, Share};
+use super::protocol::SIZE_MAX_BYTES;
+use super::socket::{self, Options};
+
+/// How a client performs a plan.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// The port of every server.
+    pub port: u16,
+    /// Congestion control of every socket.
+    pub congestion: String,
+    /// When the plan's `Time::ZERO` is; may lie ahead.
+    pub origin: Instant,
+    /// How long after the last planned start transfers may still finish.
+    pub drain: Duration,
+    /// How long a connection may stand still before it counts as timed out.
+    pub idle: Duration,
+    /// Connections that may be open at once, over all threads; later ones start late.
+    pub open_max: usize,
+    /// The interface that traffic must use, if any.
+    pub bind_device: Option<String>,
+}
+
+impl ClientConfig {
+    /// CUBIC, 15 s to drain, 30 s of patience, 16,384 connections at once, any interface.
+    pub fn new(port: u16, origin: Instant) -> ClientConfig {
+        ClientConfig {
+            port,
+            congestion: "cubic".into(),
+            origin,
+            drain: Duration::from_secs(15),
+            idle: Duration::from_secs(30),
+            open_max: 16_384,
+            bind_device: None,
+        }
+    }
+}
+
+/// How a planned connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every byte arrived, then the server's end of file.
+    Completed,
+    /// Nobody listens at the destination.
+    Refused,
+    /// The other end, or a box between, broke the connection.
+    Reset,
+    /// It stood still for longer than the configured patience, or than the kernel's.
+    TimedOut,
+    /// The server's end of file came early, or it sent too much.
+    SizeMismatch,
+    /// It was open when the run ended.
+    Unfinished,
+    /// The run ended before its turn.
+    NotStarted,
+    /// Any other error, by its number in errno(3).
+    Failed(i32),
+}
+
+/// What became of one planned connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Execution {
+    /// Its place in the plan.
+    pub index: u32,
+    /// When the client began to connect, in nanoseconds since the origin; zero if it never did.
+    pub started_ns: u64,
+    /// When it ended, in nanoseconds since the origin; none if it did not.
+    pub finished_ns: Option<u64>,
+    /// The client's port; zero if the connection was never established.
+    pub local_port: u16,
+    /// Payload bytes that arrived.
+    pub received_bytes: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// Performs plans.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    congestion: String,
+}
+
+impl Client {
+    /// A client in this thread's network namespace; raises the limit of open files as it needs.
+    ///
+    /// # Errors
+    /// One line: the congestion control or the interface does not exist, or the system allows too
+    /// few open files.
+    pub fn new(config: ClientConfig) -> Result<Client> {
+        ensure!(config.open_max > 0, "a client with no connections open at once can do nothing");
+        socket::allow_connections(config.open_max)?;
+        let congestion = options(&config).verify()?;
+        Ok(Client { config, congestion })
+    }
+
+    /// The congestion control that a socket of this client read back.
+    pub fn congestion(&self) -> &str {
+        &self.congestion
+    }
+
+    /// Performs `connections`, sorted by start, in this thread; returns one execution for each, in
+    /// their order. Setting `stop` ends the run within a twentieth of a second.
+    ///
+    /// # Errors
+    /// One line: the plan is out of order or asks too much of the protocol, or the system refuses
+    /// an event queue. What befalls single connections is in their executions.
+    pub fn run(
+        &self,
+        connections: &[PlannedConnection],
+        live: &Live,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Execution>> {
+        check(connections)?;
+        let all = (0..connections.len() as u32).collect();
+        self.player(connections, all, self.config.open_max, live)?.perform(stop)
+    }
+
+    /// Performs `connections` as [`Client::run`] does, in `threads` threads that share them by
+    /// session.
+    ///
+    /// # Errors
+    /// As [`Client::run`].
+    pub fn run_threads(
+        &self,
+        threads: NonZeroUsize,
+        connections: &[PlannedConnection],
+        live: &Live,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Execution>> {
+        check(connections)?;
+        let threads = threads.get().min(self.config.open_max);
+        let mut shares = vec![Vec::new(); threads];
+        for (index, planned) in connections.iter().enumerate() {
+            shares[planned.session as usize % threads].push(index as u32);
+        }
+        let open_max = self.config.open_max / threads;
+        let mut executions = Vec::with_capacity(connections.len());
+        thread::scope(|scope| {
+            let play = |share| self.player(connections, share, open_max, live)?.perform(stop);
+            let players: Vec<_> =
+                shares.into_iter().map(|share| scope.spawn(move || play(share))).collect();
+            for player in players {
+                let share = player.join().map_err(|_| anyhow!("an event loop panicked"))?;
+                executions.extend(share?);
+            }
+            anyhow::Ok(())
+        })?;
+        executions.sort_unstable_by_key(|execution| execution.index);
+        assert_eq!(executions.len(), connections.len(), "one execution for each connection");
+        Ok(executions)
+    }
+
+    fn player<'a>(
+        &'a self,
+        plan: &'a [PlannedConnection],
+        indices: Vec<u32>,
+        open_max: usize,
+        live: &'a Live,
+    ) -> Result<Player<'a>> {
+        let last = plan.last().map_or(0, |planned| planned.start.as_nanos());
+        let deadline = self.config.origin + Duration::from_nanos(last) + self.config.drain;
+        let share = Share { plan, indices, open_max, deadline };
+        Player::new(&self.config, options(&self.config), share, live)
+    }
+}
+
+fn options(config: &ClientConfig) -> Options {
+    Options { congestion: config.congestion.clone(), bind_device: config.bind_device.clone() }
+}
+
+fn check(plan: &[PlannedConnection]) -> Result<()> {
+    ensure!(plan.len() < u32::MAX as usize, "a plan of 2^32 connections or more");
+    if let Some(index) = plan.windows(2).position(|pair| pair[0].start > pair[1].start) {
+        let next = index + 1;
+        return Err(anyhow!("connection {next} of the plan starts before connection {index}"));
+    }
+    if let Some(index) = plan.iter().position(|planned| planned.size_bytes > SIZE_MAX_BYTES) {
+        let size = plan[index].size_bytes;
+        return Err(anyhow!(
+            "connection {index} of the plan asks for {size} bytes; the most is {SIZE_MAX_BYTES}"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! The TCP sockets of both ends: how they are opened, bound and spoken through.
+//!
+//! Congestion control is set on every socket and read back, because a machine's default (BBR on
+//! many) is not a fact that a result should depend on silently. Source addresses come from pools of
+//! thousands, given to the host by one local route. IPv4 binds to such an address at once; IPv6 asks
+//! for an address on an interface, so the first refusal switches `IP_FREEBIND` on for that family
+//! and the call is not spent where it is not needed. `IP_BIND_ADDRESS_NO_PORT` leaves the choice of
+//! the port to `connect`, which knows the whole 4-tuple and can use a port again for another pair.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+/// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+const BACKLOG: i32 = 4_096;
+/// How long the kernel may keep a connection that has not asked for anything from us.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(5);
+/// Descriptors left for everything that is not a connection.
+const DESCRIPTORS_SPARE: u64 = 256;
+
+/// What every socket of a client or server is given.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name of the congestion control: `cubic`, `reno`, `bbr`.
+    pub congestion: String,
+    /// Name of the interface that traffic must use, if any.
+    pub bind_device: Option<String>,
+}
+
+impl Options {
+    /// What a socket with these options reads back as its congestion control.
+    ///
+    /// # Errors
+    /// One line: the kernel lacks the congestion control, or there is no such interface.
+    pub fn verify(&self) -> Result<String> {
+        let probe = open(Domain::IPV4).context("cannot open a TCP socket")?;
+        self.apply(&probe)?;
+        congestion_of(&probe)
+    }
+
+    fn apply(&self, socket: &Socket) -> Result<()> {
+        socket.set_tcp_congestion(self.congestion.as_bytes()).with_context(|| {
+            let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+            let offered = std::fs::read_to_string(path).unwrap_or_default();
+            let (asked, offered) = (&self.congestion, offered.trim());
+            format!("congestion control `{asked}` is not available; this kernel has: {offered}")
+        })?;
+        if let Some(device) = &self.bind_device {
+            socket
+                .bind_device(Some(device.as_bytes()))
+                .with_context(|| format!("cannot bind to interface `{device}`"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The congestion control that `socket` uses.
+///
+/// # Errors
+/// The kernel's, in words.
+pub fn congestion_of(socket: &Socket) -> Result<String> {
+    let name = socket.tcp_congestion().context("cannot read a socket's congestion control")?;
+    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+}
+
+fn open(domain: Domain) -> io::Result<Socket> {
+    Socket::new_raw(domain, Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))
+}
+
+/// Opens client connections.
+pub struct Dialer {
+    options: Options,
+    freebind_v4: bool,
+    freebind_v6: bool,
+}
+
+impl Dialer {
+    /// Connections with `options`.
+    pub fn new(options: Options) -> Dialer {
+        Dialer { options, freebind_v4: false, freebind_v6: false }
+    }
+
+    /// A socket bound to `source`, its port still open.
+    ///
+    /// # Errors
+    /// The kernel's; no address, no descriptor, no such interface.
+    pub fn bind(&mut self, source: IpAddr) -> io::Result<Socket> {
+        let address = SockAddr::from(SocketAddr::new(source, 0));
+        let socket = open(Domain::for_address(SocketAddr::new(source, 0)))?;
+        socket.set_tcp_congestion(self.options.congestion.as_bytes())?;
+        if let Some(device) = &self.options.bind_device {
+            socket.bind_device(Some(device.as_bytes()))?;
+        }
+        bind_address_without_port(&socket)?;
+        let freebind = if source.is_ipv4() { &mut self.freebind_v4 } else { &mut self.freebind_v6 };
+        if !*freebind {
+            match socket.bind(&address) {
+                Err(error) if error.raw_os_error() == Some(libc::EADDRNOTAVAIL) => *freebind = true,
+                outcome => return outcome.map(|()| socket),
+            }
+        }
+        match source {
+            IpAddr::V4(_) => socket.set_freebind_v4(true)?,
+            IpAddr::V6(_) => socket.set_freebind_v6(true)?,
+        }
+        socket.bind(&address)?;
+        Ok(socket)
+    }
+}
+
+fn bind_address_without_port(socket: &Socket) -> io::Result<()> {
+    const IP_BIND_ADDRESS_NO_PORT: libc::c_int = 24; // linux/in.h
+    let on: libc::c_int = 1;
+    // SAFETY: the descriptor is open for the call; `on` is an int of the length given and is copied.
+    let failed = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_IP,
+            IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    } < 0;
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Begins to connect; `Ok` means under way, not established.
+///
+/// # Errors
+/// The kernel's, when the attempt ended at once.
+pub fn connect(socket: &Socket, destination: SocketAddr) -> io::Result<()> {
+    match socket.connect(&SockAddr::from(destination)) {
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// The local port of a connected socket; zero when the kernel does not know one.
+pub fn local_port(socket: &Socket) -> u16 {
+    socket.local_addr().ok().and_then(|address| address.as_socket()).map_or(0, |a| a.port())
+}
+
+/// Sends what fits of `bytes`; `more` says that the end of file or more bytes follow at once.
+///
+/// # Errors
+/// The kernel's; `WouldBlock` when nothing fits.
+pub fn send(socket: &Socket, bytes: &[u8], more: bool) -> io::Result<usize> {
+    let more = if more { libc::MSG_MORE } else { 0 };
+    socket.send_with_flags(bytes, libc::MSG_NOSIGNAL | more)
+}
+
+/// Reads up to `bytes.len()` into `bytes`; zero is the end of file.
+///
+/// # Errors
+/// The kernel's; `WouldBlock` when nothing is there.
+pub fn receive(socket: &Socket, bytes: &mut [u8]) -> io::Result<usize> {
+    io::Read::read(&mut &*socket, bytes)
+}
+
+/// Takes received bytes off the kernel's hands without looking at them.
+pub struct Sink {
+    room: Box<[MaybeUninit<u8>]>,
+}
+
+impl Sink {
+    /// Takes up to `bytes` in one call. The room is reserved, never written.
+    pub fn new(bytes: usize) -> Sink {
+        Sink { room: Box::new_uninit_slice(bytes) }
+    }
+
+    /// The most that one call takes.
+    pub fn capacity(&self) -> usize {
+        self.room.len()
+    }
+
+    /// Discards what has arrived and says how many bytes it was; zero is the end of file. `MSG_TRUNC`
+    /// makes TCP count without copying (tcp(7)).
+    ///
+    /// # Errors
+    /// The kernel's; `WouldBlock` when nothing is there.
+    pub fn discard(&mut self, socket: &Socket) -> io::Result<usize> {
+        socket.recv_with_flags(&mut self.room, libc::MSG_TRUNC)
+    }
+}
+
+/// A listening socket at `address`; connections reach it when their first bytes have arrived.
+///
+/// # Errors
+/// One line: the port is taken, the address is not this host's, the options do not hold.
+pub fn listen(address: SocketAddr, options: &Options) -> Result<Socket> {
+    let socket = open(Domain::for_address(address)).context("cannot open a TCP socket")?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true).context("cannot keep an IPv6 socket to IPv6")?;
+    }
+    socket.set_reuse_address(true).context("cannot set SO_REUSEADDR")?;
+    options.apply(&socket)?;
+    match address {
+        SocketAddr::V4(_) => socket.set_freebind_v4(true),
+        SocketAddr::V6(_) => socket.set_freebind_v6(true),
+    }
+    .context("cannot set IP_FREEBIND")?;
+    defer_accept(&socket).context("cannot set TCP_DEFER_ACCEPT")?;
+    let begun = socket.bind(&SockAddr::from(address)).and_then(|()| socket.listen(BACKLOG));
+    match begun {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            bail!("port {} at {} is in use; stop what listens there", address.port(), address.ip())
+        }
+        outcome => outcome.with_context(|| format!("cannot listen at {address}"))?,
+    }
+    Ok(socket)
+}
+
+fn defer_accept(socket: &Socket) -> io::Result<()> {
+    let seconds = REQUEST_PATIENCE.as_secs() as libc::c_int;
+    // SAFETY: the descriptor is open for the call; `seconds` is an int of the length given and is
+    // copied.
+    let failed = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    } < 0;
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A connection that waits at `listener`; none when nobody waits.
+///
+/// # Errors
+/// The kernel's, other than that a connection went away while it waited.
+pub fn accept(listener: &Socket) -> io::Result<Option<Socket>> {
+    loop {
+        match listener.accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
+            Ok((socket, _)) => return Ok(Some(socket)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => return Ok(None),
+                io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                _ => return Err(error),
+            },
+        }
+    }
+}
+
+/// Raises this process's limit of open files so that `connections` fit.
+///
+/// # Errors
+/// One line, when the hard limit is lower and may not be raised.
+pub fn allow_connections(connections: usize) -> Result<()> {
+    let wanted = connections as u64 + DESCRIPTORS_SPARE;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit that the kernel fills.
+    let read = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    ensure!(read == 0, "cannot read the limit of open files: {}", io::Error::last_os_error());
+    if limit.rlim_cur >= wanted {
+        return Ok(());
+    }
+    let hard = limit.rlim_max;
+    limit = libc::rlimit { rlim_cur: wanted, rlim_max: hard.max(wanted) };
+    // SAFETY: `limit` is a valid rlimit that the kernel reads.
+    let set = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    ensure!(
+        set == 0,
+        "{connections} open connections need {wanted} open files, the limit is {hard}; raise it \
+         (ulimit -Hn {wanted}) or allow fewer connections"
+    );
+    Ok(())
+}

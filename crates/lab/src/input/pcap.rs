@@ -1,0 +1,241 @@
+//! The pcap capture file: a header of 24 bytes, then records, read one by one.
+//!
+//! The magic number tells both the byte order and the unit of the stamps (draft-ietf-opsawg-pcap):
+//!
+//! | magic        | stamps       | record header            |
+//! |--------------|--------------|--------------------------|
+//! | `0xa1b2c3d4` | microseconds | 16 bytes                 |
+//! | `0xa1b23c4d` | nanoseconds  | 16 bytes                 |
+//! | `0xa1b2cd34` | microseconds | 24 bytes (a 1998 variant)|
+//!
+//! Files before version 2.3 wrote the two lengths of a record in the other order, and 2.3 did
+//! either, so there the smaller one is the captured length.
+
+use std::io::Read;
+
+use super::capture::{CapturedPacket, Ending, FRAME_MAX_BYTES, HeaderError, ReadError};
+use super::window::Window;
+
+/// Bytes of the file header.
+const HEADER_BYTES: usize = 24;
+
+/// The 32-bit magics in the byte order of their writer.
+const MICROSECONDS: u32 = 0xa1b2_c3d4;
+const NANOSECONDS: u32 = 0xa1b2_3c4d;
+const MODIFIED: u32 = 0xa1b2_cd34;
+
+/// Bits of the link-type field that hold the link type; the others describe a frame check sequence.
+const LINK_TYPE_MASK: u32 = 0x03ff_ffff;
+
+/// A pcap file being read.
+pub struct Pcap<R> {
+    window: Window<R>,
+    big_endian: bool,
+    nanos_per_fraction: u64,
+    record_header_bytes: usize,
+    lengths_may_be_swapped: bool,
+    link_type: u32,
+    records: u64,
+    ending: Ending,
+}
+
+/// Is this the beginning of a pcap file, and what does its magic say?
+fn magic(first: &[u8]) -> Option<(bool, u32)> {
+    let four: [u8; 4] = first.get(..4)?.try_into().ok()?;
+    let known = |word: &u32| matches!(*word, MICROSECONDS | NANOSECONDS | MODIFIED);
+    let little = Some(u32::from_le_bytes(four)).filter(known).map(|word| (false, word));
+    little.or(Some(u32::from_be_bytes(four)).filter(known).map(|word| (true, word)))
+}
+
+/// Is this the beginning of a pcap file?
+pub fn is_pcap(first: &[u8]) -> bool {
+    magic(first).is_some()
+}
+
+impl<R: Read> Pcap<R> {
+    /// Reads the file header.
+    ///
+    /// # Errors
+    /// When the file is cut within its header, has another magic or an unknown version.
+    pub fn new(mut window: Window<R>) -> Result<Pcap<R>, HeaderError> {
+        let header = window.peek(HEADER_BYTES)?;
+        let Some((big_endian, magic)) = magic(header) else {
+            return Err(HeaderError::Magic);
+        };
+        if header.len() < HEADER_BYTES {
+            return Err(HeaderError::Cut { present: header.len(), needed: HEADER_BYTES });
+        }
+        let word = |at: usize| word(header, at, big_endian);
+        let (major, minor) = match big_endian {
+            true => (word(4) >> 16, word(4) & 0xffff),
+            false => (word(4) & 0xffff, word(4) >> 16),
+        };
+        // A major of 543 is a version 2 written by a capture tool of the 1990s.
+        if major != 2 && major != 543 {
+            return Err(HeaderError::Version { container: "pcap", major, minor });
+        }
+        let link_type = word(20) & LINK_TYPE_MASK;
+        window.take(HEADER_BYTES);
+        Ok(Pcap {
+            window,
+            big_endian,
+            nanos_per_fraction: if magic == NANOSECONDS { 1 } else { 1_000 },
+            record_header_bytes: if magic == MODIFIED { 24 } else { 16 },
+            lengths_may_be_swapped: major == 543 || minor <= 3,
+            link_type,
+            records: 0,
+            ending: Ending::Whole,
+        })
+    }
+
+    /// The LINKTYPE number of every frame in the file.
+    pub fn link_type(&self) -> u32 {
+        self.link_type
+    }
+
+    /// How the file ended; known once [`Pcap::next_packet`] has returned `None`.
+    pub fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
+    /// The next packet, or `None` at the end of what can be read.
+    ///
+    /// # Errors
+    /// When the stream cannot be read.
+    pub fn next_packet(&mut self) -> Result<Option<CapturedPacket<'_>>, ReadError> {
+        if self.ending != Ending::Whole {
+            return Ok(None);
+        }
+        let offset = self.window.offset();
+        let header = self.window.peek(self.record_header_bytes)?;
+        if header.len() < self.record_header_bytes {
+            if !header.is_empty() {
+                self.ending = Ending::Cut { offset };
+            }
+            return Ok(None);
+        }
+        let word = |at: usize| word(header, at, self.big_endian);
+        let (seconds, fraction) = (u64::from(word(0)), u64::from(word(4)));
+        let (mut captured, mut original) = (word(8), word(12));
+        if self.lengths_may_be_swapped && captured > original {
+            std::mem::swap(&mut captured, &mut original);
+        }
+        if captured > FRAME_MAX_BYTES {
+            let what = format!(
+                "record {} claims {captured} captured bytes, above the limit of {FRAME_MAX_BYTES}",
+                self.records + 1
+            );
+            self.ending = Ending::Damaged { offset, what };
+            return Ok(None);
+        }
+        let length = self.record_header_bytes + captured as usize;
+        if self.window.peek(length)?.len() < length {
+            self.ending = Ending::Cut { offset };
+            return Ok(None);
+        }
+        self.records += 1;
+        let record = self.window.next(length)?.expect("the window has just shown these bytes");
+        Ok(Some(CapturedPacket {
+            stamp_ns: Some(seconds * 1_000_000_000 + fraction * self.nanos_per_fraction),
+            link_type: self.link_type,
+            original_bytes: original.max(captured),
+            frame: &record[self.record_header_bytes..],
+        }))
+    }
+
+    /// Gives back the stream, to be read to its end.
+    pub fn into_window(self) -> Window<R> {
+        self.window
+    }
+}
+
+fn word(bytes: &[u8], at: usize, big_endian: bool) -> u32 {
+    let four = bytes[at..at + 4].try_into().expect("four bytes");
+    if big_endian { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A packet's stamp, link type, original length and frame.
+    type Seen = (u64, u32, u32, Vec<u8>);
+
+    fn file(big_endian: bool, magic: u32, version: [u16; 2], records: &[u8]) -> Vec<u8> {
+        let w32 = |v: u32| if big_endian { v.to_be_bytes() } else { v.to_le_bytes() };
+        let w16 = |v: u16| if big_endian { v.to_be_bytes() } else { v.to_le_bytes() };
+        let mut file = w32(magic).to_vec();
+        file.extend(version.into_iter().flat_map(w16));
+        file.extend([0u32, 0, 65_535, 0x1400_0001].into_iter().flat_map(w32));
+        file.extend(records);
+        file
+    }
+
+    fn record(big_endian: bool, words: [u32; 4], more: &[u8]) -> Vec<u8> {
+        let w32 = |v: u32| if big_endian { v.to_be_bytes() } else { v.to_le_bytes() };
+        let mut record: Vec<u8> = words.into_iter().flat_map(w32).collect();
+        record.extend(more);
+        record
+    }
+
+    fn read(file: &[u8]) -> (Vec<Seen>, Ending) {
+        let mut pcap = Pcap::new(Window::new(file)).expect("a pcap header");
+        let mut seen = Vec::new();
+        while let Some(packet) = pcap.next_packet().expect("memory can be read") {
+            let stamp = packet.stamp_ns.expect("pcap stamps every packet");
+            seen.push((stamp, packet.link_type, packet.original_bytes, packet.frame.to_vec()));
+        }
+        (seen, pcap.ending().clone())
+    }
+
+    #[test]
+    fn reads_both_byte_orders_and_all_units() {
+        for big_endian in [false, true] {
+            for (magic, nanos) in [(MICROSECONDS, 7_000), (NANOSECONDS, 7), (MODIFIED, 7_000)] {
+                let mut body = if magic == MODIFIED { vec![0; 8] } else { Vec::new() };
+                body.extend(b"abc");
+                let records = record(big_endian, [5, 7, 3, 60], &body);
+                let (seen, ending) = read(&file(big_endian, magic, [2, 4], &records));
+                assert_eq!(seen, [(5_000_000_000 + nanos, 1, 60, b"abc".to_vec())]);
+                assert_eq!(ending, Ending::Whole);
+            }
+        }
+    }
+
+    #[test]
+    fn every_cut_is_seen_and_what_came_before_is_kept() {
+        let mut records = record(false, [1, 0, 4, 4], b"1234");
+        records.extend(record(false, [2, 0, 4, 4], b"5678"));
+        let whole = file(false, MICROSECONDS, [2, 4], &records);
+        for length in HEADER_BYTES..=whole.len() {
+            let (seen, ending) = read(&whole[..length]);
+            assert_eq!(seen.len(), (length - HEADER_BYTES) / 20);
+            let start = (HEADER_BYTES + seen.len() * 20) as u64;
+            let cut = Ending::Cut { offset: start };
+            assert_eq!(ending, if length as u64 == start { Ending::Whole } else { cut });
+        }
+        for length in 4..HEADER_BYTES {
+            let cut = Pcap::new(Window::new(&whole[..length]));
+            assert!(matches!(cut, Err(HeaderError::Cut { present, .. }) if present == length));
+        }
+    }
+
+    #[test]
+    fn an_absurd_length_ends_the_file_with_its_offset() {
+        let mut records = record(false, [1, 0, 4, 4], b"1234");
+        records.extend(record(false, [2, 0, u32::MAX, 4], &[0; 100]));
+        let (seen, ending) = read(&file(false, MICROSECONDS, [2, 4], &records));
+        assert_eq!(seen.len(), 1);
+        assert!(matches!(ending, Ending::Damaged { offset: 44, .. }), "{ending:?}");
+    }
+
+    #[test]
+    fn old_files_may_swap_the_lengths() {
+        let records = record(false, [1, 0, 60, 3], b"abc");
+        let (seen, _) = read(&file(false, MICROSECONDS, [2, 2], &records));
+        assert_eq!(seen, [(1_000_000_000, 1, 60, b"abc".to_vec())]);
+        let version_9 = file(false, MICROSECONDS, [9, 0], &[]);
+        let refused = Pcap::new(Window::new(&version_9[..]));
+        assert!(matches!(refused, Err(HeaderError::Version { major: 9, minor: 0, .. })));
+    }
+}

@@ -1,0 +1,266 @@
+//! Columns to and from Parquet: typed vectors, row groups, and the marks that say what a file is.
+//!
+//! A [`Format`] is a name with a version and a schema. The name is written into the file, and a
+//! file is read only when both agree, so a column can be read without asking for its type again.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use parquet::basic::Compression;
+use parquet::column::reader::{ColumnReader, get_typed_column_reader};
+use parquet::data_type::DataType;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+use parquet::schema::parser::parse_message_type;
+
+use super::draft::Draft;
+use crate::cli::VERSION;
+
+/// Rows of a row group: the most that is held in memory of a table being written or read.
+pub const ROW_GROUP_ROWS: usize = 131_072;
+
+/// Metadata key of the format's name.
+const FORMAT_KEY: &str = "format";
+/// Metadata key of the program that wrote the file.
+const TOOL_KEY: &str = "tool";
+
+/// What a table is: its name with a version, and its columns.
+#[derive(Debug)]
+pub struct Format {
+    /// Name and version, such as `nilometer-flows/1`.
+    pub name: &'static str,
+    /// The schema in Parquet's own notation.
+    pub schema: &'static str,
+}
+
+/// A column of any type, as a table handles it.
+pub trait Cells {
+    /// Writes the column and empties it.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    fn write(&mut self, to: &mut SerializedColumnWriter<'_>) -> parquet::errors::Result<()>;
+
+    /// Reads `rows` rows in place of what the column holds.
+    ///
+    /// # Errors
+    /// When the file is damaged or holds fewer rows.
+    fn read(&mut self, from: ColumnReader, rows: usize) -> parquet::errors::Result<()>;
+}
+
+/// A column of one Parquet type.
+#[derive(Debug)]
+pub struct Column<T: DataType> {
+    values: Vec<T::T>,
+    /// 1 where a row has a value, 0 where it has none; empty for a required column.
+    present: Vec<i16>,
+    optional: bool,
+}
+
+impl<T: DataType> Column<T> {
+    /// An empty column in which every row has a value.
+    pub fn required() -> Column<T> {
+        Column { values: Vec::new(), present: Vec::new(), optional: false }
+    }
+
+    /// An empty column in which a row may have no value.
+    pub fn optional() -> Column<T> {
+        Column { values: Vec::new(), present: Vec::new(), optional: true }
+    }
+
+    /// Adds a row to a required column.
+    pub fn push(&mut self, value: T::T) {
+        debug_assert!(!self.optional, "a row of an optional column may be absent");
+        self.values.push(value);
+    }
+
+    /// Adds a row to an optional column.
+    pub fn push_optional(&mut self, value: Option<T::T>) {
+        debug_assert!(self.optional, "a row of a required column has a value");
+        self.present.push(i16::from(value.is_some()));
+        self.values.extend(value);
+    }
+
+    /// The values of a required column.
+    pub fn values(&self) -> &[T::T] {
+        &self.values
+    }
+
+    /// The rows of an optional column.
+    pub fn rows(&self) -> impl Iterator<Item = Option<&T::T>> {
+        let mut values = self.values.iter();
+        self.present.iter().map(move |present| if *present == 1 { values.next() } else { None })
+    }
+}
+
+impl<T: DataType> Cells for Column<T> {
+    fn write(&mut self, to: &mut SerializedColumnWriter<'_>) -> parquet::errors::Result<()> {
+        let levels = self.optional.then_some(&self.present[..]);
+        to.typed::<T>().write_batch(&self.values, levels, None)?;
+        self.values.clear();
+        self.present.clear();
+        Ok(())
+    }
+
+    fn read(&mut self, from: ColumnReader, rows: usize) -> parquet::errors::Result<()> {
+        self.values.clear();
+        self.present.clear();
+        let mut reader = get_typed_column_reader::<T>(from);
+        let levels = self.optional.then_some(&mut self.present);
+        let (read, _, _) = reader.read_records(rows, levels, None, &mut self.values)?;
+        let expected = if self.optional {
+            self.present.iter().filter(|present| **present == 1).count()
+        } else {
+            rows
+        };
+        if read != rows || self.values.len() != expected {
+            return Err(parquet::errors::ParquetError::EOF(format!("{read} rows of {rows}")));
+        }
+        Ok(())
+    }
+}
+
+/// A table being written; nothing has its name until [`TableWriter::finish`].
+pub struct TableWriter {
+    name: String,
+    writer: SerializedFileWriter<BufWriter<Draft>>,
+}
+
+impl TableWriter {
+    /// Begins the table that will be the file `path`.
+    ///
+    /// # Errors
+    /// As [`Draft::new`]: above all when the file exists and `force` is not given.
+    pub fn new(path: &Path, format: &Format, force: bool) -> Result<TableWriter> {
+        let name = path.display().to_string();
+        let schema = parse_message_type(format.schema).context("the schema of a table")?;
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .set_max_row_group_size(ROW_GROUP_ROWS)
+            .set_created_by(format!("nilometer {VERSION}"))
+            .build();
+        let draft = BufWriter::new(Draft::new(path, force)?);
+        let mut writer = SerializedFileWriter::new(draft, Arc::new(schema), Arc::new(properties))
+            .with_context(|| format!("{name}: cannot be written"))?;
+        let mut mark = |key: &str, value: String| {
+            writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+        };
+        mark(FORMAT_KEY, format.name.to_owned());
+        mark(TOOL_KEY, format!("nilometer {VERSION}"));
+        Ok(TableWriter { name, writer })
+    }
+
+    /// Writes one row group and empties the columns, which stand in the order of the schema.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_group(&mut self, columns: &mut [&mut dyn Cells]) -> Result<()> {
+        let name = &self.name;
+        let write = || -> parquet::errors::Result<()> {
+            let mut group = self.writer.next_row_group()?;
+            for column in columns {
+                let mut to = group.next_column()?.expect("as many columns as the schema names");
+                column.write(&mut to)?;
+                to.close()?;
+            }
+            group.close()?;
+            Ok(())
+        };
+        write().with_context(|| format!("{name}: cannot be written"))
+    }
+
+    /// Writes the footer with `marks` and gives the file its name.
+    ///
+    /// # Errors
+    /// When the file cannot be written or named.
+    pub fn finish(mut self, marks: &[(&str, String)]) -> Result<()> {
+        for (key, value) in marks {
+            let mark = KeyValue::new((*key).to_owned(), value.clone());
+            self.writer.append_key_value_metadata(mark);
+        }
+        let name = self.name;
+        let buffered =
+            self.writer.into_inner().with_context(|| format!("{name}: cannot be written"))?;
+        let draft = buffered
+            .into_inner()
+            .map_err(|error| anyhow!("{name}: cannot be written: {}", error.error()))?;
+        draft.publish()
+    }
+}
+
+/// A table being read.
+pub struct TableReader {
+    name: String,
+    reader: SerializedFileReader<File>,
+}
+
+impl TableReader {
+    /// Opens the table `path`.
+    ///
+    /// # Errors
+    /// When it cannot be read, is not Parquet, or is not of this format.
+    pub fn open(path: &Path, format: &Format) -> Result<TableReader> {
+        let name = path.display().to_string();
+        let file = File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
+        let reader = SerializedFileReader::new(file)
+            .map_err(|error| anyhow!("{name}: is a damaged Parquet file: {}", one_line(&error)))?;
+        let table = TableReader { name, reader };
+        let wanted = format.name;
+        match table.mark(FORMAT_KEY) {
+            Some(found) if found == wanted => {}
+            Some(found) => {
+                bail!("{}: holds `{found}` and not `{wanted}`, which is needed", table.name)
+            }
+            None => bail!(
+                "{}: is a Parquet file, but not one of `{wanted}`: its metadata has no `format`",
+                table.name
+            ),
+        }
+        let schema = parse_message_type(format.schema).context("the schema of a table")?;
+        if table.reader.metadata().file_metadata().schema() != &schema {
+            bail!("{}: says it is `{wanted}`, but its columns are others", table.name);
+        }
+        Ok(table)
+    }
+
+    /// What the file's metadata says under `key`.
+    pub fn mark(&self, key: &str) -> Option<&str> {
+        let marks = self.reader.metadata().file_metadata().key_value_metadata()?;
+        marks.iter().find(|mark| mark.key == key)?.value.as_deref()
+    }
+
+    /// How many row groups there are.
+    pub fn groups(&self) -> usize {
+        self.reader.num_row_groups()
+    }
+
+    /// Reads row group `group` into the columns, which stand in the order of the schema; says how
+    /// many rows it has.
+    ///
+    /// # Errors
+    /// When the file is damaged.
+    pub fn read_group(&self, group: usize, columns: &mut [&mut dyn Cells]) -> Result<usize> {
+        let damaged = |what: String| anyhow!("{}: row group {group} is damaged: {what}", self.name);
+        let from = self.reader.get_row_group(group).map_err(|error| damaged(one_line(&error)))?;
+        let rows = usize::try_from(from.metadata().num_rows())
+            .ok()
+            .filter(|rows| *rows <= ROW_GROUP_ROWS)
+            .ok_or_else(|| damaged(format!("it claims {} rows", from.metadata().num_rows())))?;
+        for (number, column) in columns.iter_mut().enumerate() {
+            from.get_column_reader(number)
+                .and_then(|reader| column.read(reader, rows))
+                .map_err(|error| damaged(one_line(&error)))?;
+        }
+        Ok(rows)
+    }
+}
+
+fn one_line(error: &dyn std::error::Error) -> String {
+    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,325 @@
+//! The table of flow records, `nilometer-flows/1`.
+//!
+//! Columns are named after the IPFIX information elements they hold (IANA's registry), but for
+//! three. `sourceIPAddress` and `destinationIPAddress` stand for the IPv4 and the IPv6 element
+//! alike, as text: one column that every tool can read, filter and join on, where two columns of
+//! bytes would be half empty; Parquet's dictionary stores each address once for a row group.
+//! `payloadOctets` and `initiator` have no element with their exact meaning and are described in
+//! [`FlowRecord`], as are all others.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use nilometer_flow::{EndReason, FlowKey, FlowRecord};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
+
+use super::columns::{Cells, Column, Format, ROW_GROUP_ROWS, TableReader, TableWriter};
+use crate::input::source::InputDigest;
+
+/// The format of flow records.
+pub const FLOWS: Format = Format {
+    name: "nilometer-flows/1",
+    schema: "message flows {
+        required int64 flowStartNanoseconds (TIMESTAMP(NANOS,true));
+        required int64 flowEndNanoseconds (TIMESTAMP(NANOS,true));
+        required binary sourceIPAddress (STRING);
+        required binary destinationIPAddress (STRING);
+        required int32 sourceTransportPort (INTEGER(16,false));
+        required int32 destinationTransportPort (INTEGER(16,false));
+        required int32 protocolIdentifier (INTEGER(8,false));
+        required int64 packetDeltaCount (INTEGER(64,false));
+        required int64 octetDeltaCount (INTEGER(64,false));
+        required int32 tcpControlBits (INTEGER(8,false));
+        required int32 flowEndReason (INTEGER(8,false));
+        optional int64 payloadOctets (INTEGER(64,false));
+        optional boolean initiator;
+    }",
+};
+
+/// Metadata key of the inputs: a JSON list of name, SHA-256 and length.
+const INPUTS_KEY: &str = "inputs";
+
+/// Columns in the order of the schema.
+struct Columns {
+    start: Column<Int64Type>,
+    end: Column<Int64Type>,
+    source: Column<ByteArrayType>,
+    destination: Column<ByteArrayType>,
+    source_port: Column<Int32Type>,
+    destination_port: Column<Int32Type>,
+    protocol: Column<Int32Type>,
+    packets: Column<Int64Type>,
+    octets: Column<Int64Type>,
+    tcp_flags: Column<Int32Type>,
+    end_reason: Column<Int32Type>,
+    payload_octets: Column<Int64Type>,
+    opened: Column<BoolType>,
+}
+
+impl Columns {
+    fn new() -> Columns {
+        Columns {
+            start: Column::required(),
+            end: Column::required(),
+            source: Column::required(),
+            destination: Column::required(),
+            source_port: Column::required(),
+            destination_port: Column::required(),
+            protocol: Column::required(),
+            packets: Column::required(),
+            octets: Column::required(),
+            tcp_flags: Column::required(),
+            end_reason: Column::required(),
+            payload_octets: Column::optional(),
+            opened: Column::optional(),
+        }
+    }
+
+    fn all(&mut self) -> [&mut dyn Cells; 13] {
+        [
+            &mut self.start,
+            &mut self.end,
+            &mut self.source,
+            &mut self.destination,
+            &mut self.source_port,
+            &mut self.destination_port,
+            &mut self.protocol,
+            &mut self.packets,
+            &mut self.octets,
+            &mut self.tcp_flags,
+            &mut self.end_reason,
+            &mut self.payload_octets,
+            &mut self.opened,
+        ]
+    }
+
+    fn push(&mut self, record: &FlowRecord) {
+        let key = &record.key;
+        self.start.push(stamp_to_cell(record.start_ns));
+        self.end.push(stamp_to_cell(record.end_ns));
+        self.source.push(address_to_cell(key.source));
+        self.destination.push(address_to_cell(key.destination));
+        self.source_port.push(key.source_port.into());
+        self.destination_port.push(key.destination_port.into());
+        self.protocol.push(key.protocol.into());
+        self.packets.push(record.packets as i64);
+        self.octets.push(record.octets as i64);
+        self.tcp_flags.push(record.tcp_flags.into());
+        self.end_reason.push(record.end_reason as i32);
+        self.payload_octets.push_optional(record.payload_octets.map(|octets| octets as i64));
+        self.opened.push_optional(record.opened);
+    }
+
+    fn records(&self) -> impl Iterator<Item = Result<FlowRecord>> {
+        let mut payload_octets = self.payload_octets.rows();
+        let mut opened = self.opened.rows();
+        (0..self.start.values().len()).map(move |row| {
+            let payload_octets = payload_octets.next().flatten();
+            let opened = opened.next().flatten();
+            let start_ns = self.start.values()[row].max(0) as u64;
+            Ok(FlowRecord {
+                key: FlowKey {
+                    source: cell_to_address(&self.source.values()[row])?,
+                    destination: cell_to_address(&self.destination.values()[row])?,
+                    source_port: self.source_port.values()[row] as u16,
+                    destination_port: self.destination_port.values()[row] as u16,
+                    protocol: self.protocol.values()[row] as u8,
+                },
+                start_ns,
+                end_ns: (self.end.values()[row].max(0) as u64).max(start_ns),
+                packets: self.packets.values()[row] as u64,
+                octets: self.octets.values()[row] as u64,
+                tcp_flags: self.tcp_flags.values()[row] as u8,
+                payload_octets: payload_octets.map(|octets| *octets as u64),
+                opened: opened.copied(),
+                end_reason: end_reason(self.end_reason.values()[row]),
+            })
+        })
+    }
+}
+
+/// A table of flow records being written.
+pub struct FlowWriter {
+    table: TableWriter,
+    columns: Columns,
+    held: usize,
+    records: u64,
+}
+
+impl FlowWriter {
+    /// Begins the table that will be the file `path`.
+    ///
+    /// # Errors
+    /// When the file exists and `force` is not given, or cannot be written.
+    pub fn new(path: &Path, force: bool) -> Result<FlowWriter> {
+        let table = TableWriter::new(path, &FLOWS, force)?;
+        Ok(FlowWriter { table, columns: Columns::new(), held: 0, records: 0 })
+    }
+
+    /// Adds a record. Stamps after the year 2262 are stored as the last moment a Parquet stamp has.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&mut self, record: &FlowRecord) -> Result<()> {
+        self.columns.push(record);
+        self.held += 1;
+        self.records += 1;
+        if self.held == ROW_GROUP_ROWS {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Completes the file, which now gets its name; says how many records it holds.
+    ///
+    /// # Errors
+    /// When the file cannot be written or named.
+    pub fn finish(mut self, inputs: &[InputDigest]) -> Result<u64> {
+        self.flush()?;
+        let inputs = serde_json::to_string(inputs)?;
+        self.table.finish(&[(INPUTS_KEY, inputs)])?;
+        Ok(self.records)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.held > 0 {
+            self.table.write_group(&mut self.columns.all())?;
+            self.held = 0;
+        }
+        Ok(())
+    }
+}
+
+/// Reads every record of the table `path`, in its order.
+///
+/// # Errors
+/// When it is not a table of flow records or is damaged, or when `sink` fails.
+pub fn read_flow_table(path: &Path, sink: &mut dyn FnMut(FlowRecord) -> Result<()>) -> Result<()> {
+    let table = TableReader::open(path, &FLOWS)?;
+    let mut columns = Columns::new();
+    for group in 0..table.groups() {
+        table.read_group(group, &mut columns.all())?;
+        for record in columns.records() {
+            sink(record.map_err(|error| anyhow!("{}: {error}", path.display()))?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Parquet's stamps are signed: they end in the year 2262.
+fn stamp_to_cell(stamp_ns: u64) -> i64 {
+    i64::try_from(stamp_ns).unwrap_or(i64::MAX)
+}
+
+fn address_to_cell(address: IpAddr) -> ByteArray {
+    address.to_string().into_bytes().into()
+}
+
+fn cell_to_address(cell: &ByteArray) -> Result<IpAddr> {
+    let text = cell.as_utf8().unwrap_or("(not text)");
+    text.parse().map_err(|_| anyhow!("`{}` is not an IP address", text.escape_debug()))
+}
+
+fn end_reason(cell: i32) -> EndReason {
+    use EndReason::*;
+    let known = [IdleTimeout, ActiveTimeout, EndOfFlow, ForcedEnd, LackOfResources];
+    known.into_iter().find(|reason| *reason as i32 == cell).unwrap_or(Unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records(count: u64) -> Vec<FlowRecord> {
+        let reasons = [EndReason::Unknown, EndReason::EndOfFlow, EndReason::LackOfResources];
+        let record = |n: u64| FlowRecord {
+            key: FlowKey {
+                source: if n.is_multiple_of(3) {
+                    IpAddr::V6(((0x2001_0db8_u128 << 96) + u128::from(n)).into())
+                } else {
+                    IpAddr::from((0x0a00_0000 + n as u32).to_be_bytes())
+                },
+                destination: "198.18.0.1".parse().unwrap(),
+                source_port: 65_535 - (n % 60_000) as u16,
+                destination_port: 80,
+                protocol: 255 - (n % 250) as u8,
+            },
+            start_ns: 1_700_000_000_000_000_000 + n,
+            end_ns: 1_700_000_000_000_000_000 + 2 * n,
+            packets: u64::MAX - n,
+            octets: n,
+            tcp_flags: 0xff,
+            payload_octets: n.is_multiple_of(2).then_some(n),
+            opened: [None, Some(true), Some(false)][n as usize % 3],
+            end_reason: reasons[n as usize % 3],
+        };
+        (0..count).map(record).collect()
+    }
+
+    fn path(name: &str) -> std::path::PathBuf {
+        std::env::temp_dir().join(format!("nilometer-{name}-{}.parquet", std::process::id()))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        // Two whole row groups and a third begun.
+        for count in [0, 1, 2 * ROW_GROUP_ROWS as u64 + 5] {
+            let (path, written) = (path("round-trip"), records(count));
+            let mut writer = FlowWriter::new(&path, true).unwrap();
+            written.iter().for_each(|record| writer.write(record).unwrap());
+            let input = InputDigest { name: "a.pcap".into(), sha256: "00".repeat(32), bytes: 24 };
+            assert_eq!(writer.finish(std::slice::from_ref(&input)).unwrap(), count);
+            let mut read = Vec::new();
+            read_flow_table(&path, &mut |record| {
+                read.push(record);
+                Ok(())
+            })
+            .unwrap();
+            assert!(read == written, "{count} records");
+            let table = TableReader::open(&path, &FLOWS).unwrap();
+            assert_eq!(table.groups(), (count as usize).div_ceil(ROW_GROUP_ROWS));
+            assert_eq!(
+                table.mark(INPUTS_KEY).unwrap(),
+                format!(r#"[{{"name":"a.pcap","sha256":"{}","bytes":24}}]"#, input.sha256)
+            );
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn refuses_other_tables_and_damage_in_one_line() {
+        let path = path("other");
+        let other = Format { name: "other/1", schema: "message m { required int32 a; }" };
+        let lying = Format { name: FLOWS.name, schema: other.schema };
+        let mut said = Vec::new();
+        for format in [other, lying] {
+            TableWriter::new(&path, &format, true).unwrap().finish(&[]).unwrap();
+            said.push(read_flow_table(&path, &mut |_| Ok(())).unwrap_err().to_string());
+        }
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        said.push(read_flow_table(&path, &mut |_| Ok(())).unwrap_err().to_string());
+        std::fs::remove_file(path).unwrap();
+        for (said, word) in said.iter().zip(["other/1", "columns", "damaged"]) {
+            assert!(said.contains(word) && !said.contains('\n'), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_stamp_beyond_parquet_saturates() {
+        let path = path("late");
+        let mut late = records(1).remove(0);
+        late.start_ns = u64::MAX;
+        late.end_ns = u64::MAX;
+        let mut writer = FlowWriter::new(&path, true).unwrap();
+        writer.write(&late).unwrap();
+        writer.finish(&[]).unwrap();
+        read_flow_table(&path, &mut |record| {
+            assert_eq!((record.start_ns, record.end_ns), (i64::MAX as u64, i64::MAX as u64));
+            Ok(())
+        })
+        .unwrap();
+        std::fs::remove_file(path).unwrap();
+    }
+}

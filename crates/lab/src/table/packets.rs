@@ -1,0 +1,248 @@
+//! The table of packet stamps, `nilometer-packets/1`: what became of every packet of a trial.
+//!
+//! One row is one packet seen on either side of the device. A stamp is absent where the packet was
+//! not seen: a lost packet never left, one that the device made never entered.
+
+use std::path::Path;
+
+use anyhow::Result;
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
+
+use super::columns::{Cells, Column, Format, ROW_GROUP_ROWS, TableReader, TableWriter};
+
+/// The format of packet stamps.
+pub const PACKETS: Format = Format {
+    name: "nilometer-packets/1",
+    schema: "message packets {
+        optional int64 entered_ns (INTEGER(64,false));
+        optional int64 left_ns (INTEGER(64,false));
+        optional int64 delay_ns (INTEGER(64,true));
+        required int32 direction (INTEGER(8,false));
+        required int32 bytes (INTEGER(32,false));
+        required binary fate (STRING);
+        required boolean reordered;
+    }",
+};
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It entered and left unchanged.
+    Passed,
+    /// It entered and left with other bytes.
+    Corrupted,
+    /// It entered and did not leave.
+    Lost,
+    /// It was addressed to the device.
+    Consumed,
+    /// The device made it.
+    Originated,
+    /// A further copy of a packet that had left already.
+    Duplicated,
+}
+
+impl Fate {
+    const ALL: [(Fate, &'static str); 6] = [
+        (Fate::Passed, "passed"),
+        (Fate::Corrupted, "corrupted"),
+        (Fate::Lost, "lost"),
+        (Fate::Consumed, "consumed"),
+        (Fate::Originated, "originated"),
+        (Fate::Duplicated, "duplicated"),
+    ];
+
+    /// The word that stands in the table.
+    pub fn word(self) -> &'static str {
+        let same = |(fate, _): &&(Fate, &str)| *fate == self;
+        Fate::ALL.iter().find(same).map(|(_, word)| *word).expect("every fate has its word")
+    }
+
+    /// The fate of a word in a table.
+    pub fn from_word(word: &str) -> Option<Fate> {
+        Fate::ALL.iter().find(|(_, known)| *known == word).map(|(fate, _)| *fate)
+    }
+}
+
+/// One packet of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketRow {
+    /// When it entered the device, ns since the trial began.
+    pub entered_ns: Option<u64>,
+    /// When it left the device, ns since the trial began.
+    pub left_ns: Option<u64>,
+    /// How long it was inside, ns; below zero only where two clocks disagree.
+    pub delay_ns: Option<i64>,
+    /// Which way it went: 0 from the clients, 1 from the servers.
+    pub direction: u8,
+    /// Length of the IP packet.
+    pub bytes: u32,
+    /// What became of it.
+    pub fate: Fate,
+    /// Did it leave after a packet of its flow that had entered later?
+    pub reordered: bool,
+}
+
+/// Columns in the order of the schema.
+struct Columns {
+    entered: Column<Int64Type>,
+    left: Column<Int64Type>,
+    delay: Column<Int64Type>,
+    direction: Column<Int32Type>,
+    bytes: Column<Int32Type>,
+    fate: Column<ByteArrayType>,
+    reordered: Column<BoolType>,
+}
+
+impl Columns {
+    fn new() -> Columns {
+        Columns {
+            entered: Column::optional(),
+            left: Column::optional(),
+            delay: Column::optional(),
+            direction: Column::required(),
+            bytes: Column::required(),
+            fate: Column::required(),
+            reordered: Column::required(),
+        }
+    }
+
+    fn all(&mut self) -> [&mut dyn Cells; 7] {
+        [
+            &mut self.entered,
+            &mut self.left,
+            &mut self.delay,
+            &mut self.direction,
+            &mut self.bytes,
+            &mut self.fate,
+            &mut self.reordered,
+        ]
+    }
+}
+
+/// A table of packet stamps being written.
+pub struct PacketWriter {
+    table: TableWriter,
+    columns: Columns,
+    /// Each fate's word as a cell, made once and shared by all rows.
+    words: Vec<(Fate, ByteArray)>,
+    held: usize,
+    packets: u64,
+}
+
+impl PacketWriter {
+    /// Begins the table that will be the file `path`.
+    ///
+    /// # Errors
+    /// When the file exists and `force` is not given, or cannot be written.
+    pub fn new(path: &Path, force: bool) -> Result<PacketWriter> {
+        let table = TableWriter::new(path, &PACKETS, force)?;
+        let words = Fate::ALL.map(|(fate, word)| (fate, word.as_bytes().to_vec().into()));
+        let columns = Columns::new();
+        Ok(PacketWriter { table, columns, words: words.into(), held: 0, packets: 0 })
+    }
+
+    /// Adds a packet.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&mut self, row: &PacketRow) -> Result<()> {
+        let columns = &mut self.columns;
+        columns.entered.push_optional(row.entered_ns.map(|stamp| stamp as i64));
+        columns.left.push_optional(row.left_ns.map(|stamp| stamp as i64));
+        columns.delay.push_optional(row.delay_ns);
+        columns.direction.push(row.direction.into());
+        columns.bytes.push(row.bytes as i32);
+        let word = self.words.iter().find(|(fate, _)| *fate == row.fate);
+        columns.fate.push(word.expect("every fate has its word").1.clone());
+        columns.reordered.push(row.reordered);
+        self.held += 1;
+        self.packets += 1;
+        if self.held == ROW_GROUP_ROWS {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Completes the file with `marks` in its metadata (seed, device and whatever repeats the
+    /// trial); it now gets its name. Says how many packets it holds.
+    ///
+    /// # Errors
+    /// When the file cannot be written or named.
+    pub fn finish(mut self, marks: &[(&str, String)]) -> Result<u64> {
+        self.flush()?;
+        self.table.finish(marks)?;
+        Ok(self.packets)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.held > 0 {
+            self.table.write_group(&mut self.columns.all())?;
+            self.held = 0;
+        }
+        Ok(())
+    }
+}
+
+/// Reads every packet of the table `path`, in its order.
+///
+/// # Errors
+/// When it is not a table of packet stamps or is damaged, or when `sink` fails.
+pub fn read_packet_table(path: &Path, sink: &mut dyn FnMut(PacketRow) -> Result<()>) -> Result<()> {
+    let table = TableReader::open(path, &PACKETS)?;
+    let mut columns = Columns::new();
+    for group in 0..table.groups() {
+        let rows = table.read_group(group, &mut columns.all())?;
+        let mut entered = columns.entered.rows();
+        let mut left = columns.left.rows();
+        let mut delay = columns.delay.rows();
+        for row in 0..rows {
+            let word = columns.fate.values()[row].as_utf8().unwrap_or("(not text)");
+            let Some(fate) = Fate::from_word(word) else {
+                anyhow::bail!("{}: `{}` is no fate", path.display(), word.escape_debug());
+            };
+            sink(PacketRow {
+                entered_ns: entered.next().flatten().map(|stamp| *stamp as u64),
+                left_ns: left.next().flatten().map(|stamp| *stamp as u64),
+                delay_ns: delay.next().flatten().copied(),
+                direction: columns.direction.values()[row] as u8,
+                bytes: columns.bytes.values()[row] as u32,
+                fate,
+                reordered: columns.reordered.values()[row],
+            })?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let name = format!("nilometer-packets-{}.parquet", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let row = |n: usize| PacketRow {
+            entered_ns: (!n.is_multiple_of(5)).then_some(n as u64),
+            left_ns: (!n.is_multiple_of(7)).then_some(u64::MAX - n as u64),
+            delay_ns: (!n.is_multiple_of(35)).then_some(3 - n as i64),
+            direction: (n % 2) as u8,
+            bytes: u32::MAX - n as u32,
+            fate: Fate::ALL[n % Fate::ALL.len()].0,
+            reordered: n.is_multiple_of(3),
+        };
+        let written: Vec<_> = (0..ROW_GROUP_ROWS + 11).map(row).collect();
+        let mut writer = PacketWriter::new(&path, true).unwrap();
+        written.iter().for_each(|row| writer.write(row).unwrap());
+        assert_eq!(writer.finish(&[("seed", "7".into())]).unwrap(), written.len() as u64);
+        let mut read = Vec::new();
+        read_packet_table(&path, &mut |row| {
+            read.push(row);
+            Ok(())
+        })
+        .unwrap();
+        assert!(read == written);
+        assert_eq!(TableReader::open(&path, &PACKETS).unwrap().mark("seed"), Some("7"));
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,266 @@
+//! The configuration of a lab run: what a LAB.toml may say, and every default.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use nilometer_traffic::pool::{Pool, Prefix};
+use serde::{Deserialize, Serialize};
+
+/// A LAB.toml.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LabConfig {
+    /// Seed of everything drawn by chance.
+    pub seed: u64,
+    /// Captures or flow exports; the embedded synthetic records where empty.
+    pub input: Vec<PathBuf>,
+    /// Seconds of traffic.
+    pub duration_s: f64,
+    /// The device under test: `linux` or `wire`.
+    pub dut: DutKind,
+    /// The estimation.
+    pub model: ModelSection,
+    /// The performance.
+    pub traffic: TrafficSection,
+    /// The bare wire beside the device.
+    pub calibration: CalibrationSection,
+    /// The passive meter.
+    pub meter: MeterSection,
+}
+
+/// What stands between clients and servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum DutKind {
+    /// The Linux kernel's forwarding in a namespace of its own.
+    Linux,
+    /// Nothing: the calibration cable.
+    Wire,
+}
+
+impl DutKind {
+    /// As it is written in files and on the page.
+    pub fn name(self) -> &'static str {
+        match self {
+            DutKind::Linux => "linux",
+            DutKind::Wire => "wire",
+        }
+    }
+}
+
+/// `[model]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ModelSection {
+    /// IntervalDuration of the estimation, seconds of the original; chosen where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_s: Option<f64>,
+    /// The longest inter-connection time, seconds of the original; 60, or 5 for the embedded records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inter_connection_bound_s: Option<f64>,
+}
+
+/// `[traffic]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrafficSection {
+    /// Client pools, from 198.18.0.0/15 and fd00::/8.
+    pub clients: Vec<Prefix>,
+    /// Server pools, likewise.
+    pub servers: Vec<Prefix>,
+    /// TCP port of the servers.
+    pub port: u16,
+    /// Congestion control of every socket.
+    pub congestion: String,
+    /// Threads of the client engine.
+    pub threads: usize,
+    /// Seconds that unfinished transfers may take after the traffic's end.
+    pub drain_s: f64,
+}
+
+/// `[calibration]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CalibrationSection {
+    /// Seconds of the plan's beginning played over the bare wire; 0 leaves it out.
+    pub seconds: f64,
+}
+
+/// `[meter]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MeterSection {
+    /// MiB of ring memory on each side.
+    pub ring_mib: u32,
+    /// Keep the packets as client.pcapng and server.pcapng.
+    pub pcap: bool,
+}
+
+fn prefixes(texts: &[&str]) -> Vec<Prefix> {
+    texts.iter().map(|text| text.parse().expect("a built-in prefix")).collect()
+}
+
+/// The client pools where nothing else is said.
+pub fn default_clients() -> Vec<Prefix> {
+    prefixes(&["198.18.0.0/16", "fd00:18::/112"])
+}
+
+/// The server pools where nothing else is said.
+pub fn default_servers() -> Vec<Prefix> {
+    prefixes(&["198.19.0.0/17", "fd00:19::/112"])
+}
+
+impl Default for LabConfig {
+    fn default() -> LabConfig {
+        LabConfig {
+            seed: 1,
+            input: Vec::new(),
+            duration_s: 60.0,
+            dut: DutKind::Linux,
+            model: ModelSection::default(),
+            traffic: TrafficSection::default(),
+            calibration: CalibrationSection::default(),
+            meter: MeterSection::default(),
+        }
+    }
+}
+
+impl Default for TrafficSection {
+    fn default() -> TrafficSection {
+        TrafficSection {
+            clients: default_clients(),
+            servers: default_servers(),
+            port: 8_808,
+            congestion: "cubic".to_owned(),
+            threads: 1,
+            drain_s: 15.0,
+        }
+    }
+}
+
+impl Default for CalibrationSection {
+    fn default() -> CalibrationSection {
+        CalibrationSection { seconds: 10.0 }
+    }
+}
+
+impl Default for MeterSection {
+    fn default() -> MeterSection {
+        MeterSection { ring_mib: 64, pcap: false }
+    }
+}
+
+impl LabConfig {
+    /// Holds the numbers to what can be run.
+    ///
+    /// # Errors
+    /// The first field out of range, by its name.
+    pub fn check(&self) -> Result<()> {
+        let within = |what: &str, value: f64, low: f64, high: f64| {
+            if value.is_finite() && (low..=high).contains(&value) {
+                Ok(())
+            } else {
+                bail!("{what} is {value}, but must be from {low} to {high}")
+            }
+        };
+        within("duration_s", self.duration_s, 0.5, 86_400.0)?;
+        within("calibration.seconds", self.calibration.seconds, 0.0, 3_600.0)?;
+        within("traffic.drain_s", self.traffic.drain_s, 0.0, 3_600.0)?;
+        within("traffic.threads", self.traffic.threads as f64, 1.0, 256.0)?;
+        within("meter.ring_mib", f64::from(self.meter.ring_mib), 1.0, 4_096.0)?;
+        if let Some(seconds) = self.model.interval_s {
+            within("model.interval_s", seconds, 1e-3, 1e9)?;
+        }
+        if let Some(seconds) = self.model.inter_connection_bound_s {
+            within("model.inter_connection_bound_s", seconds, 1e-6, 1e9)?;
+        }
+        if self.traffic.port == 0 {
+            bail!("traffic.port is 0, but the servers need a fixed port from 1 to 65535");
+        }
+        for (side, pool) in [("clients", &self.traffic.clients), ("servers", &self.traffic.servers)]
+        {
+            Pool::new(pool).map_err(|error| anyhow::anyhow!("traffic.{side}: {error}"))?;
+            if pool.is_empty() {
+                bail!("traffic.{side} is empty; give at least one prefix");
+            }
+        }
+        Ok(())
+    }
+
+    /// A LAB.toml with every default, commented.
+    pub fn template() -> String {
+        TEMPLATE.to_owned()
+    }
+}
+
+const TEMPLATE: &str = r#"# A Nilometer lab: every key with its default. `nilometer lab run THIS.toml` runs it.
+
+# Seed of everything drawn by chance; the same seed plans the same traffic.
+seed = 1
+
+# Captures or flow exports. Empty: the embedded flow records, which are synthetic.
+input = []
+
+# Seconds of traffic. An input of another length is fitted: its gaps and intervals are divided by
+# its duration / duration_s, its connections and bytes are kept.
+duration_s = 60.0
+
+# The device under test: "linux" (kernel forwarding) or "wire" (nothing between the hosts).
+dut = "linux"
+
+[model]
+# IntervalDuration in seconds of the original; 20 for the embedded records, else five minutes within
+# three to twelve intervals.
+# interval_s = 20.0
+# The longest time between two connections of one session, in seconds of the original; 5 for the
+# embedded records, else 60.
+# inter_connection_bound_s = 60.0
+
+[traffic]
+# Address pools, from 198.18.0.0/15 and fd00::/8; rank 1 of the model gets the first host.
+clients = ["198.18.0.0/16", "fd00:18::/112"]
+servers = ["198.19.0.0/17", "fd00:19::/112"]
+port = 8808
+# Set on every socket and reported.
+congestion = "cubic"
+# Threads of the client engine.
+threads = 1
+# Seconds that transfers may take after the last connection was due.
+drain_s = 15.0
+
+[calibration]
+# Seconds of the same plan played over a bare wire first; 0 leaves the calibration out.
+seconds = 10.0
+
+[meter]
+# Ring memory on each side, MiB.
+ring_mib = 64
+# Keep all packets as client.pcapng and server.pcapng.
+pcap = false
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_says_the_defaults() {
+        let parsed: LabConfig = toml::from_str(TEMPLATE).expect("the template parses");
+        assert_eq!(parsed, LabConfig::default());
+        parsed.check().expect("the defaults are sound");
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_named() {
+        for (text, words) in [
+            ("duration_s = -1.0", "duration_s is -1"),
+            ("[traffic]\nport = 0", "traffic.port"),
+            ("[traffic]\nclients = [\"198.18.0.0/31\"]", "too small"),
+            ("[traffic]\nservers = []", "traffic.servers is empty"),
+        ] {
+            let config: LabConfig = toml::from_str(text).expect(text);
+            let error = config.check().expect_err(text).to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

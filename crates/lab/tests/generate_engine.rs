@@ -1,0 +1,329 @@
+//! The live traffic engine against itself on loopback: every byte, every count, every way to end.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nilometer_lab::generate::{
+    Client, ClientConfig, Execution, Live, Outcome, Server, ServerConfig, ServerReport, protocol,
+};
+use nilometer_traffic::plan::PlannedConnection;
+use nilometer_wire::Time;
+
+const ANY_V4: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+fn planned(index: u64, start_us: u64, size_bytes: u64) -> PlannedConnection {
+    PlannedConnection {
+        start: Time::from_nanos(start_us * 1_000),
+        session: (index % 40) as u32,
+        interval: 0,
+        source: Ipv4Addr::new(127, 1, (index % 7) as u8, 1 + (index % 250) as u8).into(),
+        destination: Ipv4Addr::new(127, 2, (index % 5) as u8, 1 + (index % 199) as u8).into(),
+        size_bytes,
+    }
+}
+
+/// `count` connections within `span_us`, mostly small, one in fifty of a megabyte, some of nothing.
+fn mixed_plan(count: u64, span_us: u64) -> Vec<PlannedConnection> {
+    let mut chance = 11u64;
+    let mut plan: Vec<_> = (0..count)
+        .map(|index| {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let size = match index % 50 {
+                0 => 1_000_000,
+                1 => 1,
+                2 => 0,
+                3 => 32_769,
+                _ => (chance >> 40) % 40_000,
+            };
+            planned(index, (chance >> 20) % span_us, size)
+        })
+        .collect();
+    plan.sort_by_key(|planned| planned.start);
+    plan
+}
+
+/// Runs a server beside `with`, which is given its port, and returns both accounts.
+fn beside_server<T>(
+    change: impl FnOnce(&mut ServerConfig),
+    with: impl FnOnce(u16) -> T,
+) -> (T, ServerReport) {
+    let mut config = ServerConfig::new(vec![ANY_V4]);
+    change(&mut config);
+    let server = Server::bind(config).unwrap();
+    let port = server.local_addresses().unwrap()[0].port();
+    let (live, stop) = (Live::new(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let running = scope.spawn(|| server.run(&live, &stop).unwrap());
+        let outcome = with(port);
+        let patience = Instant::now() + Duration::from_secs(5);
+        while live.progress().open > 0 && Instant::now() < patience {
+            thread::sleep(Duration::from_millis(5));
+        }
+        stop.store(true, Relaxed);
+        (outcome, running.join().unwrap())
+    })
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_millis(20)
+}
+
+fn outcomes(executions: &[Execution]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for execution in executions {
+        *counts.entry(format!("{:?}", execution.outcome)).or_default() += 1;
+    }
+    counts
+}
+
+fn assert_exact(plan: &[PlannedConnection], executions: &[Execution]) {
+    assert_eq!(executions.len(), plan.len());
+    for (index, (planned, execution)) in plan.iter().zip(executions).enumerate() {
+        assert_eq!(execution.index as usize, index);
+        assert_eq!(execution.outcome, Outcome::Completed, "{planned:?}: {execution:?}");
+        assert_eq!(execution.received_bytes, planned.size_bytes);
+        assert!(execution.started_ns >= planned.start.as_nanos(), "never early: {execution:?}");
+        assert!(execution.finished_ns.unwrap() >= execution.started_ns);
+        assert_ne!(execution.local_port, 0);
+    }
+}
+
+#[test]
+fn two_thousand_mixed_connections_arrive_exactly() {
+    let plan = mixed_plan(2_000, 1_500_000);
+    let bytes: u64 = plan.iter().map(|planned| planned.size_bytes).sum();
+    let live = Live::new();
+    let (executions, served) = beside_server(
+        |_| {},
+        |port| {
+            let client = Client::new(ClientConfig::new(port, soon())).unwrap();
+            assert_eq!(client.congestion(), "cubic");
+            client.run(&plan, &live, &AtomicBool::new(false)).unwrap()
+        },
+    );
+    assert_exact(&plan, &executions);
+    assert_eq!((served.accepted, served.completed, served.sent_bytes), (2_000, 2_000, bytes));
+    assert_eq!(served.congestion.as_deref(), Some("cubic"));
+    let progress = live.progress();
+    assert_eq!((progress.started, progress.completed, progress.open), (2_000, 2_000, 0));
+    assert_eq!(progress.bytes, bytes);
+    let late = |e: &Execution| e.started_ns - plan[e.index as usize].start.as_nanos();
+    assert_eq!(progress.lateness_max_ns, executions.iter().map(late).max().unwrap());
+}
+
+#[test]
+fn threads_share_a_plan_and_a_full_house_makes_starts_late_not_lost() {
+    let plan = mixed_plan(600, 1_000);
+    let live = Live::new();
+    let (executions, served) = beside_server(
+        |config| {
+            config.open_max = 10;
+            config.congestion = "reno".into();
+        },
+        |port| {
+            let mut config = ClientConfig::new(port, soon());
+            config.open_max = 16;
+            config.congestion = "reno".into();
+            let threads = NonZeroUsize::new(2).unwrap();
+            let client = Client::new(config).unwrap();
+            client.run_threads(threads, &plan, &live, &AtomicBool::new(false)).unwrap()
+        },
+    );
+    assert_exact(&plan, &executions);
+    assert_eq!(served.completed, 600);
+    assert_eq!(served.congestion.as_deref(), Some("reno"));
+    assert!(live.progress().held > 0, "600 starts in a millisecond must wait for 16 places");
+}
+
+#[test]
+fn ipv6_reaches_the_server_of_its_family() {
+    let loopback = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    let plan: Vec<_> = (0..50)
+        .map(|index| PlannedConnection {
+            source: loopback,
+            destination: loopback,
+            ..planned(index, index * 100, index * 1_000)
+        })
+        .collect();
+    let (executions, served) = beside_server(
+        |config| config.listen = vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0)],
+        |port| {
+            let client = Client::new(ClientConfig::new(port, soon())).unwrap();
+            client.run(&plan, &Live::new(), &AtomicBool::new(false)).unwrap()
+        },
+    );
+    assert_exact(&plan, &executions);
+    assert_eq!(served.completed, 50);
+}
+
+#[test]
+fn a_port_in_use_is_one_clear_line() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let error = format!("{:#}", Server::bind(ServerConfig::new(vec![address])).unwrap_err());
+    let port = address.port();
+    assert_eq!(error, format!("port {port} at 127.0.0.1 is in use; stop what listens there"));
+}
+
+#[test]
+fn unknown_congestion_control_and_interface_are_named() {
+    let mut config = ClientConfig::new(1, soon());
+    config.congestion = "carrier-pigeon".into();
+    let error = format!("{:#}", Client::new(config.clone()).unwrap_err());
+    assert!(error.starts_with("congestion control `carrier-pigeon` is not available"), "{error}");
+    assert!(!error.contains('\n'), "{error}");
+    config.congestion = "cubic".into();
+    config.bind_device = Some("no-such-port0".into());
+    let error = format!("{:#}", Client::new(config).unwrap_err());
+    assert!(error.starts_with("cannot bind to interface `no-such-port0`"), "{error}");
+}
+
+#[test]
+fn a_plan_out_of_order_is_refused() {
+    let plan = [planned(0, 10, 1), planned(1, 20, 1), planned(2, 15, 1)];
+    let client = Client::new(ClientConfig::new(1, soon())).unwrap();
+    let error = client.run(&plan, &Live::new(), &AtomicBool::new(false)).unwrap_err();
+    assert_eq!(error.to_string(), "connection 2 of the plan starts before connection 1");
+}
+
+#[test]
+fn without_a_server_every_connection_is_refused() {
+    let port = TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+    let plan: Vec<_> = (0..100).map(|index| planned(index, index * 50, 500)).collect();
+    let live = Live::new();
+    let client = Client::new(ClientConfig::new(port, soon())).unwrap();
+    let executions = client.run(&plan, &live, &AtomicBool::new(false)).unwrap();
+    assert_eq!(outcomes(&executions), BTreeMap::from([("Refused".to_owned(), 100)]));
+    assert_eq!((live.progress().failed, live.progress().open), (100, 0));
+}
+
+#[test]
+fn a_source_that_cannot_reach_the_destination_fails_alone() {
+    let mut plan: Vec<_> = (0..3).map(|index| planned(index, index * 50, 500)).collect();
+    plan[1].destination = Ipv6Addr::LOCALHOST.into();
+    let (executions, _) = beside_server(
+        |_| {},
+        |port| {
+            let client = Client::new(ClientConfig::new(port, soon())).unwrap();
+            client.run(&plan, &Live::new(), &AtomicBool::new(false)).unwrap()
+        },
+    );
+    assert_eq!(executions[1].outcome, Outcome::Failed(libc::EAFNOSUPPORT));
+    assert_eq!(executions[0].outcome, Outcome::Completed);
+    assert_eq!(executions[2].outcome, Outcome::Completed);
+}
+
+/// Plays `plan` against a server that treats each of its connections as `treat` does.
+fn against(
+    plan: &[PlannedConnection],
+    idle: Duration,
+    treat: impl Fn(&mut TcpStream) + Send + 'static,
+) -> Vec<Execution> {
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let mut config = ClientConfig::new(listener.local_addr().unwrap().port(), soon());
+    config.idle = idle;
+    config.drain = Duration::from_secs(4);
+    let count = plan.len();
+    let odd = thread::spawn(move || {
+        let mut kept = Vec::new();
+        for _ in 0..count {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; protocol::REQUEST_BYTES];
+            stream.read_exact(&mut request).unwrap();
+            treat(&mut stream);
+            kept.push(stream.try_clone().unwrap());
+        }
+        thread::sleep(Duration::from_millis(50));
+    });
+    let client = Client::new(config).unwrap();
+    let executions = client.run(plan, &Live::new(), &AtomicBool::new(false)).unwrap();
+    if executions.iter().all(|execution| execution.outcome != Outcome::Unfinished) {
+        odd.join().unwrap();
+    }
+    executions
+}
+
+#[test]
+fn a_file_too_short_or_too_long_is_a_mismatch() {
+    let plan = [planned(0, 0, 5_000), planned(1, 10, 100_000)];
+    for length in [4_999, 100_001] {
+        let executions = against(&plan, Duration::from_secs(3), move |stream| {
+            stream.write_all(&vec![0; length]).unwrap();
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+        });
+        assert_eq!(outcomes(&executions), BTreeMap::from([("SizeMismatch".to_owned(), 2)]));
+    }
+}
+
+#[test]
+fn a_server_that_falls_silent_is_timed_out() {
+    let plan = [planned(0, 0, 5_000), planned(1, 10, 100_000)];
+    let before = Instant::now();
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap(); // never accepts
+    let mut config = ClientConfig::new(listener.local_addr().unwrap().port(), soon());
+    config.idle = Duration::from_millis(300);
+    let client = Client::new(config).unwrap();
+    let executions = client.run(&plan, &Live::new(), &AtomicBool::new(false)).unwrap();
+    assert_eq!(outcomes(&executions), BTreeMap::from([("TimedOut".to_owned(), 2)]));
+    assert!(before.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn stop_ends_the_run_and_hands_back_what_was_done() {
+    let plan: Vec<_> = (0..1_000).map(|index| planned(index, index * 20_000, 2_000)).collect();
+    let ((executions, took), _) = beside_server(
+        |_| {},
+        |port| {
+            let client = Client::new(ClientConfig::new(port, soon())).unwrap();
+            let (live, stop) = (Live::new(), AtomicBool::new(false));
+            thread::scope(|scope| {
+                let running = scope.spawn(|| client.run(&plan, &live, &stop).unwrap());
+                while live.progress().completed < 5 {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                let told = Instant::now();
+                stop.store(true, Relaxed);
+                (running.join().unwrap(), told.elapsed())
+            })
+        },
+    );
+    assert!(took < Duration::from_secs(2), "the plan lasts 20 s, stopping took {took:?}");
+    let counts = outcomes(&executions);
+    assert_eq!(counts.values().sum::<usize>(), plan.len());
+    assert!(counts["Completed"] >= 5 && counts["NotStarted"] > 500, "{counts:?}");
+}
+
+#[test]
+fn the_server_counts_strangers_and_quitters_and_serves_the_rest() {
+    let ((), served) = beside_server(
+        |config| config.idle = Duration::from_millis(400),
+        |port| {
+            let call = || TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let mut stranger = call();
+            stranger.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            let mut answer = Vec::new();
+            let _ = stranger.read_to_end(&mut answer);
+            assert!(answer.is_empty(), "a stranger is told nothing");
+
+            let mut halves = call(); // a request in two pieces is a request
+            let request = protocol::encode(70_000);
+            halves.write_all(&request[..7]).unwrap();
+            thread::sleep(Duration::from_millis(20));
+            halves.write_all(&request[7..]).unwrap();
+            halves.read_to_end(&mut answer).unwrap();
+            assert_eq!(answer.len(), 70_000);
+            drop(halves);
+
+            let mut slow = call(); // asks for more than buffers hold and never reads
+            slow.write_all(&protocol::encode(1 << 32)).unwrap();
+            thread::sleep(Duration::from_millis(2_500));
+        },
+    );
+    assert_eq!((served.accepted, served.bad_requests, served.completed), (3, 1, 1));
+    assert_eq!((served.timed_out, served.broken, served.unfinished), (1, 0, 0), "{served:?}");
+}

@@ -1,0 +1,78 @@
+//! The few parametric laws that traffic is made of: lognormal bodies, Pareto tails, Zipf ranks.
+
+use alloc::vec::Vec;
+
+use crate::Rng;
+
+/// A lognormal variable: e to the power of a normal one with mean `mu` and deviation `sigma`, both
+/// in natural logarithms of the value's unit. Median e^mu, mean e^(mu + sigma²/2).
+pub fn lognormal(rng: &mut Rng, mu: f64, sigma: f64) -> f64 {
+    libm::exp(mu + sigma * rng.normal())
+}
+
+/// A Pareto variable: P(X > x) = (minimum/x)^alpha for x ≥ `minimum`, in the minimum's unit.
+///
+/// The mean is infinite for alpha ≤ 1 and the variance for alpha ≤ 2; file sizes sit between
+/// (Crovella & Bestavros 1997), which is why volumes must be planned and not merely drawn. With 53
+/// bits the largest value is minimum·2^(53/alpha).
+pub fn pareto(rng: &mut Rng, alpha: f64, minimum: f64) -> f64 {
+    minimum * libm::pow(1.0 - rng.unit(), -1.0 / alpha)
+}
+
+/// The weights of ranks 1..=n under Zipf's law, rank^(−exponent), normalised to sum to 1, largest
+/// first. An exponent of 0 makes them equal; of nothing, nothing.
+pub fn zipf_weights(n: usize, exponent: f64) -> Vec<f64> {
+    let mut weights: Vec<f64> = (1..=n).map(|rank| libm::pow(rank as f64, -exponent)).collect();
+    let total: f64 = weights.iter().rev().sum();
+    for weight in &mut weights {
+        *weight /= total;
+    }
+    weights
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::quantile_sorted;
+
+    fn sorted(mut values: Vec<f64>) -> Vec<f64> {
+        values.sort_unstable_by(f64::total_cmp);
+        values
+    }
+
+    #[test]
+    fn lognormal_has_its_quantiles() {
+        let mut rng = Rng::new(1, 0, 0);
+        let drawn = sorted((0..50_000).map(|_| lognormal(&mut rng, 7.0, 1.5)).collect());
+        for (q, z) in [(0.158_655, -1.0), (0.5, 0.0), (0.841_345, 1.0)] {
+            let found = libm::log(quantile_sorted(&drawn, q).expect("not empty"));
+            assert!((found - (7.0 + 1.5 * z)).abs() < 0.04, "q {q}: ln {found}");
+        }
+    }
+
+    #[test]
+    fn pareto_has_its_tail() {
+        let mut rng = Rng::new(2, 0, 0);
+        let drawn = sorted((0..100_000).map(|_| pareto(&mut rng, 1.2, 40.0)).collect());
+        assert!(drawn[0] >= 40.0);
+        for x in [80.0, 400.0, 4_000.0] {
+            let beyond = drawn.iter().filter(|&&value| value > x).count() as f64 / 100_000.0;
+            let expected = libm::pow(40.0 / x, 1.2);
+            let slack = 4.0 * libm::sqrt(expected / 100_000.0);
+            assert!((beyond - expected).abs() < slack, "P(X > {x}) = {beyond}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn zipf_weights_fall_by_rank_and_sum_to_one() {
+        let weights = zipf_weights(254, 1.0);
+        assert!((weights.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        // 1/H(254), H the harmonic number: 16.3 % of all draws are for the first of 254 addresses.
+        assert!((weights[0] - 0.163).abs() < 0.001, "top share {}", weights[0]);
+        for rank in 1..=254 {
+            assert!((weights[0] / weights[rank - 1] - rank as f64).abs() < 1e-9);
+        }
+        assert_eq!(zipf_weights(4, 0.0), [0.25; 4]);
+        assert!(zipf_weights(0, 1.0).is_empty());
+    }
+}

@@ -1,0 +1,240 @@
+//! Which slots are on: as many sessions in each interval as carry its connections.
+//!
+//! Slots are numbered; interval i switches on the first `full` of them, and the next one from the
+//! moment `from` on, so that the interval holds exactly the connections asked for (the paper's mean
+//! number of active sessions is not a whole number either). Nothing is cut at the interval's end
+//! (Harpoon, sections 4.1 and 4.2): a slot that waits then goes on waiting and makes its connection
+//! in the interval where the wait ends, and that connection counts there. It takes the place of one
+//! new session, because it is one of the connections that the next interval was to hold.
+//!
+//! A connection of a chain is therefore made when its slot was on at some moment of the wait before
+//! it. Its gap is a draw of P(InterConnection) that was followed from its beginning only when the
+//! slot was on at that beginning; only then may it be counted as one.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use nilometer_wire::Time;
+
+use crate::chain::Chain;
+
+/// One interval of the performance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Its first moment.
+    pub start: Time,
+    /// The first moment of the next one.
+    pub end: Time,
+    /// Connections it is to hold.
+    pub connections: u64,
+}
+
+/// Which slots an interval switches on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Active {
+    /// Slots `0..full` are on during the whole interval.
+    pub full: usize,
+    /// Slot `full` is on from this moment to the interval's end, if at all.
+    pub from: Option<Time>,
+}
+
+impl Active {
+    fn holds(&self, slot: usize, window: &Window) -> Option<Time> {
+        match slot {
+            _ if slot < self.full => Some(window.start),
+            _ if slot == self.full => self.from,
+            _ => None,
+        }
+    }
+
+    /// The mean number of slots on during `window`.
+    pub fn mean(&self, window: &Window) -> f64 {
+        let part = self.from.map_or(0.0, |from| {
+            window.end.since(from).as_secs_f64() / window.end.since(window.start).as_secs_f64()
+        });
+        self.full as f64 + part
+    }
+}
+
+/// A connection that is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// When.
+    pub at: Time,
+    /// The slot.
+    pub slot: u32,
+    /// The interval in which it starts.
+    pub interval: u32,
+    /// The interval whose session makes it: an earlier one when the session waited across the end.
+    pub session_interval: u32,
+    /// The gap before it was followed from its beginning by the slot's preceding connection.
+    pub follows: bool,
+}
+
+/// The state of a slot between intervals.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// Index of the chain's next time.
+    next: usize,
+    /// The interval whose session waits for that time, if one does.
+    waiting: Option<u32>,
+    /// The wait began at a made connection while the slot was on.
+    follows: bool,
+}
+
+/// The connections that are made, and the slots that are on, interval by interval.
+#[derive(Clone, Debug, Default)]
+pub struct Activity {
+    /// All connections, by interval and slot.
+    pub made: Vec<Made>,
+    /// The slots on, one entry an interval.
+    pub active: Vec<Active>,
+    /// Slots whose last made connection is followed by a wait that the run's end cuts.
+    pub censored: Vec<u32>,
+}
+
+/// The chains did not suffice: more slots are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoreSlots {
+    /// Slots that would probably do.
+    pub wanted: usize,
+}
+
+/// Chooses the slots of each interval so that it holds its connections.
+///
+/// # Errors
+/// [`MoreSlots`] when all chains together hold too few.
+pub fn choose(windows: &[Window], chains: &[Chain]) -> Result<Activity, MoreSlots> {
+    let mut slots = vec![Slot::default(); chains.len()];
+    let mut activity = Activity::default();
+    for (index, window) in windows.iter().enumerate() {
+        let active = choose_one(window, chains, &slots)?;
+        let mut step = Step { index: index as u32, window, active, activity: &mut activity };
+        for (number, (slot, chain)) in slots.iter_mut().zip(chains).enumerate() {
+            step.perform(number, slot, chain);
+        }
+        activity.active.push(active);
+    }
+    let cut = slots.iter().enumerate().filter(|(_, slot)| slot.follows && slot.waiting.is_some());
+    activity.censored = cut.map(|(number, _)| number as u32).collect();
+    Ok(activity)
+}
+
+/// How many times of the chain, from the slot's next one on, fall in the window.
+fn inside(slot: &Slot, chain: &Chain, window: &Window) -> usize {
+    chain.times[slot.next..].partition_point(|&time| time < window.end)
+}
+
+fn choose_one(window: &Window, chains: &[Chain], slots: &[Slot]) -> Result<Active, MoreSlots> {
+    let due = |slot: &Slot, chain: &Chain| {
+        usize::from(slot.waiting.is_some()).min(inside(slot, chain, window)) as u64
+    };
+    let mut held: u64 = slots.iter().zip(chains).map(|(slot, chain)| due(slot, chain)).sum();
+    for (full, (slot, chain)) in slots.iter().zip(chains).enumerate() {
+        if held >= window.connections {
+            return Ok(Active { full, from: None });
+        }
+        let gained = inside(slot, chain, window) as u64 - due(slot, chain);
+        if held + gained > window.connections {
+            let wanted = (window.connections - held) as usize;
+            let times = &chain.times[slot.next..slot.next + inside(slot, chain, window)];
+            return Ok(Active { full, from: Some(times[times.len() - wanted]) });
+        }
+        held += gained;
+    }
+    if held == window.connections {
+        return Ok(Active { full: chains.len(), from: None });
+    }
+    let share = window.connections as f64 / held.max(1) as f64;
+    Err(MoreSlots { wanted: (chains.len() as f64 * share.min(64.0) * 1.2) as usize + 16 })
+}
+
+/// One interval being performed.
+struct Step<'a> {
+    index: u32,
+    window: &'a Window,
+    active: Active,
+    activity: &'a mut Activity,
+}
+
+impl Step<'_> {
+    fn perform(&mut self, number: usize, slot: &mut Slot, chain: &Chain) {
+        let on_from = self.active.holds(number, self.window);
+        if on_from == Some(self.window.start) && slot.waiting.is_none() {
+            slot.waiting = Some(self.index);
+        }
+        for _ in 0..inside(slot, chain, self.window) {
+            let at = chain.times[slot.next];
+            let on = on_from.is_some_and(|from| at >= from);
+            slot.next += 1;
+            if let Some(session) = slot.waiting.or(on.then_some(self.index)) {
+                self.activity.made.push(Made {
+                    at,
+                    slot: number as u32,
+                    interval: self.index,
+                    session_interval: session,
+                    follows: slot.follows,
+                });
+            }
+            slot.waiting = on.then_some(self.index);
+            slot.follows = on;
+        }
+        if on_from.is_some() && slot.waiting.is_none() {
+            slot.waiting = Some(self.index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nilometer_wire::Span;
+
+    fn at(second: u64) -> Time {
+        Time::ZERO + Span::from_secs(second)
+    }
+
+    fn window(start: u64, end: u64, connections: u64) -> Window {
+        Window { start: at(start), end: at(end), connections }
+    }
+
+    fn chain(times: &[u64]) -> Chain {
+        Chain { times: times.iter().map(|&second| at(second)).collect() }
+    }
+
+    #[test]
+    fn a_wait_across_the_end_is_finished_in_the_next_interval() {
+        let chains = [chain(&[1, 4, 12, 13])];
+        let activity = choose(&[window(0, 10, 2), window(10, 20, 0)], &chains).expect("slots");
+        let made: Vec<_> = activity.made.iter().map(|m| (m.at, m.interval)).collect();
+        assert_eq!(made, [(at(1), 0), (at(4), 0), (at(12), 1)]);
+        assert_eq!(activity.made[2].session_interval, 0);
+        assert!(activity.made[2].follows);
+        assert_eq!(activity.active[1], Active { full: 0, from: None });
+    }
+
+    #[test]
+    fn what_waits_takes_the_place_of_new_connections() {
+        let chains = [chain(&[1, 12]), chain(&[2, 13]), chain(&[15])];
+        let activity = choose(&[window(0, 10, 2), window(10, 20, 2)], &chains).expect("slots");
+        assert_eq!(activity.made.len(), 4);
+        assert_eq!(activity.active[1].full, 0);
+    }
+
+    #[test]
+    fn the_last_slot_starts_late_so_that_the_count_is_exact() {
+        let chains = [chain(&[1, 2, 3]), chain(&[2, 4, 6, 8])];
+        let activity = choose(&[window(0, 10, 5)], &chains).expect("slots");
+        assert_eq!(activity.active[0], Active { full: 1, from: Some(at(6)) });
+        assert_eq!(activity.made.len(), 5);
+        let late: Vec<_> = activity.made.iter().filter(|m| m.slot == 1).collect();
+        assert!(!late[0].follows && late[1].follows);
+        assert_eq!(activity.censored, [0, 1]);
+    }
+
+    #[test]
+    fn too_few_chains_say_so() {
+        let error = choose(&[window(0, 10, 50)], &[chain(&[1, 2])]).expect_err("too few");
+        assert!(error.wanted > 25, "{error:?}");
+    }
+}

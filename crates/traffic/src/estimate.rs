@@ -1,0 +1,395 @@
+//! Self-configuration: flow records become a traffic model (Harpoon, section 4.1).
+//!
+//! Records that one flow was split into are joined first (flow surgery). A flow enters the model when
+//! it is TCP, both its start (SYN) and its end (FIN or RST) were seen, it is more than a stream of
+//! acknowledgements, and it carried at least 100 payload bytes; every flow that does not is counted
+//! with the first reason that applies. Its file size is exact where packets were metered, and
+//! `octets - 40 x packets` (60 for IPv6) where only an exporter's counts are known.
+//!
+//! A file is what one direction of a connection carried: a connection with a long request and a long
+//! answer is two files, as it is two flow records. Who is client and who server is told by who
+//! opened the connection; where flags of single packets are not known, the lower port serves.
+//!
+//! Gaps are taken between the starts of all flows with a SYN of one directed address pair, whether
+//! they enter or not, from the side that opened where that is known (so that a connection is not
+//! counted from both sides).
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
+
+use nilometer_flow::record::TCP;
+use nilometer_flow::repair::merge_split;
+use nilometer_flow::{FlowKey, FlowRecord};
+use nilometer_stat::Empirical;
+
+use crate::model::{
+    Coverage, FORMAT, Generation, INTERVALS_MAX, Interval, ModelError, Origin, RANKS_MAX, Ranks,
+    Share, TrafficModel,
+};
+use crate::pool::Prefix;
+use crate::sessions::{self, Demand, PairLife};
+
+/// Flows below this many payload bytes are left out (Harpoon's own limit).
+pub const FILE_MIN_BYTES: u64 = 100;
+/// Records of one flow further apart than this are two flows (Harpoon's flow surgery).
+const SPLIT_GAP_MAX_NS: u64 = 10_000_000;
+/// Knots of the file size table and of the gap table.
+const SIZE_KNOTS: usize = 2_048;
+const GAP_KNOTS: usize = 1_024;
+/// Trials of Figure 4's algorithm for each interval.
+const TRIALS: u32 = 100;
+/// A flow whose packets average no more than this many bytes beyond the bare headers only
+/// acknowledges: room for time stamps and two SACK blocks.
+const ACK_OPTIONS_BYTES: u64 = 32;
+
+/// What the estimation is told.
+#[derive(Clone, Debug)]
+pub struct EstimateOptions {
+    /// IntervalDuration of the estimation, seconds; `None` chooses [`default_interval_s`].
+    pub interval_s: Option<f64>,
+    /// The longest inter-connection time, seconds (60 in the paper).
+    pub bound_s: f64,
+    /// Write the original addresses beside the ranks.
+    pub keep_addresses: bool,
+    /// Tool and version.
+    pub tool: String,
+    /// Where the records come from.
+    pub origin: Origin,
+    /// When the original began and ended, ns since 1970, if more than its flows tell.
+    pub span_ns: Option<(u64, u64)>,
+    /// Client pools.
+    pub clients: Vec<Prefix>,
+    /// Server pools.
+    pub servers: Vec<Prefix>,
+}
+
+/// Why there is no model.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EstimateError {
+    /// No TCP flow at all in this many flows.
+    NoTcp(u64),
+    /// TCP flows, but none that enters.
+    NoneEnters(Coverage),
+    /// A number among the options is not usable.
+    Option(ModelError),
+    /// The interval is so short that there would be more than [`INTERVALS_MAX`].
+    TooManyIntervals(f64),
+}
+
+impl fmt::Display for EstimateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EstimateError::NoTcp(flows) => write!(
+                f,
+                "no TCP among {flows} flows: a model needs TCP connections with their start and end"
+            ),
+            EstimateError::NoneEnters(coverage) => {
+                let out = &coverage.left_out;
+                write!(
+                    f,
+                    "none of {} flows enters the model: {} not TCP, {} without SYN, {} without FIN \
+                     or RST, {} only acknowledge, {} under 100 bytes",
+                    coverage.flows,
+                    out.not_tcp.flows,
+                    out.no_start_marker.flows,
+                    out.no_end_marker.flows,
+                    out.ack_flow.flows,
+                    out.under_100_bytes.flows
+                )
+            }
+            EstimateError::Option(error) => error.fmt(f),
+            EstimateError::TooManyIntervals(interval_s) => write!(
+                f,
+                "an interval of {interval_s} s gives more than {INTERVALS_MAX} intervals; choose a \
+                 longer one"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for EstimateError {}
+
+/// A model, and what a person should know about how it was made.
+#[derive(Clone, Debug)]
+pub struct Estimate {
+    /// The model.
+    pub model: TrafficModel,
+    /// In plain words.
+    pub warnings: Vec<String>,
+}
+
+/// The interval for an original of `duration_s`: the paper's five minutes, but at least three and at
+/// most twelve intervals.
+pub fn default_interval_s(duration_s: f64) -> f64 {
+    (300.0f64).min(duration_s / 3.0).max(duration_s / 12.0)
+}
+
+/// Estimates a model.
+///
+/// # Errors
+/// Where nothing enters the model, or an option is out of range.
+pub fn estimate(
+    records: Vec<FlowRecord>,
+    options: &EstimateOptions,
+) -> Result<Estimate, EstimateError> {
+    check_options(options)?;
+    let mut coverage = Coverage::default();
+    let span_ns = options.span_ns.or_else(|| span_of(&records)).unwrap_or((0, 0));
+    let tcp = tcp_only(records, &mut coverage);
+    if tcp.is_empty() {
+        return Err(EstimateError::NoTcp(coverage.flows));
+    }
+    let repaired = merge_split(tcp, SPLIT_GAP_MAX_NS);
+    coverage.records_joined = repaired.merged as u64;
+    let flows = repaired.records;
+    coverage.flows += flows.len() as u64;
+    let mut warnings = Vec::new();
+    let gaps = gaps(&flows, options.bound_s, &mut coverage, &mut warnings);
+    let lives = lives(&flows, span_ns.0, options.bound_s);
+    let files = enter(flows, &mut coverage);
+    if files.is_empty() {
+        return Err(EstimateError::NoneEnters(coverage));
+    }
+    let sizes = files.iter().map(|file| file.payload as f64).collect();
+    let file_size = Empirical::step_from(sizes, SIZE_KNOTS).expect("files have sizes");
+    let intervals = intervals(&files, span_ns, options, (&file_size, &gaps, &lives))?;
+    let v6 = files.iter().filter(|file| file.client.is_ipv6()).count();
+    let model = TrafficModel {
+        format: FORMAT.to_string(),
+        tool: options.tool.clone(),
+        origin: options.origin.clone(),
+        sources: ranks(files.iter().map(|file| file.client), options.keep_addresses),
+        destinations: ranks(files.iter().map(|file| file.server), options.keep_addresses),
+        file_size,
+        inter_connection: gaps,
+        intervals,
+        coverage,
+        generation: Generation {
+            time_divisor: 1.0,
+            inter_connection_bound_s: options.bound_s,
+            ipv6_share: v6 as f64 / files.len() as f64,
+            clients: options.clients.clone(),
+            servers: options.servers.clone(),
+        },
+    };
+    model.check().map_err(EstimateError::Option)?;
+    Ok(Estimate { model, warnings })
+}
+
+fn check_options(options: &EstimateOptions) -> Result<(), EstimateError> {
+    for (what, value) in [
+        ("the inter-connection bound", Some(options.bound_s)),
+        ("the interval", options.interval_s),
+    ] {
+        if let Some(value) = value
+            && !(value.is_finite() && value > 0.0)
+        {
+            return Err(EstimateError::Option(ModelError::NotPositive(what, value)));
+        }
+    }
+    Ok(())
+}
+
+fn span_of(records: &[FlowRecord]) -> Option<(u64, u64)> {
+    let first = records.iter().map(|record| record.start_ns).min()?;
+    let last = records.iter().map(|record| record.end_ns).max()?;
+    Some((first, last))
+}
+
+fn count(share: &mut Share, octets: u64) {
+    share.flows += 1;
+    share.octets += octets;
+}
+
+fn tcp_only(records: Vec<FlowRecord>, coverage: &mut Coverage) -> Vec<FlowRecord> {
+    let mut tcp = Vec::with_capacity(records.len());
+    for record in records {
+        coverage.octets += record.octets;
+        if record.key.protocol == TCP {
+            tcp.push(record);
+        } else {
+            coverage.flows += 1;
+            count(&mut coverage.left_out.not_tcp, record.octets);
+        }
+    }
+    tcp
+}
+
+/// A flow that enters the model.
+struct File {
+    start_ns: u64,
+    payload: u64,
+    packets: u64,
+    client: IpAddr,
+    server: IpAddr,
+}
+
+/// Bare IP and TCP headers of one packet.
+fn header_bytes(key: &FlowKey) -> u64 {
+    if key.source.is_ipv4() { 40 } else { 60 }
+}
+
+/// Payload of a flow by the paper's rule: exact, or bytes less headers.
+pub fn payload_bytes(record: &FlowRecord) -> u64 {
+    record.payload_octets.unwrap_or_else(|| {
+        record.octets.saturating_sub(record.packets * header_bytes(&record.key))
+    })
+}
+
+fn only_acknowledges(record: &FlowRecord) -> bool {
+    match record.payload_octets {
+        Some(payload) => payload == 0,
+        None => {
+            record.octets <= record.packets * (header_bytes(&record.key) + ACK_OPTIONS_BYTES)
+        }
+    }
+}
+
+/// Client and server of a flow.
+pub fn ends(record: &FlowRecord) -> (IpAddr, IpAddr) {
+    let key = &record.key;
+    let from_client =
+        record.opened.unwrap_or(key.destination_port <= key.source_port);
+    if from_client { (key.source, key.destination) } else { (key.destination, key.source) }
+}
+
+fn enter(flows: Vec<FlowRecord>, coverage: &mut Coverage) -> Vec<File> {
+    let mut files = Vec::new();
+    for flow in flows {
+        let payload = payload_bytes(&flow);
+        let out = &mut coverage.left_out;
+        match () {
+            () if !flow.has_start() => count(&mut out.no_start_marker, flow.octets),
+            () if !flow.has_end() => count(&mut out.no_end_marker, flow.octets),
+            () if only_acknowledges(&flow) => count(&mut out.ack_flow, flow.octets),
+            () if payload < FILE_MIN_BYTES => count(&mut out.under_100_bytes, flow.octets),
+            () => {
+                coverage.flows_in_model += 1;
+                coverage.octets_in_model += flow.octets;
+                coverage.payload_in_model += payload;
+                let (client, server) = ends(&flow);
+                let (start_ns, packets) = (flow.start_ns, flow.packets);
+                files.push(File { start_ns, payload, packets, client, server });
+            }
+        }
+    }
+    files
+}
+
+/// P(InterConnection), in seconds.
+fn gaps(
+    flows: &[FlowRecord],
+    bound_s: f64,
+    coverage: &mut Coverage,
+    warnings: &mut Vec<String>,
+) -> Empirical {
+    let mut starts: BTreeMap<(IpAddr, IpAddr), Vec<u64>> = BTreeMap::new();
+    for flow in flows.iter().filter(|flow| flow.has_start() && flow.opened != Some(false)) {
+        let pair = (flow.key.source, flow.key.destination);
+        starts.entry(pair).or_default().push(flow.start_ns);
+    }
+    let mut gaps = Vec::new();
+    for starts in starts.values_mut() {
+        starts.sort_unstable();
+        for two in starts.windows(2) {
+            let gap = (two[1] - two[0]) as f64 / 1e9;
+            if gap <= bound_s {
+                gaps.push(gap);
+            } else {
+                coverage.gaps_beyond_bound += 1;
+            }
+        }
+    }
+    if gaps.iter().sum::<f64>() <= 0.0 {
+        warnings.push(format!(
+            "no address pair connects twice within {bound_s} s: the inter-connection time is not \
+             measured, and {bound_s} s is used for all"
+        ));
+        gaps = vec![bound_s];
+    }
+    Empirical::linear_from(gaps, GAP_KNOTS).expect("gaps are finite and not negative")
+}
+
+/// The lives of all directed pairs: a pair silent for longer than the bound is another session.
+fn lives(flows: &[FlowRecord], origin_ns: u64, bound_s: f64) -> Vec<PairLife> {
+    let mut pairs: BTreeMap<(IpAddr, IpAddr), Vec<(u64, u64)>> = BTreeMap::new();
+    for flow in flows.iter().filter(|flow| flow.has_start() && flow.opened != Some(false)) {
+        let pair = (flow.key.source, flow.key.destination);
+        pairs.entry(pair).or_default().push((flow.start_ns, flow.end_ns));
+    }
+    let bound_ns = (bound_s * 1e9) as u64;
+    let seconds = |ns: u64| ns.saturating_sub(origin_ns) as f64 / 1e9;
+    let mut lives = Vec::new();
+    for spans in pairs.values_mut() {
+        spans.sort_unstable();
+        let (mut first, mut last) = spans[0];
+        let mut before = first;
+        for &(start, end) in &spans[1..] {
+            if start - before > bound_ns {
+                lives.push(PairLife { first_start_s: seconds(first), last_end_s: seconds(last) });
+                (first, last) = (start, end);
+            }
+            before = start;
+            last = last.max(end);
+        }
+        lives.push(PairLife { first_start_s: seconds(first), last_end_s: seconds(last) });
+    }
+    lives
+}
+
+fn ranks(addresses: impl Iterator<Item = IpAddr>, keep: bool) -> Ranks {
+    let mut counts: BTreeMap<IpAddr, u64> = BTreeMap::new();
+    for address in addresses {
+        *counts.entry(address).or_default() += 1;
+    }
+    let mut sorted: Vec<(IpAddr, u64)> = counts.into_iter().collect();
+    sorted.sort_by_key(|&(address, count)| (core::cmp::Reverse(count), address));
+    sorted.truncate(RANKS_MAX);
+    let addresses =
+        if keep { sorted.iter().map(|(address, _)| address.to_string()).collect() } else { vec![] };
+    Ranks { counts: sorted.into_iter().map(|(_, count)| count).collect(), addresses }
+}
+
+fn intervals(
+    files: &[File],
+    span_ns: (u64, u64),
+    options: &EstimateOptions,
+    (file_size, gaps, lives): (&Empirical, &Empirical, &[PairLife]),
+) -> Result<Vec<Interval>, EstimateError> {
+    let duration_s = (span_ns.1.saturating_sub(span_ns.0) as f64 / 1e9).max(1e-3);
+    let interval_s = options.interval_s.unwrap_or_else(|| default_interval_s(duration_s));
+    let count = libm::ceil(duration_s / interval_s - 1e-9).max(1.0);
+    if count > INTERVALS_MAX as f64 {
+        return Err(EstimateError::TooManyIntervals(interval_s));
+    }
+    let count = count as usize;
+    let mut volumes = vec![(0u64, 0u64, 0u64); count];
+    for file in files {
+        let seconds = file.start_ns.saturating_sub(span_ns.0) as f64 / 1e9;
+        let volume = &mut volumes[((seconds / interval_s) as usize).min(count - 1)];
+        volume.0 += file.payload;
+        volume.1 += 1;
+        volume.2 += file.packets;
+    }
+    let direct = sessions::direct(lives, interval_s, count);
+    let made = volumes.iter().zip(direct).enumerate().map(|(index, (volume, direct))| {
+        let start_s = index as f64 * interval_s;
+        let duration_s = interval_s.min(duration_s - start_s);
+        let demand = Demand { interval: index as u32, bytes: volume.0, duration_s };
+        Interval {
+            start_s,
+            duration_s,
+            bytes: volume.0,
+            flows: volume.1,
+            packets: volume.2,
+            sessions: sessions::figure_4(demand, file_size, gaps, TRIALS, 1),
+            sessions_direct: direct,
+        }
+    });
+    Ok(made.collect())
+}

@@ -1,0 +1,319 @@
+//! The traffic model: Harpoon's five TCP distributions and the volumes they must reproduce.
+//!
+//! It is Table 1 of the paper, written down so that a person can read it: how large the files are,
+//! how long a pair of hosts waits between two connections, how popular each source and destination
+//! is (as ranks, never as addresses), and how many sessions are active in each interval. The last
+//! section says how it is to be performed: over how long, divided by which time factor, from which
+//! address pools. A plan is a function of this document and a seed alone.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use nilometer_stat::Empirical;
+use serde::{Deserialize, Serialize};
+
+use crate::pool::{Pool, PoolError, Prefix};
+
+/// The format this crate writes and reads.
+pub const FORMAT: &str = "nilometer-model/1";
+
+/// Intervals that a model may have at most.
+pub const INTERVALS_MAX: usize = 100_000;
+
+/// Ranks that a model may have at most on each side.
+pub const RANKS_MAX: usize = 1 << 20;
+
+/// A traffic model (Harpoon, Table 1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrafficModel {
+    /// [`FORMAT`].
+    pub format: String,
+    /// Tool and version that wrote it.
+    pub tool: String,
+    /// Where it came from.
+    pub origin: Origin,
+    /// P(FileSize): payload bytes of one file.
+    pub file_size: Empirical,
+    /// P(InterConnection): seconds between consecutive connections of one address pair, in the time
+    /// of the original (before `generation.time_divisor`).
+    pub inter_connection: Empirical,
+    /// P(IPRange src): how often each client appears, most frequent first.
+    pub sources: Ranks,
+    /// P(IPRange dest): how often each server appears, most frequent first.
+    pub destinations: Ranks,
+    /// The volumes to be matched, and P(ActiveSessions).
+    pub intervals: Vec<Interval>,
+    /// What of the input the model speaks for, and what it leaves out.
+    pub coverage: Coverage,
+    /// How it is to be performed.
+    pub generation: Generation,
+}
+
+/// Where a model came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// In words, for people.
+    pub description: String,
+    /// True where no network was measured.
+    pub synthetic: bool,
+    /// The inputs, by name and digest.
+    pub inputs: Vec<Input>,
+}
+
+/// One input of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// File name without its folder.
+    pub name: String,
+    /// SHA-256 of its bytes, in hexadecimal.
+    pub sha256: String,
+}
+
+/// A rank-frequency distribution: counts, most frequent first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ranks {
+    /// Flows of each rank; never rising, never zero.
+    pub counts: Vec<u64>,
+    /// The original addresses in the same order; only where they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
+}
+
+impl Ranks {
+    /// Shares that sum to one, of the first `kept` ranks.
+    pub fn shares(&self, kept: usize) -> Vec<f64> {
+        let counts = &self.counts[..kept.min(self.counts.len())];
+        let total: u64 = counts.iter().sum();
+        counts.iter().map(|&count| count as f64 / total as f64).collect()
+    }
+}
+
+/// What one interval of the original carried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    /// Seconds after the original began.
+    pub start_s: f64,
+    /// Its length in seconds; the last one may be shorter than IntervalDuration.
+    pub duration_s: f64,
+    /// Payload bytes of the flows that enter the model and start here.
+    pub bytes: u64,
+    /// Flows that enter the model and start here.
+    pub flows: u64,
+    /// Packets of those flows in the original.
+    pub packets: u64,
+    /// Active sessions by the algorithm of Figure 4.
+    pub sessions: f64,
+    /// Active sessions by the direct method of lifetimes.
+    pub sessions_direct: f64,
+}
+
+/// What of the input the model speaks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Coverage {
+    /// Flows of the input.
+    pub flows: u64,
+    /// IP bytes of the input's flows.
+    pub octets: u64,
+    /// Flows that enter the model.
+    pub flows_in_model: u64,
+    /// IP bytes of the flows that enter the model.
+    pub octets_in_model: u64,
+    /// Payload bytes of the flows that enter the model.
+    pub payload_in_model: u64,
+    /// Records joined to the record they were split from (flow surgery).
+    pub records_joined: u64,
+    /// Gaps between connections beyond the bound, left out.
+    pub gaps_beyond_bound: u64,
+    /// What was left out, and why.
+    pub left_out: LeftOut,
+}
+
+/// Flows left out of the model, by the first reason that applies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    /// Not TCP.
+    pub not_tcp: Share,
+    /// No SYN was seen: the start is missing.
+    pub no_start_marker: Share,
+    /// Neither FIN nor RST was seen: the end is missing.
+    pub no_end_marker: Share,
+    /// Only acknowledgements went this way.
+    pub ack_flow: Share,
+    /// Fewer than 100 payload bytes.
+    pub under_100_bytes: Share,
+}
+
+/// Flows and their IP bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// Flows.
+    pub flows: u64,
+    /// IP bytes.
+    pub octets: u64,
+}
+
+/// How a model is performed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Generation {
+    /// Gaps and intervals of the original are divided by this; connections and bytes are kept.
+    pub time_divisor: f64,
+    /// The longest gap that was kept, seconds of the original.
+    pub inter_connection_bound_s: f64,
+    /// Share of sessions that use IPv6 where both families have pools, 0 to 1.
+    pub ipv6_share: f64,
+    /// Client prefixes.
+    pub clients: Vec<Prefix>,
+    /// Server prefixes.
+    pub servers: Vec<Prefix>,
+}
+
+/// Why a document is no model.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ModelError {
+    /// Another format, or another version of it.
+    Format(String),
+    /// A number that must be positive (and finite) is not.
+    NotPositive(&'static str, f64),
+    /// A share beyond 0 to 1.
+    NotAShare(&'static str, f64),
+    /// A list that must not be empty is.
+    Empty(&'static str),
+    /// A list beyond its limit.
+    TooMany(&'static str, usize),
+    /// Rank counts must be positive and never rise.
+    RanksRise(&'static str, usize),
+    /// Intervals must follow one another.
+    IntervalOrder(usize),
+    /// The pools do not do.
+    Pool(PoolError),
+}
+
+impl fmt::Display for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ModelError::Format(found) => {
+                write!(f, "format is '{found}', this tool reads '{FORMAT}'")
+            }
+            ModelError::NotPositive(what, value) => {
+                write!(f, "{what} is {value}, but must be a positive finite number")
+            }
+            ModelError::NotAShare(what, value) => {
+                write!(f, "{what} is {value}, but must be from 0 to 1")
+            }
+            ModelError::Empty(what) => write!(f, "{what} is empty"),
+            ModelError::TooMany(what, limit) => write!(f, "{what} has more than {limit} entries"),
+            ModelError::RanksRise(what, at) => {
+                write!(f, "{what}.counts[{at}] is zero or above its predecessor; sort them falling")
+            }
+            ModelError::IntervalOrder(at) => {
+                write!(f, "intervals[{at}] does not begin where its predecessor ends")
+            }
+            ModelError::Pool(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for ModelError {}
+
+impl From<PoolError> for ModelError {
+    fn from(error: PoolError) -> ModelError {
+        ModelError::Pool(error)
+    }
+}
+
+fn positive(what: &'static str, value: f64) -> Result<(), ModelError> {
+    if value.is_finite() && value > 0.0 { Ok(()) } else { Err(ModelError::NotPositive(what, value)) }
+}
+
+impl Ranks {
+    fn check(&self, what: &'static str) -> Result<(), ModelError> {
+        if self.counts.is_empty() {
+            return Err(ModelError::Empty(what));
+        }
+        if self.counts.len() > RANKS_MAX {
+            return Err(ModelError::TooMany(what, RANKS_MAX));
+        }
+        let mut before = u64::MAX;
+        for (at, &count) in self.counts.iter().enumerate() {
+            if count == 0 || count > before {
+                return Err(ModelError::RanksRise(what, at));
+            }
+            before = count;
+        }
+        Ok(())
+    }
+}
+
+impl TrafficModel {
+    /// Holds a model that was read to everything the planner relies on.
+    ///
+    /// # Errors
+    /// The first thing found wrong, with the field's name.
+    pub fn check(&self) -> Result<(), ModelError> {
+        if self.format != FORMAT {
+            return Err(ModelError::Format(self.format.clone()));
+        }
+        positive("file_size mean", self.file_size.mean())?;
+        positive("inter_connection mean", self.inter_connection.mean())?;
+        self.sources.check("sources")?;
+        self.destinations.check("destinations")?;
+        self.check_intervals()?;
+        positive("generation.time_divisor", self.generation.time_divisor)?;
+        let share = self.generation.ipv6_share;
+        if !(0.0..=1.0).contains(&share) {
+            return Err(ModelError::NotAShare("generation.ipv6_share", share));
+        }
+        Pool::new(&self.generation.clients)?;
+        Pool::new(&self.generation.servers)?;
+        Ok(())
+    }
+
+    fn check_intervals(&self) -> Result<(), ModelError> {
+        if self.intervals.is_empty() {
+            return Err(ModelError::Empty("intervals"));
+        }
+        if self.intervals.len() > INTERVALS_MAX {
+            return Err(ModelError::TooMany("intervals", INTERVALS_MAX));
+        }
+        let mut end = 0.0;
+        for (at, interval) in self.intervals.iter().enumerate() {
+            positive("interval duration_s", interval.duration_s)?;
+            let slack = 1e-6 * (1.0 + end);
+            if !interval.start_s.is_finite() || (interval.start_s - end).abs() > slack {
+                return Err(ModelError::IntervalOrder(at));
+            }
+            end = interval.start_s + interval.duration_s;
+        }
+        Ok(())
+    }
+
+    /// How long the original lasted, in seconds.
+    pub fn original_s(&self) -> f64 {
+        self.intervals.last().map_or(0.0, |last| last.start_s + last.duration_s)
+    }
+
+    /// How long the performance lasts, in seconds.
+    pub fn duration_s(&self) -> f64 {
+        self.original_s() / self.generation.time_divisor
+    }
+
+    /// Flows of all intervals.
+    pub fn flows(&self) -> u64 {
+        self.intervals.iter().map(|interval| interval.flows).sum()
+    }
+
+    /// Payload bytes of all intervals.
+    pub fn bytes(&self) -> u64 {
+        self.intervals.iter().map(|interval| interval.bytes).sum()
+    }
+}

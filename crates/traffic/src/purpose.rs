@@ -1,0 +1,16 @@
+//! What each stream of random numbers is for; no two uses of a seed share one.
+
+/// Gaps of a slot's chain, by slot.
+pub const GAPS: u32 = 1;
+/// Address pairs, by interval and slot.
+pub const PAIRS: u32 = 2;
+/// Exchanges between colliding pairs, by interval.
+pub const EXCHANGES: u32 = 3;
+/// File sizes and how they are dealt.
+pub const SIZES: u32 = 4;
+/// Trials of Figure 4's algorithm, by interval and trial.
+pub const FIGURE_4: u32 = 5;
+/// Sampling floors, by figure.
+pub const FLOORS: u32 = 6;
+/// The synthetic flow records.
+pub const SYNTHETIC: u32 = 7;

@@ -1,0 +1,159 @@
+//! How many sessions were active: the paper's two ways of telling.
+//!
+//! *The direct method* spreads the lifetime of each address pair, from its first flow's start to its
+//! last flow's end, over the intervals. It fails on exported records: routers stamp the end of a flow
+//! some 454 ms late (Table 2), each pair lives longer by as much, and the sessions are overestimated.
+//!
+//! *Figure 4* does not look at ends. It asks how many sessions it would take to carry the interval's
+//! bytes: sessions are added one by one, each alternates between waiting for a draw of
+//! P(InterConnection) and asking for a draw of P(FileSize) until the interval is over, and when the
+//! bytes are reached the sessions are counted. That is done N times; the answer is the mean.
+//!
+//! A heavy tail makes single trials differ wildly (one file may fill the interval), so the last
+//! session of a trial is counted by the share of its bytes that was still needed, not as a whole.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use nilometer_stat::{Empirical, Rng};
+
+use crate::purpose;
+
+/// Sessions that one trial adds at most.
+const SESSIONS_MAX: u32 = 10_000_000;
+/// Connections that one trial imitates at most, over all its sessions.
+const CONNECTIONS_MAX: u64 = 50_000_000;
+
+/// One interval's demand.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand {
+    /// Its number; each has its own random numbers.
+    pub interval: u32,
+    /// Payload bytes to be carried.
+    pub bytes: u64,
+    /// Its length in seconds.
+    pub duration_s: f64,
+}
+
+/// Figure 4: the mean number of sessions that carry `demand.bytes` within `demand.duration_s`.
+pub fn figure_4(
+    demand: Demand,
+    file_size: &Empirical,
+    gaps: &Empirical,
+    trials: u32,
+    seed: u64,
+) -> f64 {
+    if demand.bytes == 0 || demand.duration_s <= 0.0 || trials == 0 {
+        return 0.0;
+    }
+    let sum: f64 = (0..trials)
+        .map(|trial| {
+            let index = u64::from(demand.interval) << 32 | u64::from(trial);
+            one_trial(demand, file_size, gaps, Rng::new(seed, purpose::FIGURE_4, index))
+        })
+        .sum();
+    sum / f64::from(trials)
+}
+
+fn one_trial(demand: Demand, file_size: &Empirical, gaps: &Empirical, mut rng: Rng) -> f64 {
+    let wanted = demand.bytes as f64;
+    let (mut carried, mut connections) = (0.0, 0u64);
+    for sessions in 0..SESSIONS_MAX {
+        let before = carried;
+        let mut clock = gaps.draw(&mut rng);
+        while clock < demand.duration_s {
+            carried += file_size.draw(&mut rng);
+            clock += gaps.draw(&mut rng);
+            connections += 1;
+            if connections >= CONNECTIONS_MAX {
+                return f64::from(sessions) + 1.0;
+            }
+        }
+        if carried >= wanted {
+            return f64::from(sessions) + (wanted - before) / (carried - before);
+        }
+    }
+    f64::from(SESSIONS_MAX)
+}
+
+/// The life of one address pair: seconds since the original began.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PairLife {
+    /// Start of its first flow.
+    pub first_start_s: f64,
+    /// End of its last flow.
+    pub last_end_s: f64,
+}
+
+/// The direct method: mean pairs alive in each of `count` intervals of `interval_s` seconds.
+pub fn direct(lives: &[PairLife], interval_s: f64, count: usize) -> Vec<f64> {
+    let mut alive = vec![0.0; count];
+    for life in lives {
+        let first = (life.first_start_s / interval_s).max(0.0) as usize;
+        for (index, sum) in alive.iter_mut().enumerate().skip(first) {
+            let start = index as f64 * interval_s;
+            if start >= life.last_end_s {
+                break;
+            }
+            let from = life.first_start_s.max(start);
+            let until = life.last_end_s.min(start + interval_s);
+            *sum += (until - from).max(0.0) / interval_s;
+        }
+    }
+    alive
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A router's view of `sessions` sessions that connect once every 2 s for 60 s, each transfer
+    /// lasting 50 ms; the flows' ends are stamped late by `jitter`.
+    fn lives(sessions: usize, mut jitter: impl FnMut() -> f64) -> Vec<PairLife> {
+        let mut lives = Vec::new();
+        for session in 0..sessions {
+            for connection in 0..30 {
+                let start = connection as f64 * 2.0 + session as f64 * 0.01;
+                let late = jitter();
+                lives.push(PairLife { first_start_s: start, last_end_s: start + 0.05 + late });
+            }
+        }
+        lives
+    }
+
+    #[test]
+    fn table_2_makes_the_direct_method_overestimate_and_leaves_figure_4_alone() {
+        let mut rng = Rng::new(2, 0, 0);
+        let exact: f64 = direct(&lives(40, || 0.0), 60.0, 1)[0];
+        let jittered =
+            direct(&lives(40, || (0.454 + 0.254 * rng.normal()).max(0.0)), 60.0, 1)[0];
+        assert!(jittered > 5.0 * exact, "{jittered} against {exact}");
+
+        let sizes = Empirical::step_from(vec![10_000.0], 4).expect("law");
+        let gaps = Empirical::linear_from(vec![1.9, 2.0, 2.1], 16).expect("law");
+        let demand = Demand { interval: 0, bytes: 40 * 30 * 10_000, duration_s: 60.0 };
+        let estimate = figure_4(demand, &sizes, &gaps, 100, 1);
+        assert!((estimate / 40.0 - 1.0).abs() < 0.05, "{estimate} of 40 sessions");
+    }
+
+    #[test]
+    fn lifetimes_are_spread_over_the_intervals_they_touch() {
+        let life = PairLife { first_start_s: 5.0, last_end_s: 25.0 };
+        assert_eq!(direct(&[life], 10.0, 3), [0.5, 1.0, 0.5]);
+    }
+
+    #[test]
+    fn a_heavy_tail_still_gives_the_sessions_that_made_it() {
+        let mut rng = Rng::new(5, 0, 0);
+        let sizes: Vec<f64> = (0..20_000)
+            .map(|_| nilometer_stat::parametric::pareto(&mut rng, 1.5, 1_000.0).min(1e6))
+            .collect();
+        let law = Empirical::step_from(sizes, 1_024).expect("law");
+        let samples: Vec<f64> = (0..4_000).map(|_| rng.exponential(1.0)).collect();
+        let gaps = Empirical::linear_from(samples, 512).expect("law");
+        let bytes = (law.mean() * 200.0 * 60.0 / gaps.mean()) as u64;
+        let estimate =
+            figure_4(Demand { interval: 0, bytes, duration_s: 60.0 }, &law, &gaps, 50, 1);
+        assert!((estimate / 200.0 - 1.0).abs() < 0.05, "{estimate} of 200 sessions");
+    }
+}

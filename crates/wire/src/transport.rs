@@ -1,0 +1,81 @@
+//! The transport header: TCP, UDP, SCTP and ICMP.
+
+use crate::packet::{Fragment, Malformed, TcpSegment, Transport};
+use crate::view::{Stop, View, double_word, word};
+
+pub(crate) const ICMP: u8 = 1;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+pub(crate) const ICMPV6: u8 = 58;
+pub(crate) const SCTP: u8 = 132;
+
+const TCP_HEADER_BYTES: usize = 20;
+/// Bytes of a UDP header.
+pub(crate) const UDP_HEADER_BYTES: usize = 8;
+
+/// Reads what follows an IP header. A header that the snap length cut is read as far as it makes
+/// sense (ports of a datagram, a segment up to its window); below that it is `Cut`.
+pub(crate) fn parse(protocol: u8, view: View<'_>, fragment: Fragment) -> Result<Transport, Stop> {
+    if fragment == Fragment::Later {
+        return Ok(Transport::Other);
+    }
+    let (header_bytes, enough_bytes) = match protocol {
+        TCP => (TCP_HEADER_BYTES, 16),
+        UDP => (UDP_HEADER_BYTES, 4),
+        SCTP => (12, 4),
+        ICMP | ICMPV6 => (4, 2),
+        _ => return Ok(Transport::Other),
+    };
+    if view.length() < header_bytes {
+        return match fragment {
+            Fragment::Whole => Err(Stop::Malformed(Malformed::TransportShort)),
+            _ => Ok(Transport::Cut),
+        };
+    }
+    let head = view.seen();
+    if head.len() < enough_bytes {
+        return Ok(Transport::Cut);
+    }
+    match protocol {
+        TCP => tcp(head, view.length(), fragment),
+        UDP => udp(head, view.length(), fragment),
+        SCTP => Ok(Transport::Sctp { source_port: word(head, 0), destination_port: word(head, 2) }),
+        _ => Ok(Transport::Icmp { kind: head[0], code: head[1] }),
+    }
+}
+
+fn tcp(head: &[u8], length: usize, fragment: Fragment) -> Result<Transport, Stop> {
+    let header_bytes = usize::from(head[12] >> 4) * 4;
+    let options_continue = fragment == Fragment::First;
+    if header_bytes < TCP_HEADER_BYTES || (header_bytes > length && !options_continue) {
+        return Err(Stop::Malformed(Malformed::TcpDataOffset));
+    }
+    Ok(Transport::Tcp(TcpSegment {
+        source_port: word(head, 0),
+        destination_port: word(head, 2),
+        sequence: double_word(head, 4),
+        acknowledgement: double_word(head, 8),
+        flags: head[13],
+        window: word(head, 14),
+        payload_bytes: length.saturating_sub(header_bytes) as u32,
+    }))
+}
+
+fn udp(head: &[u8], length: usize, fragment: Fragment) -> Result<Transport, Stop> {
+    let stated = match head.get(4..6) {
+        Some(field) if fragment == Fragment::Whole => usize::from(word(field, 0)),
+        _ => 0,
+    };
+    let length = match stated {
+        0 => length, // a jumbogram, segmentation offload, a fragment, or not captured
+        stated if stated < UDP_HEADER_BYTES || stated > length => {
+            return Err(Stop::Malformed(Malformed::UdpLength));
+        }
+        stated => stated,
+    };
+    Ok(Transport::Udp {
+        source_port: word(head, 0),
+        destination_port: word(head, 2),
+        payload_bytes: (length - UDP_HEADER_BYTES) as u32,
+    })
+}
