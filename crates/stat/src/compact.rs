@@ -114,11 +114,12 @@ fn groups_of(runs: &[Run], groups_max: usize, count_min: u64) -> Vec<Range<usize
     let mut groups: Vec<Range<usize>> = Vec::with_capacity(groups_max);
     let (mut start, mut count, mut count_before) = (0, 0, 0);
     for (index, run) in runs.iter().enumerate() {
-        let groups_left = groups_max - groups.len();
-        let target = left.div_ceil(groups_left.max(1) as u64).max(count_min);
+        // The last group's target is all that is left, so there is never one more.
+        let groups_left = (groups_max - groups.len()) as u64;
+        let target = left.div_ceil(groups_left).max(count_min);
         let short_by = target.saturating_sub(count);
         let over_by = (count + run.count).saturating_sub(target);
-        if count > 0 && over_by > short_by && groups_left > 1 {
+        if count > 0 && over_by > short_by {
             groups.push(start..index);
             left -= count;
             (start, count, count_before) = (index, 0, count);
@@ -262,6 +263,26 @@ mod tests {
         let mut samples: Vec<f64> = (0..100_000).map(|_| pareto(&mut rng, 1.2, 0.25)).collect();
         let law = Empirical::step_from(&mut samples, 128).expect("values");
         assert!((law.mean() / mean_of(&samples) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn groups_are_few_whole_and_nearly_equal() {
+        let mut rng = Rng::new(13, 0, 0);
+        for groups_max in [1, 2, 7, 50] {
+            let runs: Vec<Run> = (0..400)
+                .map(|value| Run { value: f64::from(value), count: 1 + rng.below(20) })
+                .collect();
+            let groups = groups_of(&runs, groups_max, 1);
+            assert!(groups.len() <= groups_max);
+            assert!((groups[0].start, groups[groups.len() - 1].end) == (0, 400));
+            assert!(groups.windows(2).all(|pair| pair[0].end == pair[1].start));
+            // Closing at the nearer side of the target, no group is off by more than half a run.
+            let equal = weigh(&runs).0 as f64 / groups_max as f64;
+            for group in groups {
+                let count = weigh(&runs[group]).0 as f64;
+                assert!((count - equal).abs() <= 11.0, "{count} for {equal}");
+            }
+        }
     }
 
     #[test]
