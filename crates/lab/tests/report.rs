@@ -279,14 +279,16 @@ fn scratch(name: &str) -> PathBuf {
 }
 
 /// Counts, in the browser, the figures that are drawn and lie inside their page.
-const PROBE: &str = "<script>addEventListener('load',()=>{let drawn=0,out=[];\
+const PROBE: &str = "<script>const read=()=>{const f=document.querySelector('#volume svg');\
+    f.dispatchEvent(new KeyboardEvent('keydown',{key:'ArrowRight'}));\
+    return f.parentNode.querySelector('.read').textContent;};addEventListener('load',()=>{let drawn=0,out=[];\
     for(const f of document.querySelectorAll('figure')){const b=f.querySelector('svg').getBBox();\
     if(b.width>100&&b.height>50&&f.querySelector('svg').querySelectorAll('path,rect,circle').length>3)\
     drawn++;for(const t of f.querySelectorAll('text')){const r=t.getBoundingClientRect();\
     if(r.left<-1||r.right>innerWidth+1)out.push(f.id+': '+t.textContent);}}\
     document.title='drawn '+drawn+' wide '+document.documentElement.scrollWidth+' of '\
     +document.documentElement.clientWidth\
-    +' cut '+out.join('; ')+' page '+getComputedStyle(document.body).backgroundColor;});</script>";
+    +' cut '+out.join('; ')+' read '+read()+' page '+getComputedStyle(document.body).backgroundColor;});</script>";
 
 #[test]
 fn chromium_draws_it_in_light_and_dark() {
@@ -323,7 +325,10 @@ fn chromium_draws_it_in_light_and_dark() {
             let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next());
             let title = title.unwrap_or("no title");
             assert!(title.starts_with(&format!("drawn {figures} ")), "{figures} figures: {title}");
-            assert!(title.contains(" cut  page"), "text is cut at {size}: {title}");
+            assert!(
+                title.contains(" cut  read at 30 s: measured, each second "),
+                "text is cut at {size}: {title}"
+            );
             let ends: Vec<&str> = title.split(' ').collect();
             assert_eq!(ends[3], ends[5], "the page is wider than its window: {title}");
             let dark = title.contains("rgb(20, 22, 26)");

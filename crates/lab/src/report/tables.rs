@@ -53,20 +53,20 @@ pub fn fidelity(story: &Story) -> String {
                 Trait::SourceRank | Trait::DestinationRank => "JSD",
             };
             let bound =
-                |p: Option<f64>| p.map_or_else(|| NOT_MEASURED.to_owned(), |p| significant(p, 3));
+                |p: Option<f64>| p.map_or_else(|| NOT_MEASURED.to_owned(), |p| significant(p, 2));
             vec![
                 format!("{} ({kind})", name(f.name)),
+                f.ratio.map_or_else(|| NOT_MEASURED.to_owned(), times),
                 significant(f.distance, 3),
                 significant(f.floor, 3),
                 format!("{} – {}", bound(f.floor_p5), bound(f.floor_p95)),
-                f.ratio.map_or_else(|| NOT_MEASURED.to_owned(), times),
                 count(f.count),
             ]
         })
         .collect();
-    let head = ["", "distance", "floor", "floor, 5–95\u{a0}%", "× floor", "samples"];
+    let head = ["", "× floor", "distance", "floor", "its 5–95\u{a0}%", "samples"];
     let judged = |i: usize, text: &str| {
-        let ratio = if i == 3 { text.parse::<f64>().ok() } else { None };
+        let ratio = if i == 0 { text.parse::<f64>().ok() } else { None };
         let class = match ratio {
             Some(ratio) if ratio <= ALIKE_MAX => "good",
             Some(ratio) if ratio > NEARLY_MAX => "bad",

@@ -43,7 +43,7 @@ fn gap(chance: &mut Chance) -> f64 {
 fn comparison(chance: &mut Chance, count: usize, draw: fn(&mut Chance) -> f64) -> Comparison {
     let model = sorted(count * 4, || draw(chance));
     let measured = sorted(count, || draw(chance));
-    let grid = thin::grid(&model, 1_500);
+    let grid = thin::tail_grid(&model, 1_500);
     let model = thin::cumulative(&model, &grid);
     let wide = |share: f64| 1.645 * (share * (1.0 - share) / count as f64).sqrt();
     let band = model.iter().map(|[x, s]| [*x, -wide(*s), wide(*s)]).collect();
