@@ -120,11 +120,11 @@ fn warnings(warnings: &[String]) -> String {
 }
 
 fn section(id: &str, title: &str, about: &str, parts: &[String]) -> String {
-    format!(
-        "<section id=\"{id}\"><h2>{title}</h2><p>{}</p>\n<div class=\"pair\">\n{}</div></section>\n",
-        escape(about),
-        parts.concat()
-    )
+    let pairs: String = parts
+        .chunks(2)
+        .map(|pair| format!("<div class=\"pair\">\n{}</div>\n", pair.concat()))
+        .collect();
+    format!("<section id=\"{id}\"><h2>{title}</h2><p>{}</p>\n{pairs}</section>\n", escape(about))
 }
 
 fn shown(figures: impl IntoIterator<Item = Option<Figure>>) -> Vec<String> {
@@ -139,7 +139,7 @@ fn absent(what: &str) -> String {
 fn asked(story: &Story) -> String {
     let planned: u64 = story.intervals.iter().map(|i| i.flows_target).sum();
     let about = format!(
-        "The model learnt from {}: {} planned over {}.",
+        "Learnt from {}: {} planned over {}.",
         named(&story.header.input),
         plural(planned, "connection"),
         plural(story.intervals.len() as u64, "interval")
@@ -241,6 +241,7 @@ fn details(story: &Story) -> String {
     parts.push_str(&folded("Repeat it", true, &again));
     let numbers = [
         tables::intervals(story),
+        tables::samples(story),
         tables::delay(story),
         tables::sizes(story),
         tables::seconds(story),

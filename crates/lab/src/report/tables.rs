@@ -2,7 +2,7 @@
 
 use super::format::{NOT_MEASURED, bytes, count, percent, significant, time_ns, time_ns_or, times};
 use super::plot::svg::escape;
-use super::story::{PacketCounts, Percentiles, Story, Trait};
+use super::story::{Fidelity, PacketCounts, Percentiles, Story, Trait};
 use super::verdict::{ALIKE_MAX, NEARLY_MAX, name};
 
 /// The most rows that the table of seconds shows; the rest is in the Parquet tables.
@@ -59,12 +59,11 @@ pub fn fidelity(story: &Story) -> String {
                 f.ratio.map_or_else(|| NOT_MEASURED.to_owned(), times),
                 significant(f.distance, 3),
                 significant(f.floor, 3),
-                format!("{} – {}", bound(f.floor_p5), bound(f.floor_p95)),
-                count(f.count),
+                format!("{}–{}", bound(f.floor_p5), bound(f.floor_p95)),
             ]
         })
         .collect();
-    let head = ["", "× floor", "distance", "floor", "its 5–95\u{a0}%", "samples"];
+    let head = ["", "× floor", "distance", "floor", "its 5–95\u{a0}%"];
     let judged = |i: usize, text: &str| {
         let ratio = if i == 0 { text.parse::<f64>().ok() } else { None };
         let class = match ratio {
@@ -75,6 +74,13 @@ pub fn fidelity(story: &Story) -> String {
         format!("<td class=\"{class}\">{}</td>", escape(text))
     };
     framed("", "Against the model", &head, &rows, &judged)
+}
+
+/// How many samples each distance is of.
+pub fn samples(story: &Story) -> String {
+    let row = |f: &Fidelity| vec![name(f.name).to_owned(), count(f.count)];
+    let rows: Vec<Vec<String>> = story.fidelity.iter().map(row).collect();
+    table("Samples behind each distance", &[], &rows)
 }
 
 /// How exactly the plan was carried out.

@@ -30,7 +30,7 @@ impl Panel {
             let attributes = [("class", class.as_str()), ("cx", &cx), ("cy", &cy), ("r", "4.5")];
             self.svg.titled("circle", &attributes, title);
             self.ink.extend([[x - 5.0, y], [x + 5.0, y], [x, y - 5.0], [x, y + 5.0]]);
-            self.remember(mark, Sample::Dot, vec![[x, y]]);
+            self.remember(mark, Sample::Bare, vec![[x, y]]);
         }
     }
 }

@@ -22,8 +22,10 @@ pub enum Sample {
     Line,
     /// A block in the mark's tone.
     Block,
-    /// A dot, or a ring.
+    /// A dot.
     Dot,
+    /// Nothing: the label stands at its one mark.
+    Bare,
 }
 
 /// A label waiting for its place.
@@ -42,6 +44,10 @@ pub struct Name {
 /// About how wide a text is, in figure units, in the largest size the style sheet uses.
 pub fn width(text: &str) -> f64 {
     text.chars().count() as f64 * 7.6
+}
+
+fn room(sample: Sample) -> f64 {
+    if sample == Sample::Bare { 0.0 } else { SAMPLE }
 }
 
 #[derive(Clone, Copy)]
@@ -93,7 +99,7 @@ pub fn place(svg: &mut Svg, area: Area, names: &[Name], ink: &[Pixel]) {
 }
 
 fn candidates(name: &Name) -> Vec<Place> {
-    let wide = name.text.chars().count() as f64 * NAME + SAMPLE;
+    let wide = name.text.chars().count() as f64 * NAME + room(name.sample);
     let stride = (name.anchors.len() / 40).max(1);
     let mut places = Vec::new();
     for [x, y] in name.anchors.iter().step_by(stride).copied() {
@@ -145,6 +151,7 @@ fn write(svg: &mut Svg, name: &Name, at: Place) {
             let place = [("class", class.as_str()), ("x", &x), ("y", &y)];
             svg.leaf("rect", &[&place[..], &size[..]].concat());
         }
+        Sample::Bare => {}
         Sample::Dot => {
             let class = format!("dot {}", name.class);
             let (x, y) = (px(at.left + 10.0), px(middle));
@@ -152,5 +159,5 @@ fn write(svg: &mut Svg, name: &Name, at: Place) {
         }
     }
     let class = format!("name {}", name.class);
-    svg.text(&class, [at.left + SAMPLE, middle + 4.2], "start", &name.text);
+    svg.text(&class, [at.left + room(name.sample), middle + 4.2], "start", &name.text);
 }
