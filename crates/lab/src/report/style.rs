@@ -110,7 +110,9 @@ td,th{padding-left:14px}}
 body{font-size:11pt}main,header,footer{max-width:none;padding:0}
 nav,.read,.cursor{display:none}
 .pair{grid-template-columns:1fr 1fr;gap:18px 26px}
-section{break-before:auto}h2{break-after:avoid}
+h2,h2+p{break-after:avoid}.pair{break-inside:avoid}
+h1{font-size:17pt}figcaption,table,.note{font-size:9pt}.scroll{overflow:visible}
+td,th{padding:3px 0 3px 12px}
 details::details-content{content-visibility:visible;display:block;height:auto}
 pre{white-space:pre-wrap}}
 @media(prefers-reduced-motion:reduce){html{scroll-behavior:auto}}

@@ -48,14 +48,16 @@ pub fn fidelity(story: &Story) -> String {
         .fidelity
         .iter()
         .map(|f| {
-            let kind = match f.name {
-                Trait::FileSize | Trait::InterConnection => "KS",
-                Trait::SourceRank | Trait::DestinationRank => "JSD",
+            let what = match f.name {
+                Trait::FileSize => "file sizes (KS)",
+                Trait::InterConnection => "gaps (KS)",
+                Trait::SourceRank => "sources (JSD)",
+                Trait::DestinationRank => "destinations (JSD)",
             };
             let bound =
                 |p: Option<f64>| p.map_or_else(|| NOT_MEASURED.to_owned(), |p| significant(p, 2));
             vec![
-                format!("{} ({kind})", name(f.name)),
+                what.to_owned(),
                 f.ratio.map_or_else(|| NOT_MEASURED.to_owned(), times),
                 significant(f.distance, 3),
                 significant(f.floor, 3),
@@ -63,7 +65,7 @@ pub fn fidelity(story: &Story) -> String {
             ]
         })
         .collect();
-    let head = ["", "× floor", "distance", "floor", "its 5–95\u{a0}%"];
+    let head = ["", "× floor", "distance", "floor", "floor, 5–95\u{a0}%"];
     let judged = |i: usize, text: &str| {
         let ratio = if i == 0 { text.parse::<f64>().ok() } else { None };
         let class = match ratio {
