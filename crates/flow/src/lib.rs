@@ -4,10 +4,14 @@
 extern crate alloc;
 
 mod cache;
+pub mod connections;
 mod coverage;
 mod hash;
 mod live;
 pub mod meter;
+pub mod netflow5;
 pub mod record;
+pub mod repair;
+pub mod sequence;
 
 pub use record::{EndReason, FlowKey, FlowRecord};

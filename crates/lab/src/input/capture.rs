@@ -7,9 +7,9 @@ use super::pcap::Pcap;
 use super::pcapng::Pcapng;
 use super::window::Window;
 
-/// The longest frame that is read: 1 MiB. The longest that Linux can show (BIG TCP) is 512 KiB, so a
-/// record that claims more is damage and not a frame.
-pub const FRAME_MAX_BYTES: u32 = 1024 * 1024;
+/// The longest frame that is read, captured or not: the longest packet that Linux makes (its
+/// GSO_MAX_SIZE, BIG TCP) and room for link headers. A record that claims more is damage, no frame.
+pub const FRAME_MAX_BYTES: u32 = 524_280 + 128;
 
 /// One packet of a capture, as the container gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

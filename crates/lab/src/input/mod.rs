@@ -1,7 +1,14 @@
 //! Inputs: captures and flow exports opened, recognised and streamed.
 
 pub mod capture;
+pub mod choice;
+pub mod datagrams;
+mod exports;
+pub mod open;
 pub mod pcap;
 pub mod pcapng;
+pub mod records;
 pub mod source;
+pub mod summary;
+pub mod udp;
 pub mod window;

@@ -120,9 +120,10 @@ impl<R: Read> Pcap<R> {
         if self.lengths_may_be_swapped && captured > original {
             std::mem::swap(&mut captured, &mut original);
         }
-        if captured > FRAME_MAX_BYTES {
+        if captured.max(original) > FRAME_MAX_BYTES {
             let what = format!(
-                "record {} claims {captured} captured bytes, above the limit of {FRAME_MAX_BYTES}",
+                "record {} claims {captured} bytes of a frame of {original}; no frame is longer \
+                 than {FRAME_MAX_BYTES}",
                 self.records + 1
             );
             self.ending = Ending::Damaged { offset, what };

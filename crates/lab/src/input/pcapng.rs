@@ -325,7 +325,7 @@ fn stamped_packet(
         return Err(format!("a packet claims {frame_bytes} bytes, more than its block has"));
     }
     let ticks = u64::from(word(4)) << 32 | u64::from(word(8));
-    let original_bytes = word(16);
+    let original_bytes = plausible(word(16))?;
     Ok(Place { interface, ticks: Some(ticks), original_bytes, frame_at: FRAME_AT, frame_bytes })
 }
 
@@ -337,13 +337,21 @@ fn simple_packet(body: &[u8], interfaces: &[Interface], big_endian: bool) -> Res
     if body.len() < FRAME_AT {
         return Err("a simple packet block is too short".into());
     }
-    let original_bytes = read_u32(body, BLOCK_START_BYTES, big_endian);
+    let original_bytes = plausible(read_u32(body, BLOCK_START_BYTES, big_endian))?;
     let snapped = match interface.snap_bytes {
         0 => original_bytes,
         snap_bytes => original_bytes.min(snap_bytes),
     };
     let frame_bytes = (body.len() - FRAME_AT).min(snapped as usize);
     Ok(Place { interface, ticks: None, original_bytes, frame_at: FRAME_AT, frame_bytes })
+}
+
+/// The original length of a frame, if a frame can be so long.
+fn plausible(original_bytes: u32) -> Result<u32, String> {
+    if original_bytes > FRAME_MAX_BYTES {
+        return Err(format!("a packet claims a frame of {original_bytes} bytes"));
+    }
+    Ok(original_bytes)
 }
 
 /// Byte order and length of the section header that begins here.

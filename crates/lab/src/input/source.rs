@@ -38,6 +38,7 @@ pub struct InputDigest {
 pub struct Gauge {
     name: String,
     total_bytes: Option<u64>,
+    packed: bool,
     tally: Rc<Tally>,
 }
 
@@ -62,6 +63,11 @@ impl Gauge {
     /// Length of the file, where it has one.
     pub fn total_bytes(&self) -> Option<u64> {
         self.total_bytes
+    }
+
+    /// Is it gzip?
+    pub fn packed(&self) -> bool {
+        self.packed
     }
 
     /// What was wrong with the gzip stream, if it was damaged or cut.
@@ -93,7 +99,7 @@ pub fn open(path: &Path) -> Result<(Gauge, Window<Stream>)> {
         }
         (Box::new(file) as Stream, about.is_file().then_some(about.len()))
     };
-    let gauge = Gauge { name, total_bytes, tally: Rc::default() };
+    let mut gauge = Gauge { name, total_bytes, packed: false, tally: Rc::default() };
     let mut counted = Counted { raw, tally: gauge.tally.clone() };
     let mut first = Vec::new();
     (&mut counted)
@@ -103,9 +109,9 @@ pub fn open(path: &Path) -> Result<(Gauge, Window<Stream>)> {
     if first.is_empty() {
         bail!("{}: is empty", gauge.name);
     }
-    let packed = first == GZIP;
+    gauge.packed = first == GZIP;
     let whole = io::Cursor::new(first).chain(counted);
-    let stream: Stream = if packed {
+    let stream: Stream = if gauge.packed {
         Box::new(Gunzip { unpacked: MultiGzDecoder::new(whole), tally: gauge.tally.clone() })
     } else {
         Box::new(whole)

@@ -1,0 +1,124 @@
+//! What an exporter's sequence numbers say was lost between it and us.
+//!
+//! A NetFlow version 5 header carries the count of flows exported before it, one count for each
+//! engine of the exporter. A number ahead of the expected one means that flows were lost; one behind
+//! it belongs to a datagram that was overtaken on the way, unless the exporter's uptime went back
+//! too, in which case the exporter started anew.
+
+use alloc::collections::BTreeMap;
+
+use crate::netflow5::Datagram;
+
+/// A datagram later than this was not overtaken; its exporter was restarted. Milliseconds.
+const OVERTAKEN_MAX_MS: u32 = 60_000;
+
+/// What the numbers said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SequenceCounts {
+    /// Flows whose datagrams never came.
+    pub flows_lost: u64,
+    /// Datagrams that came after a later one.
+    pub datagrams_late: u64,
+    /// Times that an engine began to count anew.
+    pub restarts: u64,
+}
+
+/// Follows the engines of one exporter; at most 65,536 of them can exist.
+#[derive(Clone, Debug, Default)]
+pub struct Sequences {
+    engines: BTreeMap<(u8, u8), Engine>,
+    counts: SequenceCounts,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Engine {
+    next: u32,
+    uptime_ms: u32,
+}
+
+impl Sequences {
+    /// An exporter of which nothing is known.
+    pub fn new() -> Sequences {
+        Sequences::default()
+    }
+
+    /// Takes the next datagram of this exporter.
+    pub fn observe(&mut self, datagram: &Datagram) {
+        let header = &datagram.header;
+        let flows = datagram.records.len() as u32;
+        let following =
+            Engine { next: header.flow_sequence.wrapping_add(flows), uptime_ms: header.uptime_ms };
+        let Some(engine) = self.engines.get_mut(&(header.engine_type, header.engine_id)) else {
+            self.engines.insert((header.engine_type, header.engine_id), following);
+            return;
+        };
+        let ahead = header.flow_sequence.wrapping_sub(engine.next) as i32;
+        let uptime_back_ms = engine.uptime_ms.wrapping_sub(header.uptime_ms) as i32;
+        if uptime_back_ms > OVERTAKEN_MAX_MS as i32 {
+            self.counts.restarts += 1;
+        } else if ahead < 0 {
+            self.counts.datagrams_late += 1;
+            self.counts.flows_lost = self.counts.flows_lost.saturating_sub(u64::from(flows));
+            return;
+        } else {
+            self.counts.flows_lost += ahead as u64;
+        }
+        *engine = following;
+    }
+
+    /// What the numbers said so far.
+    pub fn counts(&self) -> SequenceCounts {
+        self.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netflow5::Header;
+    use crate::{EndReason, FlowKey, FlowRecord};
+    use alloc::vec;
+    use core::net::Ipv4Addr;
+
+    fn datagram(engine_id: u8, flow_sequence: u32, flows: usize, uptime_ms: u32) -> Datagram {
+        let host = Ipv4Addr::new(198, 18, 0, 1).into();
+        let record = FlowRecord {
+            key: FlowKey {
+                source: host,
+                destination: host,
+                source_port: 1,
+                destination_port: 2,
+                protocol: 6,
+            },
+            start_ns: 0,
+            end_ns: 0,
+            packets: 1,
+            octets: 40,
+            tcp_flags: 0,
+            payload_octets: None,
+            opened: None,
+            end_reason: EndReason::Unknown,
+        };
+        let header = Header { engine_id, flow_sequence, uptime_ms, ..Header::default() };
+        Datagram { header, records: vec![record; flows], times_reversed: 0 }
+    }
+
+    #[test]
+    fn tells_loss_from_overtaking_and_restarts() {
+        let mut sequences = Sequences::new();
+        sequences.observe(&datagram(0, u32::MAX - 29, 30, 5_000_000));
+        sequences.observe(&datagram(0, 0, 30, 5_001_000));
+        sequences.observe(&datagram(1, 7_777, 30, 5_001_000));
+        assert_eq!(sequences.counts(), SequenceCounts::default(), "wrapping, and another engine");
+        sequences.observe(&datagram(0, 60, 30, 5_003_000));
+        assert_eq!(sequences.counts().flows_lost, 30);
+        sequences.observe(&datagram(0, 30, 30, 5_002_000));
+        sequences.observe(&datagram(0, 90, 10, 5_004_000));
+        let late = SequenceCounts { flows_lost: 0, datagrams_late: 1, restarts: 0 };
+        assert_eq!(sequences.counts(), late);
+        sequences.observe(&datagram(0, 0, 5, 1_000));
+        sequences.observe(&datagram(0, 8, 5, 2_000));
+        let restarted = SequenceCounts { flows_lost: 3, datagrams_late: 1, restarts: 1 };
+        assert_eq!(sequences.counts(), restarted);
+    }
+}

@@ -1,0 +1,114 @@
+//! A file of NetFlow v5 datagrams, one after the other, with nothing between them.
+//!
+//! A datagram's header tells its version and how many records of 48 bytes follow, so its length is
+//! known. Where a header is no such header, what follows cannot be found again, and reading ends.
+
+use std::io::Read;
+
+use nilometer_flow::netflow5::{HEADER_BYTES, RECORD_BYTES, RECORDS_MAX};
+
+use super::capture::{Ending, ReadError};
+use super::window::Window;
+
+/// The longest datagram: a header and 30 records.
+pub const LONGEST_BYTES: usize = HEADER_BYTES + RECORDS_MAX * RECORD_BYTES;
+
+/// A file of datagrams being read.
+pub struct Datagrams<R> {
+    window: Window<R>,
+    ending: Ending,
+}
+
+/// The length a datagram claims to have, if this is the header of one.
+fn claimed_bytes(header: &[u8]) -> Option<usize> {
+    let &[0, 5, high, low, ..] = header else { return None };
+    let records = usize::from(u16::from_be_bytes([high, low]));
+    (records <= RECORDS_MAX).then_some(HEADER_BYTES + records * RECORD_BYTES)
+}
+
+/// Is this the beginning of a file of datagrams? A first datagram that is cut or empty is none.
+pub fn is_datagrams(first: &[u8]) -> bool {
+    claimed_bytes(first).is_some_and(|bytes| bytes > HEADER_BYTES && bytes <= first.len())
+}
+
+impl<R: Read> Datagrams<R> {
+    /// The datagrams of `window`.
+    pub fn new(window: Window<R>) -> Datagrams<R> {
+        Datagrams { window, ending: Ending::Whole }
+    }
+
+    /// How the file ended; known once [`Datagrams::next_datagram`] has returned `None`.
+    pub fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
+    /// The next whole datagram, or `None` at the end of what can be read.
+    ///
+    /// # Errors
+    /// When the stream cannot be read.
+    pub fn next_datagram(&mut self) -> Result<Option<&[u8]>, ReadError> {
+        let offset = self.window.offset();
+        if self.ending != Ending::Whole {
+            return Ok(None);
+        }
+        let header = self.window.peek(HEADER_BYTES)?;
+        let Some(length) = claimed_bytes(header) else {
+            if !header.is_empty() {
+                let cut = header.len() < HEADER_BYTES && header.starts_with(&[0, 5]);
+                let what = "no header of a NetFlow v5 datagram is here".to_owned();
+                self.ending =
+                    if cut { Ending::Cut { offset } } else { Ending::Damaged { offset, what } };
+            }
+            return Ok(None);
+        };
+        if self.window.peek(length)?.len() < length {
+            self.ending = Ending::Cut { offset };
+            return Ok(None);
+        }
+        self.window.next(length)
+    }
+
+    /// Gives back the stream, to be read to its end.
+    pub fn into_window(self) -> Window<R> {
+        self.window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datagram(records: u8) -> Vec<u8> {
+        let mut datagram = vec![0, 5, 0, records];
+        datagram.resize(HEADER_BYTES + usize::from(records) * RECORD_BYTES, records);
+        datagram
+    }
+
+    fn read(file: &[u8]) -> (Vec<usize>, Ending) {
+        let mut datagrams = Datagrams::new(Window::new(file));
+        let mut lengths = Vec::new();
+        while let Some(datagram) = datagrams.next_datagram().expect("memory can be read") {
+            lengths.push(datagram.len());
+        }
+        (lengths, datagrams.ending().clone())
+    }
+
+    #[test]
+    fn finds_the_datagrams_and_where_they_end() {
+        let file = [datagram(2), datagram(30), datagram(1)].concat();
+        assert!(is_datagrams(&file));
+        assert_eq!(read(&file), (vec![120, 1_464, 72], Ending::Whole));
+        assert_eq!(read(&file[..1_600]), (vec![120, 1_464], Ending::Cut { offset: 1_584 }));
+        let (lengths, ending) = read(&[datagram(2), vec![7; 100]].concat());
+        assert_eq!(lengths, [120]);
+        assert!(matches!(ending, Ending::Damaged { offset: 120, .. }));
+    }
+
+    #[test]
+    fn knows_what_is_not_a_file_of_datagrams() {
+        assert!(!is_datagrams(&datagram(31)), "30 records is the most");
+        assert!(!is_datagrams(&datagram(0)), "the first datagram carries records");
+        assert!(!is_datagrams(&datagram(2)[..119]), "the first datagram is cut");
+        assert!(!is_datagrams(&[0, 9, 0, 1]), "another version");
+    }
+}

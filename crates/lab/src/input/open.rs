@@ -1,0 +1,82 @@
+//! What an input is, told by its first bytes and never by its name.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow, bail};
+
+use super::capture::{Capture, HeaderError};
+use super::pcap::{Pcap, is_pcap};
+use super::pcapng::{Pcapng, is_pcapng};
+use super::source::{self, Gauge, Stream};
+use super::window::Window;
+use crate::input::datagrams::{self, Datagrams};
+
+/// An input, recognised.
+pub enum Input {
+    /// Packets.
+    Capture(Capture<Stream>),
+    /// NetFlow v5 datagrams, one after the other.
+    Exports(Datagrams<Stream>),
+    /// Flow records of our own, in Parquet.
+    FlowTable(PathBuf, Window<Stream>),
+}
+
+/// What is recognised, for those who brought something else.
+const RECOGNISED: &str = "pcap, pcapng, NetFlow v5 datagrams (each also in gzip) and Parquet flow \
+                          records of nilometer";
+
+/// Opens `path`, or standard input for `-`, and recognises what it is.
+///
+/// # Errors
+/// When it cannot be opened, is of no known kind, or is cut or damaged within its file header.
+pub fn open(path: &Path) -> Result<(Gauge, Input)> {
+    let (gauge, mut window) = source::open(path)?;
+    let refused = |error: HeaderError| anyhow!("{}: {error}", gauge.name());
+    let first = window.peek(datagrams::LONGEST_BYTES).map_err(HeaderError::Read);
+    let first = first.map_err(refused)?;
+    let input = if is_pcap(first) {
+        Input::Capture(Capture::Pcap(Pcap::new(window).map_err(refused)?))
+    } else if is_pcapng(first) {
+        Input::Capture(Capture::Pcapng(Box::new(Pcapng::new(window).map_err(refused)?)))
+    } else if datagrams::is_datagrams(first) {
+        Input::Exports(Datagrams::new(window))
+    } else if first.starts_with(b"PAR1") {
+        if gauge.packed() || path == Path::new("-") {
+            bail!("{}: Parquet is read from its end: give it as a plain file", gauge.name());
+        }
+        Input::FlowTable(path.to_owned(), window)
+    } else {
+        return Err(unknown(&gauge, first));
+    };
+    Ok((gauge, input))
+}
+
+fn unknown(gauge: &Gauge, first: &[u8]) -> anyhow::Error {
+    let name = gauge.name();
+    if first.is_empty() {
+        let why = gauge.gzip_damage().unwrap_or_else(|| "nothing is packed in it".into());
+        return anyhow!("{name}: no capture can be unpacked from this gzip file: {why}");
+    }
+    let shown: Vec<String> = first.iter().take(8).map(|octet| format!("{octet:02x}")).collect();
+    let looks = known_by_sight(first).map_or(String::new(), |kind| format!(" ({kind})"));
+    anyhow!(
+        "{name}: begins with {}{looks}, which is none of what is read here: {RECOGNISED}",
+        shown.join(" ")
+    )
+}
+
+/// Kinds of file that are often brought and not read here.
+fn known_by_sight(first: &[u8]) -> Option<&'static str> {
+    const KINDS: [(&[u8], &str); 9] = [
+        (b"BZh", "bzip2: unpack it first"),
+        (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz: unpack it first"),
+        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd: unpack it first"),
+        (&[0x04, 0x22, 0x4d, 0x18], "lz4: unpack it first"),
+        (b"PK\x03\x04", "zip: unpack it first"),
+        (b"snoop\0\0\0", "a snoop capture: convert it with editcap"),
+        (&[0x0c, 0xa5], "nfcapd records of nfdump, not read yet"),
+        (&[0xcf, 0x10], "flow-tools records, not read yet"),
+        (&[0x00, 0x05], "like NetFlow v5, but its first header contradicts its length"),
+    ];
+    KINDS.iter().find(|(magic, _)| first.starts_with(magic)).map(|(_, kind)| *kind)
+}

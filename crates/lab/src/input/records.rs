@@ -1,0 +1,270 @@
+//! Inputs become flow records: packets are metered, exports decoded, tables read.
+//!
+//! All captures of one call pass through one meter in the order given, so a capture that was cut in
+//! pieces by its writer gives the same records as the whole. Nothing is kept but the live flows, the
+//! connections counted, and the record in hand.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Error, Result, bail};
+use nilometer_flow::FlowRecord;
+use nilometer_flow::connections::ConnectionCounter;
+use nilometer_flow::meter::{Meter, MeterConfig};
+use nilometer_wire::link::LinkType;
+use nilometer_wire::packet::{IpPacket, Parsed, parse};
+
+use super::capture::{Capture, CapturedPacket};
+use super::choice::{Preamble, ReadAs};
+use super::exports::{Exporters, evidence};
+use super::open::{self, Input};
+use super::source::{Gauge, Stream};
+use super::summary::{FlowSummary, Seen, describe_link};
+use super::window::Window;
+
+/// Progress is told after this many packets, datagrams or records.
+const PROGRESS_EVERY: u64 = 8_192;
+
+/// TCP connections told apart at most, some 50 bytes each.
+const CONNECTIONS_MAX: usize = 1 << 23;
+
+/// How inputs are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FlowOptions {
+    /// When flows end, and how many are kept at once.
+    pub meter: MeterConfig,
+    /// What captures are read as; `None` lets each capture decide.
+    pub read_as: Option<ReadAs>,
+}
+
+/// How far reading has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// The input being read.
+    pub name: &'a str,
+    /// Bytes of its file read so far.
+    pub read_bytes: u64,
+    /// Length of its file, where it has one.
+    pub total_bytes: Option<u64>,
+    /// Packets read so far, over all inputs.
+    pub packets: u64,
+}
+
+/// Takes every flow record, in the order in which the flows ended.
+pub type Sink<'a> = &'a mut dyn FnMut(FlowRecord) -> Result<()>;
+
+/// Reads all `inputs` (`-` is standard input), in the order given, and gives every record to `sink`.
+///
+/// # Errors
+/// When an input cannot be read or is of no known kind, or when `sink` fails.
+pub fn read_flows(
+    inputs: &[PathBuf],
+    options: &FlowOptions,
+    progress: &mut dyn FnMut(&Progress<'_>),
+    sink: Sink<'_>,
+) -> Result<FlowSummary> {
+    if inputs.is_empty() {
+        bail!("no input is named");
+    }
+    let mut reading = Reading {
+        read_as: options.read_as,
+        meter: Meter::new(options.meter),
+        connections: ConnectionCounter::new(CONNECTIONS_MAX),
+        out: Out { sink, records: 0, failed: None },
+        summary: FlowSummary::default(),
+        seen: Seen::default(),
+        other_links: BTreeMap::new(),
+        exporters: Exporters::default(),
+        progress,
+        until_progress: PROGRESS_EVERY,
+    };
+    for path in inputs {
+        reading.read(path)?;
+    }
+    reading.finish()
+}
+
+/// Where records go. The meter's own output cannot fail, so the first failure waits here.
+pub(super) struct Out<'a> {
+    sink: Sink<'a>,
+    records: u64,
+    failed: Option<Error>,
+}
+
+impl Out<'_> {
+    pub(super) fn give(&mut self, record: FlowRecord) {
+        if self.failed.is_none() {
+            self.records += 1;
+            self.failed = (self.sink)(record).err();
+        }
+    }
+
+    pub(super) fn check(&mut self) -> Result<()> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+}
+
+/// Everything that grows while inputs are read.
+pub(super) struct Reading<'a> {
+    pub(super) read_as: Option<ReadAs>,
+    meter: Meter,
+    pub(super) connections: ConnectionCounter,
+    pub(super) out: Out<'a>,
+    pub(super) summary: FlowSummary,
+    pub(super) seen: Seen,
+    other_links: BTreeMap<u32, u64>,
+    pub(super) exporters: Exporters,
+    progress: &'a mut dyn FnMut(&Progress<'_>),
+    until_progress: u64,
+}
+
+impl Reading<'_> {
+    fn read(&mut self, path: &Path) -> Result<()> {
+        let (gauge, input) = open::open(path)?;
+        let mut rest = match input {
+            Input::Capture(capture) => self.read_capture(&gauge, capture)?,
+            Input::Exports(datagrams) => self.read_datagrams(&gauge, datagrams)?,
+            Input::FlowTable(path, window) => {
+                self.read_table(&gauge, &path)?;
+                window
+            }
+        };
+        rest.skip(u64::MAX).with_context(|| format!("{}: cannot be read", gauge.name()))?;
+        self.summary.inputs.push(gauge.digest());
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<FlowSummary> {
+        let out = &mut self.out;
+        self.meter.flush(&mut |record| out.give(record));
+        out.check()?;
+        let counts = self.meter.counts();
+        let connections = self.connections.counts();
+        let mut summary = self.summary;
+        summary.flow_records = out.records;
+        summary.tcp_connections = connections.tcp_connections;
+        summary.tcp_connections_with_syn = connections.with_syn;
+        summary.tcp_connections_with_syn_and_fin = connections.with_syn_and_fin;
+        summary.evicted = counts.evicted;
+        summary.seconds = self.seen.seconds();
+        if counts.evicted > 0 {
+            summary.warnings.push(format!(
+                "{} flows ended early because the flow cache was full; raise --flows-max",
+                counts.evicted
+            ));
+        }
+        if connections.lower_bound {
+            summary.warnings.push(format!(
+                "more than {CONNECTIONS_MAX} TCP connections: there are more than are counted"
+            ));
+        }
+        Ok(summary)
+    }
+
+    fn read_capture(
+        &mut self,
+        gauge: &Gauge,
+        mut capture: Capture<Stream>,
+    ) -> Result<Window<Stream>> {
+        refuse_unknown_links(gauge, &capture)?;
+        self.other_links.clear();
+        let before = self.summary.before();
+        let mut read_as = self.read_as;
+        let mut preamble = Preamble::default();
+        let unreadable = || format!("{}: cannot be read", gauge.name());
+        while let Some(packet) = capture.next_packet().with_context(unreadable)? {
+            match read_as {
+                Some(read_as) => self.take(gauge, read_as, &packet)?,
+                None => {
+                    read_as = preamble.weigh(&packet, evidence(&packet));
+                    if let Some(read_as) = read_as {
+                        self.take_held(gauge, read_as, &std::mem::take(&mut preamble))?;
+                    }
+                }
+            }
+        }
+        let read_as = match read_as {
+            Some(read_as) => read_as,
+            None => {
+                let read_as = preamble.verdict();
+                self.take_held(gauge, read_as, &preamble)?;
+                read_as
+            }
+        };
+        refuse_unknown_links(gauge, &capture)?;
+        self.note_choice(gauge, read_as);
+        self.summary.note_ending(gauge, capture.ending());
+        self.summary.note_packets(gauge.name(), &before, &self.other_links);
+        Ok(capture.into_window())
+    }
+
+    fn take_held(&mut self, gauge: &Gauge, read_as: ReadAs, held: &Preamble) -> Result<()> {
+        held.packets().try_for_each(|packet| self.take(gauge, read_as, &packet))
+    }
+
+    /// One packet of a capture, whatever it is.
+    fn take(&mut self, gauge: &Gauge, read_as: ReadAs, packet: &CapturedPacket<'_>) -> Result<()> {
+        self.summary.packets += 1;
+        self.tell_progress(gauge);
+        let Some(link) = LinkType::from_dlt(packet.link_type) else {
+            self.summary.other_link += 1;
+            *self.other_links.entry(packet.link_type).or_default() += 1;
+            return Ok(());
+        };
+        match parse(link, packet.frame, packet.original_bytes) {
+            Parsed::Ip(ip) => {
+                self.summary.bytes += u64::from(ip.ip_bytes);
+                match read_as {
+                    ReadAs::Packets => self.meter_packet(packet.stamp_ns, &ip),
+                    ReadAs::Exports => self.decode_packet(packet.frame, &ip),
+                }
+            }
+            Parsed::NotIp(_) => self.summary.not_ip += 1,
+            Parsed::Cut => self.summary.snapped += 1,
+            Parsed::Malformed(_) => self.summary.malformed += 1,
+        }
+        self.out.check()
+    }
+
+    fn meter_packet(&mut self, stamp_ns: Option<u64>, ip: &IpPacket) {
+        if let Some(stamp_ns) = stamp_ns {
+            self.seen.widen(stamp_ns);
+        } else {
+            self.summary.unstamped += 1;
+        }
+        let stamp_ns = stamp_ns.or(self.seen.last_ns()).unwrap_or(0);
+        self.connections.observe(ip);
+        let out = &mut self.out;
+        self.meter.observe(stamp_ns, ip, &mut |record| out.give(record));
+    }
+
+    pub(super) fn tell_progress(&mut self, gauge: &Gauge) {
+        self.until_progress -= 1;
+        if self.until_progress == 0 {
+            self.until_progress = PROGRESS_EVERY;
+            (self.progress)(&Progress {
+                name: gauge.name(),
+                read_bytes: gauge.read_bytes(),
+                total_bytes: gauge.total_bytes(),
+                packets: self.summary.packets,
+            });
+        }
+    }
+}
+
+/// Refuses a capture when none of the link types it has declared is read here.
+fn refuse_unknown_links(gauge: &Gauge, capture: &Capture<Stream>) -> Result<()> {
+    let link_types = capture.link_types();
+    let known = |number: &u32| LinkType::from_dlt(*number).is_some();
+    if link_types.is_empty() || link_types.iter().any(known) {
+        return Ok(());
+    }
+    let described: Vec<String> = link_types.iter().map(|number| describe_link(*number)).collect();
+    bail!(
+        "{}: this {} holds {}, which is not read here; Ethernet, Linux cooked, raw IP, loopback, \
+         PPP and Cisco HDLC are",
+        gauge.name(),
+        capture.container(),
+        described.join(" and ")
+    )
+}

@@ -1,0 +1,210 @@
+//! What reading inputs came to: the counts, and the warnings that go with them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::capture::Ending;
+use super::source::{Gauge, InputDigest};
+
+/// What was read and what became of it, over all inputs.
+///
+/// `packets == IP packets + not_ip + malformed + snapped + other_link`: every packet of the files is
+/// counted once, whatever it turned out to be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FlowSummary {
+    /// Every packet of the captures. Where an input is flow records, the packets they count.
+    pub packets: u64,
+    /// Bytes of the IP packets, from the IP header on, at original length; likewise for records.
+    pub bytes: u64,
+    /// Packets whose headers contradict themselves or end too early.
+    pub malformed: u64,
+    /// Packets that are not IP: ARP, LLDP and the like.
+    pub not_ip: u64,
+    /// Packets cut by the snap length before their IP addresses.
+    pub snapped: u64,
+    /// Packets of interfaces whose link type is not read here.
+    pub other_link: u64,
+    /// Packets without a stamp, which took that of the packet before them.
+    pub unstamped: u64,
+    /// Flow records made or read.
+    pub flow_records: u64,
+    /// Distinct TCP 4-tuples, both directions together, by the innermost IP header.
+    pub tcp_connections: u64,
+    /// Of these, those with a SYN without ACK.
+    pub tcp_connections_with_syn: u64,
+    /// Of these, those that had a FIN as well.
+    pub tcp_connections_with_syn_and_fin: u64,
+    /// Flows that ended early because the flow cache was full.
+    pub evicted: u64,
+    /// Inputs whose last record was cut.
+    pub cut_records: u64,
+    /// Inputs that were damaged somewhere and read up to there.
+    pub damaged: u64,
+    /// From the earliest to the latest stamp of packets that were metered, or from the earliest
+    /// start to the latest end of records that were read; seconds.
+    pub seconds: f64,
+    /// What the NetFlow v5 datagrams came to, where an input held any that were decoded.
+    pub exports: Option<ExportSummary>,
+    /// Name, SHA-256 and length of every input.
+    pub inputs: Vec<InputDigest>,
+    /// How an input was read, where there was a choice.
+    pub notes: Vec<String>,
+    /// What makes a figure above suspect, in plain words.
+    pub warnings: Vec<String>,
+}
+
+/// What decoded exports came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ExportSummary {
+    /// Datagrams decoded.
+    pub datagrams: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Packets that these records count.
+    pub packets: u64,
+    /// Bytes that these records count.
+    pub bytes: u64,
+    /// Records that the exporters numbered and that did not arrive.
+    pub lost: u64,
+    /// Packets beside the exports, which were not metered.
+    pub other_packets: u64,
+    /// Datagrams that begin like exports and contradict themselves.
+    pub malformed: u64,
+}
+
+impl ExportSummary {
+    /// Adds what another input came to.
+    pub fn add(&mut self, other: &ExportSummary) {
+        self.datagrams += other.datagrams;
+        self.records += other.records;
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.lost += other.lost;
+        self.other_packets += other.other_packets;
+        self.malformed += other.malformed;
+    }
+}
+
+/// The span of time seen so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    bounds: Option<(u64, u64)>,
+}
+
+impl Seen {
+    /// Widens the span to `stamp_ns`.
+    pub fn widen(&mut self, stamp_ns: u64) {
+        let (first, last) = self.bounds.unwrap_or((stamp_ns, stamp_ns));
+        self.bounds = Some((first.min(stamp_ns), last.max(stamp_ns)));
+    }
+
+    /// Length of the span, seconds; zero when nothing was seen.
+    pub fn seconds(&self) -> f64 {
+        self.bounds.map_or(0.0, |(first, last)| (last - first) as f64 / 1e9)
+    }
+
+    /// The latest stamp, if any was seen.
+    pub fn last_ns(&self) -> Option<u64> {
+        self.bounds.map(|(_, last)| last)
+    }
+}
+
+/// The counts that are compared before and after an input.
+#[derive(Clone, Copy, Debug)]
+pub struct Before {
+    packets: u64,
+    bytes: u64,
+    snapped: u64,
+    unstamped: u64,
+}
+
+impl FlowSummary {
+    /// The counts as they stand, before another input.
+    pub fn before(&self) -> Before {
+        Before {
+            packets: self.packets,
+            bytes: self.bytes,
+            snapped: self.snapped,
+            unstamped: self.unstamped,
+        }
+    }
+
+    /// Says what was wrong with the end of an input.
+    pub fn note_ending(&mut self, gauge: &Gauge, ending: &Ending) {
+        let name = gauge.name();
+        match ending {
+            Ending::Whole => {}
+            Ending::Cut { offset } => {
+                self.cut_records += 1;
+                self.warnings.push(format!(
+                    "{name}: its last record, at byte {offset}, is cut; all before it was read"
+                ));
+            }
+            Ending::Damaged { offset, what } => {
+                self.damaged += 1;
+                self.warnings.push(format!(
+                    "{name}: is damaged at byte {offset}: {what}; nothing from there on was read"
+                ));
+            }
+        }
+        if let Some(what) = gauge.gzip_damage() {
+            self.damaged += u64::from(*ending == Ending::Whole);
+            self.warnings.push(format!(
+                "{name}: its gzip stream is damaged: {what}; what could be unpacked was read"
+            ));
+        }
+    }
+
+    /// Says what of a capture's packets could not be metered.
+    pub fn note_packets(&mut self, name: &str, before: &Before, others: &BTreeMap<u32, u64>) {
+        let packets = self.packets - before.packets;
+        let mut say = |count: u64, what: &str| {
+            if count > 0 {
+                let of = format!("{count} of {packets} packets");
+                self.warnings.push(format!("{name}: {of} {what}"));
+            }
+        };
+        for (link_type, count) in others {
+            let link = describe_link(*link_type);
+            say(*count, &format!("are of {link}, which is not read here; they were passed over"));
+        }
+        say(
+            self.snapped - before.snapped,
+            "were cut before their IP addresses; raise the snap length",
+        );
+        say(
+            self.unstamped - before.unstamped,
+            "carry no stamp and took that of the packet before them",
+        );
+        if packets == 0 {
+            self.warnings.push(format!("{name}: holds no packet"));
+        } else if self.bytes == before.bytes {
+            self.warnings.push(format!("{name}: none of its {packets} packets is IP"));
+        }
+    }
+}
+
+/// A LINKTYPE number, with its name where people are likely to meet it.
+pub fn describe_link(link_type: u32) -> String {
+    const NAMES: [(u32, &str); 14] = [
+        (105, "802.11"),
+        (119, "802.11 with Prism header"),
+        (127, "802.11 with radiotap header"),
+        (163, "802.11 with AVS header"),
+        (187, "Bluetooth HCI H4"),
+        (189, "USB, Linux"),
+        (192, "PPI"),
+        (195, "802.15.4"),
+        (197, "ERF"),
+        (220, "USB, Linux, padded"),
+        (227, "SocketCAN"),
+        (239, "NFLOG"),
+        (249, "USBPcap"),
+        (253, "netlink"),
+    ];
+    match NAMES.iter().find(|(number, _)| *number == link_type) {
+        Some((_, name)) => format!("link type {link_type} ({name})"),
+        None => format!("link type {link_type}"),
+    }
+}
