@@ -2,9 +2,9 @@
 //!
 //! A packet whose content changed on the way leaves two orphans: an entry that no exit matches and
 //! an exit that no entry matches. They are joined when they have the same length and direction, the
-//! entry came first and no longer than the horizon before, and at least half of their lanes (four of
-//! eight) are equal. Of several such entries the one with the most equal lanes is taken, of those the one
-//! nearest in time.
+//! entry came first and no longer than the horizon before, and at least half of their lanes (four
+//! of eight) are equal. Of several such entries the one with the most equal lanes is taken, of
+//! those the one nearest in time.
 //!
 //! What this cannot know, said plainly. Which of several look-alikes was hit is a likelihood: pure
 //! ACKs of one flow differ in two to four lanes, so that with many orphans of one flow two damaged

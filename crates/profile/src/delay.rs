@@ -3,8 +3,9 @@
 //! Every statistic comes from histograms of nanoseconds, so memory does not grow with packets: the
 //! mean is exact, and a quantile is within the histogram's bucket (1/128 of its value). Packets are
 //! booked to the time at which they *entered*, lost ones included, so that a point of the series
-//! says what a packet sent at that moment had to expect. When a run outlasts the series, neighbouring
-//! intervals are merged and their length doubles, so the series always covers the whole run.
+//! says what a packet sent at that moment had to expect. When a run outlasts the series,
+//! neighbouring intervals are merged and their length doubles, so the series always covers the
+//! whole run.
 
 use alloc::vec::Vec;
 

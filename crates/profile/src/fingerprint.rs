@@ -1,10 +1,10 @@
 //! What a router leaves unchanged in a packet, boiled down to a few words.
 //!
-//! A router may rewrite the TTL or hop limit, IPv4's header checksum and the two ECN bits (RFC 3168:
-//! a congested one marks CE). Everything else of the IP packet is its sender's, so the packet that
-//! entered and the one that left are recognised by the rest. Link padding behind the IP packet is
-//! cut off first. A device that rewrites more (NAT, a new DSCP, IPv4 options that record the route)
-//! makes other packets out of those it takes; the matcher then reports them as corrupted.
+//! A router may rewrite the TTL or hop limit, IPv4's header checksum and the two ECN bits (RFC
+//! 3168: a congested one marks CE). Everything else of the IP packet is its sender's, so the packet
+//! that entered and the one that left are recognised by the rest. Link padding behind the IP packet
+//! is cut off first. A device that rewrites more (NAT, a new DSCP, IPv4 options that record the
+//! route) makes other packets out of those it takes; the matcher then reports them as corrupted.
 //!
 //! The invariant bytes are dealt out in words of four bytes, round robin, to eight *lanes*, each
 //! hashed on its own; the digest is a hash of the eight. Lanes serve two ends. They are eight
@@ -207,7 +207,8 @@ fn ports_v6(packet: &[u8]) -> (u8, u32) {
     (next, 0)
 }
 
-/// The two ports, for the protocols whose first four bytes they are: TCP, UDP, DCCP, SCTP, UDP-Lite.
+/// The two ports, for the protocols whose first four bytes they are: TCP, UDP, DCCP, SCTP,
+/// UDP-Lite.
 fn ports_at(packet: &[u8], at: usize, protocol: u8) -> u32 {
     match (protocol, packet.get(at..at + WORD)) {
         (6 | 17 | 33 | 132 | 136, Some(ports)) => be32(ports, 0),

@@ -3,8 +3,8 @@
 //! The matcher is told of packets on both sides as they were stamped, and tells the fate of each
 //! once it is certain. What certain means follows from one bound, the *horizon*: no packet stays in
 //! the device longer (two seconds by default). So an exit is judged at most a horizon after it left
-//! and an entry two horizons after it entered; nothing is held longer, and memory is bounded by rate
-//! times horizon, and by `pending_max` in any case.
+//! and an entry two horizons after it entered; nothing is held longer, and memory is bounded by
+//! rate times horizon, and by `pending_max` in any case.
 //!
 //! * **The same packet** is one with the same [`Fingerprint::digest`]. Packets that are identical
 //!   (pure ACKs over IPv6, which has no identification field, a retransmission within one timestamp
@@ -14,12 +14,13 @@
 //! * **Corrupted** is an exit that is joined to an entry by what they still share; how, and where
 //!   that must fail, is said in `corruption.rs`.
 //! * **Reordered** follows RFC 4737 within each flow, and never includes duplicates.
-//! * **Early**: the stamps of both sides come from clocks that may differ by a little noise. An exit
-//!   up to `early_max` *before* its entry is matched, its delay taken as zero, and counted as early;
-//!   one earlier than that is no match.
+//! * **Early**: the stamps of both sides come from clocks that may differ by a little noise. An
+//!   exit up to `early_max` *before* its entry is matched, its delay taken as zero, and counted as
+//!   early; one earlier than that is no match.
 //!
 //! The two sides may be fed in any interleaving, each in the order of its own stamps; a stamp that
-//! runs backwards within one side is taken as it stands, and delays the judgment of those behind it.
+//! runs backwards within one side is taken as it stands, and delays the judgment of those behind
+//! it.
 
 use nilometer_wire::{Span, Time};
 
@@ -36,8 +37,8 @@ pub struct MatcherConfig {
     /// By how much clock noise may make a packet seem to leave before it entered.
     pub early_max: Span,
     /// The most packets held by direction and side, at least 1. Beyond it the oldest are decided
-    /// before their time, and counted in [`Counts::overflow`]. About 80 bytes each, and 100 more
-    /// for each distinct content.
+    /// before their time, and counted in [`Counts::overflow`]. A packet takes about 80 bytes, and
+    /// each distinct content 100 to 200 more.
     pub pending_max: usize,
 }
 

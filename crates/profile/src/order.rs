@@ -7,8 +7,8 @@
 //!
 //! A flow is remembered by the newest of its packets that has left. That is needed only while an
 //! older packet of the flow can still leave, so a flow is forgotten together with that packet, and
-//! the table never holds more flows than the matcher holds entries. Flows are told apart by a 32-bit
-//! hash; two that share it are compared as if they were one.
+//! the table never holds more flows than the matcher holds entries. Flows are told apart by a
+//! 32-bit hash; two that share it are compared as if they were one.
 
 use hashbrown::HashMap;
 

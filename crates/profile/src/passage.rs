@@ -4,15 +4,15 @@
 //! [`Line`]: unmatched entries queue for exits or unmatched exits for entries, never both, and they
 //! meet first come, first served. An entry and an exit may meet when the exit is at most `horizon`
 //! later, and at most `early_max` earlier (noise between the clocks of the two sides). Since both
-//! bounds move with time, whom a packet meets depends on the stamps alone, and not on which side was
-//! fed first.
+//! bounds move with time, whom a packet meets depends on the stamps alone, and not on which side
+//! was fed first.
 //!
 //! An exit without partner is judged only `horizon` (and `early_max`) after it left: by then, every
 //! entry that could still be claimed by another exit has been, and what is left over on both sides
-//! may be a packet and its damaged self. Entries stay twice as long, so that they outlive every exit
-//! that may ask for them. Exits are judged in the order in which they left, which makes the verdict
-//! on reordering independent of the feed as well; one exit without partner therefore holds up those
-//! behind it, for the horizon at most.
+//! may be a packet and its damaged self. Entries stay twice as long, so that they outlive every
+//! exit that may ask for them. Exits are judged in the order in which they left, which makes the
+//! verdict on reordering independent of the feed as well; one exit without partner therefore holds
+//! up those behind it, for the horizon at most.
 
 use alloc::collections::VecDeque;
 

@@ -103,7 +103,8 @@ pub struct Counts {
     pub reordered: u64,
     /// Those of `matched` whose content had changed.
     pub corrupted: u64,
-    /// Those of `matched` whose stamps have them leave just before they entered; their delay is zero.
+    /// Those of `matched` whose stamps have them leave just before they entered; their delay is
+    /// zero.
     pub early: u64,
     /// Packets that had to be decided before their time because `pending_max` was reached. More
     /// than zero makes every other count suspect.

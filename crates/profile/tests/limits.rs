@@ -103,7 +103,8 @@ fn the_most_alike_is_taken_then_the_nearest() {
 fn memory_follows_the_horizon_and_not_the_run() {
     let mut matcher = Matcher::new(CONFIG);
     let (mut told, mut most) = (0u64, 0);
-    // One packet every 10 ps for 100 horizons; of fifty, one is lost, and one is made by the device.
+    // One packet every 10 ps for 100 horizons; of fifty, one is lost, and one is made by the
+    // device.
     for number in 0..10_000u64 {
         let at = Time(number * 10);
         let packet = print(number as u16, 60 + number as usize % 7 * 100);

@@ -1,11 +1,12 @@
 //! A simulated device that drops, repeats, swaps and corrupts known packets is reported exactly.
 //!
-//! "Exactly" means packet by packet: the verdicts are those the device would sign itself, stamps and
-//! all. That can be asked only where the outside shows enough, so the scenario keeps clear of four
-//! things that no observer can decide: look-alikes in flight together are only forwarded (which of
-//! two identical packets was lost?); packets that differ in one word alone are not corrupted (which
-//! of two lost ones was it?); pure ACKs are corrupted by a single bit, since two of one flow differ
-//! in two words; and lengths stay what they were. All of them do occur otherwise.
+//! "Exactly" means packet by packet: the verdicts are those the device would sign itself, stamps
+//! and all. That can be asked only where the outside shows enough, so the scenario keeps clear of
+//! four things that no observer can decide: look-alikes in flight together are only forwarded
+//! (which of two identical packets was lost?); packets that differ in one word alone are not
+//! corrupted (which of two lost ones was it?); pure ACKs are corrupted by a single bit, since two
+//! of one flow differ in two words; and lengths stay what they were. All of them do occur
+//! otherwise.
 
 use nilometer_profile::{Counts, Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict};
 use nilometer_wire::{Span, Time};

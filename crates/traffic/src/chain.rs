@@ -25,13 +25,7 @@ pub struct Chain {
 
 /// Draws the chain of `slot` until `end`; gaps are in seconds. At most `connections_max` times are
 /// drawn, which bounds a law whose gaps are nearly all zero.
-pub fn chain(
-    gaps: &Empirical,
-    seed: u64,
-    slot: u32,
-    end: Time,
-    connections_max: usize,
-) -> Chain {
+pub fn chain(gaps: &Empirical, seed: u64, slot: u32, end: Time, connections_max: usize) -> Chain {
     let mut rng = Rng::new(seed, purpose::GAPS, u64::from(slot));
     let mut times = Vec::new();
     let mut at = Time::ZERO + residual(gaps, &mut rng);

@@ -64,6 +64,9 @@ fn beside(name: &str, metric: &'static str, distance: f64, floor: floor::Floor) 
 
 fn laws(name: &str, a: &Empirical, b: &Empirical, seed: u64) -> Vec<Distance> {
     let count = effective(a.samples(), b.samples());
+    // Octaves are counted from one up; a nanosecond is one, so that gaps below a second count.
+    let unit = if name == "inter_connection" { 1e9 } else { 1.0 };
+    let (a, b) = (&a.scaled(unit), &b.scaled(unit));
     let chance = |metric: &dyn Fn(&mut [f64]) -> f64| {
         let mut sample = vec![0.0; count];
         floor::floor(seed, ROUNDS, |rng| {

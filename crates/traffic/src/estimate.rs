@@ -155,7 +155,7 @@ pub fn estimate(
     if files.is_empty() {
         return Err(EstimateError::NoneEnters(coverage));
     }
-    let sizes = files.iter().map(|file| file.payload as f64).collect();
+    let sizes: Vec<f64> = files.iter().map(|file| file.payload as f64).collect();
     let file_size = Empirical::step_from(sizes, SIZE_KNOTS).expect("files have sizes");
     let intervals = intervals(&files, span_ns, options, (&file_size, &gaps, &lives))?;
     let v6 = files.iter().filter(|file| file.client.is_ipv6()).count();
@@ -236,25 +236,22 @@ fn header_bytes(key: &FlowKey) -> u64 {
 
 /// Payload of a flow by the paper's rule: exact, or bytes less headers.
 pub fn payload_bytes(record: &FlowRecord) -> u64 {
-    record.payload_octets.unwrap_or_else(|| {
-        record.octets.saturating_sub(record.packets * header_bytes(&record.key))
-    })
+    record
+        .payload_octets
+        .unwrap_or_else(|| record.octets.saturating_sub(record.packets * header_bytes(&record.key)))
 }
 
 fn only_acknowledges(record: &FlowRecord) -> bool {
     match record.payload_octets {
         Some(payload) => payload == 0,
-        None => {
-            record.octets <= record.packets * (header_bytes(&record.key) + ACK_OPTIONS_BYTES)
-        }
+        None => record.octets <= record.packets * (header_bytes(&record.key) + ACK_OPTIONS_BYTES),
     }
 }
 
 /// Client and server of a flow.
 pub fn ends(record: &FlowRecord) -> (IpAddr, IpAddr) {
     let key = &record.key;
-    let from_client =
-        record.opened.unwrap_or(key.destination_port <= key.source_port);
+    let from_client = record.opened.unwrap_or(key.destination_port <= key.source_port);
     if from_client { (key.source, key.destination) } else { (key.destination, key.source) }
 }
 

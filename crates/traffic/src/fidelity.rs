@@ -127,8 +127,10 @@ fn file_size(measured: &Measured, law: &Empirical, seed: u64) -> Fidelity {
 
 /// Kolmogorov-Smirnov distance of censored gaps to `law`; 1 where there is none.
 pub fn gap_distance(gaps: &[Gap], law: &Empirical) -> f64 {
-    let lives: Vec<Lifetime> =
-        gaps.iter().map(|gap| Lifetime { duration: gap.waited_s, observed: gap.observed }).collect();
+    let lives: Vec<Lifetime> = gaps
+        .iter()
+        .map(|gap| Lifetime { duration: gap.waited_s, observed: gap.observed })
+        .collect();
     if lives.iter().any(|life| life.observed) { KaplanMeier::new(&lives).ks_to(law) } else { 1.0 }
 }
 

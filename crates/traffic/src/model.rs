@@ -232,7 +232,11 @@ impl From<PoolError> for ModelError {
 }
 
 fn positive(what: &'static str, value: f64) -> Result<(), ModelError> {
-    if value.is_finite() && value > 0.0 { Ok(()) } else { Err(ModelError::NotPositive(what, value)) }
+    if value.is_finite() && value > 0.0 {
+        Ok(())
+    } else {
+        Err(ModelError::NotPositive(what, value))
+    }
 }
 
 impl Ranks {

@@ -239,10 +239,7 @@ impl Planner {
     ///
     /// # Errors
     /// [`PlanError::TooManySlots`] beyond the limit.
-    pub fn plan(
-        &self,
-        draw: &mut dyn FnMut(Range<u32>) -> Vec<Chain>,
-    ) -> Result<Plan, PlanError> {
+    pub fn plan(&self, draw: &mut dyn FnMut(Range<u32>) -> Vec<Chain>) -> Result<Plan, PlanError> {
         let mut chains = Vec::new();
         let mut wanted = self.slots_expected();
         loop {

@@ -56,9 +56,9 @@ impl fmt::Display for PoolError {
                 "pool '{text}' is too small: no usable address is left without the network and \
                  broadcast addresses; give a /30 or larger, or a single host as /32"
             ),
-            PoolError::NoCommonFamily => {
-                f.write_str("clients and servers share no address family; give both a prefix of one")
-            }
+            PoolError::NoCommonFamily => f.write_str(
+                "clients and servers share no address family; give both a prefix of one",
+            ),
         }
     }
 }
@@ -115,9 +115,7 @@ impl Prefix {
             IpAddr::V4(v4) if self.length == 32 => IpAddr::V4(v4),
             IpAddr::V4(v4) => IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() + 1 + index as u32)),
             IpAddr::V6(v6) if self.length == 128 => IpAddr::V6(v6),
-            IpAddr::V6(v6) => {
-                IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() + 1 + u128::from(index)))
-            }
+            IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() + 1 + u128::from(index))),
         }
     }
 }

@@ -125,8 +125,7 @@ mod tests {
     fn table_2_makes_the_direct_method_overestimate_and_leaves_figure_4_alone() {
         let mut rng = Rng::new(2, 0, 0);
         let exact: f64 = direct(&lives(40, || 0.0), 60.0, 1)[0];
-        let jittered =
-            direct(&lives(40, || (0.454 + 0.254 * rng.normal()).max(0.0)), 60.0, 1)[0];
+        let jittered = direct(&lives(40, || (0.454 + 0.254 * rng.normal()).max(0.0)), 60.0, 1)[0];
         assert!(jittered > 5.0 * exact, "{jittered} against {exact}");
 
         let sizes = Empirical::step_from(vec![10_000.0], 4).expect("law");

@@ -132,10 +132,7 @@ mod tests {
         sorted.dedup();
         assert_eq!(sorted.len(), pairs.len());
         assert_eq!(tally(&pairs, 254, |p| p.source), tally(&drawn, 254, |p| p.source));
-        assert_eq!(
-            tally(&pairs, 254, |p| p.destination),
-            tally(&drawn, 254, |p| p.destination)
-        );
+        assert_eq!(tally(&pairs, 254, |p| p.destination), tally(&drawn, 254, |p| p.destination));
         assert_ne!(pairs, drawn, "300 draws of Zipf 1.0 must have collided");
     }
 

@@ -23,7 +23,7 @@ pub const INTERVAL_S: f64 = 20.0;
 /// The longest inter-connection time, seconds.
 pub const BOUND_S: f64 = 5.0;
 /// Connections of each interval.
-const CONNECTIONS: [usize; 3] = [4_600, 12_400, 7_600];
+const CONNECTIONS: [usize; 3] = [3_900, 13_100, 7_600];
 /// The moment it begins: 2026-01-01, ns since 1970.
 pub const ORIGIN_NS: u64 = 1_767_225_600_000_000_000;
 

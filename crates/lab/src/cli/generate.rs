@@ -134,7 +134,10 @@ fn plan(args: &PlanArgs) -> Result<Verdict> {
         return Ok(Verdict::Done);
     }
     let shown = if args.all { plan.len() } else { PRINTED.min(plan.len()) };
-    println!("{:>12} {:>8} {:>22} {:>22} {:>12}", "start s", "session", "source", "destination", "bytes");
+    println!(
+        "{:>12} {:>8} {:>22} {:>22} {:>12}",
+        "start s", "session", "source", "destination", "bytes"
+    );
     for c in &plan.connections[..shown] {
         println!(
             "{:>12.6} {:>8} {:>22} {:>22} {:>12}",
@@ -184,7 +187,8 @@ fn serve(args: &ServerArgs) -> Result<Verdict> {
     let stop = signals::stop_flag()?;
     eprintln!("nilometer: serving on port {} of {}; Ctrl-C ends it", args.port, args.device);
     let report = server.run(&Live::new(), &stop)?;
-    let ServerReport { accepted, completed, bad_requests, broken, timed_out, unfinished, .. } = report;
+    let ServerReport { accepted, completed, bad_requests, broken, timed_out, unfinished, .. } =
+        report;
     if args.json {
         let printed = json!({
             "accepted": accepted, "completed": completed, "bad_requests": bad_requests,
@@ -193,8 +197,13 @@ fn serve(args: &ServerArgs) -> Result<Verdict> {
         });
         println!("{printed}");
     } else {
-        println!("{accepted} connections accepted, {completed} completed, {} bytes sent", report.sent_bytes);
-        println!("{bad_requests} bad requests, {broken} broken, {timed_out} timed out, {unfinished} unfinished");
+        println!(
+            "{accepted} connections accepted, {completed} completed, {} bytes sent",
+            report.sent_bytes
+        );
+        println!(
+            "{bad_requests} bad requests, {broken} broken, {timed_out} timed out, {unfinished} unfinished"
+        );
     }
     Ok(Verdict::Done)
 }
@@ -230,9 +239,10 @@ fn told(plan: &Plan, done: &[Execution], congestion: &str, as_json: bool) {
     let completed = count(Outcome::Completed);
     let unfinished = count(Outcome::Unfinished) + count(Outcome::NotStarted);
     let bytes: u64 = done.iter().map(|done| done.received_bytes).sum();
-    let exact = done.iter().filter(|done| done.outcome == Outcome::Completed).all(|done| {
-        done.received_bytes == plan.connections[done.index as usize].size_bytes
-    });
+    let exact = done
+        .iter()
+        .filter(|done| done.outcome == Outcome::Completed)
+        .all(|done| done.received_bytes == plan.connections[done.index as usize].size_bytes);
     let mut late: Vec<u64> = done
         .iter()
         .filter(|done| done.outcome != Outcome::NotStarted)
@@ -253,8 +263,14 @@ fn told(plan: &Plan, done: &[Execution], congestion: &str, as_json: bool) {
         });
         println!("{printed}");
     } else {
-        println!("{completed} of {} connections completed, {failed} failed, {unfinished} unfinished", done.len());
+        println!(
+            "{completed} of {} connections completed, {failed} failed, {unfinished} unfinished",
+            done.len()
+        );
         println!("{bytes} bytes received, sizes {}", if exact { "exact" } else { "NOT exact" });
-        println!("started late by {:.1} µs at p99; congestion control {congestion}", p99 as f64 / 1e3);
+        println!(
+            "started late by {:.1} µs at p99; congestion control {congestion}",
+            p99 as f64 / 1e3
+        );
     }
 }

@@ -165,8 +165,7 @@ fn command_line() -> String {
 
 fn run_lab(args: &RunArgs) -> Result<Verdict> {
     let config = args.configuration()?;
-    let options =
-        RunOptions { out: args.out.clone(), force: args.force, command: command_line() };
+    let options = RunOptions { out: args.out.clone(), force: args.force, command: command_line() };
     let stop = signals::stop_flag()?;
     let (outcome, interrupted) = match run_trial(&config, &options, &stop)? {
         Ended::Completed(outcome) => (outcome, false),
@@ -198,7 +197,8 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
         return Ok(());
     }
     for figure in &outcome.fidelity {
-        let ratio = figure.ratio.map_or("no floor".to_owned(), |ratio| format!("{ratio:.2} x floor"));
+        let ratio =
+            figure.ratio.map_or("no floor".to_owned(), |ratio| format!("{ratio:.2} x floor"));
         println!("{:<18} {:.5}  {ratio}", figure.name, figure.distance);
     }
     let packets = &outcome.packets;

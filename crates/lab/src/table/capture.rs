@@ -30,7 +30,8 @@ pub struct CaptureWriter {
 impl CaptureWriter {
     /// Begins a capture of the interface called `interface`.
     pub fn create(path: &Path, interface: &str) -> Result<CaptureWriter> {
-        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let file =
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         let mut writer =
             CaptureWriter { file: BufWriter::new(file), block: Vec::new(), packets: 0 };
         let mut section = BYTE_ORDER_MAGIC.to_le_bytes().to_vec();

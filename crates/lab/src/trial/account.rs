@@ -28,9 +28,6 @@ use crate::report::Story;
 /// Format of `result.json`.
 const FORMAT: &str = "nilometer-result/1";
 
-/// How packets were stamped, as a phrase.
-pub const STAMPS: &str = "kernel packet-socket stamps at the hosts' ends of the veths";
-
 /// Everything a run is judged from.
 pub struct Account<'a> {
     /// The configuration.
@@ -120,11 +117,28 @@ fn outcome(
         directions: Direction::ALL.map(|way| direction(sighted, wire, way)).to_vec(),
         delay_ns: sighted.delays.summary(None).map(telling::delay),
         wire_delay_ns: wire.and_then(|wire| wire.delays.summary(None)).map(telling::delay),
-        stamps: STAMPS.to_owned(),
+        stamps: stamps(sighted),
         interfaces: interfaces(account.made),
         warnings: Vec::new(),
         report: account.page.display().to_string(),
     }
+}
+
+/// How packets were stamped. TCP marks each packet with its own departure time, which keeps the
+/// kernel from stamping it again where it arrives; such a frame gets its stamp a little later, when
+/// the soft interrupt hands it to the packet socket.
+fn stamps(sighted: &Sighted) -> String {
+    let sum = |part: &dyn Fn(&Frames) -> u64| sighted.frames.iter().map(part).sum::<u64>();
+    let arrivals = sum(&|frames| frames.incoming).max(1);
+    let late = sum(&|frames| frames.stamped_late) as f64 / arrivals as f64;
+    let when = match late {
+        0.0 => "taken at the driver".to_owned(),
+        late => format!(
+            "departures taken at the driver, {:.0} % of arrivals at the packet socket",
+            100.0 * late
+        ),
+    };
+    format!("kernel packet-socket stamps at the hosts' ends of the veths, {when}")
 }
 
 fn inputs(model: &TrafficModel) -> Vec<String> {

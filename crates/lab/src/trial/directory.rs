@@ -92,9 +92,8 @@ fn check_replaceable(path: &Path) -> Result<()> {
     if !path.is_dir() {
         bail!("{} is not a directory", path.display());
     }
-    let mut entries = fs::read_dir(path)
-        .with_context(|| format!("cannot read {}", path.display()))?
-        .peekable();
+    let mut entries =
+        fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?.peekable();
     let empty = entries.peek().is_none();
     if !empty && !MARKS.iter().any(|mark| path.join(mark).exists()) {
         bail!("{} holds other things than results; it is left alone", path.display());

@@ -5,7 +5,7 @@ use std::path::Path;
 use chrono::DateTime;
 use sha2::{Digest, Sha256};
 
-use super::account::{Account, STAMPS};
+use super::account::Account;
 use super::outcome::Outcome;
 use super::planning::hex;
 use crate::cli::{COMMIT, VERSION};
@@ -35,7 +35,7 @@ pub fn head(story: Story, account: &Account<'_>, outcome: &Outcome) -> Story {
             command: account.command.to_owned(),
             model_digest: model_digest(account),
             plan_digest: outcome.digest.clone(),
-            stamps: STAMPS.to_owned(),
+            stamps: outcome.stamps.clone(),
         },
         not_measured: not_measured(account),
         configuration: toml::to_string(account.config).unwrap_or_default(),

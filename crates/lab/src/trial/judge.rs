@@ -56,7 +56,8 @@ impl Seen<'_> {
         let mut answered: HashMap<Ends, Vec<&FlowRecord>> = HashMap::new();
         for record in self.records.iter().filter(|record| record.key.protocol == TCP) {
             let key = &record.key;
-            if key.destination_port == self.port {
+            // A client's own port may be the servers' port too: only who opened it tells them apart.
+            if key.destination_port == self.port && record.opened != Some(false) {
                 let ends = (key.source, key.destination, key.source_port);
                 opened.entry(ends).or_default().push(record);
             } else if key.source_port == self.port {
@@ -127,11 +128,9 @@ impl Seen<'_> {
             let Some(began) = before.and_then(|before| starts[before as usize]) else { continue };
             let limit_s = seconds(self.end_ns.saturating_sub(began));
             gaps.push(match starts[index] {
-                Some(start) => Gap {
-                    waited_s: seconds(start.saturating_sub(began)),
-                    observed: true,
-                    limit_s,
-                },
+                Some(start) => {
+                    Gap { waited_s: seconds(start.saturating_sub(began)), observed: true, limit_s }
+                }
                 None => Gap { waited_s: limit_s, observed: false, limit_s },
             });
         }
@@ -218,10 +217,7 @@ fn nearest<'a>(records: Option<&Vec<&'a FlowRecord>>, at: u64) -> Option<&'a Flo
 }
 
 /// The laws that a plan follows, for the fidelity figures.
-pub fn laws<'a>(
-    model: &'a TrafficModel,
-    plan: &'a Plan,
-) -> nilometer_traffic::fidelity::Laws<'a> {
+pub fn laws<'a>(model: &'a TrafficModel, plan: &'a Plan) -> nilometer_traffic::fidelity::Laws<'a> {
     nilometer_traffic::fidelity::Laws {
         file_size: &model.file_size,
         inter_connection: &plan.gaps,

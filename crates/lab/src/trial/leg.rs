@@ -138,8 +138,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
             sighted.map_err(|_| fell("meter"))?.context("the meter failed")?,
         ))
     })?;
-    let interrupted_ns =
-        stop.load(Ordering::Acquire).then(|| origin.elapsed().as_nanos() as u64);
+    let interrupted_ns = stop.load(Ordering::Acquire).then(|| origin.elapsed().as_nanos() as u64);
     Ok(LegOutcome {
         executions,
         congestion: (

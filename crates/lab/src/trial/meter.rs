@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Result;
+use nilometer_flow::FlowRecord;
 use nilometer_flow::meter::{Meter, MeterConfig, MeterCounts};
 use nilometer_flow::record::tcp_flags;
-use nilometer_flow::FlowRecord;
 use nilometer_profile::{
     Counts, Delays, Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict,
 };
@@ -162,7 +162,8 @@ impl<'a> Ledger<'a> {
             ]),
             None => None,
         };
-        let stamps = watch.stamps.as_ref().map(|path| PacketWriter::new(path, false)).transpose()?;
+        let stamps =
+            watch.stamps.as_ref().map(|path| PacketWriter::new(path, false)).transpose()?;
         Ok(Ledger {
             watch,
             flows: Meter::new(MeterConfig::default()),
@@ -193,12 +194,8 @@ impl<'a> Ledger<'a> {
     fn see(&mut self, side: usize, seen: &Seen<'_>) {
         self.newest[side] = self.newest[side].max(seen.stamp_ns);
         if let Some(captures) = &mut self.captures {
-            let written = captures[side].write(
-                seen.stamp_ns,
-                seen.outgoing,
-                seen.original_bytes,
-                seen.frame,
-            );
+            let written =
+                captures[side].write(seen.stamp_ns, seen.outgoing, seen.original_bytes, seen.frame);
             if let Err(error) = written {
                 self.failure.get_or_insert(error);
             }
@@ -340,8 +337,7 @@ fn row(verdict: &Verdict) -> PacketRow {
 
 /// Router and neighbour solicitations, advertisements and redirects (RFC 4861).
 fn is_neighbour_discovery(packet: &IpPacket) -> bool {
-    packet.source.is_ipv6()
-        && matches!(packet.transport, Transport::Icmp { kind: 133..=137, .. })
+    packet.source.is_ipv6() && matches!(packet.transport, Transport::Icmp { kind: 133..=137, .. })
 }
 
 /// Addressed to the device, or to all on the link, which no router forwards.

@@ -20,8 +20,7 @@ fn chains(planner: &Planner, slots: Range<u32>, threads: usize) -> Vec<Chain> {
         from..from.saturating_add(share).min(slots.end)
     });
     thread::scope(|scope| {
-        let workers: Vec<_> =
-            parts.map(|part| scope.spawn(move || planner.chains(part))).collect();
+        let workers: Vec<_> = parts.map(|part| scope.spawn(move || planner.chains(part))).collect();
         workers.into_iter().flat_map(|worker| worker.join().expect("a chain is drawn")).collect()
     })
 }

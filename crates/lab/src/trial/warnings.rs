@@ -58,13 +58,6 @@ fn meter(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
              Losses and delays are suspect."
         ));
     }
-    let late: u64 = account.made.sighted.frames.iter().map(|frames| frames.stamped_late).sum();
-    if late > 0 {
-        found.push(format!(
-            "{late} packets carry late stamps, taken when the packet socket got its turn. Delays hold \
-             them as they are."
-        ));
-    }
     if account.made.sighted.flows.evicted > 0 {
         found.push(format!(
             "{} flows left the meter's cache early because it was full. Their sizes are not whole.",
