@@ -28,12 +28,12 @@
 //! blocked in `send`; its sizes were 32-bit. `benches/generator.sh` measures the first of these for
 //! this engine.
 
-mod client;
+pub mod client;
 pub mod epoll;
-mod live;
+pub mod live;
 mod player;
 pub mod protocol;
-mod server;
+pub mod server;
 pub mod slab;
 pub mod socket;
 
