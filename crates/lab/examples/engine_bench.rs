@@ -99,7 +99,8 @@ fn serve() -> Result<()> {
     let server = Server::bind(ServerConfig::new(vec![any]))?;
     println!("listening");
     let report = server.run(&Live::new(), &STOP)?;
-    eprintln!("{report:?}");
+    let others = report.accepted - report.completed;
+    ensure!(others == 0, "{others} of {} connections did not end well", report.accepted);
     Ok(())
 }
 
@@ -120,13 +121,13 @@ fn play(load: Load) -> Result<()> {
     let client = Client::new(ClientConfig::new(PORT, Instant::now()))?;
     let executions = client.run(&plan, &Live::new(), &STOP)?;
     let completed = executions.iter().filter(|e| e.outcome == Outcome::Completed).count();
-    let mut late: Vec<u64> = executions
+    let mut late_ns: Vec<u64> = executions
         .iter()
         .map(|e| e.started_ns.saturating_sub(plan[e.index as usize].start.as_nanos()))
         .collect();
-    late.sort_unstable();
-    let at = |share: f64| late[((late.len() - 1) as f64 * share) as usize] as f64 / 1e3;
-    eprintln!("lateness p50 {:.0} µs, p99 {:.0} µs, max {:.0} µs", at(0.5), at(0.99), at(1.0));
+    late_ns.sort_unstable();
+    let at = |share: f64| late_ns[((late_ns.len() - 1) as f64 * share) as usize] / 1_000;
+    eprintln!("         lateness p50 {} µs, p99 {} µs, max {} µs", at(0.5), at(0.99), at(1.0));
     println!("{completed}");
     Ok(())
 }
@@ -234,7 +235,7 @@ fn run(comparison: &Comparison, program: &Path, words: &[Vec<String>; 2]) -> Res
 fn spawn(namespace: &str, program: &Path, words: &[String]) -> Result<Child> {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", namespace]).arg(program).args(words);
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    command.stdout(Stdio::piped());
     // SAFETY: prctl is async-signal-safe and takes numbers only; children die with this program.
     unsafe {
         command.pre_exec(|| {

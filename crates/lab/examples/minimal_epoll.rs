@@ -86,8 +86,9 @@ fn server(port: u16, bytes: usize) {
     let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 256];
     let mut request = [0; 64];
     loop {
-        for index in 0..wait(epoll, &mut events, -1) {
-            let fd = events[index].u64 as i32;
+        let count = wait(epoll, &mut events, -1);
+        for event in &events[..count] {
+            let fd = event.u64 as i32;
             if fd == listener {
                 let flags = libc::SOCK_NONBLOCK;
                 // SAFETY: null pointers ask for no address.
@@ -134,8 +135,9 @@ fn client(port: u16, bytes: u64, flows: u64, rate: u64, to: u32, destinations: u
             watch(epoll, fd, libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET);
             started += 1;
         }
-        for index in 0..wait(epoll, &mut events, 1) {
-            let fd = events[index].u64 as i32;
+        let count = wait(epoll, &mut events, 1);
+        for event in &events[..count] {
+            let fd = event.u64 as i32;
             if !asked[fd as usize] {
                 asked[fd as usize] = send(fd, &[b'r'; 16]) == 16;
                 continue;
