@@ -4,6 +4,9 @@
 //! `minimal_epoll` and this program's own `server` and `client` in turns, at the same offered rate
 //! over the same path, and prints CPU time for each flow: medians over the repeats, and their ratio.
 //!
+//! Both start each flow at its own time, so most of a flow's cost at low rates is waking up, which an
+//! idle machine makes dearer than a busy one: read the ratio first, the microseconds second.
+//!
 //! The cost of a run is the user and system time of both processes plus the softirq time that no
 //! process is billed for. On a kernel that accounts for interrupt time (`--irq-time`), that is the
 //! softirq column of `/proc/stat`; on others a process pays for the softirqs that interrupt it, the
@@ -50,10 +53,10 @@ enum Verb {
 #[derive(Args, Clone, Copy)]
 struct Load {
     /// Flows in one run.
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     flows: u64,
     /// Flows begun in a second.
-    #[arg(long, default_value_t = 4_000)]
+    #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(1..))]
     rate: u64,
     /// Payload of a flow.
     #[arg(long, default_value_t = 10_000)]
