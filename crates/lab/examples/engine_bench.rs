@@ -2,10 +2,11 @@
 //!
 //! `benches/generator.sh` builds three network namespaces and calls `compare`, which runs
 //! `minimal_epoll` and this program's own `server` and `client` in turns, at the same offered rate
-//! over the same path, and prints CPU time for each flow: medians over the repeats, and their ratio.
+//! over the same path, and prints CPU time for each flow: medians over the repeats, and their
+//! ratio.
 //!
-//! Both start each flow at its own time, so most of a flow's cost at low rates is waking up, which an
-//! idle machine makes dearer than a busy one: read the ratio first, the microseconds second.
+//! Both start each flow at its own time, so most of a flow's cost at low rates is waking up, which
+//! an idle machine makes dearer than a busy one: read the ratio first, the microseconds second.
 //!
 //! The cost of a run is the user and system time of both processes plus the softirq time that no
 //! process is billed for. On a kernel that accounts for interrupt time (`--irq-time`), that is the
@@ -164,7 +165,7 @@ fn compare(comparison: &Comparison) -> Result<()> {
                 if is_ours { (&here, &mut ours) } else { (&minimal, &mut least) };
             let cost = run(comparison, program, &arguments(is_ours, load))?;
             println!(
-                "{:>7}: {:6.1} CPU-µs a flow (client {:.1}, server {:.1}, softirq {:.1}; machine {:.1})",
+                "{:>7}: {:6.1} CPU-µs a flow (client {:.1}, server {:.1}, softirq {:.1}; all {:.1})",
                 if is_ours { "engine" } else { "minimal" },
                 cost.total_us(),
                 cost.client_us,

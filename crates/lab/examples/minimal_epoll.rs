@@ -1,10 +1,10 @@
 //! The least that an epoll loop can do for a flow: the yardstick of `benches/generator.sh`.
 //!
-//! The client connects, sends sixteen bytes, reads to the end of file and closes; the server accepts,
-//! reads, sends and closes. No source address, no congestion control, no sizes, no time limits, no
-//! account of single connections. Each flow starts at its time, as the engine's do: were they begun
-//! in handfuls, wake-ups would be shared and another traffic measured. Whatever a generator does
-//! beyond this costs something, and the benchmark says how much.
+//! The client connects, sends sixteen bytes, reads to the end of file and closes; the server
+//! accepts, reads, sends and closes. No source address, no congestion control, no sizes, no time
+//! limits, no account of single connections. Each flow starts at its time, as the engine's do: were
+//! they begun in handfuls, wake-ups would be shared and another traffic measured. Whatever a
+//! generator does beyond this costs something, and the benchmark says how much.
 //!
 //!     minimal_epoll server PORT BYTES
 //!     minimal_epoll client PORT BYTES FLOWS FLOWS_PER_SECOND DESTINATION DESTINATIONS
@@ -59,7 +59,8 @@ fn wait(epoll: i32, events: &mut [libc::epoll_event], nanos: u64) -> usize {
         tv_nsec: (nanos % 1_000_000_000) as i64,
     };
     let (mask, verb) = (ptr::null::<libc::sigset_t>(), libc::SYS_epoll_pwait2);
-    // SAFETY: `room` has space for `count` events, `limit` outlives the call, a null mask is allowed.
+    // SAFETY: `room` has space for `count` events, `limit` outlives the call, a null mask is
+    // allowed.
     unsafe { libc::syscall(verb, epoll, room, count, &raw const limit, mask, 0usize) }.max(0)
         as usize
 }

@@ -2,10 +2,11 @@
 //!
 //! Congestion control is set on every socket and read back, because a machine's default (BBR on
 //! many) is not a fact that a result should depend on silently. Source addresses come from pools of
-//! thousands, given to the host by one local route. IPv4 binds to such an address at once; IPv6 asks
-//! for an address on an interface, so the first refusal switches `IP_FREEBIND` on for that family
-//! and the call is not spent where it is not needed. `IP_BIND_ADDRESS_NO_PORT` leaves the choice of
-//! the port to `connect`, which knows the whole 4-tuple and can use a port again for another pair.
+//! thousands, given to the host by one local route. IPv4 binds to such an address at once; IPv6
+//! asks for an address on an interface, so the first refusal switches `IP_FREEBIND` on for that
+//! family and the call is not spent where it is not needed. `IP_BIND_ADDRESS_NO_PORT` leaves the
+//! choice of the port to `connect`, which knows the whole 4-tuple and can use a port again for
+//! another pair.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -114,7 +115,8 @@ impl Dialer {
 fn bind_address_without_port(socket: &Socket) -> io::Result<()> {
     const IP_BIND_ADDRESS_NO_PORT: libc::c_int = 24; // linux/in.h
     let on: libc::c_int = 1;
-    // SAFETY: the descriptor is open for the call; `on` is an int of the length given and is copied.
+    // SAFETY: the descriptor is open for the call; `on` is an int of the length given and is
+    // copied.
     let failed = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -176,8 +178,9 @@ impl Sink {
         self.room.len()
     }
 
-    /// Discards what has arrived and says how many bytes it was; zero is the end of file. `MSG_TRUNC`
-    /// makes TCP count without copying (tcp(7)), which takes a sixth off the cost of a megabyte.
+    /// Discards what has arrived and says how many bytes it was; zero is the end of file.
+    /// `MSG_TRUNC` makes TCP count without copying (tcp(7)), which takes a sixth off the cost of a
+    /// megabyte.
     ///
     /// # Errors
     /// The kernel's; `WouldBlock` when nothing is there.
