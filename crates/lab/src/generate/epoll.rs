@@ -96,8 +96,8 @@ impl Epoll {
             tv_sec: limit.as_secs().min(i64::MAX as u64) as libc::time_t,
             tv_nsec: limit.subsec_nanos().into(),
         };
-        // SAFETY: `events` has room for EVENTS_MAX and `limit` outlives the call; a null signal mask
-        // is allowed and leaves the mask as it is.
+        // SAFETY: `events` has room for EVENTS_MAX and `limit` outlives the call; a null signal
+        // mask is allowed and leaves the mask as it is.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,

@@ -1,9 +1,9 @@
 //! Live traffic: a plan performed as kernel TCP connections by event loops.
 //!
 //! A plan lists every connection before the first is made: when, from which address, to which, how
-//! many bytes. Performing it is the second half of Harpoon (paper, section 4.2), and the kernel's TCP
-//! does what the paper leaves to it: how long a transfer takes is decided by congestion control and
-//! by the path, how it starts is decided by the plan.
+//! many bytes. Performing it is the second half of Harpoon (paper, section 4.2), and the kernel's
+//! TCP does what the paper leaves to it: how long a transfer takes is decided by congestion control
+//! and by the path, how it starts is decided by the plan.
 //!
 //! One connection, packet by packet (the client has all state in a place of a [`slab`], no thread):
 //!
@@ -22,18 +22,18 @@
 //! meters and models look for. The server's FIN is first; [`server`] says why. A connection that
 //! ends in any other way has an [`Outcome`] that says which.
 //!
-//! What Harpoon's published code did otherwise, and what it cost, is why this is an event loop:
-//! a thread for each session and a poll set rebuilt at each turn took 545–580 µs of CPU for a flow of
+//! What Harpoon's published code did otherwise, and what it cost, is why this is an event loop: a
+//! thread for each session and a poll set rebuilt at each turn took 545–580 µs of CPU for a flow of
 //! 10 KB, eight times a plain event loop; its client spun before each start; its server's threads
 //! blocked in `send`; its sizes were 32-bit. `benches/generator.sh` measures the first of these for
 //! this engine.
 
-mod client;
+pub mod client;
 pub mod epoll;
-mod live;
+pub mod live;
 mod player;
 pub mod protocol;
-mod server;
+pub mod server;
 pub mod slab;
 pub mod socket;
 

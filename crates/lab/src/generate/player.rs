@@ -1,13 +1,14 @@
 //! The client's event loop: one thread's share of the plan, started on time, whatever transfers do.
 //!
-//! The loop has two duties. *Starts* are due by the clock alone (paper, section 4.2: inter-connection
-//! times are followed independently of the transport), so they come first in each turn, and the wait
-//! between turns ends at the next one. *Transfers* are served as the kernel reports them.
+//! The loop has two duties. *Starts* are due by the clock alone (paper, section 4.2:
+//! inter-connection times are followed independently of the transport), so they come first in each
+//! turn, and the wait between turns ends at the next one. *Transfers* are served as the kernel
+//! reports them.
 //!
-//! A file that the first receive window holds needs no attention while it arrives: such a connection
-//! is watched only for being established and for the server's end of file, and is read once, at its
-//! end. That saves a wake-up for every few segments. Were the window narrower than believed, the
-//! visit once a [`SWEEP`] would still read what has arrived and open it again.
+//! A file that the first receive window holds needs no attention while it arrives: such a
+//! connection is watched only for being established and for the server's end of file, and is read
+//! once, at its end. That saves a wake-up for every few segments. Were the window narrower than
+//! believed, the visit once a [`SWEEP`] would still read what has arrived and open it again.
 
 use std::io;
 use std::net::SocketAddr;

@@ -97,7 +97,8 @@ impl<T> Slab<T> {
         Some(tenant)
     }
 
-    /// The key of whoever is in `place`, for walks over all of them; places end at [`Slab::places`].
+    /// The key of whoever is in `place`, for walks over all of them; places end at
+    /// [`Slab::places`].
     pub fn key_at(&self, place: usize) -> Option<Key> {
         let room = self.places.get(place)?;
         room.tenant.as_ref().map(|_| Key::new(place as u32, room.generation))
