@@ -83,18 +83,19 @@ pub struct FlowRecord {
     /// All TCP flags seen, or-ed (tcpControlBits).
     pub tcp_flags: u8,
     /// Payload bytes of the file transferred. For TCP metered from packets: the sequence space that
-    /// was covered, so that retransmissions count once. `None` where only an exporter's byte count
-    /// is known.
+    /// was covered, so that retransmissions count once and what the capture lost is not missing. For
+    /// UDP: the sum. `None` where only an exporter's byte count is known, for other protocols, and
+    /// where a packet's transport header was not captured.
     pub payload_octets: Option<u64>,
-    /// Did this direction open the connection (SYN without ACK seen)? `None` where flags of single
-    /// packets are not known.
+    /// Did this direction open the connection? A SYN without ACK says yes, a SYN with ACK no; `None`
+    /// where neither was seen, or flags of single packets are not known.
     pub opened: Option<bool>,
     /// Why the record ends here.
     pub end_reason: EndReason,
 }
 
 impl FlowRecord {
-    /// Both a start marker (SYN) and an end marker (FIN or RST) were seen (Harpoon, section 4.1).
+    /// A start marker, SYN, was seen (Harpoon, section 4.1).
     pub fn has_start(&self) -> bool {
         self.tcp_flags & tcp_flags::SYN != 0
     }

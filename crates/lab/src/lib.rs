@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod device;
+pub mod doctor;
 pub mod document;
 pub mod generate;
 pub mod input;

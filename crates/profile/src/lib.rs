@@ -1,4 +1,24 @@
 //! Black-box trials of a device under test, and what may be concluded from them.
+//!
+//! The first slice is the profiler's ledger: every packet that entered the device under test (DUT)
+//! is matched with the packet that left it. A [`Fingerprint`] is what the two have in common, the
+//! [`Matcher`] says the fate of each ([`Verdict`]) and counts them ([`Counts`]), and [`Delays`]
+//! turns the fates into delay and loss, as a summary, over time and by size.
 #![no_std]
 
 extern crate alloc;
+
+mod corruption;
+pub mod delay;
+pub mod fingerprint;
+mod keyed;
+pub mod matcher;
+mod order;
+mod passage;
+mod ring;
+pub mod verdict;
+
+pub use delay::{DelayConfig, DelaySummary, Delays};
+pub use fingerprint::Fingerprint;
+pub use matcher::{Matcher, MatcherConfig};
+pub use verdict::{Counts, Direction, Fate, Verdict};

@@ -41,17 +41,14 @@ struct Run {
 }
 
 impl Empirical {
-    /// The discrete law of `samples` (sorted in place) in at most `knots_max` knots, taken as
+    /// The discrete law of `samples`, in any order, in at most `knots_max` knots, taken as
     /// [`KNOTS_MIN`]..=[`KNOTS_LIMIT`]. With no more distinct values than that the law is exact.
     /// The mean is the samples' own, but for rounding of floats.
     ///
     /// # Errors
     /// If there is no sample, or one that is negative or not finite.
-    pub fn step_from(
-        mut samples: impl AsMut<[f64]>,
-        knots_max: usize,
-    ) -> Result<Empirical, EmpiricalError> {
-        let runs = runs_of(samples.as_mut())?;
+    pub fn step_from(samples: Vec<f64>, knots_max: usize) -> Result<Empirical, EmpiricalError> {
+        let runs = runs_of(samples)?;
         let knots_max = knots_max.clamp(KNOTS_MIN, KNOTS_LIMIT);
         let total: u64 = runs.iter().map(|run| run.count).sum();
         let runs = if runs.len() > knots_max { grouped(&runs, knots_max) } else { runs };
@@ -66,17 +63,14 @@ impl Empirical {
         Empirical::new(Form::Step, total, knots)
     }
 
-    /// The continuous law of `samples` (sorted in place) in at most `knots_max` knots, taken as
+    /// The continuous law of `samples`, in any order, in at most `knots_max` knots, taken as
     /// [`KNOTS_MIN`]..=[`KNOTS_LIMIT`]; values between neighbouring samples become possible, values
     /// that many samples share stay atoms. Minimum, maximum and mean are the samples' own.
     ///
     /// # Errors
     /// If there is no sample, or one that is negative or not finite.
-    pub fn linear_from(
-        mut samples: impl AsMut<[f64]>,
-        knots_max: usize,
-    ) -> Result<Empirical, EmpiricalError> {
-        let runs = runs_of(samples.as_mut())?;
+    pub fn linear_from(samples: Vec<f64>, knots_max: usize) -> Result<Empirical, EmpiricalError> {
+        let runs = runs_of(samples)?;
         // A group needs two knots, and one closes the table. Few samples pair up throughout; of
         // many, only the tail does.
         let groups_max = (knots_max.clamp(KNOTS_MIN, KNOTS_LIMIT) - 1) / 2;
@@ -92,7 +86,7 @@ impl Empirical {
 }
 
 /// Sorts and counts; refuses what no traffic has.
-fn runs_of(samples: &mut [f64]) -> Result<Vec<Run>, EmpiricalError> {
+fn runs_of(mut samples: Vec<f64>) -> Result<Vec<Run>, EmpiricalError> {
     if samples.is_empty() {
         return Err(EmpiricalError::Empty);
     }
@@ -114,11 +108,12 @@ fn groups_of(runs: &[Run], groups_max: usize, count_min: u64) -> Vec<Range<usize
     let mut groups: Vec<Range<usize>> = Vec::with_capacity(groups_max);
     let (mut start, mut count, mut count_before) = (0, 0, 0);
     for (index, run) in runs.iter().enumerate() {
-        let groups_left = groups_max - groups.len();
-        let target = left.div_ceil(groups_left.max(1) as u64).max(count_min);
+        // The last group's target is all that is left, so there is never one more.
+        let groups_left = (groups_max - groups.len()) as u64;
+        let target = left.div_ceil(groups_left).max(count_min);
         let short_by = target.saturating_sub(count);
         let over_by = (count + run.count).saturating_sub(target);
-        if count > 0 && over_by > short_by && groups_left > 1 {
+        if count > 0 && over_by > short_by {
             groups.push(start..index);
             left -= count;
             (start, count, count_before) = (index, 0, count);
@@ -211,7 +206,12 @@ mod tests {
         samples.iter().sum::<f64>() / samples.len() as f64
     }
 
-    /// Sizes as traffic has them, of a law chosen by `kind`, whole numbers.
+    fn sorted(mut samples: Vec<f64>) -> Vec<f64> {
+        samples.sort_unstable_by(f64::total_cmp);
+        samples
+    }
+
+    /// Sizes as traffic has them, of a law chosen by `kind`, whole numbers, ascending.
     fn sizes(kind: u64, n: usize) -> Vec<f64> {
         let mut rng = Rng::new(kind, 0, n as u64);
         let draw = |rng: &mut Rng| match kind % 4 {
@@ -221,7 +221,7 @@ mod tests {
             _ if rng.unit() < 0.6 => 1_460.0,
             _ => rng.exponential(3_000.0),
         };
-        (0..n).map(|_| libm::floor(draw(&mut rng))).collect()
+        sorted((0..n).map(|_| libm::floor(draw(&mut rng))).collect())
     }
 
     #[test]
@@ -229,8 +229,8 @@ mod tests {
         let law = Empirical::step_from(alloc::vec![40.0, 1_460.0, 40.0, 576.0], 8).expect("sizes");
         assert_eq!(law.knots(), [(0.5, 40.0), (0.75, 576.0), (1.0, 1_460.0)]);
         assert_eq!((law.form(), law.samples()), (Form::Step, 4));
-        let mut samples = sizes(2, 300);
-        let law = Empirical::step_from(&mut samples, 300).expect("sizes");
+        let samples = sizes(2, 300);
+        let law = Empirical::step_from(samples.clone(), 300).expect("sizes");
         assert_eq!(ks_of_sorted(&samples, &law), 0.0);
     }
 
@@ -238,8 +238,8 @@ mod tests {
     fn step_keeps_the_sum_to_the_byte_and_the_tail_whole() {
         for kind in 0..4 {
             for knots_max in [8, 64, 256, 1_024] {
-                let mut samples = sizes(kind, 100_000);
-                let law = Empirical::step_from(&mut samples, knots_max).expect("sizes");
+                let samples = sizes(kind, 100_000);
+                let law = Empirical::step_from(samples.clone(), knots_max).expect("sizes");
                 assert!(law.knots().len() <= knots_max, "kind {kind}");
                 let (mean, wanted) = (law.mean(), mean_of(&samples));
                 let off = (mean / wanted - 1.0).abs();
@@ -259,17 +259,37 @@ mod tests {
     #[test]
     fn step_of_broken_numbers_keeps_the_mean_too() {
         let mut rng = Rng::new(9, 0, 0);
-        let mut samples: Vec<f64> = (0..100_000).map(|_| pareto(&mut rng, 1.2, 0.25)).collect();
-        let law = Empirical::step_from(&mut samples, 128).expect("values");
+        let samples: Vec<f64> = (0..100_000).map(|_| pareto(&mut rng, 1.2, 0.25)).collect();
+        let law = Empirical::step_from(samples.clone(), 128).expect("values");
         assert!((law.mean() / mean_of(&samples) - 1.0).abs() < 1e-9);
     }
 
     #[test]
+    fn groups_are_few_whole_and_nearly_equal() {
+        let mut rng = Rng::new(13, 0, 0);
+        for groups_max in [1, 2, 7, 50] {
+            let runs: Vec<Run> = (0..400)
+                .map(|value| Run { value: f64::from(value), count: 1 + rng.below(20) })
+                .collect();
+            let groups = groups_of(&runs, groups_max, 1);
+            assert!(groups.len() <= groups_max);
+            assert!((groups[0].start, groups[groups.len() - 1].end) == (0, 400));
+            assert!(groups.windows(2).all(|pair| pair[0].end == pair[1].start));
+            // Closing at the nearer side of the target, no group is off by more than half a run.
+            let equal = weigh(&runs).0 as f64 / groups_max as f64;
+            for group in groups {
+                let count = weigh(&runs[group]).0 as f64;
+                assert!((count - equal).abs() <= 11.0, "{count} for {equal}");
+            }
+        }
+    }
+
+    #[test]
     fn an_atom_keeps_its_exact_probability() {
-        let mut samples = sizes(3, 50_000);
+        let samples = sizes(3, 50_000);
         let atom = samples.iter().filter(|&&size| size == 1_460.0).count() as f64 / 50_000.0;
         for law in
-            [Empirical::step_from(&mut samples, 64), Empirical::linear_from(&mut samples, 64)]
+            [Empirical::step_from(samples.clone(), 64), Empirical::linear_from(samples.clone(), 64)]
         {
             let law = law.expect("sizes");
             let held = law.cdf(1_460.0) - law.cdf_left(1_460.0);
@@ -279,11 +299,11 @@ mod tests {
 
     #[test]
     fn more_knots_come_closer() {
-        let mut samples = sizes(0, 100_000);
+        let samples = sizes(0, 100_000);
         for (knots_max, bound) in [(64, 0.025), (256, 0.006), (1_024, 0.0015)] {
             for law in [
-                Empirical::step_from(&mut samples, knots_max).expect("sizes"),
-                Empirical::linear_from(&mut samples, knots_max).expect("sizes"),
+                Empirical::step_from(samples.clone(), knots_max).expect("sizes"),
+                Empirical::linear_from(samples.clone(), knots_max).expect("sizes"),
             ] {
                 let distance = ks_of_sorted(&samples, &law);
                 assert!(distance < bound, "{knots_max} knots, {:?}: {distance}", law.form());
@@ -296,8 +316,8 @@ mod tests {
         let mut rng = Rng::new(10, 0, 0);
         for n in [1, 2, 3, 4, 5, 100, 1_001, 100_000] {
             for knots_max in [8, 65, 512] {
-                let mut samples: Vec<f64> = (0..n).map(|_| pareto(&mut rng, 1.2, 0.01)).collect();
-                let law = Empirical::linear_from(&mut samples, knots_max).expect("times");
+                let samples = sorted((0..n).map(|_| pareto(&mut rng, 1.2, 0.01)).collect());
+                let law = Empirical::linear_from(samples.clone(), knots_max).expect("times");
                 assert!(law.knots().len() <= knots_max, "{n} samples, {knots_max} knots");
                 assert_eq!((law.min(), law.max()), (samples[0], samples[n - 1]));
                 let off = (law.mean() / mean_of(&samples) - 1.0).abs();

@@ -248,8 +248,8 @@ mod tests {
     fn ks_of_models_is_ks_of_the_samples_they_hold() {
         let (mut a, mut b) = (sample(20, 900, 10.0), sample(21, 700, 13.0));
         let expected = ks_samples(&mut a, &mut b);
-        let law_a = Empirical::step_from(&mut a, 1_000).expect("sizes");
-        let law_b = Empirical::step_from(&mut b, 1_000).expect("sizes");
+        let law_a = Empirical::step_from(a.clone(), 1_000).expect("sizes");
+        let law_b = Empirical::step_from(b.clone(), 1_000).expect("sizes");
         assert!(expected > 0.1);
         assert!((ks_models(&law_a, &law_b) - expected).abs() < 1e-12);
         assert!((ks_to(&mut a, &law_b) - expected).abs() < 1e-12);
@@ -347,8 +347,8 @@ mod tests {
         let expected = jsd(&count(&a), &count(&b));
         assert!(expected > 0.05);
         assert!((jsd_quarter_octave_samples(&mut a, &mut b) - expected).abs() < 1e-12);
-        let law_a = Empirical::step_from(&mut a, 4_000).expect("sizes");
-        let law_b = Empirical::step_from(&mut b, 4_000).expect("sizes");
+        let law_a = Empirical::step_from(a.clone(), 4_000).expect("sizes");
+        let law_b = Empirical::step_from(b.clone(), 4_000).expect("sizes");
         assert!((jsd_quarter_octave_models(&law_a, &law_b) - expected).abs() < 1e-12);
         assert!((jsd_quarter_octave_to(&mut a, &law_b) - expected).abs() < 1e-12);
     }

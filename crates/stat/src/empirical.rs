@@ -361,6 +361,14 @@ mod tests {
     }
 
     #[test]
+    fn a_knot_is_met_exactly() {
+        // In floats 0.05 + (0.21 − 0.05) falls short of 0.21.
+        let knots = vec![(0.0, 1.0), (0.05, 2.0), (0.21, 3.0), (1.0, 4.0)];
+        let law = Empirical::new(Form::Linear, 1, knots).expect("a table");
+        assert_eq!((law.cdf_left(3.0), law.cdf(3.0)), (0.21, 0.21));
+    }
+
+    #[test]
     fn draws_have_the_moments_of_the_table() {
         for law in [step(), linear()] {
             let mut rng = Rng::new(2, 0, 0);

@@ -218,6 +218,13 @@ mod tests {
     }
 
     #[test]
+    fn equal_values_are_read_back_exactly() {
+        let mut histogram = Histogram::new();
+        histogram.record_n(100_003, 5);
+        assert_eq!(histogram.quantile(0.5), Some(100_003));
+    }
+
+    #[test]
     fn nothing_has_no_figures() {
         let mut nothing = Histogram::new();
         nothing.record_n(5, 0);

@@ -6,7 +6,7 @@ extern crate alloc;
 pub mod activity;
 pub mod chain;
 pub mod compare;
-//EST pub mod estimate;
+pub mod estimate;
 pub mod fidelity;
 pub mod model;
 pub mod plan;

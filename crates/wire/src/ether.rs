@@ -1,4 +1,4 @@
-//! Ethernet and what may stand between its addresses and IP: VLAN tags, LLC, SNAP.
+//! Ethernet and what may stand between its addresses and IP: VLAN tags, LLC, SNAP, fabric tags.
 
 use crate::packet::{Malformed, Payload};
 use crate::view::{Stop, View, word};
@@ -16,6 +16,8 @@ pub(crate) mod ethertype {
     pub(crate) const MPLS: u16 = 0x8847;
     pub(crate) const MPLS_UPSTREAM: u16 = 0x8848;
     pub(crate) const PPPOE_SESSION: u16 = 0x8864;
+    pub(crate) const CISCO_REDIRECT: u16 = 0x883e;
+    pub(crate) const FABRIC_PATH: u16 = 0x8903;
 }
 
 /// An Ethernet frame, with `headers_left` further headers allowed before IP.
@@ -40,9 +42,18 @@ pub(crate) fn typed(kind: u16, view: View<'_>, headers_left: u8) -> Result<Paylo
         ethertype::MPLS | ethertype::MPLS_UPSTREAM => mpls::labels(kind, view, left),
         ethertype::TRANSPARENT_ETHERNET => frame(view, left),
         ethertype::PPP => ppp::frame(view, left),
+        ethertype::FABRIC_PATH => frame(view.skip(2), left),
+        ethertype::CISCO_REDIRECT => redirected(view),
         0..=1500 => logical_link(view.limit(usize::from(kind)), left),
         _ => Ok(Payload::Other(Some(kind))),
     }
+}
+
+/// WCCP in GRE: version 1 puts IPv4 here, version 2 a redirect header of four bytes before it.
+fn redirected(view: View<'_>) -> Result<Payload<'_>, Stop> {
+    let first = view.need(1, Malformed::LinkHeaderShort)?[0];
+    let header_bytes = if first >> 4 == 4 { 0 } else { 4 };
+    Ok(Payload::Ip(view.skip(header_bytes), Some(4)))
 }
 
 /// IEEE 802.2: SNAP with an ethertype, IP named by its own service access point, or no IP.

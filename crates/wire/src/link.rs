@@ -28,7 +28,7 @@ pub enum LinkType {
     Ipv4,
     /// An IPv6 packet (229).
     Ipv6,
-    /// PPP, with or without its address and control bytes (9).
+    /// PPP, with or without its address and control bytes, or Cisco HDLC (9).
     Ppp,
     /// PPP in HDLC-like framing, or Cisco HDLC (50).
     PppHdlc,
@@ -89,8 +89,8 @@ pub(crate) fn open(link: LinkType, frame: View<'_>) -> Result<Payload<'_>, Stop>
         LinkType::RawIp => Ok(Payload::Ip(frame, None)),
         LinkType::Ipv4 => Ok(Payload::Ip(frame, IPV4)),
         LinkType::Ipv6 => Ok(Payload::Ip(frame, IPV6)),
-        LinkType::Ppp => ppp::frame(frame, HEADERS_MAX),
-        LinkType::PppHdlc => match frame.need(2, Malformed::LinkHeaderShort)? {
+        // Serial lines that speak Cisco HDLC are captured under either PPP number.
+        LinkType::Ppp | LinkType::PppHdlc => match frame.need(2, Malformed::LinkHeaderShort)? {
             [0x0f | 0x8f, ..] => cisco_hdlc(frame),
             _ => ppp::frame(frame, HEADERS_MAX),
         },

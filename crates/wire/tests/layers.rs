@@ -101,6 +101,7 @@ fn every_link_type_leads_to_ip() {
         (LinkType::Ppp, vec![0x21], &v4),
         (LinkType::PppHdlc, vec![0xff, 3, 0, 0x57], &v6),
         (LinkType::PppHdlc, vec![0x0f, 0, 8, 0], &v4),
+        (LinkType::Ppp, vec![0x0f, 0, 8, 0], &v4),
         (LinkType::CHdlc, vec![0x0f, 0, 0x86, 0xdd], &v6),
         (LinkType::LinuxSll, sll(0x0800), &v4),
         (LinkType::LinuxSll, sll(0x86dd), &v6),
@@ -130,6 +131,7 @@ fn what_stands_between_ethernet_and_ip_is_passed() {
         ("MPLS", joined(&[&[0x88, 0x47, 0, 1, 0, 64, 0, 1, 1, 64], &v4])),
         ("SNAP", joined(&[&length, &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &v4])),
         ("LLC IP", joined(&[&[0, (v4.len() + 3) as u8], &[6, 6, 3], &v4])),
+        ("FabricPath", joined(&[&[0x89, 0x03, 0, 0x60], &inner])),
         ("pseudowire", joined(&[&[0x88, 0x47, 0, 1, 1, 64, 0, 0, 0, 0], &inner])),
         ("pseudowire, no control word", joined(&[&[0x88, 0x47, 0, 1, 1, 64], &inner])),
         ("pseudowire, zeros", joined(&[&[0x88, 0x47, 0, 1, 1, 64, 0, 0, 0, 0], &zero_mac])),
@@ -196,6 +198,16 @@ fn every_tunnel_is_opened() {
                 assert_eq!((parsed.protocol, parsed.encapsulated), (protocol, false), "{what}");
             }
         }
+    }
+}
+
+#[test]
+fn redirected_packets_are_opened_with_and_without_their_header() {
+    let [from, to]: [IpAddr; 2] = ["192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap()];
+    for header in [&[][..], &[0x81, 0, 0, 0]] {
+        let gre = joined(&[&[0, 0, 0x88, 0x3e], header, &tcp4()]);
+        let packet = build::ip_packet(from, to, 47, gre);
+        assert_innermost(ip(LinkType::Ipv4, &packet), packet.len(), true, "WCCP");
     }
 }
 

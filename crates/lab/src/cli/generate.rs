@@ -1,14 +1,260 @@
-//! `nilometer generate`.
+//! `nilometer generate`: a model's plan printed, served and played by hand.
 
-use anyhow::Result;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use nilometer_traffic::{Plan, TrafficModel};
+use serde_json::json;
 
 use super::Verdict;
+use super::model::read_model;
+use crate::generate::{
+    Client, ClientConfig, Execution, Live, Outcome, Server, ServerConfig, ServerReport,
+};
+use crate::trial::{planning, signals};
+
+/// Connections printed without `--all`.
+const PRINTED: usize = 20;
 
 /// Arguments of `nilometer generate`.
-#[derive(Debug, clap::Args)]
-pub struct GenerateArgs {}
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    #[command(subcommand)]
+    command: GenerateCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum GenerateCommand {
+    /// Print the schedule of a model and a seed, with its digest.
+    Plan(PlanArgs),
+    /// Serve files to clients until interrupted.
+    Server(ServerArgs),
+    /// Play a model's plan against servers.
+    Client(ClientArgs),
+}
+
+#[derive(Debug, Args)]
+struct PlanArgs {
+    /// The model.
+    model: PathBuf,
+    /// Seed of everything drawn by chance.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Threads; the plan is the same whatever their number.
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
+    threads: NonZeroUsize,
+    /// Print every connection, not only the first.
+    #[arg(long)]
+    all: bool,
+    /// Print digest, connections and bytes as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ServerArgs {
+    /// Address to listen at; repeat for several. All of 127.0.0.0/8 needs 0.0.0.0 with --device lo.
+    #[arg(long, value_name = "ADDRESS", default_values_t = [IpAddr::V4(Ipv4Addr::UNSPECIFIED)])]
+    listen: Vec<IpAddr>,
+    /// Port.
+    #[arg(long, default_value_t = 8_808)]
+    port: u16,
+    /// The interface that traffic must use; `any` for no such limit.
+    #[arg(long, value_name = "NAME", default_value = "lo")]
+    device: String,
+    /// Congestion control of every socket.
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    congestion: String,
+    /// Print what was served as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ClientArgs {
+    /// The model.
+    model: PathBuf,
+    /// Seed of everything drawn by chance.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Client pools instead of the model's (CIDR, repeat for several).
+    #[arg(long, value_name = "CIDR", default_values_t = ["127.1.0.0/16".to_owned()])]
+    sources: Vec<String>,
+    /// Server pools instead of the model's (CIDR, repeat for several).
+    #[arg(long, value_name = "CIDR", default_values_t = ["127.2.0.0/16".to_owned()])]
+    destinations: Vec<String>,
+    /// Port of the servers.
+    #[arg(long, default_value_t = 8_808)]
+    port: u16,
+    /// The interface that traffic must use; `any` for no such limit.
+    #[arg(long, value_name = "NAME", default_value = "lo")]
+    device: String,
+    /// Congestion control of every socket.
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    congestion: String,
+    /// Threads.
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
+    threads: NonZeroUsize,
+    /// Seconds that transfers may take after the last connection was due.
+    #[arg(long, value_name = "SECONDS", default_value_t = 15)]
+    drain: u32,
+    /// Print what was done as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
 
 /// Runs `nilometer generate`.
-pub fn run(_args: GenerateArgs) -> Result<Verdict> {
-    anyhow::bail!("not built yet")
+pub fn run(args: GenerateArgs) -> Result<Verdict> {
+    match args.command {
+        GenerateCommand::Plan(args) => plan(&args),
+        GenerateCommand::Server(args) => serve(&args),
+        GenerateCommand::Client(args) => play(&args),
+    }
+}
+
+fn plan(args: &PlanArgs) -> Result<Verdict> {
+    let model = read_model(&args.model)?;
+    let plan = planning::plan(&model, args.seed, args.threads.get())?;
+    let digest = planning::hex(&plan.digest());
+    if args.json {
+        let printed = json!({
+            "digest": digest,
+            "seed": args.seed,
+            "connections": plan.len(),
+            "bytes": plan.bytes(),
+            "sessions": plan.sessions.len(),
+            "collisions": plan.collisions,
+            "duration_s": plan.end.as_secs_f64(),
+        });
+        println!("{printed}");
+        return Ok(Verdict::Done);
+    }
+    let shown = if args.all { plan.len() } else { PRINTED.min(plan.len()) };
+    println!("{:>12} {:>8} {:>22} {:>22} {:>12}", "start s", "session", "source", "destination", "bytes");
+    for c in &plan.connections[..shown] {
+        println!(
+            "{:>12.6} {:>8} {:>22} {:>22} {:>12}",
+            c.start.as_secs_f64(),
+            c.session,
+            c.source.to_string(),
+            c.destination.to_string(),
+            c.size_bytes
+        );
+    }
+    if shown < plan.len() {
+        println!("{:>12} {} more; --all prints them", "...", plan.len() - shown);
+    }
+    intervals(&plan, &model);
+    println!("{} connections, {} bytes, digest {digest}", plan.len(), plan.bytes());
+    Ok(Verdict::Done)
+}
+
+fn intervals(plan: &Plan, model: &TrafficModel) {
+    for (planned, asked) in plan.intervals.iter().zip(&model.intervals) {
+        println!(
+            "from {:.1} s: {} of {} connections, {} of {} bytes, {:.1} sessions on",
+            planned.start.as_secs_f64(),
+            planned.connections,
+            asked.flows,
+            planned.bytes,
+            asked.bytes,
+            planned.sessions
+        );
+    }
+}
+
+fn device(name: &str) -> Option<String> {
+    (name != "any").then(|| name.to_owned())
+}
+
+fn serve(args: &ServerArgs) -> Result<Verdict> {
+    if args.port == 0 {
+        bail!("--port is 0; clients need a fixed port from 1 to 65535");
+    }
+    let listen = args.listen.iter().map(|&address| SocketAddr::new(address, args.port)).collect();
+    let server = Server::bind(ServerConfig {
+        congestion: args.congestion.clone(),
+        bind_device: device(&args.device),
+        ..ServerConfig::new(listen)
+    })?;
+    let stop = signals::stop_flag()?;
+    eprintln!("nilometer: serving on port {} of {}; Ctrl-C ends it", args.port, args.device);
+    let report = server.run(&Live::new(), &stop)?;
+    let ServerReport { accepted, completed, bad_requests, broken, timed_out, unfinished, .. } = report;
+    if args.json {
+        let printed = json!({
+            "accepted": accepted, "completed": completed, "bad_requests": bad_requests,
+            "broken": broken, "timed_out": timed_out, "unfinished": unfinished,
+            "sent_bytes": report.sent_bytes, "congestion": report.congestion,
+        });
+        println!("{printed}");
+    } else {
+        println!("{accepted} connections accepted, {completed} completed, {} bytes sent", report.sent_bytes);
+        println!("{bad_requests} bad requests, {broken} broken, {timed_out} timed out, {unfinished} unfinished");
+    }
+    Ok(Verdict::Done)
+}
+
+fn play(args: &ClientArgs) -> Result<Verdict> {
+    let mut model = read_model(&args.model)?;
+    let pool = |texts: &[String]| texts.iter().map(|text| text.parse()).collect::<Result<_, _>>();
+    model.generation.clients = pool(&args.sources)?;
+    model.generation.servers = pool(&args.destinations)?;
+    let plan = planning::plan(&model, args.seed, args.threads.get())?;
+    let origin = Instant::now() + Duration::from_millis(200);
+    let client = Client::new(ClientConfig {
+        congestion: args.congestion.clone(),
+        drain: Duration::from_secs(u64::from(args.drain)),
+        bind_device: device(&args.device),
+        ..ClientConfig::new(args.port, origin)
+    })?;
+    let stop = signals::stop_flag()?;
+    let (connections, seconds) = (plan.len(), plan.end.as_secs_f64());
+    eprintln!("nilometer: playing {connections} connections in {seconds:.1} s");
+    let live = Live::new();
+    let done = client.run_threads(args.threads, &plan.connections, &live, &stop)?;
+    told(&plan, &done, client.congestion(), args.json);
+    if stop.load(std::sync::atomic::Ordering::Acquire) {
+        return Ok(Verdict::Interrupted);
+    }
+    let completed = done.iter().all(|done| done.outcome == Outcome::Completed);
+    Ok(if completed { Verdict::Done } else { Verdict::Negative })
+}
+
+fn told(plan: &Plan, done: &[Execution], congestion: &str, as_json: bool) {
+    let count = |outcome: Outcome| done.iter().filter(|done| done.outcome == outcome).count();
+    let completed = count(Outcome::Completed);
+    let unfinished = count(Outcome::Unfinished) + count(Outcome::NotStarted);
+    let bytes: u64 = done.iter().map(|done| done.received_bytes).sum();
+    let exact = done.iter().filter(|done| done.outcome == Outcome::Completed).all(|done| {
+        done.received_bytes == plan.connections[done.index as usize].size_bytes
+    });
+    let mut late: Vec<u64> = done
+        .iter()
+        .filter(|done| done.outcome != Outcome::NotStarted)
+        .map(|done| {
+            let planned = plan.connections[done.index as usize].start.as_nanos();
+            done.started_ns.saturating_sub(planned)
+        })
+        .collect();
+    late.sort_unstable();
+    let p99 = late.get(late.len().saturating_sub(1) * 99 / 100).copied().unwrap_or(0);
+    let failed = done.len() - completed - unfinished;
+    let digest = planning::hex(&plan.digest());
+    if as_json {
+        let printed = json!({
+            "digest": digest, "connections": done.len(), "completed": completed, "failed": failed,
+            "unfinished": unfinished, "bytes": bytes, "sizes_exact": exact,
+            "lateness_p99_ns": p99, "congestion": congestion,
+        });
+        println!("{printed}");
+    } else {
+        println!("{completed} of {} connections completed, {failed} failed, {unfinished} unfinished", done.len());
+        println!("{bytes} bytes received, sizes {}", if exact { "exact" } else { "NOT exact" });
+        println!("started late by {:.1} µs at p99; congestion control {congestion}", p99 as f64 / 1e3);
+    }
 }

@@ -1,14 +1,222 @@
-//! `nilometer lab`.
+//! `nilometer lab`: the main job with one command, and its configuration with every default.
 
-use anyhow::Result;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
 
 use super::Verdict;
+use crate::document;
+use crate::trial::config::{DutKind, LabConfig};
+use crate::trial::outcome::{Outcome, out_of_bounds};
+use crate::trial::run::{Ended, RunOptions, run as run_trial};
+use crate::trial::signals;
 
 /// Arguments of `nilometer lab`.
-#[derive(Debug, clap::Args)]
-pub struct LabArgs {}
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    /// Learn the traffic, play it through the device, stamp every packet, draw the page.
+    Run(Box<RunArgs>),
+    /// Write a LAB.toml with every default, commented.
+    Init(InitArgs),
+}
+
+#[derive(Debug, Args)]
+struct InitArgs {
+    /// The file to write; standard output where absent.
+    file: Option<PathBuf>,
+    /// Replace an existing file.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// A LAB.toml; every key has a default, see `lab init`.
+    config: Option<PathBuf>,
+    /// Capture or flow export to learn from (repeat for several); an embedded synthetic sample where
+    /// absent.
+    #[arg(long, value_name = "FILE")]
+    input: Vec<PathBuf>,
+    /// Directory of results; DIR.partial until the run is done.
+    #[arg(long, value_name = "DIR", default_value = "nilometer-run")]
+    out: PathBuf,
+    /// Replace results of an earlier run.
+    #[arg(long)]
+    force: bool,
+    /// Seed of everything drawn by chance.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Seconds of traffic at the original's own speed; where absent the whole original is fitted into
+    /// a minute.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    duration: Option<f64>,
+    /// IntervalDuration of the estimation, seconds of the original.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    interval: Option<f64>,
+    /// The longest inter-connection time, seconds of the original.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    bound: Option<f64>,
+    /// The device under test.
+    #[arg(long)]
+    dut: Option<DutKind>,
+    /// Client pools, CIDR (repeat for several).
+    #[arg(long, value_name = "CIDR")]
+    clients: Vec<String>,
+    /// Server pools, CIDR (repeat for several).
+    #[arg(long, value_name = "CIDR")]
+    servers: Vec<String>,
+    /// Congestion control of every socket.
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// Threads of the client engine.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Seconds of calibration over a bare wire; 0 leaves it out.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    calibration: Option<f64>,
+    /// Ring memory of the meter on each side, MiB.
+    #[arg(long, value_name = "MIB")]
+    ring_mib: Option<u32>,
+    /// Keep all packets as client.pcapng and server.pcapng.
+    #[arg(long)]
+    pcap: bool,
+    /// Exit with status 1 when a figure is out of its bounds.
+    #[arg(long)]
+    check: bool,
+    /// Print the result as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
 
 /// Runs `nilometer lab`.
-pub fn run(_args: LabArgs) -> Result<Verdict> {
-    anyhow::bail!("not built yet")
+pub fn run(args: LabArgs) -> Result<Verdict> {
+    match args.command {
+        LabCommand::Run(args) => run_lab(&args),
+        LabCommand::Init(args) => init(&args),
+    }
+}
+
+fn init(args: &InitArgs) -> Result<Verdict> {
+    match &args.file {
+        None => print!("{}", LabConfig::template()),
+        Some(path) => {
+            if path.exists() && !args.force {
+                bail!("{} exists already; choose another name or add --force", path.display());
+            }
+            document::write_whole(path, LabConfig::template().as_bytes())?;
+            eprintln!("nilometer: wrote {}; run it with: nilometer lab run {0}", path.display());
+        }
+    }
+    Ok(Verdict::Done)
+}
+
+impl RunArgs {
+    fn configuration(&self) -> Result<LabConfig> {
+        let mut config = match &self.config {
+            Some(path) => document::read_toml(path)?,
+            None => LabConfig::default(),
+        };
+        if !self.input.is_empty() {
+            config.input.clone_from(&self.input);
+        }
+        config.seed = self.seed.unwrap_or(config.seed);
+        config.duration_s = self.duration.or(config.duration_s);
+        config.model.interval_s = self.interval.or(config.model.interval_s);
+        config.model.inter_connection_bound_s =
+            self.bound.or(config.model.inter_connection_bound_s);
+        config.dut = self.dut.unwrap_or(config.dut);
+        let traffic = &mut config.traffic;
+        for (given, kept) in
+            [(&self.clients, &mut traffic.clients), (&self.servers, &mut traffic.servers)]
+        {
+            if !given.is_empty() {
+                *kept = given.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+            }
+        }
+        if let Some(name) = &self.congestion {
+            traffic.congestion.clone_from(name);
+        }
+        traffic.threads = self.threads.unwrap_or(traffic.threads);
+        config.calibration.seconds = self.calibration.unwrap_or(config.calibration.seconds);
+        config.meter.ring_mib = self.ring_mib.unwrap_or(config.meter.ring_mib);
+        config.meter.pcap |= self.pcap;
+        Ok(config)
+    }
+}
+
+/// The command as typed, quoted where a shell would need it.
+fn command_line() -> String {
+    let plain = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,".contains(c))
+    };
+    let words = std::env::args().skip(1).map(|word| match plain(&word) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    });
+    std::iter::once("nilometer".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn run_lab(args: &RunArgs) -> Result<Verdict> {
+    let config = args.configuration()?;
+    let options =
+        RunOptions { out: args.out.clone(), force: args.force, command: command_line() };
+    let stop = signals::stop_flag()?;
+    let (outcome, interrupted) = match run_trial(&config, &options, &stop)? {
+        Ended::Completed(outcome) => (outcome, false),
+        Ended::Interrupted(outcome) => (outcome, true),
+        Ended::Early(partial) => {
+            eprintln!(
+                "nilometer: interrupted before the device saw traffic; model and configuration are \
+                 kept in {}",
+                partial.display()
+            );
+            return Ok(Verdict::Interrupted);
+        }
+    };
+    print(&outcome, args.json)?;
+    if interrupted {
+        eprintln!("nilometer: interrupted; what was measured until then is kept");
+        return Ok(Verdict::Interrupted);
+    }
+    let found = if args.check { out_of_bounds(&outcome) } else { Vec::new() };
+    for finding in &found {
+        eprintln!("nilometer: out of bounds: {finding}");
+    }
+    Ok(if found.is_empty() { Verdict::Done } else { Verdict::Negative })
+}
+
+fn print(outcome: &Outcome, json: bool) -> Result<()> {
+    if json {
+        println!("{}", serde_json::to_string(outcome).context("a result is JSON")?);
+        return Ok(());
+    }
+    for figure in &outcome.fidelity {
+        let ratio = figure.ratio.map_or("no floor".to_owned(), |ratio| format!("{ratio:.2} x floor"));
+        println!("{:<18} {:.5}  {ratio}", figure.name, figure.distance);
+    }
+    let packets = &outcome.packets;
+    println!("{:<18} {} of {} lost", "packets", packets.lost, packets.entered);
+    let lines = [("delay", &outcome.delay_ns), ("wire delay", &outcome.wire_delay_ns)];
+    for (name, delay) in lines {
+        match delay {
+            Some(d) => println!(
+                "{name:<18} p50 {:.1} µs, p99 {:.1} µs",
+                d.p50 as f64 / 1e3,
+                d.p99 as f64 / 1e3
+            ),
+            None => println!("{name:<18} not measured"),
+        }
+    }
+    for warning in &outcome.warnings {
+        eprintln!("nilometer: warning: {warning}");
+    }
+    println!("{:<18} {}", "report", outcome.report);
+    Ok(())
 }

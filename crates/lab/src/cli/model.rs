@@ -1,14 +1,239 @@
-//! `nilometer model`.
+//! `nilometer model`: inputs into a traffic model; a model shown; two models compared.
 
-use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, Subcommand};
+use nilometer_stat::Empirical;
+use nilometer_traffic::TrafficModel;
+use nilometer_traffic::compare;
+use nilometer_traffic::model::Share;
 
 use super::Verdict;
+use crate::document;
+use crate::trial::progress::Display;
+use crate::trial::source::{self, Asked};
 
 /// Arguments of `nilometer model`.
-#[derive(Debug, clap::Args)]
-pub struct ModelArgs {}
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct ModelArgs {
+    #[command(subcommand)]
+    command: Option<ModelCommand>,
+    #[command(flatten)]
+    estimate: EstimateArgs,
+}
+
+#[derive(Debug, Args)]
+struct EstimateArgs {
+    /// Captures, flow exports or flow records; `embedded` is the synthetic sample.
+    #[arg(required = true)]
+    input: Vec<PathBuf>,
+    /// The model's file.
+    #[arg(short, long, value_name = "FILE", required = true)]
+    output: Option<PathBuf>,
+    /// IntervalDuration, seconds; chosen where absent.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    interval: Option<f64>,
+    /// The longest inter-connection time, seconds (60, as in the paper).
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    bound: Option<f64>,
+    /// Write the original addresses beside the ranks.
+    #[arg(long)]
+    keep_addresses: bool,
+    /// Replace an existing file.
+    #[arg(long)]
+    force: bool,
+    /// Print a summary as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum ModelCommand {
+    /// What a model says, for people.
+    Show {
+        /// The model.
+        file: PathBuf,
+        /// Print it as one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// How far two models are apart, beside what chance alone would give.
+    Compare {
+        /// The first model; floors are drawn from it.
+        a: PathBuf,
+        /// The second model.
+        b: PathBuf,
+        /// Seed of the floors.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Print the distances as one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}
 
 /// Runs `nilometer model`.
-pub fn run(_args: ModelArgs) -> Result<Verdict> {
-    anyhow::bail!("not built yet")
+pub fn run(args: ModelArgs) -> Result<Verdict> {
+    match args.command {
+        None => estimate(&args.estimate),
+        Some(ModelCommand::Show { file, json }) => show(&file, json),
+        Some(ModelCommand::Compare { a, b, seed, json }) => compare(&a, &b, seed, json),
+    }
+}
+
+/// Reads a model and holds it to everything the planner relies on.
+pub fn read_model(path: &Path) -> Result<TrafficModel> {
+    let model: TrafficModel = document::read_json(path)?;
+    model.check().map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    Ok(model)
+}
+
+fn estimate(args: &EstimateArgs) -> Result<Verdict> {
+    let output = args.output.as_ref().context("give the model's file with -o FILE")?;
+    if output.exists() && !args.force {
+        bail!("{} exists already; choose another name or add --force", output.display());
+    }
+    let embedded = args.input.iter().any(|input| input.as_os_str() == "embedded");
+    let inputs = if embedded { Vec::new() } else { args.input.clone() };
+    let asked = Asked {
+        interval_s: args.interval,
+        bound_s: args.bound,
+        keep_addresses: args.keep_addresses,
+        ..Asked::of(inputs)
+    };
+    let display = Display::new();
+    display.phase("reading");
+    let made = source::model(&asked, &mut |progress| display.reading(progress))?;
+    drop(display);
+    document::write_json(output, &made.model)?;
+    for warning in &made.warnings {
+        eprintln!("nilometer: warning: {warning}");
+    }
+    print_model(&made.model, args.json)
+}
+
+fn show(path: &Path, json: bool) -> Result<Verdict> {
+    print_model(&read_model(path)?, json)
+}
+
+fn print_model(model: &TrafficModel, json: bool) -> Result<Verdict> {
+    if json {
+        println!("{}", serde_json::to_string(model)?);
+    } else {
+        print!("{}", summary(model));
+    }
+    Ok(Verdict::Done)
+}
+
+/// The model as a person would want to hear it.
+fn summary(model: &TrafficModel) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| text.push_str(&format!("{name:<22} {value}\n"));
+    let kind = if model.origin.synthetic { "synthetic" } else { "measured" };
+    line("origin", format!("{} ({kind})", model.origin.description));
+    let generation = &model.generation;
+    line(
+        "original",
+        format!(
+            "{:.1} s in {} intervals; performed in {:.1} s",
+            model.original_s(),
+            model.intervals.len(),
+            model.duration_s()
+        ),
+    );
+    line("flows", format!("{} of {:.1} MB payload", model.flows(), model.bytes() as f64 / 1e6));
+    line("file size", quantiles(&model.file_size, "bytes"));
+    line(
+        "inter-connection",
+        format!(
+            "{}, bound {} s",
+            quantiles(&model.inter_connection, "s"),
+            generation.inter_connection_bound_s
+        ),
+    );
+    for (name, ranks) in [("sources", &model.sources), ("destinations", &model.destinations)] {
+        let top = ranks.shares(usize::MAX).first().copied().unwrap_or(0.0);
+        let count = ranks.counts.len();
+        line(name, format!("{count} addresses, the first has {:.1} %", top * 100.0));
+    }
+    line("IPv6", format!("{:.1} % of flows", generation.ipv6_share * 100.0));
+    for interval in &model.intervals {
+        line(
+            &format!("from {:.1} s", interval.start_s),
+            format!(
+                "{} flows, {:.2} MB, {:.1} sessions (direct method {:.1})",
+                interval.flows,
+                interval.bytes as f64 / 1e6,
+                interval.sessions,
+                interval.sessions_direct
+            ),
+        );
+    }
+    text.push_str(&coverage(model));
+    text
+}
+
+fn quantiles(law: &Empirical, unit: &str) -> String {
+    let at = |u| shown(law.quantile(u));
+    format!(
+        "p10 {}, p50 {}, p90 {}, p99 {}, mean {} {unit} ({} samples)",
+        at(0.1),
+        at(0.5),
+        at(0.9),
+        at(0.99),
+        shown(law.mean()),
+        law.samples()
+    )
+}
+
+fn shown(value: f64) -> String {
+    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.3}") }
+}
+
+fn coverage(model: &TrafficModel) -> String {
+    let coverage = &model.coverage;
+    let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
+    let mut text = format!(
+        "{:<22} {:.1} % of the input's {} flows, {:.1} % of its bytes\n",
+        "the model speaks for",
+        percent(coverage.flows_in_model, coverage.flows),
+        coverage.flows,
+        percent(coverage.octets_in_model, coverage.octets)
+    );
+    let out = &coverage.left_out;
+    let reasons: [(&str, Share); 5] = [
+        ("not TCP", out.not_tcp),
+        ("no SYN seen", out.no_start_marker),
+        ("no FIN or RST seen", out.no_end_marker),
+        ("only acknowledgements", out.ack_flow),
+        ("under 100 bytes", out.under_100_bytes),
+    ];
+    for (reason, share) in reasons {
+        text.push_str(&format!(
+            "{:<22} {} flows, {:.1} % of bytes: {reason}\n",
+            "  left out",
+            share.flows,
+            percent(share.octets, coverage.octets)
+        ));
+    }
+    text
+}
+
+fn compare(a: &Path, b: &Path, seed: u64, json: bool) -> Result<Verdict> {
+    let distances = compare::compare(&read_model(a)?, &read_model(b)?, seed);
+    if json {
+        println!("{}", serde_json::json!({ "seed": seed, "distances": distances }));
+        return Ok(Verdict::Done);
+    }
+    println!("{:<18} {:<8} {:>10} {:>10} {:>8}", "law", "metric", "distance", "floor", "ratio");
+    for d in &distances {
+        let ratio = d.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+        println!(
+            "{:<18} {:<8} {:>10.6} {:>10.6} {ratio:>8}",
+            d.name, d.metric, d.distance, d.floor
+        );
+    }
+    Ok(Verdict::Done)
 }

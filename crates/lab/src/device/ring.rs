@@ -7,6 +7,10 @@
 //! (acquire), walks the frames, and gives the block back by clearing the word (release). A frame
 //! that finds no free block is lost and counted ([`Ring::statistics`]).
 //!
+//! So a ring has two limits on how long its reader may stay away: `blocks × block_bytes` of
+//! frames when traffic is fast, and `blocks × retire_ms` of time when it is slow, because a block
+//! that was given out early holds little and is taken all the same.
+//!
 //! # What the stamps mean
 //!
 //! Nanoseconds of CLOCK_REALTIME since 1970, taken by software:
@@ -52,14 +56,15 @@ pub struct RingConfig {
 }
 
 impl Default for RingConfig {
-    /// 64 MiB in blocks of 1 MiB, given out after 10 ms at the latest, whole frames.
+    /// 64 MiB in 256 blocks, given out after 10 ms at the latest (so the reader may stay away for
+    /// 2.5 s of slow traffic), whole frames.
     fn default() -> RingConfig {
-        RingConfig { block_bytes: 1 << 20, blocks: 64, retire_ms: 10, snap_bytes: None }
+        RingConfig { block_bytes: 1 << 18, blocks: 256, retire_ms: 10, snap_bytes: None }
     }
 }
 
 impl RingConfig {
-    /// The default, resized to hold about `ring_bytes`, 2 MiB at least.
+    /// The default, resized to hold about `ring_bytes`: 512 KiB to 1 GiB.
     pub fn of_bytes(ring_bytes: u64) -> RingConfig {
         let block_bytes = RingConfig::default().block_bytes;
         let blocks = (ring_bytes / u64::from(block_bytes)).clamp(2, 4096) as u32;

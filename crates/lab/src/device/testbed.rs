@@ -111,7 +111,6 @@ impl Testbed {
         }
         if let Some(device) = &testbed.device {
             device.write_sysctls(&QUIET)?;
-            device.write_sysctls(&FORWARDING)?;
         }
         testbed.create_links(config.mtu_bytes)?;
         for port in &testbed.plan.ports {
@@ -127,6 +126,10 @@ impl Testbed {
                 }
                 Ok(())
             })?;
+        }
+        // Only now: a router joins groups on every link that takes part in multicast.
+        if let Some(device) = &testbed.device {
+            device.write_sysctls(&FORWARDING)?;
         }
         Ok(testbed)
     }
@@ -233,11 +236,8 @@ const HOST: [(&str, &str); 7] = [
 ];
 
 /// In a Linux device under test.
-const FORWARDING: [(&str, &str); 3] = [
-    ("net/ipv4/ip_forward", "1"),
-    ("net/ipv6/conf/default/forwarding", "1"),
-    ("net/ipv6/conf/all/forwarding", "1"),
-];
+const FORWARDING: [(&str, &str); 2] =
+    [("net/ipv4/ip_forward", "1"), ("net/ipv6/conf/all/forwarding", "1")];
 
 fn wait_until_operational(netlink: &mut Netlink, name: &str) -> Result<()> {
     let began = Instant::now();

@@ -4,6 +4,7 @@
 //! time; there is no Arrow in between. Unsigned columns are stored as Parquet stores them, in the
 //! signed type of the same width with an annotation that says unsigned.
 
+pub mod capture;
 pub mod columns;
 pub mod draft;
 pub mod flows;

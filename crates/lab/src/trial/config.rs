@@ -6,6 +6,9 @@ use anyhow::{Result, bail};
 use nilometer_traffic::pool::{Pool, Prefix};
 use serde::{Deserialize, Serialize};
 
+/// Seconds that an original is fitted into where no duration is given.
+pub const FIT_S: f64 = 60.0;
+
 /// A LAB.toml.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -14,8 +17,11 @@ pub struct LabConfig {
     pub seed: u64,
     /// Captures or flow exports; the embedded synthetic records where empty.
     pub input: Vec<PathBuf>,
-    /// Seconds of traffic.
-    pub duration_s: f64,
+    /// Seconds of traffic at the original's own speed, from its beginning. Where absent the whole of
+    /// the original is fitted into [`FIT_S`]: its gaps and intervals are divided by its duration / 60 s,
+    /// its connections and bytes are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_s: Option<f64>,
     /// The device under test: `linux` or `wire`.
     pub dut: DutKind,
     /// The estimation.
@@ -115,7 +121,7 @@ impl Default for LabConfig {
         LabConfig {
             seed: 1,
             input: Vec::new(),
-            duration_s: 60.0,
+            duration_s: None,
             dut: DutKind::Linux,
             model: ModelSection::default(),
             traffic: TrafficSection::default(),
@@ -163,7 +169,9 @@ impl LabConfig {
                 bail!("{what} is {value}, but must be from {low} to {high}")
             }
         };
-        within("duration_s", self.duration_s, 0.5, 86_400.0)?;
+        if let Some(seconds) = self.duration_s {
+            within("duration_s", seconds, 0.5, 86_400.0)?;
+        }
         within("calibration.seconds", self.calibration.seconds, 0.0, 3_600.0)?;
         within("traffic.drain_s", self.traffic.drain_s, 0.0, 3_600.0)?;
         within("traffic.threads", self.traffic.threads as f64, 1.0, 256.0)?;
@@ -201,9 +209,10 @@ seed = 1
 # Captures or flow exports. Empty: the embedded flow records, which are synthetic.
 input = []
 
-# Seconds of traffic. An input of another length is fitted: its gaps and intervals are divided by
-# its duration / duration_s, its connections and bytes are kept.
-duration_s = 60.0
+# Seconds of traffic at the original's own speed, from its beginning. Absent: the whole original is
+# fitted into a minute; its gaps and intervals are divided by its duration / 60 s, its connections and
+# bytes are kept, and the report says by how much the bit rate differs.
+# duration_s = 60.0
 
 # The device under test: "linux" (kernel forwarding) or "wire" (nothing between the hosts).
 dut = "linux"

@@ -1,1 +1,17 @@
 //! The trial: the main job, from an input to a directory of results.
+
+pub mod account;
+pub mod config;
+pub mod directory;
+mod heading;
+pub mod judge;
+pub mod leg;
+pub mod meter;
+pub mod outcome;
+pub mod planning;
+pub mod progress;
+pub mod run;
+pub mod signals;
+pub mod source;
+pub mod telling;
+mod warnings;

@@ -1,0 +1,119 @@
+//! The network: privilege, namespaces, links without offloads, packet rings, congestion controls.
+
+use anyhow::{Context, Result};
+use socket2::{Domain, Socket, Type};
+
+use super::machine::read;
+use super::{Finding, Purpose};
+use crate::device::namespace::Namespace;
+use crate::device::privilege::{self, Privilege};
+use crate::device::ring::{Ring, RingConfig};
+use crate::device::testbed::{CLIENT_INTERFACE, SERVER_INTERFACE, Testbed, TestbedConfig};
+
+/// The congestion control that generated connections have unless another is asked for.
+const CONGESTION_DEFAULT: &str = "cubic";
+/// Both of them belong to every table of results that compares.
+const CONGESTION_COMPARED: [&str; 2] = ["reno", "bbr"];
+/// `AF_XDP` of linux/socket.h.
+const AF_XDP: i32 = 44;
+
+/// Tries all of them, each only where those before it allow it. Without root this process enters a
+/// user namespace, which the kernel allows while it has one thread.
+pub fn examine() -> Vec<Finding> {
+    let mut findings = vec![congestion()];
+    let finding = |found: &str| Finding::ok("privileges", Purpose::Run, found);
+    match privilege::acquire() {
+        Ok(Privilege::None { why }) => findings.push(no_privilege(&why)),
+        Err(error) => findings.push(no_privilege(&format!("{error:#}"))),
+        Ok(Privilege::Root) => {
+            findings.push(finding("root's capabilities"));
+            findings.extend(with_privilege());
+        }
+        Ok(Privilege::UserNamespace) => {
+            findings.push(finding("by a user namespace, without root"));
+            findings.extend(with_privilege());
+        }
+    }
+    findings
+}
+
+fn no_privilege(why: &str) -> Finding {
+    Finding::ok("privileges", Purpose::Run, "neither root nor a user namespace")
+        .missing("no lab can be built; links and packet rings were not tried", why)
+}
+
+fn with_privilege() -> Vec<Finding> {
+    let finding = |name, found| Finding::ok(name, Purpose::Run, found);
+    let no_lab = "no lab can be built";
+    let outside = "run it outside of a container, or in one with --privileged";
+    let namespace = match Namespace::new() {
+        Ok(namespace) => namespace,
+        Err(error) => {
+            return vec![finding("namespaces", format!("{error:#}")).missing(no_lab, outside)];
+        }
+    };
+    let mut findings = vec![finding("namespaces", "network namespaces can be made".to_owned())];
+    match testbed() {
+        Err(error) => {
+            findings.push(finding("links", format!("{error:#}")).missing(no_lab, outside));
+        }
+        Ok(testbed) => {
+            let links = "veth pairs that forward, offloads switched off";
+            findings.push(finding("links", links.to_owned()));
+            findings.push(match rings(&testbed) {
+                Ok(()) => finding("packet rings", "TPACKET_V3 at both ends".to_owned()),
+                Err(error) => finding("packet rings", format!("{error:#}"))
+                    .missing("nothing could be stamped or counted", outside),
+            });
+        }
+    }
+    findings.push(xdp(&namespace));
+    findings
+}
+
+/// The testbed of a run with its links up: namespaces, veth pairs, no offloads, forwarding on.
+fn testbed() -> Result<Testbed> {
+    let testbed = Testbed::build(&TestbedConfig::default())?;
+    testbed.raise()?;
+    Ok(testbed)
+}
+
+fn rings(testbed: &Testbed) -> Result<()> {
+    let small = RingConfig::of_bytes(0);
+    testbed.client().enter(|| Ring::open(CLIENT_INTERFACE, small).map(drop))?;
+    testbed.server().enter(|| Ring::open(SERVER_INTERFACE, small).map(drop))
+}
+
+fn xdp(namespace: &Namespace) -> Finding {
+    let open = || Socket::new(Domain::from(AF_XDP), Type::RAW, None).context("AF_XDP");
+    let finding = |found: String| Finding::ok("AF_XDP", Purpose::Later, found);
+    match namespace.enter(open) {
+        Ok(_) => finding("sockets can be opened".to_owned()),
+        Err(error) => finding(format!("{error:#}")).missing(
+            "nothing yet: the device under test is the kernel's own forwarding",
+            "a kernel with CONFIG_XDP_SOCKETS",
+        ),
+    }
+}
+
+fn congestion() -> Finding {
+    let available = read("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    let default = read("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default();
+    let found = format!("{available} (the system's own choice: {default})");
+    let finding = Finding::ok("congestion", Purpose::Figures, found);
+    let has = |name: &str| available.split(' ').any(|there| there == name);
+    let lacking: Vec<&str> = CONGESTION_COMPARED.into_iter().filter(|name| !has(name)).collect();
+    if !has(CONGESTION_DEFAULT) {
+        let remedy = format!("load it: `sudo modprobe tcp_{CONGESTION_DEFAULT}`");
+        return finding
+            .missing(format!("{CONGESTION_DEFAULT}, the default, cannot be used"), remedy);
+    }
+    if lacking.is_empty() {
+        return finding;
+    }
+    let modules: Vec<String> = lacking.iter().map(|name| format!("tcp_{name}")).collect();
+    finding.doubtful(
+        format!("traffic under {} cannot be made", lacking.join(" and ")),
+        format!("load it where you want it: `sudo modprobe -a {}`", modules.join(" ")),
+    )
+}

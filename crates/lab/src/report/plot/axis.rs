@@ -1,0 +1,132 @@
+//! Axes: a scale with a unit and a title, its grid and its ticks.
+
+use super::scale::{Kind, Scale};
+use super::svg::{Svg, px};
+use super::{Area, WIDTH};
+use crate::report::format;
+
+/// What an axis counts, and so how its ticks are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Things, with SI prefixes.
+    Count,
+    /// Seconds on a clock.
+    Seconds,
+    /// Durations, in seconds, with SI prefixes.
+    Duration,
+    /// Durations, in nanoseconds, with SI prefixes.
+    Nanoseconds,
+    /// Bytes.
+    Bytes,
+    /// Bits per second.
+    BitRate,
+    /// A share, as a percentage.
+    Share,
+    /// A difference of shares, as a signed percentage.
+    SignedShare,
+}
+
+impl Unit {
+    /// A tick's text.
+    pub fn tick(self, value: f64) -> String {
+        match self {
+            Unit::Count => format::si(value, "").replace('\u{a0}', ""),
+            Unit::Seconds => format::significant(value, 6),
+            Unit::Duration => format::time_ns(value * 1e9),
+            Unit::Nanoseconds => format::time_ns(value),
+            Unit::Bytes => format::bytes(value),
+            Unit::BitRate => format::si(value, "bit/s"),
+            Unit::Share => format!("{}\u{a0}%", format::significant(value * 100.0, 3)),
+            Unit::SignedShare if value > 0.0 => format!("+{}", Unit::Share.tick(value)),
+            Unit::SignedShare => Unit::Share.tick(value),
+        }
+    }
+
+    /// The name the hover read-out knows it by.
+    fn key(self) -> &'static str {
+        match self {
+            Unit::Count => "count",
+            Unit::Seconds | Unit::Duration => "s",
+            Unit::Nanoseconds => "ns",
+            Unit::Bytes => "B",
+            Unit::BitRate => "bit/s",
+            Unit::Share | Unit::SignedShare => "%",
+        }
+    }
+}
+
+/// A scale, its unit and its title.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// From values to figure units.
+    pub scale: Scale,
+    /// How ticks are written.
+    pub unit: Unit,
+    /// What it shows; may be empty.
+    pub title: String,
+    /// About how many ticks at most; none for zero.
+    pub ticks: usize,
+}
+
+impl Axis {
+    /// An axis over a domain.
+    pub fn new(kind: Kind, domain: [f64; 2], unit: Unit, title: &str) -> Axis {
+        let scale = Scale::new(kind, domain, [0.0, 1.0]);
+        Axis { scale, unit, title: title.to_owned(), ticks: 5 }
+    }
+
+    /// The same axis with about `ticks` ticks.
+    pub fn ticks(self, ticks: usize) -> Axis {
+        Axis { ticks, ..self }
+    }
+
+    /// The same axis over a range of figure units.
+    pub fn over(self, range: [f64; 2]) -> Axis {
+        Axis { scale: self.scale.over(range), ..self }
+    }
+
+    /// For the read-out: kind, domain, range and unit.
+    pub fn describe(&self) -> String {
+        let kind = match self.scale.kind() {
+            Kind::Linear => "linear",
+            Kind::Log => "log",
+        };
+        let ([low, high], [from, to]) = (self.scale.domain(), self.scale.range());
+        format!("{kind} {low:e} {high:e} {} {} {}", px(from), px(to), self.unit.key())
+    }
+}
+
+/// Horizontal grid lines at the ticks of y.
+pub fn grid(svg: &mut Svg, area: Area, y: &Axis) {
+    if y.ticks == 0 {
+        return;
+    }
+    for tick in y.scale.ticks(y.ticks) {
+        let at = y.scale.at(tick);
+        let d = format!("M{} {}H{}", px(area.left), px(at), px(area.right));
+        svg.leaf("path", &[("class", "grid"), ("d", &d)]);
+        svg.text("tick", [area.left - 7.0, at + 4.0], "end", &y.unit.tick(tick));
+    }
+}
+
+/// The x axis with its ticks and both titles.
+pub fn paint(svg: &mut Svg, area: Area, x: &Axis, y: &Axis, with_x: bool) {
+    if !y.title.is_empty() {
+        svg.text("title", [0.0, area.top - 11.0], "start", &y.title);
+    }
+    let base = format!("M{} {}H{}", px(area.left), px(area.bottom), px(area.right));
+    svg.leaf("path", &[("class", "axis"), ("d", &base)]);
+    if !with_x {
+        return;
+    }
+    for tick in x.scale.ticks(x.ticks) {
+        let at = x.scale.at(tick);
+        let d = format!("M{} {}v4", px(at), px(area.bottom));
+        svg.leaf("path", &[("class", "axis"), ("d", &d)]);
+        let text = x.unit.tick(tick);
+        let half = super::label::width(&text) / 2.0;
+        let at = at.clamp(half, (WIDTH - half).max(half));
+        svg.text("tick", [at, area.bottom + 18.0], "middle", &text);
+    }
+    svg.text("title", [area.right, area.bottom + 36.0], "end", &x.title);
+}

@@ -1,0 +1,119 @@
+//! Lines: a curve, steps, and a level across the panel.
+
+use super::svg::px;
+use super::{Mark, Panel, Pixel};
+
+/// Points nearer than this to the last one drawn are not drawn, in figure units.
+const NEAR: f64 = 0.4;
+
+impl Panel {
+    /// A line through the points; a point that has no place on the axes breaks it.
+    pub fn line(&mut self, points: &[[f64; 2]], mark: Mark) {
+        let mut d = String::new();
+        let mut anchors = Vec::new();
+        let fits = |p: &[f64; 2]| self.x.scale.takes(p[0]) && self.y.scale.takes(p[1]);
+        for piece in points.split(|p| !fits(p)).filter(|piece| !piece.is_empty()) {
+            let pixels: Vec<Pixel> = piece.iter().map(|p| self.pixel(p[0], p[1])).collect();
+            let drawn = thinned(&pixels);
+            trail(&mut d, &drawn);
+            anchors.extend(sampled(&drawn));
+        }
+        self.stroke(&d, mark, anchors);
+    }
+
+    /// A cumulative distribution: flat between its points, rising at them.
+    pub fn steps(&mut self, points: &[[f64; 2]], mark: Mark) {
+        let mut pixels: Vec<Pixel> = Vec::with_capacity(points.len() * 2);
+        for [x, y] in self.drawable(points) {
+            if let Some(&[_, before]) = pixels.last() {
+                pixels.push([x, before]);
+            }
+            pixels.push([x, y]);
+        }
+        let drawn = thinned(&pixels);
+        let mut d = String::new();
+        trail(&mut d, &drawn);
+        self.stroke(&d, mark, sampled(&drawn));
+    }
+
+    /// A level from the left edge to the right one.
+    pub fn level(&mut self, y: f64, mark: Mark) {
+        if self.y.scale.takes(y) {
+            let at = self.y.scale.at(y);
+            let d = format!("M{} {}H{}", px(self.area.left), px(at), px(self.area.right));
+            let anchors = sampled(&[[self.area.left, at], [self.area.right, at]]);
+            self.stroke(&d, mark, anchors);
+        }
+    }
+
+    /// A vertical line from the base to the top.
+    pub fn upright(&mut self, x: f64, mark: Mark) {
+        if self.x.scale.takes(x) {
+            let at = self.x.scale.at(x);
+            let d = format!("M{} {}V{}", px(at), px(self.area.bottom), px(self.area.top));
+            let anchors = vec![[at, self.area.top + 6.0], [at, self.area.top + 24.0]];
+            self.stroke(&d, mark, anchors);
+        }
+    }
+
+    /// A row: a fine line across the panel at `y`, its name above it at `name_y`.
+    pub fn row(&mut self, y: f64, name_y: f64, name: &str) {
+        let (at, name_at) = (self.y.scale.at(y), self.y.scale.at(name_y));
+        let (left, right) = (self.area.left, self.area.right);
+        let d = format!("M{} {}H{}", px(left), px(at), px(right));
+        self.svg.leaf("path", &[("class", "grid"), ("d", &d)]);
+        self.svg.text("row", [left, name_at + 2.0], "start", name);
+        let end = left + super::label::width(name);
+        self.ink
+            .extend((0..12).map(|i| [left + (end - left) * f64::from(i) / 11.0, name_at - 3.0]));
+    }
+
+    fn stroke(&mut self, d: &str, mark: Mark, anchors: Vec<Pixel>) {
+        if !d.is_empty() {
+            let class = format!("line {}", mark.class);
+            self.svg.leaf("path", &[("class", &class), ("data-name", mark.name), ("d", d)]);
+            self.ink.extend(&anchors);
+            self.remember(mark, anchors);
+        }
+    }
+}
+
+/// `M x y L x y ...`; one point alone becomes a dot.
+fn trail(d: &mut String, pixels: &[Pixel]) {
+    for (i, [x, y]) in pixels.iter().enumerate() {
+        d.push_str(if i == 0 { "M" } else { "L" });
+        d.push_str(&format!("{} {}", px(*x), px(*y)));
+    }
+    if pixels.len() == 1 {
+        d.push_str("h0");
+    }
+}
+
+/// The pixels without those that would not be seen.
+fn thinned(pixels: &[Pixel]) -> Vec<Pixel> {
+    let mut kept: Vec<Pixel> = Vec::new();
+    for (i, &pixel) in pixels.iter().enumerate() {
+        let far = kept.last().is_none_or(|last| {
+            (pixel[0] - last[0]).abs() >= NEAR || (pixel[1] - last[1]).abs() >= NEAR
+        });
+        if far || i + 1 == pixels.len() {
+            kept.push(pixel);
+        }
+    }
+    kept
+}
+
+/// Points every few units along a trail.
+fn sampled(pixels: &[Pixel]) -> Vec<Pixel> {
+    let mut along = Vec::new();
+    for pair in pixels.windows(2) {
+        let (dx, dy) = (pair[1][0] - pair[0][0], pair[1][1] - pair[0][1]);
+        let steps = (dx.hypot(dy) / 4.0).ceil().clamp(1.0, 1_000.0) as usize;
+        along.extend((0..steps).map(|i| {
+            let share = i as f64 / steps as f64;
+            [pair[0][0] + dx * share, pair[0][1] + dy * share]
+        }));
+    }
+    along.extend(pixels.last());
+    along
+}

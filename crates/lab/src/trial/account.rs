@@ -1,0 +1,275 @@
+//! The account: what a leg came to, as `result.json` and as the story of the page.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use nilometer_profile::Direction;
+use nilometer_traffic::estimate::Estimate;
+use nilometer_traffic::fidelity::{Measured, judge};
+use nilometer_traffic::{Plan, TrafficModel};
+use serde::Serialize;
+
+use super::config::LabConfig;
+use super::judge::{Joined, Seen, laws};
+use super::leg::LegOutcome;
+use super::meter::{Frames, Sighted};
+use super::outcome::{
+    DirectionOutcome, ExecutionOutcome, InterfaceOutcome, IntervalOutcome, Outcome, Packets,
+};
+use super::telling::{self, Told};
+use super::{heading, planning, warnings};
+use crate::cli::{COMMIT, VERSION};
+use crate::device::netlink::LinkStatistics;
+use crate::generate;
+use crate::report::Story;
+
+/// Format of `result.json`.
+const FORMAT: &str = "nilometer-result/1";
+
+/// How packets were stamped, as a phrase.
+pub const STAMPS: &str = "kernel packet-socket stamps at the hosts' ends of the veths";
+
+/// Everything a run is judged from.
+pub struct Account<'a> {
+    /// The configuration.
+    pub config: &'a LabConfig,
+    /// The command that repeats the run.
+    pub command: &'a str,
+    /// The model and what was said about it.
+    pub estimate: &'a Estimate,
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The leg through the device.
+    pub made: &'a LegOutcome,
+    /// The leg over the bare wire.
+    pub wire: Option<&'a LegOutcome>,
+    /// Where the page will be.
+    pub page: &'a Path,
+}
+
+impl Account<'_> {
+    fn model(&self) -> &TrafficModel {
+        &self.estimate.model
+    }
+
+    fn seen(&self) -> Seen<'_> {
+        Seen {
+            plan: self.plan,
+            executions: &self.made.executions,
+            records: &self.made.sighted.records,
+            origin_ns: self.made.origin_ns,
+            port: self.config.traffic.port,
+            end_ns: self.made.interrupted_ns.unwrap_or(u64::MAX).min(self.plan.end.as_nanos()),
+        }
+    }
+}
+
+/// Judges a run.
+pub fn settle(account: &Account<'_>) -> (Outcome, Story) {
+    let seen = account.seen();
+    let joined = seen.joined();
+    let measured = seen.measured(&joined);
+    let lateness_ns = seen.lateness_ns();
+    let mut outcome = outcome(account, &seen, &joined, &measured, &lateness_ns);
+    outcome.warnings = warnings::of(account, &outcome);
+    let told = Told {
+        model: account.model(),
+        plan: account.plan,
+        measured: &measured,
+        sighted: &account.made.sighted,
+        wire: account.wire.map(|wire| &wire.sighted),
+        lateness_ns: &lateness_ns,
+    };
+    let story = heading::head(telling::tell(&outcome, &told), account, &outcome);
+    (outcome, story)
+}
+
+fn outcome(
+    account: &Account<'_>,
+    seen: &Seen<'_>,
+    joined: &[Joined],
+    measured: &Measured,
+    lateness_ns: &[u64],
+) -> Outcome {
+    let model = account.model();
+    let (sighted, wire) = (&account.made.sighted, account.wire.map(|wire| &wire.sighted));
+    let meter_lost: u64 = sighted.rings.iter().map(|ring| ring.dropped).sum();
+    let mut packets = Packets { meter_lost, ..Packets::default() };
+    for counts in &sighted.counts {
+        add(&mut packets, &telling::packets(counts, 0));
+    }
+    Outcome {
+        format: FORMAT.to_owned(),
+        seed: account.config.seed,
+        version: VERSION.to_owned(),
+        commit: COMMIT.to_owned(),
+        digest: planning::hex(&account.plan.digest()),
+        dut: account.config.dut.name().to_owned(),
+        input: inputs(model),
+        synthetic: model.origin.synthetic,
+        time_divisor: model.generation.time_divisor,
+        interrupted: account.made.interrupted_ns.is_some(),
+        connections: account.plan.len() as u64,
+        fidelity: judge(measured, &laws(model, account.plan), account.config.seed),
+        inter_connection_by_pair: by_pair(account, seen, joined),
+        execution: execution(account, seen, joined, lateness_ns, meter_lost),
+        intervals: intervals(account, seen, joined),
+        packets,
+        directions: Direction::ALL.map(|way| direction(sighted, wire, way)).to_vec(),
+        delay_ns: sighted.delays.summary(None).map(telling::delay),
+        wire_delay_ns: wire.and_then(|wire| wire.delays.summary(None)).map(telling::delay),
+        stamps: STAMPS.to_owned(),
+        interfaces: interfaces(account.made),
+        warnings: Vec::new(),
+        report: account.page.display().to_string(),
+    }
+}
+
+fn inputs(model: &TrafficModel) -> Vec<String> {
+    match model.origin.synthetic {
+        true => vec!["embedded".to_owned()],
+        false => model.origin.inputs.iter().map(|input| input.name.clone()).collect(),
+    }
+}
+
+fn add(sum: &mut Packets, other: &Packets) {
+    sum.entered += other.entered;
+    sum.left += other.left;
+    sum.lost += other.lost;
+    sum.originated += other.originated;
+    sum.consumed += other.consumed;
+    sum.reordered += other.reordered;
+    sum.duplicated += other.duplicated;
+    sum.corrupted += other.corrupted;
+    sum.meter_lost += other.meter_lost;
+}
+
+fn by_pair(account: &Account<'_>, seen: &Seen<'_>, joined: &[Joined]) -> Option<f64> {
+    let generation = &account.model().generation;
+    let bound_s = generation.inter_connection_bound_s / generation.time_divisor;
+    let gaps = seen.gaps_by_pair(joined, bound_s);
+    (!gaps.is_empty()).then(|| nilometer_stat::ks_of_sorted(&gaps, &account.plan.gaps))
+}
+
+fn execution(
+    account: &Account<'_>,
+    seen: &Seen<'_>,
+    joined: &[Joined],
+    lateness_ns: &[u64],
+    meter_lost: u64,
+) -> ExecutionOutcome {
+    use generate::Outcome::{Completed, NotStarted, Unfinished};
+    let count = |wanted: &dyn Fn(generate::Outcome) -> bool| {
+        account.made.executions.iter().filter(|done| wanted(done.outcome)).count() as u64
+    };
+    let quantile = |q: f64| match lateness_ns.len() {
+        0 => 0,
+        len => lateness_ns[((len - 1) as f64 * q).round() as usize],
+    };
+    let completed = count(&|outcome| outcome == Completed);
+    let unfinished = count(&|outcome| matches!(outcome, NotStarted | Unfinished));
+    ExecutionOutcome {
+        sizes_exact: seen.sizes_exact(joined, meter_lost == 0),
+        completed,
+        failed: account.made.executions.len() as u64 - completed - unfinished,
+        unfinished,
+        sessions: account.plan.sessions.len() as u64,
+        collisions: account.plan.collisions,
+        lateness_p50_ns: quantile(0.5),
+        lateness_p99_ns: quantile(0.99),
+        lateness_max_ns: quantile(1.0),
+        congestion: account.made.congestion.0.clone(),
+    }
+}
+
+fn intervals(account: &Account<'_>, seen: &Seen<'_>, joined: &[Joined]) -> Vec<IntervalOutcome> {
+    let volumes = seen.volumes(joined);
+    let entered = &account.made.sighted.intervals;
+    let planned = account.plan.intervals.iter().zip(&account.model().intervals);
+    planned
+        .enumerate()
+        .map(|(index, (planned, asked))| IntervalOutcome {
+            start_s: planned.start.as_secs_f64(),
+            end_s: planned.end.as_secs_f64(),
+            bytes_target: asked.bytes,
+            bytes_generated: volumes[index].0,
+            flows_target: asked.flows,
+            flows_generated: volumes[index].1,
+            sessions_target: asked.sessions,
+            sessions_generated: planned.sessions,
+            packets: entered[index].0,
+            ip_bytes: entered[index].1,
+        })
+        .collect()
+}
+
+fn direction(sighted: &Sighted, wire: Option<&Sighted>, way: Direction) -> DirectionOutcome {
+    let names = ["to_servers", "to_clients"];
+    DirectionOutcome {
+        name: names[way.index()].to_owned(),
+        packets: telling::packets(&sighted.counts[way.index()], 0),
+        delay_ns: sighted.delays.summary(Some(way)).map(telling::delay),
+        wire_delay_ns: wire.and_then(|wire| wire.delays.summary(Some(way))).map(telling::delay),
+    }
+}
+
+fn interfaces(made: &LegOutcome) -> Vec<InterfaceOutcome> {
+    let one = |name: &str, kernel: &LinkStatistics, metered: &Frames| InterfaceOutcome {
+        name: name.to_owned(),
+        tx_packets: kernel.tx_packets,
+        rx_packets: kernel.rx_packets,
+        metered_tx: metered.outgoing,
+        metered_rx: metered.incoming,
+        not_ip: metered.not_ip,
+    };
+    let [client, server] = &made.sighted.frames;
+    vec![
+        one("client", &made.interfaces.client, client),
+        one("server", &made.interfaces.server, server),
+    ]
+}
+
+/// One line of `execution.ndjson`.
+#[derive(Serialize)]
+struct ExecutionLine {
+    index: u32,
+    session: u32,
+    source: String,
+    destination: String,
+    local_port: u16,
+    planned_ns: u64,
+    started_ns: u64,
+    finished_ns: Option<u64>,
+    size_bytes: u64,
+    received_bytes: u64,
+    outcome: String,
+}
+
+/// Writes the execution log: one line for each planned connection, what was asked and what was done.
+pub fn write_execution(path: &Path, plan: &Plan, made: &LegOutcome) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        let mut file = BufWriter::new(File::create(path)?);
+        for done in &made.executions {
+            let planned = &plan.connections[done.index as usize];
+            let line = ExecutionLine {
+                index: done.index,
+                session: planned.session,
+                source: planned.source.to_string(),
+                destination: planned.destination.to_string(),
+                local_port: done.local_port,
+                planned_ns: planned.start.as_nanos(),
+                started_ns: done.started_ns,
+                finished_ns: done.finished_ns,
+                size_bytes: planned.size_bytes,
+                received_bytes: done.received_bytes,
+                outcome: format!("{:?}", done.outcome),
+            };
+            serde_json::to_writer(&mut file, &line)?;
+            file.write_all(b"\n")?;
+        }
+        file.flush()
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}

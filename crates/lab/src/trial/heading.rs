@@ -1,0 +1,113 @@
+//! The heading: what a page says of the run itself, its machine and its files.
+
+use std::path::Path;
+
+use chrono::DateTime;
+use sha2::{Digest, Sha256};
+
+use super::account::{Account, STAMPS};
+use super::outcome::Outcome;
+use super::planning::hex;
+use crate::cli::{COMMIT, VERSION};
+use crate::doctor;
+use crate::report::Story;
+use crate::report::story::{Fact, FileNote, Header};
+
+/// Completes a story with its heading.
+pub fn head(story: Story, account: &Account<'_>, outcome: &Outcome) -> Story {
+    let machine = machine(account);
+    Story {
+        header: Header {
+            input: match outcome.synthetic {
+                true => "embedded sample".to_owned(),
+                false => outcome.input.join(", "),
+            },
+            synthetic: outcome.synthetic,
+            dut: outcome.dut.clone(),
+            seed: outcome.seed,
+            version: VERSION.to_owned(),
+            commit: COMMIT.to_owned(),
+            date: date(account.made.origin_ns),
+            machine: in_one_line(&machine),
+            interrupted: outcome.interrupted,
+            duration_s: account.plan.end.as_secs_f64(),
+            time_divisor: outcome.time_divisor,
+            command: account.command.to_owned(),
+            model_digest: model_digest(account),
+            plan_digest: outcome.digest.clone(),
+            stamps: STAMPS.to_owned(),
+        },
+        not_measured: not_measured(account),
+        configuration: toml::to_string(account.config).unwrap_or_default(),
+        machine,
+        files: files(account.config.meter.pcap),
+        ..story
+    }
+}
+
+fn date(origin_ns: u64) -> String {
+    DateTime::from_timestamp((origin_ns / 1_000_000_000) as i64, 0)
+        .map_or_else(String::new, |date| date.format("%Y-%m-%d %H:%M UTC").to_string())
+}
+
+fn model_digest(account: &Account<'_>) -> String {
+    let text = serde_json::to_string(&account.estimate.model).unwrap_or_default();
+    hex(&Sha256::digest(text.as_bytes()))
+}
+
+fn machine(account: &Account<'_>) -> Vec<Fact> {
+    let mut facts: Vec<Fact> = doctor::machine::examine()
+        .into_iter()
+        .map(|finding| Fact { name: finding.name.to_owned(), value: finding.found })
+        .collect();
+    let (clients, servers) = &account.made.congestion;
+    for (name, value) in [
+        ("congestion control of clients", clients.as_str()),
+        ("congestion control of servers", servers.as_str()),
+        ("offloads on the hosts' interfaces", "checksum, TSO, GSO, GRO off"),
+        ("MTU", "1500 bytes"),
+    ] {
+        facts.push(Fact { name: name.to_owned(), value: value.to_owned() });
+    }
+    facts
+}
+
+fn in_one_line(facts: &[Fact]) -> String {
+    let wanted = ["kernel", "cores", "memory"];
+    let values = facts.iter().filter(|fact| wanted.contains(&fact.name.as_str()));
+    values.map(|fact| fact.value.clone()).collect::<Vec<_>>().join(" · ")
+}
+
+fn not_measured(account: &Account<'_>) -> Vec<String> {
+    let mut list = vec![
+        "Round-trip times of the original: the hosts are microseconds apart.".to_owned(),
+        "UDP and other protocols of the original: the model is of TCP.".to_owned(),
+        "Delay inside the network driver: stamps are the kernel's, not the driver's.".to_owned(),
+    ];
+    if account.wire.is_none() {
+        list.push("Delay over the bare wire: the calibration was left out.".to_owned());
+    }
+    list
+}
+
+fn files(pcap: bool) -> Vec<FileNote> {
+    let note = |name: &str, meaning: &str| FileNote {
+        name: Path::new(name).display().to_string(),
+        meaning: meaning.to_owned(),
+    };
+    let mut notes = vec![
+        note("result.json", "every number of this page, under names fixed for scripts"),
+        note("model.json", "the traffic model as it was performed"),
+        note("lab.toml", "the exact configuration"),
+        note("flows.parquet", "flow records of the generated traffic, from the client's side"),
+        note("packets.parquet", "each packet's stamps on both sides of the device, and its fate"),
+        note("execution.ndjson", "what was asked of each connection and what was done"),
+        note("live.ndjson", "where the run was at each second"),
+        note("report.json", "what this page is drawn from"),
+    ];
+    if pcap {
+        notes.push(note("client.pcapng", "all packets at the client's interface"));
+        notes.push(note("server.pcapng", "all packets at the server's interface"));
+    }
+    notes
+}

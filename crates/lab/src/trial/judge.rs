@@ -1,0 +1,231 @@
+//! The judge: what the meter saw joined to what the engine did, and both held against the plan.
+//!
+//! The engine knows which connection was which session's and when it called `connect`; the meter
+//! knows what passed. The five-tuple joins them (and, where a port was used again, the start). Sizes
+//! and volumes are the meter's; gaps are the engine's, because a gap belongs to a session and only
+//! the engine knows sessions.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use nilometer_flow::FlowRecord;
+use nilometer_flow::record::TCP;
+use nilometer_traffic::fidelity::{Gap, Measured};
+use nilometer_traffic::{Plan, TrafficModel};
+
+use crate::generate::{Execution, Outcome};
+
+/// A record may begin this much before the engine's own stamp of `connect`, or after it, and still
+/// be that connection's: clock reads apart, and SYNs sent again.
+const JOIN_WITHIN_NS: u64 = 10_000_000_000;
+
+/// A connection seen by both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Its index in the plan.
+    pub index: u32,
+    /// When its SYN was seen, ns since the traffic began.
+    pub syn_ns: u64,
+    /// Payload bytes that the server sent, by the meter.
+    pub payload: u64,
+}
+
+/// All that was seen of one run.
+pub struct Seen<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// What the engine did, by plan index.
+    pub executions: &'a [Execution],
+    /// What the client's meter saw.
+    pub records: &'a [FlowRecord],
+    /// The wall clock at the traffic's beginning, ns since 1970.
+    pub origin_ns: u64,
+    /// Port of the servers.
+    pub port: u16,
+    /// When the traffic ended, ns after it began: the plan's end, or the interruption.
+    pub end_ns: u64,
+}
+
+/// Who asked whom: client, server, client's port.
+type Ends = (IpAddr, IpAddr, u16);
+
+impl Seen<'_> {
+    /// Connections that both the engine and the meter know.
+    pub fn joined(&self) -> Vec<Joined> {
+        let mut opened: HashMap<Ends, Vec<&FlowRecord>> = HashMap::new();
+        let mut answered: HashMap<Ends, Vec<&FlowRecord>> = HashMap::new();
+        for record in self.records.iter().filter(|record| record.key.protocol == TCP) {
+            let key = &record.key;
+            if key.destination_port == self.port {
+                let ends = (key.source, key.destination, key.source_port);
+                opened.entry(ends).or_default().push(record);
+            } else if key.source_port == self.port {
+                let ends = (key.destination, key.source, key.destination_port);
+                answered.entry(ends).or_default().push(record);
+            }
+        }
+        let mut joined = Vec::with_capacity(self.executions.len());
+        for execution in self.executions {
+            let planned = &self.plan.connections[execution.index as usize];
+            let ends = (planned.source, planned.destination, execution.local_port);
+            let at = self.origin_ns + execution.started_ns;
+            let Some(syn) = nearest(opened.get(&ends), at) else { continue };
+            let payload = nearest(answered.get(&ends), syn.start_ns)
+                .map_or(0, |record| record.payload_octets.unwrap_or(0));
+            joined.push(Joined {
+                index: execution.index,
+                syn_ns: syn.start_ns.saturating_sub(self.origin_ns),
+                payload,
+            });
+        }
+        joined
+    }
+
+    /// What the fidelity figures are computed from.
+    pub fn measured(&self, joined: &[Joined]) -> Measured {
+        let mut source_uses = vec![0; self.plan.ranks.0];
+        let mut destination_uses = vec![0; self.plan.ranks.1];
+        let mut seen = vec![false; self.plan.sessions.len()];
+        for joined in joined {
+            let session = self.plan.connections[joined.index as usize].session as usize;
+            if !std::mem::replace(&mut seen[session], true) {
+                let ranks = &self.plan.sessions[session];
+                source_uses[ranks.source_rank as usize] += 1;
+                destination_uses[ranks.destination_rank as usize] += 1;
+            }
+        }
+        Measured {
+            sizes: joined
+                .iter()
+                .filter(|joined| joined.payload > 0)
+                .map(|joined| joined.payload as f64)
+                .collect(),
+            gaps: self.gaps(),
+            source_uses,
+            destination_uses,
+        }
+    }
+
+    /// When each planned connection was started, ns after the beginning; none where it was not.
+    fn starts(&self) -> Vec<Option<u64>> {
+        let mut starts = vec![None; self.plan.len()];
+        for execution in self.executions {
+            if !matches!(execution.outcome, Outcome::NotStarted) {
+                starts[execution.index as usize] = Some(execution.started_ns);
+            }
+        }
+        starts
+    }
+
+    /// Gaps of each session: observed where both connections were started, censored where the run
+    /// ended during the wait.
+    fn gaps(&self) -> Vec<Gap> {
+        let starts = self.starts();
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let mut gaps = Vec::new();
+        for (index, before) in self.plan.previous.iter().enumerate() {
+            let Some(began) = before.and_then(|before| starts[before as usize]) else { continue };
+            let limit_s = seconds(self.end_ns.saturating_sub(began));
+            gaps.push(match starts[index] {
+                Some(start) => Gap {
+                    waited_s: seconds(start.saturating_sub(began)),
+                    observed: true,
+                    limit_s,
+                },
+                None => Gap { waited_s: limit_s, observed: false, limit_s },
+            });
+        }
+        for &index in &self.plan.censored {
+            if let Some(began) = starts[index as usize] {
+                let limit_s = seconds(self.end_ns.saturating_sub(began));
+                gaps.push(Gap { waited_s: limit_s, observed: false, limit_s });
+            }
+        }
+        gaps
+    }
+
+    /// Payload bytes and connections of each interval, booked where the SYN was seen.
+    pub fn volumes(&self, joined: &[Joined]) -> Vec<(u64, u64)> {
+        let mut volumes = vec![(0, 0); self.plan.intervals.len()];
+        for joined in joined {
+            let interval = self
+                .plan
+                .intervals
+                .partition_point(|interval| interval.end.as_nanos() <= joined.syn_ns)
+                .min(volumes.len() - 1);
+            volumes[interval].0 += joined.payload;
+            volumes[interval].1 += 1;
+        }
+        volumes
+    }
+
+    /// Every completed connection moved its planned bytes, by the engine's count and, with
+    /// `by_meter`, by the sequence numbers that the meter saw.
+    pub fn sizes_exact(&self, joined: &[Joined], by_meter: bool) -> bool {
+        let planned = |index: u32| self.plan.connections[index as usize].size_bytes;
+        let mut completed = vec![false; self.plan.len()];
+        for execution in self.executions {
+            if matches!(execution.outcome, Outcome::Completed) {
+                completed[execution.index as usize] = true;
+                if execution.received_bytes != planned(execution.index) {
+                    return false;
+                }
+            }
+            if matches!(execution.outcome, Outcome::SizeMismatch) {
+                return false;
+            }
+        }
+        let mut metered = joined.iter().filter(|joined| completed[joined.index as usize]);
+        !by_meter || metered.all(|joined| joined.payload == planned(joined.index))
+    }
+
+    /// Gaps of each directed address pair as the meter saw them, seconds; none beyond `bound_s`.
+    pub fn gaps_by_pair(&self, joined: &[Joined], bound_s: f64) -> Vec<f64> {
+        let mut pairs: HashMap<(IpAddr, IpAddr), Vec<u64>> = HashMap::new();
+        for joined in joined {
+            let planned = &self.plan.connections[joined.index as usize];
+            pairs.entry((planned.source, planned.destination)).or_default().push(joined.syn_ns);
+        }
+        let mut gaps = Vec::new();
+        for starts in pairs.values_mut() {
+            starts.sort_unstable();
+            let between = starts.windows(2).map(|two| (two[1] - two[0]) as f64 / 1e9);
+            gaps.extend(between.filter(|&gap| gap <= bound_s));
+        }
+        gaps.sort_unstable_by(f64::total_cmp);
+        gaps
+    }
+
+    /// Lateness of every started connection, ns, rising.
+    pub fn lateness_ns(&self) -> Vec<u64> {
+        let started =
+            self.executions.iter().filter(|done| !matches!(done.outcome, Outcome::NotStarted));
+        let mut late: Vec<u64> = started
+            .map(|done| {
+                let planned = self.plan.connections[done.index as usize].start.as_nanos();
+                done.started_ns.saturating_sub(planned)
+            })
+            .collect();
+        late.sort_unstable();
+        late
+    }
+}
+
+/// The record that begins nearest to `at`, within [`JOIN_WITHIN_NS`].
+fn nearest<'a>(records: Option<&Vec<&'a FlowRecord>>, at: u64) -> Option<&'a FlowRecord> {
+    let nearest = records?.iter().min_by_key(|record| record.start_ns.abs_diff(at))?;
+    (nearest.start_ns.abs_diff(at) <= JOIN_WITHIN_NS).then_some(*nearest)
+}
+
+/// The laws that a plan follows, for the fidelity figures.
+pub fn laws<'a>(
+    model: &'a TrafficModel,
+    plan: &'a Plan,
+) -> nilometer_traffic::fidelity::Laws<'a> {
+    nilometer_traffic::fidelity::Laws {
+        file_size: &model.file_size,
+        inter_connection: &plan.gaps,
+        sources: model.sources.shares(plan.ranks.0),
+        destinations: model.destinations.shares(plan.ranks.1),
+    }
+}

@@ -1,0 +1,173 @@
+//! One leg of a trial: a testbed raised, a plan played over it, and everything seen.
+//!
+//! A lab run has two legs, the bare wire (the calibration cable) and the device; they differ in
+//! nothing but the device. All of a leg is in this process: namespaces are held by file descriptors,
+//! hosts are threads, so that however the process ends nothing is left.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow};
+use nilometer_traffic::PlannedConnection;
+
+use super::config::{DutKind, LabConfig};
+use super::meter::{MeterLive, PassiveMeter, Sighted, Watch};
+use crate::device::prefix::Prefix;
+use crate::device::testbed::{DeviceKind, InterfaceCounters, Testbed, TestbedConfig};
+use crate::generate::{Client, ClientConfig, Execution, Live, Server, ServerConfig, ServerReport};
+
+/// Links between the hosts and the device.
+const LINKS: [&str; 2] = ["198.19.255.0/24", "fd00:ffff::/64"];
+/// Time between the testbed's readiness and the traffic's beginning.
+const LEAD: Duration = Duration::from_millis(500);
+/// Time for the last packets to arrive and for closing handshakes to end.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// What is to be played.
+pub struct Leg<'a> {
+    /// The device under test.
+    pub dut: DutKind,
+    /// The lab's configuration.
+    pub config: &'a LabConfig,
+    /// The connections, by start.
+    pub connections: &'a [PlannedConnection],
+    /// Ends of the plan's intervals, ns after the beginning.
+    pub interval_ends_ns: Vec<u64>,
+    /// Where to keep packets: the client's, the server's.
+    pub captures: Option<[PathBuf; 2]>,
+    /// Where to keep the stamps of each packet.
+    pub stamps: Option<PathBuf>,
+}
+
+/// What a progress display may look at.
+#[derive(Debug, Default)]
+pub struct LegLive {
+    /// The client engine.
+    pub traffic: Live,
+    /// The meter.
+    pub meter: MeterLive,
+}
+
+/// What came of a leg.
+pub struct LegOutcome {
+    /// What the engine did, one for each connection.
+    pub executions: Vec<Execution>,
+    /// What the servers did.
+    pub served: ServerReport,
+    /// What the meter saw.
+    pub sighted: Sighted,
+    /// What the hosts' interfaces counted.
+    pub interfaces: InterfaceCounters,
+    /// The wall clock at the traffic's beginning, ns since 1970.
+    pub origin_ns: u64,
+    /// When a signal ended the traffic, ns after its beginning.
+    pub interrupted_ns: Option<u64>,
+    /// Congestion control as a socket read it back: clients', servers'.
+    pub congestion: (String, String),
+}
+
+fn prefixes<T: ToString>(texts: &[T]) -> Result<Vec<Prefix>> {
+    texts.iter().map(|text| text.to_string().parse()).collect()
+}
+
+/// The testbed that a configuration asks for, links still down.
+pub fn build_testbed(dut: DutKind, config: &LabConfig) -> Result<Testbed> {
+    Testbed::build(&TestbedConfig {
+        device: match dut {
+            DutKind::Linux => DeviceKind::Linux,
+            DutKind::Wire => DeviceKind::Wire,
+        },
+        clients: prefixes(&config.traffic.clients)?,
+        servers: prefixes(&config.traffic.servers)?,
+        links: prefixes(&LINKS)?,
+        mtu_bytes: 1500,
+    })
+}
+
+/// The wall clock now, ns since 1970, beside the monotonic one.
+fn both_clocks() -> (u64, Instant) {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (wall.as_nanos() as u64, Instant::now())
+}
+
+/// Plays a leg. `stop` ends it early and keeps what was done.
+///
+/// # Errors
+/// Where the testbed cannot be built or a thread of it fails.
+pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<LegOutcome> {
+    let testbed = build_testbed(leg.dut, leg.config)?;
+    let meter = PassiveMeter::open(&testbed, leg.config.meter.ring_mib)?;
+    testbed.raise()?;
+    let server = testbed.server().enter(|| bind_server(leg.config))?;
+    let (wall_ns, now) = both_clocks();
+    let (origin, origin_ns) = (now + LEAD, wall_ns + LEAD.as_nanos() as u64);
+    let client = testbed.client().enter(|| bind_client(leg.config, origin))?;
+    let watch = Watch {
+        ring_mib: leg.config.meter.ring_mib,
+        origin_ns,
+        interval_ends_ns: leg.interval_ends_ns.clone(),
+        device_addresses: testbed.device_addresses(),
+        captures: leg.captures.clone(),
+        stamps: leg.stamps.clone(),
+    };
+    let (over, settled) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (executions, served, sighted) = thread::scope(|scope| {
+        let metering = scope.spawn(|| meter.run(watch, &live.meter, &settled));
+        let serving = scope.spawn(|| {
+            let live = Live::new();
+            testbed.server().enter(|| server.run(&live, &over))
+        });
+        let threads = NonZeroUsize::new(leg.config.traffic.threads).unwrap_or(NonZeroUsize::MIN);
+        let played = testbed
+            .client()
+            .enter(|| client.run_threads(threads, leg.connections, &live.traffic, stop));
+        thread::sleep(SETTLE);
+        over.store(true, Ordering::Release);
+        let served = serving.join();
+        settled.store(true, Ordering::Release);
+        let sighted = metering.join();
+        let fell = |who: &str| anyhow!("the {who}'s thread panicked");
+        anyhow::Ok((
+            played.context("the client engine failed")?,
+            served.map_err(|_| fell("server"))?.context("the server engine failed")?,
+            sighted.map_err(|_| fell("meter"))?.context("the meter failed")?,
+        ))
+    })?;
+    let interrupted_ns =
+        stop.load(Ordering::Acquire).then(|| origin.elapsed().as_nanos() as u64);
+    Ok(LegOutcome {
+        executions,
+        congestion: (
+            client.congestion().to_owned(),
+            served.congestion.clone().unwrap_or_else(|| "not measured".to_owned()),
+        ),
+        served,
+        sighted,
+        interfaces: testbed.interface_counters()?,
+        origin_ns,
+        interrupted_ns,
+    })
+}
+
+fn bind_server(config: &LabConfig) -> Result<Server> {
+    let port = config.traffic.port;
+    let any = [
+        SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+        SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
+    ];
+    let congestion = config.traffic.congestion.clone();
+    Server::bind(ServerConfig { congestion, ..ServerConfig::new(any.to_vec()) })
+}
+
+fn bind_client(config: &LabConfig, origin: Instant) -> Result<Client> {
+    Client::new(ClientConfig {
+        congestion: config.traffic.congestion.clone(),
+        drain: Duration::from_secs_f64(config.traffic.drain_s),
+        ..ClientConfig::new(config.traffic.port, origin)
+    })
+}

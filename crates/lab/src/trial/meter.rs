@@ -1,0 +1,354 @@
+//! The passive meter: both hosts' ends of the links watched at once.
+//!
+//! A ring on the client's interface and one on the server's see every frame with a kernel stamp.
+//! What leaves a host enters the device; what comes in has left it. The same code that meters a
+//! capture turns the client's side into flow records; the profiler matches both sides. The device
+//! itself is never touched, so any device is seen alike.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use anyhow::Result;
+use nilometer_flow::meter::{Meter, MeterConfig, MeterCounts};
+use nilometer_flow::record::tcp_flags;
+use nilometer_flow::FlowRecord;
+use nilometer_profile::{
+    Counts, Delays, Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict,
+};
+use nilometer_wire::Time;
+use nilometer_wire::link::LinkType;
+use nilometer_wire::packet::{IpPacket, Parsed, Transport, parse};
+
+use crate::device::ring::{Ring, RingConfig, RingStatistics, Seen};
+use crate::device::testbed::{CLIENT_INTERFACE, SERVER_INTERFACE, Testbed};
+use crate::table::capture::CaptureWriter;
+use crate::table::packets::{self, PacketRow, PacketWriter};
+
+/// The profiler's clock begins this much before the traffic, so that no stamp is before it.
+pub const LEAD_NS: u64 = 10_000_000_000;
+/// How long a ring is waited for before both are looked at.
+const WAIT_MS: u32 = 5;
+const ETHERNET_BYTES: usize = 14;
+
+/// What the meter is told.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    /// Ring memory on each side, MiB.
+    pub ring_mib: u32,
+    /// The wall clock at the traffic's beginning, ns since 1970.
+    pub origin_ns: u64,
+    /// Ends of the plan's intervals, ns after the beginning.
+    pub interval_ends_ns: Vec<u64>,
+    /// Addresses of the device itself.
+    pub device_addresses: Vec<IpAddr>,
+    /// Where to keep packets: the client's, the server's.
+    pub captures: Option<[PathBuf; 2]>,
+    /// Where to keep the stamps of each packet.
+    pub stamps: Option<PathBuf>,
+}
+
+/// Counters for a progress display.
+#[derive(Debug, Default)]
+pub struct MeterLive {
+    /// IP packets that entered the device.
+    pub entered: AtomicU64,
+    /// IP packets that left it.
+    pub left: AtomicU64,
+    /// Packets lost so far (decided two seconds after they entered).
+    pub lost: AtomicU64,
+}
+
+/// One second at the client's interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Second {
+    /// TCP payload bytes, both directions.
+    pub payload_bytes: u64,
+    /// IP packets, both directions.
+    pub packets: u64,
+    /// Connections opened: SYNs without ACK.
+    pub flows: u64,
+}
+
+/// Frames seen on one interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Frames {
+    /// Leaving.
+    pub outgoing: u64,
+    /// Coming in.
+    pub incoming: u64,
+    /// Of both, those that are not IP or are neighbour discovery.
+    pub not_ip: u64,
+    /// Stamped only when the packet socket got its turn.
+    pub stamped_late: u64,
+}
+
+/// All that the meter saw.
+pub struct Sighted {
+    /// Flow records of the client's side.
+    pub records: Vec<FlowRecord>,
+    /// The flow meter's own account.
+    pub flows: MeterCounts,
+    /// Packets by fate, by direction.
+    pub counts: [Counts; 2],
+    /// Delays of all kinds.
+    pub delays: Delays,
+    /// By second of the traffic.
+    pub seconds: Vec<Second>,
+    /// IP packets and bytes that entered the device, by interval.
+    pub intervals: Vec<(u64, u64)>,
+    /// IP bytes that entered the device, by direction.
+    pub entered_bytes: [u64; 2],
+    /// Frames by side: client, server.
+    pub frames: [Frames; 2],
+    /// The rings' own counters by side.
+    pub rings: [RingStatistics; 2],
+}
+
+/// The meter, opened before the links are up.
+pub struct PassiveMeter {
+    rings: [Ring; 2],
+    watch: Watch,
+}
+
+/// What is accumulated while the rings are drained.
+struct Ledger<'a> {
+    watch: &'a Watch,
+    flows: Meter,
+    matcher: Matcher,
+    sighted: Sighted,
+    captures: Option<[CaptureWriter; 2]>,
+    stamps: Option<PacketWriter>,
+    newest: [u64; 2],
+    failure: Option<anyhow::Error>,
+}
+
+impl PassiveMeter {
+    /// Opens both rings; the testbed's links should still be down.
+    pub fn open(testbed: &Testbed, ring_mib: u32) -> Result<PassiveMeter> {
+        let config = RingConfig::of_bytes(u64::from(ring_mib) << 20);
+        let client = testbed.client().enter(|| Ring::open(CLIENT_INTERFACE, config))?;
+        let server = testbed.server().enter(|| Ring::open(SERVER_INTERFACE, config))?;
+        Ok(PassiveMeter { rings: [client, server], watch: Watch::default() })
+    }
+
+    /// Watches until `stop` is set, then empties the rings and settles every packet's fate.
+    pub fn run(mut self, watch: Watch, live: &MeterLive, stop: &AtomicBool) -> Result<Sighted> {
+        self.watch = watch;
+        let mut ledger = Ledger::new(&self.watch)?;
+        loop {
+            let last = stop.load(Ordering::Acquire);
+            self.rings[0].poll(if last { 30 } else { WAIT_MS })?;
+            let mut drained = 0;
+            for (side, ring) in self.rings.iter_mut().enumerate() {
+                drained += ring.drain(|seen| ledger.see(side, &seen));
+            }
+            ledger.settle(live);
+            if last && drained == 0 {
+                break;
+            }
+        }
+        let rings = [self.rings[0].statistics()?, self.rings[1].statistics()?];
+        ledger.finish(rings)
+    }
+}
+
+impl<'a> Ledger<'a> {
+    fn new(watch: &'a Watch) -> Result<Ledger<'a>> {
+        let captures = match &watch.captures {
+            Some([client, server]) => Some([
+                CaptureWriter::create(client, CLIENT_INTERFACE)?,
+                CaptureWriter::create(server, SERVER_INTERFACE)?,
+            ]),
+            None => None,
+        };
+        let stamps = watch.stamps.as_ref().map(|path| PacketWriter::new(path, false)).transpose()?;
+        Ok(Ledger {
+            watch,
+            flows: Meter::new(MeterConfig::default()),
+            matcher: Matcher::new(MatcherConfig::default()),
+            sighted: Sighted {
+                records: Vec::new(),
+                flows: Meter::new(MeterConfig::default()).counts(),
+                counts: Default::default(),
+                delays: Delays::new(Default::default()),
+                seconds: Vec::new(),
+                intervals: vec![(0, 0); watch.interval_ends_ns.len()],
+                entered_bytes: [0; 2],
+                frames: Default::default(),
+                rings: Default::default(),
+            },
+            captures,
+            stamps,
+            newest: [0; 2],
+            failure: None,
+        })
+    }
+
+    /// The profiler's time of a wall-clock stamp.
+    fn time(&self, stamp_ns: u64) -> Time {
+        Time::from_nanos((stamp_ns + LEAD_NS).saturating_sub(self.watch.origin_ns))
+    }
+
+    fn see(&mut self, side: usize, seen: &Seen<'_>) {
+        self.newest[side] = self.newest[side].max(seen.stamp_ns);
+        if let Some(captures) = &mut self.captures {
+            let written = captures[side].write(
+                seen.stamp_ns,
+                seen.outgoing,
+                seen.original_bytes,
+                seen.frame,
+            );
+            if let Err(error) = written {
+                self.failure.get_or_insert(error);
+            }
+        }
+        let frames = &mut self.sighted.frames[side];
+        *if seen.outgoing { &mut frames.outgoing } else { &mut frames.incoming } += 1;
+        frames.stamped_late += u64::from(!seen.stamped_on_arrival);
+        match parse(LinkType::Ethernet, seen.frame, seen.original_bytes) {
+            Parsed::Ip(packet) if !is_neighbour_discovery(&packet) => {
+                self.see_ip(side, seen, &packet);
+            }
+            _ => self.sighted.frames[side].not_ip += 1,
+        }
+    }
+
+    fn see_ip(&mut self, side: usize, seen: &Seen<'_>, packet: &IpPacket) {
+        let end = (ETHERNET_BYTES + packet.ip_bytes as usize).min(seen.frame.len());
+        let print = Fingerprint::of(&seen.frame[ETHERNET_BYTES..end]);
+        let at = self.time(seen.stamp_ns);
+        let to_servers = (side == 0) == seen.outgoing;
+        let direction =
+            if to_servers { Direction::ClientToServer } else { Direction::ServerToClient };
+        if seen.outgoing {
+            let consumed = is_for_the_device(packet, &self.watch.device_addresses);
+            self.matcher.entered(direction, at, &print, consumed);
+            self.sighted.entered_bytes[direction.index()] += u64::from(packet.ip_bytes);
+            self.book_interval(seen.stamp_ns, packet);
+        } else {
+            self.matcher.left(direction, at, &print);
+        }
+        if side == 0 {
+            let records = &mut self.sighted.records;
+            self.flows.observe(seen.stamp_ns, packet, &mut |record| records.push(record));
+            self.book_second(seen.stamp_ns, packet);
+        }
+    }
+
+    fn book_interval(&mut self, stamp_ns: u64, packet: &IpPacket) {
+        let since = stamp_ns.saturating_sub(self.watch.origin_ns);
+        let interval = self.watch.interval_ends_ns.partition_point(|&end| end <= since);
+        if stamp_ns >= self.watch.origin_ns
+            && let Some(booked) = self.sighted.intervals.get_mut(interval)
+        {
+            booked.0 += 1;
+            booked.1 += u64::from(packet.ip_bytes);
+        }
+    }
+
+    fn book_second(&mut self, stamp_ns: u64, packet: &IpPacket) {
+        let Some(since) = stamp_ns.checked_sub(self.watch.origin_ns) else { return };
+        let second = (since / 1_000_000_000) as usize;
+        let last = self.watch.interval_ends_ns.last().copied().unwrap_or(0) / 1_000_000_000 + 60;
+        if second > last as usize {
+            return;
+        }
+        if self.sighted.seconds.len() <= second {
+            self.sighted.seconds.resize(second + 1, Second::default());
+        }
+        let booked = &mut self.sighted.seconds[second];
+        booked.packets += 1;
+        if let Transport::Tcp(segment) = &packet.transport {
+            booked.payload_bytes += u64::from(segment.payload_bytes);
+            let opens = segment.flags & (tcp_flags::SYN | tcp_flags::ACK) == tcp_flags::SYN;
+            booked.flows += u64::from(opens);
+        }
+    }
+
+    /// Decides what is old enough, as of the side that is further behind.
+    fn settle(&mut self, live: &MeterLive) {
+        let now = self.time(self.newest[0].min(self.newest[1]));
+        let mut verdicts = Vec::new();
+        self.matcher.expire(now, &mut |verdict| verdicts.push(verdict));
+        for verdict in verdicts {
+            self.book_verdict(&verdict);
+        }
+        let both = Direction::ALL.map(|direction| self.matcher.counts(direction));
+        live.entered.store(both[0].entered + both[1].entered, Ordering::Relaxed);
+        live.left.store(both[0].left + both[1].left, Ordering::Relaxed);
+        live.lost.store(both[0].lost + both[1].lost, Ordering::Relaxed);
+    }
+
+    fn book_verdict(&mut self, verdict: &Verdict) {
+        self.sighted.delays.record(verdict);
+        if let Some(stamps) = &mut self.stamps
+            && let Err(error) = stamps.write(&row(verdict))
+        {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    fn finish(mut self, rings: [RingStatistics; 2]) -> Result<Sighted> {
+        let mut verdicts = Vec::new();
+        self.matcher.finish(&mut |verdict| verdicts.push(verdict));
+        for verdict in verdicts {
+            self.book_verdict(&verdict);
+        }
+        let records = &mut self.sighted.records;
+        self.flows.flush(&mut |record| records.push(record));
+        if let Some(error) = self.failure {
+            return Err(error);
+        }
+        for capture in self.captures.into_iter().flatten() {
+            capture.finish()?;
+        }
+        if let Some(stamps) = self.stamps {
+            stamps.finish(&[("origin_ns", self.watch.origin_ns.to_string())])?;
+        }
+        self.sighted.records.sort_by_key(|record| (record.start_ns, record.key));
+        self.sighted.flows = self.flows.counts();
+        self.sighted.counts = Direction::ALL.map(|direction| self.matcher.counts(direction));
+        for counts in &self.sighted.counts {
+            counts.balance().expect("every packet has one fate");
+        }
+        self.sighted.rings = rings;
+        Ok(self.sighted)
+    }
+}
+
+/// A verdict as a row of the packet table; stamps are ns since the traffic began.
+fn row(verdict: &Verdict) -> PacketRow {
+    let since = |time: Time| time.as_nanos().saturating_sub(LEAD_NS);
+    PacketRow {
+        entered_ns: verdict.entered_at.map(since),
+        left_ns: verdict.left_at.map(since),
+        delay_ns: verdict.delay().map(|delay| delay.as_nanos() as i64),
+        direction: verdict.direction.index() as u8,
+        bytes: verdict.bytes,
+        fate: match verdict.fate {
+            Fate::Forwarded => packets::Fate::Passed,
+            Fate::Corrupted => packets::Fate::Corrupted,
+            Fate::Lost => packets::Fate::Lost,
+            Fate::Consumed => packets::Fate::Consumed,
+            Fate::Originated => packets::Fate::Originated,
+            Fate::Duplicated => packets::Fate::Duplicated,
+        },
+        reordered: verdict.reordered,
+    }
+}
+
+/// Router and neighbour solicitations, advertisements and redirects (RFC 4861).
+fn is_neighbour_discovery(packet: &IpPacket) -> bool {
+    packet.source.is_ipv6()
+        && matches!(packet.transport, Transport::Icmp { kind: 133..=137, .. })
+}
+
+/// Addressed to the device, or to all on the link, which no router forwards.
+fn is_for_the_device(packet: &IpPacket, addresses: &[IpAddr]) -> bool {
+    let link_scope = match packet.destination {
+        IpAddr::V4(v4) => v4.is_broadcast() || v4.octets()[..3] == [224, 0, 0],
+        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.octets()[..2] == [0xff, 0x02],
+    };
+    link_scope || addresses.contains(&packet.destination)
+}

@@ -1,0 +1,213 @@
+//! `result.json`: what a run came to, under names fixed for scripts.
+
+use nilometer_traffic::fidelity::Fidelity;
+use serde::{Deserialize, Serialize};
+
+/// The result of a lab run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// `nilometer-result/1`.
+    pub format: String,
+    /// Seed of the plan.
+    pub seed: u64,
+    /// Version of the tool.
+    pub version: String,
+    /// Commit it was built from.
+    pub commit: String,
+    /// SHA-256 of the plan: that of `generate plan DIR/model.json --seed SEED`.
+    pub digest: String,
+    /// The device under test.
+    pub dut: String,
+    /// What was played: `embedded` or the inputs' names.
+    pub input: Vec<String>,
+    /// Whether the input is synthetic.
+    pub synthetic: bool,
+    /// k: gaps and intervals of the original were divided by it.
+    pub time_divisor: f64,
+    /// Stopped by a signal before the plan's end.
+    pub interrupted: bool,
+    /// Connections planned.
+    pub connections: u64,
+    /// Distances to the model beside their floors.
+    pub fidelity: Vec<Fidelity>,
+    /// KS distance of the gaps of each address pair, as the meter saw them; beside the per-session
+    /// figure in `fidelity`.
+    pub inter_connection_by_pair: Option<f64>,
+    /// How exactly the plan was carried out.
+    pub execution: ExecutionOutcome,
+    /// Planned and generated, by interval.
+    pub intervals: Vec<IntervalOutcome>,
+    /// Both directions together.
+    pub packets: Packets,
+    /// To the servers, then to the clients.
+    pub directions: Vec<DirectionOutcome>,
+    /// Delay through the device, ns.
+    pub delay_ns: Option<Delay>,
+    /// Delay over the bare wire, ns.
+    pub wire_delay_ns: Option<Delay>,
+    /// How packets were stamped.
+    pub stamps: String,
+    /// The hosts' interfaces against the meter.
+    pub interfaces: Vec<InterfaceOutcome>,
+    /// What makes a figure suspect, in plain words.
+    pub warnings: Vec<String>,
+    /// Absolute path of the page.
+    pub report: String,
+}
+
+/// How exactly the plan was carried out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ExecutionOutcome {
+    /// Every completed connection moved exactly its planned bytes, by the client's count and, where
+    /// the meter lost nothing, by the sequence numbers it saw.
+    pub sizes_exact: bool,
+    /// Connections that moved all their bytes and closed.
+    pub completed: u64,
+    /// Connections that were tried and failed.
+    pub failed: u64,
+    /// Connections that a signal kept from starting or ending.
+    pub unfinished: u64,
+    /// Sessions planned.
+    pub sessions: u64,
+    /// Sessions that share their pair with another active one.
+    pub collisions: u64,
+    /// Median lateness of connection starts, ns.
+    pub lateness_p50_ns: u64,
+    /// 99th percentile of lateness, ns.
+    pub lateness_p99_ns: u64,
+    /// The latest start, ns.
+    pub lateness_max_ns: u64,
+    /// Congestion control of every socket.
+    pub congestion: String,
+}
+
+/// One interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IntervalOutcome {
+    /// Seconds since the traffic began.
+    pub start_s: f64,
+    /// Its end, likewise.
+    pub end_s: f64,
+    /// Payload bytes of the model.
+    pub bytes_target: u64,
+    /// Payload bytes of the connections whose SYN the meter saw in it.
+    pub bytes_generated: u64,
+    /// Flows of the model.
+    pub flows_target: u64,
+    /// Connections whose SYN the meter saw in it.
+    pub flows_generated: u64,
+    /// Mean active sessions by Figure 4's algorithm.
+    pub sessions_target: f64,
+    /// Mean sessions that the plan switched on.
+    pub sessions_generated: f64,
+    /// IP packets that entered the device, both directions.
+    pub packets: u64,
+    /// IP bytes of those packets.
+    pub ip_bytes: u64,
+}
+
+/// What became of packets: `in + originated + duplicated = out + consumed + lost`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Packets {
+    /// Entered the device.
+    #[serde(rename = "in")]
+    pub entered: u64,
+    /// Left it.
+    #[serde(rename = "out")]
+    pub left: u64,
+    /// Entered, and nothing that left matches them.
+    pub lost: u64,
+    /// Left, and nothing that entered matches them.
+    pub originated: u64,
+    /// Were addressed to the device.
+    pub consumed: u64,
+    /// Left after a packet of their flow that entered later.
+    pub reordered: u64,
+    /// Extra copies that left.
+    pub duplicated: u64,
+    /// Left with other content than they entered with.
+    pub corrupted: u64,
+    /// Passed the meter unseen, by its own counters; they are in no other figure.
+    pub meter_lost: u64,
+}
+
+/// Delay in a few numbers, nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Delay {
+    /// 5th percentile.
+    pub p5: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: u64,
+    /// 95th percentile.
+    pub p95: u64,
+    /// 99th percentile.
+    pub p99: u64,
+}
+
+/// One direction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DirectionOutcome {
+    /// `to_servers` or `to_clients`.
+    pub name: String,
+    /// Its packets.
+    pub packets: Packets,
+    /// Its delay through the device.
+    pub delay_ns: Option<Delay>,
+    /// Its delay over the bare wire.
+    pub wire_delay_ns: Option<Delay>,
+}
+
+/// One host's interface: what the kernel counted against what the meter saw.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InterfaceOutcome {
+    /// `client` or `server`.
+    pub name: String,
+    /// Frames sent by the kernel's count.
+    pub tx_packets: u64,
+    /// Frames received by the kernel's count.
+    pub rx_packets: u64,
+    /// Outgoing frames that the meter saw.
+    pub metered_tx: u64,
+    /// Incoming frames that the meter saw.
+    pub metered_rx: u64,
+    /// Frames of either way that are not IP, or are neighbour discovery.
+    pub not_ip: u64,
+}
+
+/// The bounds of `--check`: what is out of them, in plain words; empty when all hold.
+pub fn out_of_bounds(outcome: &Outcome) -> Vec<String> {
+    let mut found = Vec::new();
+    for figure in &outcome.fidelity {
+        match figure.ratio {
+            Some(ratio) if ratio <= 2.0 => {}
+            Some(ratio) => found.push(format!("{} is {ratio:.2} x its floor, over 2", figure.name)),
+            None => found.push(format!("{} has no floor to stand beside", figure.name)),
+        }
+    }
+    if !outcome.execution.sizes_exact {
+        found.push("file sizes are not byte-exact".to_owned());
+    }
+    if outcome.execution.completed != outcome.connections {
+        let (done, planned) = (outcome.execution.completed, outcome.connections);
+        found.push(format!("{done} of {planned} connections completed"));
+    }
+    for interval in &outcome.intervals {
+        let pairs = [
+            ("payload bytes", interval.bytes_target, interval.bytes_generated),
+            ("connections", interval.flows_target, interval.flows_generated),
+        ];
+        for (what, target, generated) in pairs {
+            let off = generated as f64 / target.max(1) as f64 - 1.0;
+            if off.abs() > 0.05 && target.abs_diff(generated) > 1 {
+                let (start, percent) = (interval.start_s, off * 100.0);
+                found.push(format!("{what} from {start:.0} s are off by {percent:+.1} %"));
+            }
+        }
+    }
+    if outcome.packets.meter_lost > 0 {
+        found.push(format!("the meter lost {} packets", outcome.packets.meter_lost));
+    }
+    found
+}

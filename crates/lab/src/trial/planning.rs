@@ -1,0 +1,32 @@
+//! Planning with threads: the chains of a plan drawn side by side.
+
+use std::ops::Range;
+use std::thread;
+
+use anyhow::Result;
+use nilometer_traffic::chain::Chain;
+use nilometer_traffic::{Plan, Planner, TrafficModel};
+
+/// The plan of `model` under `seed`; the same whatever `threads` is.
+pub fn plan(model: &TrafficModel, seed: u64, threads: usize) -> Result<Plan> {
+    let planner = Planner::new(model, seed)?;
+    Ok(planner.plan(&mut |slots| chains(&planner, slots, threads.max(1)))?)
+}
+
+fn chains(planner: &Planner, slots: Range<u32>, threads: usize) -> Vec<Chain> {
+    let share = (slots.len() as u32).div_ceil(threads as u32).max(1);
+    let parts = (0..threads as u32).map(|part| {
+        let from = slots.start.saturating_add(part * share).min(slots.end);
+        from..from.saturating_add(share).min(slots.end)
+    });
+    thread::scope(|scope| {
+        let workers: Vec<_> =
+            parts.map(|part| scope.spawn(move || planner.chains(part))).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a chain is drawn")).collect()
+    })
+}
+
+/// A digest as it is written: lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,185 @@
+//! The main job, end to end: input, model, plan, bare wire, device, judgement, page.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Result;
+use nilometer_traffic::estimate::Estimate;
+use nilometer_traffic::{Plan, PlannedConnection, TrafficModel};
+use nilometer_wire::{Span, Time};
+
+use super::account::{self, Account};
+use super::config::{DutKind, FIT_S, LabConfig};
+use super::directory::Directory;
+use super::leg::{self, Leg, LegLive, LegOutcome};
+use super::outcome::Outcome;
+use super::planning;
+use super::progress::Display;
+use super::source::{self, Asked};
+use crate::device::privilege;
+use crate::document;
+use crate::report;
+use crate::table::flows::FlowWriter;
+
+/// What the command line adds to the configuration.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Directory of results.
+    pub out: PathBuf,
+    /// Replace an existing one.
+    pub force: bool,
+    /// The command that repeats the run.
+    pub command: String,
+}
+
+/// How a run ended.
+pub enum Ended {
+    /// All of it.
+    Completed(Box<Outcome>),
+    /// A signal ended the traffic; what was measured is judged and kept in `DIR.partial`.
+    Interrupted(Box<Outcome>),
+    /// A signal ended the run before the device saw traffic; model and configuration are kept.
+    Early(PathBuf),
+}
+
+/// Runs the lab. Needs to be called while the process has one thread, because an unprivileged one
+/// moves into a user namespace of its own.
+///
+/// # Errors
+/// Where an input, the configuration or the machine does not allow it. What was written by then is
+/// left in `DIR.partial`.
+pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> Result<Ended> {
+    config.check()?;
+    privilege::acquire()?;
+    let display = Display::new();
+    let estimate = estimate(config, &display)?;
+    let plan = planning::plan(&estimate.model, config.seed, config.traffic.threads)?;
+    let directory = Directory::create(&options.out, options.force)?;
+    document::write_json(&directory.file("model.json"), &estimate.model)?;
+    document::write_whole(&directory.file("lab.toml"), toml::to_string(config)?.as_bytes())?;
+    let trial = Trial { config, options, estimate: &estimate, plan: &plan, directory: &directory };
+    let ended = trial.legs(&display, stop)?;
+    if let Ended::Completed(_) = ended {
+        directory.finish()?;
+    }
+    Ok(ended)
+}
+
+/// The model, fitted to the duration asked for.
+fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
+    let asked = Asked {
+        interval_s: config.model.interval_s,
+        bound_s: config.model.inter_connection_bound_s,
+        clients: config.traffic.clients.clone(),
+        servers: config.traffic.servers.clone(),
+        ..Asked::of(config.input.clone())
+    };
+    display.phase("learning the traffic");
+    let mut estimate = source::model(&asked, &mut |progress| display.reading(progress))?;
+    match config.duration_s {
+        None => estimate.model.generation.time_divisor = estimate.model.original_s() / FIT_S,
+        Some(seconds) => cut(&mut estimate.model, seconds),
+    }
+    Ok(estimate)
+}
+
+/// Keeps the first `duration_s` seconds of a model's intervals, the last of them in part.
+fn cut(model: &mut TrafficModel, duration_s: f64) {
+    model.intervals.retain(|interval| interval.start_s < duration_s);
+    if let Some(last) = model.intervals.last_mut() {
+        let kept = ((duration_s - last.start_s) / last.duration_s).min(1.0);
+        last.duration_s *= kept;
+        last.bytes = (last.bytes as f64 * kept) as u64;
+        last.flows = (last.flows as f64 * kept) as u64;
+        last.packets = (last.packets as f64 * kept) as u64;
+    }
+}
+
+/// Everything the legs share.
+struct Trial<'a> {
+    config: &'a LabConfig,
+    options: &'a RunOptions,
+    estimate: &'a Estimate,
+    plan: &'a Plan,
+    directory: &'a Directory,
+}
+
+impl Trial<'_> {
+    fn legs(&self, display: &Display, stop: &Arc<AtomicBool>) -> Result<Ended> {
+        let calibrating = self.config.calibration.seconds;
+        let wire = if calibrating > 0.0 && self.config.dut != DutKind::Wire {
+            Some(self.calibrate(calibrating, display, stop)?)
+        } else {
+            None
+        };
+        if stop.load(Ordering::Acquire) {
+            return Ok(Ended::Early(self.directory.partial().to_owned()));
+        }
+        let name = self.config.dut.name();
+        display.phase(&format!("playing {} connections through {name}", self.plan.len()));
+        let captures = ["client.pcapng", "server.pcapng"].map(|name| self.directory.file(name));
+        let leg = Leg {
+            captures: self.config.meter.pcap.then_some(captures),
+            stamps: Some(self.directory.file("packets.parquet")),
+            ..self.leg(self.config.dut, &self.plan.connections)
+        };
+        let (live, log) = (LegLive::default(), self.directory.file("live.ndjson"));
+        let seconds = self.plan.end.as_secs_f64();
+        let made = display.during(&live, seconds, Some(&log), || leg::play(&leg, &live, stop))?;
+        display.phase("judging");
+        self.judge(&made, wire.as_ref())
+    }
+
+    fn leg<'b>(&'b self, dut: DutKind, connections: &'b [PlannedConnection]) -> Leg<'b> {
+        let ends = self.plan.intervals.iter().map(|interval| interval.end.as_nanos());
+        Leg {
+            dut,
+            config: self.config,
+            connections,
+            interval_ends_ns: ends.collect(),
+            captures: None,
+            stamps: None,
+        }
+    }
+
+    /// The beginning of the same plan over a bare wire: the calibration cable.
+    fn calibrate(
+        &self,
+        seconds: f64,
+        display: &Display,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<LegOutcome> {
+        let end = Time::ZERO + Span::from_secs_f64(seconds);
+        let head = self.plan.head(end);
+        display.phase(&format!("calibrating: {} connections over a bare wire", head.len()));
+        let (leg, live) = (self.leg(DutKind::Wire, head), LegLive::default());
+        let seconds = seconds.min(self.plan.end.as_secs_f64());
+        display.during(&live, seconds, None, || leg::play(&leg, &live, stop))
+    }
+
+    fn judge(&self, made: &LegOutcome, wire: Option<&LegOutcome>) -> Result<Ended> {
+        let page = self.directory.done().join(report::PAGE_FILE);
+        let interrupted = made.interrupted_ns.is_some();
+        let at = if interrupted { self.directory.partial().join(report::PAGE_FILE) } else { page };
+        let (outcome, story) = account::settle(&Account {
+            config: self.config,
+            command: &self.options.command,
+            estimate: self.estimate,
+            plan: self.plan,
+            made,
+            wire,
+            page: &at,
+        });
+        let mut flows = FlowWriter::new(&self.directory.file("flows.parquet"), false)?;
+        for record in &made.sighted.records {
+            flows.write(record)?;
+        }
+        flows.finish(&[])?;
+        account::write_execution(&self.directory.file("execution.ndjson"), self.plan, made)?;
+        document::write_json(&self.directory.file("result.json"), &outcome)?;
+        report::save(self.directory.partial(), &story)?;
+        let outcome = Box::new(outcome);
+        Ok(if interrupted { Ended::Interrupted(outcome) } else { Ended::Completed(outcome) })
+    }
+}

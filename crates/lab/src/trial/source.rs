@@ -1,0 +1,115 @@
+//! The source of a model: the embedded flow records, or files, estimated in the same way.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use nilometer_flow::FlowRecord;
+use nilometer_traffic::estimate::{Estimate, EstimateOptions, estimate};
+use nilometer_traffic::model::{Input, Origin};
+use nilometer_traffic::pool::Prefix;
+use nilometer_traffic::synthetic;
+
+use super::config::{default_clients, default_servers};
+use crate::cli::VERSION;
+use crate::input::records::{FlowOptions, Progress, read_flows};
+
+/// Flow records held in memory for an estimate at most.
+const RECORDS_MAX: usize = 40_000_000;
+/// The inter-connection bound of the paper, seconds.
+const BOUND_S: f64 = 60.0;
+
+/// What the estimation is asked for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Files; the embedded records where empty.
+    pub inputs: Vec<PathBuf>,
+    /// IntervalDuration, seconds.
+    pub interval_s: Option<f64>,
+    /// The inter-connection bound, seconds.
+    pub bound_s: Option<f64>,
+    /// Write original addresses beside the ranks.
+    pub keep_addresses: bool,
+    /// Client pools.
+    pub clients: Vec<Prefix>,
+    /// Server pools.
+    pub servers: Vec<Prefix>,
+}
+
+impl Asked {
+    /// The estimation of these inputs with nothing else said.
+    pub fn of(inputs: Vec<PathBuf>) -> Asked {
+        Asked {
+            inputs,
+            interval_s: None,
+            bound_s: None,
+            keep_addresses: false,
+            clients: default_clients(),
+            servers: default_servers(),
+        }
+    }
+}
+
+/// Estimates a model from what was asked for; progress goes to `progress`.
+///
+/// # Errors
+/// Where an input cannot be read, or nothing in it enters a model.
+pub fn model(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<Estimate> {
+    if asked.inputs.is_empty() { embedded(asked) } else { from_files(asked, progress) }
+}
+
+fn options(asked: &Asked, origin: Origin) -> EstimateOptions {
+    EstimateOptions {
+        interval_s: asked.interval_s,
+        bound_s: asked.bound_s.unwrap_or(BOUND_S),
+        keep_addresses: asked.keep_addresses,
+        tool: format!("nilometer {VERSION}"),
+        origin,
+        span_ns: None,
+        clients: asked.clients.clone(),
+        servers: asked.servers.clone(),
+    }
+}
+
+fn embedded(asked: &Asked) -> Result<Estimate> {
+    let origin = Origin {
+        description: "embedded flow records, synthetic: lognormal files with a Pareto 1.2 tail, \
+                      Zipf addresses"
+            .to_owned(),
+        synthetic: true,
+        inputs: Vec::new(),
+    };
+    let end_ns = synthetic::ORIGIN_NS + (synthetic::DURATION_S * 1e9) as u64;
+    let options = EstimateOptions {
+        interval_s: Some(asked.interval_s.unwrap_or(synthetic::INTERVAL_S)),
+        bound_s: asked.bound_s.unwrap_or(synthetic::BOUND_S),
+        span_ns: Some((synthetic::ORIGIN_NS, end_ns)),
+        ..options(asked, origin)
+    };
+    Ok(estimate(synthetic::records(), &options)?)
+}
+
+fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<Estimate> {
+    let mut records: Vec<FlowRecord> = Vec::new();
+    let mut keep = |record| {
+        if records.len() >= RECORDS_MAX {
+            bail!("more than {RECORDS_MAX} flow records; give a part of the input");
+        }
+        records.push(record);
+        Ok(())
+    };
+    let summary = read_flows(&asked.inputs, &FlowOptions::default(), progress, &mut keep)?;
+    let names: Vec<String> = summary.inputs.iter().map(|input| input.name.clone()).collect();
+    let origin = Origin {
+        description: names.join(", "),
+        synthetic: false,
+        inputs: summary
+            .inputs
+            .iter()
+            .map(|input| Input { name: input.name.clone(), sha256: input.sha256.clone() })
+            .collect(),
+    };
+    let mut made = estimate(records, &options(asked, origin))
+        .with_context(|| format!("no model from {}", names.join(", ")))?;
+    made.warnings.splice(0..0, summary.warnings);
+    Ok(made)
+}

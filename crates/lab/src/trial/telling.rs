@@ -1,0 +1,370 @@
+//! The telling: results of a run put into the story that its page draws.
+
+use nilometer_profile::delay::{DelaySummary, SIZE_CLASSES};
+use nilometer_profile::{Counts, Delays, Direction};
+use nilometer_stat::survival::{KaplanMeier, Lifetime};
+use nilometer_stat::{Empirical, Histogram};
+use nilometer_traffic::fidelity::{Gap, Measured};
+use nilometer_traffic::{Plan, TrafficModel};
+
+use super::meter::{LEAD_NS, Sighted};
+use super::outcome::{Delay, IntervalOutcome, Outcome, Packets};
+use crate::report::story::{
+    self, Comparison, Coverage, Curve, DelaySecond, Execution, LeftOut, PacketCounts, Percentiles,
+    Ranks, SizeClass, Story, Trait,
+};
+use crate::report::thin;
+
+/// Points of a curve.
+const POINTS: usize = 600;
+/// A normal deviate exceeded by one in twenty: pointwise bands from the 5th to the 95th percentile.
+const DEVIATE_95: f64 = 1.645;
+
+/// What the story is told from, besides the outcome.
+pub struct Told<'a> {
+    /// The model as performed.
+    pub model: &'a TrafficModel,
+    /// The plan.
+    pub plan: &'a Plan,
+    /// What the fidelity figures were computed from.
+    pub measured: &'a Measured,
+    /// What the meter saw through the device.
+    pub sighted: &'a Sighted,
+    /// What it saw over the bare wire.
+    pub wire: Option<&'a Sighted>,
+    /// Lateness of all connections, ns, rising.
+    pub lateness_ns: &'a [u64],
+}
+
+/// Fills everything of the story that numbers fill; header, machine and files are the run's.
+pub fn tell(outcome: &Outcome, told: &Told<'_>) -> Story {
+    Story {
+        warnings: outcome.warnings.clone(),
+        coverage: coverage(told.model),
+        intervals: intervals(outcome, told.model),
+        seconds: seconds(told.sighted),
+        execution: execution(outcome, told.lateness_ns),
+        fidelity: fidelity(outcome),
+        file_size: sizes(told),
+        inter_connection: gaps(&told.measured.gaps, &told.plan.gaps),
+        source_rank: ranks(
+            &told.measured.source_uses,
+            &told.model.sources.shares(told.plan.ranks.0),
+        ),
+        destination_rank: ranks(
+            &told.measured.destination_uses,
+            &told.model.destinations.shares(told.plan.ranks.1),
+        ),
+        packets: packet_counts(&outcome.packets),
+        delay_ns: outcome.delay_ns.as_ref().map(percentiles),
+        wire_delay_ns: outcome.wire_delay_ns.as_ref().map(percentiles),
+        directions: Direction::ALL.map(|way| direction(outcome, told, way)).to_vec(),
+        size_classes: size_classes(&told.sighted.delays, told.wire.map(|wire| &wire.delays)),
+        ..Story::default()
+    }
+}
+
+fn coverage(model: &TrafficModel) -> Coverage {
+    let (coverage, out) = (&model.coverage, &model.coverage.left_out);
+    let reasons = [
+        ("not TCP", out.not_tcp),
+        ("no SYN seen: the start is missing", out.no_start_marker),
+        ("neither FIN nor RST seen: the end is missing", out.no_end_marker),
+        ("only acknowledgements went this way", out.ack_flow),
+        ("under 100 payload bytes", out.under_100_bytes),
+    ];
+    Coverage {
+        flows_total: coverage.flows,
+        flows_entered: coverage.flows_in_model,
+        bytes_total: coverage.octets,
+        bytes_entered: coverage.octets_in_model,
+        left_out: reasons
+            .iter()
+            .map(|(reason, share)| LeftOut {
+                reason: (*reason).to_owned(),
+                flows: share.flows,
+                bytes: share.octets,
+            })
+            .collect(),
+    }
+}
+
+fn intervals(outcome: &Outcome, model: &TrafficModel) -> Vec<story::Interval> {
+    let both = outcome.intervals.iter().zip(&model.intervals);
+    both.map(|(made, asked): (&IntervalOutcome, _)| story::Interval {
+        start_s: made.start_s,
+        end_s: made.end_s,
+        bytes_target: made.bytes_target,
+        bytes_generated: made.bytes_generated,
+        flows_target: made.flows_target,
+        flows_generated: made.flows_generated,
+        sessions_target: made.sessions_target.round() as u64,
+        sessions_generated: made.sessions_generated.round() as u64,
+        packets: made.packets,
+        ip_bytes: made.ip_bytes,
+        packets_captured: (!outcome.synthetic).then_some(asked.packets),
+        ip_bytes_captured: None,
+    })
+    .collect()
+}
+
+fn seconds(sighted: &Sighted) -> Vec<story::Second> {
+    let by_second = sighted.seconds.iter().enumerate();
+    by_second
+        .map(|(second, seen)| story::Second {
+            start_s: second as f64,
+            payload_bytes: seen.payload_bytes,
+            packets: seen.packets,
+            flows: seen.flows,
+        })
+        .collect()
+}
+
+fn execution(outcome: &Outcome, lateness_ns: &[u64]) -> Execution {
+    let done = &outcome.execution;
+    let mut histogram = Histogram::new();
+    for &late in lateness_ns {
+        histogram.record(late);
+    }
+    Execution {
+        planned: outcome.connections,
+        completed: done.completed,
+        failed: done.failed,
+        sizes_exact: Some(done.sizes_exact),
+        collisions: done.collisions,
+        lateness: (!lateness_ns.is_empty()).then_some(story::Lateness {
+            p50_ns: done.lateness_p50_ns as f64,
+            p99_ns: done.lateness_p99_ns as f64,
+            max_ns: done.lateness_max_ns as f64,
+        }),
+        lateness_histogram: octaves(&histogram),
+    }
+}
+
+/// The histogram in bins of powers of two, from one microsecond.
+fn octaves(histogram: &Histogram) -> Vec<story::LatenessBin> {
+    let mut bins: Vec<story::LatenessBin> = Vec::new();
+    for bucket in histogram.buckets() {
+        let mut high = 1_000.0;
+        while high <= bucket.low as f64 {
+            high *= 2.0;
+        }
+        let low = if high > 1_000.0 { high / 2.0 } else { 0.0 };
+        match bins.last_mut() {
+            Some(bin) if bin.high_ns == high => bin.count += bucket.count,
+            _ => bins.push(story::LatenessBin { low_ns: low, high_ns: high, count: bucket.count }),
+        }
+    }
+    bins
+}
+
+fn fidelity(outcome: &Outcome) -> Vec<story::Fidelity> {
+    let of = |name: &str| match name {
+        "file_size" => Trait::FileSize,
+        "inter_connection" => Trait::InterConnection,
+        "source_rank" => Trait::SourceRank,
+        _ => Trait::DestinationRank,
+    };
+    let figures = outcome.fidelity.iter();
+    figures
+        .map(|figure| story::Fidelity {
+            name: of(&figure.name),
+            distance: figure.distance,
+            floor: figure.floor,
+            floor_p5: Some(figure.floor_p5),
+            floor_p95: Some(figure.floor_p95),
+            ratio: figure.ratio,
+            count: figure.count,
+        })
+        .collect()
+}
+
+/// What a second sample of `count` draws would differ by at `x`, from the 5th to the 95th percentile.
+fn band(law: &Empirical, at: &[f64], count: usize) -> Vec<[f64; 3]> {
+    let deviation = |x: f64| {
+        let share = law.cdf(x);
+        DEVIATE_95 * (share * (1.0 - share) / count.max(1) as f64).sqrt()
+    };
+    at.iter().map(|&x| [x, -deviation(x), deviation(x)]).collect()
+}
+
+/// Values at which both a law and a sorted sample are drawn.
+fn common_grid(sorted: &[f64], law: &Empirical) -> Vec<f64> {
+    let of_law: Vec<f64> =
+        (0..=POINTS / 2).map(|step| law.quantile(step as f64 / (POINTS / 2) as f64)).collect();
+    let mut at = thin::tail_grid(sorted, POINTS / 2);
+    at.extend(of_law);
+    at.sort_by(f64::total_cmp);
+    at.dedup();
+    at
+}
+
+fn law_curve(law: &Empirical, at: &[f64]) -> Curve {
+    at.iter().map(|&x| [x, law.cdf(x)]).collect()
+}
+
+fn sizes(told: &Told<'_>) -> Comparison {
+    let mut sorted = told.measured.sizes.clone();
+    sorted.sort_by(f64::total_cmp);
+    let law = &told.model.file_size;
+    let at = common_grid(&sorted, law);
+    Comparison {
+        model: law_curve(law, &at),
+        measured: thin::cumulative(&sorted, &at),
+        band: band(law, &at, sorted.len()),
+    }
+}
+
+fn gaps(gaps: &[Gap], law: &Empirical) -> Comparison {
+    let mut waited: Vec<f64> =
+        gaps.iter().filter(|gap| gap.observed).map(|gap| gap.waited_s).collect();
+    waited.sort_by(f64::total_cmp);
+    let at = common_grid(&waited, law);
+    if waited.is_empty() {
+        return Comparison { model: law_curve(law, &at), ..Comparison::default() };
+    }
+    let lives: Vec<Lifetime> = gaps
+        .iter()
+        .map(|gap| Lifetime { duration: gap.waited_s, observed: gap.observed })
+        .collect();
+    let estimate = KaplanMeier::new(&lives);
+    Comparison {
+        model: law_curve(law, &at),
+        measured: at.iter().map(|&x| [x, estimate.cdf(x)]).collect(),
+        band: band(law, &at, waited.len()),
+    }
+}
+
+fn ranks(uses: &[u64], shares: &[f64]) -> Ranks {
+    let total: u64 = uses.iter().sum();
+    let by_rank = |value: &dyn Fn(usize) -> f64| -> Curve {
+        (0..shares.len()).map(|rank| [(rank + 1) as f64, value(rank)]).collect()
+    };
+    let measured = by_rank(&|rank| uses[rank] as f64);
+    Ranks {
+        model: by_rank(&|rank| shares[rank] * total as f64),
+        measured: measured.into_iter().filter(|point| point[1] > 0.0).collect(),
+        counted: "sessions".to_owned(),
+    }
+}
+
+/// Counts of the profiler under their fixed names.
+pub fn packets(counts: &Counts, meter_lost: u64) -> Packets {
+    Packets {
+        entered: counts.entered,
+        left: counts.left,
+        lost: counts.lost,
+        originated: counts.originated,
+        consumed: counts.consumed,
+        reordered: counts.reordered,
+        duplicated: counts.duplicated,
+        corrupted: counts.corrupted,
+        meter_lost,
+    }
+}
+
+fn packet_counts(packets: &Packets) -> PacketCounts {
+    PacketCounts {
+        entered: packets.entered,
+        left: packets.left,
+        lost: packets.lost,
+        originated: packets.originated,
+        consumed: packets.consumed,
+        reordered: packets.reordered,
+        duplicated: packets.duplicated,
+        corrupted: packets.corrupted,
+        meter_lost: packets.meter_lost,
+    }
+}
+
+/// A delay summary under its fixed names.
+pub fn delay(summary: DelaySummary) -> Delay {
+    Delay {
+        p5: summary.p5_ns,
+        mean: summary.mean_ns,
+        p50: summary.p50_ns,
+        p95: summary.p95_ns,
+        p99: summary.p99_ns,
+    }
+}
+
+fn percentiles(delay: &Delay) -> Percentiles {
+    Percentiles {
+        p5: delay.p5 as f64,
+        mean: delay.mean,
+        p50: delay.p50 as f64,
+        p95: delay.p95 as f64,
+        p99: delay.p99 as f64,
+    }
+}
+
+fn direction(outcome: &Outcome, told: &Told<'_>, way: Direction) -> story::Direction {
+    let made = &outcome.directions[way.index()];
+    let cdf = |delays: &Delays| delay_cdf(&delays.histogram(Some(way)));
+    story::Direction {
+        name: made.name.replace('_', " "),
+        packets: packet_counts(&made.packets),
+        ip_bytes: told.sighted.entered_bytes[way.index()],
+        delay_ns: made.delay_ns.as_ref().map(percentiles),
+        wire_delay_ns: made.wire_delay_ns.as_ref().map(percentiles),
+        delay_cdf: cdf(&told.sighted.delays),
+        wire_delay_cdf: told.wire.map(|wire| cdf(&wire.delays)).unwrap_or_default(),
+        seconds: delay_seconds(&told.sighted.delays, way),
+    }
+}
+
+fn delay_cdf(histogram: &Histogram) -> Curve {
+    let total = histogram.count() as f64;
+    let mut below = 0;
+    let buckets = histogram.buckets();
+    buckets
+        .map(|bucket| {
+            below += bucket.count;
+            [bucket.high as f64, below as f64 / total]
+        })
+        .collect()
+}
+
+fn delay_seconds(delays: &Delays, way: Direction) -> Vec<DelaySecond> {
+    let lead_s = LEAD_NS as f64 / 1e9;
+    let points = delays.series(Some(way)).into_iter();
+    points
+        .filter(|point| point.start.as_nanos() >= LEAD_NS)
+        .map(|point| DelaySecond {
+            start_s: point.start.as_secs_f64() - lead_s,
+            p50_ns: point.delay.map(|delay| delay.p50_ns as f64),
+            p99_ns: point.delay.map(|delay| delay.p99_ns as f64),
+            packets: point.delay.map_or(0, |delay| delay.count) + point.lost,
+            lost: point.lost,
+            reordered: 0,
+        })
+        .collect()
+}
+
+fn size_classes(delays: &Delays, wire: Option<&Delays>) -> Vec<SizeClass> {
+    let wire = wire.map(|wire| wire.by_size(None));
+    let mut low = 0;
+    let classes = delays.by_size(None).into_iter().enumerate();
+    classes
+        .map(|(index, class)| {
+            let label = match SIZE_CLASSES[index] {
+                u32::MAX => format!("over {low} B"),
+                high if low == 0 => format!("up to {high} B"),
+                high => format!("{}–{high} B", low + 1),
+            };
+            low = SIZE_CLASSES[index];
+            SizeClass {
+                label,
+                packets: class.delay.map_or(0, |delay| delay.count) + class.lost,
+                lost: class.lost,
+                reordered: 0,
+                p50_ns: class.delay.map(|delay| delay.p50_ns as f64),
+                p99_ns: class.delay.map(|delay| delay.p99_ns as f64),
+                wire_p50_ns: wire
+                    .as_ref()
+                    .and_then(|wire| wire[index].delay)
+                    .map(|delay| delay.p50_ns as f64),
+            }
+        })
+        .collect()
+}

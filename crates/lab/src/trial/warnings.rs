@@ -1,0 +1,156 @@
+//! Warnings: what makes a figure suspect and what to do, in plain words.
+
+use super::account::Account;
+use super::outcome::Outcome;
+
+/// Lateness beyond which a start is worth a word, ns.
+const LATE_NS: u64 = 5_000_000;
+/// A model that speaks for less than this share of the bytes is worth a word.
+const COVERAGE_LOW: f64 = 0.5;
+/// Sessions for each rank below which the picture of popularity is coarse.
+const SESSIONS_PER_RANK: f64 = 0.5;
+
+/// All warnings of a run, the most serious first.
+pub fn of(account: &Account<'_>, outcome: &Outcome) -> Vec<String> {
+    let mut found = Vec::new();
+    interrupted(outcome, &mut found);
+    meter(account, outcome, &mut found);
+    execution(outcome, &mut found);
+    volumes(outcome, &mut found);
+    found.extend(account.estimate.warnings.iter().cloned());
+    model(account, outcome, &mut found);
+    found
+}
+
+fn interrupted(outcome: &Outcome, found: &mut Vec<String>) {
+    if outcome.interrupted {
+        found.push(
+            "The run was interrupted. Everything here is about the traffic up to then; planned \
+             volumes are those of the whole run."
+                .to_owned(),
+        );
+    }
+}
+
+fn meter(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
+    let lost = outcome.packets.meter_lost;
+    if lost > 0 {
+        found.push(format!(
+            "The meter lost {lost} packets. They are in no count, and a packet lost on one side only \
+             looks lost in the device; repeat with a larger --ring-mib or on a quieter machine."
+        ));
+    }
+    for interface in &outcome.interfaces {
+        let kernel = (interface.tx_packets, interface.rx_packets);
+        let metered = (interface.metered_tx, interface.metered_rx);
+        if kernel != metered && lost == 0 {
+            found.push(format!(
+                "The {}'s interface and the meter disagree. The kernel counted {} frames sent and {} \
+                 received, the meter {} and {}.",
+                interface.name, kernel.0, kernel.1, metered.0, metered.1
+            ));
+        }
+    }
+    let overflow: u64 = account.made.sighted.counts.iter().map(|counts| counts.overflow).sum();
+    if overflow > 0 {
+        found.push(format!(
+            "{overflow} packets were decided before their time because too many were under way. \
+             Losses and delays are suspect."
+        ));
+    }
+    let late: u64 = account.made.sighted.frames.iter().map(|frames| frames.stamped_late).sum();
+    if late > 0 {
+        found.push(format!(
+            "{late} packets carry late stamps, taken when the packet socket got its turn. Delays hold \
+             them as they are."
+        ));
+    }
+    if account.made.sighted.flows.evicted > 0 {
+        found.push(format!(
+            "{} flows left the meter's cache early because it was full. Their sizes are not whole.",
+            account.made.sighted.flows.evicted
+        ));
+    }
+}
+
+fn execution(outcome: &Outcome, found: &mut Vec<String>) {
+    let done = &outcome.execution;
+    if done.failed > 0 {
+        found.push(format!(
+            "{} of {} connections failed. execution.ndjson says how each one ended.",
+            done.failed, outcome.connections
+        ));
+    }
+    if !done.sizes_exact {
+        found.push(
+            "File sizes are not byte-exact. Some connections carried other byte counts than planned; \
+             execution.ndjson says which."
+                .to_owned(),
+        );
+    }
+    if done.lateness_p99_ns > LATE_NS {
+        found.push(format!(
+            "The generator started 1 connection in 100 more than {:.1} ms late. Other work shared \
+             the machine; repeat on a quiet one for tighter figures.",
+            done.lateness_p99_ns as f64 / 1e6
+        ));
+    }
+    if done.collisions > 0 {
+        found.push(format!(
+            "{} of {} sessions share their pair of addresses with another active one. The model has \
+             fewer pairs than sessions, or the pools are too small.",
+            done.collisions, done.sessions
+        ));
+    }
+}
+
+fn volumes(outcome: &Outcome, found: &mut Vec<String>) {
+    if outcome.interrupted {
+        return;
+    }
+    for interval in &outcome.intervals {
+        let off = |target: u64, made: u64| 100.0 * (made as f64 / target.max(1) as f64 - 1.0);
+        let bytes = off(interval.bytes_target, interval.bytes_generated);
+        let flows = off(interval.flows_target, interval.flows_generated);
+        if bytes.abs() > 5.0 || flows.abs() > 5.0 {
+            found.push(format!(
+                "The interval from {:.0} s misses its volume: {bytes:+.1} % of its bytes, {flows:+.1} % \
+                 of its connections.",
+                interval.start_s
+            ));
+        }
+    }
+}
+
+fn model(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
+    let coverage = &account.estimate.model.coverage;
+    let share = coverage.octets_in_model as f64 / coverage.octets.max(1) as f64;
+    if share < COVERAGE_LOW {
+        found.push(format!(
+            "The model speaks for {:.0} % of the input's bytes. The rest is not TCP, or its start or \
+             end was not captured; it is not generated.",
+            share * 100.0
+        ));
+    }
+    let ranks = [
+        ("sources", account.estimate.model.sources.counts.len(), account.plan.ranks.0),
+        ("destinations", account.estimate.model.destinations.counts.len(), account.plan.ranks.1),
+    ];
+    for (side, known, kept) in ranks {
+        if kept < known {
+            found.push(format!(
+                "The pool holds {kept} of the model's {known} {side}. The rarest are left out; give \
+                 a larger prefix."
+            ));
+        }
+    }
+    let sessions = outcome.execution.sessions as f64;
+    let most = account.plan.ranks.0.max(account.plan.ranks.1) as f64;
+    if sessions < SESSIONS_PER_RANK * most {
+        found.push(format!(
+            "Only {sessions:.0} sessions drew from {most:.0} addresses. Who talks to whom is \
+             sampled coarsely, though as the model says; shorter intervals (--interval) draw more \
+             pairs."
+        ));
+    }
+}

@@ -1,0 +1,333 @@
+//! The page, whatever its story: whole, well-formed, self-contained, escaped, and drawn by Chromium.
+
+#[path = "report/check.rs"]
+mod check;
+#[path = "report/sample.rs"]
+mod sample;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nilometer_lab::report::story::{
+    Comparison, Curve, DelaySecond, Direction, Header, Interval, LatenessBin, PacketCounts,
+    Percentiles, Ranks, Second, SizeClass,
+};
+use nilometer_lab::report::{self, Story, render};
+
+/// What holds of every page.
+fn hold(story: &Story) -> String {
+    let page = render(story);
+    for picture in check::pictures(&page) {
+        check::well_formed(picture).unwrap_or_else(|wrong| panic!("{wrong}\nin {picture}"));
+        for number in ["NaN", "inf", "Infinity"] {
+            let data =
+                picture.split('>').filter(|tag| tag.contains("<path") || tag.contains("<rect"));
+            assert!(!data.clone().any(|tag| tag.contains(number)), "{number} in a picture");
+        }
+        assert!(picture.contains("aria-label=\""), "a picture says in words what it shows");
+        let inked = ["class=\"line", "class=\"bar", "class=\"dot", "class=\"band"];
+        assert!(inked.iter().any(|ink| picture.contains(ink)), "an empty picture: {picture}");
+    }
+    assert!(!page.contains("NaN"), "NaN is for machines, not for readers");
+    for reference in ["http://", "https://", "src=", "url(", "@import", "<link rel=\"style"] {
+        assert!(!page.contains(reference), "{reference} would leave the file");
+    }
+    assert_eq!(page, render(story), "the same story gives the same page");
+    page
+}
+
+fn ids(page: &str) -> Vec<&str> {
+    page.split("<figure id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
+}
+
+#[test]
+fn a_good_run_has_every_figure() {
+    let page = hold(&sample::story());
+    let expected = [
+        "tail",
+        "coverage",
+        "volume",
+        "off-plan",
+        "connections",
+        "packets",
+        "lateness",
+        "fidelity",
+        "file-size",
+        "inter-connection",
+        "source-rank",
+        "destination-rank",
+        "delay-0",
+        "delay-1",
+        "course-0",
+        "course-1",
+        "by-size",
+    ];
+    assert_eq!(ids(&page), expected);
+    assert!(page.len() < 600_000, "the page has {} bytes", page.len());
+    assert!(page.contains("In no second was a packet lost"));
+    let order = ["<h1>", "class=\"warnings\"", "id=\"asked\"", "id=\"sent\"", "id=\"seen\""];
+    let order = order.into_iter().chain(["id=\"device\"", "id=\"details\""]);
+    let places: Vec<usize> = order.filter_map(|mark| page.find(mark)).collect();
+    assert_eq!(places.len(), 7);
+    assert!(places.is_sorted(), "verdict, warnings, asked, sent, seen, device, details");
+}
+
+#[test]
+fn trouble_is_drawn_and_said() {
+    let page = hold(&sample::troubled());
+    assert!(ids(&page).contains(&"trouble"));
+    for words in [
+        "Interrupted after 41.5",
+        "differs from the model",
+        "the bit rate is 5.02 times the original",
+        "the bare wire was not measured",
+        "871 of 1,204,112",
+        "the meter itself missed 5",
+        "composite_&lt;a&gt;&amp;.pcap.gz",
+    ] {
+        assert!(page.contains(words), "the page does not say: {words}");
+    }
+    assert!(!page.contains("composite_<a>"));
+}
+
+#[test]
+fn text_from_outside_is_escaped_everywhere() {
+    let mut story = sample::story();
+    let evil = "</script><script>alert(1)</script><img \"'&\u{1}";
+    let (header, one, file) = (&mut story.header, &mut story.machine[0], &mut story.files[0]);
+    for text in [
+        &mut header.input,
+        &mut header.dut,
+        &mut header.version,
+        &mut header.commit,
+        &mut header.date,
+        &mut header.machine,
+        &mut header.command,
+        &mut header.model_digest,
+        &mut header.plan_digest,
+        &mut header.stamps,
+        &mut story.configuration,
+        &mut story.warnings[0],
+        &mut story.not_measured[0],
+        &mut story.coverage.left_out[0].reason,
+        &mut story.source_rank.counted,
+        &mut story.directions[0].name,
+        &mut story.size_classes[0].label,
+        &mut one.name,
+        &mut one.value,
+        &mut file.name,
+        &mut file.meaning,
+    ] {
+        evil.clone_into(text);
+    }
+    story.files[1].name = "javascript:alert(1)".into();
+    let page = hold(&story);
+    assert_eq!(page.matches("<script>").count(), 1, "only our own script");
+    assert!(!page.contains("<img") && !page.contains('\u{1}'));
+    assert!(!page.contains("href=\"javascript"));
+}
+
+#[test]
+fn an_empty_story_is_a_page_all_the_same() {
+    let page = hold(&Story::default());
+    assert!(ids(&page).is_empty());
+    assert!(page.matches("not measured").count() >= 6);
+}
+
+/// A story whose every list has one entry made of one number.
+fn made_of(value: f64) -> Story {
+    let whole = value as u64;
+    let curve: Curve = vec![[value, value]];
+    let numbers = Percentiles { p5: value, mean: value, p50: value, p95: value, p99: value };
+    let pair = Comparison { model: curve.clone(), measured: curve.clone(), band: vec![[value; 3]] };
+    let ranks = Ranks { model: curve.clone(), measured: curve.clone(), counted: String::new() };
+    let mut story = sample::story();
+    for fidelity in &mut story.fidelity {
+        (fidelity.distance, fidelity.floor, fidelity.ratio) = (value, 0.0, Some(value));
+        (fidelity.floor_p5, fidelity.floor_p95) = (Some(value), Some(value));
+    }
+    let direction = Direction {
+        name: "to servers".into(),
+        packets: PacketCounts { entered: whole, lost: whole, ..PacketCounts::default() },
+        ip_bytes: whole / 2,
+        delay_ns: Some(numbers),
+        wire_delay_ns: Some(numbers),
+        delay_cdf: curve.clone(),
+        wire_delay_cdf: curve,
+        seconds: vec![DelaySecond {
+            start_s: value,
+            p50_ns: Some(value),
+            p99_ns: Some(value),
+            packets: whole,
+            lost: whole / 2,
+            reordered: whole / 2,
+        }],
+    };
+    Story {
+        header: Header { duration_s: value, time_divisor: value, ..story.header },
+        intervals: vec![Interval { start_s: 0.0, end_s: value, ..Interval::default() }],
+        seconds: vec![Second {
+            start_s: value,
+            payload_bytes: whole,
+            packets: whole,
+            flows: whole,
+        }],
+        execution: nilometer_lab::report::story::Execution {
+            lateness_histogram: vec![LatenessBin { low_ns: 0.0, high_ns: value, count: whole }],
+            ..story.execution
+        },
+        file_size: pair.clone(),
+        inter_connection: pair,
+        source_rank: ranks.clone(),
+        destination_rank: ranks,
+        delay_ns: Some(numbers),
+        wire_delay_ns: Some(numbers),
+        directions: vec![direction],
+        size_classes: vec![SizeClass {
+            label: "one".into(),
+            p50_ns: Some(value),
+            p99_ns: Some(value),
+            wire_p50_ns: Some(value),
+            ..SizeClass::default()
+        }],
+        ..story
+    }
+}
+
+#[test]
+fn strange_numbers_never_break_a_page() {
+    let finite = [0.0, -1.0, 1.0, 0.5, 1e-300, 1e9, 1e18, 1e300, f64::MAX];
+    for value in finite.into_iter().chain([f64::NAN, f64::INFINITY, f64::NEG_INFINITY]) {
+        hold(&made_of(value));
+    }
+}
+
+#[test]
+fn a_story_survives_its_file() {
+    let dir = scratch("survives");
+    let mut story = sample::story();
+    story.header.duration_s = f64::NAN;
+    story.file_size.band.push([1e9, f64::NAN, 1.0]);
+    let page = report::save(&dir, &story).expect("the scratch directory can be written");
+    let read = report::load(&dir).expect("what was saved can be read");
+    assert!(read.header.duration_s.is_nan());
+    assert_eq!(read.file_size.band.len() + 1, story.file_size.band.len());
+    assert_eq!(std::fs::read_to_string(page).expect("the page is there"), render(&story));
+    assert_eq!(std::fs::read_dir(&dir).expect("the directory is there").count(), 2);
+}
+
+fn nilometer(args: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_nilometer")).args(args).output();
+    let output = output.expect("the binary runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn the_command_draws_the_page_again() {
+    let dir = scratch("again");
+    report::save(&dir, &sample::story()).expect("the scratch directory can be written");
+    let page = dir.join("report.html");
+    std::fs::remove_file(&page).expect("the page was there");
+    let shown = dir.display().to_string();
+    let (status, out, _) = nilometer(&["report", &shown]);
+    assert_eq!((status, Path::new(out.trim())), (0, page.as_path()));
+    assert_eq!(std::fs::read_to_string(&page).expect("it is back"), render(&sample::story()));
+    let other = dir.join("other.html").display().to_string();
+    let (status, out, _) = nilometer(&["report", &shown, "--out", &other, "--json"]);
+    assert_eq!(status, 0);
+    let out: serde_json::Value = serde_json::from_str(&out).expect("one JSON object");
+    assert_eq!(out["report"], other.as_str());
+    assert!(out["verdict"].as_str().is_some_and(|words| words.contains("Through linux")));
+}
+
+#[test]
+fn what_cannot_be_drawn_is_refused_in_one_line() {
+    let dir = scratch("refused");
+    let shown = dir.display().to_string();
+    let refused = |why: &str| {
+        let (status, out, err) = nilometer(&["report", &shown]);
+        assert_eq!((status, out.as_str(), err.lines().count()), (2, "", 1), "{err}");
+        assert!(err.contains(why), "{err}");
+    };
+    refused("report.json");
+    let story = dir.join("report.json");
+    for (text, why) in [
+        ("", "not the report of a run"),
+        ("[]", "names no format"),
+        ("{\"format\":\"nilometer-report 99\"}", "nilometer-report 99"),
+        ("{\"format\":\"nilometer-report 1\",\"seconds\":7}", "not the report of a run"),
+        ("{\"format\":\"nilometer-report 1\",\"file_size\":{\"model\":[[1]]}}", "a pair"),
+    ] {
+        std::fs::write(&story, text).expect("the scratch directory can be written");
+        refused(why);
+    }
+    std::fs::remove_file(&story).expect("it was there");
+    std::fs::create_dir(&story).expect("the scratch directory can be written");
+    refused("is not a file");
+    let (status, _, err) = nilometer(&["report", &format!("{shown}/none")]);
+    assert_eq!((status, err.lines().count()), (2, 1));
+    assert_eq!(std::fs::read_dir(&dir).expect("it is there").count(), 1, "nothing half-written");
+}
+
+/// An empty directory of its own for a test.
+fn scratch(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("report-{name}"));
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).expect("the target directory can be written");
+    dir.canonicalize().expect("it was just made")
+}
+
+/// Counts, in the browser, the figures that are drawn and lie inside their page.
+const PROBE: &str = "<script>addEventListener('load',()=>{let drawn=0,out=[];\
+    for(const f of document.querySelectorAll('figure')){const b=f.querySelector('svg').getBBox();\
+    if(b.width>100&&b.height>50&&f.querySelector('svg').querySelectorAll('path,rect,circle').length>3)\
+    drawn++;for(const t of f.querySelectorAll('text')){const r=t.getBoundingClientRect();\
+    if(r.left<-1||r.right>innerWidth+1)out.push(f.id+': '+t.textContent);}}\
+    document.title='drawn '+drawn+' wide '+document.documentElement.scrollWidth+' of '\
+    +document.documentElement.clientWidth\
+    +' cut '+out.join('; ')+' page '+getComputedStyle(document.body).backgroundColor;});</script>";
+
+#[test]
+fn chromium_draws_it_in_light_and_dark() {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let runs = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
+    let Some(browser) = names.iter().find(runs) else {
+        return println!("skipped: no Chromium here to draw the report");
+    };
+    let dir = scratch("chromium");
+    for (name, story) in [("good", sample::story()), ("troubled", sample::troubled())] {
+        let page = render(&story);
+        let figures = ids(&page).len();
+        let file = dir.join(format!("{name}.html"));
+        std::fs::write(&file, page.replace("</body>", &format!("{PROBE}</body>")))
+            .expect("the scratch directory can be written");
+        for (scheme, size) in [(0, "1200,2400"), (1, "500,2400")] {
+            let output = Command::new(browser)
+                .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
+                .args(["--disable-background-networking", "--enable-logging=stderr", "--v=0"])
+                .arg("--host-resolver-rules=MAP * ~NOTFOUND")
+                .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
+                .arg(format!("--user-data-dir={}", dir.join("profile").display()))
+                .arg(format!("--window-size={size}"))
+                .args(["--virtual-time-budget=2000", "--dump-dom"])
+                .arg(format!("file://{}", file.display()))
+                .output()
+                .expect("Chromium runs");
+            let log = String::from_utf8_lossy(&output.stderr);
+            let complaint = |line: &&str| {
+                line.contains("CONSOLE") || line.contains("Refused") || line.contains("net_error")
+            };
+            assert_eq!(log.lines().find(complaint), None, "{name} {size}");
+            let dom = String::from_utf8_lossy(&output.stdout);
+            let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next());
+            let title = title.unwrap_or("no title");
+            assert!(title.starts_with(&format!("drawn {figures} ")), "{figures} figures: {title}");
+            assert!(title.contains(" cut  page"), "text is cut at {size}: {title}");
+            let ends: Vec<&str> = title.split(' ').collect();
+            assert_eq!(ends[3], ends[5], "the page is wider than its window: {title}");
+            let dark = title.contains("rgb(20, 22, 26)");
+            assert_eq!(dark, scheme == 0, "{title}");
+        }
+    }
+}

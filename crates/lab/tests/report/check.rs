@@ -1,0 +1,79 @@
+//! A small checker of markup: tags nest and close, attributes are quoted, text is escaped.
+
+/// Every `<svg ...>...</svg>` of a page.
+pub fn pictures(page: &str) -> Vec<&str> {
+    let (mut rest, mut found) = (page, Vec::new());
+    while let Some(start) = rest.find("<svg") {
+        let end = start + rest[start..].find("</svg>").expect("every svg closes") + "</svg>".len();
+        found.push(&rest[start..end]);
+        rest = &rest[end..];
+    }
+    found
+}
+
+/// Whether XML text is well-formed; says where not.
+pub fn well_formed(xml: &str) -> Result<(), String> {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = xml;
+    while let Some(start) = rest.find('<') {
+        text(&rest[..start])?;
+        let end = start + closing(&rest[start..]).ok_or("a tag never ends")?;
+        let tag = &rest[start + 1..end];
+        rest = &rest[end + 1..];
+        if let Some(name) = tag.strip_prefix('/') {
+            if open.pop() != Some(name) {
+                return Err(format!("</{name}> closes nothing"));
+            }
+            continue;
+        }
+        let (tag, empty) = tag.strip_suffix('/').map_or((tag, false), |tag| (tag, true));
+        let name = tag.split(' ').next().unwrap_or_default();
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric()) {
+            return Err(format!("<{tag}> has no proper name"));
+        }
+        attributes(&tag[name.len()..])?;
+        if !empty {
+            open.push(name);
+        }
+    }
+    text(rest)?;
+    if open.is_empty() { Ok(()) } else { Err(format!("{open:?} stay open")) }
+}
+
+/// Where the tag at the start of `text` ends, quotes respected.
+fn closing(text: &str) -> Option<usize> {
+    let mut quoted = false;
+    text.char_indices().find_map(|(i, letter)| {
+        quoted ^= letter == '"';
+        (letter == '>' && !quoted).then_some(i)
+    })
+}
+
+fn attributes(text: &str) -> Result<(), String> {
+    let mut rest = text.trim_start();
+    let mut seen = Vec::new();
+    while !rest.is_empty() {
+        let (name, after) = rest.split_once("=\"").ok_or(format!("{rest} is no attribute"))?;
+        let (value, after) = after.split_once('"').ok_or(format!("{name} is not closed"))?;
+        if name.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-') || seen.contains(&name) {
+            return Err(format!("attribute {name} is wrong or twice"));
+        }
+        self::text(value)?;
+        seen.push(name);
+        rest = after.trim_start();
+    }
+    Ok(())
+}
+
+fn text(text: &str) -> Result<(), String> {
+    for piece in text.split('&').skip(1) {
+        let known = ["amp;", "lt;", "gt;", "quot;", "#39;"];
+        if !known.iter().any(|entity| piece.starts_with(entity)) {
+            return Err(format!("&{piece} is not escaped"));
+        }
+    }
+    match text.contains(['<', '>']) {
+        true => Err(format!("{text} holds a bare angle bracket")),
+        false => Ok(()),
+    }
+}

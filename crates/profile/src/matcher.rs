@@ -1,0 +1,120 @@
+//! Matches every packet that entered the device under test with the packet that left it.
+//!
+//! The matcher is told of packets on both sides as they were stamped, and tells the fate of each
+//! once it is certain. What certain means follows from one bound, the *horizon*: no packet stays in
+//! the device longer (two seconds by default). So an exit is judged at most a horizon after it left
+//! and an entry two horizons after it entered; nothing is held longer, and memory is bounded by rate
+//! times horizon, and by `pending_max` in any case.
+//!
+//! * **The same packet** is one with the same [`Fingerprint::digest`]. Packets that are identical
+//!   (pure ACKs over IPv6, which has no identification field, a retransmission within one timestamp
+//!   tick) meet first in, first out. When one of several identical packets is lost, nobody outside
+//!   can say which: the counts are right, and the delays of the others come out too long.
+//! * **Duplicated** is an exit whose digest is that of an entry already matched, all copies used.
+//! * **Corrupted** is an exit that is joined to an entry by what they still share; how, and where
+//!   that must fail, is said in `corruption.rs`.
+//! * **Reordered** follows RFC 4737 within each flow, and never includes duplicates.
+//! * **Early**: the stamps of both sides come from clocks that may differ by a little noise. An exit
+//!   up to `early_max` *before* its entry is matched, its delay taken as zero, and counted as early;
+//!   one earlier than that is no match.
+//!
+//! The two sides may be fed in any interleaving, each in the order of its own stamps; a stamp that
+//! runs backwards within one side is taken as it stands, and delays the judgment of those behind it.
+
+use nilometer_wire::{Span, Time};
+
+use crate::fingerprint::Fingerprint;
+use crate::passage::Passage;
+use crate::verdict::{Counts, Direction, Verdict};
+
+/// The limits of a matcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatcherConfig {
+    /// The longest time a packet may take through the device; one that takes longer is lost, and
+    /// what leaves later is originated.
+    pub horizon: Span,
+    /// By how much clock noise may make a packet seem to leave before it entered.
+    pub early_max: Span,
+    /// The most packets held by direction and side, at least 1. Beyond it the oldest are decided
+    /// before their time, and counted in [`Counts::overflow`]. About 80 bytes each, and 100 more
+    /// for each distinct content.
+    pub pending_max: usize,
+}
+
+impl Default for MatcherConfig {
+    /// Two seconds, five microseconds, and a million packets (262,144 a second for two horizons).
+    fn default() -> MatcherConfig {
+        MatcherConfig {
+            horizon: Span::from_secs(2),
+            early_max: Span::from_nanos(5_000),
+            pending_max: 1 << 20,
+        }
+    }
+}
+
+/// Matches entries and exits of both directions, and keeps the ledger.
+#[derive(Debug)]
+pub struct Matcher {
+    passages: [Passage; 2],
+}
+
+impl Matcher {
+    /// A matcher that has seen nothing.
+    ///
+    /// # Panics
+    /// When `config.pending_max` is zero.
+    pub fn new(config: MatcherConfig) -> Matcher {
+        assert!(config.pending_max > 0, "a matcher that may hold no packet matches none");
+        Matcher { passages: Direction::ALL.map(|direction| Passage::new(direction, config)) }
+    }
+
+    /// A packet entered the device at `at`; `consumed` says that it was addressed to the device.
+    pub fn entered(&mut self, direction: Direction, at: Time, print: &Fingerprint, consumed: bool) {
+        self.passages[direction.index()].entered(at, print, consumed);
+    }
+
+    /// A packet left the device at `at`.
+    pub fn left(&mut self, direction: Direction, at: Time, print: &Fingerprint) {
+        self.passages[direction.index()].left(at, print);
+    }
+
+    /// Tells `out` what has become certain, both sides having been fed everything stamped before
+    /// `now`. Each packet is told once; exits come in the order in which they left, and so do
+    /// entries that did not leave, by direction.
+    pub fn expire(&mut self, now: Time, out: &mut impl FnMut(Verdict)) {
+        for passage in &mut self.passages {
+            passage.expire(Some(now), out);
+        }
+    }
+
+    /// Tells `out` the rest: nothing more will enter or leave. Counts stay, and the matcher may be
+    /// fed another run, which is added to them.
+    ///
+    /// # Panics
+    /// When the ledger does not balance, which would be a mistake in the matcher itself.
+    pub fn finish(&mut self, out: &mut impl FnMut(Verdict)) {
+        for passage in &mut self.passages {
+            passage.expire(None, out);
+            if let Err(imbalance) = passage.counts.balance() {
+                panic!("the ledger of the device does not balance: {imbalance}");
+            }
+        }
+    }
+
+    /// The ledger of one direction; `entered` and `left` run ahead of the rest until `finish`.
+    pub fn counts(&self, direction: Direction) -> Counts {
+        self.passages[direction.index()].counts
+    }
+
+    /// The ledger of both directions together.
+    pub fn total(&self) -> Counts {
+        let [mut total, other] = Direction::ALL.map(|direction| self.counts(direction));
+        total += other;
+        total
+    }
+
+    /// How many packets are held at the moment, on both sides of both directions.
+    pub fn held(&self) -> usize {
+        self.passages.iter().map(Passage::held).sum()
+    }
+}

@@ -1,0 +1,218 @@
+//! The matcher against its naive twin: whole lists, nested loops, no state.
+
+use std::collections::HashSet;
+
+use nilometer_profile::{Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict};
+use nilometer_wire::{Span, Time};
+
+const WAY: Direction = Direction::ServerToClient;
+
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (self.0 >> 33) % limit
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Stamp {
+    at: Time,
+    print: Fingerprint,
+    consumed: bool,
+}
+
+/// The definitions, applied to all stamps at once.
+fn naive(entries: &[Stamp], exits: &[Stamp], config: MatcherConfig) -> Vec<Verdict> {
+    let mut origins: Vec<Option<(usize, Fate)>> = vec![None; exits.len()];
+    let mut taken = vec![false; entries.len()];
+    let meets = |entry: &Stamp, exit: &Stamp| {
+        !entry.consumed
+            && entry.at <= exit.at + config.early_max
+            && exit.at.since(entry.at) <= config.horizon
+    };
+    for (exit, origin) in exits.iter().zip(&mut origins) {
+        let same = |entry: &Stamp| entry.print.digest == exit.print.digest && meets(entry, exit);
+        let mut found = (0..entries.len()).filter(|&entry| same(&entries[entry]));
+        if let Some(entry) = found.clone().find(|&entry| !taken[entry]) {
+            taken[entry] = true;
+            *origin = Some((entry, Fate::Forwarded));
+        } else if let Some(entry) = found.next_back() {
+            *origin = Some((entry, Fate::Duplicated));
+        }
+    }
+    for (exit, origin) in exits.iter().zip(&mut origins).filter(|(_, origin)| origin.is_none()) {
+        let shared = |entry: usize| entries[entry].print.lanes_shared(&exit.print).min(7);
+        let best = (0..entries.len())
+            .filter(|&entry| !taken[entry] && meets(&entries[entry], exit) && shared(entry) >= 4)
+            .max_by_key(|&entry| (shared(entry), entry));
+        if let Some(entry) = best {
+            taken[entry] = true;
+            *origin = Some((entry, Fate::Corrupted));
+        }
+    }
+    tell(entries, exits, &origins, &taken)
+}
+
+fn tell(
+    entries: &[Stamp],
+    exits: &[Stamp],
+    origins: &[Option<(usize, Fate)>],
+    taken: &[bool],
+) -> Vec<Verdict> {
+    let flow = |origin: Option<(usize, Fate)>| match origin {
+        Some((entry, Fate::Forwarded | Fate::Corrupted)) => {
+            Some((entries[entry].print.flow, entry))
+        }
+        _ => None,
+    };
+    let mut verdicts = Vec::new();
+    for (index, (exit, &origin)) in exits.iter().zip(origins).enumerate() {
+        let overtook = |&earlier: &Option<(usize, Fate)>| match (flow(earlier), flow(origin)) {
+            (Some((a, first)), Some((b, second))) => a == b && first > second,
+            _ => false,
+        };
+        verdicts.push(Verdict {
+            direction: WAY,
+            fate: origin.map_or(Fate::Originated, |(_, fate)| fate),
+            entered_at: origin.map(|(entry, _)| entries[entry].at),
+            left_at: Some(exit.at),
+            bytes: exit.print.bytes,
+            flow: flow(origin).map_or(exit.print.flow, |(flow, _)| flow),
+            reordered: origins[..index].iter().any(overtook),
+        });
+    }
+    for (entry, _) in entries.iter().zip(taken).filter(|(_, taken)| !**taken) {
+        verdicts.push(Verdict {
+            direction: WAY,
+            fate: if entry.consumed { Fate::Consumed } else { Fate::Lost },
+            entered_at: Some(entry.at),
+            left_at: None,
+            bytes: entry.print.bytes,
+            flow: entry.print.flow,
+            reordered: false,
+        });
+    }
+    verdicts.sort();
+    verdicts
+}
+
+/// A packet out of so few contents and flows that look-alikes are everywhere.
+fn packet(chance: &mut Chance) -> Vec<u8> {
+    let mut packet = vec![0; 40 + 12 * chance.below(2) as usize];
+    let length = packet.len() as u8;
+    packet[..4].copy_from_slice(&[0x45, 0, 0, length]);
+    packet[9] = 17;
+    packet[21] = chance.below(3) as u8;
+    packet[30] = chance.below(4) as u8;
+    packet[34] = chance.below(2) as u8;
+    packet
+}
+
+/// What enters and what leaves when everything that can go wrong often does.
+fn scenario(seed: u64) -> (Vec<Stamp>, Vec<Stamp>) {
+    let mut chance = Chance(seed);
+    let (mut entries, mut exits) = (Vec::new(), Vec::new());
+    let mut now = 20;
+    for _ in 0..150 {
+        now += chance.below(12);
+        let mut bytes = packet(&mut chance);
+        let consumed = chance.below(20) == 0;
+        let stamp = |at: u64, bytes: &[u8]| Stamp {
+            at: Time(at),
+            print: Fingerprint::of(bytes),
+            consumed: false,
+        };
+        entries.push(Stamp { consumed, ..stamp(now, &bytes) });
+        if consumed || chance.below(8) == 0 {
+            continue;
+        }
+        if chance.below(8) == 0 {
+            for _ in 0..=chance.below(3) {
+                let at = 12 + chance.below(28) as usize;
+                bytes[at] ^= 1 << chance.below(8);
+            }
+        }
+        for _ in 0..=u64::from(chance.below(8) == 0) {
+            exits.push(stamp(now + chance.below(120) - 8, &bytes));
+        }
+        if chance.below(12) == 0 {
+            exits.push(stamp(now, &packet(&mut chance)));
+        }
+    }
+    exits.sort_by_key(|exit| exit.at);
+    (entries, exits)
+}
+
+/// Feeds both sides in a random interleaving, `expire` being called whenever that is allowed.
+fn matched(entries: &[Stamp], exits: &[Stamp], config: MatcherConfig, seed: u64) -> Vec<Verdict> {
+    let mut chance = Chance(seed);
+    let mut matcher = Matcher::new(config);
+    let mut verdicts = Vec::new();
+    let (mut entry, mut exit) = (0, 0);
+    while entry < entries.len() || exit < exits.len() {
+        if exit == exits.len() || (entry < entries.len() && chance.below(2) == 0) {
+            let stamp = &entries[entry];
+            matcher.entered(WAY, stamp.at, &stamp.print, stamp.consumed);
+            entry += 1;
+        } else {
+            matcher.left(WAY, exits[exit].at, &exits[exit].print);
+            exit += 1;
+        }
+        if let (Some(next_in), Some(next_out)) = (entries.get(entry), exits.get(exit))
+            && chance.below(3) == 0
+        {
+            matcher.expire(next_in.at.min(next_out.at), &mut |verdict| verdicts.push(verdict));
+        }
+    }
+    matcher.finish(&mut |verdict| verdicts.push(verdict));
+    assert_eq!(matcher.held(), 0);
+    verdicts.sort();
+    verdicts
+}
+
+#[test]
+fn agrees_with_its_twin_in_any_interleaving() {
+    let config = MatcherConfig { horizon: Span(60), early_max: Span(3), pending_max: 1 << 10 };
+    let mut seen = HashSet::new();
+    for seed in 1..=300 {
+        let (entries, exits) = scenario(seed);
+        let expected = naive(&entries, &exits, config);
+        for order in 0..3 {
+            let verdicts = matched(&entries, &exits, config, seed * 3 + order);
+            assert_eq!(verdicts.len(), expected.len(), "seed {seed}");
+            for (verdict, expected) in verdicts.iter().zip(&expected) {
+                assert_eq!(verdict, expected, "seed {seed}, interleaving {order}");
+            }
+            seen.extend(verdicts.iter().map(|verdict| (verdict.fate, verdict.reordered)));
+        }
+    }
+    // Every fate, and reordering of both kinds of packets that can be reordered.
+    assert_eq!(seen.len(), 8, "the scenarios must show everything: {seen:?}");
+}
+
+#[test]
+fn a_full_matcher_still_balances() {
+    let config = MatcherConfig { horizon: Span(60), early_max: Span(3), pending_max: 4 };
+    for seed in 1..=100 {
+        let (entries, exits) = scenario(seed);
+        let mut matcher = Matcher::new(config);
+        let mut told = 0;
+        for stamp in &entries {
+            matcher.entered(WAY, stamp.at, &stamp.print, stamp.consumed);
+            assert!(matcher.held() <= 8);
+        }
+        for stamp in &exits {
+            matcher.left(WAY, stamp.at, &stamp.print);
+            assert!(matcher.held() <= 8);
+        }
+        matcher.finish(&mut |_| told += 1);
+        let counts = matcher.counts(WAY);
+        assert_eq!((counts.entered, counts.left), (entries.len() as u64, exits.len() as u64));
+        assert!(counts.overflow > 0 && counts.unreported > 0);
+        let fates = counts.matched + counts.lost + counts.consumed;
+        let all = fates + counts.originated + counts.duplicated;
+        assert_eq!(told + counts.unreported, all, "each verdict is told or counted as untold");
+    }
+}
