@@ -31,7 +31,7 @@ fn privileged(test: &str) -> bool {
     match privilege::privilege() {
         Privilege::Root => true,
         other => {
-            println!("skipped {test}: it runs as root only, here there is {other}");
+            println!("skipped {test}: it needs root (found: {other})");
             false
         }
     }
@@ -168,6 +168,7 @@ fn carry(config: &TestbedConfig) -> Result<()> {
     testbed.raise()?;
     transfer(&testbed, "198.18.7.9", "198.19.100.200")?;
     transfer(&testbed, "fd00:c::7:9", "fd00:5::1234")?;
+    transfer(&testbed, "198.19.255.1", "198.19.0.1")?;
 
     let (mut client, mut server) = (Tally::default(), Tally::default());
     client.drain(&mut client_ring)?;
@@ -494,24 +495,4 @@ fn an_ordinary_user_has_a_testbed_in_a_user_namespace() -> Result<()> {
         Err(error) => return Err(error.into()),
     }
     Ok(())
-}
-
-#[test]
-fn a_testbed_refuses_what_cannot_work() {
-    let list = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("a prefix")).collect();
-    let good = TestbedConfig::default();
-    let cases = [
-        (TestbedConfig { mtu_bytes: 600, ..good.clone() }, "choose 1280 to 9000"),
-        (TestbedConfig { clients: Vec::new(), ..good.clone() }, "no client addresses"),
-        (TestbedConfig { servers: Vec::new(), ..good.clone() }, "no server addresses"),
-        (TestbedConfig { clients: list(&["10.0.0.0/8"]), ..good.clone() }, "198.18.0.0/15"),
-        (TestbedConfig { clients: list(&["2001:db8::/64"]), ..good.clone() }, "fd00::/8"),
-        (TestbedConfig { servers: list(&["198.19.0.0/16"]), ..good.clone() }, "overlap"),
-        (TestbedConfig { links: list(&["198.19.255.0/30"]), ..good.clone() }, "eight addresses"),
-        (TestbedConfig { links: list(&["198.19.255.0/24"]), ..good.clone() }, "of its family"),
-    ];
-    for (config, words) in cases {
-        let error = format!("{:#}", Testbed::build(&config).err().expect(words));
-        assert!(error.contains(words) && !error.contains('\n'), "{error}");
-    }
 }

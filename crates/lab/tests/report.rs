@@ -81,7 +81,7 @@ fn trouble_is_drawn_and_said() {
         "differs from the model",
         "the bit rate is 5.02 times the original",
         "the bare wire was not measured",
-        "871 of 1,204,112",
+        "1,290 of 1,204,112",
         "the meter itself missed 5",
         "composite_&lt;a&gt;&amp;.pcap.gz",
     ] {
@@ -279,14 +279,16 @@ fn scratch(name: &str) -> PathBuf {
 }
 
 /// Counts, in the browser, the figures that are drawn and lie inside their page.
-const PROBE: &str = "<script>addEventListener('load',()=>{let drawn=0,out=[];\
+const PROBE: &str = "<script>const read=()=>{const f=document.querySelector('#volume svg');\
+    f.dispatchEvent(new KeyboardEvent('keydown',{key:'ArrowRight'}));\
+    return f.parentNode.querySelector('.read').textContent;};addEventListener('load',()=>{let drawn=0,out=[];\
     for(const f of document.querySelectorAll('figure')){const b=f.querySelector('svg').getBBox();\
     if(b.width>100&&b.height>50&&f.querySelector('svg').querySelectorAll('path,rect,circle').length>3)\
     drawn++;for(const t of f.querySelectorAll('text')){const r=t.getBoundingClientRect();\
     if(r.left<-1||r.right>innerWidth+1)out.push(f.id+': '+t.textContent);}}\
     document.title='drawn '+drawn+' wide '+document.documentElement.scrollWidth+' of '\
     +document.documentElement.clientWidth\
-    +' cut '+out.join('; ')+' page '+getComputedStyle(document.body).backgroundColor;});</script>";
+    +' cut '+out.join('; ')+' read '+read()+' page '+getComputedStyle(document.body).backgroundColor;});</script>";
 
 #[test]
 fn chromium_draws_it_in_light_and_dark() {
@@ -296,38 +298,40 @@ fn chromium_draws_it_in_light_and_dark() {
         return println!("skipped: no Chromium here to draw the report");
     };
     let dir = scratch("chromium");
-    for (name, story) in [("good", sample::story()), ("troubled", sample::troubled())] {
-        let page = render(&story);
-        let figures = ids(&page).len();
-        let file = dir.join(format!("{name}.html"));
-        std::fs::write(&file, page.replace("</body>", &format!("{PROBE}</body>")))
-            .expect("the scratch directory can be written");
-        for (scheme, size) in [(0, "1200,2400"), (1, "500,2400")] {
-            let output = Command::new(browser)
-                .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
-                .args(["--disable-background-networking", "--enable-logging=stderr", "--v=0"])
-                .arg("--host-resolver-rules=MAP * ~NOTFOUND")
-                .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
-                .arg(format!("--user-data-dir={}", dir.join("profile").display()))
-                .arg(format!("--window-size={size}"))
-                .args(["--virtual-time-budget=2000", "--dump-dom"])
-                .arg(format!("file://{}", file.display()))
-                .output()
-                .expect("Chromium runs");
-            let log = String::from_utf8_lossy(&output.stderr);
-            let complaint = |line: &&str| {
-                line.contains("CONSOLE") || line.contains("Refused") || line.contains("net_error")
-            };
-            assert_eq!(log.lines().find(complaint), None, "{name} {size}");
-            let dom = String::from_utf8_lossy(&output.stdout);
-            let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next());
-            let title = title.unwrap_or("no title");
-            assert!(title.starts_with(&format!("drawn {figures} ")), "{figures} figures: {title}");
-            assert!(title.contains(" cut  page"), "text is cut at {size}: {title}");
-            let ends: Vec<&str> = title.split(' ').collect();
-            assert_eq!(ends[3], ends[5], "the page is wider than its window: {title}");
-            let dark = title.contains("rgb(20, 22, 26)");
-            assert_eq!(dark, scheme == 0, "{title}");
-        }
-    }
+    draw(browser, &dir, &sample::story(), ("good", 0, "1200,2400"));
+    draw(browser, &dir, &sample::troubled(), ("troubled", 1, "500,2400"));
+}
+
+/// Draws a page in a window and a colour scheme (0 dark, 1 light), and looks for what is wrong.
+fn draw(browser: &str, dir: &Path, story: &Story, (name, scheme, size): (&str, u8, &str)) {
+    let page = render(story);
+    let figures = ids(&page).len();
+    let file = dir.join(format!("{name}.html"));
+    std::fs::write(&file, page.replace("</body>", &format!("{PROBE}</body>")))
+        .expect("the scratch directory can be written");
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
+        .args(["--disable-background-networking", "--enable-logging=stderr", "--v=0"])
+        .arg("--host-resolver-rules=MAP * ~NOTFOUND")
+        .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
+        .arg(format!("--user-data-dir={}", dir.join("profile").display()))
+        .arg(format!("--window-size={size}"))
+        .args(["--virtual-time-budget=2000", "--dump-dom"])
+        .arg(format!("file://{}", file.display()))
+        .output()
+        .expect("Chromium runs");
+    let log = String::from_utf8_lossy(&output.stderr);
+    let complaint = |line: &&str| {
+        line.contains("CONSOLE") || line.contains("Refused") || line.contains("net_error")
+    };
+    assert_eq!(log.lines().find(complaint), None, "{name} {size}");
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next());
+    let title = title.unwrap_or("no title");
+    assert!(title.starts_with(&format!("drawn {figures} ")), "{figures} figures: {title}");
+    let read = " cut  read at 30 s: measured, each second ";
+    assert!(title.contains(read), "text is cut or not read out at {size}: {title}");
+    let words: Vec<&str> = title.split(' ').collect();
+    assert_eq!(words[3], words[5], "the page is wider than its window: {title}");
+    assert_eq!(title.contains("rgb(20, 22, 26)"), scheme == 0, "{title}");
 }

@@ -2,8 +2,8 @@
 //!
 //! A packet whose content changed on the way leaves two orphans: an entry that no exit matches and
 //! an exit that no entry matches. They are joined when they have the same length and direction, the
-//! entry came first and no longer than the horizon before, and at least [`LANES_MIN`] of their lanes
-//! are equal. Of several such entries the one with the most equal lanes is taken, of those the one
+//! entry came first and no longer than the horizon before, and at least half of their lanes (four of
+//! eight) are equal. Of several such entries the one with the most equal lanes is taken, of those the one
 //! nearest in time.
 //!
 //! What this cannot know, said plainly. Which of several look-alikes was hit is a likelihood: pure
@@ -24,11 +24,8 @@ use crate::keyed::Keyed;
 use crate::passage::Entry;
 use crate::ring::Ring;
 
-/// Lanes that a damaged packet must share with what it was, of eight (half of those in use).
-pub const LANES_MIN: usize = 4;
-
 /// The most orphans that are compared with one damaged packet, newest first.
-pub const LOOKS_MAX: usize = 4096;
+pub const LOOKS_MAX: usize = 1024;
 
 /// Entries that were swept as orphans, by length.
 #[derive(Debug, Default)]
@@ -61,7 +58,7 @@ impl Orphans {
     ) -> Option<u64> {
         let used = print.lanes_used();
         let orphans = self.by_bytes.get_mut(&print.bytes)?;
-        let (mut best, mut best_shared) = (None, LANES_MIN.min(used.div_ceil(2)).max(1) - 1);
+        let (mut best, mut best_shared) = (None, used.div_ceil(2).max(1) - 1);
         for (index, &number) in orphans.iter().enumerate().rev().take(LOOKS_MAX) {
             let Some(entry) = entries.get(number).filter(|entry| entry.is_waiting()) else {
                 continue;

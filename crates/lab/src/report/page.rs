@@ -55,9 +55,12 @@ fn header(story: &Story) -> String {
         crumb.push("<b>interrupted</b>".to_owned());
     }
     let mut out = format!("<header>\n<p class=\"crumb\">{}</p>\n<h1>", crumb.join(" · "));
-    for span in Verdict::of(story).spans {
-        let text = escape(&span.text);
-        out.push_str(&if span.strong { format!("<b>{text}</b>") } else { text });
+    for sentence in Verdict::of(story).sentences {
+        let words = sentence.iter().map(|span| match span.strong {
+            true => format!("<b>{}</b>", escape(&span.text)),
+            false => escape(&span.text),
+        });
+        out.push_str(&format!("<span>{}</span> ", words.collect::<String>()));
     }
     out.push_str("</h1>\n");
     out.push_str(&lede(story));
@@ -117,11 +120,11 @@ fn warnings(warnings: &[String]) -> String {
 }
 
 fn section(id: &str, title: &str, about: &str, parts: &[String]) -> String {
-    format!(
-        "<section id=\"{id}\"><h2>{title}</h2><p>{}</p>\n<div class=\"pair\">\n{}</div></section>\n",
-        escape(about),
-        parts.concat()
-    )
+    let pairs: String = parts
+        .chunks(2)
+        .map(|pair| format!("<div class=\"pair\">\n{}</div>\n", pair.concat()))
+        .collect();
+    format!("<section id=\"{id}\"><h2>{title}</h2><p>{}</p>\n{pairs}</section>\n", escape(about))
 }
 
 fn shown(figures: impl IntoIterator<Item = Option<Figure>>) -> Vec<String> {
@@ -136,15 +139,18 @@ fn absent(what: &str) -> String {
 fn asked(story: &Story) -> String {
     let planned: u64 = story.intervals.iter().map(|i| i.flows_target).sum();
     let about = format!(
-        "The model learnt from {}: {} planned over {}.",
+        "Learnt from {}: {} planned over {}.",
         named(&story.header.input),
         plural(planned, "connection"),
         plural(story.intervals.len() as u64, "interval")
     );
-    let mut parts = shown([tail::figure(story), coverage::figure(&story.coverage)]);
+    let mut parts = shown([tail::figure(story)]);
     if parts.is_empty() {
-        parts.push(absent("The model"));
+        parts.push(absent("The model's file sizes"));
     }
+    let covered = coverage::figure(&story.coverage)
+        .map_or_else(|| absent("What the model covers"), |f| f.html() + &tables::left_out(story));
+    parts.push(format!("<div>{covered}</div>\n"));
     section("asked", "What was asked", &about, &parts)
 }
 
@@ -235,7 +241,7 @@ fn details(story: &Story) -> String {
     parts.push_str(&folded("Repeat it", true, &again));
     let numbers = [
         tables::intervals(story),
-        tables::left_out(story),
+        tables::samples(story),
         tables::delay(story),
         tables::sizes(story),
         tables::seconds(story),

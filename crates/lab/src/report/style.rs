@@ -22,11 +22,12 @@ main,header,footer{max-width:1160px;margin:0 auto;padding:0 28px}
 header{padding-top:30px}
 .crumb{color:var(--soft);font-size:13.5px;margin:0 0 10px}
 .crumb b{color:var(--warn);font-weight:600}
-h1{font-size:27px;line-height:1.36;font-weight:560;letter-spacing:-.011em;margin:0 0 16px;
-max-width:46em;text-wrap:pretty}
-h1 b{color:var(--measured);font-weight:680}
+h1{font-size:26px;line-height:1.38;font-weight:450;letter-spacing:-.012em;margin:0 0 18px;
+max-width:44em}
+h1 span{display:block;text-wrap:pretty}h1 span+span{margin-top:8px}
+h1 b{color:var(--measured);font-weight:640}
 .lede{color:var(--soft);margin:0 0 6px;max-width:70em}
-.lede b{color:var(--ink);font-weight:600;white-space:nowrap}
+.lede b{color:var(--ink);font-weight:500}
 nav{display:flex;flex-wrap:wrap;gap:4px 22px;margin:18px 0 0;font-size:14px}
 nav a{color:var(--soft);text-decoration:none;padding:3px 0;border-bottom:2px solid transparent}
 nav a:hover,nav a:focus-visible{color:var(--ink);border-color:var(--measured)}
@@ -38,11 +39,13 @@ section{border-top:1px solid var(--hair);margin-top:34px;padding-top:20px}
 h2{font-size:20px;font-weight:620;letter-spacing:-.006em;margin:0}
 h2+p{color:var(--soft);margin:2px 0 20px;max-width:70em}
 .pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,410px),1fr));
-gap:34px 44px;align-items:start}
-.pair>*{min-width:0}
+grid-template-rows:auto 1fr;gap:10px 44px;align-items:start}
+.pair>*{min-width:0;margin-bottom:26px}.pair>div,.pair>p{grid-row:span 2}
+.pair>figure{display:grid;grid-row:span 2;grid-template-rows:subgrid}
 figure{margin:0;position:relative;max-width:640px;break-inside:avoid}
-figcaption{font-size:15px;line-height:1.45;margin:0 0 10px;color:var(--soft);min-height:2.9em;
-text-wrap:pretty}
+figcaption{font-size:15px;line-height:1.45;margin:0;color:var(--soft);text-wrap:pretty}
+div>figure>figcaption{margin-bottom:10px}div>figure{margin-bottom:14px}
+
 figcaption b{color:var(--ink);font-weight:640}
 svg{display:block;width:100%;height:auto;overflow:visible}
 svg:focus-visible{outline:2px solid var(--measured);outline-offset:6px}
@@ -72,14 +75,13 @@ svg .name{fill:currentColor}
 stroke-dasharray:6 3.5;opacity:1}
 .band{fill:currentColor;opacity:.2;stroke:none}
 .band.full{opacity:.85}
-.sample.planned{stroke-width:9;stroke-linecap:butt;opacity:.3}
-.sample.loss{stroke-width:8;stroke-linecap:butt}
-.sample.second{stroke-width:9;stroke-linecap:butt;stroke-dasharray:none;opacity:.3}
+.block{fill:currentColor;opacity:.3}.block.loss{opacity:.82}
+.block.hollow{fill-opacity:.15;stroke:currentColor;stroke-width:1.3;stroke-dasharray:4 2.5;opacity:1}
 .scroll{overflow-x:auto;margin:0 0 20px}
 .scroll:focus-visible{outline:2px solid var(--measured)}
 table{border-collapse:collapse;font-size:14.5px;break-inside:avoid}
 caption{text-align:left;font-weight:640;padding:0 0 4px;white-space:nowrap}
-td,th{padding:5px 0 5px 22px;text-align:right;border-bottom:1px solid var(--hair);
+td,th{padding:5px 0 5px 18px;text-align:right;border-bottom:1px solid var(--hair);
 white-space:nowrap}
 td:first-child,th:first-child{text-align:left;padding-left:0}
 thead th{color:var(--soft);font-weight:500}
@@ -96,19 +98,21 @@ code{background:var(--card);padding:2px 7px;border-radius:4px;overflow-wrap:anyw
 pre{background:var(--card);padding:14px 16px;overflow-x:auto;border-radius:6px;margin:0}
 a{color:var(--measured)}
 footer{color:var(--soft);font-size:13.5px;padding-top:26px;padding-bottom:50px}
-.read{position:absolute;left:0;bottom:-6px;background:var(--page);color:var(--ink);
+.read{position:absolute;left:0;bottom:-8px;background:var(--page);color:var(--ink);
 font-size:13px;padding:1px 8px 1px 0;pointer-events:none}
 .cursor{stroke:var(--soft);stroke-width:1;stroke-dasharray:2 2;pointer-events:none}
 @media(max-width:560px){
 main,header,footer{padding:0 16px}header{padding-top:20px}
 h1{font-size:21px}h2{font-size:18px}
 svg text,svg .title,svg .row,svg .name{font-size:14.5px}
-td,th{padding-left:14px}figcaption{min-height:0}}
+td,th{padding-left:14px}}
 @media print{
 body{font-size:11pt}main,header,footer{max-width:none;padding:0}
 nav,.read,.cursor{display:none}
 .pair{grid-template-columns:1fr 1fr;gap:18px 26px}
-section{break-before:auto}h2{break-after:avoid}
+h2,h2+p{break-after:avoid}.pair{break-inside:avoid}
+h1{font-size:17pt}figcaption,table,.note{font-size:9pt}.scroll{overflow:visible}
+td,th{padding:3px 0 3px 12px}
 details::details-content{content-visibility:visible;display:block;height:auto}
 pre{white-space:pre-wrap}}
 @media(prefers-reduced-motion:reduce){html{scroll-behavior:auto}}

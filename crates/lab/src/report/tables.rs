@@ -2,7 +2,7 @@
 
 use super::format::{NOT_MEASURED, bytes, count, percent, significant, time_ns, time_ns_or, times};
 use super::plot::svg::escape;
-use super::story::{PacketCounts, Percentiles, Story, Trait};
+use super::story::{Fidelity, PacketCounts, Percentiles, Story, Trait};
 use super::verdict::{ALIKE_MAX, NEARLY_MAX, name};
 
 /// The most rows that the table of seconds shows; the rest is in the Parquet tables.
@@ -48,25 +48,26 @@ pub fn fidelity(story: &Story) -> String {
         .fidelity
         .iter()
         .map(|f| {
-            let kind = match f.name {
-                Trait::FileSize | Trait::InterConnection => "KS",
-                Trait::SourceRank | Trait::DestinationRank => "JSD",
+            let what = match f.name {
+                Trait::FileSize => "file sizes (KS)",
+                Trait::InterConnection => "gaps (KS)",
+                Trait::SourceRank => "sources (JSD)",
+                Trait::DestinationRank => "destinations (JSD)",
             };
             let bound =
-                |p: Option<f64>| p.map_or_else(|| NOT_MEASURED.to_owned(), |p| significant(p, 3));
+                |p: Option<f64>| p.map_or_else(|| NOT_MEASURED.to_owned(), |p| significant(p, 2));
             vec![
-                format!("{} ({kind})", name(f.name)),
+                what.to_owned(),
+                f.ratio.map_or_else(|| NOT_MEASURED.to_owned(), times),
                 significant(f.distance, 3),
                 significant(f.floor, 3),
-                format!("{} – {}", bound(f.floor_p5), bound(f.floor_p95)),
-                f.ratio.map_or_else(|| NOT_MEASURED.to_owned(), times),
-                count(f.count),
+                format!("{}–{}", bound(f.floor_p5), bound(f.floor_p95)),
             ]
         })
         .collect();
-    let head = ["", "distance", "floor", "floor, 5–95\u{a0}%", "× floor", "samples"];
+    let head = ["", "× floor", "distance", "floor", "floor, 5–95\u{a0}%"];
     let judged = |i: usize, text: &str| {
-        let ratio = if i == 3 { text.parse::<f64>().ok() } else { None };
+        let ratio = if i == 0 { text.parse::<f64>().ok() } else { None };
         let class = match ratio {
             Some(ratio) if ratio <= ALIKE_MAX => "good",
             Some(ratio) if ratio > NEARLY_MAX => "bad",
@@ -75,6 +76,13 @@ pub fn fidelity(story: &Story) -> String {
         format!("<td class=\"{class}\">{}</td>", escape(text))
     };
     framed("", "Against the model", &head, &rows, &judged)
+}
+
+/// How many samples each distance is of.
+pub fn samples(story: &Story) -> String {
+    let row = |f: &Fidelity| vec![name(f.name).to_owned(), count(f.count)];
+    let rows: Vec<Vec<String>> = story.fidelity.iter().map(row).collect();
+    table("Samples behind each distance", &[], &rows)
 }
 
 /// How exactly the plan was carried out.

@@ -26,8 +26,10 @@ pub struct Span {
 /// Two sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Their words in order.
-    pub spans: Vec<Span>,
+    /// How like the model the traffic is; then what the device did.
+    pub sentences: [Vec<Span>; 2],
+    /// Which of them is being composed.
+    at: usize,
 }
 
 impl Verdict {
@@ -35,23 +37,23 @@ impl Verdict {
     pub fn of(story: &Story) -> Verdict {
         let mut verdict = Verdict::default();
         verdict.likeness(story);
-        verdict.say(" ");
+        verdict.at = 1;
         verdict.device(story);
         verdict
     }
 
     /// The sentences as plain text, for a terminal.
     pub fn plain(&self) -> String {
-        let text: String = self.spans.iter().map(|span| span.text.as_str()).collect();
-        text.replace('\u{a0}', " ")
+        let words = |spans: &Vec<Span>| spans.iter().map(|s| s.text.as_str()).collect::<String>();
+        self.sentences.each_ref().map(words).join(" ").replace('\u{a0}', " ")
     }
 
     fn say(&mut self, text: &str) {
-        self.spans.push(Span { text: text.to_owned(), strong: false });
+        self.sentences[self.at].push(Span { text: text.to_owned(), strong: false });
     }
 
     fn stress(&mut self, text: &str) {
-        self.spans.push(Span { text: text.to_owned(), strong: true });
+        self.sentences[self.at].push(Span { text: text.to_owned(), strong: true });
     }
 
     fn likeness(&mut self, story: &Story) {

@@ -43,7 +43,7 @@ fn gap(chance: &mut Chance) -> f64 {
 fn comparison(chance: &mut Chance, count: usize, draw: fn(&mut Chance) -> f64) -> Comparison {
     let model = sorted(count * 4, || draw(chance));
     let measured = sorted(count, || draw(chance));
-    let grid = thin::grid(&model, 1_500);
+    let grid = thin::tail_grid(&model, 1_500);
     let model = thin::cumulative(&model, &grid);
     let wide = |share: f64| 1.645 * (share * (1.0 - share) / count as f64).sqrt();
     let band = model.iter().map(|[x, s]| [*x, -wide(*s), wide(*s)]).collect();
@@ -267,14 +267,20 @@ pub fn story() -> Story {
 pub fn troubled() -> Story {
     let mut story = story();
     story.header.interrupted = true;
+    story.header.synthetic = false;
     story.header.duration_s = 41.5;
     story.header.time_divisor = 5.02;
     story.header.input = "composite_<a>&.pcap.gz".into();
     story.wire_delay_ns = None;
     story.fidelity[1].ratio = Some(3.4);
     story.fidelity[2].ratio = None;
-    story.packets =
-        PacketCounts { lost: 871, left: 1_203_241, reordered: 40, meter_lost: 5, ..story.packets };
+    story.packets = PacketCounts {
+        lost: 1_290,
+        left: 1_202_822,
+        reordered: 40,
+        meter_lost: 5,
+        ..story.packets
+    };
     for (i, direction) in story.directions.iter_mut().enumerate() {
         direction.wire_delay_ns = None;
         direction.wire_delay_cdf.clear();

@@ -38,5 +38,5 @@ pub fn figure(coverage: &Coverage) -> Option<Figure> {
     let caption = format!("{} of the flows{bytes} entered the model.{why}", percent(flows));
     let height = rows.height();
     let panels = [rows.panel.finish(true)];
-    Some(Figure::new("coverage", "What the model covers", caption, height, &panels))
+    Figure::new(["coverage", "What the model covers"], caption, height, &panels)
 }

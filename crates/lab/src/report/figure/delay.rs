@@ -21,7 +21,9 @@ pub fn distributions(story: &Story) -> Vec<Figure> {
     let x = round_log(points.iter().map(|p| p[0]));
     let rarest = round_log(points.iter().map(|p| p[1]))[0].clamp(RAREST, 0.01);
     let drawn = story.directions.iter().enumerate().filter(|(_, d)| !d.delay_cdf.is_empty());
-    drawn.map(|(i, direction)| distribution(story, direction, i, [x, [rarest, 1.0]])).collect()
+    drawn
+        .filter_map(|(i, direction)| distribution(story, direction, i, [x, [rarest, 1.0]]))
+        .collect()
 }
 
 fn distribution(
@@ -29,7 +31,7 @@ fn distribution(
     direction: &Direction,
     index: usize,
     [x, y]: [[f64; 2]; 2],
-) -> Figure {
+) -> Option<Figure> {
     let x = Axis::new(Kind::Log, x, Unit::Nanoseconds, "delay").ticks(6);
     let y = Axis::new(Kind::Log, y, Unit::Share, "share of packets slower").ticks(6);
     let mut panel = Panel::new(Area::between(28.0, 208.0), x, y);
@@ -56,7 +58,7 @@ fn distribution(
         (None, _) => "Its percentiles were not measured.".to_owned(),
     };
     let title = format!("Delay {}", direction.name);
-    Figure::new(&format!("delay-{index}"), &title, caption, 250.0, &[panel.finish(true)])
+    Figure::new([&format!("delay-{index}"), &title], caption, 250.0, &[panel.finish(true)])
 }
 
 /// One figure for each direction, on the same axes: median and 99th percentile of each second.
@@ -69,16 +71,16 @@ pub fn courses(story: &Story) -> Vec<Figure> {
     let y = round_log(values);
     let has = |d: &Direction| d.seconds.iter().any(|s| s.p50_ns.is_some() || s.p99_ns.is_some());
     let drawn = story.directions.iter().enumerate().filter(|(_, d)| has(d));
-    drawn.map(|(i, direction)| course(story, direction, i, y)).collect()
+    drawn.filter_map(|(i, direction)| course(story, direction, i, y)).collect()
 }
 
-fn course(story: &Story, direction: &Direction, index: usize, y: [f64; 2]) -> Figure {
+fn course(story: &Story, direction: &Direction, index: usize, y: [f64; 2]) -> Option<Figure> {
     let x = Axis::new(Kind::Linear, volume::span(story), Unit::Seconds, "seconds").ticks(6);
     let y = Axis::new(Kind::Log, y, Unit::Nanoseconds, "delay").ticks(5);
     let mut panel = Panel::new(Area::between(28.0, 194.0), x, y);
     if let Some(wire) = direction.wire_delay_ns {
         panel.strip(wire.p5, wire.p95, Mark { class: "wire", name: "" });
-        panel.level(wire.p50, Mark { class: "wire", name: "bare wire, p5 p50 p95" });
+        panel.level(wire.p50, Mark { class: "wire", name: "bare wire, p5 to p95" });
     }
     let line = |value: fn(&super::super::story::DelaySecond) -> Option<f64>| {
         let point = |s| [middle(s), value(s).unwrap_or(f64::NAN)];
@@ -104,7 +106,7 @@ fn course(story: &Story, direction: &Direction, index: usize, y: [f64; 2]) -> Fi
         _ => "Delay in each second.".to_owned(),
     };
     let title = format!("Delay over time, {}", direction.name);
-    Figure::new(&format!("course-{index}"), &title, caption, 236.0, &[panel.finish(true)])
+    Figure::new([&format!("course-{index}"), &title], caption, 236.0, &[panel.finish(true)])
 }
 
 /// What the measured curve is called: after the device.

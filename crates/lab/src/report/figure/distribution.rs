@@ -69,7 +69,7 @@ fn figure(pair: &Comparison, subject: &Subject, fidelity: &[Fidelity]) -> Option
     lower.steps(&apart, Mark { class: "measured", name: "" });
     let caption = caption(pair, &apart, subject, fidelity);
     let panels = [upper.finish(false), lower.finish(true)];
-    Some(Figure::new(subject.id, subject.title, caption, 318.0, &panels))
+    Figure::new([subject.id, subject.title], caption, 318.0, &panels)
 }
 
 fn caption(
@@ -91,14 +91,13 @@ fn caption(
     let place = format!("{} at {}", Unit::SignedShare.tick(rounded(by)), subject.unit.tick(x));
     match inside(&pair.band, apart) {
         Some(share) if share >= 0.995 => {
-            format!("The difference stays inside the band of second samples: {floor}.")
+            format!("The difference stays where second samples do: {floor}.")
         }
-        Some(share) if share >= 0.85 => format!(
-            "The difference leaves the band of second samples only briefly, farthest {place}: \
-             {floor}."
-        ),
+        Some(share) if share >= 0.85 => {
+            format!("The difference stays where second samples do, but for {place}: {floor}.")
+        }
         Some(_) => {
-            format!("The difference leaves the band of second samples, farthest {place}: {floor}.")
+            format!("The difference goes beyond second samples, farthest {place}: {floor}.")
         }
         None => format!("The curves are farthest apart by {place}: {floor}."),
     }

@@ -20,7 +20,7 @@ pub fn figure(fidelity: &[Fidelity]) -> Option<Figure> {
     };
     let values = shown.iter().flat_map(|f| [f.ratio, spread(f).map(|s| s.1), Some(2.0)]);
     let [low, high] = from_zero(values.flatten());
-    let x = Axis::new(Kind::Linear, [low, high * 1.04], Unit::Count, "× the sampling floor");
+    let x = Axis::new(Kind::Linear, [low, high * 1.04], Unit::Times, "× the sampling floor");
     let names: Vec<String> = shown.iter().map(|f| name(f.name).to_owned()).collect();
     let mut rows = Rows::new(&names, x.ticks(6));
     for (row, f) in shown.iter().enumerate() {
@@ -47,5 +47,5 @@ pub fn figure(fidelity: &[Fidelity]) -> Option<Figure> {
     };
     let height = rows.height();
     let panels = [rows.panel.finish(true)];
-    Some(Figure::new("fidelity", "Distance from the model", caption, height, &panels))
+    Figure::new(["fidelity", "Distance from the model"], caption, height, &panels)
 }

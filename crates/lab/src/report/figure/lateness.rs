@@ -21,7 +21,7 @@ pub fn figure(execution: &Execution) -> Option<Figure> {
     let domain = round_log(occupied.flat_map(|b| [low(b), b.high_ns]));
     let x = Axis::new(Kind::Log, domain, Unit::Nanoseconds, "late by").ticks(6);
     let high = from_zero(bins.iter().map(|b| b.count as f64));
-    let y = Axis::new(Kind::Linear, [0.0, high[1] * 1.12], Unit::Count, "connections").ticks(4);
+    let y = Axis::new(Kind::Linear, [0.0, high[1] * 1.12], Unit::Count, "connections").ticks(5);
     let mut panel = Panel::new(Area::between(28.0, 194.0), x, y);
     let bars: Vec<Bar> = bins
         .iter()
@@ -45,5 +45,5 @@ pub fn figure(execution: &Execution) -> Option<Figure> {
             time_ns(late.max_ns)
         );
     }
-    Some(Figure::new("lateness", "Lateness", caption, 236.0, &[panel.finish(true)]))
+    Figure::new(["lateness", "Lateness"], caption, 236.0, &[panel.finish(true)])
 }

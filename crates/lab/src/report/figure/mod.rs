@@ -12,8 +12,8 @@ pub mod tail;
 pub mod trouble;
 pub mod volume;
 
-use super::plot::WIDTH;
 use super::plot::svg::{Svg, escape, px};
+use super::plot::{Drawing, WIDTH};
 
 /// A picture with its title and its caption.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,8 +29,16 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// A figure of panels, `height` figure units high.
-    pub fn new(id: &str, title: &str, caption: String, height: f64, panels: &[String]) -> Figure {
+    /// A figure of panels, `height` figure units high; none where nothing is drawn on them.
+    pub fn new(
+        [id, title]: [&str; 2],
+        caption: String,
+        height: f64,
+        panels: &[Drawing],
+    ) -> Option<Figure> {
+        if panels.iter().all(|panel| panel.marks == 0) {
+            return None;
+        }
         let mut svg = Svg::default();
         let view = format!("0 0 {} {}", px(WIDTH), px(height));
         let words = format!("{title}. {caption}");
@@ -41,10 +49,10 @@ impl Figure {
             ("aria-label", words.as_str()),
         ];
         svg.begin("svg", &attributes);
-        panels.iter().for_each(|panel| svg.raw(panel));
+        panels.iter().for_each(|panel| svg.raw(&panel.svg));
         svg.end();
         let svg = svg.finish();
-        Figure { id: id.to_owned(), title: title.to_owned(), caption, svg }
+        Some(Figure { id: id.to_owned(), title: title.to_owned(), caption, svg })
     }
 
     /// The figure as HTML.

@@ -53,5 +53,5 @@ fn figure(ranks: &Ranks, [id, title, end]: [&str; 3], ratio: Option<f64>) -> Opt
         None => "how like the model the fall is was not measured.".to_owned(),
     };
     let caption = super::capital(&format!("{leads}{follows}"));
-    Some(Figure::new(id, title, caption, 250.0, &[panel.finish(true)]))
+    Figure::new([id, title], caption, 250.0, &[panel.finish(true)])
 }

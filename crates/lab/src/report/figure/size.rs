@@ -50,5 +50,5 @@ pub fn figure(classes: &[SizeClass]) -> Option<Figure> {
     };
     let height = rows.height();
     let panels = [rows.panel.finish(true)];
-    Some(Figure::new("by-size", "Delay by size of packet", caption, height, &panels))
+    Figure::new(["by-size", "Delay by size of packet"], caption, height, &panels)
 }

@@ -28,7 +28,7 @@ pub fn figure(story: &Story) -> Option<Figure> {
         ),
         _ => "How the model's file sizes thin out.".to_owned(),
     };
-    Some(Figure::new("tail", "File sizes asked for", caption, 236.0, &[panel.finish(true)]))
+    Figure::new(["tail", "File sizes asked for"], caption, 236.0, &[panel.finish(true)])
 }
 
 /// The first x whose cumulative share reaches `share`.

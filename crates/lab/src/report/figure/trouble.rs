@@ -38,7 +38,7 @@ pub fn figure(story: &Story) -> Option<Figure> {
         panels.push(panel.finish(i + 1 == directions.len()));
     }
     let height = 28.0 + PANEL * directions.len() as f64 - 36.0 + 42.0;
-    Some(Figure::new("trouble", "Loss and order over time", caption(story), height, &panels))
+    Figure::new(["trouble", "Loss and order over time"], caption(story), height, &panels)
 }
 
 fn bar(second: &DelaySecond) -> Bar {

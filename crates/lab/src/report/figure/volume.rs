@@ -4,7 +4,7 @@ use super::super::format::{self, count, percent};
 use super::super::plot::axis::{Axis, Unit};
 use super::super::plot::bars::Bar;
 use super::super::plot::scale::{Kind, from_zero};
-use super::super::plot::{Area, Mark, Panel};
+use super::super::plot::{Area, Drawing, Mark, Panel};
 use super::super::story::{Interval, Story};
 use super::rows::Rows;
 use super::{Figure, capital};
@@ -25,7 +25,7 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    fn draw(self, story: &Story) -> String {
+    fn draw(self, story: &Story) -> Drawing {
         let x = Axis::new(Kind::Linear, span(story), Unit::Seconds, "seconds").ticks(6);
         let mut panel = Panel::new(Area::between(AREA[0], AREA[1]), x, self.y);
         panel.bars(&self.bars, Mark { class: self.bars_class, name: self.bars_name });
@@ -54,7 +54,7 @@ pub fn bytes(story: &Story) -> Option<Figure> {
         None => "No bytes were planned.".to_owned(),
     };
     let course = Course { y, bars, line, bars_name: "planned", bars_class: "planned" };
-    Some(Figure::new("volume", "Volume", caption, HEIGHT, &[course.draw(story)]))
+    Figure::new(["volume", "Volume"], caption, HEIGHT, &[course.draw(story)])
 }
 
 /// Connections started: planned blocks, measured line.
@@ -73,7 +73,7 @@ pub fn connections(story: &Story) -> Option<Figure> {
         count(planned)
     );
     let course = Course { y, bars, line, bars_name: "planned", bars_class: "planned" };
-    Some(Figure::new("connections", "Connections", caption, HEIGHT, &[course.draw(story)]))
+    Figure::new(["connections", "Connections"], caption, HEIGHT, &[course.draw(story)])
 }
 
 /// Packets: as captured in dashed blocks where the input tells, measured line.
@@ -106,7 +106,7 @@ pub fn packets(story: &Story) -> Option<Figure> {
         }
     };
     let course = Course { y, bars, line, bars_name: "as captured", bars_class: "model hollow" };
-    Some(Figure::new("packets", "Packets", caption, HEIGHT, &[course.draw(story)]))
+    Figure::new(["packets", "Packets"], caption, HEIGHT, &[course.draw(story)])
 }
 
 /// How far each interval is off its plan, by quantity.
@@ -157,7 +157,7 @@ pub fn off_plan(story: &Story) -> Option<Figure> {
     };
     let height = rows.height();
     let panels = [rows.panel.finish(true)];
-    Some(Figure::new("off-plan", "Generated against planned", caption, height, &panels))
+    Figure::new(["off-plan", "Generated against planned"], caption, height, &panels)
 }
 
 /// Bars at the interval's mean rate, titled with when and what.
@@ -182,7 +182,7 @@ fn axis(bars: &[Bar], line: &[[f64; 2]], unit: Unit, title: &str) -> Option<Axis
     }
     let values = bars.iter().map(|b| b.value).chain(line.iter().map(|p| p[1]));
     let [low, high] = from_zero(values);
-    Some(Axis::new(Kind::Linear, [low, high * 1.08], unit, title).ticks(4))
+    Some(Axis::new(Kind::Linear, [low, high * 1.08], unit, title).ticks(5))
 }
 
 /// The seconds that the run covers.

@@ -10,6 +10,8 @@ use crate::report::format;
 pub enum Unit {
     /// Things, with SI prefixes.
     Count,
+    /// Multiples of something, plain.
+    Times,
     /// Seconds on a clock.
     Seconds,
     /// Durations, in seconds, with SI prefixes.
@@ -30,6 +32,8 @@ impl Unit {
     /// A tick's text.
     pub fn tick(self, value: f64) -> String {
         match self {
+            _ if value == 0.0 => "0".to_owned(),
+            Unit::Times => format::significant(value, 3),
             Unit::Count => format::si(value, "").replace('\u{a0}', ""),
             Unit::Seconds => format::significant(value, 6),
             Unit::Duration => format::time_ns(value * 1e9),
@@ -45,7 +49,7 @@ impl Unit {
     /// The name the hover read-out knows it by.
     fn key(self) -> &'static str {
         match self {
-            Unit::Count => "count",
+            Unit::Count | Unit::Times => "count",
             Unit::Seconds | Unit::Duration => "s",
             Unit::Nanoseconds => "ns",
             Unit::Bytes => "B",

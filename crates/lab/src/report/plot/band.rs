@@ -1,5 +1,6 @@
 //! Bands: the room between a lower and an upper curve, drawn behind what is measured.
 
+use super::label::Sample;
 use super::svg::px;
 use super::{Mark, Panel, Pixel};
 
@@ -22,7 +23,8 @@ impl Panel {
         d.push('Z');
         let class = format!("band {}", mark.class);
         self.svg.leaf("path", &[("class", &class), ("d", &d)]);
-        self.remember(mark, upper);
+        self.ink.extend(kept.iter().flat_map(|p| [[p[0], p[1]], [p[0], p[2]]]));
+        self.remember(mark, Sample::Block, upper);
     }
 
     /// A band between two levels across the whole panel.

@@ -1,5 +1,6 @@
 //! Bars: rectangles from the base line, each with a title.
 
+use super::label::Sample;
 use super::svg::px;
 use super::{Mark, Panel, Pixel};
 
@@ -38,9 +39,22 @@ impl Panel {
                 ("height", &height),
             ];
             self.svg.titled("rect", &attributes, &bar.title);
+            self.cover([left, right], top);
             tops.push([(left + right) / 2.0, top]);
             tops.push([left + 20.0_f64.min(right - left), top]);
         }
-        self.remember(mark, tops);
+        if !tops.is_empty() {
+            self.remember(mark, Sample::Block, tops);
+        }
+    }
+
+    /// Remembers where a bar lies, its edges closely and its inside loosely.
+    fn cover(&mut self, [left, right]: [f64; 2], top: f64) {
+        let columns = ((right - left) / 6.0).ceil().clamp(1.0, 90.0) as usize;
+        for column in 0..=columns {
+            let x = left + (right - left) * column as f64 / columns as f64;
+            self.ink.push([x, top]);
+        }
+        self.ink.push([(left + right) / 2.0, (top + self.area.bottom) / 2.0]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::label::Sample;
 use super::svg::px;
 use super::{Mark, Panel, Pixel};
 
@@ -18,7 +19,7 @@ impl Panel {
         let class = format!("dots {}", mark.class);
         self.svg.leaf("path", &[("class", &class), ("data-name", mark.name), ("d", &d)]);
         self.ink.extend(&pixels);
-        self.remember(mark, pixels);
+        self.remember(mark, Sample::Dot, pixels);
     }
 
     /// One dot that says what it is when pointed at.
@@ -28,8 +29,8 @@ impl Panel {
             let (cx, cy) = (px(x), px(y));
             let attributes = [("class", class.as_str()), ("cx", &cx), ("cy", &cy), ("r", "4.5")];
             self.svg.titled("circle", &attributes, title);
-            self.ink.extend([[x - 4.0, y], [x + 4.0, y]]);
-            self.remember(mark, vec![[x, y]]);
+            self.ink.extend([[x - 5.0, y], [x + 5.0, y], [x, y - 5.0], [x, y + 5.0]]);
+            self.remember(mark, Sample::Bare, vec![[x, y]]);
         }
     }
 }

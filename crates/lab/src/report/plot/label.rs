@@ -10,8 +10,23 @@ use super::{Area, Pixel};
 
 /// Height of a label's box, in figure units, in the largest size the style sheet uses.
 const HEIGHT: f64 = 16.0;
+/// Width of a letter of a label, which is bold, in figure units.
+const NAME: f64 = 8.8;
 /// Room for the sample of the mark before the text.
 const SAMPLE: f64 = 20.0;
+
+/// What stands before a label's text, so that colour is not its only tie to its mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sample {
+    /// A piece of line, dashed where the mark is.
+    Line,
+    /// A block in the mark's tone.
+    Block,
+    /// A dot.
+    Dot,
+    /// Nothing: the label stands at its one mark.
+    Bare,
+}
 
 /// A label waiting for its place.
 #[derive(Debug)]
@@ -20,6 +35,8 @@ pub struct Name {
     pub text: String,
     /// The classes of its mark.
     pub class: String,
+    /// What stands before the words.
+    pub sample: Sample,
     /// Points of its mark.
     pub anchors: Vec<Pixel>,
 }
@@ -27,6 +44,10 @@ pub struct Name {
 /// About how wide a text is, in figure units, in the largest size the style sheet uses.
 pub fn width(text: &str) -> f64 {
     text.chars().count() as f64 * 7.6
+}
+
+fn room(sample: Sample) -> f64 {
+    if sample == Sample::Bare { 0.0 } else { SAMPLE }
 }
 
 #[derive(Clone, Copy)]
@@ -78,11 +99,11 @@ pub fn place(svg: &mut Svg, area: Area, names: &[Name], ink: &[Pixel]) {
 }
 
 fn candidates(name: &Name) -> Vec<Place> {
-    let wide = width(&name.text) + SAMPLE;
+    let wide = name.text.chars().count() as f64 * NAME + room(name.sample);
     let stride = (name.anchors.len() / 40).max(1);
     let mut places = Vec::new();
     for [x, y] in name.anchors.iter().step_by(stride).copied() {
-        for gap in [5.0, 12.0, 22.0, 36.0] {
+        for gap in [7.0, 13.0, 22.0, 36.0] {
             for left in [x - wide / 2.0, x - wide * 0.1, x - wide * 0.9] {
                 places.push(Place { left, top: y - gap - HEIGHT, width: wide });
                 places.push(Place { left, top: y + gap, width: wide });
@@ -106,7 +127,7 @@ fn price(
         + (right - area.right).max(0.0)
         + (area.top - 8.0 - at.top).max(0.0)
         + (at.top + HEIGHT - area.bottom + 2.0).max(0.0);
-    let covered = ink.iter().filter(|p| at.holds(**p, 1.5)).count() as f64;
+    let covered = ink.iter().filter(|p| at.holds(**p, 3.5)).count() as f64;
     let meeting = placed.iter().filter(|other| at.meets(other)).count() as f64;
     let nearest =
         |points: &[Pixel]| points.iter().map(|p| at.distance(*p)).fold(f64::INFINITY, f64::min);
@@ -117,9 +138,26 @@ fn price(
 
 fn write(svg: &mut Svg, name: &Name, at: Place) {
     let middle = at.top + HEIGHT / 2.0;
-    let class = format!("sample {}", name.class);
-    let d = format!("M{} {}h14", px(at.left + 1.0), px(middle));
-    svg.leaf("path", &[("class", &class), ("d", &d)]);
+    match name.sample {
+        Sample::Line => {
+            let class = format!("sample {}", name.class);
+            let d = format!("M{} {}h14", px(at.left + 1.0), px(middle));
+            svg.leaf("path", &[("class", &class), ("d", &d)]);
+        }
+        Sample::Block => {
+            let class = format!("block {}", name.class);
+            let (x, y) = (px(at.left + 1.0), px(middle - 5.0));
+            let size = [("width", "14"), ("height", "10")];
+            let place = [("class", class.as_str()), ("x", &x), ("y", &y)];
+            svg.leaf("rect", &[&place[..], &size[..]].concat());
+        }
+        Sample::Bare => {}
+        Sample::Dot => {
+            let class = format!("dot {}", name.class);
+            let (x, y) = (px(at.left + 10.0), px(middle));
+            svg.leaf("circle", &[("class", &class), ("cx", &x), ("cy", &y), ("r", "4")]);
+        }
+    }
     let class = format!("name {}", name.class);
-    svg.text(&class, [at.left + SAMPLE, middle + 4.2], "start", &name.text);
+    svg.text(&class, [at.left + room(name.sample), middle + 4.2], "start", &name.text);
 }

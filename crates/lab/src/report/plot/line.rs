@@ -1,5 +1,6 @@
 //! Lines: a curve, steps, and a level across the panel.
 
+use super::label::Sample;
 use super::svg::px;
 use super::{Mark, Panel, Pixel};
 
@@ -46,13 +47,16 @@ impl Panel {
         }
     }
 
-    /// A vertical line from the base to the top.
+    /// A guide from the base to the top, its name beside its upper end.
     pub fn upright(&mut self, x: f64, mark: Mark) {
         if self.x.scale.takes(x) {
-            let at = self.x.scale.at(x);
-            let d = format!("M{} {}V{}", px(at), px(self.area.bottom), px(self.area.top));
-            let anchors = vec![[at, self.area.top + 6.0], [at, self.area.top + 24.0]];
-            self.stroke(&d, mark, anchors);
+            let (at, top) = (self.x.scale.at(x), self.area.top);
+            let d = format!("M{} {}V{}", px(at), px(self.area.bottom), px(top));
+            let class = format!("line {}", mark.class);
+            self.svg.leaf("path", &[("class", &class), ("d", &d)]);
+            self.ink.extend(sampled(&[[at, self.area.bottom], [at, top]]));
+            let class = format!("name {}", mark.class);
+            self.svg.text(&class, [at + 5.0, top + 5.0], "start", mark.name);
         }
     }
 
@@ -73,7 +77,7 @@ impl Panel {
             let class = format!("line {}", mark.class);
             self.svg.leaf("path", &[("class", &class), ("data-name", mark.name), ("d", d)]);
             self.ink.extend(&anchors);
-            self.remember(mark, anchors);
+            self.remember(mark, Sample::Line, anchors);
         }
     }
 }

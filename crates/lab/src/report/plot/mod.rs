@@ -14,7 +14,7 @@ pub mod scale;
 pub mod svg;
 
 use axis::Axis;
-use label::Name;
+use label::{Name, Sample};
 use svg::Svg;
 
 /// Width of every figure in its own units; a page scales it.
@@ -62,6 +62,16 @@ pub struct Panel {
     /// Where ink lies that a label should not cover.
     ink: Vec<Pixel>,
     names: Vec<Name>,
+    marks: usize,
+}
+
+/// A panel as SVG elements, and how many marks are on it.
+#[derive(Clone, Debug)]
+pub struct Drawing {
+    /// The elements.
+    pub svg: String,
+    /// Marks made of numbers; axes and guides do not count.
+    pub marks: usize,
 }
 
 impl Panel {
@@ -73,15 +83,15 @@ impl Panel {
         let (data_x, data_y) = (x.describe(), y.describe());
         svg.begin("g", &[("class", "panel"), ("data-x", &data_x), ("data-y", &data_y)]);
         axis::grid(&mut svg, area, &y);
-        Panel { area, x, y, svg, ink: Vec::new(), names: Vec::new() }
+        Panel { area, x, y, svg, ink: Vec::new(), names: Vec::new(), marks: 0 }
     }
 
     /// Paints the axes and the labels; `with_x` says whether the x axis carries ticks and a title.
-    pub fn finish(mut self, with_x: bool) -> String {
+    pub fn finish(mut self, with_x: bool) -> Drawing {
         axis::paint(&mut self.svg, self.area, &self.x, &self.y, with_x);
         label::place(&mut self.svg, self.area, &self.names, &self.ink);
         self.svg.end();
-        self.svg.finish()
+        Drawing { svg: self.svg.finish(), marks: self.marks }
     }
 
     fn pixel(&self, x: f64, y: f64) -> Pixel {
@@ -94,10 +104,11 @@ impl Panel {
         points.iter().filter(fits).map(|p| self.pixel(p[0], p[1])).collect()
     }
 
-    fn remember(&mut self, mark: Mark, anchors: Vec<Pixel>) {
+    fn remember(&mut self, mark: Mark, sample: Sample, anchors: Vec<Pixel>) {
+        self.marks += 1;
         if !mark.name.is_empty() && !anchors.is_empty() {
             let (text, class) = (mark.name.to_owned(), mark.class.to_owned());
-            self.names.push(Name { text, class, anchors });
+            self.names.push(Name { text, class, sample, anchors });
         }
     }
 }

@@ -87,18 +87,18 @@ impl Scale {
 }
 
 fn linear_ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
-    let step = round_step((high - low) / count.max(1) as f64);
+    let step = round_step(&[1.0, 2.0, 2.5, 5.0], (high - low) / count.max(1) as f64);
     let slack = step * 1e-6;
     let (first, last) = ((low - slack) / step, (high + slack) / step);
     let ticks = (first.ceil() as i64..=last.floor() as i64).map(|i| i as f64 * step);
     ticks.take(4 * count.max(1)).collect()
 }
 
-/// The smallest of 1, 2, 5 times a power of ten that is at least `rough`.
-fn round_step(rough: f64) -> f64 {
+/// The smallest of the mantissas times a power of ten that is at least `rough`.
+fn round_step(mantissas: &[f64], rough: f64) -> f64 {
     let power = 10_f64.powi(rough.max(1e-30).log10().floor() as i32);
-    let mantissa = [1.0, 2.0, 5.0].into_iter().find(|m| m * power >= rough * (1.0 - 1e-9));
-    mantissa.unwrap_or(10.0) * power
+    let mantissa = mantissas.iter().find(|m| *m * power >= rough * (1.0 - 1e-9));
+    mantissa.unwrap_or(&10.0) * power
 }
 
 fn log_ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
@@ -143,7 +143,7 @@ pub fn round_log(values: impl IntoIterator<Item = f64>) -> [f64; 2] {
     let (low, high) = (low.clamp(1e-30, 1e30), high.clamp(1e-30, 1e30));
     let power = 10_f64.powi(low.log10().floor() as i32);
     let below = [5.0, 2.0].into_iter().find(|m| m * power <= low * (1.0 + 1e-9)).unwrap_or(1.0);
-    let (below, above) = (below * power, round_step(high));
+    let (below, above) = (below * power, round_step(&[1.0, 2.0, 5.0], high));
     if below < above { [below, above] } else { [below / 2.0, below * 2.0] }
 }
 

@@ -1,0 +1,140 @@
+//! What the matcher does at its limits: the horizon, clock noise, memory, and look-alikes.
+
+use nilometer_profile::{Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict};
+use nilometer_wire::{Span, Time};
+
+const WAY: Direction = Direction::ClientToServer;
+const CONFIG: MatcherConfig =
+    MatcherConfig { horizon: Span(1_000), early_max: Span(5), pending_max: 1 << 16 };
+
+/// An IPv4 UDP packet with this identification, of this many bytes.
+fn print(id: u16, bytes: usize) -> Fingerprint {
+    let mut packet = vec![0; bytes];
+    packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&(bytes as u16).to_be_bytes());
+    packet[4..6].copy_from_slice(&id.to_be_bytes());
+    packet[9] = 17;
+    for (at, byte) in packet.iter_mut().enumerate().skip(20) {
+        *byte = (usize::from(id) * 31 + at * (usize::from(id) + 7)) as u8;
+    }
+    Fingerprint::of(&packet)
+}
+
+/// The fates of packets that enter and leave at these times, by entry.
+fn fates(entries: &[(u64, Fingerprint)], exits: &[(u64, Fingerprint)]) -> Vec<Verdict> {
+    let mut matcher = Matcher::new(CONFIG);
+    entries.iter().for_each(|(at, print)| matcher.entered(WAY, Time(*at), print, false));
+    exits.iter().for_each(|(at, print)| matcher.left(WAY, Time(*at), print));
+    let mut verdicts = Vec::new();
+    matcher.finish(&mut |verdict| verdicts.push(verdict));
+    verdicts.sort_by_key(|verdict| (verdict.entered_at, verdict.left_at));
+    verdicts
+}
+
+fn names(verdicts: &[Verdict]) -> Vec<Fate> {
+    verdicts.iter().map(|verdict| verdict.fate).collect()
+}
+
+#[test]
+fn a_packet_may_take_the_horizon_and_not_longer() {
+    let packet = print(1, 100);
+    assert_eq!(names(&fates(&[(50, packet)], &[(1_050, packet)])), [Fate::Forwarded]);
+    let late = fates(&[(50, packet)], &[(1_051, packet)]);
+    assert_eq!(names(&late), [Fate::Originated, Fate::Lost]);
+}
+
+#[test]
+fn noise_is_forgiven_and_foresight_is_not() {
+    let packet = print(1, 100);
+    let early = fates(&[(50, packet)], &[(45, packet)]);
+    assert_eq!(names(&early), [Fate::Forwarded]);
+    assert_eq!(early[0].delay(), Some(Span::ZERO));
+    let before = fates(&[(50, packet)], &[(44, packet)]);
+    assert_eq!(names(&before), [Fate::Originated, Fate::Lost]);
+}
+
+#[test]
+fn of_identical_packets_the_last_is_the_lost_one() {
+    let packet = print(1, 60);
+    let verdicts =
+        fates(&[(10, packet), (20, packet), (30, packet)], &[(25, packet), (40, packet)]);
+    assert_eq!(names(&verdicts), [Fate::Forwarded, Fate::Forwarded, Fate::Lost]);
+    assert_eq!(verdicts[1].left_at, Some(Time(40)));
+    let verdicts =
+        fates(&[(10, packet), (30, packet)], &[(15, packet), (16, packet), (40, packet)]);
+    assert_eq!(names(&verdicts), [Fate::Forwarded, Fate::Duplicated, Fate::Forwarded]);
+    assert_eq!(verdicts[1].entered_at, Some(Time(10)), "the copy was made of the first");
+}
+
+#[test]
+fn damage_needs_half_of_the_lanes_and_the_same_length() {
+    let entered = print(1, 200);
+    let mut damaged = entered;
+    damaged.digest ^= 1;
+    for lane in 0..4 {
+        damaged.lanes[lane] ^= 1;
+    }
+    assert_eq!(names(&fates(&[(10, entered)], &[(20, damaged)])), [Fate::Corrupted]);
+    damaged.lanes[4] ^= 1;
+    assert_eq!(fates(&[(10, entered)], &[(20, damaged)]).len(), 2);
+    let mut cut = entered;
+    (cut.digest, cut.bytes) = (2, 196);
+    assert_eq!(fates(&[(10, entered)], &[(20, cut)]).len(), 2);
+    assert_eq!(fates(&[(26, entered)], &[(20, damaged)]).len(), 2, "it left before it entered");
+}
+
+#[test]
+fn the_most_alike_is_taken_then_the_nearest() {
+    let packet = print(1, 200);
+    let with = |lanes: usize, digest: u64| {
+        let mut other = packet;
+        other.digest = digest;
+        other.lanes.iter_mut().take(lanes).for_each(|lane| *lane ^= 7);
+        other
+    };
+    let entries = [(10, with(1, 10)), (20, with(3, 20)), (30, with(3, 30)), (40, print(9, 200))];
+    let verdicts = fates(&entries, &[(50, with(0, 50)), (60, with(0, 60))]);
+    let corrupted = [Fate::Corrupted, Fate::Lost, Fate::Corrupted, Fate::Lost];
+    assert_eq!(names(&verdicts), corrupted, "first the seven lanes, then the nearest with five");
+    assert_eq!(verdicts[0].left_at, Some(Time(50)));
+}
+
+#[test]
+fn memory_follows_the_horizon_and_not_the_run() {
+    let mut matcher = Matcher::new(CONFIG);
+    let (mut told, mut most) = (0u64, 0);
+    // One packet every 10 ps for 100 horizons; of fifty, one is lost, and one is made by the device.
+    for number in 0..10_000u64 {
+        let at = Time(number * 10);
+        let packet = print(number as u16, 60 + number as usize % 7 * 100);
+        matcher.entered(WAY, at, &packet, false);
+        match number % 50 {
+            0 => (),
+            1 => {
+                matcher.left(WAY, at + Span(3), &packet);
+                matcher.left(WAY, at + Span(4), &print(number as u16 ^ 0x8000, 59));
+            }
+            _ => matcher.left(WAY, at + Span(3), &packet),
+        }
+        matcher.expire(at, &mut |_| told += 1);
+        most = most.max(matcher.held());
+    }
+    // Entries of two horizons and exits of one, at 100 packets a horizon.
+    assert!((250..=310).contains(&most), "{most} packets were held");
+    matcher.finish(&mut |_| told += 1);
+    let counts = matcher.counts(WAY);
+    assert_eq!((counts.lost, counts.originated, counts.overflow), (200, 200, 0));
+    assert_eq!((told, counts.reordered, matcher.held()), (10_200, 0, 0));
+}
+
+#[test]
+fn a_second_run_is_added_to_the_first() {
+    let mut matcher = Matcher::new(CONFIG);
+    let packet = print(1, 100);
+    for run in 0..2 {
+        matcher.entered(WAY, Time(run * 100), &packet, false);
+        matcher.left(WAY, Time(run * 100 + 10), &packet);
+        matcher.finish(&mut |verdict| assert_eq!(verdict.fate, Fate::Forwarded));
+    }
+    assert_eq!((matcher.total().matched, matcher.total().duplicated), (2, 0));
+}
