@@ -156,16 +156,15 @@ fn table(summary: &FlowSummary, output: Option<&Path>) -> String {
         writeln!(text, "{name:<28}{:>18}", grouped(value)).expect("memory can be written");
     };
     row(0, "packets", summary.packets);
-    for (name, count) in [
-        ("not IP", summary.not_ip),
-        ("malformed", summary.malformed),
-        ("cut before IP", summary.snapped),
-        ("other link types", summary.other_link),
-    ] {
-        if count > 0 {
-            row(2, name, count);
+    let mut row_if = |indent: usize, name: &str, value: u64| {
+        if value > 0 {
+            row(indent, name, value);
         }
-    }
+    };
+    row_if(2, "not IP", summary.not_ip);
+    row_if(2, "malformed", summary.malformed);
+    row_if(2, "cut before IP", summary.snapped);
+    row_if(2, "other link types", summary.other_link);
     row(0, "IP bytes", summary.bytes);
     row(0, "flow records", summary.flow_records);
     if summary.evicted > 0 {

@@ -221,7 +221,10 @@ impl Reading<'_> {
             }
             Parsed::NotIp(_) => self.summary.not_ip += 1,
             Parsed::Cut => self.summary.snapped += 1,
-            Parsed::Malformed(_) => self.summary.malformed += 1,
+            Parsed::Malformed(why) => {
+                self.summary.malformed += 1;
+                *self.summary.malformed_reasons.entry(why.to_string()).or_default() += 1;
+            }
         }
         self.out.check()
     }

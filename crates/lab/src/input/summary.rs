@@ -19,6 +19,8 @@ pub struct FlowSummary {
     pub bytes: u64,
     /// Packets whose headers contradict themselves or end too early.
     pub malformed: u64,
+    /// What was wrong with them: reason and count.
+    pub malformed_reasons: BTreeMap<String, u64>,
     /// Packets that are not IP: ARP, LLDP and the like.
     pub not_ip: u64,
     /// Packets cut by the snap length before their IP addresses.

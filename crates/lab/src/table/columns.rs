@@ -19,6 +19,7 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 
 use super::draft::Draft;
+use super::guarded;
 use crate::cli::VERSION;
 
 /// Rows of a row group: the most that is held in memory of a table being written or read.
@@ -208,7 +209,7 @@ impl TableReader {
     pub fn open(path: &Path, format: &Format) -> Result<TableReader> {
         let name = path.display().to_string();
         let file = File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
-        let reader = SerializedFileReader::new(file)
+        let reader = guarded::decode(|| SerializedFileReader::new(file))
             .map_err(|error| anyhow!("{name}: is a damaged Parquet file: {}", one_line(&error)))?;
         let table = TableReader { name, reader };
         let wanted = format.name;
@@ -247,16 +248,19 @@ impl TableReader {
     /// When the file is damaged.
     pub fn read_group(&self, group: usize, columns: &mut [&mut dyn Cells]) -> Result<usize> {
         let damaged = |what: String| anyhow!("{}: row group {group} is damaged: {what}", self.name);
-        let from = self.reader.get_row_group(group).map_err(|error| damaged(one_line(&error)))?;
-        let rows = usize::try_from(from.metadata().num_rows())
+        let about = self.reader.metadata().row_group(group);
+        let rows = usize::try_from(about.num_rows())
             .ok()
             .filter(|rows| *rows <= ROW_GROUP_ROWS)
-            .ok_or_else(|| damaged(format!("it claims {} rows", from.metadata().num_rows())))?;
-        for (number, column) in columns.iter_mut().enumerate() {
-            from.get_column_reader(number)
-                .and_then(|reader| column.read(reader, rows))
-                .map_err(|error| damaged(one_line(&error)))?;
-        }
+            .ok_or_else(|| damaged(format!("it claims {} rows", about.num_rows())))?;
+        let read = || -> parquet::errors::Result<()> {
+            let from = self.reader.get_row_group(group)?;
+            for (number, column) in columns.iter_mut().enumerate() {
+                column.read(from.get_column_reader(number)?, rows)?;
+            }
+            Ok(())
+        };
+        guarded::decode(read).map_err(|error| damaged(one_line(&error)))?;
         Ok(rows)
     }
 }

@@ -307,6 +307,27 @@ mod tests {
     }
 
     #[test]
+    fn no_damage_gets_past_the_reader_as_a_panic() {
+        let path = path("mutated");
+        let mut writer = FlowWriter::new(&path, true).unwrap();
+        records(40).iter().for_each(|record| writer.write(record).unwrap());
+        writer.finish(&[]).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        let mut refused = 0;
+        for at in (0..whole.len()).step_by(5) {
+            let mut damaged = whole.clone();
+            damaged[at] = [0x00, 0xff, 0x7f][at % 3];
+            std::fs::write(&path, &damaged).unwrap();
+            if let Err(error) = read_flow_table(&path, &mut |_| Ok(())) {
+                assert!(!error.to_string().contains('\n'), "byte {at}: {error}");
+                refused += 1;
+            }
+        }
+        assert!(refused * 10 > whole.len(), "{refused} of {} were refused", whole.len() / 5);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
     fn a_stamp_beyond_parquet_saturates() {
         let path = path("late");
         let mut late = records(1).remove(0);

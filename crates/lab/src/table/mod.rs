@@ -8,4 +8,5 @@ pub mod capture;
 pub mod columns;
 pub mod draft;
 pub mod flows;
+mod guarded;
 pub mod packets;
