@@ -101,11 +101,9 @@ mod tests {
 
     #[test]
     fn an_unknown_key_gets_the_nearest_known_one() {
-        let message = "unknown field `sed`, expected one of `input`, `seed`, `dut` at line 3 column 5";
-        assert_eq!(
-            one_line(message),
-            "unknown key `sed` at line 3 column 5; did you mean `seed`?"
-        );
+        let message =
+            "unknown field `sed`, expected one of `input`, `seed`, `dut` at line 3 column 5";
+        assert_eq!(one_line(message), "unknown key `sed` at line 3 column 5; did you mean `seed`?");
         assert_eq!(one_line("invalid\ntype"), "invalid type");
         assert_eq!(distance("kitten", "sitting"), 3);
     }

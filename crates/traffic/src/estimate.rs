@@ -14,6 +14,7 @@
 //! they enter or not, from the side that opened where that is known (so that a connection is not
 //! counted from both sides).
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -74,7 +75,7 @@ pub enum EstimateError {
     /// No TCP flow at all in this many flows.
     NoTcp(u64),
     /// TCP flows, but none that enters.
-    NoneEnters(Coverage),
+    NoneEnters(Box<Coverage>),
     /// A number among the options is not usable.
     Option(ModelError),
     /// The interval is so short that there would be more than [`INTERVALS_MAX`].
@@ -153,7 +154,7 @@ pub fn estimate(
     let lives = lives(&flows, span_ns.0, options.bound_s);
     let files = enter(flows, &mut coverage);
     if files.is_empty() {
-        return Err(EstimateError::NoneEnters(coverage));
+        return Err(EstimateError::NoneEnters(Box::new(coverage)));
     }
     let sizes: Vec<f64> = files.iter().map(|file| file.payload as f64).collect();
     let file_size = Empirical::step_from(sizes, SIZE_KNOTS).expect("files have sizes");

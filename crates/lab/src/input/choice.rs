@@ -3,7 +3,7 @@
 //! A capture that carries nothing but NetFlow v5 exports was taken in front of a collector, and who
 //! gives it wants the flows the exporter saw, not the exporter's own one. A single other IP packet
 //! says that it is ordinary traffic. So the first packets are held until one decides: at once in
-//! ordinary captures, after [`HELD_MAX`] packets or at the end in captures of exports.
+//! ordinary captures, after a thousand packets or at the end in captures of exports.
 
 use super::capture::CapturedPacket;
 
