@@ -72,6 +72,8 @@ pub struct DelayPoint {
     pub start: Time,
     /// Packets that entered in it and were lost.
     pub lost: u64,
+    /// Of those that entered in it and were forwarded, the ones that left out of order.
+    pub reordered: u64,
     /// The delays of those that entered in it and were forwarded; `None` when none was.
     pub delay: Option<DelaySummary>,
 }
@@ -83,6 +85,8 @@ pub struct SizeClass {
     pub bytes_max: u32,
     /// Packets of the class that were lost.
     pub lost: u64,
+    /// Of those that were forwarded, the ones that left out of order.
+    pub reordered: u64,
     /// The delays of those that were forwarded; `None` when none was.
     pub delay: Option<DelaySummary>,
 }
@@ -104,6 +108,7 @@ struct Way {
 struct Tally {
     delays: Histogram,
     lost: u64,
+    reordered: u64,
 }
 
 impl Tally {
@@ -112,11 +117,13 @@ impl Tally {
             Some(delay) => self.delays.record(delay.as_nanos()),
             None => self.lost += 1,
         }
+        self.reordered += u64::from(verdict.reordered);
     }
 
     fn merge(&mut self, other: &Tally) {
         self.delays.merge(&other.delays);
         self.lost += other.lost;
+        self.reordered += other.reordered;
     }
 }
 
@@ -170,7 +177,8 @@ impl Delays {
                 tally.merge(interval);
             });
             let start = Time::ZERO + self.config.interval * index as u64;
-            DelayPoint { start, lost: tally.lost, delay: DelaySummary::of(&tally.delays) }
+            let Tally { delays, lost, reordered } = tally;
+            DelayPoint { start, lost, reordered, delay: DelaySummary::of(&delays) }
         };
         (0..intervals).map(point).collect()
     }
@@ -187,7 +195,8 @@ impl Delays {
             let mut tally = Tally::default();
             self.chosen(direction).for_each(|way| tally.merge(&way.sizes[class]));
             class += 1;
-            SizeClass { bytes_max, lost: tally.lost, delay: DelaySummary::of(&tally.delays) }
+            let Tally { delays, lost, reordered } = tally;
+            SizeClass { bytes_max, lost, reordered, delay: DelaySummary::of(&delays) }
         })
     }
 

@@ -60,7 +60,7 @@ fn core_count() -> usize {
 
 fn cores() -> Finding {
     let count = core_count();
-    let finding = Finding::ok("cores", Purpose::Figures, format!("{count} for this process"));
+    let finding = Finding::ok("cores", Purpose::Figures, format!("{count} cores for this process"));
     if count >= CORES_COMFORTABLE {
         return finding;
     }

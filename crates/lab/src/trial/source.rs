@@ -88,6 +88,11 @@ fn embedded(asked: &Asked) -> Result<Estimate> {
     Ok(estimate(synthetic::records(), &options)?)
 }
 
+/// The name without its folder: a model is passed on, folders are nobody else's business.
+fn file_name(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or(path).to_owned()
+}
+
 fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<Estimate> {
     let mut records: Vec<FlowRecord> = Vec::new();
     let mut keep = |record| {
@@ -98,14 +103,14 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
         Ok(())
     };
     let summary = read_flows(&asked.inputs, &FlowOptions::default(), progress, &mut keep)?;
-    let names: Vec<String> = summary.inputs.iter().map(|input| input.name.clone()).collect();
+    let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
     let origin = Origin {
         description: names.join(", "),
         synthetic: false,
         inputs: summary
             .inputs
             .iter()
-            .map(|input| Input { name: input.name.clone(), sha256: input.sha256.clone() })
+            .map(|input| Input { name: file_name(&input.name), sha256: input.sha256.clone() })
             .collect(),
     };
     let mut made = estimate(records, &options(asked, origin))

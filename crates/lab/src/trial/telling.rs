@@ -336,7 +336,7 @@ fn delay_seconds(delays: &Delays, way: Direction) -> Vec<DelaySecond> {
             p99_ns: point.delay.map(|delay| delay.p99_ns as f64),
             packets: point.delay.map_or(0, |delay| delay.count) + point.lost,
             lost: point.lost,
-            reordered: 0,
+            reordered: point.reordered,
         })
         .collect()
 }
@@ -357,7 +357,7 @@ fn size_classes(delays: &Delays, wire: Option<&Delays>) -> Vec<SizeClass> {
                 label,
                 packets: class.delay.map_or(0, |delay| delay.count) + class.lost,
                 lost: class.lost,
-                reordered: 0,
+                reordered: class.reordered,
                 p50_ns: class.delay.map(|delay| delay.p50_ns as f64),
                 p99_ns: class.delay.map(|delay| delay.p99_ns as f64),
                 wire_p50_ns: wire

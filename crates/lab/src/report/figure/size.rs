@@ -19,7 +19,6 @@ pub fn figure(classes: &[SizeClass]) -> Option<Figure> {
     let mut rows = Rows::new(&names, x);
     for (row, class) in shown.iter().enumerate() {
         let y = rows.y(row);
-        let called = |name| if row == 0 { name } else { "" };
         if let Some((p50, p99)) = class.p50_ns.zip(class.p99_ns) {
             let mark = Mark { class: "measured fine", name: "" };
             rows.panel.line(&[[p50, y], [p99, y]], mark);
@@ -31,7 +30,7 @@ pub fn figure(classes: &[SizeClass]) -> Option<Figure> {
         ] {
             let Some(value) = value else { continue };
             let title = format!("{}, {name}: {}", class.label, time_ns(value));
-            rows.panel.dot([value, y], Mark { class: class_name, name: called(name) }, &title);
+            rows.panel.dot([value, y], Mark { class: class_name, name: "" }, &title);
         }
     }
     let medians = || shown.iter().filter(|c| c.p50_ns.is_some_and(f64::is_finite));
@@ -48,6 +47,9 @@ pub fn figure(classes: &[SizeClass]) -> Option<Figure> {
         ),
         _ => "Median and p99 of each class of sizes.".to_owned(),
     };
+    let caption = format!(
+        "{caption} Filled dot: median; ring: 99th percentile; grey: the bare wire's median."
+    );
     let height = rows.height();
     let panels = [rows.panel.finish(true)];
     Figure::new(["by-size", "Delay by size of packet"], caption, height, &panels)
