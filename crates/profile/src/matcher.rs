@@ -80,8 +80,8 @@ impl Matcher {
     }
 
     /// Tells `out` what has become certain, both sides having been fed everything stamped before
-    /// `now`. Each packet is told once; exits come in the order in which they left, and so do
-    /// entries that did not leave, by direction.
+    /// `now`. Each packet is told once. Within a direction, packets that left come in the order in
+    /// which they left, and those that did not in the order in which they entered.
     pub fn expire(&mut self, now: Time, out: &mut impl FnMut(Verdict)) {
         for passage in &mut self.passages {
             passage.expire(Some(now), out);
