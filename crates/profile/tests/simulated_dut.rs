@@ -5,8 +5,7 @@
 //! four things that no observer can decide: look-alikes in flight together are only forwarded
 //! (which of two identical packets was lost?); packets that differ in one word alone are not
 //! corrupted (which of two lost ones was it?); pure ACKs are corrupted by a single bit, since two
-//! of one flow differ in two words; and lengths stay what they were. All of them do occur
-//! otherwise.
+//! of one flow differ in two words; and lengths stay what they were.
 
 use nilometer_profile::{Counts, Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict};
 use nilometer_wire::{Span, Time};
