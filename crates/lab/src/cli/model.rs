@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
 use nilometer_stat::Empirical;
 use nilometer_traffic::TrafficModel;
@@ -92,9 +92,7 @@ pub fn read_model(path: &Path) -> Result<TrafficModel> {
 
 fn estimate(args: &EstimateArgs) -> Result<Verdict> {
     let output = args.output.as_ref().context("give the model's file with -o FILE")?;
-    if output.exists() && !args.force {
-        bail!("{} exists already; choose another name or add --force", output.display());
-    }
+    document::guard_output(output, &args.input, args.force, b"{")?;
     let embedded = args.input.iter().any(|input| input.as_os_str() == "embedded");
     let inputs = if embedded { Vec::new() } else { args.input.clone() };
     let asked = Asked {
