@@ -67,7 +67,8 @@ fn the_captures_model_has_the_files_that_were_sent() {
     assert_eq!(model.flows(), 222);
     assert_eq!(model.bytes(), SENT_BYTES);
     assert_eq!(model.coverage.left_out.under_100_bytes.flows, 222, "the requests");
-    assert!(!text.contains("198.18.0."), "no address of the input in the model");
+    assert!(model.sources.addresses.is_empty() && model.destinations.addresses.is_empty());
+    assert!(!text.contains("198.18.0.1\""), "no address of the input in the model");
     std::fs::remove_dir_all(scratch).expect("clean");
 }
 
