@@ -40,7 +40,7 @@ impl Display {
     /// Finds out whether anybody watches.
     pub fn new() -> Display {
         let bar = stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {prefix}")
+            let style = ProgressStyle::with_template("{spinner} {msg} [{bar:20}] {prefix}")
                 .expect("a built-in template");
             ProgressBar::new(1_000).with_style(style)
         });
