@@ -82,6 +82,19 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     })
 }
 
+/// Whether a file can come to stand at `path`: its folder is there and it is none itself. For asking
+/// before long work, not instead of the error of writing.
+pub fn check_place(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if folder.is_some_and(|folder| !folder.is_dir()) {
+        return Err(anyhow!("cannot write {}: its directory does not exist", path.display()));
+    }
+    if path.is_dir() {
+        return Err(anyhow!("cannot write {}: it is a directory", path.display()));
+    }
+    Ok(())
+}
+
 /// The temporary name used for `path` by this process.
 pub fn temporary_beside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -95,7 +95,11 @@ fn estimate(args: &EstimateArgs) -> Result<Verdict> {
     if output.exists() && !args.force {
         bail!("{} exists already; choose another name or add --force", output.display());
     }
+    document::check_place(output)?;
     let embedded = args.input.iter().any(|input| input.as_os_str() == "embedded");
+    if embedded && args.input.len() > 1 {
+        bail!("`embedded` stands for all of the synthetic sample; give it alone, or files alone");
+    }
     let inputs = if embedded { Vec::new() } else { args.input.clone() };
     let asked = Asked {
         interval_s: args.interval,
@@ -104,7 +108,7 @@ fn estimate(args: &EstimateArgs) -> Result<Verdict> {
         ..Asked::of(inputs)
     };
     let display = Display::new();
-    display.phase("reading");
+    display.reading_begins("reading");
     let made = source::model(&asked, &mut |progress| display.reading(progress))?;
     drop(display);
     document::write_json(output, &made.model)?;
