@@ -5,8 +5,9 @@
 //! over the same path, and prints CPU time for each flow: medians over the repeats, and their
 //! ratio.
 //!
-//! Both start each flow at its own time, so most of a flow's cost at low rates is waking up, which
-//! an idle machine makes dearer than a busy one: read the ratio first, the microseconds second.
+//! With a rate both start each flow at its own time, so most of a flow's cost at low rates is waking
+//! up, which an idle machine makes dearer than a busy one: read the ratio first, the microseconds
+//! second. With the rate 0 both are kept busy, a fixed number of flows under way at all times.
 //!
 //! The cost of a run is the user and system time of both processes plus the softirq time that no
 //! process is billed for. On a kernel that accounts for interrupt time (`--irq-time`), that is the
@@ -33,6 +34,8 @@ const SOURCE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const DESTINATION: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 1);
 const ADDRESSES: u64 = 250;
 const PORT: u16 = 7_070;
+/// How long a run without a rate may take.
+const BUSY_LIMIT: Duration = Duration::from_secs(120);
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -56,9 +59,12 @@ struct Load {
     /// Flows in one run.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     flows: u64,
-    /// Flows begun in a second.
-    #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Flows begun in a second; 0 begins one whenever fewer than `--open` are under way.
+    #[arg(long, default_value_t = 0)]
     rate: u64,
+    /// Flows under way at most, where the rate is 0.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
+    open: u64,
     /// Payload of a flow.
     #[arg(long, default_value_t = 10_000)]
     bytes: u64,
@@ -114,7 +120,7 @@ fn play(load: Load) -> Result<()> {
     };
     let plan: Vec<_> = (0..load.flows)
         .map(|index| PlannedConnection {
-            start: Time::from_nanos(index * 1_000_000_000 / load.rate),
+            start: Time::from_nanos((index * 1_000_000_000).checked_div(load.rate).unwrap_or(0)),
             session: index as u32,
             interval: 0,
             source: address(SOURCE, index),
@@ -122,9 +128,17 @@ fn play(load: Load) -> Result<()> {
             size_bytes: load.bytes,
         })
         .collect();
-    let client = Client::new(ClientConfig::new(PORT, Instant::now()))?;
+    let mut config = ClientConfig::new(PORT, Instant::now());
+    if load.rate == 0 {
+        config = ClientConfig { open_max: load.open as usize, drain: BUSY_LIMIT, ..config };
+    }
+    let client = Client::new(config)?;
     let executions = client.run(&plan, &Live::new(), &STOP)?;
     let completed = executions.iter().filter(|e| e.outcome == Outcome::Completed).count();
+    println!("{completed}");
+    if load.rate == 0 {
+        return Ok(());
+    }
     let mut late_ns: Vec<u64> = executions
         .iter()
         .map(|e| e.started_ns.saturating_sub(plan[e.index as usize].start.as_nanos()))
@@ -132,7 +146,6 @@ fn play(load: Load) -> Result<()> {
     late_ns.sort_unstable();
     let at = |share: f64| late_ns[((late_ns.len() - 1) as f64 * share) as usize] / 1_000;
     eprintln!("         lateness p50 {} µs, p99 {} µs, max {} µs", at(0.5), at(0.99), at(1.0));
-    println!("{completed}");
     Ok(())
 }
 
@@ -182,7 +195,7 @@ fn compare(comparison: &Comparison) -> Result<()> {
     println!(
         "{}",
         serde_json::json!({
-            "flows": load.flows, "bytes": load.bytes, "rate": load.rate,
+            "flows": load.flows, "bytes": load.bytes, "rate": load.rate, "open": load.open,
             "repeats": comparison.repeats,
             "minimal_cpu_us": total(&least), "engine_cpu_us": total(&ours),
             "ratio": total(&ours) / total(&least), "ratio_paired": median(pairs),
@@ -194,14 +207,15 @@ fn compare(comparison: &Comparison) -> Result<()> {
 
 /// The words that start a server and a client of one tool.
 fn arguments(is_ours: bool, load: Load) -> [Vec<String>; 2] {
-    let Load { flows, rate, bytes } = load;
+    let Load { flows, rate, open, bytes } = load;
     let (server, client) = match is_ours {
         true => {
-            ("server".to_owned(), format!("client --flows {flows} --rate {rate} --bytes {bytes}"))
+            let load = format!("--flows {flows} --rate {rate} --open {open} --bytes {bytes}");
+            ("server".to_owned(), format!("client {load}"))
         }
         false => (
             format!("server {PORT} {bytes}"),
-            format!("client {PORT} {bytes} {flows} {rate} {DESTINATION} {ADDRESSES}"),
+            format!("client {PORT} {bytes} {flows} {rate} {open} {DESTINATION} {ADDRESSES}"),
         ),
     };
     [server, client].map(|line| line.split(' ').map(str::to_owned).collect())

@@ -2,12 +2,12 @@
 //!
 //! The client connects, sends sixteen bytes, reads to the end of file and closes; the server
 //! accepts, reads, sends and closes. No source address, no congestion control, no sizes, no time
-//! limits, no account of single connections. Each flow starts at its time, as the engine's do: were
-//! they begun in handfuls, wake-ups would be shared and another traffic measured. Whatever a
-//! generator does beyond this costs something, and the benchmark says how much.
+//! limits, no account of single connections. With a rate each flow starts at its time; with the rate 0
+//! the next one starts as soon as fewer than OPEN are under way, and the tool is never idle. Whatever
+//! a generator does beyond this costs something, and the benchmark says how much.
 //!
 //!     minimal_epoll server PORT BYTES
-//!     minimal_epoll client PORT BYTES FLOWS FLOWS_PER_SECOND DESTINATION DESTINATIONS
+//!     minimal_epoll client PORT BYTES FLOWS FLOWS_PER_SECOND OPEN DESTINATION DESTINATIONS
 //!
 //! The client spreads flows over DESTINATIONS addresses from DESTINATION on, and prints how many
 //! flows brought all their bytes.
@@ -122,7 +122,36 @@ fn server(port: u16, bytes: usize) {
     }
 }
 
-fn client(port: u16, bytes: u64, flows: u64, rate: u64, to: u32, destinations: u64) {
+/// What the client is to play.
+struct Load {
+    port: u16,
+    bytes: u64,
+    flows: u64,
+    rate: u64,
+    open: u64,
+}
+
+impl Load {
+    /// Flows that should have been started by now.
+    fn due(&self, elapsed_ns: u64, ended: u64) -> u64 {
+        let due = match self.rate {
+            0 => ended + self.open,
+            rate => elapsed_ns * rate / 1_000_000_000 + 1,
+        };
+        due.min(self.flows)
+    }
+
+    /// Nanoseconds from now until the next start is due.
+    fn patience(&self, elapsed_ns: u64, started: u64) -> u64 {
+        if self.rate == 0 || started == self.flows {
+            return 1_000_000;
+        }
+        (started * 1_000_000_000 / self.rate).saturating_sub(elapsed_ns)
+    }
+}
+
+fn client(load: &Load, to: u32, destinations: u64) {
+    let &Load { port, bytes, flows, .. } = load;
     // SAFETY: takes a number only.
     let epoll = sure(unsafe { libc::epoll_create1(0) }, "epoll_create1");
     let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 256];
@@ -131,11 +160,10 @@ fn client(port: u16, bytes: u64, flows: u64, rate: u64, to: u32, destinations: u
     let mut received = vec![0u64; 1 << 16];
     let (mut started, mut ended, mut whole) = (0, 0, 0);
     let origin = Instant::now();
-    let start_of = |flow: u64| flow * 1_000_000_000 / rate;
     // SAFETY: takes numbers only; timers are to fire on time.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000, 0, 0, 0) };
     while ended < flows {
-        let due = (origin.elapsed().as_nanos() as u64 * rate / 1_000_000_000 + 1).min(flows);
+        let due = load.due(origin.elapsed().as_nanos() as u64, ended);
         while started < due {
             let there = address(to + (started % destinations) as u32, port);
             let fd = open();
@@ -146,9 +174,7 @@ fn client(port: u16, bytes: u64, flows: u64, rate: u64, to: u32, destinations: u
             watch(epoll, fd, libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET);
             started += 1;
         }
-        let now = origin.elapsed().as_nanos() as u64;
-        let patience =
-            if started < flows { start_of(started).saturating_sub(now) } else { 1_000_000 };
+        let patience = load.patience(origin.elapsed().as_nanos() as u64, started);
         let count = wait(epoll, &mut events, patience);
         for event in &events[..count] {
             let fd = event.u64 as i32;
@@ -181,11 +207,19 @@ fn main() {
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
     match words.first().map(String::as_str) {
         Some("server") if words.len() == 3 => server(number(1) as u16, number(2) as usize),
-        Some("client") if words.len() == 7 => {
-            let to = words[5].parse::<Ipv4Addr>().expect("an IPv4 address");
-            let (flows, rate) = (number(3), number(4));
-            client(number(1) as u16, number(2), flows, rate, to.into(), number(6));
+        Some("client") if words.len() == 8 => {
+            let to = words[6].parse::<Ipv4Addr>().expect("an IPv4 address");
+            let load = Load {
+                port: number(1) as u16,
+                bytes: number(2),
+                flows: number(3),
+                rate: number(4),
+                open: number(5),
+            };
+            client(&load, to.into(), number(7));
         }
-        _ => panic!("server PORT BYTES | client PORT BYTES FLOWS RATE DESTINATION DESTINATIONS"),
+        _ => {
+            panic!("server PORT BYTES | client PORT BYTES FLOWS RATE OPEN DESTINATION DESTINATIONS")
+        }
     }
 }

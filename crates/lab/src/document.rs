@@ -1,10 +1,11 @@
 //! Documents: TOML and JSON read with one clear error, files written whole or not at all.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -68,6 +69,43 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
+/// Holds an output to a place that is there, and to what may be replaced: nothing without force; with it only a file that is
+/// writable, is no input of the same command, and begins as this tool's own files of its kind do.
+///
+/// # Errors
+/// One line with the reason.
+pub fn guard_output(path: &Path, inputs: &[PathBuf], force: bool, beginning: &[u8]) -> Result<()> {
+    let shown = path.display();
+    let Ok(there) = fs::metadata(path) else {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        return match folder.filter(|folder| !folder.is_dir()) {
+            Some(folder) => bail!("cannot write {shown}: {} is no directory", folder.display()),
+            None => Ok(()),
+        };
+    };
+    if there.is_dir() {
+        bail!("cannot write {shown}: it is a directory");
+    }
+    if !force {
+        bail!("{shown} exists already; choose another name or add --force");
+    }
+    let same = |input: &PathBuf| {
+        fs::metadata(input).is_ok_and(|one| one.dev() == there.dev() && one.ino() == there.ino())
+    };
+    if inputs.iter().any(same) {
+        bail!("{shown} is an input of this command; choose another name for the output");
+    }
+    if there.permissions().readonly() {
+        bail!("{shown} is read-only; it is left alone");
+    }
+    let mut first = vec![0; beginning.len()];
+    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    if there.len() > 0 && (read.is_err() || first != beginning) {
+        bail!("{shown} is another kind of file than would replace it; it is left alone");
+    }
+    Ok(())
+}
+
 /// Writes a file whole: to a temporary name beside it, then renamed.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = temporary_beside(path);
@@ -80,19 +118,6 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
         let _ = fs::remove_file(&temporary);
         anyhow!("cannot write {}: {error}", path.display())
     })
-}
-
-/// Whether a file can come to stand at `path`: its folder is there and it is none itself. For asking
-/// before long work, not instead of the error of writing.
-pub fn check_place(path: &Path) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if folder.is_some_and(|folder| !folder.is_dir()) {
-        return Err(anyhow!("cannot write {}: its directory does not exist", path.display()));
-    }
-    if path.is_dir() {
-        return Err(anyhow!("cannot write {}: it is a directory", path.display()));
-    }
-    Ok(())
 }
 
 /// The temporary name used for `path` by this process.
@@ -111,6 +136,30 @@ pub fn write_json<T: Serialize>(path: &Path, document: &T) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn force_replaces_nothing_but_its_own_kind() {
+        let folder = std::env::temp_dir().join(format!("nilometer-guard-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("file");
+        let refusal = |inputs: &[PathBuf], force| {
+            guard_output(&path, inputs, force, b"PAR1").map_err(|error| error.to_string())
+        };
+        assert_eq!(refusal(&[], false), Ok(()));
+        fs::write(&path, b"PAR1 and more").expect("write");
+        assert!(refusal(&[], false).expect_err("exists").contains("--force"));
+        assert_eq!(refusal(&[], true), Ok(()));
+        let same = folder.join(".").join("file");
+        assert!(refusal(&[same], true).expect_err("an input").contains("is an input"));
+        fs::write(&path, b"a capture").expect("write");
+        assert!(refusal(&[], true).expect_err("foreign").contains("another kind"));
+        fs::write(&path, b"PAR1").expect("write");
+        let mut mode = fs::metadata(&path).expect("it is there").permissions();
+        mode.set_readonly(true);
+        fs::set_permissions(&path, mode).expect("a mode");
+        assert!(refusal(&[], true).expect_err("read-only").contains("read-only"));
+        fs::remove_dir_all(folder).expect("clean");
+    }
 
     #[test]
     fn an_unknown_key_gets_the_nearest_known_one() {

@@ -55,6 +55,11 @@ fn a_model_is_never_overwritten_unasked() {
     let line = room.refused(&["model", "small.pcap", "-o", "model.json"]);
     assert!(line.contains("model.json exists already") && line.contains("--force"), "{line}");
     assert_eq!(room.read("model.json"), "mine");
+    let line = room.refused(&["model", "small.pcap", "-o", "model.json", "--force"]);
+    assert!(line.contains("model.json is another kind of file"), "{line}");
+    let line = room.refused(&["model", "small.pcap", "-o", "small.pcap", "--force"]);
+    assert!(line.contains("small.pcap is an input"), "{line}");
+    room.write("model.json", "{}");
     room.done(&["model", "small.pcap", "-o", "model.json", "--force"]);
     assert_eq!(room.json("model.json")["origin"]["synthetic"], false);
     let line = room.refused(&["model", "embedded", "small.pcap", "-o", "other.json"]);

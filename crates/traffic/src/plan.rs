@@ -304,15 +304,21 @@ impl Planner {
     /// Sessions by number, the session and pair of each connection, and collisions.
     fn sessions(&self, activity: &Activity) -> (Vec<Session>, Vec<(u32, Pair)>, u64) {
         let mut slots_of = alloc::vec![Vec::new(); self.windows.len()];
+        let mut last_of = alloc::collections::BTreeMap::new();
         for made in &activity.made {
             slots_of[made.session_interval as usize].push(made.slot);
+            let last = last_of.entry((made.session_interval, made.slot)).or_insert(0);
+            *last = made.interval.max(*last);
         }
         let mut numbers = alloc::collections::BTreeMap::new();
         let (mut sessions, mut pairs_of, mut collisions) = (Vec::new(), Vec::new(), 0);
-        let mut busy: Vec<Pair> = Vec::new();
+        let mut alive: Vec<(u32, u32, Pair)> = Vec::new();
         for (interval, slots) in slots_of.iter_mut().enumerate() {
             slots.sort_unstable();
             slots.dedup();
+            alive.retain(|&(last, ..)| last >= interval as u32);
+            let busy: Vec<(u32, Pair)> =
+                alive.iter().map(|&(_, slot, pair)| (slot, pair)).collect();
             let (pairs, collided) = self.spatial.pairs(interval as u32, slots, &busy);
             collisions += collided;
             for (&slot, pair) in slots.iter().zip(&pairs) {
@@ -323,8 +329,8 @@ impl Planner {
                     destination_rank: pair.destination,
                 });
                 pairs_of.push(*pair);
+                alive.push((last_of[&(interval as u32, slot)], slot, *pair));
             }
-            busy = pairs;
         }
         let of_connection = activity.made.iter().map(|made| {
             let number = numbers[&(made.session_interval, made.slot)];

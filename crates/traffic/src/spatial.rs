@@ -7,7 +7,7 @@
 //! destination is then used exactly as often as it was drawn. Where the pools are too small for
 //! that, the pair is kept and the collision counted.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use nilometer_stat::{Alias, Rng};
@@ -56,13 +56,13 @@ impl Spatial {
         Pair { family, source, destination: self.destinations.draw(&mut rng) as u32 }
     }
 
-    /// Pairs for the sessions of one interval, given by their slots; `busy` are pairs of sessions
-    /// that are still active from before. Returns the pairs in the same order, and the collisions
-    /// that no exchange could mend.
-    pub fn pairs(&self, interval: u32, slots: &[u32], busy: &[Pair]) -> (Vec<Pair>, u64) {
+    /// Pairs for the sessions of one interval, given by their slots; `busy` are slots and pairs of
+    /// sessions that are still active from before (a slot's own is over when its next one begins).
+    /// Returns the pairs in the same order, and the collisions that no exchange could mend.
+    pub fn pairs(&self, interval: u32, slots: &[u32], busy: &[(u32, Pair)]) -> (Vec<Pair>, u64) {
         let mut pairs: Vec<Pair> = slots.iter().map(|&slot| self.draw(interval, slot)).collect();
         let mut uses = Uses::new();
-        for pair in busy.iter().chain(&pairs) {
+        for pair in busy.iter().map(|(_, pair)| pair).chain(&pairs) {
             *uses.entry(*pair).or_default() += 1;
         }
         let mut rng = Rng::new(self.seed, purpose::EXCHANGES, u64::from(interval));
@@ -71,8 +71,15 @@ impl Spatial {
                 exchange(&mut pairs, &mut uses, at, &mut rng);
             }
         }
-        let mut taken: BTreeSet<Pair> = busy.iter().copied().collect();
-        let collisions = pairs.iter().filter(|pair| !taken.insert(**pair)).count();
+        let mut taken: BTreeMap<Pair, u32> = BTreeMap::new();
+        for &(slot, pair) in busy {
+            taken.insert(pair, slot);
+        }
+        let shared = slots
+            .iter()
+            .zip(&pairs)
+            .filter(|&(&slot, pair)| taken.insert(*pair, slot).is_some_and(|other| other != slot));
+        let collisions = shared.count();
         (pairs, collisions as u64)
     }
 }
@@ -141,7 +148,8 @@ mod tests {
         let spatial = spatial(50, 4);
         let slots: Vec<u32> = (0..40).collect();
         let (before, _) = spatial.pairs(0, &slots, &[]);
-        let (after, collisions) = spatial.pairs(1, &slots, &before);
+        let busy: Vec<(u32, Pair)> = (100..).zip(before.iter().copied()).collect();
+        let (after, collisions) = spatial.pairs(1, &slots, &busy);
         assert_eq!(collisions, 0);
         assert!(after.iter().all(|pair| !before.contains(pair)));
     }
@@ -153,5 +161,9 @@ mod tests {
         let (pairs, collisions) = spatial.pairs(0, &[0, 1, 2, 3], &[]);
         assert_eq!(pairs.len(), 4);
         assert_eq!(collisions, 3);
+        let (_, after_itself) = spatial.pairs(1, &[0], &[(0, pairs[0])]);
+        assert_eq!(after_itself, 0, "a slot's next session begins when the one before is over");
+        let (_, beside) = spatial.pairs(1, &[0], &[(1, pairs[0])]);
+        assert_eq!(beside, 1);
     }
 }

@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use nilometer_flow::meter::MeterConfig;
 
 use super::Verdict;
+use crate::document;
 use crate::input::choice::ReadAs;
 use crate::input::records::{FlowOptions, Progress, read_flows};
 use crate::input::summary::FlowSummary;
@@ -100,6 +101,9 @@ impl MeteringArgs {
 /// # Errors
 /// When an input cannot be read or the output cannot be written.
 pub fn run(args: FlowsArgs) -> Result<Verdict> {
+    if let Some(path) = &args.output {
+        document::guard_output(path, &args.inputs, args.force, b"PAR1")?;
+    }
     let mut writer = match &args.output {
         Some(path) => Some(FlowWriter::new(path, args.force)?),
         None => None,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
 use super::Verdict;
@@ -107,9 +107,7 @@ fn init(args: &InitArgs) -> Result<Verdict> {
     match &args.file {
         None => print!("{}", LabConfig::template()),
         Some(path) => {
-            if path.exists() && !args.force {
-                bail!("{} exists already; choose another name or add --force", path.display());
-            }
+            document::guard_output(path, &[], args.force, b"#")?;
             document::write_whole(path, LabConfig::template().as_bytes())?;
             eprintln!("nilometer: wrote {}; run it with: nilometer lab run {0}", path.display());
         }

@@ -92,10 +92,7 @@ pub fn read_model(path: &Path) -> Result<TrafficModel> {
 
 fn estimate(args: &EstimateArgs) -> Result<Verdict> {
     let output = args.output.as_ref().context("give the model's file with -o FILE")?;
-    if output.exists() && !args.force {
-        bail!("{} exists already; choose another name or add --force", output.display());
-    }
-    document::check_place(output)?;
+    document::guard_output(output, &args.input, args.force, b"{")?;
     let embedded = args.input.iter().any(|input| input.as_os_str() == "embedded");
     if embedded && args.input.len() > 1 {
         bail!("`embedded` stands for all of the synthetic sample; give it alone, or files alone");

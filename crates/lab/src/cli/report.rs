@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use super::Verdict;
+use crate::document;
 use crate::report;
 
 /// Arguments of `nilometer report`.
@@ -25,6 +26,7 @@ pub struct ReportArgs {
 pub fn run(args: ReportArgs) -> Result<Verdict> {
     let story = report::load(&args.dir)?;
     let page = args.out.unwrap_or_else(|| args.dir.join(report::PAGE_FILE));
+    document::guard_output(&page, &[], true, b"<!doctype html>")?;
     report::write_whole(&page, &report::render(&story))?;
     let page = page
         .canonicalize()

@@ -147,7 +147,9 @@ impl Reading<'_> {
     fn take_record(&mut self, record: FlowRecord) {
         self.seen.widen(record.start_ns);
         self.seen.widen(record.end_ns);
-        if record.key.protocol == TCP {
+        // Both ports zero is what later fragments are keyed by; they tell of no connection.
+        let whole = record.key.source_port != 0 || record.key.destination_port != 0;
+        if record.key.protocol == TCP && whole {
             if record.has_start() && record.opened != Some(false) {
                 self.connections.observe(&shown(&record.key, tcp_flags::SYN));
             }

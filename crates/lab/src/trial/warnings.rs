@@ -7,6 +7,8 @@ use super::outcome::Outcome;
 const LATE_NS: u64 = 5_000_000;
 /// A model that speaks for less than this share of the bytes is worth a word.
 const COVERAGE_LOW: f64 = 0.5;
+/// Share of gaps too short for the generator beyond which it is worth a word.
+const TOO_SHORT: f64 = 0.05;
 /// Sessions for each rank below which the picture of popularity is coarse.
 const SESSIONS_PER_RANK: f64 = 0.5;
 
@@ -16,6 +18,7 @@ pub fn of(account: &Account<'_>, outcome: &Outcome) -> Vec<String> {
     interrupted(outcome, &mut found);
     meter(account, outcome, &mut found);
     execution(outcome, &mut found);
+    short_gaps(account, outcome, &mut found);
     volumes(outcome, &mut found);
     found.extend(account.estimate.warnings.iter().cloned());
     model(account, outcome, &mut found);
@@ -93,6 +96,24 @@ fn execution(outcome: &Outcome, found: &mut Vec<String>) {
             "{} of {} sessions share their pair of addresses with another active one. The model has \
              fewer pairs than sessions, or the pools are too small.",
             done.collisions, done.sessions
+        ));
+    }
+}
+
+/// Gaps shorter than a start is late cannot be kept, however well the plan has them.
+fn short_gaps(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
+    let late_s = outcome.execution.lateness_p50_ns as f64 / 1e9;
+    let share = account.plan.gaps.cdf(late_s);
+    if share > TOO_SHORT {
+        let divided = match outcome.time_divisor {
+            k if k > 1.5 => format!("Time runs {k:.0} times as fast as in the original; b"),
+            _ => "B".to_owned(),
+        };
+        found.push(format!(
+            "{:.0} % of the gaps between connections are shorter than the generator is late. {divided}\
+             elow {:.0} µs the inter-connection times are the generator's own, not the model's.",
+            share * 100.0,
+            late_s * 1e6
         ));
     }
 }
