@@ -69,14 +69,23 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Holds an output to what may be replaced: nothing without force; with it only a file that is
+/// Holds an output to a place that is there, and to what may be replaced: nothing without force; with it only a file that is
 /// writable, is no input of the same command, and begins as this tool's own files of its kind do.
 ///
 /// # Errors
 /// One line with the reason.
 pub fn guard_output(path: &Path, inputs: &[PathBuf], force: bool, beginning: &[u8]) -> Result<()> {
     let shown = path.display();
-    let Ok(there) = fs::metadata(path) else { return Ok(()) };
+    let Ok(there) = fs::metadata(path) else {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        return match folder.filter(|folder| !folder.is_dir()) {
+            Some(folder) => bail!("cannot write {shown}: {} is no directory", folder.display()),
+            None => Ok(()),
+        };
+    };
+    if there.is_dir() {
+        bail!("cannot write {shown}: it is a directory");
+    }
     if !force {
         bail!("{shown} exists already; choose another name or add --force");
     }

@@ -100,7 +100,7 @@ struct ClientArgs {
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
     threads: NonZeroUsize,
     /// Seconds that transfers may take after the last connection was due.
-    #[arg(long, value_name = "SECONDS", default_value_t = 15)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, allow_negative_numbers = true)]
     drain: u32,
     /// Print what was done as one JSON object.
     #[arg(long)]
@@ -209,6 +209,9 @@ fn serve(args: &ServerArgs) -> Result<Verdict> {
 }
 
 fn play(args: &ClientArgs) -> Result<Verdict> {
+    if args.port == 0 {
+        bail!("--port is 0; give the port that the servers listen at, from 1 to 65535");
+    }
     let mut model = read_model(&args.model)?;
     let pool = |texts: &[String]| texts.iter().map(|text| text.parse()).collect::<Result<_, _>>();
     model.generation.clients = pool(&args.sources)?;

@@ -51,7 +51,7 @@ struct RunArgs {
     #[arg(long)]
     force: bool,
     /// Seed of everything drawn by chance.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Seconds of traffic at the original's own speed; where absent the whole original is fitted into
     /// a minute.
@@ -76,13 +76,13 @@ struct RunArgs {
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// Threads of the client engine.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     threads: Option<usize>,
     /// Seconds of calibration over a bare wire; 0 leaves it out.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     calibration: Option<f64>,
     /// Ring memory of the meter on each side, MiB.
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", allow_negative_numbers = true)]
     ring_mib: Option<u32>,
     /// Keep all packets as client.pcapng and server.pcapng.
     #[arg(long)]

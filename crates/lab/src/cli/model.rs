@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use nilometer_stat::Empirical;
 use nilometer_traffic::TrafficModel;
@@ -94,6 +94,9 @@ fn estimate(args: &EstimateArgs) -> Result<Verdict> {
     let output = args.output.as_ref().context("give the model's file with -o FILE")?;
     document::guard_output(output, &args.input, args.force, b"{")?;
     let embedded = args.input.iter().any(|input| input.as_os_str() == "embedded");
+    if embedded && args.input.len() > 1 {
+        bail!("`embedded` stands for all of the synthetic sample; give it alone, or files alone");
+    }
     let inputs = if embedded { Vec::new() } else { args.input.clone() };
     let asked = Asked {
         interval_s: args.interval,
@@ -102,7 +105,7 @@ fn estimate(args: &EstimateArgs) -> Result<Verdict> {
         ..Asked::of(inputs)
     };
     let display = Display::new();
-    display.phase("reading");
+    display.reading_begins("reading");
     let made = source::model(&asked, &mut |progress| display.reading(progress))?;
     drop(display);
     document::write_json(output, &made.model)?;

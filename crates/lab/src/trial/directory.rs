@@ -19,8 +19,27 @@ pub struct Directory {
 }
 
 impl Directory {
+    /// Whether results could go to `out`; changes nothing.
+    ///
+    /// # Errors
+    /// The reason in words: it exists, holds other things, or its parent does not exist.
+    pub fn check(out: &Path, force: bool) -> Result<()> {
+        Directory::named(out, force).map(|_| ())
+    }
+
     /// Makes `DIR.partial`, with an absolute path.
     pub fn create(out: &Path, force: bool) -> Result<Directory> {
+        let directory = Directory::named(out, force)?;
+        let partial = &directory.partial;
+        if partial.exists() {
+            fs::remove_dir_all(partial)
+                .with_context(|| format!("cannot remove {}", partial.display()))?;
+        }
+        fs::create_dir(partial).with_context(|| format!("cannot make {}", partial.display()))?;
+        Ok(directory)
+    }
+
+    fn named(out: &Path, force: bool) -> Result<Directory> {
         let done = std::path::absolute(out)
             .with_context(|| format!("cannot use {} as a directory", out.display()))?;
         let Some(name) = done.file_name() else {
@@ -30,14 +49,15 @@ impl Directory {
         partial.push(".partial");
         let partial = done.with_file_name(partial);
         for existing in [&done, &partial] {
-            clear(existing, force)?;
+            if existing.exists() && !force {
+                bail!("{} exists already; choose another --out or add --force", existing.display());
+            }
+            check_replaceable(existing)?;
         }
-        check_replaceable(&done)?;
         let parent = done.parent().unwrap_or(Path::new("/"));
         if !parent.is_dir() {
             bail!("{} does not exist; make it first", parent.display());
         }
-        fs::create_dir(&partial).with_context(|| format!("cannot make {}", partial.display()))?;
         Ok(Directory { partial, done })
     }
 
@@ -66,22 +86,6 @@ impl Directory {
             .with_context(|| format!("cannot name the results {}", self.done.display()))?;
         Ok(self.done)
     }
-}
-
-/// Refuses what exists; with force, removes a partial directory of an earlier run.
-fn clear(existing: &Path, force: bool) -> Result<()> {
-    if !existing.exists() {
-        return Ok(());
-    }
-    if !force {
-        bail!("{} exists already; choose another --out or add --force", existing.display());
-    }
-    check_replaceable(existing)?;
-    if existing.extension().is_some_and(|extension| extension == "partial") {
-        fs::remove_dir_all(existing)
-            .with_context(|| format!("cannot remove {}", existing.display()))?;
-    }
-    Ok(())
 }
 
 /// A directory that holds other things than results is never removed.

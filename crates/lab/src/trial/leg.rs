@@ -76,7 +76,7 @@ fn prefixes<T: ToString>(texts: &[T]) -> Result<Vec<Prefix>> {
 }
 
 /// The testbed that a configuration asks for, links still down.
-pub fn build_testbed(dut: DutKind, config: &LabConfig) -> Result<Testbed> {
+fn build_testbed(dut: DutKind, config: &LabConfig) -> Result<Testbed> {
     Testbed::build(&TestbedConfig {
         device: match dut {
             DutKind::Linux => DeviceKind::Linux,
@@ -87,6 +87,19 @@ pub fn build_testbed(dut: DutKind, config: &LabConfig) -> Result<Testbed> {
         links: prefixes(&LINKS)?,
         mtu_bytes: 1500,
     })
+}
+
+/// Builds all that a leg needs, links down, and lets it go again: so that a configuration which this
+/// machine cannot carry out is refused before anything is read or written.
+///
+/// # Errors
+/// What stands in the way: address pools, congestion control, ring memory, the kernel.
+pub fn rehearse(config: &LabConfig) -> Result<()> {
+    let testbed = build_testbed(config.dut, config)?;
+    PassiveMeter::open(&testbed, config.meter.ring_mib)?;
+    testbed.server().enter(|| bind_server(config))?;
+    testbed.client().enter(|| bind_client(config, Instant::now()))?;
+    Ok(())
 }
 
 /// The wall clock now, ns since 1970, beside the monotonic one.

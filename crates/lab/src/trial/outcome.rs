@@ -200,7 +200,8 @@ pub fn out_of_bounds(outcome: &Outcome) -> Vec<String> {
         ];
         for (what, target, generated) in pairs {
             let off = generated as f64 / target.max(1) as f64 - 1.0;
-            if off.abs() > 0.05 && target.abs_diff(generated) > 1 {
+            let by = target.abs_diff(generated);
+            if 20 * by > target && by > 1 {
                 let (start, percent) = (interval.start_s, off * 100.0);
                 found.push(format!("{what} from {start:.0} s are off by {percent:+.1} %"));
             }

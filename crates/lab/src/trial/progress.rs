@@ -47,6 +47,14 @@ impl Display {
         Display { bar }
     }
 
+    /// Inputs will be read. Nobody who reads a log is told: they may still be refused, and a refusal
+    /// is one line.
+    pub fn reading_begins(&self, what: &str) {
+        if self.bar.is_some() {
+            self.phase(what);
+        }
+    }
+
     /// A new phase begins.
     pub fn phase(&self, what: &str) {
         match &self.bar {

@@ -51,7 +51,9 @@ pub enum Ended {
 /// left in `DIR.partial`.
 pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> Result<Ended> {
     config.check()?;
+    Directory::check(&options.out, options.force)?;
     privilege::acquire()?;
+    leg::rehearse(config)?;
     let display = Display::new();
     let estimate = estimate(config, &display)?;
     let plan = planning::plan(&estimate.model, config.seed, config.traffic.threads)?;
@@ -75,7 +77,7 @@ fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
         servers: config.traffic.servers.clone(),
         ..Asked::of(config.input.clone())
     };
-    display.phase("learning the traffic");
+    display.reading_begins("learning the traffic");
     let mut estimate = source::model(&asked, &mut |progress| display.reading(progress))?;
     match config.duration_s {
         None => estimate.model.generation.time_divisor = estimate.model.original_s() / FIT_S,
