@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use nilometer_stat::{Empirical, Rng};
 use nilometer_wire::{Span, Time};
 
+use crate::activity::Window;
 use crate::purpose;
 
 /// Connection times of one slot, rising.
@@ -23,15 +24,30 @@ pub struct Chain {
     pub times: Vec<Time>,
 }
 
-/// Draws the chain of `slot` until `end`; gaps are in seconds. At most `connections_max` times are
-/// drawn, which bounds a law whose gaps are nearly all zero.
-pub fn chain(gaps: &Empirical, seed: u64, slot: u32, end: Time, connections_max: usize) -> Chain {
+/// Gaps that a chain draws in a window at least, besides twice what the window is to hold.
+const GAPS_MIN: u64 = 100;
+
+/// Draws the chain of `slot` over the windows; gaps are in seconds.
+///
+/// Where one slot alone would connect far more often than a window is to hold, only the window's end
+/// is drawn, begun with a residual like the run: no more of it is ever switched on, the process looks
+/// the same from any moment, and an original whose clock jumps by years stays cheap.
+pub fn chain(gaps: &Empirical, seed: u64, slot: u32, windows: &[Window]) -> Chain {
     let mut rng = Rng::new(seed, purpose::GAPS, u64::from(slot));
     let mut times = Vec::new();
     let mut at = Time::ZERO + residual(gaps, &mut rng);
-    while at < end && times.len() < connections_max {
-        times.push(at);
-        at += Span::from_secs_f64(gaps.draw(&mut rng));
+    for window in windows {
+        let drawn = (2 * window.connections + GAPS_MIN) as f64;
+        let reach = Span::from_secs_f64(gaps.mean() * drawn);
+        let from = Time(window.end.0.saturating_sub(reach.0));
+        if at < from {
+            times.push(at);
+            at = from + residual(gaps, &mut rng);
+        }
+        while at < window.end {
+            times.push(at);
+            at += Span::from_secs_f64(gaps.draw(&mut rng));
+        }
     }
     Chain { times }
 }
@@ -58,13 +74,18 @@ mod tests {
         Empirical::linear_from(samples, 512).expect("law")
     }
 
+    fn ten_seconds(connections: u64) -> [Window; 1] {
+        let end = Time::ZERO + Span::from_secs(10);
+        [Window { start: Time::ZERO, end, connections }]
+    }
+
     #[test]
     fn every_second_expects_the_same_connections_from_the_first_on() {
         let gaps = law();
-        let end = Time::ZERO + Span::from_secs(10);
+        let windows = ten_seconds(1_000);
         let mut seconds = [0u32; 10];
         for slot in 0..4_000 {
-            for time in chain(&gaps, 1, slot, end, 1_000).times {
+            for time in chain(&gaps, 1, slot, &windows).times {
                 seconds[time.as_secs_f64() as usize] += 1;
             }
         }
@@ -78,9 +99,19 @@ mod tests {
     #[test]
     fn a_chain_is_the_same_whoever_draws_it() {
         let gaps = law();
-        let end = Time::ZERO + Span::from_secs(10);
-        assert_eq!(chain(&gaps, 1, 9, end, 1_000), chain(&gaps, 1, 9, end, 1_000));
-        assert_ne!(chain(&gaps, 1, 9, end, 1_000), chain(&gaps, 2, 9, end, 1_000));
-        assert_ne!(chain(&gaps, 1, 9, end, 1_000), chain(&gaps, 1, 8, end, 1_000));
+        let windows = ten_seconds(1_000);
+        assert_eq!(chain(&gaps, 1, 9, &windows), chain(&gaps, 1, 9, &windows));
+        assert_ne!(chain(&gaps, 1, 9, &windows), chain(&gaps, 2, 9, &windows));
+        assert_ne!(chain(&gaps, 1, 9, &windows), chain(&gaps, 1, 8, &windows));
+    }
+
+    #[test]
+    fn a_window_that_holds_little_draws_little_and_its_end_is_as_dense() {
+        let gaps = law().scaled(1e-6);
+        let windows = ten_seconds(20);
+        let chain = chain(&gaps, 1, 0, &windows);
+        assert!((100..300).contains(&chain.times.len()), "{}", chain.times.len());
+        let last = windows[0].end.since(*chain.times.last().expect("times")).as_secs_f64();
+        assert!(last <= gaps.max(), "the last time is a gap from the end: {last}");
     }
 }

@@ -221,9 +221,7 @@ impl Planner {
 
     /// The chains of these slots; any thread may ask for any part.
     pub fn chains(&self, slots: Range<u32>) -> Vec<Chain> {
-        let limit = self.windows.iter().map(|window| window.connections).max().unwrap_or(0);
-        let limit = (limit as usize + 1).saturating_mul(self.windows.len());
-        slots.map(|slot| chain::chain(&self.gaps, self.seed, slot, self.end(), limit)).collect()
+        slots.map(|slot| chain::chain(&self.gaps, self.seed, slot, &self.windows)).collect()
     }
 
     /// Slots that the busiest interval is expected to need, with some to spare.

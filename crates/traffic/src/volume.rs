@@ -43,11 +43,15 @@ pub fn deal(law: &Empirical, loads: &[Load], seed: u64) -> Vec<Vec<u64>> {
     let mut sizes = stratified(law, files, &mut rng);
     stretch_top(&mut sizes, bytes);
     rng.shuffle(&mut sizes);
+    // Bytes of intervals that got no file are carried by the others, in proportion.
+    let carried: u64 = loads.iter().filter(|load| load.files > 0).map(|load| load.bytes).sum();
+    let factor = sizes.iter().sum::<u64>() as f64 / carried.max(1) as f64;
     let mut rest = sizes.as_slice();
     let mut hands = Vec::with_capacity(loads.len());
     for load in loads {
         let (hand, others) = rest.split_at(load.files);
-        hands.push(Hand::new(hand.to_vec(), load.bytes));
+        let target = if load.files > 0 { (load.bytes as f64 * factor) as u64 } else { 0 };
+        hands.push(Hand::new(hand.to_vec(), target));
         rest = others;
     }
     level(&mut hands, &mut rng);
@@ -201,6 +205,19 @@ mod tests {
             deal(&law, &loads, 5).concat().iter().map(|&size| size as f64).collect();
         let distance = nilometer_stat::distance::ks_to(&mut dealt, &law);
         assert!(distance < 0.004, "half the floor of 10,000 draws (0.0083): {distance}");
+    }
+
+    #[test]
+    fn bytes_of_an_interval_without_files_are_shared_in_proportion() {
+        let samples: Vec<f64> = (1..=100).map(|n| f64::from(n * 100)).collect();
+        let law = Empirical::step_from(samples, 128).expect("law");
+        let loads = [
+            Load { files: 94, bytes: 400_000 },
+            Load { files: 6, bytes: 1_000 },
+            Load { files: 0, bytes: 104_000 },
+        ];
+        let hands = deal(&law, &loads, 1);
+        assert!(hands[1].iter().sum::<u64>() < 4_000, "six files, the smallest: {:?}", hands[1]);
     }
 
     #[test]

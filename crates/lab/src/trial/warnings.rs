@@ -7,6 +7,8 @@ use super::outcome::Outcome;
 const LATE_NS: u64 = 5_000_000;
 /// A model that speaks for less than this share of the bytes is worth a word.
 const COVERAGE_LOW: f64 = 0.5;
+/// Times the original's speed beyond which its clock is doubted.
+const TOO_FAST: f64 = 5_000.0;
 /// Share of gaps too short for the generator beyond which it is worth a word.
 const TOO_SHORT: f64 = 0.05;
 /// Sessions for each rank below which the picture of popularity is coarse.
@@ -123,6 +125,16 @@ fn volumes(outcome: &Outcome, found: &mut Vec<String>) {
         return;
     }
     for interval in &outcome.intervals {
+        if interval.flows_target == 0 {
+            if interval.flows_generated > 0 {
+                found.push(format!(
+                    "The interval from {:.0} s was to be empty. It holds {} connections of sessions \
+                     that still waited when it began.",
+                    interval.start_s, interval.flows_generated
+                ));
+            }
+            continue;
+        }
         let off = |target: u64, made: u64| 100.0 * (made as f64 / target.max(1) as f64 - 1.0);
         let bytes = off(interval.bytes_target, interval.bytes_generated);
         let flows = off(interval.flows_target, interval.flows_generated);
@@ -137,6 +149,14 @@ fn volumes(outcome: &Outcome, found: &mut Vec<String>) {
 }
 
 fn model(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
+    if outcome.time_divisor > TOO_FAST {
+        found.push(format!(
+            "The original spans {:.0} days by its clock. Captures joined from several days look like \
+             this; fitted into a minute its connections come in bursts. Give one of the parts, or \
+             --duration to play its beginning at its own speed.",
+            account.estimate.model.original_s() / 86_400.0
+        ));
+    }
     let coverage = &account.estimate.model.coverage;
     let share = coverage.octets_in_model as f64 / coverage.octets.max(1) as f64;
     if share < COVERAGE_LOW {
