@@ -131,11 +131,11 @@ fn generators_refuse_what_they_cannot_do() {
             ("generate client good.json --sources loopback", &["loopback", "CIDR"]),
             ("generate client good.json --sources ::1/128", &["family"]),
             ("generate client good.json --congestion tahoe", &["tahoe", "not available"]),
-            ("generate client good.json --device nil9", &["nil9"]),
+            ("generate client good.json --congestion reno --device nil9", &["nil9"]),
             ("generate server --port 0", &["--port is 0"]),
             ("generate server --listen localhost", &["localhost", "--listen"]),
             ("generate server --congestion tahoe", &["tahoe", "not available"]),
-            ("generate server --device nil9", &["nil9"]),
+            ("generate server --congestion reno --device nil9", &["nil9"]),
             ("generate plan good.json --seed -1", &["-1"]),
         ],
     );

@@ -7,6 +7,9 @@ use std::io::Read;
 use common::{Room, Running, free_port, text};
 use serde_json::Value;
 
+/// The one congestion control that every kernel has and lets everyone use.
+const RENO: [&str; 2] = ["--congestion", "reno"];
+
 fn count(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_else(|| panic!("{key} is no count in {value}"))
 }
@@ -19,7 +22,7 @@ struct Serving {
 
 fn serve(room: &Room, listen: &str, port: &str) -> Serving {
     let words = ["generate", "server", "--listen", listen, "--port", port, "--json"];
-    let mut running = room.start(&words);
+    let mut running = room.start(&[&words[..], &RENO].concat());
     let said = Box::new(running.hears("serving on port"));
     Serving { running, said }
 }
@@ -49,18 +52,18 @@ fn played(name: &str, listen: &str, pools: [&str; 2], threads: &str, signal: lib
     let server = serve(&room, listen, &port);
     let common = ["model.json", "--seed", "7", "--threads", threads, "--json"];
     let pools = ["--sources", pools[0], "--destinations", pools[1], "--port", &port];
-    let done = room.counted(&[&["generate", "client"], &common[..], &pools].concat());
+    let done = room.counted(&[&["generate", "client"], &common[..], &pools, &RENO].concat());
     let intervals = model["intervals"].as_array().expect("intervals").iter();
     let flows: u64 = intervals.map(|interval| count(interval, "flows")).sum();
     assert_eq!(count(&done, "connections"), flows);
     assert_eq!(count(&done, "completed"), flows, "{done}");
     assert_eq!((count(&done, "failed"), count(&done, "unfinished")), (0, 0));
-    assert_eq!((&done["sizes_exact"], &done["congestion"]), (&true.into(), &"cubic".into()));
+    assert_eq!((&done["sizes_exact"], &done["congestion"]), (&true.into(), &"reno".into()));
     let report = server.ended_by(signal);
     assert_eq!(count(&report, "accepted"), flows);
     assert_eq!(count(&report, "completed"), flows, "{report}");
     assert_eq!(report["sent_bytes"], done["bytes"]);
-    assert_eq!(report["congestion"], "cubic");
+    assert_eq!(report["congestion"], "reno");
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn the_plan_that_is_printed_is_the_plan_that_is_played() {
     let port = free_port().to_string();
     let server = serve(&room, "0.0.0.0", &port);
     let client = ["generate", "client", "model.json", "--seed", "2", "--port", &port, "--json"];
-    let done = room.counted(&client);
+    let done = room.counted(&[&client[..], &RENO].concat());
     server.ended_by(libc::SIGINT);
     for threads in ["1", "2", "3"] {
         let words = ["generate", "plan", "model.json", "--seed", "2", "--threads", threads];
@@ -105,7 +108,8 @@ fn without_a_server_every_connection_fails_and_is_counted() {
     let room = Room::new("alone");
     room.small_model("model.json");
     let port = free_port().to_string();
-    let output = room.run(&["generate", "client", "model.json", "--port", &port, "--json"]);
+    let client = ["generate", "client", "model.json", "--port", &port, "--json"];
+    let output = room.run(&[&client[..], &RENO].concat());
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let done: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert_eq!((count(&done, "completed"), count(&done, "bytes")), (0, 0));
@@ -120,7 +124,8 @@ fn an_interrupted_client_says_how_far_it_came() {
     room.write("model.json", model.to_string());
     let port = free_port().to_string();
     let server = serve(&room, "0.0.0.0", &port);
-    let mut client = room.start(&["generate", "client", "model.json", "--port", &port, "--json"]);
+    let client = ["generate", "client", "model.json", "--port", &port, "--json"];
+    let mut client = room.start(&[&client[..], &RENO].concat());
     drop(client.hears("playing 350 connections"));
     std::thread::sleep(std::time::Duration::from_millis(700));
     client.signal(libc::SIGINT);
@@ -139,7 +144,7 @@ fn a_port_in_use_is_refused() {
     let room = Room::new("occupied");
     let port = free_port().to_string();
     let server = serve(&room, "0.0.0.0", &port);
-    let line = room.refused(&["generate", "server", "--port", &port]);
+    let line = room.refused(&[&["generate", "server", "--port", &port], &RENO[..]].concat());
     assert!(line.contains(&port) && line.contains("in use"), "{line}");
     let report = server.ended_by(libc::SIGTERM);
     assert_eq!(count(&report, "accepted"), 0);
