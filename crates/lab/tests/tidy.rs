@@ -18,7 +18,7 @@ const UNSAFE_ROOMS: [&str; 5] = [
     "crates/lab/src/generate/",
     "crates/lab/src/table/draft.rs",
     "crates/lab/tests/",
-    "crates/lab/benches/",
+    "crates/lab/examples/",
 ];
 /// How far above an `unsafe` its `SAFETY:` may begin.
 const SAFETY_REACH_LINES: usize = 8;

@@ -46,6 +46,9 @@ pub fn figure_4(
     if demand.bytes == 0 || demand.duration_s <= 0.0 || trials == 0 {
         return 0.0;
     }
+    if gaps.min() >= demand.duration_s {
+        return by_rates(demand, file_size, gaps);
+    }
     let sum: f64 = (0..trials)
         .map(|trial| {
             let index = u64::from(demand.interval) << 32 | u64::from(trial);
@@ -53,6 +56,12 @@ pub fn figure_4(
         })
         .sum();
     sum / f64::from(trials)
+}
+
+/// The same question answered by mean rates, where no session could connect within the interval
+/// even once and trials would add sessions for ever.
+fn by_rates(demand: Demand, file_size: &Empirical, gaps: &Empirical) -> f64 {
+    demand.bytes as f64 / file_size.mean() * gaps.mean() / demand.duration_s
 }
 
 fn one_trial(demand: Demand, file_size: &Empirical, gaps: &Empirical, mut rng: Rng) -> f64 {
@@ -133,6 +142,14 @@ mod tests {
         let demand = Demand { interval: 0, bytes: 40 * 30 * 10_000, duration_s: 60.0 };
         let estimate = figure_4(demand, &sizes, &gaps, 100, 1);
         assert!((estimate / 40.0 - 1.0).abs() < 0.05, "{estimate} of 40 sessions");
+    }
+
+    #[test]
+    fn gaps_longer_than_the_interval_end_in_an_answer() {
+        let sizes = Empirical::step_from(vec![1_000.0], 4).expect("law");
+        let gaps = Empirical::linear_from(vec![1.5, 2.5], 16).expect("law");
+        let demand = Demand { interval: 0, bytes: 20_000, duration_s: 1.0 };
+        assert!((figure_4(demand, &sizes, &gaps, 100, 1) - 40.0).abs() < 1e-6);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::purpose;
 /// The share of files, the largest, whose sizes may be stretched to meet the total.
 const TOP_STRATUM: f64 = 0.01;
 /// The top stratum is stretched or shrunk by this factor at most.
-const STRETCH_MAX: f64 = 2.0;
+const STRETCH_MAX: f64 = 4.0;
 /// An interval is done when it is off by less than this share of its bytes.
 const TOLERANCE: f64 = 0.001;
 /// Swaps tried for each interval before the rest is left as it is.

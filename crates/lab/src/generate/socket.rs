@@ -42,18 +42,36 @@ impl Options {
     }
 
     fn apply(&self, socket: &Socket) -> Result<()> {
-        socket.set_tcp_congestion(self.congestion.as_bytes()).with_context(|| {
-            let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-            let offered = std::fs::read_to_string(path).unwrap_or_default();
-            let (asked, offered) = (&self.congestion, offered.trim());
-            format!("congestion control `{asked}` is not available; this kernel has: {offered}")
-        })?;
+        let set = socket.set_tcp_congestion(self.congestion.as_bytes());
+        set.map_err(|error| self.refused(&error))?;
         if let Some(device) = &self.bind_device {
             socket
                 .bind_device(Some(device.as_bytes()))
                 .with_context(|| format!("cannot bind to interface `{device}`"))?;
         }
         Ok(())
+    }
+}
+
+impl Options {
+    /// Why the kernel does not give a socket this congestion control: it has none of that name, or
+    /// keeps it for privileged users.
+    fn refused(&self, error: &io::Error) -> anyhow::Error {
+        let names = |which: &str| {
+            let path = format!("/proc/sys/net/ipv4/tcp_{which}_congestion_control");
+            std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+        };
+        let asked = &self.congestion;
+        if error.kind() == io::ErrorKind::PermissionDenied {
+            let allowed = names("allowed");
+            return anyhow!(
+                "congestion control `{asked}` is for privileged users only; this one may have: \
+                 {allowed}; name one of them, run as root, or let root add it to \
+                 net.ipv4.tcp_allowed_congestion_control"
+            );
+        }
+        let offered = names("available");
+        anyhow!("congestion control `{asked}` is not available; this kernel has: {offered}")
     }
 }
 
