@@ -13,7 +13,7 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
