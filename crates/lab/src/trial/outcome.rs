@@ -3,6 +3,8 @@
 use nilometer_traffic::fidelity::Fidelity;
 use serde::{Deserialize, Serialize};
 
+pub use crate::report::story::PacketCounts as Packets;
+
 /// The result of a lab run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -104,31 +106,6 @@ pub struct IntervalOutcome {
     pub packets: u64,
     /// IP bytes of those packets.
     pub ip_bytes: u64,
-}
-
-/// What became of packets: `in + originated + duplicated = out + consumed + lost`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Packets {
-    /// Entered the device.
-    #[serde(rename = "in")]
-    pub entered: u64,
-    /// Left it.
-    #[serde(rename = "out")]
-    pub left: u64,
-    /// Entered, and nothing that left matches them.
-    pub lost: u64,
-    /// Left, and nothing that entered matches them.
-    pub originated: u64,
-    /// Were addressed to the device.
-    pub consumed: u64,
-    /// Left after a packet of their flow that entered later.
-    pub reordered: u64,
-    /// Extra copies that left.
-    pub duplicated: u64,
-    /// Left with other content than they entered with.
-    pub corrupted: u64,
-    /// Passed the meter unseen, by its own counters; they are in no other figure.
-    pub meter_lost: u64,
 }
 
 /// Delay in a few numbers, nanoseconds.

@@ -115,6 +115,12 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
     };
     let mut made = estimate(records, &options(asked, origin))
         .with_context(|| format!("no model from {}", names.join(", ")))?;
-    made.warnings.splice(0..0, summary.warnings);
+    let mut warnings = summary.warnings;
+    for input in &summary.inputs {
+        for warning in &mut warnings {
+            *warning = warning.replace(&input.name, &file_name(&input.name));
+        }
+    }
+    made.warnings.splice(0..0, warnings);
     Ok(made)
 }

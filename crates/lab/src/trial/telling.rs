@@ -10,8 +10,8 @@ use nilometer_traffic::{Plan, TrafficModel};
 use super::meter::{LEAD_NS, Sighted};
 use super::outcome::{Delay, IntervalOutcome, Outcome, Packets};
 use crate::report::story::{
-    self, Comparison, Coverage, Curve, DelaySecond, Execution, LeftOut, PacketCounts, Percentiles,
-    Ranks, SizeClass, Story, Trait,
+    self, Comparison, Coverage, Curve, DelaySecond, Execution, LeftOut, Percentiles, Ranks,
+    SizeClass, Story, Trait,
 };
 use crate::report::thin;
 
@@ -55,7 +55,7 @@ pub fn tell(outcome: &Outcome, told: &Told<'_>) -> Story {
             &told.measured.destination_uses,
             &told.model.destinations.shares(told.plan.ranks.1),
         ),
-        packets: packet_counts(&outcome.packets),
+        packets: outcome.packets,
         delay_ns: outcome.delay_ns.as_ref().map(percentiles),
         wire_delay_ns: outcome.wire_delay_ns.as_ref().map(percentiles),
         directions: Direction::ALL.map(|way| direction(outcome, told, way)).to_vec(),
@@ -263,20 +263,6 @@ pub fn packets(counts: &Counts, meter_lost: u64) -> Packets {
     }
 }
 
-fn packet_counts(packets: &Packets) -> PacketCounts {
-    PacketCounts {
-        entered: packets.entered,
-        left: packets.left,
-        lost: packets.lost,
-        originated: packets.originated,
-        consumed: packets.consumed,
-        reordered: packets.reordered,
-        duplicated: packets.duplicated,
-        corrupted: packets.corrupted,
-        meter_lost: packets.meter_lost,
-    }
-}
-
 /// A delay summary under its fixed names.
 pub fn delay(summary: DelaySummary) -> Delay {
     Delay {
@@ -303,7 +289,7 @@ fn direction(outcome: &Outcome, told: &Told<'_>, way: Direction) -> story::Direc
     let cdf = |delays: &Delays| delay_cdf(&delays.histogram(Some(way)));
     story::Direction {
         name: made.name.replace('_', " "),
-        packets: packet_counts(&made.packets),
+        packets: made.packets,
         ip_bytes: told.sighted.entered_bytes[way.index()],
         delay_ns: made.delay_ns.as_ref().map(percentiles),
         wire_delay_ns: made.wire_delay_ns.as_ref().map(percentiles),
