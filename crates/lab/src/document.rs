@@ -69,8 +69,9 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Holds an output to a place that is there, and to what may be replaced: nothing without force; with it only a file that is
-/// writable, is no input of the same command, and begins as this tool's own files of its kind do.
+/// Holds an output to a place that is there, and to what may be replaced: without force only an empty
+/// file; with it a file that is writable, is no input of the same command, and begins as this tool's
+/// own files of its kind do.
 ///
 /// # Errors
 /// One line with the reason.
@@ -86,7 +87,11 @@ pub fn guard_output(path: &Path, inputs: &[PathBuf], force: bool, beginning: &[u
     if there.is_dir() {
         bail!("cannot write {shown}: it is a directory");
     }
-    if !force {
+    if !there.is_file() {
+        bail!("cannot write {shown}: it is not a regular file");
+    }
+    // An empty file, as mktemp makes one, holds nothing that could be lost.
+    if !force && there.len() > 0 {
         bail!("{shown} exists already; choose another name or add --force");
     }
     let same = |input: &PathBuf| {
@@ -146,6 +151,10 @@ mod tests {
             guard_output(&path, inputs, force, b"PAR1").map_err(|error| error.to_string())
         };
         assert_eq!(refusal(&[], false), Ok(()));
+        fs::write(&path, b"").expect("write");
+        assert_eq!(refusal(&[], false), Ok(()));
+        let device = guard_output(Path::new("/dev/null"), &[], true, b"PAR1");
+        assert!(device.expect_err("a device").to_string().contains("regular file"));
         fs::write(&path, b"PAR1 and more").expect("write");
         assert!(refusal(&[], false).expect_err("exists").contains("--force"));
         assert_eq!(refusal(&[], true), Ok(()));

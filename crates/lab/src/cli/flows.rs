@@ -105,7 +105,8 @@ pub fn run(args: FlowsArgs) -> Result<Verdict> {
         document::guard_output(path, &args.inputs, args.force, b"PAR1")?;
     }
     let mut writer = match &args.output {
-        Some(path) => Some(FlowWriter::new(path, args.force)?),
+        // What may be replaced is decided above; the writer need not ask again.
+        Some(path) => Some(FlowWriter::new(path, true)?),
         None => None,
     };
     let mut bar = Bar::new();
