@@ -89,6 +89,13 @@ impl Axis {
         Axis { scale: self.scale.over(range), ..self }
     }
 
+    /// The values that get a tick; of counts, which are whole, only whole ones.
+    fn marked(&self) -> impl Iterator<Item = f64> {
+        let whole = self.unit == Unit::Count;
+        let values = self.scale.ticks(self.ticks).into_iter();
+        values.filter(move |value| !whole || value.fract() == 0.0)
+    }
+
     /// For the read-out: kind, domain, range and unit.
     pub fn describe(&self) -> String {
         let kind = match self.scale.kind() {
@@ -105,7 +112,7 @@ pub fn grid(svg: &mut Svg, area: Area, y: &Axis) {
     if y.ticks == 0 {
         return;
     }
-    for tick in y.scale.ticks(y.ticks) {
+    for tick in y.marked() {
         let at = y.scale.at(tick);
         let d = format!("M{} {}H{}", px(area.left), px(at), px(area.right));
         svg.leaf("path", &[("class", "grid"), ("d", &d)]);
@@ -123,7 +130,7 @@ pub fn paint(svg: &mut Svg, area: Area, x: &Axis, y: &Axis, with_x: bool) {
     if !with_x {
         return;
     }
-    for tick in x.scale.ticks(x.ticks) {
+    for tick in x.marked() {
         let at = x.scale.at(tick);
         let d = format!("M{} {}v4", px(at), px(area.bottom));
         svg.leaf("path", &[("class", "axis"), ("d", &d)]);
