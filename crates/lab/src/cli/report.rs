@@ -27,7 +27,7 @@ pub fn run(args: ReportArgs) -> Result<Verdict> {
     let story = report::load(&args.dir)?;
     let page = args.out.unwrap_or_else(|| args.dir.join(report::PAGE_FILE));
     document::guard_output(&page, &[], true, b"<!doctype html>")?;
-    report::write_whole(&page, &report::render(&story))?;
+    document::write_whole(&page, report::render(&story).as_bytes())?;
     let page = page
         .canonicalize()
         .with_context(|| format!("{} was written and is gone again", page.display()))?;

@@ -22,6 +22,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::document;
+
 pub use page::render;
 pub use story::Story;
 
@@ -40,9 +42,9 @@ const STORY_BYTES_MAX: u64 = 256 << 20;
 /// When either cannot be written; no half-written file is left behind.
 pub fn save(dir: &Path, story: &Story) -> Result<PathBuf> {
     let text = serde_json::to_string(story).context("the report cannot be written as JSON")?;
-    write_whole(&dir.join(STORY_FILE), &text)?;
+    document::write_whole(&dir.join(STORY_FILE), text.as_bytes())?;
     let page = dir.join(PAGE_FILE);
-    write_whole(&page, &render(story))?;
+    document::write_whole(&page, render(story).as_bytes())?;
     Ok(page)
 }
 
@@ -76,22 +78,4 @@ pub fn load(dir: &Path) -> Result<Story> {
     }
     serde_json::from_value(value)
         .with_context(|| format!("{shown} is not the report of a run, repeat `lab run`"))
-}
-
-/// Writes a file under another name first, so that no reader finds half of it.
-///
-/// # Errors
-/// When it cannot be written; the other name is removed again.
-pub fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let Some(name) = path.file_name() else {
-        bail!("{} names no file to write", path.display());
-    };
-    let mut other = name.to_os_string();
-    other.push(format!(".{}.partial", std::process::id()));
-    let other = path.with_file_name(other);
-    let written = fs::write(&other, text).and_then(|()| fs::rename(&other, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&other);
-    }
-    written.with_context(|| format!("{} cannot be written", path.display()))
 }
