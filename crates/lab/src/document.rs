@@ -133,9 +133,14 @@ pub fn temporary_beside(path: &Path) -> PathBuf {
 
 /// Writes a document as JSON, indented, whole or not at all.
 pub fn write_json<T: Serialize>(path: &Path, document: &T) -> Result<()> {
+    write_whole(path, json_text(document)?.as_bytes())
+}
+
+/// A document as [`write_json`] writes it.
+pub fn json_text<T: Serialize>(document: &T) -> Result<String> {
     let mut text = serde_json::to_string_pretty(document)?;
     text.push('\n');
-    write_whole(path, text.as_bytes())
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use core::fmt;
 use core::net::IpAddr;
 use core::ops::Range;
 
-use nilometer_stat::{Alias, Empirical, Rng};
+use nilometer_stat::{Alias, Empirical};
 use nilometer_wire::{Span, Time};
 use sha2::{Digest, Sha256};
 
@@ -19,7 +19,6 @@ use crate::activity::{self, Activity, Window};
 use crate::chain::{self, Chain};
 use crate::model::{ModelError, TrafficModel};
 use crate::pool::{Family, Pool};
-use crate::purpose;
 use crate::spatial::{Pair, Spatial};
 use crate::volume::{self, Load};
 
@@ -391,10 +390,5 @@ impl Plan {
     /// The part of the plan that starts before `end`, for the calibration.
     pub fn head(&self, end: Time) -> &[PlannedConnection] {
         &self.connections[..self.connections.partition_point(|c| c.start < end)]
-    }
-
-    /// A stream of random numbers for what is judged against this plan.
-    pub fn floor_rng(seed: u64, figure: u64) -> Rng {
-        Rng::new(seed, purpose::FLOORS, figure)
     }
 }

@@ -10,6 +10,7 @@ use super::outcome::Outcome;
 use super::planning::hex;
 use crate::cli::{COMMIT, VERSION};
 use crate::doctor;
+use crate::document;
 use crate::report::Story;
 use crate::report::story::{Fact, FileNote, Header};
 
@@ -38,7 +39,7 @@ pub fn head(story: Story, account: &Account<'_>, outcome: &Outcome) -> Story {
             stamps: outcome.stamps.clone(),
         },
         not_measured: not_measured(account),
-        configuration: toml::to_string(account.config).unwrap_or_default(),
+        configuration: toml::to_string(account.config).expect("a configuration is TOML"),
         machine,
         files: files(account.config.meter.pcap),
         ..story
@@ -50,8 +51,9 @@ fn date(origin_ns: u64) -> String {
         .map_or_else(String::new, |date| date.format("%Y-%m-%d %H:%M UTC").to_string())
 }
 
+/// SHA-256 of model.json as it was written.
 fn model_digest(account: &Account<'_>) -> String {
-    let text = serde_json::to_string(&account.estimate.model).unwrap_or_default();
+    let text = document::json_text(&account.estimate.model).expect("a checked model is JSON");
     hex(&Sha256::digest(text.as_bytes()))
 }
 

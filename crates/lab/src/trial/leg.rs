@@ -121,7 +121,6 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
     let (origin, origin_ns) = (now + LEAD, wall_ns + LEAD.as_nanos() as u64);
     let client = testbed.client().enter(|| bind_client(leg.config, origin))?;
     let watch = Watch {
-        ring_mib: leg.config.meter.ring_mib,
         origin_ns,
         interval_ends_ns: leg.interval_ends_ns.clone(),
         device_addresses: testbed.device_addresses(),

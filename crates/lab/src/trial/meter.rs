@@ -34,8 +34,6 @@ const ETHERNET_BYTES: usize = 14;
 /// What the meter is told.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
-    /// Ring memory on each side, MiB.
-    pub ring_mib: u32,
     /// The wall clock at the traffic's beginning, ns since 1970.
     pub origin_ns: u64,
     /// Ends of the plan's intervals, ns after the beginning.
