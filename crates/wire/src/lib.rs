@@ -1,24 +1,31 @@
-//! What crosses a link: time, link layers, headers and checksums, read from slices and never copied.
+//! What crosses a link: time, rate, link layers, headers and checksums, read from slices.
 //!
 //! [`packet::parse`] is the door: a captured frame goes in, and what a meter needs of it comes out,
 //! after one pass over its headers. Everything else here serves it (`view` to `tunnel`), checks what
-//! it read (`checksum`) or makes frames for it to read (`build`).
+//! it read (`checksum`) or makes frames for it to read (`build`). [`Node`] is whatever has ports and
+//! is told the time.
 #![no_std]
 
 extern crate alloc;
 
 pub mod build;
 pub mod checksum;
+mod ecn;
 mod ether;
 mod extension;
 mod ip;
 pub mod link;
 mod mpls;
+pub mod node;
 pub mod packet;
 mod ppp;
+mod rate;
 pub mod time;
 mod transport;
 mod tunnel;
 mod view;
 
+pub use ecn::Ecn;
+pub use node::{Node, Port};
+pub use rate::Rate;
 pub use time::{Span, Time};

@@ -1,0 +1,100 @@
+//! What a queue is asked and what it asks of a packet: the traits between links and disciplines.
+//!
+//! Buffer management and scheduling are one trait, because the disciplines that matter couple them:
+//! QSDRR chooses whom to drop by the state of the scheduler's queues, CoDel drops at the moment of
+//! leaving. A discipline is told the time of each arrival and of each departure, in order; that is
+//! all it knows of the link. It may therefore be driven by a virtual clock or a real one, and even
+//! in arrears, as long as the order of the calls is the order of the moments.
+
+use nilometer_wire::{Ecn, Time};
+
+/// What a discipline may know of a packet. An inline record, or a handle to a buffer elsewhere.
+pub trait Packet {
+    /// Bytes that it takes on the link and in byte-counted buffers.
+    fn bytes(&self) -> u32;
+
+    /// A number that all packets of its flow share: what queues are hashed by.
+    fn flow(&self) -> u32;
+
+    /// Its ECN bits.
+    fn ecn(&self) -> Ecn;
+
+    /// Sets the congestion-experienced code point; only asked of packets that are capable.
+    fn mark(&mut self);
+}
+
+/// Why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Reason {
+    /// The buffer was full when it arrived.
+    Full,
+    /// Already waiting, it gave way to another (longest queue, highest throughput, queue state).
+    PushedOut,
+    /// Dropped before the buffer was full, at a probability (RED, Blue, PIE).
+    Early,
+    /// It had waited too long (CoDel).
+    Sojourn,
+    /// It was beyond its contract (token bucket).
+    Policed,
+    /// It was larger than the link's MTU or the whole buffer.
+    TooBig,
+}
+
+impl Reason {
+    /// Every reason, in the order of their numbers.
+    pub const ALL: [Reason; 6] = [
+        Reason::Full,
+        Reason::PushedOut,
+        Reason::Early,
+        Reason::Sojourn,
+        Reason::Policed,
+        Reason::TooBig,
+    ];
+
+    /// The name that files and scripts use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reason::Full => "full",
+            Reason::PushedOut => "pushed_out",
+            Reason::Early => "early",
+            Reason::Sojourn => "sojourn",
+            Reason::Policed => "policed",
+            Reason::TooBig => "too_big",
+        }
+    }
+}
+
+/// Where dropped packets go: nothing vanishes.
+pub trait Drops<P> {
+    /// `packet` was dropped for `reason`.
+    fn dropped(&mut self, reason: Reason, packet: P);
+}
+
+impl<P> Drops<P> for alloc::vec::Vec<(Reason, P)> {
+    fn dropped(&mut self, reason: Reason, packet: P) {
+        self.push((reason, packet));
+    }
+}
+
+/// What waits in a queue; the packet on the link is no longer waiting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Packets that wait.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Buffer management and scheduling of one link.
+pub trait Discipline<P: Packet> {
+    /// `packet` arrives at `now`. It is kept, or it or others go to `drops`.
+    fn enqueue(&mut self, now: Time, packet: P, drops: &mut impl Drops<P>);
+
+    /// The link is free at `now`: the packet to send, if any waits. Those that the discipline drops
+    /// instead go to `drops`.
+    fn dequeue(&mut self, now: Time, drops: &mut impl Drops<P>) -> Option<P>;
+
+    /// What waits now.
+    fn backlog(&self) -> Backlog;
+}

@@ -1,0 +1,11 @@
+//! Who waits, who leaves next, who is dropped: queue disciplines and distributed queueing.
+#![no_std]
+
+extern crate alloc;
+
+pub mod discipline;
+pub mod ledger;
+pub mod tail_drop;
+
+pub use discipline::{Backlog, Discipline, Drops, Packet, Reason};
+pub use ledger::{Ledger, Tally};

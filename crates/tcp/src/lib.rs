@@ -1,0 +1,12 @@
+//! Two ends of a conversation without a socket: TCP as a state machine that is told the time.
+#![no_std]
+
+extern crate alloc;
+
+pub mod config;
+pub mod controller;
+pub mod segment;
+
+pub use config::{Algorithm, Config, Recovery};
+pub use controller::{Acked, Congestion, Controller, Window};
+pub use segment::Segment;

@@ -1,0 +1,23 @@
+//! The two ECN bits of the IP header (RFC 3168, section 5).
+
+/// An ECN code point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Ecn {
+    /// The transport does not speak ECN.
+    #[default]
+    NotCapable = 0,
+    /// ECT(1): capable; of L4S where that is agreed (RFC 9331).
+    Capable1 = 1,
+    /// ECT(0): capable.
+    Capable0 = 2,
+    /// Congestion was experienced on the way.
+    Congestion = 3,
+}
+
+impl Ecn {
+    /// Whether a queue may mark the packet instead of dropping it.
+    pub const fn is_capable(self) -> bool {
+        !matches!(self, Ecn::NotCapable)
+    }
+}

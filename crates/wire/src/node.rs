@@ -1,0 +1,29 @@
+//! A node: a state machine with ports that is told the time and never asks it.
+//!
+//! Traffic hosts, routers, measured devices and fault boxes are nodes. The simulator drives them by
+//! a virtual clock, a driver of sockets by the real one. Whoever drives a node keeps three promises:
+//! `now` never runs backwards; after [`Node::receive`] or [`Node::handle_timeout`] it calls
+//! [`Node::poll_transmit`] until that answers nothing; and it calls [`Node::handle_timeout`] when the
+//! moment of [`Node::poll_timeout`] has come, not before.
+
+use crate::time::Time;
+
+/// One of a node's ports, counted from zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Port(pub u32);
+
+/// A state machine with ports, over frames of type `F`: a small handle or an inline record, never an
+/// owned buffer for each packet.
+pub trait Node<F> {
+    /// `frame` has wholly arrived at `port`.
+    fn receive(&mut self, now: Time, port: Port, frame: F);
+
+    /// The moment that [`Node::poll_timeout`] named has come.
+    fn handle_timeout(&mut self, now: Time);
+
+    /// The next frame to hand to a port's link; nothing when there is none now.
+    fn poll_transmit(&mut self, now: Time) -> Option<(Port, F)>;
+
+    /// When this node wants to be told the time, if it does.
+    fn poll_timeout(&self) -> Option<Time>;
+}

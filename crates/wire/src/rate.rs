@@ -1,0 +1,79 @@
+//! Rate of a link in bits per second, and the time that bytes take at it.
+
+use core::fmt;
+
+use crate::time::Span;
+
+/// Picoseconds that eight bits take at one bit per second.
+const PICOS_PER_BYTE_AT_ONE: u64 = 8_000_000_000_000;
+
+/// Bits per second; never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(u64);
+
+impl Rate {
+    /// `bits_per_second`, or nothing when it is zero: nothing ever leaves a link without a rate.
+    pub const fn new(bits_per_second: u64) -> Option<Rate> {
+        if bits_per_second == 0 { None } else { Some(Rate(bits_per_second)) }
+    }
+
+    /// `megabits` times 10⁶ bits per second; zero is taken for one bit per second.
+    pub const fn from_megabits(megabits: u64) -> Rate {
+        Rate(if megabits == 0 { 1 } else { megabits.saturating_mul(1_000_000) })
+    }
+
+    /// Bits per second.
+    pub const fn bits_per_second(self) -> u64 {
+        self.0
+    }
+
+    /// How long `bytes` take, rounded down to the picosecond; saturates.
+    pub const fn span_of(self, bytes: u64) -> Span {
+        match bytes.checked_mul(PICOS_PER_BYTE_AT_ONE) {
+            Some(picos) => Span(picos / self.0),
+            None => {
+                let picos = bytes as u128 * PICOS_PER_BYTE_AT_ONE as u128 / self.0 as u128;
+                Span(if picos > u64::MAX as u128 { u64::MAX } else { picos as u64 })
+            }
+        }
+    }
+
+    /// How many bytes pass in `span`, as a real number.
+    pub fn bytes_in(self, span: Span) -> f64 {
+        self.0 as f64 / 8.0 * span.as_secs_f64()
+    }
+}
+
+impl fmt::Display for Rate {
+    /// In the unit a person would choose: `500 Mb/s`, `97.5 Mb/s`, `10 kb/s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, unit) = match self.0 {
+            n if n >= 1_000_000_000 => (n as f64 / 1e9, "Gb/s"),
+            n if n >= 1_000_000 => (n as f64 / 1e6, "Mb/s"),
+            n if n >= 1_000 => (n as f64 / 1e3, "kb/s"),
+            n => (n as f64, "b/s"),
+        };
+        write!(f, "{value} {unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn bytes_take_their_time() {
+        assert_eq!(Rate::from_megabits(500).span_of(1500), Span(24_000_000));
+        assert_eq!(Rate::from_megabits(10).span_of(1500), Span(1_200_000_000));
+        assert_eq!(Rate::from_megabits(70).span_of(520), Span(59_428_571));
+        assert_eq!(Rate::new(1).unwrap().span_of(u64::MAX), Span(u64::MAX));
+        assert_eq!(Rate::new(0), None);
+    }
+
+    #[test]
+    fn rates_read_as_a_person_would_say_them() {
+        assert_eq!(Rate::from_megabits(500).to_string(), "500 Mb/s");
+        assert_eq!(Rate::new(97_500_000).unwrap().to_string(), "97.5 Mb/s");
+    }
+}
