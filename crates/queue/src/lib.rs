@@ -8,4 +8,5 @@ pub mod ledger;
 pub mod tail_drop;
 
 pub use discipline::{Backlog, Discipline, Drops, Packet, Reason};
+pub use tail_drop::TailDrop;
 pub use ledger::{Ledger, Tally};

@@ -2,3 +2,14 @@
 #![no_std]
 
 extern crate alloc;
+
+pub mod calendar;
+pub mod datagram;
+pub mod link;
+pub mod network;
+pub mod packet;
+
+pub use calendar::Calendar;
+pub use link::{Counters, Link, Queue};
+pub use network::{Hop, Journal, Network, Plan, Tap};
+pub use packet::{Packet, Protocol, Route};

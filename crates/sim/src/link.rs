@@ -1,0 +1,256 @@
+//! A link: a queue, a transmitter and a length of wire, with at most one pending event between them.
+//!
+//! A naive simulator schedules the end of each transmission and the end of each flight. Neither is
+//! needed.
+//!
+//! *Flight.* Packets arrive in the order in which they left, so only the first one's arrival needs
+//! to be in the calendar; the others wait behind it in a ring.
+//!
+//! *First come, first served.* When a packet joins a FIFO, its fate is decided: it leaves when those
+//! before it have left, at max(now, last departure) plus its own time on the link. What waits at a
+//! moment, in bytes, is the time until the transmitter is free times the rate; no queue is kept.
+//!
+//! *Other disciplines* decide at each departure, from what has arrived by then. But a decision needs
+//! to be made only before its consequence, and its consequence is an arrival at the far end, at
+//! least the length of the wire later. So the transmitter *runs in arrears*: whenever the link is
+//! touched (an arrival at the queue, the head of the flight landing, an alarm), it first makes up
+//! for every departure since, each at its own moment and in its order. The discipline is told
+//! exactly the moments that it would have been told, and sees exactly the queue that it would have
+//! seen.
+//!
+//! *Fusion.* Where a FIFO is fed by one link alone, through a router that takes no time, what leaves
+//! the first has its departure from the second decided too, and goes straight into the second's
+//! flight: one event for two hops. The first link has then no flight of its own; it remembers the
+//! departures that lie ahead, so that its counters are right at any moment.
+//!
+//! At one moment, the end of a transmission comes before arrivals at the queue: a transmitter that
+//! becomes free takes the next packet, then the newcomer joins.
+
+use alloc::collections::VecDeque;
+
+use nilometer_queue::{Backlog, Discipline, Drops, Ledger, Reason, TailDrop as Any, Tally};
+use nilometer_wire::{Rate, Span, Time};
+
+use crate::packet::Packet;
+
+/// What waits before a transmitter.
+#[derive(Debug)]
+pub enum Queue {
+    /// First come, first served; at most so many bytes wait, the rest of the packet on the link
+    /// included.
+    Fifo {
+        /// Most bytes that wait.
+        limit_bytes: u64,
+    },
+    /// Any discipline; the packet on the link has left it.
+    Discipline(Any<Packet>),
+}
+
+/// Counters of a link at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets offered to the queue.
+    pub offered_packets: u64,
+    /// Packets wholly transmitted.
+    pub transmitted_packets: u64,
+    /// Bytes wholly transmitted.
+    pub transmitted_bytes: u64,
+    /// What was dropped, by reason.
+    pub drops: Tally,
+}
+
+/// A packet on its way, and when it reaches the far end.
+#[derive(Clone, Copy, Debug)]
+struct Flying {
+    arrival: Time,
+    packet: Packet,
+}
+
+/// One direction of a wire with its transmitter and its queue.
+#[derive(Debug)]
+pub struct Link {
+    /// When the transmitter is free, or was last.
+    free_at: Time,
+    /// Whether packets wait in a discipline.
+    waits: bool,
+    /// The last length asked for and its time on the link: most packets of a link are alike.
+    last_span: (u16, Span),
+    delay: Span,
+    rate: Rate,
+    mtu: u32,
+    /// Of a FIFO: the longest time until the transmitter is free.
+    limit: Span,
+    discipline: Option<Any<Packet>>,
+    /// Packets whose fate is decided, in the order of their arrivals.
+    flight: VecDeque<Flying>,
+    /// Of a link without a flight of its own: departures that lay ahead when last looked at.
+    ahead: VecDeque<(Time, u16)>,
+    ledger: Ledger,
+}
+
+impl Link {
+    /// A link of `rate` and `delay` that takes packets of at most `mtu` bytes.
+    pub fn new(rate: Rate, delay: Span, mtu: u32, queue: Queue) -> Link {
+        let (limit, discipline) = match queue {
+            Queue::Fifo { limit_bytes } => (rate.span_of(limit_bytes), None),
+            Queue::Discipline(discipline) => (Span::ZERO, Some(discipline)),
+        };
+        Link {
+            free_at: Time::ZERO,
+            waits: false,
+            last_span: (0, Span::ZERO),
+            delay,
+            rate,
+            mtu,
+            limit,
+            discipline,
+            flight: VecDeque::new(),
+            ahead: VecDeque::new(),
+            ledger: Ledger::default(),
+        }
+    }
+
+    /// Whether its queue is a plain FIFO, whose departures are known on arrival.
+    pub fn is_fifo(&self) -> bool {
+        self.discipline.is_none()
+    }
+
+    /// `packet` joins the queue at `now`, after [`Link::depart`] had nothing more to give. A FIFO
+    /// answers at once with its arrival at the far end.
+    #[inline]
+    pub fn offer(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        drops: &mut impl Drops<Packet>,
+    ) -> Option<(Time, Packet)> {
+        self.ledger.in_packets += 1;
+        self.ledger.in_bytes += u64::from(packet.bytes);
+        let mut drops = Account(&mut self.ledger.drops, drops);
+        if u32::from(packet.bytes) > self.mtu {
+            drops.dropped(Reason::TooBig, packet);
+            return None;
+        }
+        let Some(discipline) = &mut self.discipline else {
+            if self.free_at.since(now) > self.limit {
+                drops.dropped(Reason::Full, packet);
+                return None;
+            }
+            return Some((self.transmit(self.free_at.max(now), &packet), packet));
+        };
+        discipline.enqueue(now, packet, &mut drops);
+        self.waits = true;
+        self.free_at = self.free_at.max(now);
+        None
+    }
+
+    /// The next departure that was due by `now` and is not made up for yet: a packet and its
+    /// arrival at the far end.
+    #[inline]
+    pub fn depart(&mut self, now: Time, drops: &mut impl Drops<Packet>) -> Option<(Time, Packet)> {
+        while self.waits && self.free_at <= now {
+            let discipline = self.discipline.as_mut()?;
+            let mut drops = Account(&mut self.ledger.drops, drops);
+            let next = discipline.dequeue(self.free_at, &mut drops);
+            self.waits = next.is_some() && discipline.backlog().packets > 0;
+            if let Some(packet) = next {
+                return Some((self.transmit(self.free_at, &packet), packet));
+            }
+        }
+        None
+    }
+
+    /// Puts `packet` on the wire at `start`, when the transmitter is free.
+    #[inline]
+    fn transmit(&mut self, start: Time, packet: &Packet) -> Time {
+        if self.last_span.0 != packet.bytes {
+            self.last_span = (packet.bytes, self.rate.span_of(u64::from(packet.bytes)));
+        }
+        self.free_at = start + self.last_span.1;
+        self.ledger.out_packets += 1;
+        self.ledger.out_bytes += u64::from(packet.bytes);
+        self.free_at + self.delay
+    }
+
+    /// When decisions not yet made could first be felt at the far end, if any are due.
+    #[inline]
+    pub fn alarm(&self) -> Option<Time> {
+        if self.waits { Some(self.free_at + self.delay) } else { None }
+    }
+
+    /// Keeps `packet` until it lands at `arrival`; true when it is alone in flight.
+    #[inline]
+    pub fn fly(&mut self, arrival: Time, packet: Packet) -> bool {
+        let is_first = self.flight.is_empty();
+        self.flight.push_back(Flying { arrival, packet });
+        is_first
+    }
+
+    /// Remembers a departure that is passed to another link's flight; `clock` is the moment until
+    /// which everything has happened.
+    #[inline]
+    pub fn remember(&mut self, clock: Time, arrival: Time, bytes: u16) {
+        while self.ahead.front().is_some_and(|&(lands, _)| lands <= clock + self.delay) {
+            self.ahead.pop_front();
+        }
+        self.ahead.push_back((arrival, bytes));
+    }
+
+    /// When the first packet of the flight lands.
+    #[inline]
+    pub fn head(&self) -> Option<Time> {
+        self.flight.front().map(|flying| flying.arrival)
+    }
+
+    /// Takes the first packet of the flight.
+    #[inline]
+    pub fn land(&mut self) -> Option<Packet> {
+        self.flight.pop_front().map(|flying| flying.packet)
+    }
+
+    /// What waits at `now`, after [`Link::depart`] had nothing more to give. A FIFO knows its bytes
+    /// alone, the rest of the packet on the link included.
+    pub fn backlog(&self, now: Time) -> Backlog {
+        match &self.discipline {
+            Some(discipline) => discipline.backlog(),
+            None => {
+                let bytes = self.rate.bytes_in(self.free_at.since(now));
+                Backlog { packets: 0, bytes: bytes as u64 }
+            }
+        }
+    }
+
+    /// The counters at `now`, at which everything due has been made up for. What has not wholly left
+    /// the transmitter is not counted.
+    pub fn counters(&self, now: Time) -> Counters {
+        let mut counters = Counters {
+            offered_packets: self.ledger.in_packets,
+            transmitted_packets: self.ledger.out_packets,
+            transmitted_bytes: self.ledger.out_bytes,
+            drops: self.ledger.drops,
+        };
+        let own = self.flight.iter().rev().map(|f| (f.arrival, f.packet.bytes));
+        let passed_on = self.ahead.iter().rev().copied();
+        for (_, bytes) in own.chain(passed_on).filter(|&(lands, _)| lands > now + self.delay) {
+            counters.transmitted_packets -= 1;
+            counters.transmitted_bytes -= u64::from(bytes);
+        }
+        counters
+    }
+
+    /// Whether what came in is what left, was dropped or waits, in packets and in bytes.
+    pub fn balances(&self) -> bool {
+        let waiting = self.discipline.as_ref().map(|d| d.backlog()).unwrap_or_default();
+        self.ledger.balances(waiting)
+    }
+}
+
+/// Counts drops in the link's own account and passes them on.
+struct Account<'a, D>(&'a mut Tally, &'a mut D);
+
+impl<D: Drops<Packet>> Drops<Packet> for Account<'_, D> {
+    fn dropped(&mut self, reason: Reason, packet: Packet) {
+        self.0.dropped(reason, packet);
+        self.1.dropped(reason, packet);
+    }
+}
