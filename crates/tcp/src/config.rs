@@ -26,6 +26,17 @@ pub enum Algorithm {
     Bbr,
 }
 
+/// What lets Reno's window grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// The bytes that were acknowledged, at most two segments of them at a time in slow start
+    /// (appropriate byte counting, RFC 3465, L = 2).
+    Bytes,
+    /// Acknowledgements, whatever they cover: a segment each in slow start, a segment's part
+    /// MSS/cwnd each afterwards (RFC 5681, ns-2).
+    Acknowledgements,
+}
+
 /// One end's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -35,6 +46,11 @@ pub struct Config {
     pub recovery: Recovery,
     /// What grows and cuts the window.
     pub algorithm: Algorithm,
+    /// What Reno counts.
+    pub growth: Growth,
+    /// Whether slow start ends when the round-trip time rises (HyStart++, RFC 9406); with
+    /// [`Algorithm::Cubic`].
+    pub hystart: bool,
     /// Segments that may leave before the first acknowledgement (RFC 6928: 10; ns-2: 1 or 2).
     pub initial_window: u32,
     /// Most bytes that wait for the reader; also what the window field announces.
@@ -67,6 +83,8 @@ impl Config {
             mss: 1460,
             recovery: Recovery::Reno,
             algorithm: Algorithm::Reno,
+            growth: Growth::Acknowledgements,
+            hystart: false,
             initial_window: 2,
             receive_buffer: 4 << 20,
             window_scale: Some(7),

@@ -7,6 +7,6 @@ pub mod config;
 pub mod controller;
 pub mod segment;
 
-pub use config::{Algorithm, Config, Recovery};
-pub use controller::{Acked, Congestion, Controller, Window};
+pub use config::{Algorithm, Config, Growth, Recovery};
+pub use controller::{Acked, Any, Congestion, Controller, Delivery, Lost, Window};
 pub use segment::Segment;
