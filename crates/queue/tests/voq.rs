@@ -1,0 +1,191 @@
+//! Virtual output queues against a twin that keeps one list, and their pacing over many periods.
+
+use nilometer_queue::aal5::Framing;
+use nilometer_queue::voq::{InputLimits, VirtualOutputs};
+use nilometer_queue::{Packet, Reason, Tally};
+use nilometer_stat::Rng;
+use nilometer_wire::{Ecn, Span};
+
+const PURPOSE: u32 = 0xd902;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Parcel {
+    number: u32,
+    bytes: u32,
+}
+
+impl Packet for Parcel {
+    fn bytes(&self) -> u32 {
+        self.bytes
+    }
+    fn flow(&self) -> u32 {
+        self.number
+    }
+    fn ecn(&self) -> Ecn {
+        Ecn::NotCapable
+    }
+    fn mark(&mut self) {}
+}
+
+/// One list of all packets in order of arrival; credit in bits, from the whole history.
+struct Twin {
+    waiting: Vec<(usize, Parcel)>,
+    rate: Vec<u128>,
+    kept: Vec<u128>,
+    sent: Vec<u128>,
+    period: u128,
+    first: usize,
+    limits: InputLimits,
+}
+
+impl Twin {
+    /// Bit-picoseconds, as rates are bits per second and times picoseconds.
+    fn cost(&self, bytes: u32) -> u128 {
+        u128::from(self.limits.framing.fabric_bytes(bytes)) * 8 * 1_000_000_000_000
+    }
+
+    fn grant(&mut self, rates: &[f64], period: Span) {
+        let most = self.cost(self.limits.packet_bytes);
+        for (j, rate) in rates.iter().enumerate() {
+            self.kept[j] = (self.kept[j] + self.rate[j] * self.period - self.sent[j]).min(most);
+            self.rate[j] = rate.floor() as u128;
+            self.sent[j] = 0;
+        }
+        self.period = u128::from(period.0);
+    }
+
+    fn dequeue(&mut self) -> Option<(usize, Parcel)> {
+        let n = self.rate.len();
+        let mut able = Vec::new();
+        for j in 0..n {
+            let Some(at) = self.waiting.iter().position(|w| w.0 == j) else { continue };
+            let cost = self.cost(self.waiting[at].1.bytes);
+            if self.sent[j] + cost > self.kept[j] + self.rate[j] * self.period {
+                continue;
+            }
+            let due = (self.sent[j] + cost).saturating_sub(self.kept[j]);
+            able.push((due, self.rate[j].max(1), (j + n - self.first) % n, at, cost));
+        }
+        able.sort_by(|a, b| (a.0 * b.1).cmp(&(b.0 * a.1)).then(a.2.cmp(&b.2)));
+        let &(_, _, _, at, cost) = able.first()?;
+        let (output, packet) = self.waiting.remove(at);
+        self.sent[output] += cost;
+        Some((output, packet))
+    }
+}
+
+#[test]
+fn the_twin_sends_the_same_packets_in_the_same_order() {
+    let mut sent = 0;
+    for case in 0..300 {
+        let mut rng = Rng::new(1, PURPOSE, case);
+        let outputs = 1 + rng.below(9) as usize;
+        let framing = if rng.below(2) == 0 { Framing::Whole } else { Framing::Cells };
+        let limits = InputLimits { packets: 1 + rng.below(60), packet_bytes: 1500, framing };
+        let first = rng.below(outputs as u64) as usize;
+        let mut voq = VirtualOutputs::new(outputs, first, limits).unwrap();
+        let zeros = || vec![0u128; outputs];
+        let (rate, kept, done) = (zeros(), zeros(), zeros());
+        let waiting = Vec::new();
+        let mut twin = Twin { waiting, rate, kept, sent: done, period: 0, first, limits };
+        let (mut offered, mut drops) = (0u32, Tally::default());
+        for _ in 0..300 {
+            match rng.below(8) {
+                0 => {
+                    let period = Span::from_nanos(1 + rng.below(900_000));
+                    let zero = rng.below(3) == 0;
+                    let mut rate = || if zero { 0.0 } else { rng.unit() * 3e7 };
+                    let rates: Vec<f64> = (0..outputs).map(|_| rate()).collect();
+                    voq.grant(&rates, period);
+                    twin.grant(&rates, period);
+                }
+                1..5 => {
+                    let output = rng.below(outputs as u64) as usize;
+                    let packet = Parcel { number: offered, bytes: 40 + rng.below(1470) as u32 };
+                    offered += 1;
+                    let room = (twin.waiting.len() as u64) < limits.packets;
+                    if packet.bytes <= limits.packet_bytes && room {
+                        twin.waiting.push((output, packet));
+                    }
+                    voq.enqueue(output, packet, &mut drops);
+                }
+                _ => {
+                    let got = voq.dequeue();
+                    sent += u64::from(got.is_some());
+                    assert_eq!(got, twin.dequeue(), "case {case}");
+                }
+            }
+            assert_eq!(voq.backlog().packets, twin.waiting.len() as u64);
+            let bytes: u64 = twin.waiting.iter().map(|w| u64::from(w.1.bytes)).sum();
+            assert_eq!(voq.backlog().bytes, bytes);
+            assert_eq!(voq.backlog_bytes().iter().sum::<u64>(), bytes);
+        }
+    }
+    assert!(sent > 3000, "only {sent} packets were sent: the test says little");
+}
+
+fn one_queue(framing: Framing) -> VirtualOutputs<Parcel> {
+    let limits = InputLimits { packets: 100_000, packet_bytes: 520, framing };
+    VirtualOutputs::new(1, 0, limits).unwrap()
+}
+
+#[test]
+fn a_grant_below_a_packet_still_moves_the_queue() {
+    // 6 Mb/s is 375 bytes in 500 µs, less than the packet of 520.
+    for (framing, fabric_bytes) in [(Framing::Whole, 520.0), (Framing::Cells, 583.0)] {
+        let mut voq = one_queue(framing);
+        for number in 0..2000 {
+            voq.enqueue(0, Parcel { number, bytes: 520 }, &mut Tally::default());
+        }
+        let mut sent = 0u32;
+        for period in 1..=1000u32 {
+            voq.grant(&[6e6], Span::from_nanos(500_000));
+            sent += std::iter::from_fn(|| voq.dequeue()).count() as u32;
+            let granted = f64::from(period) * 375.0;
+            let spent = f64::from(sent) * fabric_bytes;
+            assert!(spent <= granted && spent > granted - fabric_bytes, "{period}: {spent}");
+        }
+    }
+}
+
+#[test]
+fn unused_credit_is_kept_up_to_one_packet() {
+    let mut voq = one_queue(Framing::Whole);
+    for _ in 0..1000 {
+        voq.grant(&[6e6], Span::from_nanos(500_000));
+    }
+    assert_eq!(voq.credit_bytes(0), 520 + 375);
+    for number in 0..10 {
+        voq.enqueue(0, Parcel { number, bytes: 520 }, &mut Tally::default());
+    }
+    assert!(voq.dequeue().is_some());
+    assert_eq!(voq.dequeue(), None, "895 bytes of credit pay for one packet of 520");
+    voq.grant(&[0.0], Span::from_nanos(500_000));
+    assert_eq!(voq.credit_bytes(0), 375, "a rate of zero takes no credit away");
+}
+
+#[test]
+fn queues_take_turns_as_their_rates_say() {
+    let limits = InputLimits { packets: 1000, packet_bytes: 520, framing: Framing::Whole };
+    let mut voq = VirtualOutputs::new(3, 1, limits).unwrap();
+    for number in 0..60 {
+        voq.enqueue(number as usize % 3, Parcel { number, bytes: 520 }, &mut Tally::default());
+    }
+    // 1 : 2 : 4 packets in a period of 416 µs at 10, 20 and 40 Mb/s.
+    voq.grant(&[10e6, 20e6, 40e6], Span::from_nanos(416_000));
+    let order: Vec<usize> = std::iter::from_fn(|| voq.dequeue()).map(|sent| sent.0).collect();
+    assert_eq!(order, [2, 1, 2, 2, 1, 2, 0]);
+}
+
+#[test]
+fn the_input_says_why_it_drops() {
+    let limits = InputLimits { packets: 2, packet_bytes: 520, framing: Framing::Whole };
+    let mut voq = VirtualOutputs::new(2, 0, limits).unwrap();
+    let mut drops: Vec<(Reason, Parcel)> = Vec::new();
+    for (number, bytes) in [521, 520, 100, 100].into_iter().enumerate() {
+        voq.enqueue(1, Parcel { number: number as u32, bytes }, &mut drops);
+    }
+    let why: Vec<(Reason, u32)> = drops.iter().map(|(r, p)| (*r, p.number)).collect();
+    assert_eq!(why, [(Reason::TooBig, 0), (Reason::Full, 3)]);
+    assert_eq!(voq.backlog_bytes(), [0, 620]);
+}
