@@ -1,102 +1,95 @@
-//! The event calendar: which link or timer is next, a tournament with eight players to a match.
+//! The event calendar: which link or timer is next, a knock-out tournament of moments.
 //!
 //! A simulator of packets has few kinds of events and a fixed set of places where they happen: the
 //! head of a link's flight, the timer of a node. Each place has at most one pending event. So the
-//! calendar need not be a queue of events; it is an array of moments, one slot for each place, and
-//! a tree of minima above it. Eight moments fill a cache line; above 512 slots there are three
-//! levels, above 262,144 six.
+//! calendar need not be a queue of events; it is an array of moments, one slot for each place, below
+//! a binary tree in which every match keeps its winner (Knuth, volume 3, 5.4.1).
 //!
-//! *Setting* a slot writes its moment and plays the matches above it until one has the winner that
-//! it had before: a moment later than its neighbours' ends at the first match. *The next event* is
-//! found by following the minimum down from the root. Equal moments are won by the lower slot,
-//! because each match is decided from left to right: the order of events is (moment, slot), a total
-//! order that does not depend on the order in which they were scheduled. Hence two engines that set
-//! the same moments, in whatever order, process the same events in the same order, which is what
-//! makes a fused engine and a naive one comparable bit for bit.
+//! *The next event* is the winner at the root. *Setting* a slot plays its matches upwards, against
+//! opponents that are known beforehand, and ends at the first match that the same entry wins as
+//! before: a moment set later than its neighbour's ends at once.
+//!
+//! Of equal moments the lower slot wins, because a draw goes to the left. The order of events is
+//! (moment, slot), a total order that does not depend on the order in which they were scheduled.
+//! Hence two engines that set the same moments, in whatever order, process the same events in the
+//! same order, which is what makes a fused engine and a naive one comparable bit for bit.
 //!
 //! Nothing is inserted or deleted, so nothing is stale and a moment may move earlier or later at
-//! the same price. `examples/calendar.rs` measures this against a heap and a monotone wheel.
+//! the same price. `examples/calendar.rs` measures this against heaps and a monotone wheel.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use nilometer_wire::Time;
 
-/// Players in a match.
-const FAN: usize = 8;
-
 /// The moment of a slot at which nothing is pending.
 pub const NEVER: Time = Time(u64::MAX);
+
+/// A slot and what is pending there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    moment: u64,
+    slot: u32,
+}
 
 /// A fixed number of slots, each with at most one pending moment.
 #[derive(Clone, Debug)]
 pub struct Calendar {
-    /// All levels, the leaves first, each padded to a multiple of eight with [`NEVER`].
-    matches: Vec<[u64; FAN]>,
-    /// Where each level begins in `matches`.
-    levels: Vec<usize>,
+    /// The root at 1, the children of `i` at `2i` and `2i + 1`, the slots at `base` and after.
+    winners: Vec<Entry>,
+    base: usize,
 }
 
 impl Calendar {
-    /// A calendar of `slots` slots at which nothing is pending.
+    /// A calendar of `slots` slots, fewer than 2³², at which nothing is pending.
     pub fn new(slots: usize) -> Calendar {
-        let mut levels = Vec::new();
-        let mut total = 0;
-        let mut width = slots.max(1).div_ceil(FAN);
-        loop {
-            levels.push(total);
-            total += width;
-            if width == 1 {
-                break;
-            }
-            width = width.div_ceil(FAN);
+        let base = slots.max(1).next_power_of_two();
+        let mut winners = vec![Entry { moment: NEVER.0, slot: 0 }; 2 * base];
+        for slot in 0..base {
+            winners[base + slot].slot = slot as u32;
         }
-        Calendar { matches: vec![[NEVER.0; FAN]; total], levels }
+        for place in (1..base).rev() {
+            winners[place] = winners[2 * place];
+        }
+        Calendar { winners, base }
     }
 
     /// What is pending at `slot`, or [`NEVER`].
     #[inline]
     pub fn get(&self, slot: usize) -> Time {
-        Time(self.matches[slot / FAN][slot % FAN])
+        Time(self.winners[self.base + slot].moment)
     }
 
     /// Makes `moment` what is pending at `slot`; [`NEVER`] clears it.
     #[inline]
     pub fn set(&mut self, slot: usize, moment: Time) {
-        let mut place = slot;
-        let mut value = moment.0;
-        for &level in &self.levels {
-            let players = &mut self.matches[level + place / FAN];
-            let before = least(players);
-            players[place % FAN] = value;
-            let after = least(players);
-            if before == after {
+        let mut place = self.base + slot;
+        let mut winner = Entry { moment: moment.0, slot: slot as u32 };
+        self.winners[place] = winner;
+        while place > 1 {
+            let opponent = self.winners[place ^ 1];
+            // On the right side, a draw is lost.
+            let is_right = (place & 1) as u64;
+            let loses = opponent.moment < winner.moment.saturating_add(is_right);
+            winner = if loses { opponent } else { winner };
+            place /= 2;
+            if self.winners[place] == winner {
                 return;
             }
-            value = after;
-            place /= FAN;
+            self.winners[place] = winner;
         }
     }
 
     /// The next event: the earliest moment and, of the slots that share it, the lowest.
     #[inline]
     pub fn next(&self) -> Option<(Time, usize)> {
-        let mut place = 0;
-        let mut moment = NEVER.0;
-        for &level in self.levels.iter().rev() {
-            let players = &self.matches[level + place];
-            moment = least(players);
-            place = place * FAN + players.iter().position(|&m| m == moment)?;
+        let winner = self.winners[1];
+        if winner.moment == NEVER.0 {
+            None
+        } else {
+            Some((Time(winner.moment), winner.slot as usize))
         }
-        if moment == NEVER.0 { None } else { Some((Time(moment), place)) }
     }
-}
-
-/// The least of eight, by three rounds of four, two and one comparisons.
-#[inline(always)]
-fn least(players: &[u64; FAN]) -> u64 {
-    let [a, b, c, d, e, f, g, h] = *players;
-    a.min(b).min(c.min(d)).min(e.min(f).min(g.min(h)))
 }
 
 #[cfg(test)]
