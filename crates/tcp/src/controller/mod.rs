@@ -4,11 +4,14 @@
 //! recovery) is the sender's, growth and reduction are the controller's. The same controller serves
 //! every kind of recovery, so that CUBIC with SACK and CUBIC with NewReno are both possible.
 
+mod cubic;
+mod hystart;
 mod reno;
 
 use nilometer_wire::{Rate, Span, Time};
 
 use crate::config::{Algorithm, Config};
+pub use cubic::Cubic;
 pub use reno::Reno;
 
 /// Congestion window and slow-start threshold of one sender.
@@ -140,6 +143,8 @@ pub trait Controller {
 pub enum Any {
     /// RFC 5681.
     Reno(Reno),
+    /// RFC 9438.
+    Cubic(Cubic),
 }
 
 impl Any {
@@ -147,9 +152,8 @@ impl Any {
     /// connection's own (BBR draws the moments of its probes from it).
     pub fn new(config: &Config, _window: &Window, _seed: u64) -> Any {
         match config.algorithm {
-            Algorithm::Reno | Algorithm::Cubic | Algorithm::Bbr => {
-                Any::Reno(Reno::new(config.growth))
-            }
+            Algorithm::Cubic => Any::Cubic(Cubic::new(config.hystart)),
+            Algorithm::Reno | Algorithm::Bbr => Any::Reno(Reno::new(config.growth)),
         }
     }
 }
@@ -159,6 +163,7 @@ macro_rules! each {
     ($any:expr, $controller:ident => $call:expr) => {
         match $any {
             Any::Reno($controller) => $call,
+            Any::Cubic($controller) => $call,
         }
     };
 }
