@@ -4,14 +4,37 @@
 extern crate alloc;
 
 pub mod aal5;
+pub mod any;
+pub mod blue;
+mod bounded;
 pub mod broadcast;
+pub mod capacity;
+pub mod codel;
 pub mod discipline;
 pub mod distributed;
 pub mod dq_plus;
+pub mod drr;
+mod fifos;
+pub mod fq_codel;
+pub mod hashing;
+mod heap;
 pub mod ledger;
+mod lengths;
+pub mod pie;
+pub mod qsdrr;
+pub mod red;
+pub mod round_robin;
+pub mod settings;
 pub mod tail_drop;
+pub mod tdrr;
 pub mod voq;
 
+pub use any::Any;
+pub use capacity::Capacity;
 pub use discipline::{Backlog, Discipline, Drops, Packet, Reason};
-pub use tail_drop::TailDrop;
+pub use fifos::End;
+pub use hashing::Hashing;
 pub use ledger::{Ledger, Tally};
+pub use round_robin::{QueueState, WeightError};
+pub use settings::{Kind, Settings, SettingsError};
+pub use tail_drop::TailDrop;

@@ -1,0 +1,140 @@
+//! How much a buffer holds, and how much of it is taken: counted in packets, bytes or cells.
+
+use crate::discipline::Backlog;
+
+/// Bytes of a packet that one ATM cell carries.
+const CELL_PAYLOAD_BYTES: u64 = 48;
+/// Bytes that AAL5 adds behind a packet before it is cut into cells (ITU-T I.363.5).
+const AAL5_TRAILER_BYTES: u64 = 8;
+/// The largest limit: one packet more than this can still be numbered.
+const LARGEST_LIMIT: u32 = u32::MAX - 2;
+
+/// The limit of a buffer, in the unit that its memory is counted in.
+///
+/// Memory of fixed slots is counted in packets, a byte-addressed one in bytes, and one made of ATM
+/// cells in the cells that AAL5 cuts a packet into, ⌈(bytes + 8)/48⌉. What is on the link is no
+/// longer in the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capacity {
+    /// This many packets of whatever size.
+    Packets(u32),
+    /// This many bytes. A packet of no bytes takes one, so that the number of packets is bounded.
+    Bytes(u32),
+    /// This many ATM cells under AAL5.
+    Cells(u32),
+}
+
+impl Capacity {
+    /// The limit in its unit; at most 2³² − 3.
+    pub const fn limit(self) -> u64 {
+        let (Capacity::Packets(limit) | Capacity::Bytes(limit) | Capacity::Cells(limit)) = self;
+        if limit > LARGEST_LIMIT { LARGEST_LIMIT as u64 } else { limit as u64 }
+    }
+
+    /// What a packet of `bytes` takes of it; at least one unit.
+    pub const fn units(self, bytes: u32) -> u64 {
+        match self {
+            Capacity::Packets(_) => 1,
+            Capacity::Bytes(_) => {
+                if bytes == 0 {
+                    1
+                } else {
+                    bytes as u64
+                }
+            }
+            Capacity::Cells(_) => (bytes as u64 + AAL5_TRAILER_BYTES).div_ceil(CELL_PAYLOAD_BYTES),
+        }
+    }
+}
+
+/// What of a buffer is taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Occupancy {
+    capacity: Capacity,
+    units: u64,
+    packets: u64,
+    bytes: u64,
+}
+
+impl Occupancy {
+    /// An empty buffer.
+    pub(crate) fn new(capacity: Capacity) -> Occupancy {
+        Occupancy { capacity, units: 0, packets: 0, bytes: 0 }
+    }
+
+    /// Whether an empty buffer would hold a packet of `bytes`.
+    pub(crate) fn could_hold(&self, bytes: u32) -> bool {
+        self.capacity.units(bytes) <= self.capacity.limit()
+    }
+
+    /// Whether a packet of `bytes` fits now.
+    pub(crate) fn fits(&self, bytes: u32) -> bool {
+        self.units + self.capacity.units(bytes) <= self.capacity.limit()
+    }
+
+    /// Whether more is taken than there is: then somebody is to be pushed out.
+    pub(crate) fn is_over(&self) -> bool {
+        self.units > self.capacity.limit()
+    }
+
+    /// A packet of `bytes` came in.
+    pub(crate) fn add(&mut self, bytes: u32) {
+        self.units += self.capacity.units(bytes);
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+
+    /// A packet of `bytes` went.
+    pub(crate) fn remove(&mut self, bytes: u32) {
+        self.units -= self.capacity.units(bytes);
+        self.packets -= 1;
+        self.bytes -= u64::from(bytes);
+    }
+
+    /// What is taken, in the unit of the capacity.
+    pub(crate) fn units(&self) -> u64 {
+        self.units
+    }
+
+    /// The limit and its unit.
+    pub(crate) fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    /// What waits.
+    pub(crate) fn backlog(&self) -> Backlog {
+        Backlog { packets: self.packets, bytes: self.bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 40 bytes and the trailer fill one cell exactly; one byte more needs a second.
+    #[test]
+    fn cells_are_those_of_aal5() {
+        let cells = |bytes| Capacity::Cells(1).units(bytes);
+        assert_eq!([cells(0), cells(40), cells(41), cells(1500)], [1, 1, 2, 32]);
+        assert_eq!(cells(u32::MAX), 89_478_486);
+    }
+
+    #[test]
+    fn a_limit_counts_in_its_own_unit() {
+        for (capacity, held) in
+            [(Capacity::Packets(3), 3), (Capacity::Bytes(3_000), 2), (Capacity::Cells(100), 3)]
+        {
+            let mut occupancy = Occupancy::new(capacity);
+            let mut count = 0;
+            while occupancy.fits(1_500) {
+                occupancy.add(1_500);
+                count += 1;
+            }
+            assert_eq!(count, held, "{capacity:?}");
+            assert!(!occupancy.is_over());
+            assert!(!occupancy.could_hold(u32::MAX) || capacity == Capacity::Packets(3));
+            occupancy.add(1_500);
+            assert!(occupancy.is_over());
+        }
+    }
+}

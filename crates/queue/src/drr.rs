@@ -1,0 +1,75 @@
+//! DRR: deficit round robin, and when the shared buffer is full the longest queue loses a packet.
+//!
+//! What the router paper of 2005 calls plain DRR: the scheduling of Shreedhar and Varghese (SIGCOMM
+//! 1995), the dropping of McKenney's stochastic fairness queueing (INFOCOM 1990). An arrival is
+//! taken in first; then, as long as the buffer holds more than it may, a packet is dropped from the
+//! queue that is longest *now*, the arrival's own included.
+
+use nilometer_wire::Time;
+
+use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
+use crate::fifos::End;
+use crate::lengths::Lengths;
+use crate::round_robin::{Layout, QueueState, RoundRobin, WeightError};
+use crate::settings::SettingsError;
+
+/// Deficit round robin with longest-queue drop.
+#[derive(Clone, Debug)]
+pub struct Drr<P> {
+    core: RoundRobin<P>,
+    lengths: Lengths,
+    drop_from: End,
+}
+
+impl<P: Packet> Drr<P> {
+    /// Empty queues of weight 1 that drop from their end `drop_from`.
+    ///
+    /// # Errors
+    /// When `layout` is out of its ranges.
+    pub fn new(layout: &Layout, drop_from: End) -> Result<Drr<P>, SettingsError> {
+        let core = RoundRobin::new(layout)?;
+        let lengths = Lengths::new(core.queues(), layout.capacity, false);
+        Ok(Drr { core, lengths, drop_from })
+    }
+
+    /// Gives `queue` a share of the link proportional to `weight`, from its next turn on.
+    ///
+    /// # Errors
+    /// When there is no such queue, or the weight is out of range.
+    pub fn set_weight(&mut self, queue: u32, weight: u32) -> Result<(), WeightError> {
+        self.core.set_weight(queue, weight)
+    }
+
+    /// What `queue` is doing, if there is one of that number.
+    pub fn queue_state(&self, queue: u32) -> Option<QueueState> {
+        self.core.state(queue)
+    }
+}
+
+impl<P: Packet> Discipline<P> for Drr<P> {
+    #[inline]
+    fn enqueue(&mut self, _now: Time, packet: P, drops: &mut impl Drops<P>) {
+        if !self.core.could_hold(packet.bytes()) {
+            drops.dropped(Reason::TooBig, packet);
+            return;
+        }
+        let (queue, slot) = self.core.push(packet);
+        self.lengths.change(queue, self.core.units(queue));
+        while self.core.is_over() {
+            let Some(victim) = self.lengths.longest() else { return };
+            self.core.push_out(victim, self.drop_from, slot, drops);
+            self.lengths.change(victim, self.core.units(victim));
+        }
+    }
+
+    #[inline]
+    fn dequeue(&mut self, _now: Time, _drops: &mut impl Drops<P>) -> Option<P> {
+        let (queue, packet) = self.core.send()?;
+        self.lengths.change(queue, self.core.units(queue));
+        Some(packet)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.core.occupancy().backlog()
+    }
+}

@@ -1,0 +1,264 @@
+//! Which queue is the longest, and whether one is the shortest, without looking at all of them.
+//!
+//! Push-out asks for the longest queue at every drop, and QSDRR besides whether its victim has
+//! become the smallest. A queue counted in packets grows and shrinks by one, and that makes a list
+//! of buckets enough: a bucket for every length, holding the queues that have it, and the buckets
+//! that hold any linked in order of length. A queue that grows moves to the next bucket, which is
+//! linked just above if it was empty; one that shrinks, below. The ring of buckets is closed by
+//! bucket 0, which never holds a queue (an empty one is not ranked): above it stands the shortest,
+//! below it the longest. Every step is O(1), in the worst case too.
+//!
+//! Counted in bytes or cells a change may pass many lengths, and two indexed heaps do the same in
+//! O(log queues): one for the longest, one, where it is asked for, for the shortest.
+//!
+//! Ties are broken by one rule in both: of equally long queues the one that changed last is the
+//! longest. The rule favours no queue by its number, and where an arrival makes its queue one of the
+//! longest, it is that queue which pays.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use crate::capacity::Capacity;
+use crate::fifos::NONE;
+use crate::heap::IndexedHeap;
+
+/// The ranking of queues by their lengths.
+#[derive(Clone, Debug)]
+pub(crate) enum Lengths {
+    /// Of queues that change by one unit at a time.
+    Stepwise(Buckets),
+    /// Of queues that change by any amount.
+    Any(Heaps),
+}
+
+impl Lengths {
+    /// Of `queues` empty queues, counted in the unit of `capacity`. Whether a queue is the smallest
+    /// is known only `with_smallest`.
+    pub(crate) fn new(queues: u32, capacity: Capacity, with_smallest: bool) -> Lengths {
+        match capacity {
+            Capacity::Packets(_) => Lengths::Stepwise(Buckets::new(queues)),
+            _ => Lengths::Any(Heaps::new(queues, with_smallest)),
+        }
+    }
+
+    /// The length of `queue` is now `to`; of a queue counted in packets it was one less or more.
+    #[inline]
+    pub(crate) fn change(&mut self, queue: u32, to: u64) {
+        match self {
+            Lengths::Stepwise(buckets) => buckets.change(queue, to as u32),
+            Lengths::Any(heaps) => heaps.change(queue, to),
+        }
+    }
+
+    /// The longest queue that is not empty; of several the one that changed last.
+    #[inline]
+    pub(crate) fn longest(&self) -> Option<u32> {
+        match self {
+            Lengths::Stepwise(buckets) => buckets.longest(),
+            Lengths::Any(heaps) => heaps.longest.top().map(|(queue, _)| queue),
+        }
+    }
+
+    /// Whether no queue that is not empty is shorter than `queue`, itself not empty; and, if
+    /// `strictly`, none as short either.
+    #[inline]
+    pub(crate) fn is_smallest(&self, queue: u32, strictly: bool) -> bool {
+        match self {
+            Lengths::Stepwise(buckets) => buckets.is_smallest(queue, strictly),
+            Lengths::Any(heaps) => heaps.is_smallest(queue, strictly),
+        }
+    }
+}
+
+/// The queues of one length, and the nearest lengths that queues have.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    first: u32,
+    below: u32,
+    above: u32,
+}
+
+/// A queue's neighbours of the same length.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    length: u32,
+    next: u32,
+    prev: u32,
+}
+
+/// Queues in buckets by length.
+#[derive(Clone, Debug)]
+pub(crate) struct Buckets {
+    /// By length; bucket 0 closes the ring and stays empty.
+    buckets: Vec<Bucket>,
+    /// By queue.
+    places: Vec<Place>,
+}
+
+impl Buckets {
+    fn new(queues: u32) -> Buckets {
+        Buckets {
+            buckets: vec![Bucket { first: NONE, below: 0, above: 0 }],
+            places: vec![Place { length: 0, next: NONE, prev: NONE }; queues as usize],
+        }
+    }
+
+    fn change(&mut self, queue: u32, to: u32) {
+        let from = self.places[queue as usize].length;
+        if to as usize >= self.buckets.len() {
+            self.buckets.resize(to as usize + 1, Bucket { first: NONE, below: 0, above: 0 });
+        }
+        if to > 0 {
+            if self.buckets[to as usize].first == NONE {
+                let above = if to > from { self.buckets[from as usize].above } else { from };
+                self.link(to, above);
+            }
+            self.leave(queue, from);
+            self.join(queue, to);
+        } else {
+            self.leave(queue, from);
+            self.places[queue as usize].length = 0;
+        }
+    }
+
+    /// Puts the bucket of `length` into the ring, just below that of `above`.
+    fn link(&mut self, length: u32, above: u32) {
+        let below = self.buckets[above as usize].below;
+        let bucket = &mut self.buckets[length as usize];
+        (bucket.below, bucket.above) = (below, above);
+        self.buckets[below as usize].above = length;
+        self.buckets[above as usize].below = length;
+    }
+
+    fn join(&mut self, queue: u32, length: u32) {
+        let first = core::mem::replace(&mut self.buckets[length as usize].first, queue);
+        self.places[queue as usize] = Place { length, next: first, prev: NONE };
+        if let Some(second) = self.places.get_mut(first as usize) {
+            second.prev = queue;
+        }
+    }
+
+    fn leave(&mut self, queue: u32, length: u32) {
+        if length == 0 {
+            return;
+        }
+        let Place { next, prev, .. } = self.places[queue as usize];
+        if let Some(after) = self.places.get_mut(next as usize) {
+            after.prev = prev;
+        }
+        if let Some(before) = self.places.get_mut(prev as usize) {
+            before.next = next;
+            return;
+        }
+        let bucket = &mut self.buckets[length as usize];
+        bucket.first = next;
+        if next == NONE {
+            let Bucket { below, above, .. } = *bucket;
+            self.buckets[below as usize].above = above;
+            self.buckets[above as usize].below = below;
+        }
+    }
+
+    fn longest(&self) -> Option<u32> {
+        let length = self.buckets[0].below;
+        (length > 0).then(|| self.buckets[length as usize].first)
+    }
+
+    fn is_smallest(&self, queue: u32, strictly: bool) -> bool {
+        let Place { length, next, prev } = self.places[queue as usize];
+        let alone = next == NONE && prev == NONE;
+        length == self.buckets[0].above && (alone || !strictly)
+    }
+}
+
+/// Queues in heaps by length.
+#[derive(Clone, Debug)]
+pub(crate) struct Heaps {
+    /// By length, then by when it changed.
+    longest: IndexedHeap<(u64, u64)>,
+    shortest: Option<IndexedHeap<Reverse<u64>>>,
+    lengths: Vec<u64>,
+    changes: u64,
+}
+
+impl Heaps {
+    fn new(queues: u32, with_smallest: bool) -> Heaps {
+        Heaps {
+            longest: IndexedHeap::new(queues),
+            shortest: with_smallest.then(|| IndexedHeap::new(queues)),
+            lengths: vec![0; queues as usize],
+            changes: 0,
+        }
+    }
+
+    fn change(&mut self, queue: u32, to: u64) {
+        self.changes += 1;
+        self.lengths[queue as usize] = to;
+        if to == 0 {
+            self.longest.remove(queue);
+        } else {
+            self.longest.set(queue, (to, self.changes));
+        }
+        match &mut self.shortest {
+            Some(shortest) if to == 0 => shortest.remove(queue),
+            Some(shortest) => shortest.set(queue, Reverse(to)),
+            None => {}
+        }
+    }
+
+    fn is_smallest(&self, queue: u32, strictly: bool) -> bool {
+        let Some(shortest) = &self.shortest else { return false };
+        let Some((top, Reverse(least))) = shortest.top() else { return false };
+        let length = self.lengths[queue as usize];
+        if strictly {
+            top == queue && shortest.second().is_none_or(|Reverse(next)| next > length)
+        } else {
+            length == least
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nilometer_stat::Rng;
+
+    /// Against a scan of (length, moment of the last change), over 200 seeds for each structure.
+    fn hold(capacity: Capacity, step: u64) {
+        for seed in 0..200 {
+            let mut rng = Rng::new(seed, 3, step);
+            let queues = 1 + rng.below(30);
+            let mut lengths = Lengths::new(queues as u32, capacity, true);
+            let mut twin = vec![(0u64, 0u64); queues as usize];
+            for moment in 1..=1_500 {
+                let queue = rng.below(queues) as usize;
+                let by = 1 + rng.below(step);
+                let grows = rng.below(2) == 0 || twin[queue].0 == 0;
+                let to = if grows { twin[queue].0 + by } else { twin[queue].0.saturating_sub(by) };
+                twin[queue] = (to, moment);
+                lengths.change(queue as u32, to);
+                let longest = (0..twin.len()).filter(|&q| twin[q].0 > 0).max_by_key(|&q| twin[q]);
+                assert_eq!(lengths.longest(), longest.map(|q| q as u32), "seed {seed}");
+                for queue in (0..twin.len()).filter(|&q| twin[q].0 > 0) {
+                    let others = || (0..twin.len()).filter(|&q| q != queue && twin[q].0 > 0);
+                    let strict = others().all(|q| twin[q].0 > twin[queue].0);
+                    let weak = others().all(|q| twin[q].0 >= twin[queue].0);
+                    assert_eq!(lengths.is_smallest(queue as u32, true), strict);
+                    assert_eq!(lengths.is_smallest(queue as u32, false), weak);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn buckets_rank_as_a_scan_does() {
+        hold(Capacity::Packets(1), 1);
+    }
+
+    #[test]
+    fn heaps_rank_as_a_scan_does() {
+        hold(Capacity::Bytes(1), 1_500);
+        hold(Capacity::Cells(1), 3);
+    }
+}

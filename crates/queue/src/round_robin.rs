@@ -1,0 +1,309 @@
+//! Deficit round robin over queues that share one buffer: the core of DRR, TDRR and QSDRR.
+//!
+//! Deficit round robin (Shreedhar and Varghese, SIGCOMM 1995): queues with packets stand in a ring.
+//! The one whose turn begins is given its quantum of bytes; it sends as long as its first packet is
+//! within what it was given, keeps what is left for its next turn if packets stay, and loses it if
+//! none does. A quantum is never less than the largest packet, so every turn sends, and finding who
+//! sends next looks at two queues at most. A quantum of weight × MTU makes bandwidth proportional to
+//! weights.
+//!
+//! The link asks for one packet at a time, so a turn is interrupted by arrivals and drops; what it
+//! has left is remembered, and whether it has begun. A queue that becomes active enters the ring
+//! behind all others. A drop may empty a queue anywhere in the ring, which is why the ring is linked
+//! both ways.
+//!
+//! Within any span in which two queues always hold packets, what each has sent per weight differs
+//! by less than MTU·(1 + 1/w + 1/v) of their weights w, v (Shreedhar and Varghese, lemma 2): one
+//! quantum and a largest packet of each.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::capacity::{Capacity, Occupancy};
+use crate::discipline::{Drops, Packet, Reason};
+use crate::fifos::{End, Fifo, Fifos, NONE};
+use crate::hashing::{Hashing, Spread};
+use crate::settings::SettingsError;
+
+/// The largest number of queues.
+pub const MOST_QUEUES: u32 = 1 << 20;
+/// The largest packet that a queue may be told to expect, and the largest weight: their product and
+/// one more packet still fit a deficit of 32 bits.
+pub const LARGEST_MTU_BYTES: u32 = 65_535;
+/// The largest weight.
+pub const LARGEST_WEIGHT: u32 = 65_535;
+
+/// Queues that share a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// What all of them hold together.
+    pub capacity: Capacity,
+    /// How many they are, 1 to [`MOST_QUEUES`].
+    pub queues: u32,
+    /// Which of them a flow waits in.
+    pub hashing: Hashing,
+    /// Of [`Hashing::Mixed`].
+    pub hash_seed: u64,
+    /// The largest packet, 1 to [`LARGEST_MTU_BYTES`]; one that is larger is dropped as too big. At
+    /// weight 1 also the quantum.
+    pub mtu_bytes: u32,
+}
+
+impl Layout {
+    fn check(&self) -> Result<(), SettingsError> {
+        if self.capacity.limit() == 0 {
+            return Err(SettingsError::NoCapacity);
+        }
+        if !(1..=MOST_QUEUES).contains(&self.queues) {
+            return Err(SettingsError::Queues(self.queues));
+        }
+        if !(1..=LARGEST_MTU_BYTES).contains(&self.mtu_bytes) {
+            return Err(SettingsError::Mtu(self.mtu_bytes));
+        }
+        Ok(())
+    }
+}
+
+/// What a queue of a discipline is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct QueueState {
+    /// Packets that wait in it.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Its share of the link against the other queues' weights.
+    pub weight: u32,
+    /// Whether it takes part in the round: whether anything waits.
+    pub is_active: bool,
+    /// Bytes that left it for the link since the beginning.
+    pub sent_bytes: u64,
+    /// The average that its discipline keeps of what it sends, in bits per second; of TDRR only.
+    pub throughput_bps: Option<f64>,
+}
+
+/// Why a weight was not set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightError {
+    /// The discipline has no queue of that number, or none with weights.
+    NoSuchQueue,
+    /// A weight is 1 to [`LARGEST_WEIGHT`].
+    OutOfRange,
+}
+
+/// One queue; a cache line.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Queue {
+    waiting: Fifo,
+    bytes: u64,
+    /// What it takes of the buffer, in the unit of the capacity.
+    units: u64,
+    sent_bytes: u64,
+    packets: u32,
+    deficit: u32,
+    quantum: u32,
+    next: u32,
+    prev: u32,
+}
+
+/// The queues, the ring of those that are active, and the buffer that they share.
+#[derive(Clone, Debug)]
+pub(crate) struct RoundRobin<P> {
+    queues: Vec<Queue>,
+    packets: Fifos<P>,
+    /// Whose turn it is; `NONE` when nothing waits.
+    current: u32,
+    /// Whether the current queue has been given its quantum.
+    turn_began: bool,
+    occupancy: Occupancy,
+    spread: Spread,
+    mtu_bytes: u32,
+}
+
+impl<P: Packet> RoundRobin<P> {
+    /// Empty queues of weight 1.
+    pub(crate) fn new(layout: &Layout) -> Result<RoundRobin<P>, SettingsError> {
+        layout.check()?;
+        let queue = Queue {
+            waiting: Fifo::EMPTY,
+            bytes: 0,
+            units: 0,
+            sent_bytes: 0,
+            packets: 0,
+            deficit: 0,
+            quantum: layout.mtu_bytes,
+            next: NONE,
+            prev: NONE,
+        };
+        Ok(RoundRobin {
+            queues: vec![queue; layout.queues as usize],
+            packets: Fifos::new(),
+            current: NONE,
+            turn_began: false,
+            occupancy: Occupancy::new(layout.capacity),
+            spread: Spread::new(layout.hashing, layout.queues, layout.hash_seed),
+            mtu_bytes: layout.mtu_bytes,
+        })
+    }
+
+    /// Whether a packet of `bytes` may be taken in at all.
+    #[inline]
+    pub(crate) fn could_hold(&self, bytes: u32) -> bool {
+        bytes <= self.mtu_bytes && self.occupancy.could_hold(bytes)
+    }
+
+    /// Takes `packet` in, whether there is room or not: its queue, and its slot.
+    #[inline]
+    pub(crate) fn push(&mut self, packet: P) -> (u32, u32) {
+        let bytes = packet.bytes();
+        let number = self.spread.queue(packet.flow());
+        let queue = &mut self.queues[number as usize];
+        let slot = self.packets.push(&mut queue.waiting, packet);
+        queue.bytes += u64::from(bytes);
+        queue.units += self.occupancy.capacity().units(bytes);
+        queue.packets += 1;
+        self.occupancy.add(bytes);
+        if queue.packets == 1 {
+            self.activate(number);
+        }
+        (number, slot)
+    }
+
+    /// Whether somebody is to be pushed out.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.occupancy.is_over()
+    }
+
+    /// The buffer.
+    pub(crate) fn occupancy(&self) -> &Occupancy {
+        &self.occupancy
+    }
+
+    /// What `queue` takes of the buffer, in the unit of the capacity.
+    #[inline]
+    pub(crate) fn units(&self, queue: u32) -> u64 {
+        self.queues[queue as usize].units
+    }
+
+    /// Whether one packet waits in `queue`, as just after it became active.
+    pub(crate) fn is_alone(&self, queue: u32) -> bool {
+        self.queues[queue as usize].packets == 1
+    }
+
+    /// How many queues there are.
+    pub(crate) fn queues(&self) -> u32 {
+        self.queues.len() as u32
+    }
+
+    /// Drops from `end` of `victim`, because the packet in slot `arrived` found the buffer full; it
+    /// may be that packet itself.
+    #[inline]
+    pub(crate) fn push_out(
+        &mut self,
+        victim: u32,
+        end: End,
+        arrived: u32,
+        drops: &mut impl Drops<P>,
+    ) {
+        let is_arrival = self.queues[victim as usize].waiting.slot(end) == arrived;
+        let reason = if is_arrival { Reason::Full } else { Reason::PushedOut };
+        if let Some(packet) = self.remove(victim, end) {
+            drops.dropped(reason, packet);
+        }
+    }
+
+    /// The next packet for the link and the queue that it leaves.
+    #[inline]
+    pub(crate) fn send(&mut self) -> Option<(u32, P)> {
+        let number = self.turn()?;
+        let packet = self.remove(number, End::Front)?;
+        self.queues[number as usize].sent_bytes += u64::from(packet.bytes());
+        Some((number, packet))
+    }
+
+    /// The queue that sends next, its first packet already charged to it.
+    fn turn(&mut self) -> Option<u32> {
+        loop {
+            let queue = self.queues.get_mut(self.current as usize)?;
+            if !self.turn_began {
+                queue.deficit += queue.quantum;
+                self.turn_began = true;
+            }
+            let bytes = self.packets.front(&queue.waiting)?.bytes();
+            if bytes <= queue.deficit {
+                queue.deficit -= bytes;
+                return Some(self.current);
+            }
+            self.current = queue.next;
+            self.turn_began = false;
+        }
+    }
+
+    /// Takes the packet at `end` of `queue`.
+    #[inline]
+    fn remove(&mut self, number: u32, end: End) -> Option<P> {
+        let queue = &mut self.queues[number as usize];
+        let packet = self.packets.pop(&mut queue.waiting, end)?;
+        let bytes = packet.bytes();
+        queue.bytes -= u64::from(bytes);
+        queue.units -= self.occupancy.capacity().units(bytes);
+        queue.packets -= 1;
+        self.occupancy.remove(bytes);
+        if queue.packets == 0 {
+            self.retire(number);
+        }
+        Some(packet)
+    }
+
+    /// Puts a queue into the ring, last of all: just before the one whose turn it is.
+    fn activate(&mut self, number: u32) {
+        let Some(current) = self.queues.get_mut(self.current as usize) else {
+            let queue = &mut self.queues[number as usize];
+            (queue.next, queue.prev) = (number, number);
+            self.current = number;
+            self.turn_began = false;
+            return;
+        };
+        let last = core::mem::replace(&mut current.prev, number);
+        self.queues[last as usize].next = number;
+        let queue = &mut self.queues[number as usize];
+        (queue.next, queue.prev) = (self.current, last);
+    }
+
+    /// Takes a queue that has become empty out of the ring, and what it had left away.
+    fn retire(&mut self, number: u32) {
+        let queue = &mut self.queues[number as usize];
+        queue.deficit = 0;
+        let (next, prev) = (queue.next, queue.prev);
+        self.queues[prev as usize].next = next;
+        self.queues[next as usize].prev = prev;
+        if self.current == number {
+            self.current = if next == number { NONE } else { next };
+            self.turn_began = false;
+        }
+    }
+
+    /// Gives `queue` a share of the link, from its next turn on.
+    pub(crate) fn set_weight(&mut self, queue: u32, weight: u32) -> Result<(), WeightError> {
+        if !(1..=LARGEST_WEIGHT).contains(&weight) {
+            return Err(WeightError::OutOfRange);
+        }
+        let queue = self.queues.get_mut(queue as usize).ok_or(WeightError::NoSuchQueue)?;
+        queue.quantum = weight * self.mtu_bytes;
+        Ok(())
+    }
+
+    /// What `queue` is doing, if there is one of that number.
+    pub(crate) fn state(&self, queue: u32) -> Option<QueueState> {
+        let queue = self.queues.get(queue as usize)?;
+        Some(QueueState {
+            packets: u64::from(queue.packets),
+            bytes: queue.bytes,
+            weight: queue.quantum / self.mtu_bytes,
+            is_active: queue.packets > 0,
+            sent_bytes: queue.sent_bytes,
+            throughput_bps: None,
+        })
+    }
+}

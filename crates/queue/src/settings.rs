@@ -1,0 +1,189 @@
+//! Everything that a discipline can be told, in one plain structure, and what may be wrong with it.
+
+use core::fmt;
+
+use nilometer_wire::Rate;
+
+use crate::blue::BlueOptions;
+use crate::capacity::Capacity;
+use crate::codel::CoDelOptions;
+use crate::fifos::End;
+use crate::fq_codel::FqCoDelOptions;
+use crate::hashing::Hashing;
+use crate::pie::PieOptions;
+use crate::qsdrr::QsdrrOptions;
+use crate::red::RedOptions;
+use crate::round_robin::{LARGEST_MTU_BYTES, MOST_QUEUES};
+use crate::tdrr::TdrrOptions;
+
+/// Every discipline there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// First come, first served; who finds the buffer full is dropped.
+    TailDrop,
+    /// Random early detection (Floyd and Jacobson 1993).
+    Red,
+    /// Blue (Feng and others 1999).
+    Blue,
+    /// Deficit round robin with longest-queue drop.
+    Drr,
+    /// Deficit round robin that drops from the queue of highest throughput.
+    Tdrr,
+    /// Queue State DRR: drops from one queue until it is the smallest.
+    Qsdrr,
+    /// Controlled delay (RFC 8289).
+    CoDel,
+    /// Flow queues under CoDel (RFC 8290).
+    FqCoDel,
+    /// Proportional integral controller enhanced (RFC 8033).
+    Pie,
+}
+
+impl Kind {
+    /// Every kind, the oldest first among its like.
+    pub const ALL: [Kind; 9] = [
+        Kind::TailDrop,
+        Kind::Red,
+        Kind::Blue,
+        Kind::Drr,
+        Kind::Tdrr,
+        Kind::Qsdrr,
+        Kind::CoDel,
+        Kind::FqCoDel,
+        Kind::Pie,
+    ];
+
+    /// The name that files and scripts use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::TailDrop => "tail_drop",
+            Kind::Red => "red",
+            Kind::Blue => "blue",
+            Kind::Drr => "drr",
+            Kind::Tdrr => "tdrr",
+            Kind::Qsdrr => "qsdrr",
+            Kind::CoDel => "codel",
+            Kind::FqCoDel => "fq_codel",
+            Kind::Pie => "pie",
+        }
+    }
+
+    /// The kind that files and scripts call `name`.
+    pub fn from_name(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// What a discipline is told when it is made. What does not concern its kind is not looked at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// Which discipline.
+    pub kind: Kind,
+    /// What its queues hold together.
+    pub capacity: Capacity,
+    /// How many queues DRR, TDRR and QSDRR have, 1 to [`MOST_QUEUES`].
+    pub queues: u32,
+    /// How they spread flows over their queues.
+    pub hashing: Hashing,
+    /// The largest packet of the link, 1 to [`LARGEST_MTU_BYTES`]; one that is larger is dropped as
+    /// too big, whatever the discipline. The quantum of the DRR kinds at weight 1.
+    pub mtu_bytes: u32,
+    /// The link's: by it RED and Blue know since when the link has been idle.
+    pub rate: Rate,
+    /// Seed of the run. It decides what is left to chance, and [`Hashing::Mixed`].
+    pub seed: u64,
+    /// Which of the run's queues this is: queues of one seed draw from different streams.
+    pub index: u64,
+    /// RED's own.
+    pub red: RedOptions,
+    /// Blue's own.
+    pub blue: BlueOptions,
+    /// Which end of the longest queue DRR drops from.
+    pub drr_drop_from: End,
+    /// TDRR's own.
+    pub tdrr: TdrrOptions,
+    /// QSDRR's own.
+    pub qsdrr: QsdrrOptions,
+    /// CoDel's own.
+    pub codel: CoDelOptions,
+    /// FQ-CoDel's own.
+    pub fq_codel: FqCoDelOptions,
+    /// PIE's own.
+    pub pie: PieOptions,
+}
+
+impl Settings {
+    /// A discipline of `kind` that holds `capacity` before a link of `rate`, all else as usual: 1,024
+    /// queues, an MTU of 1,500 bytes, seed 0, and the defaults of each discipline.
+    pub fn new(kind: Kind, capacity: Capacity, rate: Rate) -> Settings {
+        Settings {
+            kind,
+            capacity,
+            queues: 1_024,
+            hashing: Hashing::Direct,
+            mtu_bytes: 1_500,
+            rate,
+            seed: 0,
+            index: 0,
+            red: RedOptions::default(),
+            blue: BlueOptions::default(),
+            drr_drop_from: End::Front,
+            tdrr: TdrrOptions::default(),
+            qsdrr: QsdrrOptions::default(),
+            codel: CoDelOptions::default(),
+            fq_codel: FqCoDelOptions::default(),
+            pie: PieOptions::default(),
+        }
+    }
+}
+
+/// What is wrong with the settings of a discipline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingsError {
+    /// A buffer that holds nothing.
+    NoCapacity,
+    /// A number of queues out of its range.
+    Queues(u32),
+    /// An MTU out of its range.
+    Mtu(u32),
+    /// RED: what is wrong.
+    Red(&'static str),
+    /// Blue: what is wrong.
+    Blue(&'static str),
+    /// TDRR: what is wrong.
+    Tdrr(&'static str),
+    /// QSDRR: what is wrong.
+    Qsdrr(&'static str),
+    /// CoDel: what is wrong.
+    CoDel(&'static str),
+    /// FQ-CoDel: what is wrong.
+    FqCoDel(&'static str),
+    /// PIE: what is wrong.
+    Pie(&'static str),
+    /// Token bucket: what is wrong.
+    TokenBucket(&'static str),
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SettingsError::NoCapacity => f.write_str("capacity: a buffer of 0 holds nothing"),
+            SettingsError::Queues(queues) => {
+                write!(f, "queues: {queues} is not 1 to {MOST_QUEUES}")
+            }
+            SettingsError::Mtu(bytes) => {
+                write!(f, "mtu_bytes: {bytes} is not 1 to {LARGEST_MTU_BYTES}")
+            }
+            SettingsError::Red(wrong) => write!(f, "red: {wrong}"),
+            SettingsError::Blue(wrong) => write!(f, "blue: {wrong}"),
+            SettingsError::Tdrr(wrong) => write!(f, "tdrr: {wrong}"),
+            SettingsError::Qsdrr(wrong) => write!(f, "qsdrr: {wrong}"),
+            SettingsError::CoDel(wrong) => write!(f, "codel: {wrong}"),
+            SettingsError::FqCoDel(wrong) => write!(f, "fq_codel: {wrong}"),
+            SettingsError::Pie(wrong) => write!(f, "pie: {wrong}"),
+            SettingsError::TokenBucket(wrong) => write!(f, "token bucket: {wrong}"),
+        }
+    }
+}
+
+impl core::error::Error for SettingsError {}
