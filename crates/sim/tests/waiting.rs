@@ -15,7 +15,7 @@ const MEGABITS: u64 = 24;
 const SERVICE: Span = Span::from_nanos(1_000_000);
 
 enum Talker {
-    Source(Source),
+    Source(Box<Source>),
     Sink(Sink),
 }
 
@@ -43,7 +43,7 @@ fn mean_wait(sizing: Sizing, load: f64, packets: f64, seed: u64) -> f64 {
         spacing: Spacing::Exponential(gap),
         sizing,
     };
-    let source = Talker::Source(Source::new(pattern, Route(0), seed));
+    let source = Talker::Source(Box::new(Source::new(pattern, Route(0), seed)));
     let queue = Queue::Fifo { limit_bytes: 1 << 40 };
     let rate = Rate::from_megabits(MEGABITS);
     let plan = Plan {
