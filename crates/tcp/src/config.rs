@@ -61,19 +61,35 @@ pub struct Config {
     pub timestamps: bool,
     /// Acknowledge every second segment, or after this long (RFC 1122, 4.2.3.2); nothing: every one.
     pub delayed_ack: Option<Span>,
+    /// How many segments one acknowledgement may cover when it is delayed; 2 by RFC 1122.
+    pub ack_every: u8,
+    /// Segments acknowledged at once before any is delayed (Linux: 16).
+    pub quick_acks: u8,
+    /// Whether received data counts as read at once; otherwise it waits for `Connection::read`.
+    pub auto_read: bool,
     /// Whether ECN is offered (RFC 3168).
     pub ecn: bool,
     /// Whether small segments wait for acknowledgements (RFC 896).
     pub nagle: bool,
     /// Whether the first two duplicate acknowledgements release a new segment each (RFC 3042).
     pub limited_transmit: bool,
+    /// Whether recovery with SACK reduces the window proportionally (RFC 9937).
+    pub prr: bool,
     /// Retransmission timeout before the first measurement (RFC 6298: 1 s).
     pub rto_initial: Span,
     /// Least retransmission timeout (RFC 6298: 1 s; Linux, ns-2: 200 ms).
     pub rto_min: Span,
     /// Most retransmission timeout (RFC 6298: at least 60 s).
     pub rto_max: Span,
+    /// Timeouts in a row after which the connection is given up (Linux: 15).
+    pub retries: u8,
+    /// The same for a SYN (Linux: 6).
+    pub syn_retries: u8,
+    /// How long a connection stays in TIME-WAIT (RFC 9293: twice the maximum segment lifetime).
+    pub time_wait: Span,
 }
+
+const MS: u64 = 1_000_000;
 
 impl Config {
     /// ns-2's one-way `Agent/TCP/Reno` as the DER's study used it: 1460 bytes (1500 with headers),
@@ -93,9 +109,64 @@ impl Config {
             ecn: false,
             nagle: false,
             limited_transmit: false,
+            prr: false,
             rto_initial: Span::from_secs(1),
-            rto_min: Span::from_nanos(200_000_000),
+            rto_min: Span::from_nanos(200 * MS),
             rto_max: Span::from_secs(60),
+            ack_every: 2,
+            quick_acks: 0,
+            auto_read: true,
+            retries: 15,
+            syn_retries: 6,
+            time_wait: Span::from_secs(60),
         }
+    }
+
+    /// What the RFCs ask for today: SACK, limited transmit, an initial window of ten segments, a
+    /// timeout of at least a second, delayed acknowledgements.
+    pub const fn rfc() -> Config {
+        Config {
+            recovery: Recovery::Sack,
+            growth: Growth::Bytes,
+            initial_window: 10,
+            timestamps: true,
+            delayed_ack: Some(Span::from_nanos(200 * MS)),
+            nagle: true,
+            limited_transmit: true,
+            rto_min: Span::from_secs(1),
+            ..Config::ns2_reno()
+        }
+    }
+
+    /// ns-2's `Agent/TCP/FullTcp`: 4.4BSD's Reno, two-way, segments of 536 bytes, acknowledgements
+    /// delayed by up to 200 ms.
+    pub const fn fulltcp() -> Config {
+        Config {
+            mss: 536,
+            delayed_ack: Some(Span::from_nanos(200 * MS)),
+            nagle: true,
+            ..Config::ns2_reno()
+        }
+    }
+
+    /// Linux with its defaults: CUBIC, SACK, timestamps, ten segments, quick acknowledgements
+    /// at first and then delayed by 40 ms, a timeout of at least 200 ms.
+    pub const fn linux() -> Config {
+        Config {
+            algorithm: Algorithm::Cubic,
+            hystart: true,
+            delayed_ack: Some(Span::from_nanos(40 * MS)),
+            quick_acks: 16,
+            prr: true,
+            rto_min: Span::from_nanos(200 * MS),
+            rto_max: Span::from_secs(120),
+            ..Config::rfc()
+        }
+    }
+
+    /// ns-3's `TcpSocketBase` with its defaults, but NewReno's growth: SACK, ten segments, PRR,
+    /// every second segment or 200 ms, a timeout of at least a second.
+    pub const fn ns3() -> Config {
+        Config { mss: 536, prr: true, ..Config::rfc() }
     }
 }

@@ -4,9 +4,26 @@
 extern crate alloc;
 
 pub mod config;
+pub mod connection;
 pub mod controller;
+mod handshake;
+pub mod prr;
+pub mod ranges;
+mod receiver;
+mod recovery;
+pub mod rtt;
+pub mod scoreboard;
 pub mod segment;
+mod sender;
+pub mod sequence;
+pub mod state;
+pub mod statistics;
+mod teardown;
+mod transmit;
 
 pub use config::{Algorithm, Config, Growth, Recovery};
+pub use connection::{Connection, Outgoing};
 pub use controller::{Acked, Any, Congestion, Controller, Delivery, Lost, Window};
 pub use segment::Segment;
+pub use state::State;
+pub use statistics::Statistics;

@@ -1,0 +1,230 @@
+//! Loss recovery: Tahoe, Reno, NewReno and SACK as four answers to the same three questions.
+//!
+//! When does it begin? With the third duplicate acknowledgement (RFC 5681), with SACK as soon as the
+//! scoreboard says that the first segment is lost (RFC 6675). What does an acknowledgement mean that
+//! does not cover all that was under way when it began? Reno takes it for the end (RFC 2581),
+//! NewReno for the next hole (RFC 6582), SACK for nothing special. And what does a timeout leave?
+//! Everything under way is taken for lost: without SACK the sender goes back to `una` and sends on
+//! from there as BSD does, with SACK it sends what the scoreboard lacks.
+//!
+//! After a timeout duplicate acknowledgements may be the echo of segments sent needlessly, so that
+//! they are not believed until more than `recover` was acknowledged (RFC 6582, the careful variant),
+//! unless the acknowledgement heuristic of its section 4.1 says that they mean a loss.
+
+use nilometer_wire::Time;
+
+use crate::config::Recovery;
+use crate::controller::{Acked, Congestion, Controller};
+use crate::prr::{Progress, Reduction};
+use crate::scoreboard::DUPLICATE_THRESHOLD;
+use crate::sender::{Advance, Arrival, Phase, Sender};
+use crate::statistics::Statistics;
+
+impl Sender {
+    /// An acknowledgement that moves nothing cumulatively; with SACK it may have told `sacked`
+    /// bytes.
+    #[inline(never)]
+    pub(crate) fn on_duplicate(
+        &mut self,
+        sacked: u64,
+        arrival: &Arrival<'_>,
+        counts: &mut Statistics,
+    ) {
+        let is_duplicate = if self.has_sack { sacked > 0 } else { arrival.is_bare };
+        if !is_duplicate || self.una == self.max {
+            return;
+        }
+        self.duplicates = self.duplicates.saturating_add(1);
+        match self.phase {
+            Phase::Open => self.count_duplicate(sacked, arrival.now, counts),
+            Phase::Recovery if self.has_sack => self.reduce(sacked, false),
+            Phase::Recovery => self.inflation += i64::from(self.window.mss),
+            Phase::Loss => {}
+        }
+        if self.controller.needs_delivery() {
+            self.report_delivery(sacked, arrival.now);
+        }
+    }
+
+    /// Tells a controller that measures deliveries of bytes that were acknowledged selectively.
+    fn report_delivery(&mut self, sacked: u64, now: Time) {
+        let acked = Acked {
+            now,
+            bytes: sacked,
+            rtt: None,
+            smoothed_rtt: self.rtt.smoothed(),
+            in_flight: self.in_flight(),
+            is_window_limited: self.is_window_limited,
+            in_recovery: self.phase == Phase::Recovery,
+            round_ended: false,
+            delivery: None,
+        };
+        self.controller.on_ack(&mut self.window, &acked);
+    }
+
+    fn count_duplicate(&mut self, sacked: u64, now: Time, counts: &mut Statistics) {
+        let is_lost = self.duplicates >= DUPLICATE_THRESHOLD
+            || (self.has_sack && self.scoreboard.is_lost(self.una, self.window.mss));
+        if is_lost && self.may_recover() {
+            self.enter(sacked, now, counts);
+        } else if self.has_limited_transmit && self.duplicates < DUPLICATE_THRESHOLD {
+            self.inflation = i64::from(self.duplicates) * i64::from(self.window.mss);
+        }
+    }
+
+    /// Whether duplicate acknowledgements mean a new loss.
+    fn may_recover(&self) -> bool {
+        if !self.after_timeout || self.has_sack || self.una > self.recover {
+            return true;
+        }
+        let mss = u64::from(self.window.mss);
+        let is_heuristic = matches!(self.recovery, Recovery::NewReno);
+        is_heuristic && self.window.cwnd > mss && self.una - self.previous <= 4 * mss
+    }
+
+    /// Fast retransmit, and what follows it.
+    fn enter(&mut self, sacked: u64, now: Time, counts: &mut Statistics) {
+        counts.fast_recoveries += 1;
+        let mss = i64::from(self.window.mss);
+        // Segments that limited transmit released do not count (RFC 3042, section 2).
+        let flight = self.outstanding().saturating_add_signed(-self.inflation.max(0));
+        self.controller.on_congestion(now, &mut self.window, Congestion::Loss, flight);
+        self.recover = self.max;
+        self.after_timeout = false;
+        self.had_partial = false;
+        self.rescued = false;
+        self.timed = None;
+        self.inflation = 0;
+        self.deadline = now + self.rtt.rto();
+        if self.recovery == Recovery::Tahoe {
+            self.window.cwnd = mss as u64;
+            self.duplicates = 0;
+            self.phase = Phase::Loss;
+            self.next = self.una;
+            return;
+        }
+        self.phase = Phase::Recovery;
+        self.repeat_first = true;
+        let owns = self.controller.owns_recovery();
+        if self.has_sack {
+            self.scoreboard.begin(self.una);
+            self.prr = Reduction::begin(flight);
+            self.reduce(sacked, false);
+        } else {
+            self.inflation = i64::from(DUPLICATE_THRESHOLD) * mss;
+        }
+        let sets_itself = owns || (self.has_sack && self.has_prr);
+        if !sets_itself {
+            self.window.cwnd = self.window.ssthresh;
+        }
+    }
+
+    /// Lets PRR set the window after `delivered` bytes.
+    fn reduce(&mut self, delivered: u64, is_safe: bool) {
+        if !self.has_prr || self.controller.owns_recovery() {
+            return;
+        }
+        let progress = Progress { delivered, pipe: self.in_flight(), is_safe };
+        self.window.cwnd = self.prr.cwnd(&progress, self.window.ssthresh, self.window.mss);
+    }
+
+    /// `una` moved while something was amiss.
+    #[inline(never)]
+    pub(crate) fn on_advance(&mut self, advance: &Advance, now: Time, counts: &mut Statistics) {
+        match self.phase {
+            Phase::Open => {
+                self.duplicates = u32::from(advance.sacked > 0);
+                self.inflation = 0;
+            }
+            Phase::Recovery if self.una >= self.recover => self.leave(),
+            Phase::Recovery => self.on_partial(advance),
+            Phase::Loss if self.una >= self.recover => {
+                self.phase = Phase::Open;
+                self.duplicates = 0;
+                self.inflation = 0;
+                self.scoreboard.unlose();
+            }
+            Phase::Loss => {}
+        }
+        let is_open = self.phase == Phase::Open && self.has_sack;
+        if is_open && self.una < self.max && self.scoreboard.is_lost(self.una, self.window.mss) {
+            self.enter(advance.sacked, now, counts);
+        }
+    }
+
+    /// Everything that was under way when recovery began has arrived.
+    fn leave(&mut self) {
+        self.phase = Phase::Open;
+        self.repeat_first = false;
+        self.duplicates = 0;
+        self.inflation = 0;
+        if self.controller.owns_recovery() {
+            return;
+        }
+        let mss = u64::from(self.window.mss);
+        self.window.cwnd = match self.recovery {
+            // Without a burst (RFC 6582, section 3.2, step 3, option 1).
+            Recovery::NewReno => self.window.ssthresh.min(self.outstanding().max(mss) + mss),
+            _ => self.window.ssthresh,
+        };
+    }
+
+    fn on_partial(&mut self, advance: &Advance) {
+        match self.recovery {
+            Recovery::Sack => {
+                let is_safe = !self.scoreboard.is_lost(self.una, self.window.mss);
+                self.reduce(advance.delivered, is_safe);
+            }
+            Recovery::NewReno => {
+                self.repeat_first = true;
+                let mss = i64::from(self.window.mss);
+                let bytes = advance.bytes.min(i64::MAX as u64) as i64;
+                self.inflation -= bytes - if bytes >= mss { mss } else { 0 };
+                if self.had_partial {
+                    self.deadline = advance.deadline; // the impatient variant
+                }
+                self.had_partial = true;
+            }
+            Recovery::Reno | Recovery::Tahoe => self.leave(),
+        }
+    }
+
+    /// The retransmission timer ran out with something under way.
+    pub(crate) fn on_timeout(&mut self, now: Time, counts: &mut Statistics) {
+        counts.timeouts += 1;
+        if self.retries == 0 {
+            let flight = self.outstanding();
+            self.controller.on_congestion(now, &mut self.window, Congestion::Timeout, flight);
+        } else if !self.controller.owns_recovery() {
+            // The threshold stays what it was (RFC 5681, section 3.1, equation 4).
+            self.window.cwnd = u64::from(self.window.mss);
+        }
+        self.retries = self.retries.saturating_add(1);
+        self.rtt.back_off();
+        self.deadline = now + self.rtt.rto();
+        self.phase = Phase::Loss;
+        self.after_timeout = true;
+        self.recover = self.max;
+        self.repeat_first = false;
+        self.duplicates = 0;
+        self.inflation = 0;
+        self.timed = None;
+        if self.has_sack {
+            self.scoreboard.lose_all(self.una, self.max);
+        } else {
+            self.next = self.una;
+        }
+    }
+
+    /// The peer echoed a congestion mark (RFC 3168, section 6.1.2): once per window.
+    pub(crate) fn on_mark(&mut self, now: Time, counts: &mut Statistics) {
+        if self.una < self.reduced_until || self.phase != Phase::Open {
+            return;
+        }
+        counts.marks_answered += 1;
+        self.reduced_until = self.max;
+        self.cwr = true;
+        let flight = self.outstanding();
+        self.controller.on_congestion(now, &mut self.window, Congestion::Marked, flight);
+    }
+}

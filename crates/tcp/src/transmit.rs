@@ -1,0 +1,217 @@
+//! What the sender sends next, if anything.
+//!
+//! The ordinary answer, the next segment of new data if the window has room for all of it, is found
+//! in a few comparisons. Repairs come first. Small segments wait: for the acknowledgement of what is
+//! under way (RFC 896), or for the peer's window to open by a worthwhile step (RFC 9293, 3.8.6.2.1);
+//! when nothing is under way that could open it, the persist timer asks (3.8.6.1).
+
+use nilometer_wire::Time;
+
+use crate::controller::Controller;
+use crate::sender::{NEVER, Phase, Sender};
+use crate::statistics::Statistics;
+
+/// What to send: offsets `[start, right)`, the FIN's among them if it is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub start: u64,
+    /// Payload bytes.
+    pub length: u32,
+    pub has_fin: bool,
+    /// Whether any of it was sent before.
+    pub is_repeat: bool,
+    /// Whether it tells that the window was reduced (RFC 3168).
+    pub has_cwr: bool,
+}
+
+impl Sender {
+    /// The next segment, entered into the account as sent.
+    #[inline]
+    pub(crate) fn transmit(&mut self, now: Time, counts: &mut Statistics) -> Option<Chunk> {
+        let is_selective = self.has_sack && self.phase != Phase::Open;
+        if self.next >= self.last() && !self.repeat_first && !is_selective {
+            self.is_window_limited = self.room() < u64::from(self.window.mss);
+            return None;
+        }
+        if now < self.paced_until {
+            self.is_paced = true;
+            return None;
+        }
+        self.is_paced = false;
+        let chunk = if self.repeat_first {
+            self.repeat_first = false;
+            self.first()
+        } else if is_selective {
+            self.choose_selectively(now)?
+        } else {
+            self.choose_next(now)?
+        };
+        self.enter_sent(now, &chunk, counts);
+        Some(Chunk { has_cwr: !chunk.is_repeat && core::mem::take(&mut self.cwr), ..chunk })
+    }
+
+    /// Bytes that the congestion window still lets go, for an account without a scoreboard.
+    #[inline]
+    fn room(&self) -> u64 {
+        self.window.cwnd.saturating_add_signed(self.inflation).saturating_sub(self.outstanding())
+    }
+
+    /// `[start, right)` cut to a segment and to what there is.
+    fn chunk(&self, start: u64, right: u64) -> Chunk {
+        let end = right.min(self.end).min(start + u64::from(self.window.mss));
+        let length = end.saturating_sub(start) as u32;
+        let next = start + u64::from(length);
+        let has_fin = self.has_fin && next == self.end && right > self.end;
+        Chunk { start, length, has_fin, is_repeat: start < self.max, has_cwr: false }
+    }
+
+    /// The first segment not acknowledged.
+    fn first(&mut self) -> Chunk {
+        let mut right = self.max.max(self.una + 1);
+        if self.has_sack {
+            right = self.scoreboard.first_left().map_or(right, |left| left.min(right));
+        }
+        let chunk = self.chunk(self.una, right);
+        if self.has_sack {
+            self.scoreboard.sent(self.una + u64::from(chunk.length) + u64::from(chunk.has_fin));
+        }
+        chunk
+    }
+
+    /// The segment at `next`: new data, or what a timeout went back to.
+    #[inline]
+    fn choose_next(&mut self, now: Time) -> Option<Chunk> {
+        let mss = u64::from(self.window.mss);
+        let length = mss.min(self.end.saturating_sub(self.next));
+        let room = self.room();
+        if room < length || (length == 0 && room == 0) {
+            self.is_window_limited = true;
+            return None;
+        }
+        if self.next < self.max {
+            let limit = if self.max > self.end { self.max } else { self.max.min(self.end) };
+            return Some(self.chunk(self.next, limit));
+        }
+        let has_fin = self.has_fin && self.next + length == self.end;
+        let right = self.next + length + u64::from(has_fin);
+        if right > self.edge {
+            return self.squeeze(now);
+        }
+        if length < mss && self.is_nagle && !has_fin && self.outstanding() > 0 {
+            self.is_window_limited = false;
+            return None;
+        }
+        Some(self.chunk(self.next, right))
+    }
+
+    /// The peer's window has no room for the whole segment: half of the largest window it ever
+    /// offered is worth sending; otherwise the persist timer runs while nothing else is under way.
+    #[inline(never)]
+    fn squeeze(&mut self, now: Time) -> Option<Chunk> {
+        self.is_window_limited = false;
+        let usable = self.edge.saturating_sub(self.next).min(self.end - self.next);
+        let is_worth_it = usable > 0
+            && (usable == self.end - self.next
+                || usable >= self.peer_window_max.div_ceil(2)
+                || usable >= u64::from(self.window.mss));
+        if is_worth_it || (self.probe && usable > 0) {
+            self.probe = false;
+            self.is_persisting = false;
+            return Some(self.chunk(self.next, self.next + usable));
+        }
+        if self.una == self.max && self.deadline == NEVER {
+            self.is_persisting = true;
+            self.deadline = now + self.rtt.rto();
+        }
+        None
+    }
+
+    /// The persist timer ran out: ask for the window, or send what little fits.
+    pub(crate) fn on_persist(&mut self, now: Time) {
+        self.retries = self.retries.saturating_add(1);
+        self.rtt.back_off();
+        self.probe = true;
+        self.deadline = now + self.rtt.rto();
+    }
+
+    /// NextSeg of RFC 6675, as long as the window has room for a segment.
+    fn choose_selectively(&mut self, now: Time) -> Option<Chunk> {
+        let mss = self.window.mss;
+        let pipe = self.scoreboard.pipe(self.una, self.next, mss);
+        if self.window.cwnd < pipe + u64::from(mss) {
+            self.is_window_limited = true;
+            return None;
+        }
+        if let Some((left, right)) = self.scoreboard.next_lost(self.una, mss) {
+            return Some(self.hole(left, right.min(self.max)));
+        }
+        if let Some(chunk) = self.choose_new(now, pipe) {
+            return Some(chunk);
+        }
+        if self.phase == Phase::Loss {
+            return None;
+        }
+        if let Some((left, right)) = self.scoreboard.next_hole(self.una) {
+            return Some(self.hole(left, right));
+        }
+        self.rescue()
+    }
+
+    fn hole(&mut self, left: u64, right: u64) -> Chunk {
+        let chunk = self.chunk(left, right);
+        self.scoreboard.sent(left + u64::from(chunk.length) + u64::from(chunk.has_fin));
+        chunk
+    }
+
+    /// New data during recovery.
+    fn choose_new(&mut self, now: Time, pipe: u64) -> Option<Chunk> {
+        if self.next >= self.last() {
+            return None;
+        }
+        let inflation = self.inflation;
+        // What `choose_next` calls outstanding is here the pipe.
+        self.inflation = (self.outstanding() - pipe.min(self.outstanding())) as i64;
+        let chunk = self.choose_next(now);
+        self.inflation = inflation;
+        chunk
+    }
+
+    /// One segment at the end of what is under way, once per recovery (rule 4 of NextSeg): when the
+    /// tail is lost nothing above it will be acknowledged.
+    fn rescue(&mut self) -> Option<Chunk> {
+        let highest = self.scoreboard.highest()?;
+        if self.rescued || highest >= self.max {
+            return None;
+        }
+        self.rescued = true;
+        let left = highest.max(self.una).max(self.max.saturating_sub(u64::from(self.window.mss)));
+        Some(self.chunk(left, self.max))
+    }
+
+    #[inline]
+    fn enter_sent(&mut self, now: Time, chunk: &Chunk, counts: &mut Statistics) {
+        let length = u64::from(chunk.length);
+        let right = chunk.start + length + u64::from(chunk.has_fin);
+        counts.bytes_sent += length;
+        if chunk.is_repeat {
+            counts.retransmitted_segments += 1;
+            counts.retransmitted_bytes += length;
+            self.timed = None;
+        } else if self.timed.is_none() {
+            self.timed = Some((right - 1, now));
+        }
+        self.next = self.next.max(right);
+        self.max = self.max.max(self.next);
+        if self.deadline == NEVER || self.is_persisting {
+            self.is_persisting = false;
+            self.deadline = now + self.rtt.rto();
+        }
+        self.last_sent = now;
+        if self.phase == Phase::Recovery {
+            self.prr.sent(length);
+        }
+        if let Some(rate) = self.controller.pacing_rate() {
+            self.paced_until = self.paced_until.max(now) + rate.span_of(length);
+        }
+    }
+}
