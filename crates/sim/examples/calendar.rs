@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BinaryHeap};
 use std::hint::black_box;
 
-use nilometer_sim::Calendar;
+use nilometer_sim::Tournament;
 use nilometer_stat::Rng;
 use nilometer_wire::Time;
 
@@ -22,11 +22,11 @@ trait Hold {
     fn hold(&mut self, increment: u64) -> u64;
 }
 
-struct Tournament(Calendar);
+struct Matches(Tournament);
 
-impl Hold for Tournament {
+impl Hold for Matches {
     fn fill(&mut self, events: &[(u64, u32)]) {
-        self.0 = Calendar::new(events.len());
+        self.0 = Tournament::new(events.len());
         for &(moment, place) in events {
             self.0.set(place as usize, Time(moment));
         }
@@ -195,7 +195,7 @@ fn main() {
     println!("places  tournament  binary heap  4-ary heap  B-tree  wheel   (ns per hold)");
     for places in [100, 1_000, 10_000, 100_000, 1_000_000] {
         let mut calendars: Vec<Box<dyn Hold>> = vec![
-            Box::new(Tournament(Calendar::new(1))),
+            Box::new(Matches(Tournament::new(1))),
             Box::new(Heap::default()),
             Box::new(Quad::default()),
             Box::new(Tree::default()),

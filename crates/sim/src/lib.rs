@@ -9,8 +9,10 @@ pub mod fault;
 pub mod link;
 pub mod network;
 pub mod packet;
+pub mod tournament;
 
 pub use calendar::Calendar;
 pub use link::{Counters, Link, Queue};
 pub use network::{Hop, Journal, Network, Plan, Tap};
 pub use packet::{Packet, Protocol, Route};
+pub use tournament::Tournament;

@@ -24,11 +24,12 @@
 //! departures that lie ahead, so that its counters are right at any moment.
 //!
 //! At one moment, the end of a transmission comes before arrivals at the queue: a transmitter that
-//! becomes free takes the next packet, then the newcomer joins.
+//! becomes free takes the next packet, then the newcomer joins. It asks also when nothing waits, as
+//! drivers do: CoDel and its like learn from that that the queue has been empty.
 
 use alloc::collections::VecDeque;
 
-use nilometer_queue::{Backlog, Discipline, Drops, Ledger, Reason, TailDrop as Any, Tally};
+use nilometer_queue::{Any, Backlog, Discipline, Drops, Ledger, Reason, Tally};
 use nilometer_wire::{Rate, Span, Time};
 
 use crate::packet::Packet;
@@ -71,8 +72,8 @@ struct Flying {
 pub struct Link {
     /// When the transmitter is free, or was last.
     free_at: Time,
-    /// Whether packets wait in a discipline.
-    waits: bool,
+    /// Whether a discipline has not been found empty since it was last given a packet.
+    is_busy: bool,
     /// The last length asked for and its time on the link: most packets of a link are alike.
     last_span: (u16, Span),
     delay: Span,
@@ -97,7 +98,7 @@ impl Link {
         };
         Link {
             free_at: Time::ZERO,
-            waits: false,
+            is_busy: false,
             last_span: (0, Span::ZERO),
             delay,
             rate,
@@ -111,71 +112,79 @@ impl Link {
     }
 
     /// Whether its queue is a plain FIFO, whose departures are known on arrival.
+    #[inline]
     pub fn is_fifo(&self) -> bool {
         self.discipline.is_none()
     }
 
-    /// `packet` joins the queue at `now`, after [`Link::depart`] had nothing more to give. A FIFO
-    /// answers at once with its arrival at the far end.
+    /// A packet of `bytes` joins a FIFO's queue at `now`: when it reaches the far end, or why not.
     #[inline]
-    pub fn offer(
-        &mut self,
-        now: Time,
-        packet: Packet,
-        drops: &mut impl Drops<Packet>,
-    ) -> Option<(Time, Packet)> {
+    pub fn admit(&mut self, now: Time, bytes: u16) -> Result<Time, Reason> {
+        self.ledger.in_packets += 1;
+        self.ledger.in_bytes += u64::from(bytes);
+        if u32::from(bytes) > self.mtu {
+            return Err(Reason::TooBig);
+        }
+        if self.free_at.since(now) > self.limit {
+            return Err(Reason::Full);
+        }
+        Ok(self.transmit(self.free_at.max(now), bytes))
+    }
+
+    /// Counts a packet that [`Link::admit`] refused.
+    pub fn refuse(&mut self, reason: Reason, packet: Packet) {
+        self.ledger.drops.dropped(reason, packet);
+    }
+
+    /// `packet` joins a discipline's queue at `now`, after [`Link::depart`] had nothing more to
+    /// give.
+    #[inline]
+    pub fn enqueue(&mut self, now: Time, packet: Packet, drops: &mut impl Drops<Packet>) {
         self.ledger.in_packets += 1;
         self.ledger.in_bytes += u64::from(packet.bytes);
         let mut drops = Account(&mut self.ledger.drops, drops);
+        let Some(discipline) = &mut self.discipline else { return };
         if u32::from(packet.bytes) > self.mtu {
             drops.dropped(Reason::TooBig, packet);
-            return None;
+            return;
         }
-        let Some(discipline) = &mut self.discipline else {
-            if self.free_at.since(now) > self.limit {
-                drops.dropped(Reason::Full, packet);
-                return None;
-            }
-            return Some((self.transmit(self.free_at.max(now), &packet), packet));
-        };
         discipline.enqueue(now, packet, &mut drops);
-        self.waits = true;
+        self.is_busy = true;
         self.free_at = self.free_at.max(now);
-        None
     }
 
     /// The next departure that was due by `now` and is not made up for yet: a packet and its
     /// arrival at the far end.
     #[inline]
     pub fn depart(&mut self, now: Time, drops: &mut impl Drops<Packet>) -> Option<(Time, Packet)> {
-        while self.waits && self.free_at <= now {
+        while self.is_busy && self.free_at <= now {
             let discipline = self.discipline.as_mut()?;
             let mut drops = Account(&mut self.ledger.drops, drops);
-            let next = discipline.dequeue(self.free_at, &mut drops);
-            self.waits = next.is_some() && discipline.backlog().packets > 0;
-            if let Some(packet) = next {
-                return Some((self.transmit(self.free_at, &packet), packet));
+            match discipline.dequeue(self.free_at, &mut drops) {
+                Some(packet) => return Some((self.transmit(self.free_at, packet.bytes), packet)),
+                None => self.is_busy = false,
             }
         }
         None
     }
 
-    /// Puts `packet` on the wire at `start`, when the transmitter is free.
+    /// Puts a packet of `bytes` on the wire at `start`, when the transmitter is free.
     #[inline]
-    fn transmit(&mut self, start: Time, packet: &Packet) -> Time {
-        if self.last_span.0 != packet.bytes {
-            self.last_span = (packet.bytes, self.rate.span_of(u64::from(packet.bytes)));
+    fn transmit(&mut self, start: Time, bytes: u16) -> Time {
+        if self.last_span.0 != bytes {
+            self.last_span = (bytes, self.rate.span_of(u64::from(bytes)));
         }
         self.free_at = start + self.last_span.1;
         self.ledger.out_packets += 1;
-        self.ledger.out_bytes += u64::from(packet.bytes);
+        self.ledger.out_bytes += u64::from(bytes);
         self.free_at + self.delay
     }
 
     /// When decisions not yet made could first be felt at the far end, if any are due.
     #[inline]
     pub fn alarm(&self) -> Option<Time> {
-        if self.waits { Some(self.free_at + self.delay) } else { None }
+        let discipline = self.discipline.as_ref().filter(|_| self.is_busy)?;
+        (discipline.backlog().packets > 0).then_some(self.free_at + self.delay)
     }
 
     /// Keeps `packet` until it lands at `arrival`; true when it is alone in flight.
@@ -236,6 +245,11 @@ impl Link {
             counters.transmitted_bytes -= u64::from(bytes);
         }
         counters
+    }
+
+    /// Rate and delay: links that share both write their landings in nearly the order of time.
+    pub fn kind(&self) -> (Rate, Span) {
+        (self.rate, self.delay)
     }
 
     /// Whether what came in is what left, was dropped or waits, in packets and in bytes.

@@ -6,15 +6,18 @@
 //! link and each member has one slot in the calendar: the links first, so that at one moment packets
 //! land before timers run out, and in the order in which the links were made.
 
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use nilometer_queue::{Drops, Reason};
 use nilometer_wire::{Node, Port, Time};
 
-use crate::calendar::{Calendar, NEVER};
+use crate::calendar::{Calendar, GENERAL, LANES_LIMIT};
 use crate::link::Link;
 use crate::packet::{Packet, Route};
+use crate::tournament::NEVER;
 
 /// What sees packets pass, for traces and tests. Moments may be told ahead of the clock, but each
 /// link's in their order.
@@ -129,11 +132,12 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     pub fn new(plan: Plan<M>, tap: T, fuses: bool) -> Network<M, T> {
         let ends = ends(&plan);
         let fused = if fuses { fusible(&plan, &ends) } else { vec![false; plan.links.len()] };
+        let calendar = Calendar::new(lanes(&plan, &ends, &fused));
         let links = plan.links;
         let (members, ports): (Vec<M>, Vec<Vec<u32>>) = plan.members.into_iter().unzip();
         let mut network = Network {
             now: Time::ZERO,
-            calendar: Calendar::new(links.len() + members.len()),
+            calendar,
             links,
             ends,
             fused,
@@ -151,10 +155,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// Lets everything happen that is due until `end`, that moment included, and makes up for every
     /// departure until then.
     pub fn run_until(&mut self, end: Time) {
-        while let Some((now, slot)) = self.calendar.next() {
-            if now > end {
-                break;
-            }
+        while let Some((now, slot)) = self.calendar.pop(end) {
             self.now = now;
             self.journal.events += 1;
             if slot < self.links.len() {
@@ -178,13 +179,13 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     fn touch(&mut self, link: usize, now: Time) {
         self.settle(link, now);
         if self.fused[link] {
-            let alarm = self.links[link].alarm().unwrap_or(NEVER);
-            self.calendar.set(link, alarm);
+            self.watch(link);
             return;
         }
         let Some(packet) = self.links[link].land() else { return };
-        let next = self.links[link].head().unwrap_or(NEVER);
-        self.calendar.set(link, next);
+        if let Some(next) = self.links[link].head() {
+            self.calendar.push(link, next);
+        }
         match self.onward(link, packet.route) {
             Some(Hop::Link(onward)) => self.send(onward as usize, now, packet),
             Some(Hop::Member(member, port)) => {
@@ -218,29 +219,35 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             let link = self.ports[member][port.0 as usize];
             self.send(link as usize, now, packet);
         }
-        let slot = self.links.len() + member;
-        let armed = self.calendar.get(slot);
-        match self.members[member].poll_timeout() {
-            // A deadline that moved later is found out when the earlier moment comes.
-            Some(due) if due < armed || armed <= now => self.calendar.set(slot, due),
-            None if armed <= now => self.calendar.set(slot, NEVER),
-            _ => {}
+        // A deadline that moved later is found out when the earlier moment comes.
+        if let Some(due) = self.members[member].poll_timeout() {
+            let slot = self.links.len() + member;
+            if due < self.calendar.get(slot) {
+                self.calendar.set(slot, due);
+            }
         }
     }
 
     /// `packet` joins a link's queue.
     #[inline]
     fn send(&mut self, link: usize, now: Time, packet: Packet) {
+        if self.links[link].is_fifo() {
+            self.pass(link, now, packet);
+            return;
+        }
         self.settle(link, now);
         let mut drops = Dropping { tap: &mut self.tap, link, now };
-        match self.links[link].offer(now, packet, &mut drops) {
-            Some((arrival, packet)) => self.pass(link, arrival, packet),
-            None => self.settle(link, now),
+        self.links[link].enqueue(now, packet, &mut drops);
+        self.settle(link, now);
+        if self.fused[link] && self.calendar.get(link) == NEVER {
+            self.watch(link);
         }
-        if self.fused[link]
-            && self.calendar.get(link) == NEVER
-            && let Some(alarm) = self.links[link].alarm()
-        {
+    }
+
+    /// Sets the alarm of a fused link that has decisions to make.
+    #[inline]
+    fn watch(&mut self, link: usize) {
+        if let Some(alarm) = self.links[link].alarm() {
             self.calendar.set(link, alarm);
         }
     }
@@ -250,36 +257,57 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     fn settle(&mut self, link: usize, now: Time) {
         loop {
             let mut drops = Dropping { tap: &mut self.tap, link, now };
-            match self.links[link].depart(now, &mut drops) {
-                Some((arrival, packet)) => self.pass(link, arrival, packet),
-                None => break,
+            let Some((arrival, packet)) = self.links[link].depart(now, &mut drops) else { return };
+            self.tap.transmitted(link, arrival, &packet);
+            if !self.fused[link] {
+                self.fly(link, arrival, packet);
+            } else if let Some(onward) = self.hand_on(link, arrival, &packet) {
+                self.pass(onward, arrival, packet);
             }
         }
     }
 
-    /// `packet` is on the wire: into this link's flight, or as far as fused links decide its way.
+    /// `packet` joins the queue of a FIFO at `now`, and of those fused to it when it gets there.
     #[inline]
-    fn pass(&mut self, link: usize, arrival: Time, packet: Packet) {
-        let (mut link, mut arrival, mut packet) = (link, arrival, packet);
+    fn pass(&mut self, link: usize, now: Time, packet: Packet) {
+        let (mut link, mut now) = (link, now);
         loop {
-            self.tap.transmitted(link, arrival, &packet);
-            if !self.fused[link] {
-                if self.links[link].fly(arrival, packet) {
-                    self.calendar.set(link, arrival);
+            match self.links[link].admit(now, packet.bytes) {
+                Ok(arrival) => {
+                    self.tap.transmitted(link, arrival, &packet);
+                    if !self.fused[link] {
+                        self.fly(link, arrival, packet);
+                        return;
+                    }
+                    let Some(onward) = self.hand_on(link, arrival, &packet) else { return };
+                    (link, now) = (onward, arrival);
                 }
-                return;
+                Err(reason) => {
+                    self.links[link].refuse(reason, packet);
+                    self.tap.dropped(link, now, reason, &packet);
+                    return;
+                }
             }
-            self.links[link].remember(self.now, arrival, packet.bytes);
-            let Some(Hop::Link(onward)) = self.onward(link, packet.route) else {
+        }
+    }
+
+    /// The FIFO that a packet goes into when it reaches the end of a fused link.
+    #[inline]
+    fn hand_on(&mut self, link: usize, arrival: Time, packet: &Packet) -> Option<usize> {
+        self.links[link].remember(self.now, arrival, packet.bytes);
+        match self.onward(link, packet.route) {
+            Some(Hop::Link(onward)) => Some(onward as usize),
+            _ => {
                 self.journal.unroutable += 1;
-                return;
-            };
-            link = onward as usize;
-            let mut drops = Dropping { tap: &mut self.tap, link, now: arrival };
-            match self.links[link].offer(arrival, packet, &mut drops) {
-                Some(passed) => (arrival, packet) = passed,
-                None => return,
+                None
             }
+        }
+    }
+
+    #[inline]
+    fn fly(&mut self, link: usize, arrival: Time, packet: Packet) {
+        if self.links[link].fly(arrival, packet) {
+            self.calendar.push(link, arrival);
         }
     }
 
@@ -350,31 +378,35 @@ fn ends<M>(plan: &Plan<M>) -> Vec<End> {
     ends
 }
 
-/// Which links may pass what leaves them straight into the next link's flight: those that are
-/// followed by nothing but FIFOs which nothing else feeds.
-fn fusible<M>(plan: &Plan<M>, ends: &[End]) -> Vec<bool> {
-    const FIRST: u32 = u32::MAX;
-    const SEVERAL: u32 = u32::MAX - 1;
-    let mut feeder: Vec<Option<u32>> = vec![None; plan.links.len()];
+/// Who feeds each link: the one link that does, or none (senders do, or several links).
+fn feeders<M>(plan: &Plan<M>) -> Vec<Option<u32>> {
+    let mut feeders: Vec<Option<Option<u32>>> = vec![None; plan.links.len()];
     for path in &plan.paths {
-        let mut before = FIRST;
+        let mut before = None;
         for hop in path {
             let Hop::Link(link) = *hop else {
-                before = FIRST;
+                before = None;
                 continue;
             };
-            let feeder = &mut feeder[link as usize];
+            let feeder = &mut feeders[link as usize];
             *feeder = match *feeder {
                 None => Some(before),
                 Some(known) if known == before => Some(known),
-                Some(_) => Some(SEVERAL),
+                Some(_) => Some(None),
             };
-            before = link;
+            before = Some(link);
         }
     }
+    feeders.into_iter().map(Option::flatten).collect()
+}
+
+/// Which links may pass what leaves them straight into the next link's flight: those that are
+/// followed by nothing but FIFOs which nothing else feeds.
+fn fusible<M>(plan: &Plan<M>, ends: &[End]) -> Vec<bool> {
+    let feeders = feeders(plan);
     let follows = |link: usize, hop: &Hop| match hop {
         Hop::Link(next) => {
-            feeder[*next as usize] == Some(link as u32) && plan.links[*next as usize].is_fifo()
+            feeders[*next as usize] == Some(link as u32) && plan.links[*next as usize].is_fifo()
         }
         Hop::Member(..) => false,
     };
@@ -384,4 +416,29 @@ fn fusible<M>(plan: &Plan<M>, ends: &[End]) -> Vec<bool> {
         End::ByRoute(table) => table.iter().flatten().all(|hop| follows(link, hop)),
     };
     ends.iter().enumerate().map(fuses).collect()
+}
+
+/// A lane for each of the largest groups of links that are alike: of one rate and one delay, behind
+/// the same fused link or behind none, and ending alike.
+fn lanes<M>(plan: &Plan<M>, ends: &[End], fused: &[bool]) -> Vec<u8> {
+    let feeders = feeders(plan);
+    let mut groups = BTreeMap::new();
+    for (link, made) in plan.links.iter().enumerate() {
+        if fused[link] {
+            continue;
+        }
+        let behind = feeders[link].filter(|&feeder| fused[feeder as usize]);
+        let is_last = matches!(ends[link], End::Alike(Hop::Member(..)));
+        let group: &mut Vec<usize> = groups.entry((behind, is_last, made.kind())).or_default();
+        group.push(link);
+    }
+    let mut largest: Vec<Vec<usize>> = groups.into_values().collect();
+    largest.sort_by_key(|group| Reverse(group.len()));
+    let mut lanes = vec![GENERAL; plan.links.len() + plan.members.len()];
+    for (lane, group) in largest.into_iter().take(LANES_LIMIT).enumerate() {
+        for link in group {
+            lanes[link] = lane as u8;
+        }
+    }
+    lanes
 }
