@@ -5,6 +5,7 @@ extern crate alloc;
 
 pub mod calendar;
 pub mod datagram;
+pub mod endpoint;
 pub mod fault;
 pub mod link;
 pub mod network;

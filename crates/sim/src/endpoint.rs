@@ -1,0 +1,105 @@
+//! One end of a TCP flow as a node: a connection, the bytes it is to carry, and when it begins.
+
+use nilometer_tcp::{Config, Connection, State};
+use nilometer_wire::{Node, Port, Time};
+
+use crate::packet::{Packet, Protocol, Route};
+
+/// The IPv4 header without options, bytes.
+pub const IP_HEADER_BYTES: u16 = 20;
+
+/// Bytes of a transfer that never ends.
+pub const ENDLESS: u64 = u64::MAX / 2;
+
+/// One end of a flow.
+#[derive(Debug)]
+pub struct Endpoint {
+    connection: Connection,
+    /// Whether the connection may speak: a client does from its start on, a server at once.
+    is_open: bool,
+    route: Route,
+    start: Time,
+    /// What this end receives when all has come.
+    expects: u64,
+    finished: Option<Time>,
+}
+
+impl Endpoint {
+    /// The end that opens the connection at `start` and sends `bytes` on `route`, or
+    /// [`ENDLESS`]; when all is sent it closes.
+    pub fn client(
+        config: Config,
+        route: Route,
+        start: Time,
+        bytes: u64,
+        initial_sequence: u32,
+    ) -> Endpoint {
+        let mut connection = Connection::connect(config, initial_sequence);
+        connection.write(bytes);
+        if bytes < ENDLESS {
+            connection.close();
+        }
+        let is_open = start == Time::ZERO;
+        Endpoint { connection, is_open, route, start, expects: u64::MAX, finished: None }
+    }
+
+    /// The end that waits for a connection that brings `expects` bytes and answers on `route`.
+    pub fn server(config: Config, route: Route, expects: u64, initial_sequence: u32) -> Endpoint {
+        let connection = Connection::listen(config, initial_sequence);
+        let start = Time::ZERO;
+        Endpoint { connection, is_open: true, route, start, expects, finished: None }
+    }
+
+    /// The connection.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// When it was to begin.
+    pub fn start(&self) -> Time {
+        self.start
+    }
+
+    /// When the last of the bytes that this end expected was delivered in order.
+    pub fn finished(&self) -> Option<Time> {
+        self.finished
+    }
+}
+
+impl Node<Packet> for Endpoint {
+    #[inline]
+    fn receive(&mut self, now: Time, _port: Port, packet: Packet) {
+        self.connection.receive(now, &packet.segment, packet.ecn);
+        if self.finished.is_none() && self.connection.delivered() >= self.expects {
+            self.finished = Some(now);
+        }
+        if self.connection.state() == State::CloseWait {
+            self.connection.close();
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if self.is_open {
+            self.connection.handle_timeout(now);
+        } else {
+            self.is_open = self.start <= now;
+        }
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Time) -> Option<(Port, Packet)> {
+        if !self.is_open {
+            return None;
+        }
+        let outgoing = self.connection.poll_transmit(now)?;
+        let segment = outgoing.segment;
+        let bytes = IP_HEADER_BYTES + segment.header_bytes() as u16 + segment.length;
+        let (route, ecn) = (self.route, outgoing.ecn);
+        Some((Port(0), Packet { segment, route, bytes, ecn, protocol: Protocol::Tcp }))
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Time> {
+        if self.is_open { self.connection.poll_timeout() } else { Some(self.start) }
+    }
+}
