@@ -4,13 +4,17 @@
 //! recovery) is the sender's, growth and reduction are the controller's. The same controller serves
 //! every kind of recovery, so that CUBIC with SACK and CUBIC with NewReno are both possible.
 
+mod bbr;
 mod cubic;
 mod hystart;
 mod reno;
 
+use alloc::boxed::Box;
+
 use nilometer_wire::{Rate, Span, Time};
 
 use crate::config::{Algorithm, Config};
+pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use reno::Reno;
 
@@ -145,15 +149,18 @@ pub enum Any {
     Reno(Reno),
     /// RFC 9438.
     Cubic(Cubic),
+    /// draft-ietf-ccwg-bbr; boxed, since it is large and rare.
+    Bbr(Box<Bbr>),
 }
 
 impl Any {
     /// The controller that `config` names, for a connection that starts with `window`. `seed` is the
     /// connection's own (BBR draws the moments of its probes from it).
-    pub fn new(config: &Config, _window: &Window, _seed: u64) -> Any {
+    pub fn new(config: &Config, window: &Window, seed: u64) -> Any {
         match config.algorithm {
             Algorithm::Cubic => Any::Cubic(Cubic::new(config.hystart)),
-            Algorithm::Reno | Algorithm::Bbr => Any::Reno(Reno::new(config.growth)),
+            Algorithm::Bbr => Any::Bbr(Box::new(Bbr::new(window, seed))),
+            Algorithm::Reno => Any::Reno(Reno::new(config.growth)),
         }
     }
 }
@@ -164,6 +171,7 @@ macro_rules! each {
         match $any {
             Any::Reno($controller) => $call,
             Any::Cubic($controller) => $call,
+            Any::Bbr($controller) => $call,
         }
     };
 }
