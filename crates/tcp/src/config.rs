@@ -13,6 +13,10 @@ pub enum Recovery {
     NewReno,
     /// From a scoreboard of selective acknowledgements (RFC 2018, 6675).
     Sack,
+    /// From the times at which segments were sent and selectively acknowledged, with tail loss probes
+    /// (RFC 8985) and proportional rate reduction. As Linux does, the timeout is at least `rto_min`
+    /// above the smoothed round-trip time, and slow start goes on while half of the window is used.
+    Rack,
 }
 
 /// Which congestion controller.
@@ -153,6 +157,7 @@ impl Config {
     /// at first and then delayed by 40 ms, a timeout of at least 200 ms.
     pub const fn linux() -> Config {
         Config {
+            recovery: Recovery::Rack,
             algorithm: Algorithm::Cubic,
             hystart: true,
             delayed_ack: Some(Span::from_nanos(40 * MS)),

@@ -132,7 +132,11 @@ impl Connection {
             self.receiver.scale = Some(ours.min(SCALE_LIMIT));
             self.peer_scale = theirs.min(SCALE_LIMIT);
         }
-        self.sender.has_sack = self.config.recovery == Recovery::Sack && segment.sack_permitted();
+        let offers_sack = matches!(self.config.recovery, Recovery::Sack | Recovery::Rack);
+        self.sender.has_sack = offers_sack && segment.sack_permitted();
+        if offers_sack && !self.sender.has_sack {
+            self.sender.recovery = Recovery::NewReno;
+        }
         self.sender.begin(mss, &self.config);
         self.sender.edge = 1 + u64::from(segment.window);
     }
@@ -182,7 +186,7 @@ impl Connection {
         if let Some(shift) = scale {
             segment.set_scale(shift.min(SCALE_LIMIT));
         }
-        let sack = self.config.recovery == Recovery::Sack;
+        let sack = matches!(self.config.recovery, Recovery::Sack | Recovery::Rack);
         if sack && (!has_peer || self.sender.has_sack) {
             segment.set_sack_permitted();
         }

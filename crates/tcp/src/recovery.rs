@@ -171,7 +171,7 @@ impl Sender {
 
     fn on_partial(&mut self, advance: &Advance) {
         match self.recovery {
-            Recovery::Sack => {
+            Recovery::Sack | Recovery::Rack => {
                 let is_safe = !self.scoreboard.is_lost(self.una, self.window.mss);
                 self.reduce(advance.delivered, is_safe);
             }
@@ -191,6 +191,11 @@ impl Sender {
 
     /// The retransmission timer ran out with something under way.
     pub(crate) fn on_timeout(&mut self, now: Time, counts: &mut Statistics) {
+        if let Some(mut repair) = self.repair.take() {
+            self.on_alarm(&mut repair, now, counts);
+            self.repair = Some(repair);
+            return;
+        }
         counts.timeouts += 1;
         if self.retries == 0 {
             let flight = self.outstanding();
@@ -218,6 +223,11 @@ impl Sender {
 
     /// The peer echoed a congestion mark (RFC 3168, section 6.1.2): once per window.
     pub(crate) fn on_mark(&mut self, now: Time, counts: &mut Statistics) {
+        if let Some(mut repair) = self.repair.take() {
+            self.on_mark_with_records(&mut repair, now, counts);
+            self.repair = Some(repair);
+            return;
+        }
         if self.una < self.reduced_until || self.phase != Phase::Open {
             return;
         }

@@ -5,11 +5,14 @@
 //! let an earlier alarm come and find it moved) and tells the controller. Everything else leaves to
 //! `recovery.rs`; what to send is chosen in `transmit.rs`.
 
+use alloc::boxed::Box;
+
 use nilometer_wire::{Span, Time};
 
 use crate::config::{Config, Recovery};
 
 use crate::controller::{Acked, Any, Controller, Window};
+use crate::repair::{Records, Repair};
 use crate::rtt::Estimator;
 use crate::scoreboard::Scoreboard;
 use crate::segment::Segment;
@@ -81,6 +84,8 @@ pub(crate) struct Sender {
     pub rescued: bool,
     pub scoreboard: Scoreboard,
     pub prr: crate::prr::Reduction,
+    /// The records of segments, with [`Recovery::Rack`].
+    pub repair: Records,
     pub has_prr: bool,
     pub last_sent: Time,
     /// Sequence and acknowledgement numbers of the last window update.
@@ -99,7 +104,10 @@ pub(crate) struct Sender {
 impl Sender {
     pub fn new(config: &Config, initial: u32) -> Sender {
         let mss = u32::from(config.mss.max(1));
-        let granularity = Span::from_nanos(1_000_000);
+        let granularity = match config.recovery {
+            Recovery::Rack => config.rto_min,
+            _ => Span::from_nanos(1_000_000),
+        };
         let cwnd = u64::from(config.initial_window.max(1)) * u64::from(mss);
         let window = Window { cwnd, ssthresh: u64::MAX, mss };
         Sender {
@@ -133,6 +141,7 @@ impl Sender {
             rescued: false,
             scoreboard: Scoreboard::default(),
             prr: crate::prr::Reduction::default(),
+            repair: None,
             has_prr: config.prr,
             last_sent: Time::ZERO,
             update: (0, 0),
@@ -151,6 +160,9 @@ impl Sender {
         self.window.mss = mss;
         self.window.cwnd = u64::from(config.initial_window.max(1)) * u64::from(mss);
         self.controller = Any::new(config, &self.window, u64::from(self.initial));
+        if self.recovery == Recovery::Rack {
+            self.repair = Some(Box::new(Repair::new(config, mss)));
+        }
     }
 
     /// The application wrote `bytes`.
@@ -174,6 +186,9 @@ impl Sender {
     /// Bytes under way as this kind of recovery counts them.
     #[inline]
     pub fn in_flight(&self) -> u64 {
+        if let Some(repair) = &self.repair {
+            return repair.bytes().in_flight();
+        }
         if self.has_sack && (self.phase != Phase::Open || !self.scoreboard.is_empty()) {
             self.scoreboard.pipe(self.una, self.next, self.window.mss)
         } else {
@@ -214,6 +229,11 @@ impl Sender {
     /// its number.
     #[inline]
     pub fn on_ack(&mut self, ack: u64, arrival: &Arrival<'_>, counts: &mut Statistics) {
+        if let Some(mut repair) = self.repair.take() {
+            self.on_ack_with_records(&mut repair, ack, arrival, counts);
+            self.repair = Some(repair);
+            return;
+        }
         let sacked = if self.has_sack { self.record_blocks(ack, arrival.segment) } else { 0 };
         if ack <= self.una {
             if ack == self.una {
@@ -241,10 +261,7 @@ impl Sender {
             let advance = Advance { bytes, delivered, sacked, deadline };
             self.on_advance(&advance, arrival.now, counts);
         }
-        let round_ended = ack >= self.round_end;
-        if round_ended {
-            self.round_end = self.max.max(ack + 1);
-        }
+        let round_ended = self.end_round();
         let acked = Acked {
             now: arrival.now,
             bytes: delivered,
@@ -257,6 +274,16 @@ impl Sender {
             delivery: None,
         };
         self.controller.on_ack(&mut self.window, &acked);
+    }
+
+    /// Whether all that was sent when the last round trip ended is acknowledged: another has.
+    #[inline]
+    pub fn end_round(&mut self) -> bool {
+        let has_ended = self.una >= self.round_end;
+        if has_ended {
+            self.round_end = self.max.max(self.una + 1);
+        }
+        has_ended
     }
 
     /// A round-trip time, if this acknowledgement tells one: of the timed segment, unless something

@@ -28,6 +28,11 @@ impl Sender {
     /// The next segment, entered into the account as sent.
     #[inline]
     pub(crate) fn transmit(&mut self, now: Time, counts: &mut Statistics) -> Option<Chunk> {
+        if let Some(mut repair) = self.repair.take() {
+            let chunk = self.transmit_with_records(&mut repair, now, counts);
+            self.repair = Some(repair);
+            return chunk;
+        }
         let is_selective = self.has_sack && self.phase != Phase::Open;
         if self.next >= self.last() && !self.repeat_first && !is_selective {
             self.is_window_limited = self.room() < u64::from(self.window.mss);
@@ -57,7 +62,7 @@ impl Sender {
     }
 
     /// `[start, right)` cut to a segment and to what there is.
-    fn chunk(&self, start: u64, right: u64) -> Chunk {
+    pub(crate) fn chunk(&self, start: u64, right: u64) -> Chunk {
         let end = right.min(self.end).min(start + u64::from(self.window.mss));
         let length = end.saturating_sub(start) as u32;
         let next = start + u64::from(length);
@@ -164,7 +169,7 @@ impl Sender {
     }
 
     /// New data during recovery.
-    fn choose_new(&mut self, now: Time, pipe: u64) -> Option<Chunk> {
+    pub(crate) fn choose_new(&mut self, now: Time, pipe: u64) -> Option<Chunk> {
         if self.next >= self.last() {
             return None;
         }
@@ -189,7 +194,7 @@ impl Sender {
     }
 
     #[inline]
-    fn enter_sent(&mut self, now: Time, chunk: &Chunk, counts: &mut Statistics) {
+    pub(crate) fn enter_sent(&mut self, now: Time, chunk: &Chunk, counts: &mut Statistics) {
         let length = u64::from(chunk.length);
         let right = chunk.start + length + u64::from(chunk.has_fin);
         counts.bytes_sent += length;
