@@ -222,9 +222,9 @@ impl<'s> Replay<'s> {
         }
         match self.sockets.connection_mut() {
             Some(connection) => connection.receive(time, &segment, ecn),
-            None => self.left.extend(refuse(&segment).map(|answer| {
-                (self.now, answer, Ecn::NotCapable)
-            })),
+            None => {
+                self.left.extend(refuse(&segment).map(|answer| (self.now, answer, Ecn::NotCapable)))
+            }
         }
         self.settle()?;
         self.sockets.forget_closed();
@@ -241,7 +241,8 @@ impl<'s> Replay<'s> {
                 self.step(deadline)?;
             }
             let Some((at, segment, ecn)) = self.left.pop_front() else {
-                let missing = if bytes > 0 { format!(" after {bytes} bytes") } else { String::new() };
+                let missing =
+                    if bytes > 0 { format!(" after {bytes} bytes") } else { String::new() };
                 return Err(wrong(format!("nothing leaves{missing}")));
             };
             let compared = self.numbers.compare(packet, (&segment, ecn), bytes, self.tick);

@@ -149,11 +149,7 @@ fn parse_when(cursor: &mut Cursor<'_>) -> Result<(When, Option<i64>), Fault> {
         cursor.eat("+");
         to = cursor.seconds().ok_or_else(|| missing.clone())?;
     }
-    let ends = if cursor.eat("...") {
-        Some(cursor.seconds().ok_or(missing)?)
-    } else {
-        None
-    };
+    let ends = if cursor.eat("...") { Some(cursor.seconds().ok_or(missing)?) } else { None };
     let when = if relative { When::Relative(from, to) } else { When::Absolute(from, to) };
     Ok((when, ends))
 }

@@ -162,12 +162,7 @@ impl Sockets {
         self.waits = false;
         let accepted = returns.unwrap_or(4);
         let parent = self.at(descriptor).clone();
-        let child = Descriptor {
-            listens: false,
-            nonblocking: false,
-            is_connected: true,
-            ..parent
-        };
+        let child = Descriptor { listens: false, nonblocking: false, is_connected: true, ..parent };
         self.descriptors.insert(accepted, child);
         Ending::Done(accepted, None)
     }
