@@ -33,6 +33,8 @@ pub enum DqError {
     MinimumBacklog(u64),
     /// Urgency is deferred by no period at all, or by more than a million.
     Deferral(u32),
+    /// A broadcast takes longer than an update period.
+    Delay,
 }
 
 impl fmt::Display for DqError {
@@ -50,6 +52,7 @@ impl fmt::Display for DqError {
             DqError::Deferral(n) => {
                 write!(f, "urgency is deferred by 1 to 1000000 periods, not {n}")
             }
+            DqError::Delay => write!(f, "a broadcast takes at most an update period"),
         }
     }
 }

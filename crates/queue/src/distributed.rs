@@ -128,7 +128,8 @@ impl Variant {
         match self {
             Variant::Original => "original",
             Variant::Reserved { .. } => "reserved",
-            Variant::DqPlus { .. } => "dq_plus",
+            Variant::DqPlus { deferral_periods: None, .. } => "dq_plus",
+            Variant::DqPlus { deferral_periods: Some(_), .. } => "dq_plus_deferred",
         }
     }
 

@@ -17,13 +17,17 @@
 //!
 //! A grant is for a period, but an output needs its packets *during* the period, and the order in
 //! which one input sends decides that. A smooth sender of rate `r` would have sent a queue's first
-//! `n` bytes of the period by `n/r`, less what earlier credit pays for. That moment is the head
-//! packet's deadline, and the earliest deadline among the queues that can pay goes first. The rates
-//! of a row add up to at most the rate of the input's link into the fabric, so smooth senders would
-//! all fit side by side; hence earliest-deadline-first is never later than they are by more than
-//! the packet that is on the link and those that saved credit lets in front, and as it does not
-//! wait for deadlines it is mostly early. Equal deadlines go round from an output of the input's
-//! own, so that inputs with equal rows do not all begin with the same output.
+//! `n` bytes of the period by `n/r`, less what earlier credit pays for. An output at which backlog
+//! waits does not miss them before it has sent that backlog, at `B_j/L`. The sum of both is the
+//! head packet's deadline, and the earliest deadline among the queues that can pay goes first. The
+//! rates of a row add up to at most the rate of the input's link into the fabric, so smooth senders
+//! would all fit side by side; hence earliest-deadline-first is never later than they are by more
+//! than the packet that is on the link and those that saved credit lets in front. All that was
+//! granted is sent within the period whatever the order, since the link does not wait for
+//! deadlines; later deadlines for full outputs only let empty ones go first. (Without them, the
+//! stress test's last stages idle an empty output for three packets while full ones are fed.) Equal
+//! deadlines go round from an output of the input's own, so that inputs with equal rows do not all
+//! begin with the same output.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -60,6 +64,8 @@ struct Credit {
     granted: u128,
     /// Spent in this period.
     spent: u128,
+    /// For how long the output will not miss anything, picoseconds after the grant.
+    hold: u64,
 }
 
 impl Credit {
@@ -70,7 +76,9 @@ impl Credit {
     /// When a smooth sender would be done with `cost` more, in picoseconds after the grant, as a
     /// fraction: numerator and denominator.
     fn deadline(&self, cost: u128) -> (u128, u128) {
-        ((self.spent + cost).saturating_sub(self.kept), u128::from(self.rate.max(1)))
+        let rate = u128::from(self.rate.max(1));
+        let smooth = (self.spent + cost).saturating_sub(self.kept);
+        (smooth + u128::from(self.hold) * rate, rate)
     }
 }
 
@@ -116,17 +124,20 @@ impl<P: Packet> VirtualOutputs<P> {
         }
     }
 
-    /// A period of length `period` begins, with the rates of `rates` in bits per second, one for
-    /// each output (rounded down to the bit per second; those beyond the last output are ignored).
-    pub fn grant(&mut self, rates: &[f64], period: Span) {
+    /// A period of length `period` begins, with these rates in bits per second, rounded down to the
+    /// bit per second. The outputs will have sent what waits at them after `holds`; a hold longer
+    /// than the period counts as the period. One rate and one hold for each output; an output
+    /// without either keeps its last grant.
+    pub fn grant(&mut self, period: Span, rates: &[f64], holds: &[Span]) {
         let most = self.cost(self.limits.packet_bytes);
-        for (credit, &rate) in self.credits.iter_mut().zip(rates) {
+        for ((credit, &rate), hold) in self.credits.iter_mut().zip(rates).zip(holds) {
             let rate = rate as u64;
             *credit = Credit {
                 rate,
                 kept: credit.left().min(most),
                 granted: u128::from(rate) * u128::from(period.0),
                 spent: 0,
+                hold: hold.0.min(period.0),
             };
         }
     }

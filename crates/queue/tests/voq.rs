@@ -7,6 +7,7 @@ use nilometer_stat::Rng;
 use nilometer_wire::{Ecn, Span};
 
 const PURPOSE: u32 = 0xd902;
+const PERIOD: Span = Span::from_nanos(500_000);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Parcel {
@@ -34,6 +35,7 @@ struct Twin {
     kept: Vec<u128>,
     sent: Vec<u128>,
     period: u128,
+    holds: Vec<u128>,
     first: usize,
     limits: InputLimits,
 }
@@ -44,7 +46,7 @@ impl Twin {
         u128::from(self.limits.framing.fabric_bytes(bytes)) * 8 * 1_000_000_000_000
     }
 
-    fn grant(&mut self, rates: &[f64], period: Span) {
+    fn grant(&mut self, period: Span, rates: &[f64], holds: &[Span]) {
         let most = self.cost(self.limits.packet_bytes);
         for (j, rate) in rates.iter().enumerate() {
             self.kept[j] = (self.kept[j] + self.rate[j] * self.period - self.sent[j]).min(most);
@@ -52,6 +54,7 @@ impl Twin {
             self.sent[j] = 0;
         }
         self.period = u128::from(period.0);
+        self.holds = holds.iter().map(|hold| u128::from(hold.0).min(self.period)).collect();
     }
 
     fn dequeue(&mut self) -> Option<(usize, Parcel)> {
@@ -64,7 +67,8 @@ impl Twin {
                 continue;
             }
             let due = (self.sent[j] + cost).saturating_sub(self.kept[j]);
-            able.push((due, self.rate[j].max(1), (j + n - self.first) % n, at, cost));
+            let rate = self.rate[j].max(1);
+            able.push((due + self.holds[j] * rate, rate, (j + n - self.first) % n, at, cost));
         }
         able.sort_by(|a, b| (a.0 * b.1).cmp(&(b.0 * a.1)).then(a.2.cmp(&b.2)));
         let &(_, _, _, at, cost) = able.first()?;
@@ -87,7 +91,16 @@ fn the_twin_sends_the_same_packets_in_the_same_order() {
         let zeros = || vec![0u128; outputs];
         let (rate, kept, done) = (zeros(), zeros(), zeros());
         let waiting = Vec::new();
-        let mut twin = Twin { waiting, rate, kept, sent: done, period: 0, first, limits };
+        let mut twin = Twin {
+            waiting,
+            rate,
+            kept,
+            sent: done,
+            period: 0,
+            holds: vec![0; outputs],
+            first,
+            limits,
+        };
         let (mut offered, mut drops) = (0u32, Tally::default());
         for _ in 0..300 {
             match rng.below(8) {
@@ -96,8 +109,10 @@ fn the_twin_sends_the_same_packets_in_the_same_order() {
                     let zero = rng.below(3) == 0;
                     let mut rate = || if zero { 0.0 } else { rng.unit() * 3e7 };
                     let rates: Vec<f64> = (0..outputs).map(|_| rate()).collect();
-                    voq.grant(&rates, period);
-                    twin.grant(&rates, period);
+                    let holds: Vec<Span> =
+                        (0..outputs).map(|_| Span::from_nanos(rng.below(900_000))).collect();
+                    voq.grant(period, &rates, &holds);
+                    twin.grant(period, &rates, &holds);
                 }
                 1..5 => {
                     let output = rng.below(outputs as u64) as usize;
@@ -139,7 +154,7 @@ fn a_grant_below_a_packet_still_moves_the_queue() {
         }
         let mut sent = 0u32;
         for period in 1..=1000u32 {
-            voq.grant(&[6e6], Span::from_nanos(500_000));
+            voq.grant(PERIOD, &[6e6], &[Span::ZERO]);
             sent += std::iter::from_fn(|| voq.dequeue()).count() as u32;
             let granted = f64::from(period) * 375.0;
             let spent = f64::from(sent) * fabric_bytes;
@@ -152,7 +167,7 @@ fn a_grant_below_a_packet_still_moves_the_queue() {
 fn unused_credit_is_kept_up_to_one_packet() {
     let mut voq = one_queue(Framing::Whole);
     for _ in 0..1000 {
-        voq.grant(&[6e6], Span::from_nanos(500_000));
+        voq.grant(PERIOD, &[6e6], &[Span::ZERO]);
     }
     assert_eq!(voq.credit_bytes(0), 520 + 375);
     for number in 0..10 {
@@ -160,7 +175,7 @@ fn unused_credit_is_kept_up_to_one_packet() {
     }
     assert!(voq.dequeue().is_some());
     assert_eq!(voq.dequeue(), None, "895 bytes of credit pay for one packet of 520");
-    voq.grant(&[0.0], Span::from_nanos(500_000));
+    voq.grant(PERIOD, &[0.0], &[Span::ZERO]);
     assert_eq!(voq.credit_bytes(0), 375, "a rate of zero takes no credit away");
 }
 
@@ -172,9 +187,24 @@ fn queues_take_turns_as_their_rates_say() {
         voq.enqueue(number as usize % 3, Parcel { number, bytes: 520 }, &mut Tally::default());
     }
     // 1 : 2 : 4 packets in a period of 416 µs at 10, 20 and 40 Mb/s.
-    voq.grant(&[10e6, 20e6, 40e6], Span::from_nanos(416_000));
+    let period = Span::from_nanos(416_000);
+    voq.grant(period, &[10e6, 20e6, 40e6], &[Span::ZERO; 3]);
     let order: Vec<usize> = std::iter::from_fn(|| voq.dequeue()).map(|sent| sent.0).collect();
     assert_eq!(order, [2, 1, 2, 2, 1, 2, 0]);
+}
+
+#[test]
+fn an_output_that_holds_enough_comes_after_one_that_is_empty() {
+    let limits = InputLimits { packets: 1000, packet_bytes: 520, framing: Framing::Whole };
+    let mut voq = VirtualOutputs::new(2, 0, limits).unwrap();
+    for number in 0..8 {
+        voq.enqueue(number as usize % 2, Parcel { number, bytes: 520 }, &mut Tally::default());
+    }
+    // Two packets each at 20 Mb/s, due after 208 and 416 µs; output 0 holds enough for 300 µs.
+    let holds = [Span::from_nanos(300_000), Span::ZERO];
+    voq.grant(Span::from_nanos(416_000), &[20e6, 20e6], &holds);
+    let order: Vec<usize> = std::iter::from_fn(|| voq.dequeue()).map(|sent| sent.0).collect();
+    assert_eq!(order, [1, 1, 0, 0]);
 }
 
 #[test]

@@ -9,7 +9,12 @@ pub mod endpoint;
 pub mod fault;
 pub mod link;
 pub mod network;
+pub mod overload;
 pub mod packet;
+pub mod speedup;
+pub mod stress;
+pub mod stress_fluid;
+pub mod switch;
 pub mod tournament;
 
 pub use calendar::Calendar;
