@@ -3,10 +3,8 @@
 //! The DER's switch fabric carried cells. A packet is followed by AAL5's trailer of 8 bytes, padded
 //! to a multiple of 48 bytes and cut into cells, each of which takes 53 bytes with its header.
 
-/// Bytes of AAL5's trailer.
-const TRAILER_BYTES: u64 = 8;
-/// Bytes of a packet that a cell carries.
-const PAYLOAD_BYTES: u64 = 48;
+use crate::capacity::Capacity;
+
 /// Bytes that a cell takes on the fabric.
 const CELL_BYTES: u64 = 53;
 
@@ -25,7 +23,7 @@ impl Framing {
     pub const fn fabric_bytes(self, bytes: u32) -> u64 {
         match self {
             Framing::Whole => bytes as u64,
-            Framing::Cells => (bytes as u64 + TRAILER_BYTES).div_ceil(PAYLOAD_BYTES) * CELL_BYTES,
+            Framing::Cells => Capacity::Cells(1).units(bytes) * CELL_BYTES,
         }
     }
 }
