@@ -1,6 +1,6 @@
 //! Figure 14's network with TCP, made by hand: goodput and speed of one point.
 //!
-//!     cargo run --release -p nilometer-sim --example dumbbell -- [KIND] [BUFFER] [SECONDS] [FLOWS] [SEED]
+//!     cargo run --release -p nilometer-sim --example dumbbell -- [KIND] [BUFFER] [SECONDS] [FLOWS] [SEED] [TCP]
 
 use std::fs;
 
@@ -8,10 +8,10 @@ use nilometer_queue::{Any, Capacity, Kind, Settings};
 use nilometer_sim::endpoint::{ENDLESS, Endpoint};
 use nilometer_sim::{Hop, Link, Network, Plan, Queue, Route};
 use nilometer_stat::Rng;
-use nilometer_tcp::Config;
+use nilometer_tcp::{Config, Recovery};
 use nilometer_wire::{Rate, Span, Time};
 
-fn plan(flows: u32, kind: Kind, buffer: u32, seed: u64) -> Plan<Endpoint> {
+fn plan(flows: u32, kind: Kind, buffer: u32, seed: u64, recovery: Recovery) -> Plan<Endpoint> {
     let millis = |n: u64| Span::from_nanos(n * 1_000_000);
     let fifo = || Queue::Fifo { limit_bytes: 1 << 30 };
     let core = Rate::from_megabits(5 * u64::from(flows));
@@ -32,7 +32,7 @@ fn plan(flows: u32, kind: Kind, buffer: u32, seed: u64) -> Plan<Endpoint> {
         let back = [base + 2, 1, base + 3].map(Hop::Link);
         paths.push([&there[..], &[Hop::Member(2 * flow + 1, 0)]].concat());
         paths.push([&back[..], &[Hop::Member(2 * flow, 0)]].concat());
-        let config = Config::ns2_reno();
+        let config = Config { recovery, ..Config::ns2_reno() };
         let start = Time(rng.below(1_000_000_000));
         let route = Route::out(flow);
         let client = Endpoint::client(config, route, start, ENDLESS, 1);
@@ -56,7 +56,14 @@ fn main() {
     let kind = arguments.first().map_or(Kind::TailDrop, |a| Kind::from_name(a).expect("a kind"));
     let (buffer, seconds) = (number(1, 200) as u32, number(2, 100));
     let (flows, seed) = (number(3, 100) as u32, number(4, 1));
-    let mut network: Network<Endpoint> = Network::new(plan(flows, kind, buffer, seed), (), true);
+    let recovery = match arguments.get(5).map(String::as_str) {
+        Some("tahoe") => Recovery::Tahoe,
+        Some("newreno") => Recovery::NewReno,
+        Some("sack") => Recovery::Sack,
+        _ => Recovery::Reno,
+    };
+    let mut network: Network<Endpoint> =
+        Network::new(plan(flows, kind, buffer, seed, recovery), (), true);
     let begun = cpu_nanos();
     network.run_until(Time::ZERO + Span::from_secs(seconds));
     let nanos = (cpu_nanos() - begun) as f64;

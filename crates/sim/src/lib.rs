@@ -11,6 +11,7 @@ pub mod link;
 pub mod network;
 pub mod overload;
 pub mod packet;
+pub mod plan;
 pub mod speedup;
 pub mod stress;
 pub mod stress_fluid;
@@ -19,6 +20,7 @@ pub mod tournament;
 
 pub use calendar::Calendar;
 pub use link::{Counters, Link, Queue};
-pub use network::{Hop, Journal, Network, Plan, Tap};
+pub use network::{Journal, Network, Tap};
 pub use packet::{Packet, Protocol, Route};
+pub use plan::{Hop, Plan};
 pub use tournament::Tournament;

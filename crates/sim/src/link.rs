@@ -3,8 +3,9 @@
 //! A naive simulator schedules the end of each transmission and the end of each flight. Neither is
 //! needed.
 //!
-//! *Flight.* Packets arrive in the order in which they left, so only the first one's arrival needs
-//! to be in the calendar; the others wait behind it in a ring.
+//! *Flight.* Packets land in the order in which they left, so they wait in a ring. A packet that
+//! found its link idle has its landing in the calendar at once; one that had to wait for another
+//! *follows* it, and gets its own when that one lands.
 //!
 //! *First come, first served.* When a packet joins a FIFO, its fate is decided: it leaves when those
 //! before it have left, at max(now, last departure) plus its own time on the link. What waits at a
@@ -65,6 +66,8 @@ pub struct Counters {
 struct Flying {
     arrival: Time,
     packet: Packet,
+    /// Whether its landing is scheduled when the one before it lands.
+    follows: bool,
 }
 
 /// One direction of a wire with its transmitter and its queue.
@@ -117,9 +120,10 @@ impl Link {
         self.discipline.is_none()
     }
 
-    /// A packet of `bytes` joins a FIFO's queue at `now`: when it reaches the far end, or why not.
+    /// A packet of `bytes` joins a FIFO's queue at `now`: when it reaches the far end and whether it
+    /// has to follow another, or why not.
     #[inline]
-    pub fn admit(&mut self, now: Time, bytes: u16) -> Result<Time, Reason> {
+    pub fn admit(&mut self, now: Time, bytes: u16) -> Result<(Time, bool), Reason> {
         self.ledger.in_packets += 1;
         self.ledger.in_bytes += u64::from(bytes);
         if u32::from(bytes) > self.mtu {
@@ -128,7 +132,9 @@ impl Link {
         if self.free_at.since(now) > self.limit {
             return Err(Reason::Full);
         }
-        Ok(self.transmit(self.free_at.max(now), bytes))
+        let follows = self.free_at > now;
+        let start = if follows { self.free_at } else { now };
+        Ok((self.transmit(start, bytes), follows))
     }
 
     /// Counts a packet that [`Link::admit`] refused.
@@ -139,16 +145,16 @@ impl Link {
     /// `packet` joins a discipline's queue at `now`, after [`Link::depart`] had nothing more to
     /// give.
     #[inline]
-    pub fn enqueue(&mut self, now: Time, packet: Packet, drops: &mut impl Drops<Packet>) {
+    pub fn enqueue(&mut self, now: Time, packet: &Packet, drops: &mut impl Drops<Packet>) {
         self.ledger.in_packets += 1;
         self.ledger.in_bytes += u64::from(packet.bytes);
         let mut drops = Account(&mut self.ledger.drops, drops);
         let Some(discipline) = &mut self.discipline else { return };
         if u32::from(packet.bytes) > self.mtu {
-            drops.dropped(Reason::TooBig, packet);
+            drops.dropped(Reason::TooBig, *packet);
             return;
         }
-        discipline.enqueue(now, packet, &mut drops);
+        discipline.enqueue(now, *packet, &mut drops);
         self.is_busy = true;
         self.free_at = self.free_at.max(now);
     }
@@ -180,6 +186,12 @@ impl Link {
         self.free_at + self.delay
     }
 
+    /// Whether departures may have to be made up for.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
     /// When decisions not yet made could first be felt at the far end, if any are due.
     #[inline]
     pub fn alarm(&self) -> Option<Time> {
@@ -187,12 +199,16 @@ impl Link {
         (discipline.backlog().packets > 0).then_some(self.free_at + self.delay)
     }
 
-    /// Keeps `packet` until it lands at `arrival`; true when it is alone in flight.
+    /// Whether anything is in flight.
     #[inline]
-    pub fn fly(&mut self, arrival: Time, packet: Packet) -> bool {
-        let is_first = self.flight.is_empty();
-        self.flight.push_back(Flying { arrival, packet });
-        is_first
+    pub fn is_flying(&self) -> bool {
+        !self.flight.is_empty()
+    }
+
+    /// Keeps `packet` until it lands at `arrival`. When it `follows`, another is in flight.
+    #[inline]
+    pub fn fly(&mut self, arrival: Time, packet: &Packet, follows: bool) {
+        self.flight.push_back(Flying { arrival, packet: *packet, follows });
     }
 
     /// Remembers a departure that is passed to another link's flight; `clock` is the moment until
@@ -205,16 +221,12 @@ impl Link {
         self.ahead.push_back((arrival, bytes));
     }
 
-    /// When the first packet of the flight lands.
+    /// Takes the first packet of the flight, and says when the one that follows it lands.
     #[inline]
-    pub fn head(&self) -> Option<Time> {
-        self.flight.front().map(|flying| flying.arrival)
-    }
-
-    /// Takes the first packet of the flight.
-    #[inline]
-    pub fn land(&mut self) -> Option<Packet> {
-        self.flight.pop_front().map(|flying| flying.packet)
+    pub fn land(&mut self) -> Option<(Packet, Option<Time>)> {
+        let landed = self.flight.pop_front()?;
+        let next = self.flight.front().filter(|next| next.follows).map(|next| next.arrival);
+        Some((landed.packet, next))
     }
 
     /// What waits at `now`, after [`Link::depart`] had nothing more to give. A FIFO knows its bytes

@@ -2,21 +2,19 @@
 //!
 //! A *member* is a [`Node`] that takes and makes packets: a host's end of a flow, a fault box, a
 //! router with queues of its own. Routers that only forward are not members: they take no time, and
-//! a packet's path is known, so that where a link ends it continues with the packet's next hop. Each
-//! link and each member has one slot in the calendar: the links first, so that at one moment packets
-//! land before timers run out, and in the order in which the links were made.
+//! a packet's path is known, so that where a link ends it continues with the packet's next hop. Of
+//! events at one moment, packets land first, in the order in which their links were made; then timers
+//! run out, those of links before those of members.
 
-use alloc::collections::BTreeMap;
-use alloc::vec;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 use nilometer_queue::{Drops, Reason};
 use nilometer_wire::{Node, Port, Time};
 
-use crate::calendar::{Calendar, GENERAL, LANES_LIMIT};
+use crate::calendar::Calendar;
 use crate::link::Link;
-use crate::packet::{Packet, Route};
+use crate::packet::Packet;
+use crate::plan::{Hop, Plan, Way};
 use crate::tournament::NEVER;
 
 /// What sees packets pass, for traces and tests. Moments may be told ahead of the clock, but each
@@ -38,26 +36,6 @@ impl Tap for () {
     fn dropped(&mut self, _link: usize, _now: Time, _reason: Reason, _packet: &Packet) {}
     #[inline(always)]
     fn delivered(&mut self, _member: usize, _now: Time, _packet: &Packet) {}
-}
-
-/// Where a packet goes next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Hop {
-    /// Into the queue of a link.
-    Link(u32),
-    /// To a member, at one of its ports.
-    Member(u32, u16),
-}
-
-/// Where a link ends.
-#[derive(Clone, Debug)]
-enum End {
-    /// Nobody's path leads over it.
-    Unused,
-    /// All packets go on alike.
-    Alike(Hop),
-    /// By route.
-    ByRoute(Vec<Option<Hop>>),
 }
 
 /// What came of a run: everything that happened, in one number and in counts.
@@ -90,9 +68,9 @@ pub struct Network<M, T = ()> {
     now: Time,
     calendar: Calendar,
     links: Vec<Link>,
-    ends: Vec<End>,
-    /// Whether what leaves a link goes straight into the next one's flight.
-    fused: Vec<bool>,
+    ways: Vec<Way>,
+    /// The links whose alarms are the first timers.
+    alarms: Vec<u32>,
     members: Vec<M>,
     /// The links at each member's ports.
     ports: Vec<Vec<u32>>,
@@ -114,33 +92,22 @@ impl<T: Tap> Drops<Packet> for Dropping<'_, T> {
     }
 }
 
-/// The parts of a network that stands still.
-#[derive(Debug)]
-pub struct Plan<M> {
-    /// The links.
-    pub links: Vec<Link>,
-    /// By route, the links and members that its packets pass, the receiver last. The sender is not
-    /// in its own path.
-    pub paths: Vec<Vec<Hop>>,
-    /// The members, and the links at their ports.
-    pub members: Vec<(M, Vec<u32>)>,
-}
-
 impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// Sets `plan` in motion at time zero. With `fuses` false every hop is an event of its own; the
     /// results are the same.
     pub fn new(plan: Plan<M>, tap: T, fuses: bool) -> Network<M, T> {
-        let ends = ends(&plan);
-        let fused = if fuses { fusible(&plan, &ends) } else { vec![false; plan.links.len()] };
-        let calendar = Calendar::new(lanes(&plan, &ends, &fused));
+        let (ways, lanes) = plan.ways(fuses);
+        let with_alarm = |(link, way): (usize, &Way)| way.alarm.map(|_| link as u32);
+        let alarms: Vec<u32> = ways.iter().enumerate().filter_map(with_alarm).collect();
         let links = plan.links;
         let (members, ports): (Vec<M>, Vec<Vec<u32>>) = plan.members.into_iter().unzip();
+        let timers = alarms.len() + members.len();
         let mut network = Network {
             now: Time::ZERO,
-            calendar,
+            calendar: Calendar::new(lanes, links.len(), timers),
             links,
-            ends,
-            fused,
+            ways,
+            alarms,
             members,
             ports,
             journal: Journal::default(),
@@ -155,17 +122,20 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// Lets everything happen that is due until `end`, that moment included, and makes up for every
     /// departure until then.
     pub fn run_until(&mut self, end: Time) {
-        while let Some((now, slot)) = self.calendar.pop(end) {
+        while let Some((now, place)) = self.calendar.pop(end) {
             self.now = now;
             self.journal.events += 1;
-            if slot < self.links.len() {
-                self.touch(slot, now);
-            } else {
-                let member = slot - self.links.len();
-                if self.members[member].poll_timeout().is_some_and(|due| due <= now) {
-                    self.members[member].handle_timeout(now);
-                }
-                self.attend(member, now);
+            match place.checked_sub(self.links.len()) {
+                None => self.land(place, now),
+                Some(timer) => match timer.checked_sub(self.alarms.len()) {
+                    None => self.alarmed(self.alarms[timer] as usize, now),
+                    Some(member) => {
+                        if self.members[member].poll_timeout().is_some_and(|due| due <= now) {
+                            self.members[member].handle_timeout(now);
+                        }
+                        self.attend(member, now);
+                    }
+                },
             }
         }
         self.now = end;
@@ -174,20 +144,19 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         }
     }
 
-    /// A link's moment has come: a packet lands, or departures are to be made up for.
+    /// The first packet of a link's flight lands.
     #[inline]
-    fn touch(&mut self, link: usize, now: Time) {
-        self.settle(link, now);
-        if self.fused[link] {
-            self.watch(link);
-            return;
+    fn land(&mut self, link: usize, now: Time) {
+        if self.links[link].is_busy() {
+            self.settle(link, now);
         }
-        let Some(packet) = self.links[link].land() else { return };
-        if let Some(next) = self.links[link].head() {
-            self.calendar.push(link, next);
+        let Some((packet, next)) = self.links[link].land() else { return };
+        let way = &self.ways[link];
+        if let Some(next) = next {
+            self.calendar.push(usize::from(way.lane) + 1, link, next);
         }
-        match self.onward(link, packet.route) {
-            Some(Hop::Link(onward)) => self.send(onward as usize, now, packet),
+        match way.onward(packet.route) {
+            Some(Hop::Link(onward)) => self.send(onward as usize, now, &packet),
             Some(Hop::Member(member, port)) => {
                 self.deliver(member as usize, Port(u32::from(port)), now, packet);
             }
@@ -195,12 +164,20 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         }
     }
 
+    /// A fused link has to make up for its departures.
+    fn alarmed(&mut self, link: usize, now: Time) {
+        self.settle(link, now);
+        self.watch(link);
+    }
+
+    /// Sets the alarm of a fused link that has decisions to make.
     #[inline]
-    fn onward(&self, link: usize, route: Route) -> Option<Hop> {
-        match &self.ends[link] {
-            End::Alike(hop) => Some(*hop),
-            End::ByRoute(table) => table.get(route.0 as usize).copied().flatten(),
-            End::Unused => None,
+    fn watch(&mut self, link: usize) {
+        if let Some(timer) = self.ways[link].alarm
+            && self.calendar.get(timer as usize) == NEVER
+            && let Some(alarm) = self.links[link].alarm()
+        {
+            self.calendar.set(timer as usize, alarm);
         }
     }
 
@@ -217,20 +194,20 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     fn attend(&mut self, member: usize, now: Time) {
         while let Some((port, packet)) = self.members[member].poll_transmit(now) {
             let link = self.ports[member][port.0 as usize];
-            self.send(link as usize, now, packet);
+            self.send(link as usize, now, &packet);
         }
         // A deadline that moved later is found out when the earlier moment comes.
         if let Some(due) = self.members[member].poll_timeout() {
-            let slot = self.links.len() + member;
-            if due < self.calendar.get(slot) {
-                self.calendar.set(slot, due);
+            let timer = self.alarms.len() + member;
+            if due < self.calendar.get(timer) {
+                self.calendar.set(timer, due);
             }
         }
     }
 
     /// `packet` joins a link's queue.
     #[inline]
-    fn send(&mut self, link: usize, now: Time, packet: Packet) {
+    fn send(&mut self, link: usize, now: Time, packet: &Packet) {
         if self.links[link].is_fifo() {
             self.pass(link, now, packet);
             return;
@@ -239,52 +216,45 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         let mut drops = Dropping { tap: &mut self.tap, link, now };
         self.links[link].enqueue(now, packet, &mut drops);
         self.settle(link, now);
-        if self.fused[link] && self.calendar.get(link) == NEVER {
-            self.watch(link);
-        }
-    }
-
-    /// Sets the alarm of a fused link that has decisions to make.
-    #[inline]
-    fn watch(&mut self, link: usize) {
-        if let Some(alarm) = self.links[link].alarm() {
-            self.calendar.set(link, alarm);
-        }
+        self.watch(link);
     }
 
     /// Makes up for a link's departures until `now`.
     #[inline]
     fn settle(&mut self, link: usize, now: Time) {
-        loop {
+        while self.links[link].is_busy() {
             let mut drops = Dropping { tap: &mut self.tap, link, now };
             let Some((arrival, packet)) = self.links[link].depart(now, &mut drops) else { return };
             self.tap.transmitted(link, arrival, &packet);
-            if !self.fused[link] {
-                self.fly(link, arrival, packet);
-            } else if let Some(onward) = self.hand_on(link, arrival, &packet) {
-                self.pass(onward, arrival, packet);
+            if self.ways[link].is_fused {
+                if let Some(onward) = self.hand_on(link, arrival, &packet) {
+                    self.pass(onward, arrival, &packet);
+                }
+            } else {
+                let follows = self.links[link].is_flying();
+                self.fly(link, arrival, &packet, follows);
             }
         }
     }
 
     /// `packet` joins the queue of a FIFO at `now`, and of those fused to it when it gets there.
     #[inline]
-    fn pass(&mut self, link: usize, now: Time, packet: Packet) {
+    fn pass(&mut self, link: usize, now: Time, packet: &Packet) {
         let (mut link, mut now) = (link, now);
         loop {
             match self.links[link].admit(now, packet.bytes) {
-                Ok(arrival) => {
-                    self.tap.transmitted(link, arrival, &packet);
-                    if !self.fused[link] {
-                        self.fly(link, arrival, packet);
+                Ok((arrival, follows)) => {
+                    self.tap.transmitted(link, arrival, packet);
+                    if !self.ways[link].is_fused {
+                        self.fly(link, arrival, packet, follows);
                         return;
                     }
-                    let Some(onward) = self.hand_on(link, arrival, &packet) else { return };
+                    let Some(onward) = self.hand_on(link, arrival, packet) else { return };
                     (link, now) = (onward, arrival);
                 }
                 Err(reason) => {
-                    self.links[link].refuse(reason, packet);
-                    self.tap.dropped(link, now, reason, &packet);
+                    self.links[link].refuse(reason, *packet);
+                    self.tap.dropped(link, now, reason, packet);
                     return;
                 }
             }
@@ -295,7 +265,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     #[inline]
     fn hand_on(&mut self, link: usize, arrival: Time, packet: &Packet) -> Option<usize> {
         self.links[link].remember(self.now, arrival, packet.bytes);
-        match self.onward(link, packet.route) {
+        match self.ways[link].onward(packet.route) {
             Some(Hop::Link(onward)) => Some(onward as usize),
             _ => {
                 self.journal.unroutable += 1;
@@ -304,10 +274,12 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         }
     }
 
+    /// `packet` is on its way to the far end.
     #[inline]
-    fn fly(&mut self, link: usize, arrival: Time, packet: Packet) {
-        if self.links[link].fly(arrival, packet) {
-            self.calendar.push(link, arrival);
+    fn fly(&mut self, link: usize, arrival: Time, packet: &Packet, follows: bool) {
+        self.links[link].fly(arrival, packet, follows);
+        if !follows {
+            self.calendar.push(usize::from(self.ways[link].lane), link, arrival);
         }
     }
 
@@ -345,100 +317,4 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     pub fn balances(&self) -> bool {
         self.links.iter().all(Link::balances)
     }
-}
-
-/// Where each link ends, from the paths that lead over it.
-fn ends<M>(plan: &Plan<M>) -> Vec<End> {
-    let mut ends = vec![End::Unused; plan.links.len()];
-    for (route, path) in plan.paths.iter().enumerate() {
-        for pair in path.windows(2) {
-            let (Hop::Link(link), hop) = (pair[0], pair[1]) else { continue };
-            let end = &mut ends[link as usize];
-            match end {
-                End::Unused => *end = End::Alike(hop),
-                End::Alike(known) if *known == hop => {}
-                End::Alike(_) => *end = End::ByRoute(vec![None; plan.paths.len()]),
-                End::ByRoute(_) => {}
-            }
-            if let End::ByRoute(table) = end {
-                table[route] = Some(hop);
-            }
-        }
-    }
-    // A table that was begun late lacks the routes that came before.
-    for (route, path) in plan.paths.iter().enumerate() {
-        for pair in path.windows(2) {
-            if let (Hop::Link(link), hop) = (pair[0], pair[1])
-                && let End::ByRoute(table) = &mut ends[link as usize]
-            {
-                table[route] = Some(hop);
-            }
-        }
-    }
-    ends
-}
-
-/// Who feeds each link: the one link that does, or none (senders do, or several links).
-fn feeders<M>(plan: &Plan<M>) -> Vec<Option<u32>> {
-    let mut feeders: Vec<Option<Option<u32>>> = vec![None; plan.links.len()];
-    for path in &plan.paths {
-        let mut before = None;
-        for hop in path {
-            let Hop::Link(link) = *hop else {
-                before = None;
-                continue;
-            };
-            let feeder = &mut feeders[link as usize];
-            *feeder = match *feeder {
-                None => Some(before),
-                Some(known) if known == before => Some(known),
-                Some(_) => Some(None),
-            };
-            before = Some(link);
-        }
-    }
-    feeders.into_iter().map(Option::flatten).collect()
-}
-
-/// Which links may pass what leaves them straight into the next link's flight: those that are
-/// followed by nothing but FIFOs which nothing else feeds.
-fn fusible<M>(plan: &Plan<M>, ends: &[End]) -> Vec<bool> {
-    let feeders = feeders(plan);
-    let follows = |link: usize, hop: &Hop| match hop {
-        Hop::Link(next) => {
-            feeders[*next as usize] == Some(link as u32) && plan.links[*next as usize].is_fifo()
-        }
-        Hop::Member(..) => false,
-    };
-    let fuses = |(link, end): (usize, &End)| match end {
-        End::Unused => false,
-        End::Alike(hop) => follows(link, hop),
-        End::ByRoute(table) => table.iter().flatten().all(|hop| follows(link, hop)),
-    };
-    ends.iter().enumerate().map(fuses).collect()
-}
-
-/// A lane for each of the largest groups of links that are alike: of one rate and one delay, behind
-/// the same fused link or behind none, and ending alike.
-fn lanes<M>(plan: &Plan<M>, ends: &[End], fused: &[bool]) -> Vec<u8> {
-    let feeders = feeders(plan);
-    let mut groups = BTreeMap::new();
-    for (link, made) in plan.links.iter().enumerate() {
-        if fused[link] {
-            continue;
-        }
-        let behind = feeders[link].filter(|&feeder| fused[feeder as usize]);
-        let is_last = matches!(ends[link], End::Alike(Hop::Member(..)));
-        let group: &mut Vec<usize> = groups.entry((behind, is_last, made.kind())).or_default();
-        group.push(link);
-    }
-    let mut largest: Vec<Vec<usize>> = groups.into_values().collect();
-    largest.sort_by_key(|group| Reverse(group.len()));
-    let mut lanes = vec![GENERAL; plan.links.len() + plan.members.len()];
-    for (lane, group) in largest.into_iter().take(LANES_LIMIT).enumerate() {
-        for link in group {
-            lanes[link] = lane as u8;
-        }
-    }
-    lanes
 }

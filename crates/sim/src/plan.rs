@@ -1,0 +1,178 @@
+//! A network that stands still: links, paths, members, and what follows from the paths.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use crate::calendar::LANES_LIMIT;
+use crate::link::Link;
+use crate::packet::Route;
+
+/// Where a packet goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hop {
+    /// Into the queue of a link.
+    Link(u32),
+    /// To a member, at one of its ports.
+    Member(u32, u16),
+}
+
+/// The parts of a network.
+#[derive(Debug)]
+pub struct Plan<M> {
+    /// The links.
+    pub links: Vec<Link>,
+    /// By route, the links and members that its packets pass, the receiver last. The sender is not
+    /// in its own path.
+    pub paths: Vec<Vec<Hop>>,
+    /// The members, and the links at their ports.
+    pub members: Vec<(M, Vec<u32>)>,
+}
+
+/// Where a link ends.
+#[derive(Clone, Debug)]
+enum End {
+    /// Nobody's path leads over it.
+    Unused,
+    /// All packets go on alike.
+    Alike(Hop),
+    /// By route.
+    ByRoute(Vec<Option<Hop>>),
+}
+
+/// What the engine knows of a link besides its state.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    end: End,
+    /// Whether what leaves the link goes straight into the next one's flight.
+    pub is_fused: bool,
+    /// The lane of landings that follow nothing; the next lane is that of those that follow.
+    pub lane: u8,
+    /// The timer that makes a fused link decide in time, if it has decisions to make.
+    pub alarm: Option<u32>,
+}
+
+impl Way {
+    /// What comes after the link for a packet on `route`.
+    #[inline]
+    pub fn onward(&self, route: Route) -> Option<Hop> {
+        match &self.end {
+            End::Alike(hop) => Some(*hop),
+            End::ByRoute(table) => table.get(route.0 as usize).copied().flatten(),
+            End::Unused => None,
+        }
+    }
+}
+
+impl<M> Plan<M> {
+    /// The way of each link, and how many lanes they share. With `fuses` false no link is fused.
+    pub(crate) fn ways(&self, fuses: bool) -> (Vec<Way>, usize) {
+        let ends = self.ends();
+        let feeders = self.feeders();
+        let fused: Vec<bool> = ends
+            .iter()
+            .enumerate()
+            .map(|(link, end)| fuses && self.is_fusible(link, end, &feeders))
+            .collect();
+        let (lanes, count) = self.lanes(&ends, &feeders, &fused);
+        let mut alarms = 0;
+        let mut ways = Vec::with_capacity(ends.len());
+        for (link, end) in ends.into_iter().enumerate() {
+            let decides = fused[link] && !self.links[link].is_fifo();
+            let alarm = decides.then_some(alarms);
+            alarms += u32::from(decides);
+            ways.push(Way { end, is_fused: fused[link], lane: lanes[link], alarm });
+        }
+        (ways, count)
+    }
+
+    /// Where each link ends, from the paths that lead over it.
+    fn ends(&self) -> Vec<End> {
+        let mut ends = vec![End::Unused; self.links.len()];
+        for path in &self.paths {
+            for pair in path.windows(2) {
+                let (Hop::Link(link), hop) = (pair[0], pair[1]) else { continue };
+                let end = &mut ends[link as usize];
+                match end {
+                    End::Unused => *end = End::Alike(hop),
+                    End::Alike(known) if *known != hop => {
+                        *end = End::ByRoute(vec![None; self.paths.len()]);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (route, path) in self.paths.iter().enumerate() {
+            for pair in path.windows(2) {
+                if let (Hop::Link(link), hop) = (pair[0], pair[1])
+                    && let End::ByRoute(table) = &mut ends[link as usize]
+                {
+                    table[route] = Some(hop);
+                }
+            }
+        }
+        ends
+    }
+
+    /// Who feeds each link: the one link that does, or none (senders do, or several links).
+    fn feeders(&self) -> Vec<Option<u32>> {
+        let mut feeders: Vec<Option<Option<u32>>> = vec![None; self.links.len()];
+        for path in &self.paths {
+            let mut before = None;
+            for hop in path {
+                let Hop::Link(link) = *hop else {
+                    before = None;
+                    continue;
+                };
+                let feeder = &mut feeders[link as usize];
+                *feeder = match *feeder {
+                    None => Some(before),
+                    Some(known) if known == before => Some(known),
+                    Some(_) => Some(None),
+                };
+                before = Some(link);
+            }
+        }
+        feeders.into_iter().map(Option::flatten).collect()
+    }
+
+    /// Whether a link may pass what leaves it straight into the next link's flight: when it is
+    /// followed by nothing but FIFOs which nothing else feeds.
+    fn is_fusible(&self, link: usize, end: &End, feeders: &[Option<u32>]) -> bool {
+        let follows = |hop: &Hop| match hop {
+            Hop::Link(next) => {
+                feeders[*next as usize] == Some(link as u32) && self.links[*next as usize].is_fifo()
+            }
+            Hop::Member(..) => false,
+        };
+        match end {
+            End::Unused => false,
+            End::Alike(hop) => follows(hop),
+            End::ByRoute(table) => table.iter().flatten().all(follows),
+        }
+    }
+
+    /// A pair of lanes for each of the largest groups of links that are alike: of one rate and one
+    /// delay, behind the same fused link or behind none, and ending alike. And how many lanes.
+    fn lanes(&self, ends: &[End], feeders: &[Option<u32>], fused: &[bool]) -> (Vec<u8>, usize) {
+        let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for (link, made) in self.links.iter().enumerate() {
+            if !fused[link] {
+                let behind = feeders[link].filter(|&feeder| fused[feeder as usize]);
+                let is_last = matches!(ends[link], End::Alike(Hop::Member(..)));
+                groups.entry((behind, is_last, made.kind())).or_default().push(link);
+            }
+        }
+        let mut largest: Vec<Vec<usize>> = groups.into_values().collect();
+        largest.sort_by_key(|group| Reverse(group.len()));
+        let pairs = largest.len().min(LANES_LIMIT / 2);
+        let mut lanes = vec![u8::MAX - 1; self.links.len()];
+        for (pair, group) in largest.into_iter().take(pairs).enumerate() {
+            for link in group {
+                lanes[link] = 2 * pair as u8;
+            }
+        }
+        (lanes, 2 * pairs)
+    }
+}
