@@ -12,7 +12,11 @@
 //!
 //! "Idle" is a state, not a moment, and it is taken for one here: as long as the link stays idle, p
 //! falls by d₂ once per freeze time. What is due is worked out when the next packet arrives, in one
-//! step. The link falls idle when its last packet has been sent, not when it left the queue.
+//! step. The link falls idle when its last packet has been sent, not when it left the queue. Where p
+//! is already 0 or 1, nothing changes and nothing freezes.
+//!
+//! p is kept as a whole number of 2⁻⁵³, the spacing of the draws that it is held against, so that
+//! many steps at once are exactly as many single steps.
 
 use nilometer_stat::Rng;
 use nilometer_wire::{Rate, Span, Time};
@@ -21,6 +25,9 @@ use crate::bounded::Bounded;
 use crate::capacity::Capacity;
 use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
 use crate::settings::SettingsError;
+
+/// A probability of 1.
+const ONE: u64 = 1 << 53;
 
 /// Blue's parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,7 +91,10 @@ pub struct Blue<P> {
     options: BlueOptions,
     /// L in units of the capacity.
     threshold: f64,
-    probability: f64,
+    /// p, d₁ and d₂ in units of 2⁻⁵³.
+    probability: u64,
+    increment: u64,
+    decrement: u64,
     last_change: Option<Time>,
     idle_since: Time,
     rate: Rate,
@@ -111,7 +121,9 @@ impl<P: Packet> Blue<P> {
             waiting: Bounded::new(capacity),
             options,
             threshold: capacity.limit() as f64 * percent / 100.0,
-            probability: 0.0,
+            probability: 0,
+            increment: (options.increment * ONE as f64) as u64,
+            decrement: (options.decrement * ONE as f64) as u64,
             last_change: None,
             idle_since: Time::ZERO,
             rate,
@@ -121,33 +133,34 @@ impl<P: Packet> Blue<P> {
 
     /// p: the probability at which an arrival is dropped.
     pub fn probability(&self) -> f64 {
-        self.probability
+        self.probability as f64 / ONE as f64
+    }
+
+    /// The first moment at which p may change again.
+    fn thaws(&self) -> Time {
+        self.last_change.map_or(Time::ZERO, |last| last + self.options.freeze + Span(1))
     }
 
     /// A loss, or as good as one.
     fn congested(&mut self, now: Time) {
-        let freeze = self.options.freeze;
-        if self.last_change.is_none_or(|last| now.since(last) > freeze) {
-            self.probability = (self.probability + self.options.increment).min(1.0);
+        let raised = (self.probability + self.increment).min(ONE);
+        if raised > self.probability && now >= self.thaws() {
+            self.probability = raised;
             self.last_change = Some(now);
         }
     }
 
     /// The link has been idle until `now`: every decrease that has come due since it fell idle.
     fn idled(&mut self, now: Time) {
-        // A freeze that ends at a moment allows a change the moment after.
-        let first = match self.last_change {
-            Some(last) => (last + self.options.freeze + Span(1)).max(self.idle_since),
-            None => self.idle_since,
-        };
-        if now <= first || self.probability <= 0.0 {
+        let first = self.thaws().max(self.idle_since);
+        if now <= first || self.probability == 0 || self.decrement == 0 {
             return;
         }
         let step = self.options.freeze + Span(1);
-        let more = (now.0 - first.0 - 1) / step.0;
-        let fallen = self.probability - self.options.decrement * (more + 1) as f64;
-        self.probability = fallen.max(0.0);
-        self.last_change = Some(first + step * more);
+        let due = (now.0 - first.0).div_ceil(step.0);
+        let steps = due.min(self.probability.div_ceil(self.decrement));
+        self.probability = self.probability.saturating_sub(self.decrement * steps);
+        self.last_change = Some(first + step * (steps - 1));
     }
 }
 
@@ -165,7 +178,7 @@ impl<P: Packet> Discipline<P> for Blue<P> {
         if let Some(reason) = refusal {
             return drops.dropped(reason, packet);
         }
-        if self.probability > 0.0 && self.rng.unit() < self.probability {
+        if self.probability > 0 && self.rng.next_u64() >> 11 < self.probability {
             if !(self.options.ecn && packet.ecn().is_capable()) {
                 return drops.dropped(Reason::Early, packet);
             }
