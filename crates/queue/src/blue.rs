@@ -196,6 +196,6 @@ impl<P: Packet> Discipline<P> for Blue<P> {
     }
 
     fn backlog(&self) -> Backlog {
-        self.waiting.occupancy().backlog()
+        self.waiting.backlog()
     }
 }

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use crate::capacity::{Capacity, Occupancy};
-use crate::discipline::Reason;
+use crate::discipline::{Backlog, Reason};
 
 /// A queue that knows whether there is room. It holds packets, or packets with a stamp, and is told
 /// the size of each.
@@ -41,9 +41,13 @@ impl<T> Bounded<T> {
     /// Takes out the first, whose size is what `bytes` says.
     #[inline]
     pub(crate) fn pop(&mut self, bytes: impl Fn(&T) -> u32) -> Option<T> {
-        let item = self.waiting.pop_front()?;
-        self.occupancy.remove(bytes(&item));
-        Some(item)
+        self.occupancy.remove(bytes(self.waiting.front()?));
+        self.waiting.pop_front()
+    }
+
+    /// What waits.
+    pub(crate) fn backlog(&self) -> Backlog {
+        Backlog { packets: self.waiting.len() as u64, bytes: self.occupancy.bytes() }
     }
 
     /// What is taken.

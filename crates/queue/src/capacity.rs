@@ -1,7 +1,5 @@
 //! How much a buffer holds, and how much of it is taken: counted in packets, bytes or cells.
 
-use crate::discipline::Backlog;
-
 /// Bytes of a packet that one ATM cell carries.
 const CELL_PAYLOAD_BYTES: u64 = 48;
 /// Bytes that AAL5 adds behind a packet before it is cut into cells (ITU-T I.363.5).
@@ -26,12 +24,14 @@ pub enum Capacity {
 
 impl Capacity {
     /// The limit in its unit; at most 2³² − 3.
+    #[inline]
     pub const fn limit(self) -> u64 {
         let (Capacity::Packets(limit) | Capacity::Bytes(limit) | Capacity::Cells(limit)) = self;
         if limit > LARGEST_LIMIT { LARGEST_LIMIT as u64 } else { limit as u64 }
     }
 
     /// What a packet of `bytes` takes of it; at least one unit.
+    #[inline]
     pub const fn units(self, bytes: u32) -> u64 {
         match self {
             Capacity::Packets(_) => 1,
@@ -47,63 +47,72 @@ impl Capacity {
     }
 }
 
-/// What of a buffer is taken.
+/// What of a buffer is taken. The packets are counted by whoever holds them. (The order of the
+/// fields keeps the two sums apart: side by side, the compiler would update them as one vector here
+/// and as two words there, and a processor forwards no words from a store to the load of a vector.)
 #[derive(Clone, Debug)]
 pub(crate) struct Occupancy {
-    capacity: Capacity,
     units: u64,
-    packets: u64,
+    limit: u64,
     bytes: u64,
+    capacity: Capacity,
 }
 
 impl Occupancy {
     /// An empty buffer.
+    #[inline]
     pub(crate) fn new(capacity: Capacity) -> Occupancy {
-        Occupancy { capacity, units: 0, packets: 0, bytes: 0 }
+        Occupancy { units: 0, limit: capacity.limit(), bytes: 0, capacity }
     }
 
     /// Whether an empty buffer would hold a packet of `bytes`.
+    #[inline]
     pub(crate) fn could_hold(&self, bytes: u32) -> bool {
-        self.capacity.units(bytes) <= self.capacity.limit()
+        self.capacity.units(bytes) <= self.limit
     }
 
     /// Whether a packet of `bytes` fits now.
+    #[inline]
     pub(crate) fn fits(&self, bytes: u32) -> bool {
-        self.units + self.capacity.units(bytes) <= self.capacity.limit()
+        self.units + self.capacity.units(bytes) <= self.limit
     }
 
     /// Whether more is taken than there is: then somebody is to be pushed out.
+    #[inline]
     pub(crate) fn is_over(&self) -> bool {
-        self.units > self.capacity.limit()
+        self.units > self.limit
     }
 
     /// A packet of `bytes` came in.
+    #[inline]
     pub(crate) fn add(&mut self, bytes: u32) {
         self.units += self.capacity.units(bytes);
-        self.packets += 1;
         self.bytes += u64::from(bytes);
     }
 
     /// A packet of `bytes` went.
+    #[inline]
     pub(crate) fn remove(&mut self, bytes: u32) {
         self.units -= self.capacity.units(bytes);
-        self.packets -= 1;
         self.bytes -= u64::from(bytes);
     }
 
     /// What is taken, in the unit of the capacity.
+    #[inline]
     pub(crate) fn units(&self) -> u64 {
         self.units
     }
 
     /// The limit and its unit.
+    #[inline]
     pub(crate) fn capacity(&self) -> Capacity {
         self.capacity
     }
 
-    /// What waits.
-    pub(crate) fn backlog(&self) -> Backlog {
-        Backlog { packets: self.packets, bytes: self.bytes }
+    /// Bytes that wait.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 

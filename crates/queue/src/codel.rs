@@ -195,7 +195,7 @@ impl<P: Packet> Source<P> for Bounded<Stamped<P>> {
 
     #[inline]
     fn bytes(&self) -> u64 {
-        self.occupancy().backlog().bytes
+        self.occupancy().bytes()
     }
 }
 
@@ -245,6 +245,6 @@ impl<P: Packet> Discipline<P> for CoDel<P> {
     }
 
     fn backlog(&self) -> Backlog {
-        self.waiting.occupancy().backlog()
+        self.waiting.backlog()
     }
 }

@@ -64,12 +64,12 @@ impl<P: Packet> Discipline<P> for Drr<P> {
 
     #[inline]
     fn dequeue(&mut self, _now: Time, _drops: &mut impl Drops<P>) -> Option<P> {
-        let (queue, packet) = self.core.send()?;
-        self.lengths.change(queue, self.core.units(queue));
-        Some(packet)
+        let sent = self.core.send()?;
+        self.lengths.change(sent.queue, self.core.units(sent.queue));
+        self.core.take(sent)
     }
 
     fn backlog(&self) -> Backlog {
-        self.core.occupancy().backlog()
+        self.core.backlog()
     }
 }

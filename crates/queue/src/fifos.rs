@@ -15,98 +15,126 @@ pub enum End {
     Tail,
 }
 
-#[derive(Clone, Debug)]
-struct Slot<T> {
-    item: Option<T>,
+/// What is known of a slot without touching its item: its neighbours, each of which counts only as
+/// far as the list reaches, and the size of the item.
+#[derive(Clone, Copy, Debug)]
+struct Link {
     /// Towards the tail; in the list of free slots, the next free one.
     next: u32,
     /// Towards the front.
     prev: u32,
+    bytes: u32,
 }
 
-/// One list: where it begins and ends in the slab.
+/// One list: where it begins and ends in the slab, and how long it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fifo {
     front: u32,
     tail: u32,
+    length: u32,
 }
 
 impl Fifo {
     /// An empty list.
-    pub(crate) const EMPTY: Fifo = Fifo { front: NONE, tail: NONE };
+    pub(crate) const EMPTY: Fifo = Fifo { front: NONE, tail: NONE, length: 0 };
 
-    /// The slot at an end, `NONE` of an empty list.
+    /// The slot at an end; of a list that is not empty.
+    #[inline]
     pub(crate) fn slot(&self, end: End) -> u32 {
         match end {
             End::Front => self.front,
             End::Tail => self.tail,
         }
     }
+
+    /// How many items it holds.
+    #[inline]
+    pub(crate) fn length(&self) -> u32 {
+        self.length
+    }
 }
 
 /// The slab that lists share. Freed slots are used again last in, first out, so that a short
-/// backlog stays within few cache lines however large the limit is.
+/// backlog stays within few cache lines however large the limit is. Where a list ends is known from
+/// its length, so that taking from it touches no neighbour; links stand apart from the items, so
+/// that adding to it touches no other item.
 #[derive(Clone, Debug)]
 pub(crate) struct Fifos<T> {
-    slots: Vec<Slot<T>>,
+    items: Vec<Option<T>>,
+    links: Vec<Link>,
     free: u32,
+    length: u32,
 }
 
 impl<T> Fifos<T> {
     /// No slots yet.
     pub(crate) fn new() -> Fifos<T> {
-        Fifos { slots: Vec::new(), free: NONE }
+        Fifos { items: Vec::new(), links: Vec::new(), free: NONE, length: 0 }
     }
 
-    /// Puts `item` at the tail of `fifo`, and says in which slot.
+    /// Puts `item` of `bytes` at the tail of `fifo`, and says in which slot.
     #[inline]
-    pub(crate) fn push(&mut self, fifo: &mut Fifo, item: T) -> u32 {
-        let prev = fifo.tail;
+    pub(crate) fn push(&mut self, fifo: &mut Fifo, item: T, bytes: u32) -> u32 {
         let at = self.free;
-        let at = if let Some(slot) = self.slots.get_mut(at as usize) {
-            self.free = slot.next;
-            *slot = Slot { item: Some(item), next: NONE, prev };
+        let link = Link { next: NONE, prev: fifo.tail, bytes };
+        let at = if let Some(slot) = self.items.get_mut(at as usize) {
+            *slot = Some(item);
+            self.free = core::mem::replace(&mut self.links[at as usize], link).next;
             at
         } else {
-            self.slots.push(Slot { item: Some(item), next: NONE, prev });
-            (self.slots.len() - 1) as u32
+            self.items.push(Some(item));
+            self.links.push(link);
+            (self.items.len() - 1) as u32
         };
-        match self.slots.get_mut(prev as usize) {
-            Some(before) => before.next = at,
-            None => fifo.front = at,
+        if fifo.length == 0 {
+            fifo.front = at;
+        } else {
+            self.links[fifo.tail as usize].next = at;
         }
         fifo.tail = at;
+        fifo.length += 1;
+        self.length += 1;
         at
     }
 
-    /// Takes the item at `end` of `fifo`.
+    /// Takes the slot at `end` out of `fifo`: which, and the bytes of its item. The item is still
+    /// there until [`Fifos::take`], which comes next: one so large is moved once, from its slot to
+    /// whoever wants it.
     #[inline]
-    pub(crate) fn pop(&mut self, fifo: &mut Fifo, end: End) -> Option<T> {
+    pub(crate) fn release(&mut self, fifo: &mut Fifo, end: End) -> Option<(u32, u32)> {
+        if fifo.length == 0 {
+            return None;
+        }
         let at = fifo.slot(end);
-        let slot = self.slots.get_mut(at as usize)?;
-        let item = slot.item.take();
-        let beyond = match end {
-            End::Front => slot.next,
-            End::Tail => slot.prev,
-        };
-        slot.next = self.free;
-        self.free = at;
+        let link = &mut self.links[at as usize];
         match end {
-            End::Front => fifo.front = beyond,
-            End::Tail => fifo.tail = beyond,
+            End::Front => fifo.front = link.next,
+            End::Tail => fifo.tail = link.prev,
         }
-        match (self.slots.get_mut(beyond as usize), end) {
-            (Some(neighbour), End::Front) => neighbour.prev = NONE,
-            (Some(neighbour), End::Tail) => neighbour.next = NONE,
-            (None, _) => *fifo = Fifo::EMPTY,
-        }
-        item
+        fifo.length -= 1;
+        self.length -= 1;
+        link.next = core::mem::replace(&mut self.free, at);
+        Some((at, link.bytes))
     }
 
-    /// The item at the front of `fifo`.
+    /// How many items all lists hold.
+    pub(crate) fn length(&self) -> u64 {
+        u64::from(self.length)
+    }
+
+    /// Takes the item out of `slot`.
     #[inline]
-    pub(crate) fn front(&self, fifo: &Fifo) -> Option<&T> {
-        self.slots.get(fifo.front as usize)?.item.as_ref()
+    pub(crate) fn take(&mut self, slot: u32) -> Option<T> {
+        self.items[slot as usize].take()
+    }
+
+    /// Bytes of the item at the front of `fifo`.
+    #[inline]
+    pub(crate) fn front_bytes(&self, fifo: &Fifo) -> Option<u32> {
+        if fifo.length == 0 {
+            return None;
+        }
+        Some(self.links[fifo.front as usize].bytes)
     }
 }
 
@@ -129,7 +157,7 @@ mod tests {
             for item in 0..2_000 {
                 let list = rng.below(20) as usize;
                 if rng.below(100) < 50 + 10 * (item / 500) % 20 {
-                    fifos.push(&mut lists[list], item);
+                    fifos.push(&mut lists[list], item, item as u32 + 7);
                     twins[list].push_back(item);
                     held += 1;
                 } else {
@@ -138,11 +166,15 @@ mod tests {
                         _ => (End::Tail, twins[list].pop_back()),
                     };
                     held -= usize::from(twin.is_some());
-                    assert_eq!(fifos.pop(&mut lists[list], end), twin);
+                    let slot = fifos.release(&mut lists[list], end);
+                    assert_eq!(slot.map(|(_, bytes)| bytes), twin.map(|item| item as u32 + 7));
+                    assert_eq!(slot.and_then(|(slot, _)| fifos.take(slot)), twin);
                 }
                 most = most.max(held);
-                assert_eq!(fifos.front(&lists[list]), twins[list].front());
-                assert_eq!(fifos.slots.len(), most);
+                let front = twins[list].front().map(|&item| item as u32 + 7);
+                assert_eq!(fifos.front_bytes(&lists[list]), front);
+                assert_eq!(fifos.items.len(), most);
+                assert_eq!(fifos.length(), held as u64);
             }
         }
     }

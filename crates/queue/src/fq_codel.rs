@@ -88,7 +88,6 @@ enum Standing {
 struct Queue {
     waiting: Fifo,
     bytes: u64,
-    packets: u32,
     next: u32,
     sent_bytes: u64,
     credit_bytes: i64,
@@ -159,7 +158,6 @@ impl<P: Packet> FqCoDel<P> {
         let queue = Queue {
             waiting: Fifo::EMPTY,
             bytes: 0,
-            packets: 0,
             next: NONE,
             sent_bytes: 0,
             credit_bytes: 0,
@@ -185,10 +183,10 @@ impl<P: Packet> FqCoDel<P> {
     pub fn queue_state(&self, queue: u32) -> Option<QueueState> {
         let queue = self.queues.get(queue as usize)?;
         Some(QueueState {
-            packets: u64::from(queue.packets),
+            packets: u64::from(queue.waiting.length()),
             bytes: queue.bytes,
             weight: 1,
-            is_active: queue.packets > 0,
+            is_active: queue.waiting.length() > 0,
             sent_bytes: queue.sent_bytes,
             throughput_bps: None,
         })
@@ -197,7 +195,7 @@ impl<P: Packet> FqCoDel<P> {
     /// Notes that what waits in `number` has changed.
     fn rank(&mut self, number: u32) {
         let queue = &self.queues[number as usize];
-        if queue.packets == 0 {
+        if queue.waiting.length() == 0 {
             self.fattest.remove(number);
         } else {
             self.changes += 1;
@@ -237,12 +235,10 @@ struct Head<'a, P> {
 
 impl<P: Packet> Source<P> for Head<'_, P> {
     fn pop(&mut self) -> Option<Stamped<P>> {
-        let taken = self.packets.pop(&mut self.queue.waiting, End::Front)?;
-        let bytes = taken.packet.bytes();
+        let (slot, bytes) = self.packets.release(&mut self.queue.waiting, End::Front)?;
         self.queue.bytes -= u64::from(bytes);
-        self.queue.packets -= 1;
         self.occupancy.remove(bytes);
-        Some(taken)
+        self.packets.take(slot)
     }
 
     fn bytes(&self) -> u64 {
@@ -259,9 +255,8 @@ impl<P: Packet> Discipline<P> for FqCoDel<P> {
         }
         let number = self.spread.queue(packet.flow());
         let queue = &mut self.queues[number as usize];
-        let slot = self.packets.push(&mut queue.waiting, Stamped { arrived: now, packet });
+        let slot = self.packets.push(&mut queue.waiting, Stamped { arrived: now, packet }, bytes);
         queue.bytes += u64::from(bytes);
-        queue.packets += 1;
         self.occupancy.add(bytes);
         if queue.standing == Standing::Inactive {
             queue.standing = Standing::New;
@@ -306,6 +301,6 @@ impl<P: Packet> Discipline<P> for FqCoDel<P> {
     }
 
     fn backlog(&self) -> Backlog {
-        self.occupancy.backlog()
+        Backlog { packets: self.packets.length(), bytes: self.occupancy.bytes() }
     }
 }

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::capacity::Capacity;
-use crate::fifos::NONE;
+
 use crate::heap::IndexedHeap;
 
 /// The ranking of queues by their lengths.
@@ -71,104 +71,121 @@ impl Lengths {
     }
 }
 
-/// The queues of one length, and the nearest lengths that queues have.
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    first: u32,
-    below: u32,
-    above: u32,
-}
-
-/// A queue's neighbours of the same length.
+/// A place in a ring of queues of one length: that of a queue, or that of the bucket itself, which
+/// closes the ring, so that nobody has to ask whether he is the first or the last.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    length: u32,
     next: u32,
     prev: u32,
+}
+
+/// The nearest lengths that queues have.
+#[derive(Clone, Copy, Debug)]
+struct Near {
+    below: u32,
+    above: u32,
 }
 
 /// Queues in buckets by length.
 #[derive(Clone, Debug)]
 pub(crate) struct Buckets {
-    /// By length; bucket 0 closes the ring and stays empty.
-    buckets: Vec<Bucket>,
-    /// By queue.
+    /// Of the queues by number, then of the buckets by length.
     places: Vec<Place>,
+    /// Of the queues.
+    lengths: Vec<u32>,
+    /// Of the buckets. That of length 0 closes the ring of lengths; the queues in it are not ranked.
+    near: Vec<Near>,
 }
 
 impl Buckets {
     fn new(queues: u32) -> Buckets {
-        Buckets {
-            buckets: vec![Bucket { first: NONE, below: 0, above: 0 }],
-            places: vec![Place { length: 0, next: NONE, prev: NONE }; queues as usize],
+        let mut buckets = Buckets {
+            places: Vec::new(),
+            lengths: vec![0; queues as usize],
+            near: vec![Near { below: 0, above: 0 }],
+        };
+        for place in 0..=queues {
+            buckets.places.push(Place { next: place, prev: place });
         }
+        for queue in 0..queues {
+            buckets.join(queue, 0);
+        }
+        buckets
     }
 
+    /// The place of the bucket of `length`.
+    #[inline]
+    fn bucket(&self, length: u32) -> u32 {
+        self.lengths.len() as u32 + length
+    }
+
+    #[inline]
+    fn is_empty(&self, length: u32) -> bool {
+        let bucket = self.bucket(length);
+        self.places[bucket as usize].next == bucket
+    }
+
+    #[inline]
     fn change(&mut self, queue: u32, to: u32) {
-        let from = self.places[queue as usize].length;
-        if to as usize >= self.buckets.len() {
-            self.buckets.resize(to as usize + 1, Bucket { first: NONE, below: 0, above: 0 });
+        let from = self.lengths[queue as usize];
+        if to as usize >= self.near.len() {
+            self.grow(to);
         }
-        if to > 0 {
-            if self.buckets[to as usize].first == NONE {
-                let above = if to > from { self.buckets[from as usize].above } else { from };
-                self.link(to, above);
-            }
-            self.leave(queue, from);
-            self.join(queue, to);
-        } else {
-            self.leave(queue, from);
-            self.places[queue as usize].length = 0;
+        if to > 0 && self.is_empty(to) {
+            let above = if to > from { self.near[from as usize].above } else { from };
+            self.link(to, above);
         }
+        let Place { next, prev } = self.places[queue as usize];
+        self.places[prev as usize].next = next;
+        self.places[next as usize].prev = prev;
+        // Both neighbours are the bucket: the queue was alone in it.
+        if next == prev && from > 0 && next == self.bucket(from) {
+            let Near { below, above } = self.near[from as usize];
+            self.near[below as usize].above = above;
+            self.near[above as usize].below = below;
+        }
+        self.join(queue, to);
     }
 
-    /// Puts the bucket of `length` into the ring, just below that of `above`.
-    fn link(&mut self, length: u32, above: u32) {
-        let below = self.buckets[above as usize].below;
-        let bucket = &mut self.buckets[length as usize];
-        (bucket.below, bucket.above) = (below, above);
-        self.buckets[below as usize].above = length;
-        self.buckets[above as usize].below = length;
-    }
-
+    #[inline]
     fn join(&mut self, queue: u32, length: u32) {
-        let first = core::mem::replace(&mut self.buckets[length as usize].first, queue);
-        self.places[queue as usize] = Place { length, next: first, prev: NONE };
-        if let Some(second) = self.places.get_mut(first as usize) {
-            second.prev = queue;
+        let bucket = self.bucket(length);
+        let second = core::mem::replace(&mut self.places[bucket as usize].next, queue);
+        self.places[second as usize].prev = queue;
+        self.places[queue as usize] = Place { next: second, prev: bucket };
+        self.lengths[queue as usize] = length;
+    }
+
+    /// Puts the bucket of `length` into the ring of lengths, just below that of `above`.
+    #[inline]
+    fn link(&mut self, length: u32, above: u32) {
+        let below = self.near[above as usize].below;
+        self.near[length as usize] = Near { below, above };
+        self.near[below as usize].above = length;
+        self.near[above as usize].below = length;
+    }
+
+    /// Makes buckets up to that of `length`.
+    #[cold]
+    fn grow(&mut self, length: u32) {
+        while self.near.len() <= length as usize {
+            let bucket = self.places.len() as u32;
+            self.places.push(Place { next: bucket, prev: bucket });
+            self.near.push(Near { below: 0, above: 0 });
         }
     }
 
-    fn leave(&mut self, queue: u32, length: u32) {
-        if length == 0 {
-            return;
-        }
-        let Place { next, prev, .. } = self.places[queue as usize];
-        if let Some(after) = self.places.get_mut(next as usize) {
-            after.prev = prev;
-        }
-        if let Some(before) = self.places.get_mut(prev as usize) {
-            before.next = next;
-            return;
-        }
-        let bucket = &mut self.buckets[length as usize];
-        bucket.first = next;
-        if next == NONE {
-            let Bucket { below, above, .. } = *bucket;
-            self.buckets[below as usize].above = above;
-            self.buckets[above as usize].below = below;
-        }
-    }
-
+    #[inline]
     fn longest(&self) -> Option<u32> {
-        let length = self.buckets[0].below;
-        (length > 0).then(|| self.buckets[length as usize].first)
+        let length = self.near[0].below;
+        (length > 0).then(|| self.places[self.bucket(length) as usize].next)
     }
 
+    #[inline]
     fn is_smallest(&self, queue: u32, strictly: bool) -> bool {
-        let Place { length, next, prev } = self.places[queue as usize];
-        let alone = next == NONE && prev == NONE;
-        length == self.buckets[0].above && (alone || !strictly)
+        let length = self.lengths[queue as usize];
+        let Place { next, prev } = self.places[queue as usize];
+        length == self.near[0].above && (!strictly || next == prev && next == self.bucket(length))
     }
 }
 

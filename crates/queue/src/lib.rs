@@ -25,8 +25,10 @@ pub mod qsdrr;
 pub mod red;
 pub mod round_robin;
 pub mod settings;
+pub mod shaper;
 pub mod tail_drop;
 pub mod tdrr;
+pub mod token_bucket;
 pub mod voq;
 
 pub use any::Any;
@@ -37,4 +39,6 @@ pub use hashing::Hashing;
 pub use ledger::{Ledger, Tally};
 pub use round_robin::{QueueState, WeightError};
 pub use settings::{Kind, Settings, SettingsError};
+pub use shaper::Shaper;
 pub use tail_drop::TailDrop;
+pub use token_bucket::{Policer, TokenBucket};

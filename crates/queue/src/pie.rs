@@ -313,6 +313,6 @@ impl<P: Packet> Discipline<P> for Pie<P> {
     }
 
     fn backlog(&self) -> Backlog {
-        self.waiting.occupancy().backlog()
+        self.waiting.backlog()
     }
 }

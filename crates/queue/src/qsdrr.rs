@@ -120,15 +120,15 @@ impl<P: Packet> Discipline<P> for Qsdrr<P> {
 
     #[inline]
     fn dequeue(&mut self, _now: Time, _drops: &mut impl Drops<P>) -> Option<P> {
-        let (queue, packet) = self.core.send()?;
-        self.lengths.change(queue, self.core.units(queue));
+        let sent = self.core.send()?;
+        self.lengths.change(sent.queue, self.core.units(sent.queue));
         if self.core.occupancy().units() < self.release_below {
             self.victim = None;
         }
-        Some(packet)
+        self.core.take(sent)
     }
 
     fn backlog(&self) -> Backlog {
-        self.core.occupancy().backlog()
+        self.core.backlog()
     }
 }

@@ -220,6 +220,6 @@ impl<P: Packet> Discipline<P> for Red<P> {
     }
 
     fn backlog(&self) -> Backlog {
-        self.waiting.occupancy().backlog()
+        self.waiting.backlog()
     }
 }

@@ -20,7 +20,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::capacity::{Capacity, Occupancy};
-use crate::discipline::{Drops, Packet, Reason};
+use crate::discipline::{Backlog, Drops, Packet, Reason};
 use crate::fifos::{End, Fifo, Fifos, NONE};
 use crate::hashing::{Hashing, Spread};
 use crate::settings::SettingsError;
@@ -94,16 +94,24 @@ pub enum WeightError {
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Queue {
-    waiting: Fifo,
-    bytes: u64,
-    /// What it takes of the buffer, in the unit of the capacity.
+    /// What it takes of the buffer, in the unit of the capacity; apart from its bytes, as in the
+    /// occupancy of the whole.
     units: u64,
     sent_bytes: u64,
-    packets: u32,
+    bytes: u64,
+    waiting: Fifo,
     deficit: u32,
     quantum: u32,
     next: u32,
     prev: u32,
+}
+
+/// What was chosen to leave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) queue: u32,
+    slot: u32,
+    pub(crate) bytes: u32,
 }
 
 /// The queues, the ring of those that are active, and the buffer that they share.
@@ -125,11 +133,10 @@ impl<P: Packet> RoundRobin<P> {
     pub(crate) fn new(layout: &Layout) -> Result<RoundRobin<P>, SettingsError> {
         layout.check()?;
         let queue = Queue {
-            waiting: Fifo::EMPTY,
-            bytes: 0,
             units: 0,
             sent_bytes: 0,
-            packets: 0,
+            bytes: 0,
+            waiting: Fifo::EMPTY,
             deficit: 0,
             quantum: layout.mtu_bytes,
             next: NONE,
@@ -158,12 +165,11 @@ impl<P: Packet> RoundRobin<P> {
         let bytes = packet.bytes();
         let number = self.spread.queue(packet.flow());
         let queue = &mut self.queues[number as usize];
-        let slot = self.packets.push(&mut queue.waiting, packet);
+        let slot = self.packets.push(&mut queue.waiting, packet, bytes);
         queue.bytes += u64::from(bytes);
         queue.units += self.occupancy.capacity().units(bytes);
-        queue.packets += 1;
         self.occupancy.add(bytes);
-        if queue.packets == 1 {
+        if queue.waiting.length() == 1 {
             self.activate(number);
         }
         (number, slot)
@@ -188,7 +194,12 @@ impl<P: Packet> RoundRobin<P> {
 
     /// Whether one packet waits in `queue`, as just after it became active.
     pub(crate) fn is_alone(&self, queue: u32) -> bool {
-        self.queues[queue as usize].packets == 1
+        self.queues[queue as usize].waiting.length() == 1
+    }
+
+    /// What waits in all queues.
+    pub(crate) fn backlog(&self) -> Backlog {
+        Backlog { packets: self.packets.length(), bytes: self.occupancy.bytes() }
     }
 
     /// How many queues there are.
@@ -206,23 +217,31 @@ impl<P: Packet> RoundRobin<P> {
         arrived: u32,
         drops: &mut impl Drops<P>,
     ) {
-        let is_arrival = self.queues[victim as usize].waiting.slot(end) == arrived;
-        let reason = if is_arrival { Reason::Full } else { Reason::PushedOut };
-        if let Some(packet) = self.remove(victim, end) {
+        let Some((slot, _)) = self.remove(victim, end) else { return };
+        let reason = if slot == arrived { Reason::Full } else { Reason::PushedOut };
+        if let Some(packet) = self.packets.take(slot) {
             drops.dropped(reason, packet);
         }
     }
 
-    /// The next packet for the link and the queue that it leaves.
+    /// The queue that sends next, and the packet that is to be had from [`RoundRobin::take`]; it is
+    /// no longer counted.
     #[inline]
-    pub(crate) fn send(&mut self) -> Option<(u32, P)> {
-        let number = self.turn()?;
-        let packet = self.remove(number, End::Front)?;
-        self.queues[number as usize].sent_bytes += u64::from(packet.bytes());
-        Some((number, packet))
+    pub(crate) fn send(&mut self) -> Option<Sent> {
+        let queue = self.turn()?;
+        let (slot, bytes) = self.remove(queue, End::Front)?;
+        self.queues[queue as usize].sent_bytes += u64::from(bytes);
+        Some(Sent { queue, slot, bytes })
+    }
+
+    /// The packet that [`RoundRobin::send`] chose.
+    #[inline]
+    pub(crate) fn take(&mut self, sent: Sent) -> Option<P> {
+        self.packets.take(sent.slot)
     }
 
     /// The queue that sends next, its first packet already charged to it.
+    #[inline]
     fn turn(&mut self) -> Option<u32> {
         loop {
             let queue = self.queues.get_mut(self.current as usize)?;
@@ -230,7 +249,7 @@ impl<P: Packet> RoundRobin<P> {
                 queue.deficit += queue.quantum;
                 self.turn_began = true;
             }
-            let bytes = self.packets.front(&queue.waiting)?.bytes();
+            let bytes = self.packets.front_bytes(&queue.waiting)?;
             if bytes <= queue.deficit {
                 queue.deficit -= bytes;
                 return Some(self.current);
@@ -240,20 +259,19 @@ impl<P: Packet> RoundRobin<P> {
         }
     }
 
-    /// Takes the packet at `end` of `queue`.
+    /// Takes the packet at `end` of a queue out of all accounts: its slot, where it is left, and its
+    /// bytes.
     #[inline]
-    fn remove(&mut self, number: u32, end: End) -> Option<P> {
+    fn remove(&mut self, number: u32, end: End) -> Option<(u32, u32)> {
         let queue = &mut self.queues[number as usize];
-        let packet = self.packets.pop(&mut queue.waiting, end)?;
-        let bytes = packet.bytes();
+        let (slot, bytes) = self.packets.release(&mut queue.waiting, end)?;
         queue.bytes -= u64::from(bytes);
         queue.units -= self.occupancy.capacity().units(bytes);
-        queue.packets -= 1;
         self.occupancy.remove(bytes);
-        if queue.packets == 0 {
+        if queue.waiting.length() == 0 {
             self.retire(number);
         }
-        Some(packet)
+        Some((slot, bytes))
     }
 
     /// Puts a queue into the ring, last of all: just before the one whose turn it is.
@@ -298,10 +316,10 @@ impl<P: Packet> RoundRobin<P> {
     pub(crate) fn state(&self, queue: u32) -> Option<QueueState> {
         let queue = self.queues.get(queue as usize)?;
         Some(QueueState {
-            packets: u64::from(queue.packets),
+            packets: u64::from(queue.waiting.length()),
             bytes: queue.bytes,
             weight: queue.quantum / self.mtu_bytes,
-            is_active: queue.packets > 0,
+            is_active: queue.waiting.length() > 0,
             sent_bytes: queue.sent_bytes,
             throughput_bps: None,
         })

@@ -35,6 +35,6 @@ impl<P: Packet> Discipline<P> for TailDrop<P> {
     }
 
     fn backlog(&self) -> Backlog {
-        self.waiting.occupancy().backlog()
+        self.waiting.backlog()
     }
 }

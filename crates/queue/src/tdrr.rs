@@ -166,18 +166,18 @@ impl<P: Packet> Discipline<P> for Tdrr<P> {
     }
 
     fn dequeue(&mut self, now: Time, _drops: &mut impl Drops<P>) -> Option<P> {
-        let (queue, packet) = self.core.send()?;
-        let averaging = self.options.averaging;
-        self.meters[queue as usize].sent(now, packet.bytes(), averaging);
+        let sent = self.core.send()?;
+        let queue = sent.queue;
+        self.meters[queue as usize].sent(now, sent.bytes, self.options.averaging);
         if self.core.units(queue) == 0 {
             self.fastest.remove(queue);
         } else {
             self.rank(queue);
         }
-        Some(packet)
+        self.core.take(sent)
     }
 
     fn backlog(&self) -> Backlog {
-        self.core.occupancy().backlog()
+        self.core.backlog()
     }
 }

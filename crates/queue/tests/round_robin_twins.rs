@@ -188,10 +188,10 @@ impl Discipline<Piece> for Naive {
                 state.deficit -= bytes;
                 let piece = self.take(queue, End::Front);
                 self.measure(queue, now, bytes);
-                if let Rule::Hysteresis { release_below_percent: Some(percent), .. } = self.rule {
-                    if self.taken() * 100 < self.capacity.limit() * u64::from(percent) {
-                        self.victim = None;
-                    }
+                if let Rule::Hysteresis { release_below_percent: Some(percent), .. } = self.rule
+                    && self.taken() * 100 < self.capacity.limit() * u64::from(percent)
+                {
+                    self.victim = None;
                 }
                 return Some(piece);
             }
