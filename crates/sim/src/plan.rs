@@ -154,14 +154,17 @@ impl<M> Plan<M> {
     }
 
     /// A pair of lanes for each of the largest groups of links that are alike: of one rate and one
-    /// delay, behind the same fused link or behind none, and ending alike. And how many lanes.
+    /// delay, behind the same fused link or behind none, and before the same link. And how many lanes.
     fn lanes(&self, ends: &[End], feeders: &[Option<u32>], fused: &[bool]) -> (Vec<u8>, usize) {
         let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (link, made) in self.links.iter().enumerate() {
             if !fused[link] {
                 let behind = feeders[link].filter(|&feeder| fused[feeder as usize]);
-                let is_last = matches!(ends[link], End::Alike(Hop::Member(..)));
-                groups.entry((behind, is_last, made.kind())).or_default().push(link);
+                let onward = match ends[link] {
+                    End::Alike(Hop::Link(onward)) => Some(onward),
+                    _ => None,
+                };
+                groups.entry((behind, onward, made.kind())).or_default().push(link);
             }
         }
         let mut largest: Vec<Vec<usize>> = groups.into_values().collect();
