@@ -41,6 +41,18 @@ pub enum Growth {
     Acknowledgements,
 }
 
+/// What becomes of the window when sending begins again after a pause longer than the timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdleRestart {
+    /// It stays as it was.
+    Never,
+    /// It is the initial window again (RFC 5681, 4.1).
+    Initial,
+    /// It is halved for each timeout that passed, down to the initial window, and the threshold
+    /// remembers three quarters of it (RFC 2861, Linux).
+    Decay,
+}
+
 /// One end's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -79,6 +91,20 @@ pub struct Config {
     pub limited_transmit: bool,
     /// Whether recovery with SACK reduces the window proportionally (RFC 9937).
     pub prr: bool,
+    /// What a pause does to the window.
+    pub idle_restart: IdleRestart,
+    /// Whether reductions that prove needless are taken back (Eifel, F-RTO, D-SACK: RFC 3522, 5682,
+    /// 3708).
+    pub undo: bool,
+    /// Whether each acknowledgement gives a round-trip time, or only one per window; costs a record
+    /// of each segment.
+    pub rtt_each_ack: bool,
+    /// Whether the doubling of the timeout ends with any acknowledgement that advances (Linux), or
+    /// only with a measurement (RFC 6298, section 5).
+    pub forget_backoff: bool,
+    /// Least margin of the timeout above the smoothed round-trip time (G of RFC 6298; Linux keeps
+    /// 200 ms).
+    pub granularity: Span,
     /// Retransmission timeout before the first measurement (RFC 6298: 1 s).
     pub rto_initial: Span,
     /// Least retransmission timeout (RFC 6298: 1 s; Linux, ns-2: 200 ms).
@@ -114,6 +140,11 @@ impl Config {
             nagle: false,
             limited_transmit: false,
             prr: false,
+            idle_restart: IdleRestart::Never,
+            undo: false,
+            rtt_each_ack: false,
+            forget_backoff: false,
+            granularity: Span::from_nanos(MS),
             rto_initial: Span::from_secs(1),
             rto_min: Span::from_nanos(200 * MS),
             rto_max: Span::from_secs(60),
@@ -137,6 +168,8 @@ impl Config {
             delayed_ack: Some(Span::from_nanos(200 * MS)),
             nagle: true,
             limited_transmit: true,
+            idle_restart: IdleRestart::Initial,
+            undo: true,
             rto_min: Span::from_secs(1),
             ..Config::ns2_reno()
         }
@@ -163,6 +196,10 @@ impl Config {
             delayed_ack: Some(Span::from_nanos(40 * MS)),
             quick_acks: 16,
             prr: true,
+            idle_restart: IdleRestart::Decay,
+            rtt_each_ack: true,
+            forget_backoff: true,
+            granularity: Span::from_nanos(200 * MS),
             rto_min: Span::from_nanos(200 * MS),
             rto_max: Span::from_secs(120),
             ..Config::rfc()
@@ -172,6 +209,6 @@ impl Config {
     /// ns-3's `TcpSocketBase` with its defaults, but NewReno's growth: SACK, ten segments, PRR,
     /// every second segment or 200 ms, a timeout of at least a second.
     pub const fn ns3() -> Config {
-        Config { mss: 536, prr: true, ..Config::rfc() }
+        Config { mss: 536, prr: true, undo: false, rtt_each_ack: true, ..Config::rfc() }
     }
 }

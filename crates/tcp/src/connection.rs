@@ -134,7 +134,7 @@ impl Connection {
         // What came out of order is told in a segment of its own, so that it counts as a duplicate.
         let is_due = self.receiver.due == Due::Now;
         if is_due && self.receiver.has_blocks() {
-            return Some(self.acknowledgement(now));
+            return Some(self.selective_acknowledgement(now));
         }
         if self.state.sends() {
             if let Some(chunk) = self.sender.transmit(now, &mut self.statistics) {
@@ -268,7 +268,7 @@ impl Connection {
     }
 
     /// A segment with this sequence offset, acknowledging what there is to acknowledge.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn header(&mut self, now: Time, offset: u64, flags: u8) -> Segment {
         let mut segment = Segment::default();
         segment.sequence = wrap(self.sender.initial, offset);
@@ -286,7 +286,7 @@ impl Connection {
         segment
     }
 
-    #[inline]
+    #[inline(always)]
     fn packet(&mut self, now: Time, chunk: &Chunk) -> Outgoing {
         let mut flags = if chunk.has_fin { FIN } else { 0 };
         if chunk.has_cwr {
@@ -302,13 +302,22 @@ impl Connection {
     }
 
     /// A segment without payload.
-    pub(crate) fn acknowledgement(&mut self, now: Time) -> Outgoing {
-        let has_blocks = self.sender.has_sack && self.receiver.has_blocks();
-        let mut segment = self.header(now, self.sender.max, 0);
-        if has_blocks {
-            self.receiver.push_blocks(&mut segment);
-        }
+    #[inline(always)]
+    fn acknowledgement(&mut self, now: Time) -> Outgoing {
+        let segment = self.header(now, self.sender.max, 0);
         Outgoing { segment, ecn: Ecn::NotCapable }
+    }
+
+    /// A segment that tells what came out of order or twice.
+    #[inline(never)]
+    fn selective_acknowledgement(&mut self, now: Time) -> Outgoing {
+        let mut outgoing = self.acknowledgement(now);
+        if self.sender.has_sack {
+            self.receiver.push_blocks(&mut outgoing.segment);
+        } else {
+            self.receiver.forget_duplicate();
+        }
+        outgoing
     }
 
     /// A segment below the window, which every peer must answer with its window (RFC 9293, 3.8.6.1

@@ -3,9 +3,11 @@
 
 extern crate alloc;
 
+pub mod bytes;
 pub mod config;
 pub mod connection;
 pub mod controller;
+mod flight;
 mod handshake;
 pub mod inspect;
 pub mod prr;
@@ -19,12 +21,13 @@ pub mod scoreboard;
 pub mod segment;
 mod sender;
 pub mod sequence;
+mod spurious;
 pub mod state;
 pub mod statistics;
 mod teardown;
 mod transmit;
 
-pub use config::{Algorithm, Config, Growth, Recovery};
+pub use config::{Algorithm, Config, Growth, IdleRestart, Recovery};
 pub use connection::{Connection, Outgoing};
 pub use controller::{Acked, Any, Congestion, Controller, Delivery, Lost, Window};
 pub use inspect::Episode;

@@ -140,7 +140,7 @@ impl Receiver {
     }
 
     /// The acknowledgement number, and the window field; what was owed is thereby paid.
-    #[inline]
+    #[inline(always)]
     pub fn acknowledge(&mut self, mss: u32) -> (u32, u16) {
         self.due = Due::Nothing;
         self.unacknowledged = 0;
@@ -203,7 +203,7 @@ impl Receiver {
 
     #[inline]
     fn delay_acknowledgement(&mut self, now: Time) {
-        self.unacknowledged += 1;
+        self.unacknowledged = self.unacknowledged.saturating_add(1);
         if self.due == Due::Now {
             return;
         }
@@ -287,6 +287,11 @@ impl Receiver {
     #[inline]
     pub fn has_blocks(&self) -> bool {
         self.duplicate.is_some() || !self.held.is_empty()
+    }
+
+    /// The peer does not want to know what came twice.
+    pub fn forget_duplicate(&mut self) {
+        self.duplicate = None;
     }
 
     /// Adds the SACK blocks, after the acknowledgement number and the timestamps.

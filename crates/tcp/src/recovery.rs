@@ -18,6 +18,7 @@ use crate::controller::{Acked, Congestion, Controller};
 use crate::prr::{Progress, Reduction};
 use crate::scoreboard::DUPLICATE_THRESHOLD;
 use crate::sender::{Advance, Arrival, Phase, Sender};
+use crate::spurious::Step;
 use crate::statistics::Statistics;
 
 impl Sender {
@@ -31,9 +32,10 @@ impl Sender {
         counts: &mut Statistics,
     ) {
         let is_duplicate = if self.has_sack { sacked > 0 } else { arrival.is_bare };
-        if !is_duplicate || self.una == self.max {
+        if !is_duplicate {
             return;
         }
+        self.tell_losses(arrival.now, self.lost_edge());
         self.duplicates = self.duplicates.saturating_add(1);
         match self.phase {
             Phase::Open => self.count_duplicate(sacked, arrival.now, counts),
@@ -48,18 +50,39 @@ impl Sender {
 
     /// Tells a controller that measures deliveries of bytes that were acknowledged selectively.
     fn report_delivery(&mut self, sacked: u64, now: Time) {
+        let sample = self.flight.as_mut().map(|flight| flight.sample(now)).unwrap_or_default();
         let acked = Acked {
             now,
             bytes: sacked,
-            rtt: None,
+            rtt: sample.rtt,
             smoothed_rtt: self.rtt.smoothed(),
             in_flight: self.in_flight(),
             is_window_limited: self.is_window_limited,
             in_recovery: self.phase == Phase::Recovery,
             round_ended: false,
-            delivery: None,
+            delivery: sample.delivery,
         };
         self.controller.on_ack(&mut self.window, &acked);
+    }
+
+    /// Offset below which everything not acknowledged is known to be lost.
+    fn lost_edge(&self) -> u64 {
+        if self.has_sack {
+            self.scoreboard.lost_edge(self.window.mss).0
+        } else if self.duplicates + 1 >= DUPLICATE_THRESHOLD || self.phase == Phase::Recovery {
+            self.una + u64::from(self.window.mss)
+        } else {
+            0
+        }
+    }
+
+    /// Tells the controller of each segment below `edge` that is now known to be lost.
+    fn tell_losses(&mut self, now: Time, edge: u64) {
+        let Some(flight) = self.flight.as_mut().filter(|_| self.controller.needs_delivery()) else {
+            return;
+        };
+        let (controller, window) = (&mut self.controller, &mut self.window);
+        flight.lose_below(now, edge, |lost| controller.on_lost(window, lost));
     }
 
     fn count_duplicate(&mut self, sacked: u64, now: Time, counts: &mut Statistics) {
@@ -96,6 +119,7 @@ impl Sender {
         self.timed = None;
         self.inflation = 0;
         self.deadline = now + self.rtt.rto();
+        self.doubt(Step::Off);
         if self.recovery == Recovery::Tahoe {
             self.window.cwnd = mss as u64;
             self.duplicates = 0;
@@ -131,6 +155,9 @@ impl Sender {
     /// `una` moved while something was amiss.
     #[inline(never)]
     pub(crate) fn on_advance(&mut self, advance: &Advance, now: Time, counts: &mut Statistics) {
+        if self.has_sack {
+            self.tell_losses(now, self.lost_edge());
+        }
         match self.phase {
             Phase::Open => {
                 self.duplicates = u32::from(advance.sacked > 0);
@@ -197,6 +224,12 @@ impl Sender {
             return;
         }
         counts.timeouts += 1;
+        if let Some(flight) = &mut self.flight {
+            flight.forget_lost_edge();
+        }
+        self.tell_losses(now, self.max);
+        let is_first = self.retries == 0 && self.phase != Phase::Loss;
+        self.doubt(if is_first { Step::First } else { Step::Off });
         if self.retries == 0 {
             let flight = self.outstanding();
             self.controller.on_congestion(now, &mut self.window, Congestion::Timeout, flight);

@@ -102,7 +102,7 @@ impl Scoreboard {
 
     /// What is not acknowledged below this offset is lost (IsLost), and how much is acknowledged
     /// above it.
-    fn lost_edge(&self, mss: u32) -> (u64, u64) {
+    pub fn lost_edge(&self, mss: u32) -> (u64, u64) {
         let (mut above, mut count) = (0, 0);
         let enough = u64::from((DUPLICATE_THRESHOLD - 1) * mss);
         for range in self.sacked.iter().rev() {

@@ -9,14 +9,16 @@ use alloc::boxed::Box;
 
 use nilometer_wire::{Span, Time};
 
-use crate::config::{Config, Recovery};
+use crate::config::{Config, IdleRestart, Recovery};
 
 use crate::controller::{Acked, Any, Controller, Window};
+use crate::flight::{Flight, Sample};
 use crate::repair::{Records, Repair};
 use crate::rtt::Estimator;
 use crate::scoreboard::Scoreboard;
 use crate::segment::Segment;
 use crate::sequence::unwrap;
+use crate::spurious::Doubt;
 use crate::statistics::Statistics;
 
 /// No deadline.
@@ -75,6 +77,9 @@ pub(crate) struct Sender {
     round_end: u64,
     pub rtt: Estimator,
     pub controller: Any,
+    /// A record of each segment under way, where one is wanted.
+    pub flight: Option<Box<Flight>>,
+    pub doubt: Doubt,
     // What follows is of interest when something was lost, or rarely.
     pub recover: u64,
     /// `una` before the last advance, for the acknowledgement heuristic of RFC 6582, 4.1.
@@ -88,6 +93,13 @@ pub(crate) struct Sender {
     pub repair: Records,
     pub has_prr: bool,
     pub last_sent: Time,
+    pub idle_restart: IdleRestart,
+    /// Bytes of the initial window.
+    pub initial_window: u64,
+    /// Whether needless reductions are taken back.
+    pub undoes: bool,
+    /// Whether a back-off ends with any progress, not only with a measurement.
+    pub forgets_backoff: bool,
     /// Sequence and acknowledgement numbers of the last window update.
     update: (u64, u64),
     pub peer_window_max: u64,
@@ -105,8 +117,8 @@ impl Sender {
     pub fn new(config: &Config, initial: u32) -> Sender {
         let mss = u32::from(config.mss.max(1));
         let granularity = match config.recovery {
-            Recovery::Rack => config.rto_min,
-            _ => Span::from_nanos(1_000_000),
+            Recovery::Rack => config.granularity.max(config.rto_min),
+            _ => config.granularity,
         };
         let cwnd = u64::from(config.initial_window.max(1)) * u64::from(mss);
         let window = Window { cwnd, ssthresh: u64::MAX, mss };
@@ -134,6 +146,8 @@ impl Sender {
             round_end: 1,
             rtt: Estimator::new(config.rto_initial, config.rto_min, config.rto_max, granularity),
             controller: Any::new(config, &window, u64::from(initial)),
+            flight: None,
+            doubt: Doubt::default(),
             recover: 0,
             previous: 0,
             after_timeout: false,
@@ -144,6 +158,10 @@ impl Sender {
             repair: None,
             has_prr: config.prr,
             last_sent: Time::ZERO,
+            idle_restart: config.idle_restart,
+            initial_window: cwnd,
+            undoes: config.undo,
+            forgets_backoff: config.forget_backoff,
             update: (0, 0),
             peer_window_max: 0,
             retries: 0,
@@ -158,10 +176,15 @@ impl Sender {
     /// The handshake settled the segment size.
     pub fn begin(&mut self, mss: u32, config: &Config) {
         self.window.mss = mss;
-        self.window.cwnd = u64::from(config.initial_window.max(1)) * u64::from(mss);
+        self.initial_window = u64::from(config.initial_window.max(1)) * u64::from(mss);
+        self.window.cwnd = self.initial_window;
         self.controller = Any::new(config, &self.window, u64::from(self.initial));
-        if self.recovery == Recovery::Rack {
+        let is_recorded = self.recovery == Recovery::Rack;
+        if is_recorded {
             self.repair = Some(Box::new(Repair::new(config, mss)));
+        }
+        if self.controller.needs_delivery() || (config.rtt_each_ack && !is_recorded) {
+            self.flight = Some(Box::default());
         }
     }
 
@@ -229,35 +252,33 @@ impl Sender {
     /// its number.
     #[inline]
     pub fn on_ack(&mut self, ack: u64, arrival: &Arrival<'_>, counts: &mut Statistics) {
-        if let Some(mut repair) = self.repair.take() {
-            self.on_ack_with_records(&mut repair, ack, arrival, counts);
-            self.repair = Some(repair);
-            return;
+        if self.repair.is_some() {
+            return self.on_ack_recorded(ack, arrival, counts);
         }
-        let sacked = if self.has_sack { self.record_blocks(ack, arrival.segment) } else { 0 };
+        let sacked = if self.has_sack { self.record_blocks(ack, arrival) } else { 0 };
+        if self.doubt.is_open {
+            self.examine(ack, arrival, counts);
+        }
         if ack <= self.una {
-            if ack == self.una {
+            if ack == self.una && self.una != self.max {
                 self.on_duplicate(sacked, arrival, counts);
             }
             return;
         }
-        let before = self.in_flight();
         let bytes = ack - self.una;
         self.previous = self.una;
         self.una = ack;
         self.next = self.next.max(ack);
         self.retries = 0;
-        let rtt = self.measure(ack, arrival);
+        let sample = self.measure(ack, arrival);
         let deadline = self.deadline;
         self.deadline = if ack < self.max { arrival.now + self.rtt.rto() } else { NEVER };
         let mut delivered = bytes;
-        if !self.scoreboard.is_empty() || self.phase != Phase::Open {
+        let in_recovery = self.phase == Phase::Recovery;
+        if self.phase != Phase::Open || self.duplicates > 0 || !self.scoreboard.is_empty() {
             let had = self.scoreboard.bytes();
             self.scoreboard.advance(ack);
             delivered = (bytes + sacked).saturating_sub(had - self.scoreboard.bytes());
-        }
-        let in_recovery = self.phase == Phase::Recovery;
-        if self.phase != Phase::Open || self.duplicates > 0 || sacked > 0 {
             let advance = Advance { bytes, delivered, sacked, deadline };
             self.on_advance(&advance, arrival.now, counts);
         }
@@ -265,15 +286,23 @@ impl Sender {
         let acked = Acked {
             now: arrival.now,
             bytes: delivered,
-            rtt,
+            rtt: sample.rtt,
             smoothed_rtt: self.rtt.smoothed(),
-            in_flight: before.saturating_sub(bytes),
+            in_flight: self.in_flight(),
             is_window_limited: self.is_window_limited,
             in_recovery,
             round_ended,
-            delivery: None,
+            delivery: sample.delivery,
         };
         self.controller.on_ack(&mut self.window, &acked);
+    }
+
+    #[inline(never)]
+    fn on_ack_recorded(&mut self, ack: u64, arrival: &Arrival<'_>, counts: &mut Statistics) {
+        if let Some(mut repair) = self.repair.take() {
+            self.on_ack_with_records(&mut repair, ack, arrival, counts);
+            self.repair = Some(repair);
+        }
     }
 
     /// Whether all that was sent when the last round trip ended is acknowledged: another has.
@@ -289,31 +318,48 @@ impl Sender {
     /// A round-trip time, if this acknowledgement tells one: of the timed segment, unless something
     /// was sent again meanwhile (Karn and Partridge 1987), or of the echoed timestamp.
     #[inline]
-    fn measure(&mut self, ack: u64, arrival: &Arrival<'_>) -> Option<Span> {
-        let rtt = match self.timed {
-            Some((offset, sent)) if ack > offset => {
-                self.timed = None;
-                arrival.now.since(sent)
-            }
-            Some(_) => return None,
-            None => arrival.echoed?,
-        };
-        self.rtt.sample(rtt);
-        Some(rtt)
+    fn measure(&mut self, ack: u64, arrival: &Arrival<'_>) -> Sample {
+        let mut sample = Sample::default();
+        if let Some(flight) = &mut self.flight {
+            flight.acknowledge(arrival.now, ack);
+            sample = flight.sample(arrival.now);
+        }
+        if sample.rtt.is_none() {
+            sample.rtt = match self.timed {
+                Some((offset, sent)) if ack > offset => Some(arrival.now.since(sent)),
+                Some(_) => None,
+                None => arrival.echoed,
+            };
+        }
+        if let Some(rtt) = sample.rtt {
+            self.timed = None;
+            self.rtt.sample(rtt);
+        } else if self.forgets_backoff {
+            self.rtt.forget_backoff();
+        }
+        sample
     }
 
     /// Enters the SACK blocks of an acknowledgement; returns the bytes that are news.
     #[inline]
-    fn record_blocks(&mut self, ack: u64, segment: &Segment) -> u64 {
+    fn record_blocks(&mut self, ack: u64, arrival: &Arrival<'_>) -> u64 {
         let mut news = 0;
-        for [left, right] in segment.blocks() {
+        for [left, right] in arrival.segment.blocks() {
             let left = unwrap(self.initial, self.una, left).unwrap_or(0);
             let right = unwrap(self.initial, self.una, right).unwrap_or(0);
             // Below the cumulative acknowledgement it is a D-SACK; beyond what was sent, nonsense.
             if left >= right || right > self.max || left <= ack || right <= self.una {
                 continue;
             }
-            news += self.scoreboard.record(left.max(self.una), right);
+            let bytes = self.scoreboard.record(left.max(self.una), right);
+            if bytes > 0 {
+                news += bytes;
+                let is_old = left < self.recover && right > self.scoreboard.retransmitted();
+                self.doubt.saw_original |= self.phase == Phase::Loss && is_old;
+                if let Some(flight) = &mut self.flight {
+                    flight.acknowledge_range(arrival.now, left, right);
+                }
+            }
         }
         news
     }

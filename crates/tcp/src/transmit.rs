@@ -7,8 +7,10 @@
 
 use nilometer_wire::Time;
 
+use crate::config::IdleRestart;
 use crate::controller::Controller;
 use crate::sender::{NEVER, Phase, Sender};
+use crate::spurious::Step;
 use crate::statistics::Statistics;
 
 /// What to send: offsets `[start, right)`, the FIN's among them if it is reached.
@@ -26,42 +28,105 @@ pub(crate) struct Chunk {
 
 impl Sender {
     /// The next segment, entered into the account as sent.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn transmit(&mut self, now: Time, counts: &mut Statistics) -> Option<Chunk> {
-        if let Some(mut repair) = self.repair.take() {
-            let chunk = self.transmit_with_records(&mut repair, now, counts);
-            self.repair = Some(repair);
-            return chunk;
+        if self.repair.is_some() {
+            return self.transmit_recorded(now, counts);
         }
         let is_selective = self.has_sack && self.phase != Phase::Open;
-        if self.next >= self.last() && !self.repeat_first && !is_selective {
-            self.is_window_limited = self.room() < u64::from(self.window.mss);
-            return None;
+        let is_ordinary = !self.repeat_first && !is_selective && self.doubt.probes == 0;
+        if is_ordinary && self.next >= self.last() {
+            return self.pause();
         }
         if now < self.paced_until {
             self.is_paced = true;
             return None;
         }
         self.is_paced = false;
-        let chunk = if self.repeat_first {
-            self.repeat_first = false;
-            self.first()
-        } else if is_selective {
-            self.choose_selectively(now)?
-        } else {
-            self.choose_next(now)?
-        };
+        let mut chunk = if is_ordinary { self.choose_next(now)? } else { self.choose_repair(now)? };
         self.enter_sent(now, &chunk, counts);
-        Some(Chunk { has_cwr: !chunk.is_repeat && core::mem::take(&mut self.cwr), ..chunk })
+        if self.cwr && !chunk.is_repeat {
+            self.cwr = false;
+            chunk.has_cwr = true;
+        }
+        Some(chunk)
+    }
+
+    #[inline(never)]
+    fn transmit_recorded(&mut self, now: Time, counts: &mut Statistics) -> Option<Chunk> {
+        let mut repair = self.repair.take()?;
+        let chunk = self.transmit_with_records(&mut repair, now, counts);
+        self.repair = Some(repair);
+        chunk
+    }
+
+    /// All that was written has been sent.
+    #[inline]
+    fn pause(&mut self) -> Option<Chunk> {
+        self.is_window_limited = self.room() < u64::from(self.window.mss);
+        if !self.is_window_limited && self.flight.is_some() {
+            let in_flight = self.in_flight();
+            if let Some(flight) = &mut self.flight {
+                flight.application_pauses(in_flight);
+            }
+        }
+        None
+    }
+
+    #[inline(never)]
+    fn choose_repair(&mut self, now: Time) -> Option<Chunk> {
+        if self.repeat_first {
+            self.repeat_first = false;
+            return Some(self.first());
+        }
+        if self.doubt.probes > 0 {
+            return self.choose_probe();
+        }
+        if self.doubt.step == Step::Second { None } else { self.choose_selectively(now) }
+    }
+
+    /// New data by which F-RTO tells delay from loss, whatever the congestion window says.
+    fn choose_probe(&mut self) -> Option<Chunk> {
+        self.doubt.probes -= 1;
+        let right = self.last().min(self.next + u64::from(self.window.mss)).min(self.edge);
+        if self.next >= right {
+            self.doubt.probes = 0;
+            return None;
+        }
+        Some(self.chunk(self.next, right))
+    }
+
+    /// Sending begins again with nothing under way.
+    #[inline(never)]
+    fn resume(&mut self, now: Time) {
+        let idle = now.since(self.last_sent);
+        let timeout = self.rtt.rto();
+        if self.last_sent == Time::ZERO || idle <= timeout {
+            return;
+        }
+        let restart = self.window.cwnd.min(self.initial_window);
+        match self.idle_restart {
+            IdleRestart::Never => {}
+            IdleRestart::Initial => self.window.cwnd = restart,
+            IdleRestart::Decay => {
+                let kept = self.window.cwnd / 4 * 3;
+                self.window.ssthresh = self.window.ssthresh.max(kept);
+                let halvings = (idle.0 / timeout.0.max(1)).min(63);
+                self.window.cwnd = (self.window.cwnd >> halvings).max(restart);
+            }
+        }
+        self.last_sent = now;
+        self.controller.on_restart(now, &mut self.window, idle);
     }
 
     /// Bytes that the congestion window still lets go, for an account without a scoreboard.
-    #[inline]
+    #[inline(always)]
     fn room(&self) -> u64 {
         self.window.cwnd.saturating_add_signed(self.inflation).saturating_sub(self.outstanding())
     }
 
     /// `[start, right)` cut to a segment and to what there is.
+    #[inline(always)]
     pub(crate) fn chunk(&self, start: u64, right: u64) -> Chunk {
         let end = right.min(self.end).min(start + u64::from(self.window.mss));
         let length = end.saturating_sub(start) as u32;
@@ -84,8 +149,11 @@ impl Sender {
     }
 
     /// The segment at `next`: new data, or what a timeout went back to.
-    #[inline]
+    #[inline(always)]
     fn choose_next(&mut self, now: Time) -> Option<Chunk> {
+        if self.una == self.max {
+            self.resume(now);
+        }
         let mss = u64::from(self.window.mss);
         let length = mss.min(self.end.saturating_sub(self.next));
         let room = self.room();
@@ -193,7 +261,7 @@ impl Sender {
         Some(self.chunk(left, self.max))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter_sent(&mut self, now: Time, chunk: &Chunk, counts: &mut Statistics) {
         let length = u64::from(chunk.length);
         let right = chunk.start + length + u64::from(chunk.has_fin);
@@ -202,6 +270,9 @@ impl Sender {
             counts.retransmitted_segments += 1;
             counts.retransmitted_bytes += length;
             self.timed = None;
+            if self.doubt.is_open {
+                self.doubt_repeat(now, length);
+            }
         } else if self.timed.is_none() {
             self.timed = Some((right - 1, now));
         }
@@ -212,6 +283,12 @@ impl Sender {
             self.deadline = now + self.rtt.rto();
         }
         self.last_sent = now;
+        if self.flight.is_some() {
+            let in_flight = self.in_flight();
+            if let Some(flight) = &mut self.flight {
+                flight.sent(now, chunk.start, right, in_flight);
+            }
+        }
         if self.phase == Phase::Recovery {
             self.prr.sent(length);
         }

@@ -1,0 +1,210 @@
+//! A record of each segment under way: round-trip times and delivery rates for controllers that
+//! want them.
+//!
+//! Reno needs one round-trip time per window, which the sender measures without any record. Slow
+//! start that watches the delay (RFC 9406) wants one from each acknowledgement, BBR also the rate at
+//! which data was delivered while a segment was under way (draft-ietf-ccwg-bbr, section 4.1): what
+//! arrived between its departure and its acknowledgement, over the longer of the time to send that
+//! and the time to have it acknowledged. Segments are entered at the end and leave at the front; a
+//! segment sent again is found by bisection and entered anew in its place.
+
+use alloc::collections::VecDeque;
+
+use nilometer_wire::{Span, Time};
+
+use crate::controller::{Delivery, Lost};
+
+const SACKED: u8 = 1;
+const LOST: u8 = 2;
+const REPEATED: u8 = 4;
+const APP_LIMITED: u8 = 8;
+const PICOS_PER_SECOND: f64 = 1e12;
+
+/// A segment under way; it begins where the one before it ends.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    right: u64,
+    at: Time,
+    /// When the first segment of its flight was sent.
+    first_at: Time,
+    delivered_at: Time,
+    delivered: u64,
+    lost: u64,
+    in_flight: u64,
+    length: u32,
+    marks: u8,
+}
+
+/// What has just been delivered, of which the segment sent last tells most.
+#[derive(Clone, Copy, Debug)]
+struct Newest(Sent);
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flight {
+    list: VecDeque<Sent>,
+    /// Bytes delivered, and when the last of them were.
+    delivered: u64,
+    delivered_at: Time,
+    first_at: Time,
+    lost: u64,
+    /// Until so much was delivered, samples are limited by the application.
+    app_limited: u64,
+    /// Below it every segment was looked at for loss.
+    lost_edge: u64,
+    newest: Option<Newest>,
+    least_rtt: Option<Span>,
+}
+
+/// What one acknowledgement measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    pub rtt: Option<Span>,
+    pub delivery: Option<Delivery>,
+}
+
+impl Flight {
+    /// `[start, right)` was sent, with `in_flight` bytes under way including it.
+    pub fn sent(&mut self, now: Time, start: u64, right: u64, in_flight: u64) {
+        if self.list.is_empty() {
+            self.first_at = now;
+            self.delivered_at = now;
+        }
+        let mut entry = Sent {
+            right,
+            at: now,
+            first_at: self.first_at,
+            delivered_at: self.delivered_at,
+            delivered: self.delivered,
+            lost: self.lost,
+            in_flight,
+            length: (right - start) as u32,
+            marks: if self.app_limited > 0 { APP_LIMITED } else { 0 },
+        };
+        if self.list.back().is_none_or(|last| last.right <= start) {
+            self.list.push_back(entry);
+            return;
+        }
+        let from = self.list.partition_point(|sent| sent.right <= start);
+        for old in self.list.range_mut(from..) {
+            if old.right - u64::from(old.length) >= right {
+                break;
+            }
+            if old.marks & SACKED == 0 {
+                (entry.right, entry.length) = (old.right, old.length);
+                entry.marks |= REPEATED;
+                *old = entry;
+            }
+        }
+    }
+
+    /// Nothing to send though the window is open: `in_flight` bytes are under way.
+    pub fn application_pauses(&mut self, in_flight: u64) {
+        self.app_limited = (self.delivered + in_flight).max(1);
+    }
+
+    /// Everything below `una` has arrived.
+    pub fn acknowledge(&mut self, now: Time, una: u64) {
+        while let Some(first) = self.list.front_mut() {
+            if first.right > una {
+                let left = first.right - u64::from(first.length);
+                if left < una {
+                    first.length = (first.right - una) as u32;
+                }
+                break;
+            }
+            let sent = *first;
+            self.list.pop_front();
+            self.deliver(now, sent);
+        }
+    }
+
+    /// `[left, right)` has arrived out of order.
+    pub fn acknowledge_range(&mut self, now: Time, left: u64, right: u64) {
+        let from = self.list.partition_point(|sent| sent.right <= left);
+        for at in from..self.list.len() {
+            let Some(sent) = self.list.get_mut(at).filter(|sent| sent.right <= right) else {
+                break;
+            };
+            let before = *sent;
+            sent.marks = (sent.marks | SACKED) & !LOST;
+            self.deliver(now, before);
+        }
+    }
+
+    fn deliver(&mut self, now: Time, sent: Sent) {
+        if sent.marks & SACKED != 0 {
+            return;
+        }
+        self.delivered += u64::from(sent.length);
+        self.delivered_at = now;
+        let is_newest = self
+            .newest
+            .is_none_or(|Newest(other)| (sent.at, sent.delivered) >= (other.at, other.delivered));
+        if is_newest {
+            self.newest = Some(Newest(sent));
+        }
+    }
+
+    /// What the acknowledgement at `now` measured, all its ranges entered.
+    pub fn sample(&mut self, now: Time) -> Sample {
+        if self.app_limited > 0 && self.delivered > self.app_limited {
+            self.app_limited = 0;
+        }
+        let Some(Newest(sent)) = self.newest.take() else { return Sample::default() };
+        let rtt = (sent.marks & REPEATED == 0).then(|| now.since(sent.at));
+        if let Some(rtt) = rtt {
+            self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
+        }
+        self.first_at = sent.at;
+        let sending = sent.at.since(sent.first_at);
+        let interval = sending.max(self.delivered_at.since(sent.delivered_at));
+        // Too short an interval is an artefact of acknowledgements that came in a bunch.
+        let is_long_enough = self.least_rtt.is_some_and(|least| interval >= least);
+        let bytes = self.delivered - sent.delivered;
+        let rate = if is_long_enough && interval > Span::ZERO {
+            (bytes as f64 * PICOS_PER_SECOND / interval.0 as f64) as u64
+        } else {
+            0
+        };
+        let delivery = Delivery {
+            bytes_per_second: rate,
+            is_app_limited: sent.marks & APP_LIMITED != 0,
+            lost: self.lost - sent.lost,
+            delivered: self.delivered,
+            prior_delivered: sent.delivered,
+            sent_in_flight: sent.in_flight,
+        };
+        Sample { rtt, delivery: Some(delivery) }
+    }
+
+    /// What was sent before `edge`, for the first time or again before `again`, and did not arrive
+    /// is lost; tells of the segments for which that is news.
+    pub fn lose_below(&mut self, now: Time, edge: u64, mut tell: impl FnMut(&Lost)) {
+        if edge <= self.lost_edge {
+            return;
+        }
+        let from = self.list.partition_point(|sent| sent.right <= self.lost_edge);
+        self.lost_edge = edge;
+        let (mut lost, delivered) = (self.lost, self.delivered);
+        for sent in self.list.range_mut(from..).take_while(|sent| sent.right <= edge) {
+            if sent.marks & (SACKED | LOST) == 0 {
+                sent.marks |= LOST;
+                lost += u64::from(sent.length);
+                tell(&Lost {
+                    now,
+                    bytes: u64::from(sent.length),
+                    lost: lost - sent.lost,
+                    delivered,
+                    sent_in_flight: sent.in_flight,
+                    is_app_limited: sent.marks & APP_LIMITED != 0,
+                });
+            }
+        }
+        self.lost = lost;
+    }
+
+    /// A timeout: everything is looked at again.
+    pub fn forget_lost_edge(&mut self) {
+        self.lost_edge = 0;
+    }
+}

@@ -1,0 +1,161 @@
+//! Reductions that nothing had called for: noticed, and taken back.
+//!
+//! A timeout or three duplicate acknowledgements may come of delay or reordering alone. Three signs
+//! say so. *Eifel* (RFC 3522): the first acknowledgement after the retransmission echoes a timestamp
+//! from before it. *F-RTO* (RFC 5682): after a timeout the first acknowledgement that advances is
+//! answered with new data instead of repeats; if the next one advances too, or tells of originals,
+//! they had only been slow. *D-SACK* (RFC 3708): the receiver says that everything sent again came
+//! twice. Window and threshold are then what they were before (RFC 4015).
+
+use nilometer_wire::Time;
+
+use crate::connection::Connection;
+use crate::controller::Controller;
+use crate::sender::{Arrival, Phase, Sender};
+use crate::sequence::unwrap;
+use crate::statistics::Statistics;
+
+/// How many new segments F-RTO sends after the first acknowledgement.
+const PROBES: u8 = 2;
+
+/// Where F-RTO stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing is in question.
+    #[default]
+    Off,
+    /// The first segment was sent again; its acknowledgement is awaited (step 2).
+    First,
+    /// New data was sent; the next acknowledgement decides (step 3).
+    Second,
+}
+
+/// What is remembered of an episode to be able to take it back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Doubt {
+    /// Whether the reductions of this episode may be taken back.
+    pub is_open: bool,
+    /// Timestamp of the first segment sent again.
+    stamp: Option<u32>,
+    /// Bytes sent again that the receiver did not report as duplicates.
+    unexplained: u64,
+    /// `una` when it began.
+    start: u64,
+    /// Once this is acknowledged no more signs are awaited.
+    until: u64,
+    pub step: Step,
+    /// New segments that F-RTO may still send.
+    pub probes: u8,
+    /// Whether originals were reported that had not been sent again.
+    pub saw_original: bool,
+}
+
+impl Sender {
+    /// An episode of recovery begins.
+    pub(crate) fn doubt(&mut self, step: Step) {
+        let is_open = self.undoes;
+        self.doubt = Doubt { is_open, start: self.una, until: u64::MAX, step, ..Doubt::default() };
+        if !is_open {
+            self.doubt.step = Step::Off;
+        }
+    }
+
+    /// `bytes` were sent again.
+    pub(crate) fn doubt_repeat(&mut self, now: Time, bytes: u64) {
+        self.doubt.stamp.get_or_insert(Connection::timestamp(now));
+        self.doubt.unexplained += bytes;
+    }
+
+    /// Looks for signs in an acknowledgement of `ack` that nothing had been lost; takes the
+    /// episode's reductions back if so. Called while an episode is open.
+    #[inline(never)]
+    pub(crate) fn examine(&mut self, ack: u64, arrival: &Arrival<'_>, counts: &mut Statistics) {
+        if ack < self.una {
+            return;
+        }
+        self.explain(ack, arrival);
+        let segment = arrival.segment;
+        let advances = ack > self.una && self.phase != Phase::Open;
+        let is_early = match self.doubt.stamp {
+            // Whatever was sent again would have been echoed with its own timestamp.
+            Some(stamp) if advances && segment.has_timestamps() && segment.timestamps[1] != 0 => {
+                (segment.timestamps[1].wrapping_sub(stamp) as i32) < 0
+            }
+            _ => false,
+        };
+        let is_explained = self.doubt.stamp.is_some() && self.doubt.unexplained == 0;
+        if is_early || is_explained || self.follow(ack) {
+            self.take_back(arrival.now, counts);
+        } else if self.phase == Phase::Open {
+            // Reports of duplicates come at most a round trip after the end of the episode.
+            self.doubt.until = self.doubt.until.min(self.max);
+            self.doubt.is_open = ack < self.doubt.until;
+        }
+    }
+
+    /// A D-SACK block explains bytes that were sent again.
+    fn explain(&mut self, ack: u64, arrival: &Arrival<'_>) {
+        let mut blocks = arrival.segment.blocks();
+        let Some([left, right]) = blocks.next() else { return };
+        let around = blocks.next();
+        let offset = |number| unwrap(self.initial, self.una, number).unwrap_or(0);
+        let (left, right) = (offset(left), offset(right));
+        let is_inside = around.is_some_and(|[l, r]| offset(l) <= left && right <= offset(r));
+        if left >= self.doubt.start && left < right && (right <= ack || is_inside) {
+            self.doubt.unexplained = self.doubt.unexplained.saturating_sub(right - left);
+        }
+    }
+
+    /// F-RTO: whether this acknowledgement shows that the timeout was spurious.
+    fn follow(&mut self, ack: u64) -> bool {
+        let advances = ack > self.una;
+        let saw_original = core::mem::take(&mut self.doubt.saw_original);
+        match self.doubt.step {
+            Step::Off => false,
+            Step::First | Step::Second if saw_original => true,
+            _ if ack >= self.recover => {
+                self.doubt.step = Step::Off;
+                self.doubt.probes = 0;
+                false
+            }
+            Step::First if advances && self.next_is_new() => {
+                self.doubt.step = Step::Second;
+                self.doubt.probes = PROBES;
+                self.next = self.max;
+                false
+            }
+            Step::Second if advances => true,
+            Step::First | Step::Second => {
+                self.go_back(ack);
+                false
+            }
+        }
+    }
+
+    /// The timeout was right: go on with repeating.
+    fn go_back(&mut self, from: u64) {
+        if self.doubt.step == Step::Second && !self.has_sack {
+            self.next = from;
+        }
+        self.doubt.step = Step::Off;
+        self.doubt.probes = 0;
+    }
+
+    fn next_is_new(&self) -> bool {
+        self.max < self.last() && self.max < self.edge
+    }
+
+    fn take_back(&mut self, now: Time, counts: &mut Statistics) {
+        counts.undone += 1;
+        self.controller.undo(now, &mut self.window);
+        self.doubt = Doubt::default();
+        self.phase = Phase::Open;
+        self.repeat_first = false;
+        self.after_timeout = false;
+        self.duplicates = 0;
+        self.inflation = 0;
+        self.next = self.max;
+        self.scoreboard.unlose();
+        self.rtt.forget_backoff();
+    }
+}
