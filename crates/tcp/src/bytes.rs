@@ -181,7 +181,7 @@ fn parse_option(kind: u8, body: &[u8], segment: &mut Segment) -> Option<()> {
         (SCALE, [shift]) if is_syn => segment.set_scale(*shift),
         (SACK_PERMITTED, []) if is_syn => segment.set_sack_permitted(),
         (TIMESTAMPS, _) if body.len() == 8 => segment.set_timestamps(long(0)?, long(4)?),
-        (SACK, _) if body.len() % 8 == 0 && !body.is_empty() => {
+        (SACK, _) if body.len().is_multiple_of(8) && !body.is_empty() => {
             for at in (0..body.len()).step_by(8) {
                 // Beyond four there is no room in a header; on a SYN they mean nothing.
                 segment.push_block(long(at)?, long(at + 4)?);

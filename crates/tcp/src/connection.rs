@@ -209,7 +209,9 @@ impl Connection {
             None
         };
         let arrival = Arrival { now, segment, echoed, is_bare };
-        self.sender.on_ack(ack, &arrival, &mut self.statistics);
+        if self.state != State::TimeWait {
+            self.sender.on_ack(ack, &arrival, &mut self.statistics);
+        }
         if self.sender.has_fin && self.sender.una > self.sender.end {
             self.fin_acknowledged(now);
         }

@@ -177,30 +177,45 @@ impl Flight {
         Sample { rtt, delivery: Some(delivery) }
     }
 
-    /// What was sent before `edge`, for the first time or again before `again`, and did not arrive
-    /// is lost; tells of the segments for which that is news.
+    /// What lies below `edge` and did not arrive is lost; tells of the segments for which that is
+    /// news.
     pub fn lose_below(&mut self, now: Time, edge: u64, mut tell: impl FnMut(&Lost)) {
         if edge <= self.lost_edge {
             return;
         }
         let from = self.list.partition_point(|sent| sent.right <= self.lost_edge);
         self.lost_edge = edge;
-        let (mut lost, delivered) = (self.lost, self.delivered);
-        for sent in self.list.range_mut(from..).take_while(|sent| sent.right <= edge) {
-            if sent.marks & (SACKED | LOST) == 0 {
-                sent.marks |= LOST;
-                lost += u64::from(sent.length);
-                tell(&Lost {
-                    now,
-                    bytes: u64::from(sent.length),
-                    lost: lost - sent.lost,
-                    delivered,
-                    sent_in_flight: sent.in_flight,
-                    is_app_limited: sent.marks & APP_LIMITED != 0,
-                });
+        for at in from..self.list.len() {
+            if self.list[at].right > edge {
+                break;
             }
+            self.lose(now, at, &mut tell);
         }
-        self.lost = lost;
+    }
+
+    /// The segment that ends at `right` is lost.
+    pub fn lose_one(&mut self, now: Time, right: u64, mut tell: impl FnMut(&Lost)) {
+        let at = self.list.partition_point(|sent| sent.right < right);
+        if at < self.list.len() {
+            self.lose(now, at, &mut tell);
+        }
+    }
+
+    fn lose(&mut self, now: Time, at: usize, tell: &mut impl FnMut(&Lost)) {
+        let sent = &mut self.list[at];
+        if sent.marks & (SACKED | LOST) != 0 {
+            return;
+        }
+        sent.marks |= LOST;
+        self.lost += u64::from(sent.length);
+        tell(&Lost {
+            now,
+            bytes: u64::from(sent.length),
+            lost: self.lost - sent.lost,
+            delivered: self.delivered,
+            sent_in_flight: sent.in_flight,
+            is_app_limited: sent.marks & APP_LIMITED != 0,
+        });
     }
 
     /// A timeout: everything is looked at again.

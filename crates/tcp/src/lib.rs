@@ -17,6 +17,7 @@ mod receiver;
 mod recovery;
 mod repair;
 pub mod rtt;
+mod sampling;
 pub mod scoreboard;
 pub mod segment;
 mod sender;

@@ -187,7 +187,7 @@ impl Rack {
             self.change(at, |record| {
                 record.at = now;
                 record.was_repeated = true;
-                record.is_repeat_out = true;
+                record.is_repeat_out = !record.is_sacked;
             });
         }
     }
@@ -332,6 +332,12 @@ impl Rack {
                 self.lose(at);
             }
         }
+    }
+
+    /// Where the segments end that are lost and were not sent again since.
+    pub fn lost(&self) -> impl Iterator<Item = u64> + '_ {
+        let waiting = self.records.iter().filter(|record| record.is_lost && !record.is_repeat_out);
+        waiting.map(|record| record.right)
     }
 
     /// The first segment that is lost and was not sent again since, `[left, right)`.

@@ -14,7 +14,7 @@
 use nilometer_wire::Time;
 
 use crate::config::Recovery;
-use crate::controller::{Acked, Congestion, Controller};
+use crate::controller::{Congestion, Controller};
 use crate::prr::{Progress, Reduction};
 use crate::scoreboard::DUPLICATE_THRESHOLD;
 use crate::sender::{Advance, Arrival, Phase, Sender};
@@ -46,43 +46,6 @@ impl Sender {
         if self.controller.needs_delivery() {
             self.report_delivery(sacked, arrival.now);
         }
-    }
-
-    /// Tells a controller that measures deliveries of bytes that were acknowledged selectively.
-    fn report_delivery(&mut self, sacked: u64, now: Time) {
-        let sample = self.flight.as_mut().map(|flight| flight.sample(now)).unwrap_or_default();
-        let acked = Acked {
-            now,
-            bytes: sacked,
-            rtt: sample.rtt,
-            smoothed_rtt: self.rtt.smoothed(),
-            in_flight: self.in_flight(),
-            is_window_limited: self.is_window_limited,
-            in_recovery: self.phase == Phase::Recovery,
-            round_ended: false,
-            delivery: sample.delivery,
-        };
-        self.controller.on_ack(&mut self.window, &acked);
-    }
-
-    /// Offset below which everything not acknowledged is known to be lost.
-    fn lost_edge(&self) -> u64 {
-        if self.has_sack {
-            self.scoreboard.lost_edge(self.window.mss).0
-        } else if self.duplicates + 1 >= DUPLICATE_THRESHOLD || self.phase == Phase::Recovery {
-            self.una + u64::from(self.window.mss)
-        } else {
-            0
-        }
-    }
-
-    /// Tells the controller of each segment below `edge` that is now known to be lost.
-    fn tell_losses(&mut self, now: Time, edge: u64) {
-        let Some(flight) = self.flight.as_mut().filter(|_| self.controller.needs_delivery()) else {
-            return;
-        };
-        let (controller, window) = (&mut self.controller, &mut self.window);
-        flight.lose_below(now, edge, |lost| controller.on_lost(window, lost));
     }
 
     fn count_duplicate(&mut self, sacked: u64, now: Time, counts: &mut Statistics) {

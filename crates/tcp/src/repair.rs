@@ -135,6 +135,8 @@ impl Sender {
         self.end_tail_probe(repair, delivered.bytes, now);
         let is_repairing = self.phase != Phase::Open;
         let (found, wait) = repair.rack.detect(now, is_repairing, self.rtt.smoothed());
+        let sample = self.sample_flight(arrival);
+        self.tell_recorded_losses(&repair.rack, now);
         self.change_phase(repair, now, counts);
         let in_flight = repair.bytes().in_flight();
         let is_new = una > before;
@@ -155,7 +157,7 @@ impl Sender {
                 is_window_limited: self.may_grow(repair),
                 in_recovery: self.phase == Phase::Recovery || repair.is_reducing,
                 round_ended,
-                delivery: None,
+                delivery: sample.delivery,
             };
             self.controller.on_ack(&mut self.window, &acked);
         }
@@ -295,6 +297,7 @@ impl Sender {
                 let is_repairing = self.phase != Phase::Open;
                 let smoothed = self.rtt.smoothed();
                 let (found, wait) = repair.rack.detect(now, is_repairing, smoothed);
+                self.tell_recorded_losses(&repair.rack, now);
                 if found > 0 && !is_repairing {
                     self.change_phase(repair, now, counts);
                     let pipe = repair.bytes().in_flight();
@@ -323,6 +326,7 @@ impl Sender {
             self.controller.on_congestion(now, &mut self.window, Congestion::Timeout, cwnd);
         }
         repair.rack.on_timeout(now);
+        self.tell_recorded_losses(&repair.rack, now);
         if !self.controller.owns_recovery() {
             self.window.cwnd = repair.bytes().in_flight() + u64::from(self.window.mss);
         }

@@ -56,6 +56,7 @@ impl Connection {
     /// Our FIN was acknowledged.
     #[inline(never)]
     pub(crate) fn fin_acknowledged(&mut self, now: Time) {
+        self.sender.is_paced = false;
         match self.state {
             State::FinWait1 => self.state = State::FinWait2,
             State::Closing => self.enter_time_wait(now),

@@ -63,6 +63,7 @@ impl Sender {
     /// All that was written has been sent.
     #[inline]
     fn pause(&mut self) -> Option<Chunk> {
+        self.is_paced = false;
         self.is_window_limited = self.room() < u64::from(self.window.mss);
         if !self.is_window_limited && self.flight.is_some() {
             let in_flight = self.in_flight();

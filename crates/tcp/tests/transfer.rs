@@ -2,13 +2,13 @@
 
 mod pipe;
 
-use nilometer_tcp::{Config, Connection, Recovery, State};
+use nilometer_tcp::{Algorithm, Config, Connection, Recovery, State};
 use nilometer_wire::{Span, Time};
 use pipe::{Chance, Faults, MS, Pipe};
 
 const SEEDS: u64 = 300;
-const RECOVERIES: [Recovery; 4] =
-    [Recovery::Tahoe, Recovery::Reno, Recovery::NewReno, Recovery::Sack];
+const RECOVERIES: [Recovery; 5] =
+    [Recovery::Tahoe, Recovery::Reno, Recovery::NewReno, Recovery::Sack, Recovery::Rack];
 
 fn shape(seed: u64, recovery: Recovery) -> Config {
     let mut chance = Chance::new(seed ^ 0xabcd);
@@ -16,6 +16,11 @@ fn shape(seed: u64, recovery: Recovery) -> Config {
         [Config::ns2_reno(), Config::rfc(), Config::fulltcp(), Config::ns3(), Config::linux()];
     let mut config = base[chance.below(5) as usize];
     config.recovery = recovery;
+    config.algorithm =
+        [Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr][chance.below(3) as usize];
+    // Longer than any back-off, so that nobody is gone before the other knows.
+    config.time_wait = Span::from_secs(600);
+    config.undo = chance.one_in(2);
     config.ecn = chance.one_in(2);
     config.limited_transmit = chance.one_in(2);
     config.nagle = chance.one_in(2);
@@ -57,7 +62,7 @@ fn transfer(seed: u64, recovery: Recovery) {
         }
     }
     let [left, right] = &pipe.ends;
-    let about = format!("seed {seed}, {recovery:?}, {left:#?} {right:#?}");
+    let about = format!("seed {seed}, {recovery:?}, {} of {bytes:?}", right.delivered());
     assert_eq!(left.state(), State::Closed, "{about}");
     assert_eq!(right.state(), State::Closed, "{about}");
     assert_eq!(right.delivered(), bytes[0], "{about}");
