@@ -82,7 +82,7 @@ fn main() {
     let timeouts: u64 =
         network.members().iter().map(|end| end.connection().statistics().timeouts).sum();
     let hops = network.packet_hops() as f64;
-    let drops = network.links()[0].counters(network.now()).drops.total_packets();
+    let drops = network.counters()[0].drops.total_packets();
     println!(
         "{} {buffer}: goodput {:.1} %, sd {:.3}, drops {drops}, timeouts {timeouts}; {:.1} M hops, \
          {:.2} CPU-s, {:.1} M hops/CPU-s, {:.2} events/hop, digest {:016x}",

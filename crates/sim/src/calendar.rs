@@ -5,10 +5,14 @@
 //! link idle lands a fixed time later: the landings come in the order of writing. A packet that had
 //! to wait for the one before it lands a packet's time after that one, so that its landing, if it is
 //! scheduled when that one lands, is in order too, among its like. So links that are alike share two
-//! *lanes*, sequences of pending landings that are kept in order by insertion from the back: nearly
+//! *lanes*, rings of pending landings that are kept in order by insertion from the back: nearly
 //! always that is one comparison. What would have to overtake many others goes into a heap. Timers,
 //! which are set again and again before they run out, have a slot each in a [`Tournament`]. The next
-//! event is the earliest of the heads.
+//! event is the earliest of the heads, which play a small tournament of their own.
+//!
+//! A landing carries its packet. So the packets that are under way lie side by side in the order in
+//! which they will be needed, in a few rings that are written at one end and read at the other, and
+//! not scattered over hundreds of links.
 //!
 //! Of equal moments the lower place comes first, wherever it waits. The order of events is (moment,
 //! place), a total order that depends neither on the order in which they were scheduled nor on
@@ -19,102 +23,162 @@
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
+use core::cmp::Ordering;
 
 use nilometer_wire::Time;
 
 use crate::tournament::{NEVER, Tournament};
 
-/// Most lanes: each costs a comparison at every event.
-pub const LANES_LIMIT: usize = 10;
+/// Most lanes.
+pub const LANES_LIMIT: usize = 14;
+
+/// Lanes, heap and timers: the players of the tournament of heads.
+const HEADS: usize = LANES_LIMIT + 2;
+const HEAP: usize = LANES_LIMIT;
+const TIMERS: usize = LANES_LIMIT + 1;
 
 /// Most entries of a lane that a new one overtakes; beyond that it goes into the heap.
 const OVERTAKES_LIMIT: usize = 32;
 
-/// A pending moment and its place. The derived order is that of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    moment: u64,
-    place: u32,
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<T> {
+    /// Something lands at a place.
+    Landing(usize, T),
+    /// A timer runs out.
+    Timer(usize),
 }
 
-const NOTHING: Entry = Entry { moment: NEVER.0, place: u32::MAX };
+/// Order of events in one number: moment, then place, then who holds it.
+type Key = u128;
 
-impl Entry {
+const NOTHING: Key = Key::MAX;
+
+#[inline]
+fn key(moment: Time, place: u32, head: usize) -> Key {
+    Key::from(moment.0) << 64 | Key::from(place) << 32 | head as Key
+}
+
+/// A pending landing.
+#[derive(Clone, Copy, Debug)]
+struct Landing<T> {
+    moment: Time,
+    place: u32,
+    what: T,
+}
+
+impl<T> Landing<T> {
     #[inline]
-    fn is_before(self, other: Entry) -> bool {
-        self.moment < other.moment || (self.moment == other.moment && self.place < other.place)
+    fn key(&self, head: usize) -> Key {
+        key(self.moment, self.place, head)
+    }
+}
+
+/// Of landings in the heap the earliest is the greatest, because a heap gives the greatest.
+#[derive(Clone, Debug)]
+struct Delayed<T>(Landing<T>);
+
+impl<T> PartialEq for Delayed<T> {
+    fn eq(&self, other: &Delayed<T>) -> bool {
+        self.0.key(HEAP) == other.0.key(HEAP)
+    }
+}
+
+impl<T> Eq for Delayed<T> {}
+
+impl<T> PartialOrd for Delayed<T> {
+    fn partial_cmp(&self, other: &Delayed<T>) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Delayed<T> {
+    fn cmp(&self, other: &Delayed<T>) -> Ordering {
+        other.0.key(HEAP).cmp(&self.0.key(HEAP))
     }
 }
 
 /// Landings, any number at each place, and timers, one for each slot.
 #[derive(Clone, Debug)]
-pub struct Calendar {
-    /// The first of each lane, then the heap's, then the tournament's.
-    heads: Vec<Entry>,
-    lanes: Vec<VecDeque<Entry>>,
-    heap: BinaryHeap<Reverse<Entry>>,
+pub struct Calendar<T> {
+    /// The heads at `HEADS` and after, the winner of all at 1.
+    heads: [Key; 2 * HEADS],
+    lanes: Vec<VecDeque<Landing<T>>>,
+    heap: BinaryHeap<Delayed<T>>,
     timers: Tournament,
     /// The place of the first timer.
     first_timer: u32,
 }
 
-impl Calendar {
+impl<T: Copy> Calendar<T> {
     /// An empty calendar of `lanes` lanes, at most [`LANES_LIMIT`], and of `timers` timers, whose
     /// places are `first_timer` and after.
-    pub fn new(lanes: usize, first_timer: usize, timers: usize) -> Calendar {
-        let lanes = lanes.min(LANES_LIMIT);
+    pub fn new(lanes: usize, first_timer: usize, timers: usize) -> Calendar<T> {
         Calendar {
-            heads: vec![NOTHING; lanes + 2],
-            lanes: vec![VecDeque::new(); lanes],
+            heads: [NOTHING; 2 * HEADS],
+            lanes: vec![VecDeque::new(); lanes.min(LANES_LIMIT)],
             heap: BinaryHeap::new(),
             timers: Tournament::new(timers),
             first_timer: first_timer as u32,
         }
     }
 
-    /// Schedules an event at `place`, by way of `lane` or, if there is no such lane, of the heap.
+    /// Enters a new head into the tournament of heads.
     #[inline]
-    pub fn push(&mut self, lane: usize, place: usize, moment: Time) {
-        let entry = Entry { moment: moment.0, place: place as u32 };
+    fn enter(&mut self, head: usize, key: Key) {
+        let (mut place, mut winner) = (HEADS + head, key);
+        self.heads[place] = key;
+        while place > 1 {
+            winner = winner.min(self.heads[place ^ 1]);
+            place /= 2;
+            self.heads[place] = winner;
+        }
+    }
+
+    /// Schedules the landing of `what` at `place`, by way of `lane` or, if there is no such lane, of
+    /// the heap.
+    #[inline]
+    pub fn push(&mut self, lane: usize, place: usize, moment: Time, what: T) {
+        let landing = Landing { moment, place: place as u32, what };
         let Some(waiting) = self.lanes.get_mut(lane) else {
-            self.push_heap(entry);
+            self.push_heap(landing);
             return;
         };
         match waiting.back() {
-            Some(&last) if entry.is_before(last) => self.overtake(lane, entry),
-            Some(_) => waiting.push_back(entry),
+            Some(last) if landing.key(lane) < last.key(lane) => self.overtake(lane, landing),
+            Some(_) => waiting.push_back(landing),
             None => {
-                waiting.push_back(entry);
-                self.heads[lane] = entry;
+                waiting.push_back(landing);
+                self.enter(lane, landing.key(lane));
             }
         }
     }
 
     #[cold]
-    fn overtake(&mut self, lane: usize, entry: Entry) {
+    fn overtake(&mut self, lane: usize, landing: Landing<T>) {
         let waiting = &mut self.lanes[lane];
+        let own = landing.key(lane);
         let mut index = waiting.len();
         let least = index.saturating_sub(OVERTAKES_LIMIT);
-        while index > least && entry.is_before(waiting[index - 1]) {
+        while index > least && own < waiting[index - 1].key(lane) {
             index -= 1;
         }
-        if index > 0 && entry.is_before(waiting[index - 1]) {
-            self.push_heap(entry);
+        if index > 0 && own < waiting[index - 1].key(lane) {
+            self.push_heap(landing);
             return;
         }
-        waiting.insert(index, entry);
+        waiting.insert(index, landing);
         if index == 0 {
-            self.heads[lane] = entry;
+            self.enter(lane, own);
         }
     }
 
     #[cold]
-    fn push_heap(&mut self, entry: Entry) {
-        self.heap.push(Reverse(entry));
-        let head = self.heads.len() - 2;
-        if entry.is_before(self.heads[head]) {
-            self.heads[head] = entry;
+    fn push_heap(&mut self, landing: Landing<T>) {
+        let own = landing.key(HEAP);
+        self.heap.push(Delayed(landing));
+        if own < self.heads[HEADS + HEAP] {
+            self.enter(HEAP, own);
         }
     }
 
@@ -122,13 +186,13 @@ impl Calendar {
     #[inline]
     pub fn set(&mut self, timer: usize, moment: Time) {
         self.timers.set(timer, moment);
-        let head = self.heads.len() - 1;
-        self.heads[head] = match self.timers.next() {
-            Some((moment, slot)) => {
-                Entry { moment: moment.0, place: self.first_timer + slot as u32 }
-            }
+        let head = match self.timers.next() {
+            Some((moment, slot)) => key(moment, self.first_timer + slot as u32, TIMERS),
             None => NOTHING,
         };
+        if head != self.heads[HEADS + TIMERS] {
+            self.enter(TIMERS, head);
+        }
     }
 
     /// What a timer is set to, or [`NEVER`].
@@ -140,26 +204,42 @@ impl Calendar {
     /// Takes the next event, if it is due by `end`: the earliest moment and, of those that share it,
     /// the lowest place. A timer that ran out is stopped.
     #[inline]
-    pub fn pop(&mut self, end: Time) -> Option<(Time, usize)> {
-        let (mut first, mut from) = (self.heads[0], 0);
-        for (index, &head) in self.heads.iter().enumerate().skip(1) {
-            if head.is_before(first) {
-                (first, from) = (head, index);
-            }
-        }
-        if first.moment > end.0 || first.moment == NEVER.0 {
+    pub fn pop(&mut self, end: Time) -> Option<(Time, Event<T>)> {
+        let first = self.heads[1];
+        let moment = Time((first >> 64) as u64);
+        if moment > end || first == NOTHING {
             return None;
         }
-        if let Some(lane) = self.lanes.get_mut(from) {
-            lane.pop_front();
-            self.heads[from] = lane.front().copied().unwrap_or(NOTHING);
-        } else if from == self.lanes.len() {
-            self.heap.pop();
-            self.heads[from] = self.heap.peek().map_or(NOTHING, |head| head.0);
-        } else {
-            self.set((first.place - self.first_timer) as usize, NEVER);
-        }
-        Some((Time(first.moment), first.place as usize))
+        let place = (first >> 32) as u32;
+        let head = first as u32 as usize;
+        let event = match self.lanes.get_mut(head) {
+            Some(lane) => {
+                let landing = lane.pop_front()?;
+                let next = lane.front().map_or(NOTHING, |next| next.key(head));
+                self.enter(head, next);
+                Event::Landing(place as usize, landing.what)
+            }
+            None if head == HEAP => {
+                let Delayed(landing) = self.heap.pop()?;
+                let next = self.heap.peek().map_or(NOTHING, |next| next.0.key(HEAP));
+                self.enter(HEAP, next);
+                Event::Landing(place as usize, landing.what)
+            }
+            None => {
+                let timer = (place - self.first_timer) as usize;
+                self.set(timer, NEVER);
+                Event::Timer(timer)
+            }
+        };
+        Some((moment, event))
+    }
+
+    /// Every pending landing: its moment, its place and what lands.
+    pub fn landings(&self) -> impl Iterator<Item = (Time, usize, &T)> {
+        let lanes = self.lanes.iter().flatten();
+        lanes
+            .chain(self.heap.iter().map(|delayed| &delayed.0))
+            .map(|landing| (landing.moment, landing.place as usize, &landing.what))
     }
 }
 
@@ -175,7 +255,7 @@ mod tests {
             let (places, timers) = (1 + rng.below(30), 1 + rng.below(30));
             let lanes = rng.below(6) as usize;
             let mut calendar = Calendar::new(lanes, places as usize, timers as usize);
-            let mut landings: Vec<Entry> = Vec::new();
+            let mut landings: Vec<(u64, u32)> = Vec::new();
             let mut armed = vec![NEVER.0; timers as usize];
             let mut now = 0;
             for _ in 0..5_000 {
@@ -187,29 +267,32 @@ mod tests {
                     assert_eq!(calendar.get(timer), Time(moment));
                 } else {
                     let place = rng.below(places) as u32;
-                    calendar.push(rng.below(6) as usize, place as usize, Time(moment));
-                    landings.push(Entry { moment, place });
+                    // What lands tells when, so that mixing two up is seen.
+                    calendar.push(rng.below(6) as usize, place as usize, Time(moment), moment);
+                    landings.push((moment, place));
                 }
-                let timer = |(slot, &moment): (usize, &u64)| Entry {
-                    moment,
-                    place: (places as usize + slot) as u32,
-                };
+                let timer = |(slot, &moment): (usize, &u64)| (moment, places as u32 + slot as u32);
                 let all = landings.iter().copied().chain(armed.iter().enumerate().map(timer));
                 let first = all.min().expect("timers");
                 let end = now + rng.below(12);
-                let expected =
-                    (first.moment <= end).then_some((Time(first.moment), first.place as usize));
+                let expected = (first.0 <= end).then(|| {
+                    let event = match first.1.checked_sub(places as u32) {
+                        Some(slot) => Event::Timer(slot as usize),
+                        None => Event::Landing(first.1 as usize, first.0),
+                    };
+                    (Time(first.0), event)
+                });
                 assert_eq!(calendar.pop(Time(end)), expected, "seed {seed}");
-                if expected.is_some() {
-                    now = first.moment;
-                    match first.place.checked_sub(places as u32) {
-                        Some(slot) => armed[slot as usize] = NEVER.0,
-                        None => {
-                            let at = landings.iter().position(|&entry| entry == first);
-                            landings.swap_remove(at.expect("the first"));
-                        }
+                match expected {
+                    Some((_, Event::Timer(slot))) => armed[slot] = NEVER.0,
+                    Some((_, Event::Landing(..))) => {
+                        let at = landings.iter().position(|&landing| landing == first);
+                        landings.swap_remove(at.expect("the first"));
                     }
+                    None => {}
                 }
+                now = expected.map_or(now, |(moment, _)| moment.0);
+                assert_eq!(calendar.landings().count(), landings.len());
             }
         }
     }

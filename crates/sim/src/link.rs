@@ -3,9 +3,9 @@
 //! A naive simulator schedules the end of each transmission and the end of each flight. Neither is
 //! needed.
 //!
-//! *Flight.* Packets land in the order in which they left, so they wait in a ring. A packet that
-//! found its link idle has its landing in the calendar at once; one that had to wait for another
-//! *follows* it, and gets its own when that one lands.
+//! *Flight.* Packets land in the order in which they left. A packet that found its link idle goes
+//! into the calendar at once, with its landing; one that had to wait for another *follows* it, and
+//! goes there when that one lands.
 //!
 //! *First come, first served.* When a packet joins a FIFO, its fate is decided: it leaves when those
 //! before it have left, at max(now, last departure) plus its own time on the link. What waits at a
@@ -61,15 +61,6 @@ pub struct Counters {
     pub drops: Tally,
 }
 
-/// A packet on its way, and when it reaches the far end.
-#[derive(Clone, Copy, Debug)]
-struct Flying {
-    arrival: Time,
-    packet: Packet,
-    /// Whether its landing is scheduled when the one before it lands.
-    follows: bool,
-}
-
 /// One direction of a wire with its transmitter and its queue.
 #[derive(Debug)]
 pub struct Link {
@@ -85,8 +76,10 @@ pub struct Link {
     /// Of a FIFO: the longest time until the transmitter is free.
     limit: Span,
     discipline: Option<Any<Packet>>,
-    /// Packets whose fate is decided, in the order of their arrivals.
-    flight: VecDeque<Flying>,
+    /// Packets on the wire or soon to be, that follow others; each with its landing.
+    followers: VecDeque<(Time, Packet)>,
+    /// Whether the next departure from a discipline follows another without a pause.
+    is_streaming: bool,
     /// Of a link without a flight of its own: departures that lay ahead when last looked at.
     ahead: VecDeque<(Time, u16)>,
     ledger: Ledger,
@@ -108,7 +101,8 @@ impl Link {
             mtu,
             limit,
             discipline,
-            flight: VecDeque::new(),
+            followers: VecDeque::new(),
+            is_streaming: false,
             ahead: VecDeque::new(),
             ledger: Ledger::default(),
         }
@@ -155,19 +149,29 @@ impl Link {
             return;
         }
         discipline.enqueue(now, *packet, &mut drops);
-        self.is_busy = true;
-        self.free_at = self.free_at.max(now);
+        if !self.is_busy {
+            self.is_busy = true;
+            self.is_streaming = false;
+            self.free_at = self.free_at.max(now);
+        }
     }
 
-    /// The next departure that was due by `now` and is not made up for yet: a packet and its
-    /// arrival at the far end.
+    /// The next departure that was due by `now` and is not made up for yet: a packet, its arrival at
+    /// the far end, and whether it follows another without a pause.
     #[inline]
-    pub fn depart(&mut self, now: Time, drops: &mut impl Drops<Packet>) -> Option<(Time, Packet)> {
+    pub fn depart(
+        &mut self,
+        now: Time,
+        drops: &mut impl Drops<Packet>,
+    ) -> Option<(Time, Packet, bool)> {
         while self.is_busy && self.free_at <= now {
             let discipline = self.discipline.as_mut()?;
             let mut drops = Account(&mut self.ledger.drops, drops);
             match discipline.dequeue(self.free_at, &mut drops) {
-                Some(packet) => return Some((self.transmit(self.free_at, packet.bytes), packet)),
+                Some(packet) => {
+                    let follows = core::mem::replace(&mut self.is_streaming, true);
+                    return Some((self.transmit(self.free_at, packet.bytes), packet, follows));
+                }
                 None => self.is_busy = false,
             }
         }
@@ -199,16 +203,21 @@ impl Link {
         (discipline.backlog().packets > 0).then_some(self.free_at + self.delay)
     }
 
-    /// Whether anything is in flight.
+    /// Keeps a packet that follows another until that one lands.
     #[inline]
-    pub fn is_flying(&self) -> bool {
-        !self.flight.is_empty()
+    pub fn follow(&mut self, arrival: Time, packet: &Packet) {
+        self.followers.push_back((arrival, *packet));
     }
 
-    /// Keeps `packet` until it lands at `arrival`. When it `follows`, another is in flight.
+    /// A packet has landed: the one that followed it, if one did, and its landing.
     #[inline]
-    pub fn fly(&mut self, arrival: Time, packet: &Packet, follows: bool) {
-        self.flight.push_back(Flying { arrival, packet: *packet, follows });
+    pub fn follower(&mut self, landed: Time) -> Option<(Time, Packet)> {
+        let &(arrival, packet) = self.followers.front()?;
+        let span = self.rate.span_of(u64::from(packet.bytes));
+        if arrival != landed + span {
+            return None;
+        }
+        self.followers.pop_front()
     }
 
     /// Remembers a departure that is passed to another link's flight; `clock` is the moment until
@@ -219,14 +228,6 @@ impl Link {
             self.ahead.pop_front();
         }
         self.ahead.push_back((arrival, bytes));
-    }
-
-    /// Takes the first packet of the flight, and says when the one that follows it lands.
-    #[inline]
-    pub fn land(&mut self) -> Option<(Packet, Option<Time>)> {
-        let landed = self.flight.pop_front()?;
-        let next = self.flight.front().filter(|next| next.follows).map(|next| next.arrival);
-        Some((landed.packet, next))
     }
 
     /// What waits at `now`, after [`Link::depart`] had nothing more to give. A FIFO knows its bytes
@@ -241,8 +242,9 @@ impl Link {
         }
     }
 
-    /// The counters at `now`, at which everything due has been made up for. What has not wholly left
-    /// the transmitter is not counted.
+    /// The counters at `now`, at which everything due has been made up for. Packets that follow
+    /// others or are passed on and have not wholly left the transmitter are not counted; of those in
+    /// the calendar the caller knows ([`Link::is_leaving`]).
     pub fn counters(&self, now: Time) -> Counters {
         let mut counters = Counters {
             offered_packets: self.ledger.in_packets,
@@ -250,13 +252,18 @@ impl Link {
             transmitted_bytes: self.ledger.out_bytes,
             drops: self.ledger.drops,
         };
-        let own = self.flight.iter().rev().map(|f| (f.arrival, f.packet.bytes));
-        let passed_on = self.ahead.iter().rev().copied();
-        for (_, bytes) in own.chain(passed_on).filter(|&(lands, _)| lands > now + self.delay) {
+        let followers = self.followers.iter().map(|(lands, packet)| (*lands, packet.bytes));
+        let leaving = followers.chain(self.ahead.iter().copied());
+        for (_, bytes) in leaving.filter(|&(lands, _)| self.is_leaving(now, lands)) {
             counters.transmitted_packets -= 1;
             counters.transmitted_bytes -= u64::from(bytes);
         }
         counters
+    }
+
+    /// Whether a packet that lands at `lands` has not wholly left the transmitter at `now`.
+    pub fn is_leaving(&self, now: Time, lands: Time) -> bool {
+        lands > now + self.delay
     }
 
     /// Rate and delay: links that share both write their landings in nearly the order of time.

@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use nilometer_queue::{Drops, Reason};
 use nilometer_wire::{Node, Port, Time};
 
-use crate::calendar::Calendar;
-use crate::link::Link;
+use crate::calendar::{Calendar, Event};
+use crate::link::{Counters, Link};
 use crate::packet::Packet;
 use crate::plan::{Hop, Plan, Way};
 use crate::tournament::NEVER;
@@ -66,7 +66,7 @@ impl Journal {
 #[derive(Debug)]
 pub struct Network<M, T = ()> {
     now: Time,
-    calendar: Calendar,
+    calendar: Calendar<Packet>,
     links: Vec<Link>,
     ways: Vec<Way>,
     /// The links whose alarms are the first timers.
@@ -122,20 +122,12 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// Lets everything happen that is due until `end`, that moment included, and makes up for every
     /// departure until then.
     pub fn run_until(&mut self, end: Time) {
-        while let Some((now, place)) = self.calendar.pop(end) {
+        while let Some((now, event)) = self.calendar.pop(end) {
             self.now = now;
             self.journal.events += 1;
-            match place.checked_sub(self.links.len()) {
-                None => self.land(place, now),
-                Some(timer) => match timer.checked_sub(self.alarms.len()) {
-                    None => self.alarmed(self.alarms[timer] as usize, now),
-                    Some(member) => {
-                        if self.members[member].poll_timeout().is_some_and(|due| due <= now) {
-                            self.members[member].handle_timeout(now);
-                        }
-                        self.attend(member, now);
-                    }
-                },
+            match event {
+                Event::Landing(link, packet) => self.land(link, now, packet),
+                Event::Timer(timer) => self.run_out(timer, now),
             }
         }
         self.now = end;
@@ -144,18 +136,16 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         }
     }
 
-    /// The first packet of a link's flight lands.
+    /// `packet` lands at the end of a link.
     #[inline]
-    fn land(&mut self, link: usize, now: Time) {
+    fn land(&mut self, link: usize, now: Time, packet: Packet) {
         if self.links[link].is_busy() {
             self.settle(link, now);
         }
-        let Some((packet, next)) = self.links[link].land() else { return };
-        let way = &self.ways[link];
-        if let Some(next) = next {
-            self.calendar.push(usize::from(way.lane) + 1, link, next);
+        if let Some((next, follower)) = self.links[link].follower(now) {
+            self.calendar.push(usize::from(self.ways[link].lane) + 1, link, next, follower);
         }
-        match way.onward(packet.route) {
+        match self.ways[link].onward(packet.route) {
             Some(Hop::Link(onward)) => self.send(onward as usize, now, &packet),
             Some(Hop::Member(member, port)) => {
                 self.deliver(member as usize, Port(u32::from(port)), now, packet);
@@ -164,10 +154,18 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         }
     }
 
-    /// A fused link has to make up for its departures.
-    fn alarmed(&mut self, link: usize, now: Time) {
-        self.settle(link, now);
-        self.watch(link);
+    /// A fused link has to make up for its departures, or a member is told the time.
+    fn run_out(&mut self, timer: usize, now: Time) {
+        let Some(member) = timer.checked_sub(self.alarms.len()) else {
+            let link = self.alarms[timer] as usize;
+            self.settle(link, now);
+            self.watch(link);
+            return;
+        };
+        if self.members[member].poll_timeout().is_some_and(|due| due <= now) {
+            self.members[member].handle_timeout(now);
+        }
+        self.attend(member, now);
     }
 
     /// Sets the alarm of a fused link that has decisions to make.
@@ -224,14 +222,15 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     fn settle(&mut self, link: usize, now: Time) {
         while self.links[link].is_busy() {
             let mut drops = Dropping { tap: &mut self.tap, link, now };
-            let Some((arrival, packet)) = self.links[link].depart(now, &mut drops) else { return };
+            let Some((arrival, packet, follows)) = self.links[link].depart(now, &mut drops) else {
+                return;
+            };
             self.tap.transmitted(link, arrival, &packet);
             if self.ways[link].is_fused {
                 if let Some(onward) = self.hand_on(link, arrival, &packet) {
                     self.pass(onward, arrival, &packet);
                 }
             } else {
-                let follows = self.links[link].is_flying();
                 self.fly(link, arrival, &packet, follows);
             }
         }
@@ -277,9 +276,10 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// `packet` is on its way to the far end.
     #[inline]
     fn fly(&mut self, link: usize, arrival: Time, packet: &Packet, follows: bool) {
-        self.links[link].fly(arrival, packet, follows);
-        if !follows {
-            self.calendar.push(usize::from(self.ways[link].lane), link, arrival);
+        if follows {
+            self.links[link].follow(arrival, packet);
+        } else {
+            self.calendar.push(usize::from(self.ways[link].lane), link, arrival, *packet);
         }
     }
 
@@ -308,9 +308,23 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         &self.tap
     }
 
+    /// The counters of every link, in the order of the plan. What has not wholly left a transmitter
+    /// is not counted as transmitted.
+    pub fn counters(&self) -> Vec<Counters> {
+        let mut counters: Vec<Counters> =
+            self.links.iter().map(|link| link.counters(self.now)).collect();
+        for (lands, link, packet) in self.calendar.landings() {
+            if self.links[link].is_leaving(self.now, lands) {
+                counters[link].transmitted_packets -= 1;
+                counters[link].transmitted_bytes -= u64::from(packet.bytes);
+            }
+        }
+        counters
+    }
+
     /// Packets wholly transmitted so far, on all links together.
     pub fn packet_hops(&self) -> u64 {
-        self.links.iter().map(|link| link.counters(self.now).transmitted_packets).sum()
+        self.counters().iter().map(|link| link.transmitted_packets).sum()
     }
 
     /// Whether every link's account is square.
