@@ -111,6 +111,14 @@ pub struct Config {
     pub rto_min: Span,
     /// Most retransmission timeout (RFC 6298: at least 60 s).
     pub rto_max: Span,
+    /// Whether an acknowledgement of what was never sent is answered (RFC 9293, 3.10.7.4); Linux
+    /// drops it.
+    pub answers_unsent: bool,
+    /// Whether the window shrinks to the initial one while nothing is sent: by half for each timeout
+    /// that passes (RFC 2861); with [`Recovery::Rack`].
+    pub idle_restart: bool,
+    /// Whether the tail is probed (RFC 8985, section 7), with [`Recovery::Rack`].
+    pub tail_probe: bool,
     /// Timeouts in a row after which the connection is given up (Linux: 15).
     pub retries: u8,
     /// The same for a SYN (Linux: 6).
@@ -151,6 +159,9 @@ impl Config {
             ack_every: 2,
             quick_acks: 0,
             auto_read: true,
+            answers_unsent: true,
+            idle_restart: false,
+            tail_probe: false,
             retries: 15,
             syn_retries: 6,
             time_wait: Span::from_secs(60),
@@ -191,6 +202,9 @@ impl Config {
     pub const fn linux() -> Config {
         Config {
             recovery: Recovery::Rack,
+            answers_unsent: false,
+            idle_restart: true,
+            tail_probe: true,
             algorithm: Algorithm::Cubic,
             hystart: true,
             delayed_ack: Some(Span::from_nanos(40 * MS)),

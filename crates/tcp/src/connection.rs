@@ -160,7 +160,7 @@ impl Connection {
 
     fn receive_synchronized(&mut self, now: Time, segment: &Segment, ecn: Ecn) {
         let start = self.receiver.offset(segment.sequence);
-        if self.has_timestamps && segment.has_timestamps() && !self.is_timely(start, segment) {
+        if self.has_timestamps && segment.has_timestamps() && !self.is_timely(segment) {
             return self.refuse(start, segment);
         }
         let fits = self.receiver.accepts(start, segment.sequence_length());
@@ -173,6 +173,9 @@ impl Connection {
         }
         if !self.acknowledged_by(now, start, segment) {
             return;
+        }
+        if self.has_timestamps && segment.has_timestamps() {
+            self.keep_timestamp(start, segment);
         }
         if !fits {
             // The window is closed: its acknowledgement counts, its payload does not.
@@ -193,7 +196,9 @@ impl Connection {
         }
         let Some(ack) = ack else { return true };
         if ack > self.sender.max {
-            self.receiver.acknowledge_now();
+            if self.config.answers_unsent {
+                self.receiver.acknowledge_now();
+            }
             self.statistics.refused_segments += 1;
             return false;
         }
@@ -212,6 +217,7 @@ impl Connection {
         if self.state != State::TimeWait {
             self.sender.on_ack(ack, &arrival, &mut self.statistics);
         }
+        self.sender.hold.on_ack();
         if self.sender.has_fin && self.sender.una > self.sender.end {
             self.fin_acknowledged(now);
         }
@@ -256,17 +262,20 @@ impl Connection {
         (ticks < 1 << 31).then(|| Span(u64::from(ticks.max(1)) * TICK))
     }
 
-    /// Protection against wrapped sequence numbers (RFC 7323, 5.3), and the newest timestamp kept.
+    /// Protection against wrapped sequence numbers (RFC 7323, 5.3).
     #[inline]
-    fn is_timely(&mut self, start: Option<u64>, segment: &Segment) -> bool {
+    fn is_timely(&self, segment: &Segment) -> bool {
         let age = self.recent_timestamp.wrapping_sub(segment.timestamps[0]) as i32;
-        if age > 0 && !segment.has(RST) {
-            return false;
-        }
-        if age <= 0 && start.is_some_and(|start| start <= self.receiver.acknowledged) {
+        age <= 0 || segment.has(RST)
+    }
+
+    /// Keeps the timestamp of an acceptable segment, if it is to be echoed (RFC 7323, 4.3).
+    #[inline]
+    fn keep_timestamp(&mut self, start: u64, segment: &Segment) {
+        let age = self.recent_timestamp.wrapping_sub(segment.timestamps[0]) as i32;
+        if age <= 0 && start <= self.receiver.acknowledged {
             self.recent_timestamp = segment.timestamps[0];
         }
-        true
     }
 
     /// A segment with this sequence offset, acknowledging what there is to acknowledge.
@@ -336,6 +345,7 @@ impl Connection {
     /// Adds `bytes` to what is to be sent; without effect after [`Connection::close`]. A quarter of
     /// 2⁶⁴ is taken for an application that never stops.
     pub fn write(&mut self, bytes: u64) {
+        self.sender.hold.on_write(false);
         self.sender.write(bytes);
     }
 

@@ -167,6 +167,10 @@ impl Connection {
                 if let Some(number) = acknowledgement {
                     segment.flags |= ACK;
                     segment.acknowledgement = number;
+                    if self.has_timestamps {
+                        let value = Connection::timestamp(now);
+                        segment.set_timestamps(value, self.recent_timestamp);
+                    }
                 }
                 self.statistics.segments_sent += 1;
                 segment
@@ -225,6 +229,7 @@ impl Connection {
             Urgent::Reset(segment.acknowledgement, None)
         } else {
             let end = segment.sequence.wrapping_add(segment.sequence_length());
+            self.has_timestamps = false;
             Urgent::Reset(0, Some(end))
         };
     }

@@ -9,6 +9,7 @@ pub mod connection;
 pub mod controller;
 mod flight;
 mod handshake;
+mod hold;
 pub mod inspect;
 pub mod prr;
 mod rack;

@@ -2,8 +2,8 @@
 //!
 //! Counting duplicate acknowledgements asks how *many* came after; RACK asks how much *later*. Each
 //! segment under way has a record with the time at which it was last sent. Of the segments that are
-//! delivered, the one sent last is remembered, with the round-trip time that it took. Whatever was
-//! sent before it and is not delivered within that round-trip time and a reordering window is lost.
+//! delivered, the one sent last is remembered. Whatever was sent before it and is not delivered within
+//! the newest round-trip time and a reordering window is lost.
 //! So a lost retransmission is found like any other loss, and segments that overtake each other are
 //! waited for, a quarter of the least round-trip time, once the path was seen to reorder.
 //!
@@ -94,7 +94,7 @@ pub(crate) struct Rack {
     segments: Sums,
     /// When the segment sent last of those delivered was sent, and where it ends.
     newest: Option<(Time, u64)>,
-    /// The round-trip time that it took.
+    /// The round-trip time of the segment found delivered last.
     rtt: Span,
     /// The least round-trip time seen.
     least_rtt: Option<Span>,
@@ -260,10 +260,10 @@ impl Rack {
         if record.was_repeated && self.least_rtt.is_some_and(|least| rtt < least) {
             return;
         }
+        self.rtt = rtt;
         let key = (record.at, record.right);
         if self.newest.is_none_or(|newest| newest < key) {
             self.newest = Some(key);
-            self.rtt = rtt;
         }
     }
 

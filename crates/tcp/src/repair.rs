@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use nilometer_wire::{Span, Time};
 
 use crate::config::Config;
-use crate::controller::{Acked, Congestion, Controller};
+use crate::controller::{Acked, Congestion, Controller, Window};
 use crate::prr::{Progress, Reduction};
 use crate::rack::{Rack, Sums};
 use crate::sender::{Arrival, NEVER, Phase, Sender};
@@ -52,6 +52,9 @@ pub(crate) struct Repair {
     /// delayed.
     delay: Span,
     usage: Usage,
+    restarts: bool,
+    initial_window: u32,
+    has_tail_probe: bool,
 }
 
 /// How much of the window was used lately: what lets it grow.
@@ -76,6 +79,9 @@ impl Repair {
             probed: None,
             delay: config.rto_min,
             usage: Usage::default(),
+            restarts: config.idle_restart,
+            initial_window: config.initial_window,
+            has_tail_probe: config.tail_probe,
         }
     }
 
@@ -278,7 +284,8 @@ impl Sender {
     /// Sets the timer to probe the tail, at the latest after `limit`; not while losses are repaired.
     fn arm_tail(&mut self, repair: &mut Repair, limit: Span, now: Time) -> bool {
         let is_one = repair.segments().outstanding == 1;
-        if self.phase != Phase::Open || repair.segments().sacked > 0 || self.una >= self.max {
+        let is_repairing = self.phase != Phase::Open || repair.segments().sacked > 0;
+        if !repair.has_tail_probe || is_repairing || self.una >= self.max {
             return false;
         }
         let wait = match self.rtt.smoothed() {
@@ -352,6 +359,7 @@ impl Sender {
         }
         self.is_paced = false;
         self.is_window_limited = false;
+        self.restart_after_idle(repair, now);
         let Some(chunk) = self.choose_with_records(repair, now) else {
             self.judge_usage(repair);
             return None;
@@ -360,6 +368,25 @@ impl Sender {
         self.timed = None;
         self.account_with_records(repair, now, &chunk);
         Some(Chunk { has_cwr: !chunk.is_repeat && core::mem::take(&mut self.cwr), ..chunk })
+    }
+
+    /// The application begins to send again.
+    fn restart_after_idle(&mut self, repair: &Repair, now: Time) {
+        let idle = now.since(self.last_sent);
+        if self.una < self.max || self.next >= self.last() || idle <= self.rtt.rto() {
+            return;
+        }
+        self.controller.on_restart(now, &mut self.window, idle);
+        if repair.restarts && !self.controller.owns_recovery() {
+            let Window { cwnd, ssthresh, mss } = self.window;
+            let least = cwnd.min(u64::from(repair.initial_window) * u64::from(mss));
+            let rounds = (idle.0 - 1) / self.rtt.rto().0.max(1);
+            self.window.cwnd = (cwnd >> rounds.min(63)).max(least);
+            if ssthresh != u64::MAX {
+                self.window.ssthresh = ssthresh.max(cwnd / 4 * 3);
+            }
+        }
+        self.last_sent = now;
     }
 
     /// A probe, a repair, or new data.

@@ -13,6 +13,7 @@ use crate::config::{Config, IdleRestart, Recovery};
 
 use crate::controller::{Acked, Any, Controller, Window};
 use crate::flight::{Flight, Sample};
+use crate::hold::Hold;
 use crate::repair::{Records, Repair};
 use crate::rtt::Estimator;
 use crate::scoreboard::Scoreboard;
@@ -64,7 +65,7 @@ pub(crate) struct Sender {
     /// Whether it was the window that kept the sender from sending.
     pub is_window_limited: bool,
     pub has_limited_transmit: bool,
-    pub is_nagle: bool,
+    pub hold: Hold,
     pub duplicates: u32,
     /// When the retransmission (or persist) timer runs out.
     pub deadline: Time,
@@ -89,6 +90,8 @@ pub(crate) struct Sender {
     pub rescued: bool,
     pub scoreboard: Scoreboard,
     pub prr: crate::prr::Reduction,
+    /// Whether what duplicate acknowledgements told of is not counted again.
+    pub counts_reported: bool,
     /// The records of segments, with [`Recovery::Rack`].
     pub repair: Records,
     pub has_prr: bool,
@@ -137,7 +140,8 @@ impl Sender {
             repeat_first: false,
             is_window_limited: false,
             has_limited_transmit: config.limited_transmit,
-            is_nagle: config.nagle,
+            hold: Hold::new(config.nagle),
+            counts_reported: config.recovery == Recovery::Rack,
             duplicates: 0,
             deadline: NEVER,
             is_paced: false,
@@ -275,6 +279,7 @@ impl Sender {
         self.deadline = if ack < self.max { arrival.now + self.rtt.rto() } else { NEVER };
         let mut delivered = bytes;
         let in_recovery = self.phase == Phase::Recovery;
+        let reported = if self.phase == Phase::Open { self.reported_bytes() } else { 0 };
         if self.phase != Phase::Open || self.duplicates > 0 || !self.scoreboard.is_empty() {
             let had = self.scoreboard.bytes();
             self.scoreboard.advance(ack);
@@ -285,7 +290,7 @@ impl Sender {
         let round_ended = self.end_round();
         let acked = Acked {
             now: arrival.now,
-            bytes: delivered,
+            bytes: delivered.saturating_sub(reported).max(delivered.min(u64::from(self.window.mss))),
             rtt: sample.rtt,
             smoothed_rtt: self.rtt.smoothed(),
             in_flight: self.in_flight(),
@@ -303,6 +308,13 @@ impl Sender {
             self.on_ack_with_records(&mut repair, ack, arrival, counts);
             self.repair = Some(repair);
         }
+    }
+
+    /// Bytes of which duplicate acknowledgements have told, where they are not counted again.
+    #[inline]
+    fn reported_bytes(&self) -> u64 {
+        let counts = self.counts_reported && !self.has_sack;
+        if counts { u64::from(self.duplicates) * u64::from(self.window.mss) } else { 0 }
     }
 
     /// Whether all that was sent when the last round trip ended is acknowledged: another has.

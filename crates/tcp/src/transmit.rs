@@ -171,10 +171,13 @@ impl Sender {
         if right > self.edge {
             return self.squeeze(now);
         }
-        if length < mss && self.is_nagle && !has_fin && self.outstanding() > 0 {
+        let is_small = length < mss && !has_fin;
+        if is_small && !self.probe && self.hold.keeps(self.outstanding() > 0) {
             self.is_window_limited = false;
+            self.persist(now);
             return None;
         }
+        self.probe = false;
         Some(self.chunk(self.next, right))
     }
 
@@ -193,11 +196,16 @@ impl Sender {
             self.is_persisting = false;
             return Some(self.chunk(self.next, self.next + usable));
         }
+        self.persist(now);
+        None
+    }
+
+    /// Starts the persist timer if nothing is under way that could release what is held back.
+    fn persist(&mut self, now: Time) {
         if self.una == self.max && self.deadline == NEVER {
             self.is_persisting = true;
             self.deadline = now + self.rtt.rto();
         }
-        None
     }
 
     /// The persist timer ran out: ask for the window, or send what little fits.

@@ -18,6 +18,7 @@ pub fn configure(script: &Script) -> Result<Config, String> {
     config.window_scale = Some(8);
     config.mss = 1460;
     config.auto_read = false;
+    config.idle_restart = false;
     for line in script.commands() {
         for word in line.split_whitespace() {
             if let Some((name, value)) = word.split_once('=') {
@@ -41,6 +42,8 @@ fn set(config: &mut Config, name: &str, value: &str) -> Result<(), String> {
         ("tcp_min_tso_segs" | "tcp_tso_win_divisor" | "tcp_wmem" | "tcp_rmem", _) => {}
         ("tcp_pacing_ss_ratio" | "tcp_pacing_ca_ratio" | "tcp_no_metrics_save", _) => {}
         ("tcp_reordering", "3") => {}
+        ("tcp_early_retrans", "0") => config.tail_probe = false,
+        ("tcp_slow_start_after_idle", "0" | "1") => config.idle_restart = value == "1",
         _ => return Err(format!("{name}={value}")),
     }
     Ok(())

@@ -33,7 +33,6 @@ struct Descriptor {
     is_connected: bool,
     reads_shut: bool,
     writes_shut: bool,
-    corked: bool,
 }
 
 /// All of a script's descriptors, and the connection.
@@ -209,13 +208,12 @@ impl Sockets {
             ("TCP_NODELAY", Some(_)) => {
                 self.at(descriptor).config.nagle = !is_on;
                 if let Some(connection) = self.connected(descriptor) {
-                    let _ = connection;
+                    connection.set_nagle(!is_on);
                 }
             }
             ("TCP_CORK", Some(_)) => {
-                self.at(descriptor).corked = is_on;
                 if let Some(connection) = self.connected(descriptor) {
-                    let _ = connection;
+                    connection.set_cork(is_on);
                 }
             }
             (name, _) => return Err(format!("no socket option {name}")),
@@ -243,10 +241,12 @@ impl Sockets {
         if socket.writes_shut {
             return fails("EPIPE");
         }
-        let corked = socket.corked;
         let Some(connection) = self.connected(descriptor) else { return fails("EPIPE") };
-        let _ = corked || more;
-        connection.write(bytes as u64);
+        if more {
+            connection.write_more(bytes as u64);
+        } else {
+            connection.write(bytes as u64);
+        }
         Ending::Done(bytes, None)
     }
 
@@ -344,7 +344,6 @@ impl Descriptor {
             is_connected: false,
             reads_shut: false,
             writes_shut: false,
-            corked: false,
         }
     }
 }

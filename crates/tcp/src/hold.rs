@@ -1,0 +1,63 @@
+//! What an application says about small segments: hold them back, or let them go.
+//!
+//! Nagle's algorithm (RFC 896) holds a small segment while anything is under way. Applications that
+//! know better switch it off, or the reverse: they keep small segments back until they say so
+//! (`TCP_CORK`), or until the next write or acknowledgement (`MSG_MORE`). Nothing is held for ever: if
+//! nothing is under way the persist timer lets it go, as Linux does.
+
+use crate::connection::Connection;
+
+/// Why a small segment may have to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hold {
+    is_nagle: bool,
+    is_corked: bool,
+    /// Until the next write or acknowledgement.
+    has_more: bool,
+    /// What there is now goes.
+    is_pushed: bool,
+}
+
+impl Hold {
+    pub const fn new(is_nagle: bool) -> Hold {
+        Hold { is_nagle, is_corked: false, has_more: false, is_pushed: false }
+    }
+
+    /// Whether a small segment waits.
+    #[inline]
+    pub const fn keeps(&self, is_under_way: bool) -> bool {
+        !self.is_pushed && (self.is_corked || self.has_more || (self.is_nagle && is_under_way))
+    }
+
+    pub const fn on_write(&mut self, has_more: bool) {
+        self.has_more = has_more;
+        self.is_pushed = false;
+    }
+
+    #[inline]
+    pub const fn on_ack(&mut self) {
+        self.has_more = false;
+    }
+}
+
+impl Connection {
+    /// Adds `bytes` to what is to be sent and says that more follows at once: a small segment waits
+    /// for the next write or acknowledgement.
+    pub fn write_more(&mut self, bytes: u64) {
+        self.sender.hold.on_write(true);
+        self.sender.write(bytes);
+    }
+
+    /// Whether small segments wait for acknowledgements (RFC 896). Switching it off lets go what is
+    /// held back.
+    pub fn set_nagle(&mut self, is_on: bool) {
+        self.sender.hold.is_nagle = is_on;
+        self.sender.hold.is_pushed |= !is_on;
+    }
+
+    /// Whether small segments wait until this is taken back.
+    pub fn set_cork(&mut self, is_on: bool) {
+        self.sender.hold.is_corked = is_on;
+        self.sender.hold.is_pushed |= !is_on;
+    }
+}
