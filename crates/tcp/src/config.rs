@@ -26,6 +26,8 @@ pub enum Algorithm {
     Reno,
     /// RFC 9438.
     Cubic,
+    /// RFC 9438 in whole segments and milliseconds as Linux computes it, with Linux's HyStart.
+    LinuxCubic,
     /// Bottleneck bandwidth and round-trip propagation time (draft-ietf-ccwg-bbr).
     Bbr,
 }
@@ -205,7 +207,7 @@ impl Config {
             answers_unsent: false,
             idle_restart: true,
             tail_probe: true,
-            algorithm: Algorithm::Cubic,
+            algorithm: Algorithm::LinuxCubic,
             hystart: true,
             delayed_ack: Some(Span::from_nanos(40 * MS)),
             quick_acks: 16,

@@ -285,10 +285,13 @@ impl Rack {
         is_repairing: bool,
         smoothed: Option<Span>,
     ) -> (u64, Option<Span>) {
-        if self.segments.sacked == 0 && self.segments.repeated == 0 {
+        let (Some(newest), Some(front)) = (self.newest, self.records.front()) else {
             return (0, None);
+        };
+        let Sums { sacked, repeated, lost, .. } = self.segments;
+        if sacked + repeated + lost == 0 && (front.at, front.right) >= newest {
+            return (0, None); // all that is under way was sent after
         }
-        let Some(newest) = self.newest else { return (0, None) };
         let patience = self.rtt + self.window(is_repairing, smoothed);
         let (mut found, mut wait) = (0, None::<Span>);
         for at in 0..self.records.len() {
@@ -362,3 +365,6 @@ struct News {
     /// The highest offset delivered before.
     highest: u64,
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@
 mod bbr;
 mod cubic;
 mod hystart;
+mod linux;
 mod reno;
 
 use alloc::boxed::Box;
@@ -16,6 +17,7 @@ use nilometer_wire::{Rate, Span, Time};
 use crate::config::{Algorithm, Config};
 pub use bbr::Bbr;
 pub use cubic::Cubic;
+pub use linux::LinuxCubic;
 pub use reno::Reno;
 
 /// Congestion window and slow-start threshold of one sender.
@@ -149,6 +151,8 @@ pub enum Any {
     Reno(Reno),
     /// RFC 9438.
     Cubic(Cubic),
+    /// RFC 9438 as Linux computes it.
+    LinuxCubic(LinuxCubic),
     /// draft-ietf-ccwg-bbr; boxed, since it is large and rare.
     Bbr(Box<Bbr>),
 }
@@ -159,6 +163,7 @@ impl Any {
     pub fn new(config: &Config, window: &Window, seed: u64) -> Any {
         match config.algorithm {
             Algorithm::Cubic => Any::Cubic(Cubic::new(config.hystart)),
+            Algorithm::LinuxCubic => Any::LinuxCubic(LinuxCubic::new(config.hystart)),
             Algorithm::Bbr => Any::Bbr(Box::new(Bbr::new(window, seed))),
             Algorithm::Reno => Any::Reno(Reno::new(config.growth)),
         }
@@ -171,6 +176,7 @@ macro_rules! each {
         match $any {
             Any::Reno($controller) => $call,
             Any::Cubic($controller) => $call,
+            Any::LinuxCubic($controller) => $call,
             Any::Bbr($controller) => $call,
         }
     };

@@ -37,7 +37,7 @@ fn set(config: &mut Config, name: &str, value: &str) -> Result<(), String> {
     match (name, value) {
         ("tcp_timestamps", "0" | "1") => config.timestamps = value == "1",
         ("tcp_ecn", "0" | "1" | "2") => config.ecn = value != "0",
-        ("tcp_congestion_control", "cubic") => config.algorithm = Algorithm::Cubic,
+        ("tcp_congestion_control", "cubic") => config.algorithm = Algorithm::LinuxCubic,
         ("tcp_congestion_control", "reno") => config.algorithm = Algorithm::Reno,
         ("tcp_min_tso_segs" | "tcp_tso_win_divisor" | "tcp_wmem" | "tcp_rmem", _) => {}
         ("tcp_pacing_ss_ratio" | "tcp_pacing_ca_ratio" | "tcp_no_metrics_save", _) => {}
