@@ -14,8 +14,8 @@ pub enum Recovery {
     /// From a scoreboard of selective acknowledgements (RFC 2018, 6675).
     Sack,
     /// From the times at which segments were sent and selectively acknowledged, with tail loss probes
-    /// (RFC 8985) and proportional rate reduction. As Linux does, the timeout is at least `rto_min`
-    /// above the smoothed round-trip time, and slow start goes on while half of the window is used.
+    /// (RFC 8985) and proportional rate reduction. As in Linux slow start goes on while more than
+    /// half of the window is used.
     Rack,
 }
 
@@ -116,9 +116,6 @@ pub struct Config {
     /// Whether an acknowledgement of what was never sent is answered (RFC 9293, 3.10.7.4); Linux
     /// drops it.
     pub answers_unsent: bool,
-    /// Whether the window shrinks to the initial one while nothing is sent: by half for each timeout
-    /// that passes (RFC 2861); with [`Recovery::Rack`].
-    pub idle_restart: bool,
     /// Whether the tail is probed (RFC 8985, section 7), with [`Recovery::Rack`].
     pub tail_probe: bool,
     /// Timeouts in a row after which the connection is given up (Linux: 15).
@@ -162,7 +159,6 @@ impl Config {
             quick_acks: 0,
             auto_read: true,
             answers_unsent: true,
-            idle_restart: false,
             tail_probe: false,
             retries: 15,
             syn_retries: 6,
@@ -205,7 +201,6 @@ impl Config {
         Config {
             recovery: Recovery::Rack,
             answers_unsent: false,
-            idle_restart: true,
             tail_probe: true,
             algorithm: Algorithm::LinuxCubic,
             hystart: true,

@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use nilometer_wire::{Span, Time};
 
 use crate::config::Config;
-use crate::controller::{Acked, Congestion, Controller, Window};
+use crate::controller::{Acked, Congestion, Controller};
 use crate::prr::{Progress, Reduction};
 use crate::rack::{Rack, Sums};
 use crate::sender::{Arrival, NEVER, Phase, Sender};
@@ -52,8 +52,6 @@ pub(crate) struct Repair {
     /// delayed.
     delay: Span,
     usage: Usage,
-    restarts: bool,
-    initial_window: u32,
     has_tail_probe: bool,
 }
 
@@ -79,8 +77,6 @@ impl Repair {
             probed: None,
             delay: config.rto_min,
             usage: Usage::default(),
-            restarts: config.idle_restart,
-            initial_window: config.initial_window,
             has_tail_probe: config.tail_probe,
         }
     }
@@ -359,7 +355,6 @@ impl Sender {
         }
         self.is_paced = false;
         self.is_window_limited = false;
-        self.restart_after_idle(repair, now);
         let Some(chunk) = self.choose_with_records(repair, now) else {
             self.judge_usage(repair);
             return None;
@@ -368,25 +363,6 @@ impl Sender {
         self.timed = None;
         self.account_with_records(repair, now, &chunk);
         Some(Chunk { has_cwr: !chunk.is_repeat && core::mem::take(&mut self.cwr), ..chunk })
-    }
-
-    /// The application begins to send again.
-    fn restart_after_idle(&mut self, repair: &Repair, now: Time) {
-        let idle = now.since(self.last_sent);
-        if self.una < self.max || self.next >= self.last() || idle <= self.rtt.rto() {
-            return;
-        }
-        self.controller.on_restart(now, &mut self.window, idle);
-        if repair.restarts && !self.controller.owns_recovery() {
-            let Window { cwnd, ssthresh, mss } = self.window;
-            let least = cwnd.min(u64::from(repair.initial_window) * u64::from(mss));
-            let rounds = (idle.0 - 1) / self.rtt.rto().0.max(1);
-            self.window.cwnd = (cwnd >> rounds.min(63)).max(least);
-            if ssthresh != u64::MAX {
-                self.window.ssthresh = ssthresh.max(cwnd / 4 * 3);
-            }
-        }
-        self.last_sent = now;
     }
 
     /// A probe, a repair, or new data.

@@ -119,10 +119,7 @@ pub(crate) struct Sender {
 impl Sender {
     pub fn new(config: &Config, initial: u32) -> Sender {
         let mss = u32::from(config.mss.max(1));
-        let granularity = match config.recovery {
-            Recovery::Rack => config.granularity.max(config.rto_min),
-            _ => config.granularity,
-        };
+        let granularity = config.granularity;
         let cwnd = u64::from(config.initial_window.max(1)) * u64::from(mss);
         let window = Window { cwnd, ssthresh: u64::MAX, mss };
         Sender {
@@ -290,7 +287,9 @@ impl Sender {
         let round_ended = self.end_round();
         let acked = Acked {
             now: arrival.now,
-            bytes: delivered.saturating_sub(reported).max(delivered.min(u64::from(self.window.mss))),
+            bytes: delivered
+                .saturating_sub(reported)
+                .max(delivered.min(u64::from(self.window.mss))),
             rtt: sample.rtt,
             smoothed_rtt: self.rtt.smoothed(),
             in_flight: self.in_flight(),

@@ -1,5 +1,6 @@
 //! What shell commands before a script set in the kernel, as parameters of one end.
 
+use nilometer_tcp::config::IdleRestart;
 use nilometer_tcp::{Algorithm, Config};
 
 use super::script::Script;
@@ -18,7 +19,7 @@ pub fn configure(script: &Script) -> Result<Config, String> {
     config.window_scale = Some(8);
     config.mss = 1460;
     config.auto_read = false;
-    config.idle_restart = false;
+    config.idle_restart = IdleRestart::Never;
     for line in script.commands() {
         for word in line.split_whitespace() {
             if let Some((name, value)) = word.split_once('=') {
@@ -43,7 +44,10 @@ fn set(config: &mut Config, name: &str, value: &str) -> Result<(), String> {
         ("tcp_pacing_ss_ratio" | "tcp_pacing_ca_ratio" | "tcp_no_metrics_save", _) => {}
         ("tcp_reordering", "3") => {}
         ("tcp_early_retrans", "0") => config.tail_probe = false,
-        ("tcp_slow_start_after_idle", "0" | "1") => config.idle_restart = value == "1",
+        ("tcp_slow_start_after_idle", "0" | "1") => {
+            let restarts = value == "1";
+            config.idle_restart = if restarts { IdleRestart::Decay } else { IdleRestart::Never };
+        }
         _ => return Err(format!("{name}={value}")),
     }
     Ok(())
