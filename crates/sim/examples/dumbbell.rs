@@ -15,9 +15,18 @@ fn plan(flows: u32, kind: Kind, buffer: u32, seed: u64, recovery: Recovery) -> P
     let millis = |n: u64| Span::from_nanos(n * 1_000_000);
     let fifo = || Queue::Fifo { limit_bytes: 1 << 30 };
     let core = Rate::from_megabits(5 * u64::from(flows));
+    let overhead = std::env::var("OVERHEAD_US").map_or(0, |us| us.parse().expect("a number"));
+    let overhead = Span::from_nanos(1000 * overhead);
     let mut settings = Settings::new(kind, Capacity::Packets(buffer), core);
     settings.queues = flows;
     settings.seed = seed;
+    if std::env::var("LOOSE").is_ok() {
+        settings.qsdrr.strictly_smallest = false;
+    }
+    if std::env::var("TAIL").is_ok() {
+        settings.qsdrr.drop_from = nilometer_queue::End::Tail;
+        settings.drr_drop_from = nilometer_queue::End::Tail;
+    }
     let shared = Queue::Discipline(Any::new(&settings).expect("sane settings"));
     let mut links =
         vec![Link::new(core, millis(40), 1500, shared), Link::new(core, millis(40), 1500, fifo())];
@@ -26,7 +35,8 @@ fn plan(flows: u32, kind: Kind, buffer: u32, seed: u64, recovery: Recovery) -> P
     for flow in 0..flows {
         let base = links.len() as u32;
         for _ in 0..4 {
-            links.push(Link::new(Rate::from_megabits(10), millis(5), 1500, fifo()));
+            let link = Link::new(Rate::from_megabits(10), millis(5), 1500, fifo());
+            links.push(link.with_overhead(overhead, seed, u64::from(base)));
         }
         let there = [base, 0, base + 1].map(Hop::Link);
         let back = [base + 2, 1, base + 3].map(Hop::Link);

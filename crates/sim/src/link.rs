@@ -28,12 +28,17 @@
 //! becomes free takes the next packet, then the newcomer joins. It asks also when nothing waits, as
 //! drivers do: CoDel and its like learn from that that the queue has been empty.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use nilometer_queue::{Any, Backlog, Discipline, Drops, Ledger, Reason, Tally};
+use nilometer_stat::Rng;
 use nilometer_wire::{Rate, Span, Time};
 
 use crate::packet::Packet;
+
+/// The purpose of the random stream of processing times.
+const PURPOSE_OVERHEAD: u32 = 0x4c49_0001;
 
 /// What waits before a transmitter.
 #[derive(Debug)]
@@ -61,11 +66,29 @@ pub struct Counters {
     pub drops: Tally,
 }
 
+/// A packet that follows another.
+#[derive(Clone, Copy, Debug)]
+struct Follower {
+    /// When the one before it lands.
+    after: Time,
+    arrival: Time,
+    packet: Packet,
+}
+
+/// The random time that a sender's processing takes before each packet.
+#[derive(Debug)]
+struct Overhead {
+    most: Span,
+    chance: Rng,
+}
+
 /// One direction of a wire with its transmitter and its queue.
 #[derive(Debug)]
 pub struct Link {
     /// When the transmitter is free, or was last.
     free_at: Time,
+    /// When the packet before the last lands.
+    followed: Time,
     /// Whether a discipline has not been found empty since it was last given a packet.
     is_busy: bool,
     /// The last length asked for and its time on the link: most packets of a link are alike.
@@ -76,12 +99,13 @@ pub struct Link {
     /// Of a FIFO: the longest time until the transmitter is free.
     limit: Span,
     discipline: Option<Any<Packet>>,
-    /// Packets on the wire or soon to be, that follow others; each with its landing.
-    followers: VecDeque<(Time, Packet)>,
+    /// Packets on the wire or soon to be, that follow others.
+    followers: VecDeque<Follower>,
     /// Whether the next departure from a discipline follows another without a pause.
     is_streaming: bool,
     /// Of a link without a flight of its own: departures that lay ahead when last looked at.
     ahead: VecDeque<(Time, u16)>,
+    overhead: Option<Box<Overhead>>,
     ledger: Ledger,
 }
 
@@ -94,6 +118,7 @@ impl Link {
         };
         Link {
             free_at: Time::ZERO,
+            followed: Time::ZERO,
             is_busy: false,
             last_span: (0, Span::ZERO),
             delay,
@@ -104,8 +129,20 @@ impl Link {
             followers: VecDeque::new(),
             is_streaming: false,
             ahead: VecDeque::new(),
+            overhead: None,
             ledger: Ledger::default(),
         }
+    }
+
+    /// Makes a FIFO's transmitter take a random time before each packet, uniform below `most`: the
+    /// processing of a host, which keeps deterministic flows from locking into phase with a queue
+    /// (Floyd and Jacobson 1992; ns-2's `overhead_`). Link number `index` of a run with `seed`.
+    pub fn with_overhead(mut self, most: Span, seed: u64, index: u64) -> Link {
+        if most > Span::ZERO {
+            let chance = Rng::new(seed, PURPOSE_OVERHEAD, index);
+            self.overhead = Some(Box::new(Overhead { most, chance }));
+        }
+        self
     }
 
     /// Whether its queue is a plain FIFO, whose departures are known on arrival.
@@ -127,7 +164,10 @@ impl Link {
             return Err(Reason::Full);
         }
         let follows = self.free_at > now;
-        let start = if follows { self.free_at } else { now };
+        let mut start = if follows { self.free_at } else { now };
+        if let Some(overhead) = &mut self.overhead {
+            start += Span(overhead.chance.below(overhead.most.0));
+        }
         Ok((self.transmit(start, bytes), follows))
     }
 
@@ -184,6 +224,7 @@ impl Link {
         if self.last_span.0 != bytes {
             self.last_span = (bytes, self.rate.span_of(u64::from(bytes)));
         }
+        self.followed = self.free_at + self.delay;
         self.free_at = start + self.last_span.1;
         self.ledger.out_packets += 1;
         self.ledger.out_bytes += u64::from(bytes);
@@ -203,21 +244,20 @@ impl Link {
         (discipline.backlog().packets > 0).then_some(self.free_at + self.delay)
     }
 
-    /// Keeps a packet that follows another until that one lands.
+    /// Keeps a packet that follows another until that one, which was the last, lands.
     #[inline]
     pub fn follow(&mut self, arrival: Time, packet: &Packet) {
-        self.followers.push_back((arrival, *packet));
+        let after = self.followed;
+        self.followers.push_back(Follower { after, arrival, packet: *packet });
     }
 
     /// A packet has landed: the one that followed it, if one did, and its landing.
     #[inline]
     pub fn follower(&mut self, landed: Time) -> Option<(Time, Packet)> {
-        let &(arrival, packet) = self.followers.front()?;
-        let span = self.rate.span_of(u64::from(packet.bytes));
-        if arrival != landed + span {
+        if self.followers.front()?.after > landed {
             return None;
         }
-        self.followers.pop_front()
+        self.followers.pop_front().map(|follower| (follower.arrival, follower.packet))
     }
 
     /// Remembers a departure that is passed to another link's flight; `clock` is the moment until
@@ -252,7 +292,7 @@ impl Link {
             transmitted_bytes: self.ledger.out_bytes,
             drops: self.ledger.drops,
         };
-        let followers = self.followers.iter().map(|(lands, packet)| (*lands, packet.bytes));
+        let followers = self.followers.iter().map(|f| (f.arrival, f.packet.bytes));
         let leaving = followers.chain(self.ahead.iter().copied());
         for (_, bytes) in leaving.filter(|&(lands, _)| self.is_leaving(now, lands)) {
             counters.transmitted_packets -= 1;

@@ -93,6 +93,7 @@ impl Case {
             mtu: 1500,
             fifo_bytes: 3000 + rng.below(20_000),
             settings: None,
+            overhead: None,
         };
         let mut links = vec![fifo(&mut rng, 8), fifo(&mut rng, 8)];
         links[BOTTLENECK].settings = kind.map(|kind| Settings {
@@ -109,7 +110,12 @@ impl Case {
             let base = links.len() as u32;
             for _ in 0..4 {
                 let megabits = 2 << rng.below(4);
-                links.push(fifo(&mut rng, megabits));
+                let mut spec = fifo(&mut rng, megabits);
+                if rng.below(3) == 0 {
+                    let most = Span::from_nanos(1 + rng.below(2_000_000));
+                    spec.overhead = Some((most, seed, links.len() as u64));
+                }
+                links.push(spec);
             }
             let member = 2 * flow;
             paths.push(vec![
@@ -165,7 +171,11 @@ impl Case {
                 Some(settings) => Queue::Discipline(Any::new(settings).expect("sane settings")),
                 None => Queue::Fifo { limit_bytes: spec.fifo_bytes },
             };
-            Link::new(spec.rate, spec.delay, spec.mtu, queue)
+            let link = Link::new(spec.rate, spec.delay, spec.mtu, queue);
+            match spec.overhead {
+                Some((most, seed, index)) => link.with_overhead(most, seed, index),
+                None => link,
+            }
         };
         let links = self.links.iter().map(link).collect();
         Plan { links, paths: self.paths.clone(), members: self.members() }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use nilometer_queue::{Any, Discipline, Reason, Settings};
 use nilometer_sim::{Hop, Packet};
+use nilometer_stat::Rng;
 use nilometer_wire::{Node, Port, Rate, Span, Time};
 
 use crate::Seen;
@@ -16,11 +17,13 @@ pub(crate) struct Spec {
     pub mtu: u32,
     pub fifo_bytes: u64,
     pub settings: Option<Settings>,
+    pub overhead: Option<(Span, u64, u64)>,
 }
 
 struct Wire {
     spec: Spec,
-    fifo: VecDeque<Packet>,
+    fifo: VecDeque<(Span, Packet)>,
+    chance: Option<Rng>,
     discipline: Option<Any<Packet>>,
     sending: Option<(Time, Packet)>,
     transmitted: (u64, u64),
@@ -47,6 +50,7 @@ impl<M: Node<Packet>> Naive<M> {
         let wire = |spec: &Spec| Wire {
             spec: spec.clone(),
             fifo: VecDeque::new(),
+            chance: spec.overhead.map(|(_, seed, index)| Rng::new(seed, 0x4c49_0001, index)),
             discipline: spec.settings.as_ref().map(|s| Any::new(s).expect("sane settings")),
             sending: None,
             transmitted: (0, 0),
@@ -105,11 +109,13 @@ impl<M: Node<Packet>> Naive<M> {
         }
         let mut drops: Vec<(Reason, Packet)> = Vec::new();
         let next = match &mut wire.discipline {
-            Some(discipline) => discipline.dequeue(now, &mut drops),
+            Some(discipline) => {
+                discipline.dequeue(now, &mut drops).map(|packet| (Span::ZERO, packet))
+            }
             None => wire.fifo.pop_front(),
         };
-        if let Some(packet) = next {
-            let end = now + wire.spec.rate.span_of(u64::from(packet.bytes));
+        if let Some((overhead, packet)) = next {
+            let end = now + overhead + wire.spec.rate.span_of(u64::from(packet.bytes));
             wire.sending = Some((end, packet));
             self.events.insert((end, Event::Sent(link)), VecDeque::new());
         }
@@ -133,11 +139,14 @@ impl<M: Node<Packet>> Naive<M> {
             discipline.enqueue(now, packet, &mut drops);
         } else {
             let rest = wire.sending.map_or(0, |(end, _)| end.since(now).0);
-            let waiting = rest + wire.fifo.iter().map(span).sum::<u64>();
+            let waiting = rest
+                + wire.fifo.iter().map(|(before, packet)| before.0 + span(packet)).sum::<u64>();
             if waiting > wire.spec.rate.span_of(wire.spec.fifo_bytes).0 {
                 drops.push((Reason::Full, packet));
             } else {
-                wire.fifo.push_back(packet);
+                let most = wire.spec.overhead.map_or(Span::ZERO, |(most, ..)| most);
+                let before = wire.chance.as_mut().map_or(0, |chance| chance.below(most.0));
+                wire.fifo.push_back((Span(before), packet));
             }
         }
         self.drop(link, drops);
