@@ -167,3 +167,131 @@ impl Scoreboard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    const UNIVERSE: u64 = 160;
+    const MSS: u32 = 10;
+
+    /// RFC 6675 to the letter, a byte at a time.
+    struct Twin {
+        sacked: Vec<bool>,
+        sent_again: Vec<bool>,
+        lost_below: u64,
+        una: u64,
+        high: u64,
+    }
+
+    impl Twin {
+        fn is_lost(&self, at: u64) -> bool {
+            if at < self.lost_below {
+                return true;
+            }
+            let above: Vec<bool> = (at + 1..self.high).map(|b| self.sacked[b as usize]).collect();
+            let bytes = above.iter().filter(|sacked| **sacked).count() as u64;
+            let starts = above.windows(2).filter(|pair| !pair[0] && pair[1]).count();
+            let runs = starts + usize::from(above.first() == Some(&true));
+            runs >= 3 || bytes > 2 * u64::from(MSS)
+        }
+
+        fn pipe(&self) -> u64 {
+            let open = (self.una..self.high).filter(|at| !self.sacked[*at as usize]);
+            open.map(|at| u64::from(!self.is_lost(at)) + u64::from(self.sent_again[at as usize]))
+                .sum()
+        }
+
+        /// The first byte that may be sent again, by rule 1 or rule 3 of NextSeg.
+        fn next(&self, only_lost: bool) -> Option<u64> {
+            let again = (self.una..self.high).rfind(|at| self.sent_again[*at as usize]);
+            let from = again.map_or(self.una, |at| at + 1);
+            let highest = (self.una..self.high).rfind(|at| self.sacked[*at as usize]);
+            (from..self.high).find(|at| {
+                let is_below = highest.is_some_and(|highest| *at < highest);
+                let is_due = if only_lost { self.is_lost(*at) } else { is_below };
+                !self.sacked[*at as usize] && is_due
+            })
+        }
+    }
+
+    fn chance(state: &mut u64, below: u64) -> u64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
+        (*state >> 33) % below
+    }
+
+    fn compare(ours: &Scoreboard, twin: &Twin, about: &str) {
+        for at in (twin.una..twin.high).filter(|at| !twin.sacked[*at as usize]) {
+            assert_eq!(ours.is_lost(at, MSS), twin.is_lost(at), "byte {at}, {about}");
+        }
+        assert_eq!(ours.pipe(twin.una, twin.high, MSS), twin.pipe(), "{about}");
+        let lost = ours.next_lost(twin.una, MSS).map(|(left, _)| left);
+        assert_eq!(lost, twin.next(true), "rule 1, {about}");
+        let hole = ours.next_hole(twin.una).map(|(left, _)| left);
+        assert_eq!(hole, twin.next(false), "rule 3, {about}");
+    }
+
+    fn act(ours: &mut Scoreboard, twin: &mut Twin, state: &mut u64) {
+        match chance(state, 12) {
+            0 => {
+                twin.una = (twin.una + chance(state, 25)).min(twin.high - 1);
+                // Cumulative acknowledgements do not end inside of what the peer holds.
+                while twin.sacked[twin.una as usize] && twin.una + 1 < twin.high {
+                    twin.una += 1;
+                }
+                ours.advance(twin.una);
+            }
+            1 => {
+                twin.sent_again.fill(false);
+                twin.lost_below = 0;
+                ours.begin(twin.una);
+            }
+            2 if chance(state, 4) == 0 => {
+                twin.sent_again.fill(false);
+                twin.lost_below = twin.high;
+                if twin.sacked[twin.una as usize] {
+                    twin.sacked.fill(false);
+                }
+                ours.lose_all(twin.una, twin.high);
+            }
+            3..=5 => {
+                if let Some((left, right)) = ours.next_lost(twin.una, MSS) {
+                    let right = right.min(left + u64::from(MSS));
+                    twin.sent_again[left as usize..right as usize].fill(true);
+                    ours.sent(right);
+                }
+            }
+            _ => {
+                let left = twin.una + 1 + chance(state, twin.high - twin.una);
+                let right = (left + chance(state, 15)).min(twin.high);
+                if left < right {
+                    let inside = &mut twin.sacked[left as usize..right as usize];
+                    let news = inside.iter().filter(|sacked| !**sacked).count() as u64;
+                    inside.fill(true);
+                    assert_eq!(ours.record(left, right), news);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn agrees_with_rfc_6675_byte_by_byte() {
+        for seed in 0..150 {
+            let mut state = seed;
+            let mut ours = Scoreboard::default();
+            let mut twin = Twin {
+                sacked: vec![false; UNIVERSE as usize],
+                sent_again: vec![false; UNIVERSE as usize],
+                lost_below: 0,
+                una: 0,
+                high: UNIVERSE,
+            };
+            for step in 0..40 {
+                act(&mut ours, &mut twin, &mut state);
+                compare(&ours, &twin, &alloc::format!("seed {seed}, step {step}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Delay that looks like loss: what was reduced in error is given back.
+
+mod pipe;
+
+use nilometer_tcp::{Config, Connection, Recovery};
+use nilometer_wire::Time;
+use pipe::{MS, Pipe};
+
+fn at(milliseconds: u64) -> Time {
+    Time::ZERO + MS * milliseconds
+}
+
+/// A transfer whose path takes `delay` milliseconds from 400 ms on.
+fn delayed(config: Config, delay: u64) -> Pipe {
+    let left = Connection::connect(config, 7);
+    let mut pipe = Pipe::new(left, Connection::listen(config, 70_000), 1);
+    pipe.faults.spacing = MS;
+    pipe.ends[0].write(1_000_000_000);
+    pipe.run(at(400));
+    pipe.delay = MS * delay;
+    pipe.run(at(3_000));
+    pipe
+}
+
+fn config(recovery: Recovery, timestamps: bool, undo: bool) -> Config {
+    // Windows below what would make a queue, so that no loss and no delay is real.
+    Config { recovery, timestamps, undo, delayed_ack: None, rto_min: MS * 50, ..Config::rfc() }
+}
+
+#[test]
+fn a_needless_timeout_is_taken_back() {
+    for recovery in [Recovery::Tahoe, Recovery::Reno, Recovery::NewReno, Recovery::Sack] {
+        for timestamps in [true, false] {
+            let plain = delayed(config(recovery, timestamps, false), 300);
+            let undone = delayed(config(recovery, timestamps, true), 300);
+            let about = format!("{recovery:?}, timestamps {timestamps}");
+            assert!(plain.ends[0].statistics().timeouts > 0, "{about}");
+            assert!(undone.ends[0].statistics().timeouts > 0, "{about}");
+            assert!(undone.ends[0].statistics().undone > 0, "{about}");
+            let repeats = |pipe: &Pipe| pipe.ends[0].statistics().retransmitted_segments;
+            assert!(repeats(&undone) < repeats(&plain), "{about}");
+        }
+    }
+}
+
+#[test]
+fn a_real_loss_is_not_taken_back() {
+    for recovery in [Recovery::Tahoe, Recovery::Reno, Recovery::NewReno, Recovery::Sack] {
+        for timestamps in [true, false] {
+            let config = config(recovery, timestamps, true);
+            let left = Connection::connect(config, 7);
+            let mut pipe = Pipe::new(left, Connection::listen(config, 70_000), 1);
+            pipe.faults.spacing = MS;
+            pipe.ends[0].write(1_000_000_000);
+            // One segment alone, and then a whole window.
+            pipe.drops =
+                Box::new(|end, count, _| end == 0 && (count == 40 || (100..160).contains(&count)));
+            pipe.run(at(2_000));
+            let statistics = pipe.ends[0].statistics();
+            assert!(statistics.fast_recoveries + statistics.timeouts >= 2, "{recovery:?}");
+            assert_eq!(statistics.undone, 0, "{recovery:?}, timestamps {timestamps}");
+        }
+    }
+}
