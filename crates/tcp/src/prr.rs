@@ -21,6 +21,11 @@ impl Reduction {
         Reduction { delivered: 0, out: 0, flight: flight.max(1) }
     }
 
+    /// Bytes under way when recovery began; at least one.
+    pub fn flight(&self) -> u64 {
+        self.flight
+    }
+
     /// `bytes` were sent.
     #[inline]
     pub fn sent(&mut self, bytes: u64) {

@@ -68,12 +68,27 @@ impl Sender {
         is_heuristic && self.window.cwnd > mss && self.una - self.previous <= 4 * mss
     }
 
+    /// FlightSize (RFC 5681), of which a part is left. With SACK most of what is outstanding may have
+    /// arrived long ago, when a repair was lost and the sender went on; then it was the window that
+    /// was too much, and in recovery the window before it.
+    fn flight_size(&self) -> u64 {
+        let mut outstanding = self.outstanding();
+        if self.phase == Phase::Open {
+            // Segments that limited transmit released do not count (RFC 3042, section 2).
+            outstanding = outstanding.saturating_add_signed(-self.inflation.max(0));
+        }
+        match self.phase {
+            _ if !self.has_sack => outstanding,
+            Phase::Recovery => outstanding.min(self.prr.flight()),
+            Phase::Open | Phase::Loss => outstanding.min(self.window.cwnd),
+        }
+    }
+
     /// Fast retransmit, and what follows it.
     fn enter(&mut self, sacked: u64, now: Time, counts: &mut Statistics) {
         counts.fast_recoveries += 1;
         let mss = i64::from(self.window.mss);
-        // Segments that limited transmit released do not count (RFC 3042, section 2).
-        let flight = self.outstanding().saturating_add_signed(-self.inflation.max(0));
+        let flight = self.flight_size();
         self.controller.on_congestion(now, &mut self.window, Congestion::Loss, flight);
         self.recover = self.max;
         self.after_timeout = false;
@@ -194,7 +209,7 @@ impl Sender {
         let is_first = self.retries == 0 && self.phase != Phase::Loss;
         self.doubt(if is_first { Step::First } else { Step::Off });
         if self.retries == 0 {
-            let flight = self.outstanding();
+            let flight = self.flight_size();
             self.controller.on_congestion(now, &mut self.window, Congestion::Timeout, flight);
         } else if !self.controller.owns_recovery() {
             // The threshold stays what it was (RFC 5681, section 3.1, equation 4).

@@ -15,20 +15,22 @@
 //!
 //! | losses | | T0 | p = 10⁻³ | 3·10⁻³ | 10⁻² | 3·10⁻² |
 //! |---|---|---|---|---|---|---|
-//! | independent | Reno | 0.2 s | 1.05 | 1.02 | 0.98 | 0.91 |
-//! | independent | Reno | 1 s | 1.07 | 1.07 | **1.12** | 1.09 |
-//! | rest of round | SACK | 1 s | 1.02 | 0.96 | **0.90** | **0.80** |
-//! | rest of round | Reno | 1 s | **0.70** | **0.60** | **0.53** | **0.52** |
-//! | independent, timeouts counted | NewReno | 0.2 s | 1.06 | 1.04 | 1.01 | 0.95 |
-//! | independent, timeouts counted | NewReno | 1 s | 1.07 | 1.04 | 1.03 | 0.98 |
-//! | rest of round, timeouts counted | SACK | 1 s | 1.03 | 1.00 | 0.98 | 0.93 |
+//! | independent | Reno | 0.2 s | 1.05 | 1.01 | 0.97 | 0.91 |
+//! | independent | Reno | 1 s | 1.06 | 1.06 | **1.12** | 1.10 |
+//! | rest of round | SACK | 1 s | 1.00 | 0.92 | **0.84** | **0.75** |
+//! | rest of round | Reno | 1 s | **0.70** | **0.59** | **0.53** | **0.53** |
+//! | independent, timeouts counted | NewReno | 0.2 s | 1.06 | 1.03 | 1.01 | 0.96 |
+//! | independent, timeouts counted | NewReno | 1 s | 1.06 | 1.04 | 1.03 | 0.98 |
+//! | rest of round, timeouts counted | SACK | 1 s | 1.02 | 0.95 | 0.92 | **0.88** |
 //!
 //! What is off by more than a tenth is so for reasons that can be counted. Independent losses leave
 //! duplicates enough for fast retransmit: at 1 % they end in a timeout six times more rarely than
 //! equation 24 says. Losses of whole rounds do so more often, since repairs are lost too, and to
 //! Reno nearly always, since it leaves recovery with the first hole (see `fall_floyd.rs`); only SACK
 //! can do what the model takes for granted. With the part of timeouts that was counted instead of
-//! equation 24, the equation holds for whoever answers a round's losses once.
+//! equation 24, the equation holds for whoever answers a round's losses once, as long as timeouts are
+//! not the rule: at 3 % every second loss ends in one, and the slow start after it, which the model
+//! leaves out, shows.
 
 use std::collections::VecDeque;
 
@@ -246,9 +248,11 @@ fn losing_the_rest_of_a_round_is_one_signal_to_sack_and_a_timeout_to_reno() {
     let points = measure_all(Recovery::Sack, Losses::RestOfRound, 1.0);
     assert_within_tenth(&points[0], points[0].ratio);
     assert_within_tenth(&points[1], points[1].ratio);
-    for point in &points {
+    for point in &points[..3] {
         assert_within_tenth(point, ratio_by_count(point, 1.0));
     }
+    let last = ratio_by_count(&points[3], 1.0);
+    assert!((0.85..0.9).contains(&last), "{last}");
     for point in measure_all(Recovery::Reno, Losses::RestOfRound, 1.0) {
         assert!(point.timeouts > 0.4, "p = {}: {}", point.p, point.timeouts);
         assert!((0.45..0.75).contains(&point.ratio), "p = {}: {}", point.p, point.ratio);
