@@ -89,6 +89,10 @@ pub struct Config {
     pub ecn: bool,
     /// Whether small segments wait for acknowledgements (RFC 896).
     pub nagle: bool,
+    /// NewReno: whether only the first partial acknowledgement restarts the retransmission timer, so
+    /// that many holes end in a timeout (RFC 6582, section 4: "impatient"), or every one does ("slow
+    /// but steady").
+    pub is_impatient: bool,
     /// Whether the first two duplicate acknowledgements release a new segment each (RFC 3042).
     pub limited_transmit: bool,
     /// Whether recovery with SACK reduces the window proportionally (RFC 9937).
@@ -145,6 +149,7 @@ impl Config {
             delayed_ack: None,
             ecn: false,
             nagle: false,
+            is_impatient: false,
             limited_transmit: false,
             prr: false,
             idle_restart: IdleRestart::Never,
@@ -176,6 +181,7 @@ impl Config {
             timestamps: true,
             delayed_ack: Some(Span::from_nanos(200 * MS)),
             nagle: true,
+            is_impatient: true,
             limited_transmit: true,
             idle_restart: IdleRestart::Initial,
             undo: true,

@@ -185,8 +185,8 @@ impl Sender {
                 let mss = i64::from(self.window.mss);
                 let bytes = advance.bytes.min(i64::MAX as u64) as i64;
                 self.inflation -= bytes - if bytes >= mss { mss } else { 0 };
-                if self.had_partial {
-                    self.deadline = advance.deadline; // the impatient variant
+                if self.had_partial && self.is_impatient {
+                    self.deadline = advance.deadline;
                 }
                 self.had_partial = true;
             }

@@ -56,6 +56,7 @@ pub(crate) struct Sender {
     pub inflation: i64,
     pub phase: Phase,
     pub recovery: Recovery,
+    pub is_impatient: bool,
     /// Whether the peer takes and sends SACK blocks.
     pub has_sack: bool,
     /// Whether the application closed.
@@ -132,6 +133,7 @@ impl Sender {
             inflation: 0,
             phase: Phase::Open,
             recovery: config.recovery,
+            is_impatient: config.is_impatient,
             has_sack: false,
             has_fin: false,
             repeat_first: false,
