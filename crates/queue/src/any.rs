@@ -24,7 +24,7 @@ const BLUE_PURPOSE: u32 = u32::from_be_bytes(*b"qblu");
 const PIE_PURPOSE: u32 = u32::from_be_bytes(*b"qpie");
 const HASH_PURPOSE: u32 = u32::from_be_bytes(*b"qhsh");
 
-/// A discipline of whatever kind. Larger than its box is only the one that is mostly a queue.
+/// A discipline of whatever kind: three words, for the disciplines themselves are boxed.
 #[derive(Clone, Debug)]
 pub struct Any<P> {
     variant: Variant<P>,

@@ -83,30 +83,28 @@ impl Occupancy {
         self.units > self.limit
     }
 
-    /// A packet of `bytes` came in.
+    /// A packet of `bytes` came in; the units that it takes.
     #[inline]
-    pub(crate) fn add(&mut self, bytes: u32) {
-        self.units += self.capacity.units(bytes);
+    pub(crate) fn add(&mut self, bytes: u32) -> u64 {
+        let units = self.capacity.units(bytes);
+        self.units += units;
         self.bytes += u64::from(bytes);
+        units
     }
 
-    /// A packet of `bytes` went.
+    /// A packet of `bytes` went; the units that it took.
     #[inline]
-    pub(crate) fn remove(&mut self, bytes: u32) {
-        self.units -= self.capacity.units(bytes);
+    pub(crate) fn remove(&mut self, bytes: u32) -> u64 {
+        let units = self.capacity.units(bytes);
+        self.units -= units;
         self.bytes -= u64::from(bytes);
+        units
     }
 
     /// What is taken, in the unit of the capacity.
     #[inline]
     pub(crate) fn units(&self) -> u64 {
         self.units
-    }
-
-    /// The limit and its unit.
-    #[inline]
-    pub(crate) fn capacity(&self) -> Capacity {
-        self.capacity
     }
 
     /// Bytes that wait.

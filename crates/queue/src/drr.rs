@@ -53,19 +53,20 @@ impl<P: Packet> Discipline<P> for Drr<P> {
             drops.dropped(Reason::TooBig, packet);
             return;
         }
-        let (queue, slot) = self.core.push(packet);
-        self.lengths.change(queue, self.core.units(queue));
+        let arrived = self.core.push(packet);
+        self.lengths.change(arrived.queue, arrived.units);
         while self.core.is_over() {
             let Some(victim) = self.lengths.longest() else { return };
-            self.core.push_out(victim, self.drop_from, slot, drops);
-            self.lengths.change(victim, self.core.units(victim));
+            let dropped = self.core.push_out(victim, self.drop_from, arrived, drops);
+            let Some(dropped) = dropped else { return };
+            self.lengths.change(victim, dropped.units);
         }
     }
 
     #[inline]
     fn dequeue(&mut self, _now: Time, _drops: &mut impl Drops<P>) -> Option<P> {
         let sent = self.core.send()?;
-        self.lengths.change(sent.queue, self.core.units(sent.queue));
+        self.lengths.change(sent.queue, sent.units);
         self.core.take(sent)
     }
 

@@ -77,115 +77,97 @@ impl Lengths {
 struct Place {
     next: u32,
     prev: u32,
-}
-
-/// The nearest lengths that queues have.
-#[derive(Clone, Copy, Debug)]
-struct Near {
+    /// Of a queue: its length. Of a bucket: the nearest length below that a queue has.
     below: u32,
+    /// Of a bucket: the nearest length above that a queue has.
     above: u32,
 }
 
 /// Queues in buckets by length.
 #[derive(Clone, Debug)]
 pub(crate) struct Buckets {
-    /// Of the queues by number, then of the buckets by length.
+    /// Of the queues by number, then of the buckets by length. The bucket of length 0 closes the
+    /// ring of lengths; the queues in it are not ranked.
     places: Vec<Place>,
-    /// Of the queues.
-    lengths: Vec<u32>,
-    /// Of the buckets. That of length 0 closes the ring of lengths; the queues in it are not ranked.
-    near: Vec<Near>,
+    queues: u32,
 }
 
 impl Buckets {
     fn new(queues: u32) -> Buckets {
-        let mut buckets = Buckets {
-            places: Vec::new(),
-            lengths: vec![0; queues as usize],
-            near: vec![Near { below: 0, above: 0 }],
+        // One ring of all queues and the bucket of length 0.
+        let place = |at: u32| Place {
+            next: if at == queues { 0 } else { at + 1 },
+            prev: if at == 0 { queues } else { at - 1 },
+            below: 0,
+            above: 0,
         };
-        for place in 0..=queues {
-            buckets.places.push(Place { next: place, prev: place });
-        }
-        for queue in 0..queues {
-            buckets.join(queue, 0);
-        }
-        buckets
-    }
-
-    /// The place of the bucket of `length`.
-    #[inline]
-    fn bucket(&self, length: u32) -> u32 {
-        self.lengths.len() as u32 + length
+        Buckets { places: (0..=queues).map(place).collect(), queues }
     }
 
     #[inline]
-    fn is_empty(&self, length: u32) -> bool {
-        let bucket = self.bucket(length);
-        self.places[bucket as usize].next == bucket
+    fn bucket(&mut self, length: u32) -> &mut Place {
+        &mut self.places[(self.queues + length) as usize]
     }
 
     #[inline]
     fn change(&mut self, queue: u32, to: u32) {
-        let from = self.lengths[queue as usize];
-        if to as usize >= self.near.len() {
+        let bucket = self.queues + to;
+        if self.places.len() <= bucket as usize {
             self.grow(to);
         }
-        if to > 0 && self.is_empty(to) {
-            let above = if to > from { self.near[from as usize].above } else { from };
-            self.link(to, above);
+        let places = &mut self.places[..];
+        let Place { next, prev, below: from, .. } = places[queue as usize];
+        places[prev as usize].next = next;
+        places[next as usize].prev = prev;
+        let second = core::mem::replace(&mut places[bucket as usize].next, queue);
+        places[second as usize].prev = queue;
+        let place = &mut places[queue as usize];
+        (place.next, place.prev, place.below) = (second, bucket, to);
+        if second == bucket && to > 0 {
+            self.link(from, to);
         }
-        let Place { next, prev } = self.places[queue as usize];
-        self.places[prev as usize].next = next;
-        self.places[next as usize].prev = prev;
         // Both neighbours are the bucket: the queue was alone in it.
-        if next == prev && from > 0 && next == self.bucket(from) {
-            let Near { below, above } = self.near[from as usize];
-            self.near[below as usize].above = above;
-            self.near[above as usize].below = below;
+        if next == prev && next == self.queues + from && from > 0 {
+            self.unlink(from);
         }
-        self.join(queue, to);
     }
 
-    #[inline]
-    fn join(&mut self, queue: u32, length: u32) {
-        let bucket = self.bucket(length);
-        let second = core::mem::replace(&mut self.places[bucket as usize].next, queue);
-        self.places[second as usize].prev = queue;
-        self.places[queue as usize] = Place { next: second, prev: bucket };
-        self.lengths[queue as usize] = length;
+    /// Puts the bucket of length `to` into the ring of lengths, beside that of `from`.
+    fn link(&mut self, from: u32, to: u32) {
+        let above = if to > from { self.bucket(from).above } else { from };
+        let below = core::mem::replace(&mut self.bucket(above).below, to);
+        self.bucket(below).above = to;
+        let bucket = self.bucket(to);
+        (bucket.below, bucket.above) = (below, above);
     }
 
-    /// Puts the bucket of `length` into the ring of lengths, just below that of `above`.
-    #[inline]
-    fn link(&mut self, length: u32, above: u32) {
-        let below = self.near[above as usize].below;
-        self.near[length as usize] = Near { below, above };
-        self.near[below as usize].above = length;
-        self.near[above as usize].below = length;
+    /// Takes the bucket of `length` out of the ring of lengths.
+    fn unlink(&mut self, length: u32) {
+        let Place { below, above, .. } = *self.bucket(length);
+        self.bucket(below).above = above;
+        self.bucket(above).below = below;
     }
 
     /// Makes buckets up to that of `length`.
     #[cold]
     fn grow(&mut self, length: u32) {
-        while self.near.len() <= length as usize {
-            let bucket = self.places.len() as u32;
-            self.places.push(Place { next: bucket, prev: bucket });
-            self.near.push(Near { below: 0, above: 0 });
+        while self.places.len() <= (self.queues + length) as usize {
+            let place = self.places.len() as u32;
+            self.places.push(Place { next: place, prev: place, below: 0, above: 0 });
         }
     }
 
     #[inline]
     fn longest(&self) -> Option<u32> {
-        let length = self.near[0].below;
-        (length > 0).then(|| self.places[self.bucket(length) as usize].next)
+        let length = self.places[self.queues as usize].below;
+        (length > 0).then(|| self.places[(self.queues + length) as usize].next)
     }
 
     #[inline]
     fn is_smallest(&self, queue: u32, strictly: bool) -> bool {
-        let length = self.lengths[queue as usize];
-        let Place { next, prev } = self.places[queue as usize];
-        length == self.near[0].above && (!strictly || next == prev && next == self.bucket(length))
+        let Place { next, prev, below: length, .. } = self.places[queue as usize];
+        let is_alone = next == prev && next == self.queues + length;
+        length == self.places[self.queues as usize].above && (!strictly || is_alone)
     }
 }
 

@@ -109,19 +109,20 @@ impl<P: Packet> Discipline<P> for Qsdrr<P> {
             drops.dropped(Reason::TooBig, packet);
             return;
         }
-        let (queue, slot) = self.core.push(packet);
-        self.lengths.change(queue, self.core.units(queue));
+        let arrived = self.core.push(packet);
+        self.lengths.change(arrived.queue, arrived.units);
         while self.core.is_over() {
             let Some(victim) = self.choose() else { return };
-            self.core.push_out(victim, self.options.drop_from, slot, drops);
-            self.lengths.change(victim, self.core.units(victim));
+            let dropped = self.core.push_out(victim, self.options.drop_from, arrived, drops);
+            let Some(dropped) = dropped else { return };
+            self.lengths.change(victim, dropped.units);
         }
     }
 
     #[inline]
     fn dequeue(&mut self, _now: Time, _drops: &mut impl Drops<P>) -> Option<P> {
         let sent = self.core.send()?;
-        self.lengths.change(sent.queue, self.core.units(sent.queue));
+        self.lengths.change(sent.queue, sent.units);
         if self.core.occupancy().units() < self.release_below {
             self.victim = None;
         }

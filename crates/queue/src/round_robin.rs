@@ -106,12 +106,15 @@ struct Queue {
     prev: u32,
 }
 
-/// What was chosen to leave.
+/// What has come to a queue, or gone from it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct Moved {
     pub(crate) queue: u32,
-    slot: u32,
+    /// What the queue now takes of the buffer, in the unit of the capacity.
+    pub(crate) units: u64,
+    /// The packet's.
     pub(crate) bytes: u32,
+    slot: u32,
 }
 
 /// The queues, the ring of those that are active, and the buffer that they share.
@@ -159,20 +162,20 @@ impl<P: Packet> RoundRobin<P> {
         bytes <= self.mtu_bytes && self.occupancy.could_hold(bytes)
     }
 
-    /// Takes `packet` in, whether there is room or not: its queue, and its slot.
+    /// Takes `packet` in, whether there is room or not.
     #[inline]
-    pub(crate) fn push(&mut self, packet: P) -> (u32, u32) {
+    pub(crate) fn push(&mut self, packet: P) -> Moved {
         let bytes = packet.bytes();
         let number = self.spread.queue(packet.flow());
         let queue = &mut self.queues[number as usize];
         let slot = self.packets.push(&mut queue.waiting, packet, bytes);
         queue.bytes += u64::from(bytes);
-        queue.units += self.occupancy.capacity().units(bytes);
-        self.occupancy.add(bytes);
+        queue.units += self.occupancy.add(bytes);
+        let moved = Moved { queue: number, units: queue.units, bytes, slot };
         if queue.waiting.length() == 1 {
             self.activate(number);
         }
-        (number, slot)
+        moved
     }
 
     /// Whether somebody is to be pushed out.
@@ -207,36 +210,36 @@ impl<P: Packet> RoundRobin<P> {
         self.queues.len() as u32
     }
 
-    /// Drops from `end` of `victim`, because the packet in slot `arrived` found the buffer full; it
-    /// may be that packet itself.
+    /// Drops from `end` of `victim`, because what has `arrived` found the buffer full; it may be that
+    /// packet itself.
     #[inline]
     pub(crate) fn push_out(
         &mut self,
         victim: u32,
         end: End,
-        arrived: u32,
+        arrived: Moved,
         drops: &mut impl Drops<P>,
-    ) {
-        let Some((slot, _)) = self.remove(victim, end) else { return };
-        let reason = if slot == arrived { Reason::Full } else { Reason::PushedOut };
-        if let Some(packet) = self.packets.take(slot) {
+    ) -> Option<Moved> {
+        let moved = self.remove(victim, end)?;
+        let reason = if moved.slot == arrived.slot { Reason::Full } else { Reason::PushedOut };
+        if let Some(packet) = self.packets.take(moved.slot) {
             drops.dropped(reason, packet);
         }
+        Some(moved)
     }
 
-    /// The queue that sends next, and the packet that is to be had from [`RoundRobin::take`]; it is
-    /// no longer counted.
+    /// The next to be sent, no longer counted; the packet is to be had from [`RoundRobin::take`].
     #[inline]
-    pub(crate) fn send(&mut self) -> Option<Sent> {
+    pub(crate) fn send(&mut self) -> Option<Moved> {
         let queue = self.turn()?;
-        let (slot, bytes) = self.remove(queue, End::Front)?;
-        self.queues[queue as usize].sent_bytes += u64::from(bytes);
-        Some(Sent { queue, slot, bytes })
+        let moved = self.remove(queue, End::Front)?;
+        self.queues[queue as usize].sent_bytes += u64::from(moved.bytes);
+        Some(moved)
     }
 
     /// The packet that [`RoundRobin::send`] chose.
     #[inline]
-    pub(crate) fn take(&mut self, sent: Sent) -> Option<P> {
+    pub(crate) fn take(&mut self, sent: Moved) -> Option<P> {
         self.packets.take(sent.slot)
     }
 
@@ -259,19 +262,18 @@ impl<P: Packet> RoundRobin<P> {
         }
     }
 
-    /// Takes the packet at `end` of a queue out of all accounts: its slot, where it is left, and its
-    /// bytes.
+    /// Takes the packet at `end` of a queue out of all accounts; it is left in its slot.
     #[inline]
-    fn remove(&mut self, number: u32, end: End) -> Option<(u32, u32)> {
+    fn remove(&mut self, number: u32, end: End) -> Option<Moved> {
         let queue = &mut self.queues[number as usize];
         let (slot, bytes) = self.packets.release(&mut queue.waiting, end)?;
         queue.bytes -= u64::from(bytes);
-        queue.units -= self.occupancy.capacity().units(bytes);
-        self.occupancy.remove(bytes);
+        queue.units -= self.occupancy.remove(bytes);
+        let moved = Moved { queue: number, units: queue.units, bytes, slot };
         if queue.waiting.length() == 0 {
             self.retire(number);
         }
-        Some((slot, bytes))
+        Some(moved)
     }
 
     /// Puts a queue into the ring, last of all: just before the one whose turn it is.

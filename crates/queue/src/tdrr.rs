@@ -152,14 +152,15 @@ impl<P: Packet> Discipline<P> for Tdrr<P> {
             drops.dropped(Reason::TooBig, packet);
             return;
         }
-        let (queue, slot) = self.core.push(packet);
-        if self.core.is_alone(queue) {
-            self.rank(queue);
+        let arrived = self.core.push(packet);
+        if self.core.is_alone(arrived.queue) {
+            self.rank(arrived.queue);
         }
         while self.core.is_over() {
             let Some((victim, _)) = self.fastest.top() else { return };
-            self.core.push_out(victim, self.options.drop_from, slot, drops);
-            if self.core.units(victim) == 0 {
+            let end = self.options.drop_from;
+            let Some(dropped) = self.core.push_out(victim, end, arrived, drops) else { return };
+            if dropped.units == 0 {
                 self.fastest.remove(victim);
             }
         }
@@ -169,7 +170,7 @@ impl<P: Packet> Discipline<P> for Tdrr<P> {
         let sent = self.core.send()?;
         let queue = sent.queue;
         self.meters[queue as usize].sent(now, sent.bytes, self.options.averaging);
-        if self.core.units(queue) == 0 {
+        if sent.units == 0 {
             self.fastest.remove(queue);
         } else {
             self.rank(queue);
