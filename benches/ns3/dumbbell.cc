@@ -56,6 +56,7 @@ struct Options
     double bottleneckRate = 500;
     double accessRate = 10;
     double jitter = 0;
+    double overhead = 0; // microseconds
     uint32_t initialWindow = 2; // segments
     double minRto = 1000;
     std::string recovery = "classic";
@@ -104,7 +105,8 @@ Check(const Options& options)
         Refuse("--rtt: half of it must hold --access-delay and --destination-delay");
     }
     const bool positive = options.seconds > 0 && options.bottleneckRate > 0 &&
-                          options.accessRate > 0 && options.minRto > 0 && options.jitter >= 0;
+                          options.accessRate > 0 && options.minRto > 0 && options.jitter >= 0 &&
+                          options.overhead >= 0;
     if (!positive)
     {
         Refuse("rates, --seconds and --min-rto must be positive, and --jitter not negative");
@@ -127,6 +129,7 @@ Parse(int argc, char** argv)
     line.AddValue("bottleneck-rate", "R1 to R2, Mb/s", o.bottleneckRate);
     line.AddValue("access-rate", "of all other links, Mb/s", o.accessRate);
     line.AddValue("jitter", "flows start uniformly within so many ms", o.jitter);
+    line.AddValue("overhead", "hosts take up to so many us before each packet", o.overhead);
     line.AddValue("initial-window", "segments", o.initialWindow);
     line.AddValue("min-rto", "least retransmission timeout, ms", o.minRto);
     line.AddValue("recovery", "fast recovery: classic or prr", o.recovery);
@@ -212,6 +215,41 @@ InstallBottleneckQueue(const Options& options, Ptr<NetDevice> device)
     return helper.Install(device).Get(0);
 }
 
+/// A host's wire: each packet takes a random time more, so that flows do not lock into phase with
+/// the queue (Floyd and Jacobson 1992). Shorter than a packet's own time, it reorders nothing.
+class HostChannel : public PointToPointChannel
+{
+  public:
+    HostChannel(double overhead)
+        : m_overhead(overhead)
+    {
+    }
+
+    bool TransmitStart(Ptr<const Packet> packet,
+                       Ptr<PointToPointNetDevice> device,
+                       Time duration) override
+    {
+        const Time more = MicroSeconds(1) * m_uniform->GetValue(0, m_overhead);
+        return PointToPointChannel::TransmitStart(packet, device, duration + more);
+    }
+
+  private:
+    double m_overhead;
+    Ptr<UniformRandomVariable> m_uniform = CreateObject<UniformRandomVariable>();
+};
+
+/// Puts a host's link on a wire that takes its time.
+void
+Delay(const NetDeviceContainer& ends, double delay, double overhead)
+{
+    Ptr<HostChannel> channel = CreateObject<HostChannel>(overhead);
+    channel->SetAttribute("Delay", TimeValue(Milliseconds(delay)));
+    for (uint32_t end = 0; end < ends.GetN(); ++end)
+    {
+        ends.Get(end)->GetObject<PointToPointNetDevice>()->Attach(channel);
+    }
+}
+
 NetDeviceContainer
 Join(double rate, double delay, const char* nicQueue, Ptr<Node> left, Ptr<Node> right)
 {
@@ -277,10 +315,18 @@ Build(const Options& options)
         const Ptr<Node> source = network.sources.Get(flow);
         const NetDeviceContainer first =
             Join(options.accessRate, options.accessDelay, ACCESS_QUEUE, r1, source);
+        if (options.overhead > 0)
+        {
+            Delay(first, options.accessDelay, options.overhead);
+        }
         RouteVia(source, "0.0.0.0", "0.0.0.0", Address(sourceSubnets, first), 1);
         const Ptr<Node> destination = network.destinations.Get(flow);
         const NetDeviceContainer last =
             Join(options.accessRate, options.destinationDelay, ACCESS_QUEUE, r2, destination);
+        if (options.overhead > 0)
+        {
+            Delay(last, options.destinationDelay, options.overhead);
+        }
         const Ipv4Address gateway = Address(destinationSubnets, last);
         RouteVia(destination, "0.0.0.0", "0.0.0.0", gateway, 1);
         network.destinationAddresses.emplace_back(gateway.Get() + 1);
@@ -402,7 +448,8 @@ Report(const Options& options, const Network& network, const std::vector<Flow>& 
     const double capacity = options.bottleneckRate * 1e6 / 8 * options.seconds;
     std::cout << std::setprecision(10) << "{\"simulator\":\"ns-3\",\"queue\":\"" << options.queue
               << "\",\"buffer_packets\":" << options.buffer << ",\"rtt_ms\":" << options.rtt
-              << ",\"flows\":" << options.flows << ",\"jitter_ms\":" << options.jitter
+              << ",\"flows\":" << options.flows << ",\"overhead_us\":" << options.overhead
+              << ",\"jitter_ms\":" << options.jitter
               << ",\"initial_window\":" << options.initialWindow << ",\"min_rto_ms\":"
               << options.minRto << ",\"recovery\":\"" << options.recovery
               << "\",\"seed\":" << options.seed << ",\"simulated_seconds\":" << options.seconds
