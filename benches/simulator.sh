@@ -1,23 +1,26 @@
 #!/usr/bin/env bash
 # What a packet-hop costs the simulator, in CPU time and instructions, beside ns-3 on the same case.
 #
-#   benches/simulator.sh [--ns3-seconds N] [--repeats N]
+#   benches/simulator.sh [--ns3-seconds N] [--repeats N] [--tcp NAME]
 #
 # The case is `qsdrr` with tail drop: 100 greedy TCP flows, 500 Mb/s, 100 ms, 200 packets. Ours runs
-# its 100 simulated seconds --repeats times (3) on one thread, and the median counts. ns-3 runs
-# --ns3-seconds (5; 0 leaves it out; 100 takes a quarter of an hour) once. A packet-hop is one
-# packet sent on one link, whatever simulates it; CPU time is that of the user and of the kernel.
+# its 100 simulated seconds --repeats times (3) on one thread, and the median counts; --tcp sets the
+# scenario's parameter (`sack` is nearest to what ns-3 has). ns-3 runs --ns3-seconds (5; 0 leaves it
+# out; 100 takes a quarter of an hour) once. A packet-hop is one packet sent on one link, whatever
+# simulates it; CPU time is that of the user and of the kernel.
 # The instructions are those that valgrind counts in two simulated seconds. What is not installed is
 # skipped, and said. The last line is one JSON object; `ratio` is ours over ns-3's.
 set -euo pipefail
 ns3_seconds=5
 repeats=3
+tcp=()
 while [ $# -gt 0 ]; do
     case $1 in
     --ns3-seconds) ns3_seconds=${2:?--ns3-seconds needs a number} ;;
+    --tcp) tcp=(--set "tcp=${2:?--tcp needs a name}") ;;
     --repeats) repeats=${2:?--repeats needs a number} ;;
     *)
-        echo "benches/simulator.sh [--ns3-seconds N] [--repeats N]" >&2
+        echo "benches/simulator.sh [--ns3-seconds N] [--repeats N] [--tcp NAME]" >&2
         exit 2
         ;;
     esac
@@ -67,7 +70,7 @@ median() { # of the numbers on standard input, one a line
         END { printf "%.10g\n", (a[int((NR + 1) / 2)] + a[int(NR / 2) + 1]) / 2 }'
 }
 simulate=("$nilometer" simulate qsdrr --set discipline=tail_drop --set buffer_packets=200
-    --set rtt_ms=100 --seeds 1 --threads 1 --json)
+    --set rtt_ms=100 "${tcp[@]}" --seeds 1 --threads 1 --json)
 
 echo "+ ${simulate[*]}   ($repeats times)" >&2
 for ((run = 1; run <= repeats; run++)); do

@@ -35,7 +35,6 @@ namespace
 
 constexpr uint32_t PACKET_BYTES = 1500;  // an IP packet that carries a full segment
 constexpr uint32_t SEGMENT_BYTES = 1460; // without TCP options: timestamps are off
-constexpr uint32_t PPP_BYTES = 2;        // what ns-3 adds to every packet on such a link
 constexpr uint32_t WINDOW_BYTES = 4 << 20;
 constexpr uint16_t SINK_PORT = 5001;
 constexpr uint32_t MAX_FLOWS = 16384;
@@ -56,7 +55,7 @@ struct Options
     double bottleneckRate = 500;
     double accessRate = 10;
     double jitter = 0;
-    double overhead = 0; // microseconds
+    double overhead = 0;        // microseconds
     uint32_t initialWindow = 2; // segments
     double minRto = 1000;
     std::string recovery = "classic";
@@ -109,7 +108,7 @@ Check(const Options& options)
                           options.overhead >= 0;
     if (!positive)
     {
-        Refuse("rates, --seconds and --min-rto must be positive, and --jitter not negative");
+        Refuse("--jitter and --overhead cannot be negative, other times and rates not 0 either");
     }
 }
 
@@ -216,11 +215,11 @@ InstallBottleneckQueue(const Options& options, Ptr<NetDevice> device)
 }
 
 /// A host's wire: each packet takes a random time more, so that flows do not lock into phase with
-/// the queue (Floyd and Jacobson 1992). Shorter than a packet's own time, it reorders nothing.
+/// the queue (Floyd and Jacobson 1992). Packets stay in order, however long it is.
 class HostChannel : public PointToPointChannel
 {
   public:
-    HostChannel(double overhead)
+    explicit HostChannel(double overhead)
         : m_overhead(overhead)
     {
     }
@@ -230,11 +229,14 @@ class HostChannel : public PointToPointChannel
                        Time duration) override
     {
         const Time more = MicroSeconds(1) * m_uniform->GetValue(0, m_overhead);
-        return PointToPointChannel::TransmitStart(packet, device, duration + more);
+        Time& sent = m_sent[device == GetPointToPointDevice(0) ? 0 : 1];
+        sent = std::max(sent, Simulator::Now() + duration + more);
+        return PointToPointChannel::TransmitStart(packet, device, sent - Simulator::Now());
     }
 
   private:
-    double m_overhead;
+    double m_overhead; // microseconds
+    Time m_sent[2];    // when each end's packet before was sent
     Ptr<UniformRandomVariable> m_uniform = CreateObject<UniformRandomVariable>();
 };
 
