@@ -13,9 +13,9 @@ pub enum Recovery {
     NewReno,
     /// From a scoreboard of selective acknowledgements (RFC 2018, 6675).
     Sack,
-    /// From the times at which segments were sent and selectively acknowledged, with tail loss probes
-    /// (RFC 8985) and proportional rate reduction. As in Linux slow start goes on while more than
-    /// half of the window is used.
+    /// From the times at which segments were sent and selectively acknowledged, with tail loss
+    /// probes (RFC 8985) and proportional rate reduction. As in Linux slow start goes on while more
+    /// than half of the window is used.
     Rack,
 }
 
@@ -77,7 +77,8 @@ pub struct Config {
     pub window_scale: Option<u8>,
     /// Whether timestamps are offered (RFC 7323).
     pub timestamps: bool,
-    /// Acknowledge every second segment, or after this long (RFC 1122, 4.2.3.2); nothing: every one.
+    /// Acknowledge every second segment, or after this long (RFC 1122, 4.2.3.2); nothing: every
+    /// one.
     pub delayed_ack: Option<Span>,
     /// How many segments one acknowledgement may cover when it is delayed; 2 by RFC 1122.
     pub ack_every: u8,

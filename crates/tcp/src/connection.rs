@@ -280,16 +280,12 @@ impl Connection {
 
     /// A segment with this sequence offset, acknowledging what there is to acknowledge.
     #[inline(always)]
-    pub(crate) fn header(&mut self, now: Time, offset: u64, flags: u8) -> Segment {
-        let mut segment = Segment::default();
-        segment.sequence = wrap(self.sender.initial, offset);
-        segment.flags = flags | ACK;
+    fn header(&mut self, now: Time, offset: u64, length: u32, flags: u8) -> Segment {
+        let sequence = wrap(self.sender.initial, offset);
         let (acknowledgement, window) = self.receiver.acknowledge(self.sender.window.mss);
-        segment.acknowledgement = acknowledgement;
-        segment.window = window;
-        if self.echoes_mark {
-            segment.flags |= ECE;
-        }
+        let flags = if self.echoes_mark { flags | ECE } else { flags };
+        let numbers = [sequence, acknowledgement];
+        let mut segment = Segment::acknowledging(numbers, length as u16, window, flags);
         if self.has_timestamps {
             segment.set_timestamps(Connection::timestamp(now), self.recent_timestamp);
         }
@@ -306,8 +302,7 @@ impl Connection {
         if chunk.length > 0 && chunk.start + u64::from(chunk.length) == self.sender.end {
             flags |= PSH;
         }
-        let mut segment = self.header(now, chunk.start, flags);
-        segment.length = chunk.length as u16;
+        let segment = self.header(now, chunk.start, chunk.length, flags);
         let is_marked = self.has_ecn && !chunk.is_repeat && chunk.length > 0;
         Outgoing { segment, ecn: if is_marked { Ecn::Capable0 } else { Ecn::NotCapable } }
     }
@@ -315,7 +310,7 @@ impl Connection {
     /// A segment without payload.
     #[inline(always)]
     fn acknowledgement(&mut self, now: Time) -> Outgoing {
-        let segment = self.header(now, self.sender.max, 0);
+        let segment = self.header(now, self.sender.max, 0, 0);
         Outgoing { segment, ecn: Ecn::NotCapable }
     }
 
@@ -335,7 +330,7 @@ impl Connection {
     /// and 3.10.7.4): what deployed stacks send instead of a byte of new data.
     fn window_probe(&mut self, now: Time) -> Outgoing {
         self.sender.probe = false;
-        let segment = self.header(now, self.sender.una - 1, 0);
+        let segment = self.header(now, self.sender.una - 1, 0, 0);
         Outgoing { segment, ecn: Ecn::NotCapable }
     }
 }

@@ -2,11 +2,11 @@
 //! want them.
 //!
 //! Reno needs one round-trip time per window, which the sender measures without any record. Slow
-//! start that watches the delay (RFC 9406) wants one from each acknowledgement, BBR also the rate at
-//! which data was delivered while a segment was under way (draft-ietf-ccwg-bbr, section 4.1): what
-//! arrived between its departure and its acknowledgement, over the longer of the time to send that
-//! and the time to have it acknowledged. Segments are entered at the end and leave at the front; a
-//! segment sent again is found by bisection and entered anew in its place.
+//! start that watches the delay (RFC 9406) wants one from each acknowledgement, BBR also the rate
+//! at which data was delivered while a segment was under way (draft-ietf-ccwg-bbr, section 4.1):
+//! what arrived between its departure and its acknowledgement, over the longer of the time to send
+//! that and the time to have it acknowledged. Segments are entered at the end and leave at the
+//! front; a segment sent again is found by bisection and entered anew in its place.
 
 use alloc::collections::VecDeque;
 
@@ -52,14 +52,9 @@ pub(crate) struct Flight {
     /// Below it every segment was looked at for loss.
     lost_edge: u64,
     newest: Option<Newest>,
+    /// What the last acknowledgement measured.
+    measured: Option<Delivery>,
     least_rtt: Option<Span>,
-}
-
-/// What one acknowledgement measured.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sample {
-    pub rtt: Option<Span>,
-    pub delivery: Option<Delivery>,
 }
 
 impl Flight {
@@ -145,12 +140,18 @@ impl Flight {
         }
     }
 
-    /// What the acknowledgement at `now` measured, all its ranges entered.
-    pub fn sample(&mut self, now: Time) -> Sample {
+    /// The delivery rate that the last [`Flight::sample`] found.
+    pub fn take_delivery(&mut self) -> Option<Delivery> {
+        self.measured.take()
+    }
+
+    /// Evaluates the acknowledgement at `now`, all its ranges entered; returns its round-trip time.
+    pub fn sample(&mut self, now: Time) -> Option<Span> {
         if self.app_limited > 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }
-        let Some(Newest(sent)) = self.newest.take() else { return Sample::default() };
+        self.measured = None;
+        let Newest(sent) = self.newest.take()?;
         let rtt = (sent.marks & REPEATED == 0).then(|| now.since(sent.at));
         if let Some(rtt) = rtt {
             self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
@@ -166,15 +167,15 @@ impl Flight {
         } else {
             0
         };
-        let delivery = Delivery {
+        self.measured = Some(Delivery {
             bytes_per_second: rate,
             is_app_limited: sent.marks & APP_LIMITED != 0,
             lost: self.lost - sent.lost,
             delivered: self.delivered,
             prior_delivered: sent.delivered,
             sent_in_flight: sent.in_flight,
-        };
-        Sample { rtt, delivery: Some(delivery) }
+        });
+        rtt
     }
 
     /// What lies below `edge` and did not arrive is lost; tells of the segments for which that is

@@ -1,9 +1,9 @@
 //! A set of byte offsets as sorted, disjoint ranges that never touch.
 //!
-//! The receiver keeps what came out of order in one, the sender what was selectively acknowledged in
-//! another. Holes are few and ends are where things happen: the newest data extends the last range,
-//! a repaired hole removes the first. A double-ended queue makes both cheap, and an empty one has
-//! allocated nothing.
+//! The receiver keeps what came out of order in one, the sender what was selectively acknowledged
+//! in another. Holes are few and ends are where things happen: the newest data extends the last
+//! range, a repaired hole removes the first. A double-ended queue makes both cheap, and an empty
+//! one has allocated nothing.
 
 use alloc::collections::VecDeque;
 

@@ -1,15 +1,15 @@
 //! Loss recovery: Tahoe, Reno, NewReno and SACK as four answers to the same three questions.
 //!
-//! When does it begin? With the third duplicate acknowledgement (RFC 5681), with SACK as soon as the
-//! scoreboard says that the first segment is lost (RFC 6675). What does an acknowledgement mean that
-//! does not cover all that was under way when it began? Reno takes it for the end (RFC 2581),
+//! When does it begin? With the third duplicate acknowledgement (RFC 5681), with SACK as soon as
+//! the scoreboard says that the first segment is lost (RFC 6675). What does an acknowledgement mean
+//! that does not cover all that was under way when it began? Reno takes it for the end (RFC 2581),
 //! NewReno for the next hole (RFC 6582), SACK for nothing special. And what does a timeout leave?
 //! Everything under way is taken for lost: without SACK the sender goes back to `una` and sends on
 //! from there as BSD does, with SACK it sends what the scoreboard lacks.
 //!
 //! After a timeout duplicate acknowledgements may be the echo of segments sent needlessly, so that
-//! they are not believed until more than `recover` was acknowledged (RFC 6582, the careful variant),
-//! unless the acknowledgement heuristic of its section 4.1 says that they mean a loss.
+//! they are not believed until more than `recover` was acknowledged (RFC 6582, the careful
+//! variant), unless the acknowledgement heuristic of its section 4.1 says that they mean a loss.
 
 use nilometer_wire::Time;
 

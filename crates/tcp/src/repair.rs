@@ -137,7 +137,7 @@ impl Sender {
         self.end_tail_probe(repair, delivered.bytes, now);
         let is_repairing = self.phase != Phase::Open;
         let (found, wait) = repair.rack.detect(now, is_repairing, self.rtt.smoothed());
-        let sample = self.sample_flight(arrival);
+        let delivery = self.sample_flight(arrival);
         self.tell_recorded_losses(&repair.rack, now);
         self.change_phase(repair, now, counts);
         let in_flight = repair.bytes().in_flight();
@@ -159,7 +159,7 @@ impl Sender {
                 is_window_limited: self.may_grow(repair),
                 in_recovery: self.phase == Phase::Recovery || repair.is_reducing,
                 round_ended,
-                delivery: sample.delivery,
+                delivery,
             };
             self.controller.on_ack(&mut self.window, &acked);
         }

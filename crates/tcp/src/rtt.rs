@@ -71,7 +71,8 @@ impl Estimator {
         self.backoff
     }
 
-    /// The handshake lost a segment and measured nothing: start data with `timeout` (RFC 6298, 5.7).
+    /// The handshake lost a segment and measured nothing: start data with `timeout` (RFC 6298,
+    /// 5.7).
     pub fn restart(&mut self, timeout: Span) {
         self.backoff = 0;
         if !self.has_sample {

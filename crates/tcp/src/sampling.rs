@@ -1,9 +1,8 @@
-//! What a controller that wants more than acknowledged bytes is told, from the record of the flight.
+//! What a controller that measures deliveries is told, from the record of the flight.
 
 use nilometer_wire::Time;
 
-use crate::controller::{Acked, Controller};
-use crate::flight::Sample;
+use crate::controller::{Acked, Controller, Delivery};
 use crate::rack::Rack;
 use crate::scoreboard::DUPLICATE_THRESHOLD;
 use crate::sender::{Arrival, Phase, Sender};
@@ -12,17 +11,19 @@ use crate::sequence::unwrap;
 impl Sender {
     /// Tells a controller that measures deliveries of bytes that were acknowledged selectively.
     pub(crate) fn report_delivery(&mut self, sacked: u64, now: Time) {
-        let sample = self.flight.as_mut().map(|flight| flight.sample(now)).unwrap_or_default();
+        let Some(flight) = &mut self.flight else { return };
+        let rtt = flight.sample(now);
+        let delivery = flight.take_delivery();
         let acked = Acked {
             now,
             bytes: sacked,
-            rtt: sample.rtt,
+            rtt,
             smoothed_rtt: self.rtt.smoothed(),
             in_flight: self.in_flight(),
             is_window_limited: self.is_window_limited,
             in_recovery: self.phase == Phase::Recovery,
             round_ended: false,
-            delivery: sample.delivery,
+            delivery,
         };
         self.controller.on_ack(&mut self.window, &acked);
     }
@@ -49,6 +50,9 @@ impl Sender {
 
     /// Tells the controller of each segment that RACK found lost.
     pub(crate) fn tell_recorded_losses(&mut self, rack: &Rack, now: Time) {
+        if rack.segments().waiting == 0 {
+            return;
+        }
         let Some(flight) = self.flight.as_mut().filter(|_| self.controller.needs_delivery()) else {
             return;
         };
@@ -59,8 +63,8 @@ impl Sender {
     }
 
     /// Enters an acknowledgement into the record of the flight, blocks first; `una` has moved.
-    pub(crate) fn sample_flight(&mut self, arrival: &Arrival<'_>) -> Sample {
-        let Some(flight) = &mut self.flight else { return Sample::default() };
+    pub(crate) fn sample_flight(&mut self, arrival: &Arrival<'_>) -> Option<Delivery> {
+        let Some(flight) = &mut self.flight else { return None };
         for [left, right] in arrival.segment.blocks() {
             let left = unwrap(self.initial, self.una, left).unwrap_or(0);
             let right = unwrap(self.initial, self.una, right).unwrap_or(0);
@@ -69,6 +73,7 @@ impl Sender {
             }
         }
         flight.acknowledge(arrival.now, self.una);
-        flight.sample(arrival.now)
+        flight.sample(arrival.now);
+        flight.take_delivery()
     }
 }

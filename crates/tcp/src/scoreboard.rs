@@ -4,9 +4,9 @@
 //! RFC 6675 asks of every unacknowledged byte whether it is lost: whether three separate ranges
 //! above it were acknowledged, or more than two segments' bytes. Both only grow downwards, so that
 //! one *lost edge* says it for all: whatever is not acknowledged below the edge is lost. It is the
-//! left end of the first range, from the top, at which the count or the bytes suffice; at most three
-//! ranges are looked at. `pipe` is then arithmetic over four sums that are kept up to date, instead
-//! of a walk over the window.
+//! left end of the first range, from the top, at which the count or the bytes suffice; at most
+//! three ranges are looked at. `pipe` is then arithmetic over four sums that are kept up to date,
+//! instead of a walk over the window.
 
 use crate::ranges::Ranges;
 
@@ -78,8 +78,8 @@ impl Scoreboard {
         self.lost_below = 0;
     }
 
-    /// The timer ran out: whatever is below `edge` and not acknowledged is lost, what was sent again
-    /// too. A peer that gave up what it had acknowledged shows it by not acknowledging `una`
+    /// The timer ran out: whatever is below `edge` and not acknowledged is lost, what was sent
+    /// again too. A peer that gave up what it had acknowledged shows it by not acknowledging `una`
     /// cumulatively; nothing is believed then (RFC 2018, section 8).
     pub fn lose_all(&mut self, una: u64, edge: u64) {
         if self.sacked.first().is_some_and(|first| first.left <= una) {

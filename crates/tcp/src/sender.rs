@@ -12,7 +12,7 @@ use nilometer_wire::{Span, Time};
 use crate::config::{Config, IdleRestart, Recovery};
 
 use crate::controller::{Acked, Any, Controller, Window};
-use crate::flight::{Flight, Sample};
+use crate::flight::Flight;
 use crate::hold::Hold;
 use crate::repair::{Records, Repair};
 use crate::rtt::Estimator;
@@ -273,7 +273,7 @@ impl Sender {
         self.una = ack;
         self.next = self.next.max(ack);
         self.retries = 0;
-        let sample = self.measure(ack, arrival);
+        let rtt = self.measure(ack, arrival);
         let deadline = self.deadline;
         self.deadline = if ack < self.max { arrival.now + self.rtt.rto() } else { NEVER };
         let mut delivered = bytes;
@@ -287,19 +287,22 @@ impl Sender {
             self.on_advance(&advance, arrival.now, counts);
         }
         let round_ended = self.end_round();
-        let acked = Acked {
+        let mut acked = Acked {
             now: arrival.now,
             bytes: delivered
                 .saturating_sub(reported)
                 .max(delivered.min(u64::from(self.window.mss))),
-            rtt: sample.rtt,
+            rtt,
             smoothed_rtt: self.rtt.smoothed(),
             in_flight: self.in_flight(),
             is_window_limited: self.is_window_limited,
             in_recovery,
             round_ended,
-            delivery: sample.delivery,
+            delivery: None,
         };
+        if let Some(flight) = &mut self.flight {
+            acked.delivery = flight.take_delivery();
+        }
         self.controller.on_ack(&mut self.window, &acked);
     }
 
@@ -331,26 +334,27 @@ impl Sender {
     /// A round-trip time, if this acknowledgement tells one: of the timed segment, unless something
     /// was sent again meanwhile (Karn and Partridge 1987), or of the echoed timestamp.
     #[inline]
-    fn measure(&mut self, ack: u64, arrival: &Arrival<'_>) -> Sample {
-        let mut sample = Sample::default();
-        if let Some(flight) = &mut self.flight {
-            flight.acknowledge(arrival.now, ack);
-            sample = flight.sample(arrival.now);
-        }
-        if sample.rtt.is_none() {
-            sample.rtt = match self.timed {
-                Some((offset, sent)) if ack > offset => Some(arrival.now.since(sent)),
-                Some(_) => None,
-                None => arrival.echoed,
-            };
-        }
-        if let Some(rtt) = sample.rtt {
+    fn measure(&mut self, ack: u64, arrival: &Arrival<'_>) -> Option<Span> {
+        let sampled = match &mut self.flight {
+            Some(flight) => {
+                flight.acknowledge(arrival.now, ack);
+                flight.sample(arrival.now)
+            }
+            None => None,
+        };
+        let rtt = match self.timed {
+            _ if sampled.is_some() => sampled,
+            Some((offset, sent)) if ack > offset => Some(arrival.now.since(sent)),
+            Some(_) => None,
+            None => arrival.echoed,
+        };
+        if let Some(rtt) = rtt {
             self.timed = None;
             self.rtt.sample(rtt);
         } else if self.forgets_backoff {
             self.rtt.forget_backoff();
         }
-        sample
+        rtt
     }
 
     /// Enters the SACK blocks of an acknowledgement; returns the bytes that are news.

@@ -1,11 +1,11 @@
 //! Reductions that nothing had called for: noticed, and taken back.
 //!
 //! A timeout or three duplicate acknowledgements may come of delay or reordering alone. Three signs
-//! say so. *Eifel* (RFC 3522): the first acknowledgement after the retransmission echoes a timestamp
-//! from before it. *F-RTO* (RFC 5682): after a timeout the first acknowledgement that advances is
-//! answered with new data instead of repeats; if the next one advances too, or tells of originals,
-//! they had only been slow. *D-SACK* (RFC 3708): the receiver says that everything sent again came
-//! twice. Window and threshold are then what they were before (RFC 4015).
+//! say so. *Eifel* (RFC 3522): the first acknowledgement after the retransmission echoes a
+//! timestamp from before it. *F-RTO* (RFC 5682): after a timeout the first acknowledgement that
+//! advances is answered with new data instead of repeats; if the next one advances too, or tells of
+//! originals, they had only been slow. *D-SACK* (RFC 3708): the receiver says that everything sent
+//! again came twice. Window and threshold are then what they were before (RFC 4015).
 
 use nilometer_wire::Time;
 

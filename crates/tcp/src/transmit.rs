@@ -1,9 +1,9 @@
 //! What the sender sends next, if anything.
 //!
 //! The ordinary answer, the next segment of new data if the window has room for all of it, is found
-//! in a few comparisons. Repairs come first. Small segments wait: for the acknowledgement of what is
-//! under way (RFC 896), or for the peer's window to open by a worthwhile step (RFC 9293, 3.8.6.2.1);
-//! when nothing is under way that could open it, the persist timer asks (3.8.6.1).
+//! in a few comparisons. Repairs come first. Small segments wait: for the acknowledgement of what
+//! is under way (RFC 896), or for the peer's window to open by a worthwhile step (RFC 9293,
+//! 3.8.6.2.1); when nothing is under way that could open it, the persist timer asks (3.8.6.1).
 
 use nilometer_wire::Time;
 

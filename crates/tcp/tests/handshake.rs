@@ -1,4 +1,4 @@
-//! Connections begin and end in every order of events that RFC 9293 draws, and some that it does not.
+//! Connections begin and end in every order of events that RFC 9293 draws, and in some others.
 
 mod pipe;
 

@@ -1,5 +1,5 @@
-//! Arbitrary segments in arbitrary states: nothing panics, nothing runs away, nothing is believed that
-//! was never sent.
+//! Arbitrary segments in arbitrary states: nothing panics, nothing runs away, nothing is believed
+//! that was never sent.
 
 mod pipe;
 

@@ -1,4 +1,4 @@
-//! Two connections and a network between them that delays, loses, repeats and reorders as it is told.
+//! Two connections and a network between them that delays, loses, repeats and reorders as told.
 #![allow(dead_code)] // each test uses its part
 
 use std::cmp::Reverse;
