@@ -9,10 +9,13 @@
 //!
 //! A segment counts as delivered only as a whole: a block that ends within one says nothing of it.
 //! Records are kept in the order of their offsets and leave at the front, so that an acknowledgement
-//! costs what it delivers. A block is looked up by bisection; detection walks the records, and only
-//! while something is held out of order or was sent again.
+//! costs what it delivers; a block is looked up by bisection. Beside them stands the order in which
+//! segments were sent. Detection takes from its front what was sent before the newest delivery: what
+//! was delivered, found lost or sent again meanwhile is dropped for good, and only what is still
+//! waited for, a reordering window at most, is looked at twice.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use nilometer_wire::{Span, Time};
 
@@ -90,6 +93,12 @@ pub(crate) struct Delivered {
 #[derive(Clone, Debug)]
 pub(crate) struct Rack {
     records: VecDeque<Sent>,
+    /// When segments that may be under way were sent, and the last of their offsets, in that order.
+    order: VecDeque<(Time, u64)>,
+    /// Entries of `order` that [`Rack::detect`] puts back; kept for its memory.
+    waited: Vec<(Time, u64)>,
+    /// No segment below this offset is lost and waits to be sent again.
+    hint: u64,
     bytes: Sums,
     segments: Sums,
     /// When the segment sent last of those delivered was sent, and where it ends.
@@ -112,6 +121,9 @@ impl Rack {
     pub fn new(mss: u32) -> Rack {
         Rack {
             records: VecDeque::new(),
+            order: VecDeque::new(),
+            waited: Vec::new(),
+            hint: 0,
             bytes: Sums::default(),
             segments: Sums::default(),
             newest: None,
@@ -178,12 +190,14 @@ impl Rack {
         self.bytes.add(&record, right - left);
         self.segments.add(&record, 1);
         self.records.push_back(record);
+        self.order.push_back((now, right - 1));
     }
 
     /// The segment that begins at `left` was sent again.
     pub fn on_repeated(&mut self, left: u64, now: Time) {
         let at = self.records.partition_point(|record| record.left < left);
         if at < self.records.len() {
+            self.order.push_back((now, self.records[at].right - 1));
             self.change(at, |record| {
                 record.at = now;
                 record.was_repeated = true;
@@ -285,36 +299,42 @@ impl Rack {
         is_repairing: bool,
         smoothed: Option<Span>,
     ) -> (u64, Option<Span>) {
-        let (Some(newest), Some(front)) = (self.newest, self.records.front()) else {
-            return (0, None);
-        };
-        let Sums { sacked, repeated, lost, .. } = self.segments;
-        if sacked + repeated + lost == 0 && (front.at, front.right) >= newest {
-            return (0, None); // all that is under way was sent after
-        }
+        let Some(newest) = self.newest else { return (0, None) };
         let patience = self.rtt + self.window(is_repairing, smoothed);
         let (mut found, mut wait) = (0, None::<Span>);
-        for at in 0..self.records.len() {
-            let record = self.records[at];
-            if record.at > newest.0 && !record.was_repeated {
-                break; // and everything after it was sent later still
+        while let Some(&(sent, last)) = self.order.front().filter(|(sent, _)| *sent <= newest.0) {
+            self.order.pop_front();
+            if self.records.front().is_none_or(|front| last < front.left) {
+                continue;
             }
-            let is_settled = record.is_sacked || (record.is_lost && !record.is_repeat_out);
-            if is_settled || (record.at, record.right) >= newest {
+            let at = self.records.partition_point(|record| record.right <= last);
+            let Some(record) = self.records.get(at).copied().filter(|it| it.at == sent) else {
+                continue;
+            };
+            if record.is_sacked || (record.is_lost && !record.is_repeat_out) {
                 continue;
             }
             let due = record.at + patience;
+            if (record.at, record.right) >= newest {
+                self.waited.push((sent, last));
+                break; // what follows was sent later still, or in the same moment after it
+            }
             if due <= now {
                 found += record.right - record.left;
                 self.lose(at);
             } else {
                 wait = Some(wait.unwrap_or(Span::ZERO).max(due.since(now)));
+                self.waited.push((sent, last));
             }
+        }
+        while let Some(entry) = self.waited.pop() {
+            self.order.push_front(entry);
         }
         (found, wait)
     }
 
     fn lose(&mut self, at: usize) {
+        self.hint = self.hint.min(self.records[at].left);
         self.change(at, |record| {
             record.is_lost = true;
             record.is_repeat_out = false;
@@ -323,7 +343,8 @@ impl Rack {
 
     /// The retransmission timer ran out: the first segment is lost, and of the others those that
     /// were sent long enough ago. A peer that acknowledged the first one selectively and not
-    /// cumulatively gave up what it held (RFC 2018, section 8): nothing of it is believed.
+    /// cumulatively gave up what it held (RFC 2018, section 8): nothing of it is believed, and all is
+    /// lost.
     pub fn on_timeout(&mut self, now: Time) {
         let has_reneged = self.records.front().is_some_and(|record| record.is_sacked);
         for at in 0..self.records.len() {
@@ -331,7 +352,8 @@ impl Rack {
                 self.change(at, |record| record.is_sacked = false);
             }
             let record = self.records[at];
-            if !record.is_sacked && (at == 0 || record.at + self.rtt <= now) {
+            let is_old = at == 0 || has_reneged || record.at + self.rtt <= now;
+            if !record.is_sacked && is_old {
                 self.lose(at);
             }
         }
@@ -344,12 +366,16 @@ impl Rack {
     }
 
     /// The first segment that is lost and was not sent again since, `[left, right)`.
-    pub fn next_lost(&self) -> Option<(u64, u64)> {
+    pub fn next_lost(&mut self) -> Option<(u64, u64)> {
         if self.segments.waiting == 0 {
+            self.hint = u64::MAX;
             return None;
         }
+        let from = self.records.partition_point(|record| record.right <= self.hint);
         let waits = |record: &&Sent| record.is_lost && !record.is_repeat_out;
-        self.records.iter().find(waits).map(|record| (record.left, record.right))
+        let record = self.records.range(from..).find(waits)?;
+        self.hint = record.left;
+        Some((record.left, record.right))
     }
 }
 

@@ -42,11 +42,10 @@ const CALLS: [(&str, &str); 8] = [
 ];
 
 /// Words in shell commands.
-const COMMANDS: [(&str, &str); 5] = [
+const COMMANDS: [(&str, &str); 4] = [
     ("tcp_fastopen", "TCP Fast Open (RFC 7413)"),
     ("tcp_mtu_probing", "packetization layer path MTU discovery (RFC 4821)"),
     ("pfifo limit 0", "losses in the sender's own queueing discipline, which it is told of"),
-    ("tcp_syn_retries", "a limit on SYN retransmissions (tcp_syn_retries)"),
     ("nstat", "the kernel's counters"),
 ];
 
@@ -68,11 +67,8 @@ pub const KEPT: [&str; 14] = [
     "tcpi_reord_seen",
 ];
 
-/// Why `script`, found at `path`, does not apply; nothing if it does.
-pub fn set_aside(path: &str, script: &Script) -> Option<String> {
-    if path.contains("/bsd/") {
-        return Some("expects the initial window of a BSD kernel".to_string());
-    }
+/// Why `script` does not apply; nothing if it does.
+pub fn set_aside(script: &Script) -> Option<String> {
     let aside = script.calls().find_map(aside_for_call);
     let aside = aside.or_else(|| script.frames().find_map(|(_, frame)| aside_for_frame(frame)));
     let aside = aside.or_else(|| aside_for_commands(script)).map(str::to_string);

@@ -305,7 +305,8 @@ impl Sockets {
             "tcpi_snd_cwnd" => segments(window.cwnd),
             "tcpi_snd_ssthresh" if window.ssthresh == u64::MAX => Some(0x7fff_ffff),
             "tcpi_snd_ssthresh" => segments(window.ssthresh),
-            "tcpi_snd_mss" | "tcpi_advmss" => Some(i64::from(window.mss)),
+            "tcpi_snd_mss" => Some(i64::from(window.mss)),
+            "tcpi_advmss" => Some(i64::from(connection.config().mss)),
             "tcpi_rtt" => connection.smoothed_rtt().map(|rtt| (rtt.as_nanos() / 1000) as i64),
             "tcpi_ca_state" => Some(match connection.episode() {
                 Episode::Open => 0,
