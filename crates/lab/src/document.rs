@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use nilometer_sim::refusal::distance;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -32,14 +33,17 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
 /// A TOML document.
 pub fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let text = read_text(path)?;
-    toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-        anyhow!("{}: line {line}: {}", path.display(), one_line(error.message()))
-    })
+    toml::from_str(&text).map_err(|error| toml_error(&path.display().to_string(), &text, &error))
+}
+
+/// What is wrong with the TOML `text` of the file `name`, and in which line.
+pub fn toml_error(name: &str, text: &str, error: &toml::de::Error) -> anyhow::Error {
+    let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+    anyhow!("{name}: line {line}: {}", one_line(error.message()))
 }
 
 /// An error in one line; an unknown key gets the nearest known one instead of the list of all.
-fn one_line(message: &str) -> String {
+pub fn one_line(message: &str) -> String {
     let message = message.replace('\n', " ");
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let place = message.rfind(" at line").map_or("", |at| &message[at..]);
@@ -51,22 +55,6 @@ fn one_line(message: &str) -> String {
         }
         _ => message,
     }
-}
-
-/// Levenshtein's distance: edits that turn one word into the other.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let change = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// Holds an output to a place that is there, and to what may be replaced: without force only an empty
@@ -181,6 +169,5 @@ mod tests {
             "unknown field `sed`, expected one of `input`, `seed`, `dut` at line 3 column 5";
         assert_eq!(one_line(message), "unknown key `sed` at line 3 column 5; did you mean `seed`?");
         assert_eq!(one_line("invalid\ntype"), "invalid type");
-        assert_eq!(distance("kitten", "sitting"), 3);
     }
 }

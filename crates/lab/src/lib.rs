@@ -7,5 +7,6 @@ pub mod document;
 pub mod generate;
 pub mod input;
 pub mod report;
+pub mod simulate;
 pub mod table;
 pub mod trial;

@@ -16,6 +16,7 @@ const LINES_COMFORTABLE: usize = 500;
 const UNSAFE_ROOMS: [&str; 6] = [
     "crates/lab/src/device/",
     "crates/lab/src/generate/",
+    "crates/lab/src/simulate/usage.rs",
     "crates/lab/src/table/draft.rs",
     "crates/lab/tests/",
     "crates/lab/examples/",

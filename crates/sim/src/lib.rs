@@ -3,24 +3,38 @@
 
 extern crate alloc;
 
+pub mod assembly;
 pub mod calendar;
 pub mod datagram;
 pub mod endpoint;
 pub mod fault;
 pub mod link;
+pub mod member;
 pub mod network;
+pub mod outcome;
 pub mod overload;
 pub mod packet;
 pub mod plan;
+pub mod quantity;
+pub mod queueing;
+pub mod refusal;
+pub mod run;
+pub mod scenario;
 pub mod speedup;
+pub mod stack;
 pub mod stress;
 pub mod stress_fluid;
 pub mod switch;
+pub mod topology;
 pub mod tournament;
 
+pub use assembly::{Assembly, FlowKind, assemble};
 pub use calendar::Calendar;
 pub use link::{Counters, Link, Queue};
 pub use network::{Journal, Network, Tap};
+pub use outcome::{FlowOutcome, Outcome};
 pub use packet::{Packet, Protocol, Route};
 pub use plan::{Hop, Plan};
+pub use refusal::Refusal;
+pub use scenario::Scenario;
 pub use tournament::Tournament;

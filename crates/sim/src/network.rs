@@ -322,6 +322,11 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         counters
     }
 
+    /// Ends the network and gives back what watched.
+    pub fn into_tap(self) -> T {
+        self.tap
+    }
+
     /// Packets wholly transmitted so far, on all links together.
     pub fn packet_hops(&self) -> u64 {
         self.counters().iter().map(|link| link.transmitted_packets).sum()

@@ -15,6 +15,7 @@ pub mod lab;
 pub mod model;
 pub mod report;
 pub mod shell;
+pub mod simulate;
 
 /// How a command that ran came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,8 @@ enum Command {
     Model(model::ModelArgs),
     /// A model into live traffic.
     Generate(generate::GenerateArgs),
+    /// A scenario in virtual time: queues, TCP and links, swept over parameters and seeds.
+    Simulate(Box<simulate::SimulateArgs>),
     /// Results into one HTML page.
     Report(report::ReportArgs),
     /// What this machine can do, and what would be skipped and why.
@@ -73,6 +76,7 @@ pub fn main() -> ExitCode {
         Command::Flows(args) => flows::run(args),
         Command::Model(args) => model::run(args),
         Command::Generate(args) => generate::run(args),
+        Command::Simulate(args) => simulate::run(*args),
         Command::Report(args) => report::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Completions(args) => shell::completions(args),

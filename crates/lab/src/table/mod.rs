@@ -10,3 +10,4 @@ pub mod draft;
 pub mod flows;
 mod guarded;
 pub mod packets;
+pub mod simulated;

@@ -43,6 +43,10 @@ impl Room {
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
+    pub fn read_bytes(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
     pub fn json(&self, name: &str) -> Value {
         serde_json::from_str(&self.read(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }

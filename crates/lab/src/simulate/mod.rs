@@ -1,0 +1,12 @@
+//! Simulation from the shell: scenario files, sweeps over threads, results.
+
+pub mod interval;
+pub mod perform;
+pub mod points;
+pub mod result;
+pub mod shipped;
+pub mod stress;
+pub mod substitute;
+pub mod sweep;
+pub mod template;
+pub mod usage;

@@ -1,0 +1,162 @@
+//! `nilometer simulate` from a template to its result: points, runs, figures, and the directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+use nilometer_sim::{Outcome, Scenario, assemble};
+use nilometer_traffic::TrafficModel;
+
+use super::points::points;
+use super::result::{FORMAT, OWN_KEYS, PointResult, SimulationResult, digest, warnings};
+use super::sweep::{Effort, Made, Run, runs, sweep};
+use super::template::{Parameters, Template};
+use super::usage::usage;
+use crate::cli::VERSION;
+use crate::cli::model::read_model;
+use crate::document;
+use crate::table::simulated::{FlowRow, SimulatedWriter};
+use crate::trial::directory::Directory;
+use crate::trial::source::{self, Asked};
+
+/// A sweep ready to be made.
+pub struct Sweep {
+    /// The file that it comes from.
+    pub template: Template,
+    /// The parameters of each point.
+    pub points: Vec<Parameters>,
+    /// The scenario at each point.
+    pub scenarios: Vec<Scenario>,
+    /// The traffic models of each point's scenario.
+    pub models: Vec<Vec<TrafficModel>>,
+    /// All runs.
+    pub runs: Vec<Run>,
+}
+
+/// What was made of a sweep.
+pub struct Performed {
+    /// The figures.
+    pub result: SimulationResult,
+    /// The outcome of each run, where it was made.
+    pub made: Vec<Made>,
+    /// Runs in which something is not accounted for.
+    pub unbalanced: Vec<Run>,
+}
+
+/// The models that a scenario names: files beside its own, or the embedded records' model.
+fn models_of(scenario: &Scenario, template: &Template) -> Result<Vec<TrafficModel>> {
+    let beside = Path::new(&template.label).parent().unwrap_or(Path::new(""));
+    let read = |file: &String| match file.as_str() {
+        "embedded" => Ok(source::model(&Asked::of(Vec::new()), &mut |_| {})?.model),
+        file => read_model(&beside.join(file)),
+    };
+    scenario.model.iter().map(|spec| read(&spec.file)).collect()
+}
+
+impl Sweep {
+    /// Reads every point of `template` and sets each up once, so that whatever is wrong is said
+    /// before anything is run.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, in one line.
+    pub fn new(template: Template) -> Result<Sweep> {
+        let label = template.label.clone();
+        let own = |(name, _): &&(String, toml::Value)| OWN_KEYS.contains(&name.as_str());
+        if let Some((name, _)) = template.parameters.iter().find(own) {
+            bail!("{label}: `{name}` is the name of a figure; call the parameter otherwise");
+        }
+        let points = points(&template)?;
+        let scenarios: Vec<Scenario> =
+            points.iter().map(|point| template.scenario(point)).collect::<Result<_>>()?;
+        let runs = runs(&scenarios).map_err(|error| anyhow!("{label}: {error}"))?;
+        let mut models = Vec::new();
+        for scenario in &scenarios {
+            let own = models_of(scenario, &template)?;
+            let checked = assemble(scenario, &own, scenario.seed);
+            checked.map_err(|error| anyhow!("{label}: {error}"))?;
+            models.push(own);
+        }
+        Ok(Sweep { template, points, scenarios, models, runs })
+    }
+
+    /// Makes the runs on `threads` threads until `stop`.
+    ///
+    /// # Errors
+    /// What the kernel or the engine refuses.
+    pub fn perform(&self, threads: usize, stop: &AtomicBool) -> Result<Performed> {
+        let (before, began) = (usage()?, Instant::now());
+        let made = sweep(&self.scenarios, &self.models, &self.runs, Effort { threads, stop })?;
+        let wall_seconds = began.elapsed().as_secs_f64();
+        let after = usage()?;
+        let pairs = self.runs.iter().copied().zip(&made);
+        let known: Vec<(Run, &Outcome)> =
+            pairs.filter_map(|(run, outcome)| Some((run, outcome.as_ref()?))).collect();
+        let points = self.figures(&known);
+        let first = &self.scenarios[0];
+        let unbalanced = known.iter().filter(|(_, outcome)| !outcome.is_balanced);
+        let unbalanced = unbalanced.map(|(run, _)| *run).collect();
+        let result = SimulationResult {
+            format: FORMAT,
+            scenario: self.template.name().to_owned(),
+            about: self.template.about().to_owned(),
+            tool: format!("nilometer {VERSION}"),
+            seed: first.seed,
+            seeds: first.seeds,
+            duration_s: first.duration_s,
+            threads,
+            runs: known.len(),
+            interrupted: known.len() < self.runs.len(),
+            digest: digest(&self.runs, &made),
+            packet_hops: known.iter().map(|(_, outcome)| outcome.packet_hops).sum(),
+            cpu_seconds: after.cpu_seconds - before.cpu_seconds,
+            wall_seconds,
+            peak_rss_bytes: after.peak_rss_bytes,
+            warnings: warnings(&points, &self.scenarios, &known),
+            points,
+        };
+        Ok(Performed { result, made, unbalanced })
+    }
+
+    /// The figures of each point at which a run was made.
+    fn figures(&self, known: &[(Run, &Outcome)]) -> Vec<PointResult> {
+        let mut figures = Vec::new();
+        let mut rest = known;
+        for (number, parameters) in self.points.iter().enumerate() {
+            let count = rest.iter().take_while(|(run, _)| run.point == number).count();
+            let (own, others) = rest.split_at(count);
+            rest = others;
+            if !own.is_empty() {
+                let own: Vec<_> = own.iter().map(|(run, outcome)| (run.seed, *outcome)).collect();
+                figures.push(PointResult::new(parameters, &own));
+            }
+        }
+        figures
+    }
+
+    /// Writes the directory of results; it keeps its preliminary name where the sweep was
+    /// interrupted.
+    ///
+    /// # Errors
+    /// What the file system refuses.
+    pub fn write(&self, performed: &Performed, directory: Directory) -> Result<PathBuf> {
+        self.write_flows(performed, &directory.file("flows.parquet"))?;
+        document::write_json(&directory.file("result.json"), &performed.result)?;
+        if performed.result.interrupted {
+            return Ok(directory.partial().to_owned());
+        }
+        directory.finish()
+    }
+
+    fn write_flows(&self, performed: &Performed, path: &Path) -> Result<()> {
+        let mut table = SimulatedWriter::new(path)?;
+        for (run, outcome) in self.runs.iter().zip(&performed.made) {
+            for (number, flow) in
+                outcome.iter().flat_map(|outcome| outcome.flows.iter().enumerate())
+            {
+                table.write(&FlowRow { point: run.point, seed: run.seed, number, flow })?;
+            }
+        }
+        table.finish(&self.template.text).context("flows.parquet")
+    }
+}

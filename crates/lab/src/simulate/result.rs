@@ -1,0 +1,298 @@
+//! The result of a sweep: what `--json` prints and `result.json` holds.
+
+use std::collections::BTreeSet;
+
+use nilometer_queue::Reason;
+use nilometer_sim::{Outcome, Scenario};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use sha2::{Digest, Sha256};
+use toml::Value;
+
+use super::interval::{half_width, mean};
+use super::sweep::{Made, Run};
+use super::template::Parameters;
+use crate::trial::planning::hex;
+
+/// Name and version of the format.
+pub const FORMAT: &str = "nilometer-simulation/1";
+
+/// What all runs of a command came to.
+#[derive(Debug, Serialize)]
+pub struct SimulationResult {
+    /// [`FORMAT`].
+    pub format: &'static str,
+    /// The scenario's name.
+    pub scenario: String,
+    /// What it is about.
+    pub about: String,
+    /// The program and its commit.
+    pub tool: String,
+    /// Seed of each point's first run.
+    pub seed: u64,
+    /// Runs at each point.
+    pub seeds: u32,
+    /// Simulated seconds of a run.
+    pub duration_s: f64,
+    /// Threads that made them.
+    pub threads: usize,
+    /// Runs that were made.
+    pub runs: usize,
+    /// Whether the sweep was interrupted before its last run.
+    pub interrupted: bool,
+    /// SHA-256 over every run's point, seed, journal and flows, in order; hexadecimal.
+    pub digest: String,
+    /// Packets wholly transmitted on a link, all links and all runs together.
+    pub packet_hops: u64,
+    /// User and system time of the sweep, all threads.
+    pub cpu_seconds: f64,
+    /// Time that it took.
+    pub wall_seconds: f64,
+    /// Most memory of the process.
+    pub peak_rss_bytes: u64,
+    /// In the order of the sweep.
+    pub points: Vec<PointResult>,
+    /// What makes a figure suspect, and what to do.
+    pub warnings: Vec<String>,
+}
+
+/// Parameters as keys of the object that they stand in.
+#[derive(Clone, Debug)]
+pub struct Keys(pub Parameters);
+
+impl Serialize for Keys {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, value) in &self.0 {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+/// One point: means over its seeds, and half the width of their 95 % confidence intervals (`_ci`,
+/// Student's t; null for a single seed).
+#[derive(Clone, Debug, Serialize)]
+pub struct PointResult {
+    /// All parameters at this point.
+    #[serde(flatten)]
+    pub parameters: Keys,
+    /// Runs that were made here.
+    pub runs: usize,
+    /// Mean goodput over fair share, percent; null where no flow is measured.
+    pub fair_share_percent: Option<f64>,
+    /// Around the mean.
+    pub fair_share_percent_ci: Option<f64>,
+    /// Standard deviation of goodput across the flows of a run, over fair share.
+    pub stddev_over_fair_share: Option<f64>,
+    /// Around the mean.
+    pub stddev_over_fair_share_ci: Option<f64>,
+    /// Packets dropped at the bottleneck by those offered to it.
+    pub loss_ratio: f64,
+    /// Around the mean.
+    pub loss_ratio_ci: Option<f64>,
+    /// What the bottleneck transmitted by what it could have.
+    pub utilisation: f64,
+    /// Packets that waited at the bottleneck.
+    pub mean_queue_packets: f64,
+    /// Around the mean.
+    pub mean_queue_packets_ci: Option<f64>,
+    /// Packets dropped at the bottleneck in all runs, by reason.
+    pub drops: Drops,
+    /// Retransmission timeouts of a run.
+    pub timeouts: f64,
+    /// Segments sent again in a run.
+    pub retransmits: f64,
+    /// Mean delay of datagrams from sender to receiver, ms; null where none arrived.
+    pub datagram_delay_ms: Option<f64>,
+    /// Around the mean.
+    pub datagram_delay_ms_ci: Option<f64>,
+    /// Packets wholly transmitted on a link, all links and all runs of the point together.
+    pub packet_hops: u64,
+    /// Each run by itself.
+    pub by_seed: Vec<SeedResult>,
+}
+
+/// Packets dropped at the bottleneck, by reason.
+#[derive(Clone, Debug)]
+pub struct Drops(pub [u64; Reason::ALL.len()]);
+
+impl Serialize for Drops {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer
+            .collect_map(Reason::ALL.iter().map(|&reason| (reason.name(), self.0[reason as usize])))
+    }
+}
+
+/// One run.
+#[derive(Clone, Debug, Serialize)]
+pub struct SeedResult {
+    /// Its seed.
+    pub seed: u64,
+    /// Mean goodput over fair share, percent.
+    pub fair_share_percent: Option<f64>,
+    /// Standard deviation of goodput across its flows, over fair share.
+    pub stddev_over_fair_share: Option<f64>,
+    /// Packets dropped at the bottleneck by those offered to it.
+    pub loss_ratio: f64,
+    /// Packets that waited at the bottleneck.
+    pub mean_queue_packets: f64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Packets wholly transmitted on a link.
+    pub packet_hops: u64,
+}
+
+/// Names that points have of their own, so that no parameter may have them.
+pub const OWN_KEYS: [&str; 19] = [
+    "runs",
+    "fair_share_percent",
+    "fair_share_percent_ci",
+    "stddev_over_fair_share",
+    "stddev_over_fair_share_ci",
+    "loss_ratio",
+    "loss_ratio_ci",
+    "utilisation",
+    "mean_queue_packets",
+    "mean_queue_packets_ci",
+    "drops",
+    "timeouts",
+    "retransmits",
+    "datagram_delay_ms",
+    "datagram_delay_ms_ci",
+    "packet_hops",
+    "by_seed",
+    "warnings",
+    "point",
+];
+
+/// A mean over runs and its half-width; only if every run has a value.
+fn over(values: &[Option<f64>]) -> (Option<f64>, Option<f64>) {
+    let whole: Option<Vec<f64>> = values.iter().copied().collect();
+    whole.map_or((None, None), |values| (mean(&values), half_width(&values)))
+}
+
+impl PointResult {
+    /// The point with these parameters, from its seeds and outcomes.
+    pub fn new(parameters: &Parameters, made: &[(u64, &Outcome)]) -> PointResult {
+        let of = |value: &dyn Fn(&Outcome) -> Option<f64>| {
+            over(&made.iter().map(|(_, outcome)| value(outcome)).collect::<Vec<_>>())
+        };
+        let always = |value: &dyn Fn(&Outcome) -> f64| {
+            let (mean, half) = of(&|outcome| Some(value(outcome)));
+            (mean.unwrap_or(0.0), half)
+        };
+        let (fair_share_percent, fair_share_percent_ci) = of(&Outcome::fair_share_percent);
+        let (stddev_over_fair_share, stddev_over_fair_share_ci) =
+            of(&Outcome::stddev_over_fair_share);
+        let (loss_ratio, loss_ratio_ci) = always(&Outcome::loss_ratio);
+        let (mean_queue_packets, mean_queue_packets_ci) = always(&|o| o.mean_queue_packets);
+        let (datagram_delay_ms, datagram_delay_ms_ci) =
+            of(&|outcome| outcome.mean_datagram_delay_s().map(|seconds| seconds * 1e3));
+        let dropped = |reason| made.iter().map(|(_, outcome)| outcome.dropped(reason)).sum::<u64>();
+        PointResult {
+            parameters: Keys(parameters.clone()),
+            runs: made.len(),
+            fair_share_percent,
+            fair_share_percent_ci,
+            stddev_over_fair_share,
+            stddev_over_fair_share_ci,
+            loss_ratio,
+            loss_ratio_ci,
+            utilisation: always(&|outcome| outcome.utilisation).0,
+            mean_queue_packets,
+            mean_queue_packets_ci,
+            drops: Drops(Reason::ALL.map(dropped)),
+            timeouts: always(&|outcome| outcome.timeouts() as f64).0,
+            retransmits: always(&|outcome| outcome.retransmits() as f64).0,
+            datagram_delay_ms,
+            datagram_delay_ms_ci,
+            packet_hops: made.iter().map(|(_, outcome)| outcome.packet_hops).sum(),
+            by_seed: made.iter().map(|(seed, outcome)| SeedResult::new(*seed, outcome)).collect(),
+        }
+    }
+}
+
+/// A parameter as people read it.
+pub fn shown_value(keys: &Keys, key: &str) -> String {
+    match keys.0.iter().find(|(name, _)| name == key) {
+        Some((_, Value::String(text))) => text.clone(),
+        Some((_, value)) => value.to_string(),
+        None => String::new(),
+    }
+}
+
+impl SeedResult {
+    fn new(seed: u64, outcome: &Outcome) -> SeedResult {
+        SeedResult {
+            seed,
+            fair_share_percent: outcome.fair_share_percent(),
+            stddev_over_fair_share: outcome.stddev_over_fair_share(),
+            loss_ratio: outcome.loss_ratio(),
+            mean_queue_packets: outcome.mean_queue_packets,
+            timeouts: outcome.timeouts(),
+            packet_hops: outcome.packet_hops,
+        }
+    }
+}
+
+/// SHA-256 over every run that was made: its point, its seed and its words, eight bytes each,
+/// little-endian.
+pub fn digest(runs: &[Run], made: &[Made]) -> String {
+    let mut sha = Sha256::new();
+    for (run, outcome) in runs.iter().zip(made) {
+        let Some(outcome) = outcome else { continue };
+        sha.update((run.point as u64).to_le_bytes());
+        sha.update(run.seed.to_le_bytes());
+        outcome.words(&mut |word| sha.update(word.to_le_bytes()));
+    }
+    hex(&sha.finalize())
+}
+
+/// What makes figures suspect, each in a sentence with what to do.
+pub fn warnings(
+    points: &[PointResult],
+    scenarios: &[Scenario],
+    made: &[(Run, &Outcome)],
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let silent = made.iter().filter(|(_, outcome)| {
+        outcome.flows.iter().any(|flow| flow.share.is_some() && flow.delivered_bytes == 0.0)
+    });
+    let silent = silent.count();
+    if silent > 0 {
+        warnings.push(format!(
+            "in {silent} of {} runs a measured flow delivered nothing; look at its path, its start \
+             and the MTU of its links",
+            made.len()
+        ));
+    }
+    let lost: u64 = made.iter().map(|(_, outcome)| outcome.journal.unroutable).sum();
+    if lost > 0 {
+        warnings.push(format!("{lost} packets came to a link from which they had no path"));
+    }
+    let big: u64 = made.iter().map(|(_, outcome)| outcome.dropped(Reason::TooBig)).sum();
+    if big > 0 {
+        warnings.push(format!(
+            "{big} packets were longer than the bottleneck's MTU; give its link a larger `mtu`"
+        ));
+    }
+    let idle = points.iter().filter(|point| {
+        let reached = point.fair_share_percent.is_some_and(|percent| percent > 0.0);
+        reached && point.utilisation < 0.5 && point.loss_ratio == 0.0
+    });
+    let idle = idle.count();
+    let has_flows = scenarios.iter().any(|scenario| !scenario.flow.is_empty());
+    if idle > 0 && has_flows {
+        warnings.push(format!(
+            "at {idle} of {} points the bottleneck lost nothing and was less than half used: it is \
+             none; look at the other links and at windows",
+            points.len()
+        ));
+    }
+    let seeds: BTreeSet<u64> = made.iter().map(|(run, _)| run.seed).collect();
+    if seeds.len() == 1 && made.len() == points.len() {
+        warnings.push("one seed: no figure has an interval; --seeds 10 gives them".to_owned());
+    }
+    warnings
+}
