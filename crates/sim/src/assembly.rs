@@ -16,8 +16,8 @@ use crate::endpoint::{ENDLESS, Endpoint};
 use crate::fault::{FaultBox, Faults, GilbertElliott};
 use crate::link::{Link, Queue};
 use crate::member::Member;
-use crate::plan::{Hop, Plan};
 use crate::packet::Route;
+use crate::plan::{Hop, Plan};
 use crate::quantity::seconds;
 use crate::queueing::Place;
 use crate::refusal::Refusal;
@@ -153,11 +153,12 @@ fn links(scenario: &Scenario, topology: &Topology, seed: u64) -> Result<Vec<Link
             for (rate, queue) in [(spec.rate, &spec.queue), (back, &spec.queue_back)] {
                 let index = links.len() as u32;
                 let place = Place { name: &name, rate, mtu: spec.mtu, seed, index };
-                let queue = match queue {
-                    Some(queue) => Queue::Discipline(queue.discipline(&place)?),
-                    None => Queue::Fifo { limit_bytes: spec.fifo_bytes },
+                let (queue, overhead) = match queue {
+                    Some(queue) => (Queue::Discipline(queue.discipline(&place)?), Span::ZERO),
+                    None => (Queue::Fifo { limit_bytes: spec.fifo_bytes }, spec.overhead),
                 };
-                links.push(Link::new(rate, spec.delay, spec.mtu, queue));
+                let link = Link::new(rate, spec.delay, spec.mtu, queue);
+                links.push(link.with_overhead(overhead, seed, u64::from(index)));
             }
         }
     }
@@ -171,6 +172,10 @@ fn check_link(place: &str, spec: &LinkSpec) -> Result<(), Refusal> {
     }
     if spec.fifo_bytes == 0 {
         return Err(Refusal::value(place, "fifo_bytes is 0; nothing would pass"));
+    }
+    if spec.overhead > Span::ZERO && spec.queue.is_some() && spec.queue_back.is_some() {
+        let what = "overhead is for plain FIFOs, and it has queues in both directions";
+        return Err(Refusal::value(place, what));
     }
     Ok(())
 }

@@ -114,6 +114,10 @@ pub struct LinkSpec {
     /// Propagation time, one way, in both directions.
     #[serde(default = "no_time", deserialize_with = "de_span")]
     pub delay: Span,
+    /// Longest random time that either end takes before each packet of a plain FIFO: the processing
+    /// of a host, which keeps flows from locking into phase.
+    #[serde(default = "no_time", deserialize_with = "de_span")]
+    pub overhead: Span,
     /// Longest packet, bytes.
     #[serde(default = "mtu")]
     pub mtu: u32,

@@ -276,6 +276,7 @@ mod tests {
             rate: Rate::from_megabits(10),
             rate_back: None,
             delay: Span::ZERO,
+            overhead: Span::ZERO,
             mtu: 1500,
             queue: None,
             queue_back: None,
