@@ -2,8 +2,8 @@
 //!
 //! Nagle's algorithm (RFC 896) holds a small segment while anything is under way. Applications that
 //! know better switch it off, or the reverse: they keep small segments back until they say so
-//! (`TCP_CORK`), or until the next write or acknowledgement (`MSG_MORE`). Nothing is held for ever: if
-//! nothing is under way the persist timer lets it go, as Linux does.
+//! (`TCP_CORK`), or until the next write or acknowledgement (`MSG_MORE`). Nothing is held for ever:
+//! if nothing is under way the persist timer lets it go, as Linux does.
 
 use crate::connection::Connection;
 

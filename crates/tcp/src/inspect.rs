@@ -20,8 +20,8 @@ pub enum Episode {
 }
 
 impl Connection {
-    /// What the sender is doing about congestion. Where [`crate::Recovery::Rack`] is not used a mark
-    /// is answered at once, so that there is no [`Episode::Reduction`].
+    /// What the sender is doing about congestion. Where [`crate::Recovery::Rack`] is not used a
+    /// mark is answered at once, so that there is no [`Episode::Reduction`].
     pub fn episode(&self) -> Episode {
         let repair = self.sender.repair.as_ref();
         match self.sender.phase {
@@ -43,8 +43,8 @@ impl Connection {
         self.sender.repair.as_ref().map(|repair| *repair.segments())
     }
 
-    /// By how many segments one was overtaken at most, at first the threshold of three, and how many
-    /// acknowledgements told of that; where [`Connection::segments`] has something to tell.
+    /// By how many segments one was overtaken at most, at first the threshold of three, and how
+    /// many acknowledgements told of that; where [`Connection::segments`] has something to tell.
     pub fn reordering(&self) -> Option<(u64, u64)> {
         self.sender.repair.as_ref().map(|repair| repair.reordering())
     }

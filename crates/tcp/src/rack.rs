@@ -2,17 +2,17 @@
 //!
 //! Counting duplicate acknowledgements asks how *many* came after; RACK asks how much *later*. Each
 //! segment under way has a record with the time at which it was last sent. Of the segments that are
-//! delivered, the one sent last is remembered. Whatever was sent before it and is not delivered within
-//! the newest round-trip time and a reordering window is lost.
-//! So a lost retransmission is found like any other loss, and segments that overtake each other are
-//! waited for, a quarter of the least round-trip time, once the path was seen to reorder.
+//! delivered, the one sent last is remembered. Whatever was sent before it and is not delivered
+//! within the newest round-trip time and a reordering window is lost. So a lost retransmission is
+//! found like any other loss, and segments that overtake each other are waited for, a quarter of
+//! the least round-trip time, once the path was seen to reorder.
 //!
 //! A segment counts as delivered only as a whole: a block that ends within one says nothing of it.
-//! Records are kept in the order of their offsets and leave at the front, so that an acknowledgement
-//! costs what it delivers; a block is looked up by bisection. Beside them stands the order in which
-//! segments were sent. Detection takes from its front what was sent before the newest delivery: what
-//! was delivered, found lost or sent again meanwhile is dropped for good, and only what is still
-//! waited for, a reordering window at most, is looked at twice.
+//! Records are kept in the order of their offsets and leave at the front, so that an
+//! acknowledgement costs what it delivers; a block is looked up by bisection. Beside them stands
+//! the order in which segments were sent. Detection takes from its front what was sent before the
+//! newest delivery: what was delivered, found lost or sent again meanwhile is dropped for good, and
+//! only what is still waited for, a reordering window at most, is looked at twice.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -291,8 +291,8 @@ impl Rack {
         smoothed.map_or(quarter, |smoothed| quarter.min(smoothed))
     }
 
-    /// RACK_detect_loss: marks what is lost by now. Returns the bytes found, and how long to wait for
-    /// what may yet come. `is_repairing` says that losses are being repaired already.
+    /// RACK_detect_loss: marks what is lost by now. Returns the bytes found, and how long to wait
+    /// for what may yet come. `is_repairing` says that losses are being repaired already.
     pub fn detect(
         &mut self,
         now: Time,
@@ -343,8 +343,8 @@ impl Rack {
 
     /// The retransmission timer ran out: the first segment is lost, and of the others those that
     /// were sent long enough ago. A peer that acknowledged the first one selectively and not
-    /// cumulatively gave up what it held (RFC 2018, section 8): nothing of it is believed, and all is
-    /// lost.
+    /// cumulatively gave up what it held (RFC 2018, section 8): nothing of it is believed, and all
+    /// is lost.
     pub fn on_timeout(&mut self, now: Time) {
         let has_reneged = self.records.front().is_some_and(|record| record.is_sacked);
         for at in 0..self.records.len() {

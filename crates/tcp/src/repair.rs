@@ -2,10 +2,10 @@
 //!
 //! What Linux does since 4.18, and RFC 8985 describes. It differs from the recovery by a scoreboard
 //! in three things. What is lost is found by time ([`crate::rack`]), so that one block can begin a
-//! recovery a moment later, when the reordering window has passed, and a lost retransmission is sent
-//! again without a timeout. When acknowledgements stop coming, one segment is sent after two round
-//! trips to provoke one (RFC 8985, section 7), instead of a timeout later. And every reduction of the
-//! window, also the one that a mark asks for, is proportional (RFC 9937).
+//! recovery a moment later, when the reordering window has passed, and a lost retransmission is
+//! sent again without a timeout. When acknowledgements stop coming, one segment is sent after two
+//! round trips to provoke one (RFC 8985, section 7), instead of a timeout later. And every
+//! reduction of the window, also the one that a mark asks for, is proportional (RFC 9937).
 //!
 //! One timer serves three purposes, as at most one is of use at a time: looking again for losses,
 //! probing the tail, and the retransmission timeout.
@@ -277,7 +277,8 @@ impl Sender {
         self.deadline = (since + rto).max(now);
     }
 
-    /// Sets the timer to probe the tail, at the latest after `limit`; not while losses are repaired.
+    /// Sets the timer to probe the tail, at the latest after `limit`; not while losses are
+    /// repaired.
     fn arm_tail(&mut self, repair: &mut Repair, limit: Span, now: Time) -> bool {
         let is_one = repair.segments().outstanding == 1;
         let is_repairing = self.phase != Phase::Open || repair.segments().sacked > 0;

@@ -1,7 +1,8 @@
-//! Replays the public packetdrill scripts in virtual time, against a committed table of what passes.
+//! Replays the public packetdrill scripts in virtual time, against a committed table.
 //!
 //! The scripts are read from below `NILOMETER_DATA` (`peers/packetdrill`); a few of our own, in
-//! `tests/scripts`, are always run and all pass. `UPDATE=1` rewrites the table; read it then.
+//! `tests/scripts`, are always run: they pass, or fail where their name says so. `UPDATE=1` rewrites
+//! the table; read it then.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ use packetdrill::{run, scope};
 
 const HEADER: &str = "\
 # What came of every public packetdrill script, replayed in virtual time against this TCP.
-# Not compared: PSH, the order and padding of options. Several segments may be one packet of a script.
+# Not compared: PSH, the order and padding of options. Several segments may be one of a script.
 ";
 
 /// All scripts below `folder`, in the order of their paths.
@@ -68,7 +69,8 @@ fn scripts_of_our_own_pass() {
     for path in paths {
         let text = fs::read_to_string(&path).expect("a script is text");
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-        // A script whose name says so must be seen to fail, or nothing would be shown by the others.
+        // A script whose name says so must be seen to fail, or nothing would be shown by the
+        // others.
         let expected = if name.starts_with("fails-") { "failed: line " } else { "passed" };
         let outcome = outcome(&text);
         assert!(outcome.starts_with(expected), "{name}: {outcome}");

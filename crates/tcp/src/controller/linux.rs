@@ -1,17 +1,17 @@
 //! CUBIC as Linux computes it: whole segments, milliseconds, and HyStart's two signs.
 //!
-//! The curve is RFC 9438's ([`super::Cubic`] has it in real numbers); what differs is when the window
-//! takes its steps, which is what a trace of a Linux sender shows. The window is a number of segments
-//! and grows by one when `pace` segments were acknowledged. `pace` is how many fit the way from here
-//! to where the curve is a round trip later; a hundred windows where the curve is below, but twenty
-//! segments as long as no loss has told where the path is full; never less than two, so that the
-//! window grows by half a round trip at most. It is kept for a thirty-second of a second as long as
-//! the window is the same. Reno's window is followed beside it by whole segments, too.
+//! The curve is RFC 9438's ([`super::Cubic`] has it in real numbers); what differs is when the
+//! window takes its steps, which is what a trace of a Linux sender shows. The window is a number of
+//! segments and grows by one when `pace` segments were acknowledged. `pace` is how many fit the way
+//! from here to where the curve is a round trip later; a hundred windows where the curve is below,
+//! but twenty segments as long as no loss has told where the path is full; never less than two, so
+//! that the window grows by half a round trip at most. It is kept for a thirty-second of a second
+//! as long as the window is the same. Reno's window is followed beside it by whole segments, too.
 //!
-//! Slow start adds all that was acknowledged. It ends by HyStart (Ha and Rhee 2011), from 16 segments
-//! on, when either sign shows that the path's queue grows. *Delay*: of at least nine samples of a
-//! round the least is an eighth above the least ever, with bounds of 4 and 16 ms. *Train*:
-//! acknowledgements come within 2 ms of one another for half a round-trip time.
+//! Slow start adds all that was acknowledged. It ends by HyStart (Ha and Rhee 2011), from 16
+//! segments on, when either sign shows that the path's queue grows. *Delay*: of at least nine
+//! samples of a round the least is an eighth above the least ever, with bounds of 4 and 16 ms.
+//! *Train*: acknowledgements come within 2 ms of one another for half a round-trip time.
 
 use nilometer_wire::{Span, Time};
 

@@ -8,8 +8,8 @@ use super::script::Script;
 /// The parameters of the scripts' host: Linux as the scripts' `defaults.sh` leaves it, changed by
 /// the script's own commands.
 ///
-/// Commands that change nothing a state machine can see are passed over: caches of metrics, how many
-/// segments one `sendmsg` hands to the network card, offloads, memory limits.
+/// Commands that change nothing a state machine can see are passed over: caches of metrics, how
+/// many segments one `sendmsg` hands to the network card, offloads, memory limits.
 ///
 /// # Errors
 ///

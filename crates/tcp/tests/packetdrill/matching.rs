@@ -1,12 +1,12 @@
-//! Between the numbers of a script and those on the wire, and whether what left is what was expected.
+//! Between a script's numbers and those on the wire, and whether what left was expected.
 //!
 //! Sequence numbers of a script are relative to the initial ones, except on a SYN. Timestamp values
 //! are carried over by a table from script to wire, filled by every packet that leaves.
 //!
-//! Two things are not compared. PSH: Linux sets it by how its `write` calls filled its buffers and on
-//! every batch that goes to the network card as one, and a segment without a buffer has neither. The
-//! order and padding of options: a [`Segment`] holds them as a set. As in packetdrill, one packet of
-//! a script may be several segments on the wire.
+//! Two things are not compared. PSH: Linux sets it by how its `write` calls filled its buffers and
+//! on every batch that goes to the network card as one, and a segment without a buffer has neither.
+//! The order and padding of options: a [`Segment`] holds them as a set. As in packetdrill, one
+//! packet of a script may be several segments on the wire.
 
 use std::collections::BTreeMap;
 

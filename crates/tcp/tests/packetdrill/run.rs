@@ -1,11 +1,12 @@
 //! The replay: events in the order of the script, virtual time between them.
 //!
 //! Time moves only here. Between two events the connection's own timers fire at their moments; a
-//! packet that leaves is kept with its time until the script asks for it. A relative time counts from
-//! the moment the event before was done, except that arrivals in a row count from one another's
-//! stated times, as in packetdrill. Tolerance is packetdrill's own: 4 ms or what the script says, or
-//! an eighth of the time since the event before if that is more. A packet that leaves and is never
-//! asked for goes unnoticed, but the next one asked for will not be the one that is seen.
+//! packet that leaves is kept with its time until the script asks for it. A relative time counts
+//! from the moment the event before was done, except that arrivals in a row count from one
+//! another's stated times, as in packetdrill. Tolerance is packetdrill's own: 4 ms or what the
+//! script says, or an eighth of the time since the event before if that is more. A packet that
+//! leaves and is never asked for goes unnoticed, but the next one asked for will not be the one
+//! that is seen.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,7 +25,8 @@ use super::socket::{self, Ending, Sockets};
 
 /// The script's time zero on the connection's clock.
 const EPOCH_NANOS: i64 = 10_000_000_000;
-/// The first initial sequence number of the end under test: near the wrap, so that scripts cross it.
+/// The first initial sequence number of the end under test: near the wrap, so that scripts cross
+/// it.
 const ISN: u32 = 0xffff_f000;
 /// How long an event with `*` waits.
 const PATIENCE_NANOS: i64 = 600_000_000_000;
