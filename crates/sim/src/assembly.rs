@@ -157,7 +157,8 @@ fn links(scenario: &Scenario, topology: &Topology, seed: u64) -> Result<Vec<Link
                     Some(queue) => (Queue::Discipline(queue.discipline(&place)?), Span::ZERO),
                     None => (Queue::Fifo { limit_bytes: spec.fifo_bytes }, spec.overhead),
                 };
-                let link = Link::new(rate, spec.delay, spec.mtu, queue);
+                let link =
+                    Link::new(rate, spec.delay, u16::try_from(spec.mtu).unwrap_or(u16::MAX), queue);
                 links.push(link.with_overhead(overhead, seed, u64::from(index)));
             }
         }

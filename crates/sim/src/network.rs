@@ -14,7 +14,7 @@ use nilometer_wire::{Node, Port, Time};
 use crate::calendar::{Calendar, Event};
 use crate::link::{Counters, Link};
 use crate::packet::Packet;
-use crate::plan::{Hop, Plan, Way};
+use crate::plan::{Hop, Plan};
 use crate::tournament::NEVER;
 
 /// What sees packets pass, for traces and tests. Moments may be told ahead of the clock, but each
@@ -43,6 +43,8 @@ impl Tap for () {
 pub struct Journal {
     /// A mix of every delivery's moment, route and sequence number, in their order.
     pub digest: u64,
+    /// Packets that members sent.
+    pub sent: u64,
     /// Packets delivered to members.
     pub deliveries: u64,
     /// Packets that came to the end of a link on which their route has no path.
@@ -68,12 +70,13 @@ pub struct Network<M, T = ()> {
     now: Time,
     calendar: Calendar<Packet>,
     links: Vec<Link>,
-    ways: Vec<Way>,
     /// The links whose alarms are the first timers.
     alarms: Vec<u32>,
     members: Vec<M>,
-    /// The links at each member's ports.
-    ports: Vec<Vec<u32>>,
+    /// Where each member's ports begin in `ports`.
+    first_ports: Vec<u32>,
+    /// The links at the members' ports.
+    ports: Vec<u32>,
     journal: Journal,
     tap: T,
 }
@@ -97,18 +100,27 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// results are the same.
     pub fn new(plan: Plan<M>, tap: T, fuses: bool) -> Network<M, T> {
         let (ways, lanes) = plan.ways(fuses);
-        let with_alarm = |(link, way): (usize, &Way)| way.alarm.map(|_| link as u32);
-        let alarms: Vec<u32> = ways.iter().enumerate().filter_map(with_alarm).collect();
-        let links = plan.links;
-        let (members, ports): (Vec<M>, Vec<Vec<u32>>) = plan.members.into_iter().unzip();
+        let (mut links, mut alarms) = (plan.links, Vec::new());
+        for (index, (link, way)) in links.iter_mut().zip(ways).enumerate() {
+            if way.alarm > 0 {
+                alarms.push(index as u32);
+            }
+            link.way = way;
+        }
+        let (mut members, mut first_ports, mut ports) = (Vec::new(), Vec::new(), Vec::new());
+        for (member, links) in plan.members {
+            members.push(member);
+            first_ports.push(ports.len() as u32);
+            ports.extend(links);
+        }
         let timers = alarms.len() + members.len();
         let mut network = Network {
             now: Time::ZERO,
             calendar: Calendar::new(lanes, links.len(), timers),
             links,
-            ways,
             alarms,
             members,
+            first_ports,
             ports,
             journal: Journal::default(),
             tap,
@@ -142,10 +154,11 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         if self.links[link].is_busy() {
             self.settle(link, now);
         }
-        if let Some((next, follower)) = self.links[link].follower(now) {
-            self.calendar.push(usize::from(self.ways[link].lane) + 1, link, next, follower);
+        let landed = &mut self.links[link];
+        if let Some((next, follower)) = landed.follower(now) {
+            self.calendar.push(usize::from(landed.way.lane) + 1, link, next, follower);
         }
-        match self.ways[link].onward(packet.route) {
+        match landed.way.onward(packet.route) {
             Some(Hop::Link(onward)) => self.send(onward as usize, now, &packet),
             Some(Hop::Member(member, port)) => {
                 self.deliver(member as usize, Port(u32::from(port)), now, packet);
@@ -171,7 +184,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// Sets the alarm of a fused link that has decisions to make.
     #[inline]
     fn watch(&mut self, link: usize) {
-        if let Some(timer) = self.ways[link].alarm
+        if let Some(timer) = self.links[link].way.alarm.checked_sub(1)
             && self.calendar.get(timer as usize) == NEVER
             && let Some(alarm) = self.links[link].alarm()
         {
@@ -191,7 +204,8 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     #[inline]
     fn attend(&mut self, member: usize, now: Time) {
         while let Some((port, packet)) = self.members[member].poll_transmit(now) {
-            let link = self.ports[member][port.0 as usize];
+            let link = self.ports[(self.first_ports[member] + port.0) as usize];
+            self.journal.sent += 1;
             self.send(link as usize, now, &packet);
         }
         // A deadline that moved later is found out when the earlier moment comes.
@@ -226,7 +240,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
                 return;
             };
             self.tap.transmitted(link, arrival, &packet);
-            if self.ways[link].is_fused {
+            if self.links[link].way.is_fused {
                 if let Some(onward) = self.hand_on(link, arrival, &packet) {
                     self.pass(onward, arrival, &packet);
                 }
@@ -238,33 +252,37 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
 
     /// `packet` joins the queue of a FIFO at `now`, and of those fused to it when it gets there.
     #[inline]
-    fn pass(&mut self, link: usize, now: Time, packet: &Packet) {
-        let (mut link, mut now) = (link, now);
+    fn pass(&mut self, mut link: usize, mut now: Time, packet: &Packet) {
         loop {
-            match self.links[link].admit(now, packet.bytes) {
-                Ok((arrival, follows)) => {
-                    self.tap.transmitted(link, arrival, packet);
-                    if !self.ways[link].is_fused {
-                        self.fly(link, arrival, packet, follows);
-                        return;
-                    }
-                    let Some(onward) = self.hand_on(link, arrival, packet) else { return };
-                    (link, now) = (onward, arrival);
-                }
+            let fifo = &mut self.links[link];
+            let (arrival, follows) = match fifo.admit(now, packet.bytes) {
+                Ok(admitted) => admitted,
                 Err(reason) => {
-                    self.links[link].refuse(reason, *packet);
+                    fifo.refuse(reason, *packet);
                     self.tap.dropped(link, now, reason, packet);
                     return;
                 }
+            };
+            self.tap.transmitted(link, arrival, packet);
+            if !fifo.way.is_fused {
+                if follows {
+                    fifo.follow(arrival, packet);
+                } else {
+                    self.calendar.push(usize::from(fifo.way.lane), link, arrival, *packet);
+                }
+                return;
             }
+            let Some(onward) = self.hand_on(link, arrival, packet) else { return };
+            (link, now) = (onward, arrival);
         }
     }
 
     /// The FIFO that a packet goes into when it reaches the end of a fused link.
     #[inline]
     fn hand_on(&mut self, link: usize, arrival: Time, packet: &Packet) -> Option<usize> {
-        self.links[link].remember(self.now, arrival, packet.bytes);
-        match self.ways[link].onward(packet.route) {
+        let passed = &mut self.links[link];
+        passed.remember(self.now, arrival, packet.bytes);
+        match passed.way.onward(packet.route) {
             Some(Hop::Link(onward)) => Some(onward as usize),
             _ => {
                 self.journal.unroutable += 1;
@@ -276,10 +294,11 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// `packet` is on its way to the far end.
     #[inline]
     fn fly(&mut self, link: usize, arrival: Time, packet: &Packet, follows: bool) {
+        let flown = &mut self.links[link];
         if follows {
-            self.links[link].follow(arrival, packet);
+            flown.follow(arrival, packet);
         } else {
-            self.calendar.push(usize::from(self.ways[link].lane), link, arrival, *packet);
+            self.calendar.push(usize::from(flown.way.lane), link, arrival, *packet);
         }
     }
 
@@ -332,8 +351,16 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         self.counters().iter().map(|link| link.transmitted_packets).sum()
     }
 
-    /// Whether every link's account is square.
+    /// Whether every link's account is square, and all that members sent has been delivered or
+    /// dropped or is still on its way.
     pub fn balances(&self) -> bool {
-        self.links.iter().all(Link::balances)
+        let journal = &self.journal;
+        let mut found = journal.deliveries + journal.unroutable;
+        found += self.calendar.landings().count() as u64;
+        for link in &self.links {
+            let drops = link.counters(self.now).drops.total_packets();
+            found += drops + link.followers() + link.backlog(self.now).packets;
+        }
+        journal.sent == found && self.links.iter().all(Link::balances)
     }
 }

@@ -1,5 +1,6 @@
 //! A network that stands still: links, paths, members, and what follows from the paths.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -31,26 +32,27 @@ pub struct Plan<M> {
 }
 
 /// Where a link ends.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 enum End {
     /// Nobody's path leads over it.
+    #[default]
     Unused,
     /// All packets go on alike.
     Alike(Hop),
     /// By route.
-    ByRoute(Vec<Option<Hop>>),
+    ByRoute(Box<[Option<Hop>]>),
 }
 
 /// What the engine knows of a link besides its state.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Way {
     end: End,
     /// Whether what leaves the link goes straight into the next one's flight.
     pub is_fused: bool,
     /// The lane of landings that follow nothing; the next lane is that of those that follow.
     pub lane: u8,
-    /// The timer that makes a fused link decide in time, if it has decisions to make.
-    pub alarm: Option<u32>,
+    /// One more than the timer that makes a fused link decide in time; zero if it decides nothing.
+    pub alarm: u32,
 }
 
 impl Way {
@@ -80,8 +82,8 @@ impl<M> Plan<M> {
         let mut ways = Vec::with_capacity(ends.len());
         for (link, end) in ends.into_iter().enumerate() {
             let decides = fused[link] && !self.links[link].is_fifo();
-            let alarm = decides.then_some(alarms);
             alarms += u32::from(decides);
+            let alarm = if decides { alarms } else { 0 };
             ways.push(Way { end, is_fused: fused[link], lane: lanes[link], alarm });
         }
         (ways, count)
@@ -97,7 +99,7 @@ impl<M> Plan<M> {
                 match end {
                     End::Unused => *end = End::Alike(hop),
                     End::Alike(known) if *known != hop => {
-                        *end = End::ByRoute(vec![None; self.paths.len()]);
+                        *end = End::ByRoute(vec![None; self.paths.len()].into());
                     }
                     _ => {}
                 }

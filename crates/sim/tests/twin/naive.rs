@@ -14,7 +14,7 @@ use crate::Seen;
 pub(crate) struct Spec {
     pub rate: Rate,
     pub delay: Span,
-    pub mtu: u32,
+    pub mtu: u16,
     pub fifo_bytes: u64,
     pub settings: Option<Settings>,
     pub overhead: Option<(Span, u64, u64)>,
@@ -133,7 +133,7 @@ impl<M: Node<Packet>> Naive<M> {
         let wire = &mut self.wires[link];
         let mut drops = Vec::new();
         let span = |packet: &Packet| wire.spec.rate.span_of(u64::from(packet.bytes)).0;
-        if u32::from(packet.bytes) > wire.spec.mtu {
+        if packet.bytes > wire.spec.mtu {
             drops.push((Reason::TooBig, packet));
         } else if let Some(discipline) = &mut wire.discipline {
             discipline.enqueue(now, packet, &mut drops);
