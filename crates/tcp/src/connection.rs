@@ -42,6 +42,7 @@ pub(crate) enum Urgent {
 
 /// One end of a connection.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Connection {
     pub(crate) state: State,
     pub(crate) urgent: Urgent,
@@ -55,9 +56,9 @@ pub struct Connection {
     pub(crate) was_passive: bool,
     /// The peer's newest timestamp (TS.Recent).
     pub(crate) recent_timestamp: u32,
-    pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
     pub(crate) statistics: Statistics,
+    pub(crate) sender: Sender,
     pub(crate) config: Config,
 }
 

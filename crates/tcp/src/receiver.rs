@@ -28,11 +28,16 @@ pub(crate) enum Due {
 }
 
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Receiver {
     /// Offset expected next: the SYN of the peer is 0.
     pub next: u64,
     /// Right edge of the largest window announced.
     pub edge: u64,
+    /// What had been acknowledged when the last acknowledgement left (Last.ACK.sent of RFC 7323).
+    pub acknowledged: u64,
+    held: Ranges,
+    pub delayed_until: Time,
     pub due: Due,
     /// In-order segments since the last acknowledgement.
     unacknowledged: u8,
@@ -44,7 +49,6 @@ pub(crate) struct Receiver {
     pub scale: Option<u8>,
     auto_read: bool,
     pub has_fin: bool,
-    pub delayed_until: Time,
     delay: Span,
     /// The peer's initial sequence number.
     pub initial: u32,
@@ -53,9 +57,6 @@ pub(crate) struct Receiver {
     taken: u64,
     /// Offset of the peer's FIN, once seen.
     fin: Option<u64>,
-    /// What had been acknowledged when the last acknowledgement left (Last.ACK.sent of RFC 7323).
-    pub acknowledged: u64,
-    held: Ranges,
     recent: [u64; RECENT_LIMIT],
     duplicate: Option<Range>,
     ranges_limit: usize,

@@ -38,7 +38,9 @@ pub(crate) enum Phase {
     Loss,
 }
 
+/// In this order in memory: what every segment needs fills the first cache lines.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Sender {
     /// First offset not acknowledged.
     pub una: u64,
@@ -50,13 +52,27 @@ pub(crate) struct Sender {
     pub end: u64,
     /// Right edge of the peer's window.
     pub edge: u64,
+    /// Sequence and acknowledgement numbers of the last window update.
+    update: (u64, u64),
+    pub peer_window_max: u64,
+    pub last_sent: Time,
+    /// Timeouts in a row.
+    pub retries: u8,
+    /// The records of segments, with [`Recovery::Rack`].
+    pub repair: Records,
     pub window: Window,
+    pub initial: u32,
     /// Bytes that may be under way beyond `cwnd`: segments that duplicate acknowledgements say
     /// have left the network (RFC 5681, 3.2, step 4; RFC 3042).
     pub inflation: i64,
     pub phase: Phase,
     pub recovery: Recovery,
     pub is_impatient: bool,
+    pub is_persisting: bool,
+    pub probe: bool,
+    /// Whether a back-off ends with any progress, not only with a measurement.
+    pub forgets_backoff: bool,
+    pub idle_restart: IdleRestart,
     /// Whether the peer takes and sends SACK blocks.
     pub has_sack: bool,
     /// Whether the application closed.
@@ -67,11 +83,11 @@ pub(crate) struct Sender {
     pub is_window_limited: bool,
     pub has_limited_transmit: bool,
     pub hold: Hold,
+    /// Whether it is pacing that holds back the next segment.
+    pub is_paced: bool,
     pub duplicates: u32,
     /// When the retransmission (or persist) timer runs out.
     pub deadline: Time,
-    /// Whether it is pacing that holds back the next segment.
-    pub is_paced: bool,
     /// When pacing lets the next segment go.
     pub paced_until: Time,
     pub timed: Option<(u64, Time)>,
@@ -93,28 +109,14 @@ pub(crate) struct Sender {
     pub prr: crate::prr::Reduction,
     /// Whether what duplicate acknowledgements told of is not counted again.
     pub counts_reported: bool,
-    /// The records of segments, with [`Recovery::Rack`].
-    pub repair: Records,
     pub has_prr: bool,
-    pub last_sent: Time,
-    pub idle_restart: IdleRestart,
     /// Bytes of the initial window.
     pub initial_window: u64,
     /// Whether needless reductions are taken back.
     pub undoes: bool,
-    /// Whether a back-off ends with any progress, not only with a measurement.
-    pub forgets_backoff: bool,
-    /// Sequence and acknowledgement numbers of the last window update.
-    update: (u64, u64),
-    pub peer_window_max: u64,
-    /// Timeouts in a row.
-    pub retries: u8,
-    pub is_persisting: bool,
-    pub probe: bool,
     /// ECN: reductions because of marks wait until this is acknowledged.
     pub reduced_until: u64,
     pub cwr: bool,
-    pub initial: u32,
 }
 
 impl Sender {
