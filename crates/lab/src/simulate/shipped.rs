@@ -20,7 +20,20 @@ macro_rules! shipped {
 }
 
 /// All of them, in the order in which they are listed.
-pub const SHIPPED: &[Shipped] = shipped!["qsdrr", "distributed-queueing", "md1"];
+pub const SHIPPED: &[Shipped] = shipped![
+    "qsdrr",
+    "qsdrr-mixed-rtt",
+    "qsdrr-hops",
+    "qsdrr-shared-queues",
+    "distributed-queueing",
+    "parking-lot",
+    "rrul",
+    "rfc7928-mild",
+    "rfc7928-medium",
+    "rfc7928-heavy",
+    "rfc7928-rtt-fairness",
+    "md1",
+];
 
 /// The one of this name.
 pub fn find(name: &str) -> Option<Shipped> {

@@ -1,0 +1,173 @@
+//! Scenarios as values: what is shipped is sound, and a run is a function that nothing disturbs.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use nilometer_lab::simulate::perform::Sweep;
+use nilometer_lab::simulate::shipped::{SHIPPED, find};
+use nilometer_lab::simulate::stress::stress;
+use nilometer_lab::simulate::template::Template;
+use nilometer_sim::run::run;
+use nilometer_sim::scenario::Kind;
+use nilometer_sim::{FlowKind, Network, Outcome, Scenario, assemble};
+use nilometer_traffic::TrafficModel;
+use nilometer_wire::{Span, Time};
+
+fn shipped(name: &str, set: &[&str]) -> Template {
+    let shipped = find(name).expect(name);
+    let template = Template::read(shipped.name, shipped.text).expect(name);
+    set.iter().fold(template, |template, assignment| template.set(assignment).expect(assignment))
+}
+
+/// The scenario at the first point.
+fn scenario(name: &str, set: &[&str]) -> Scenario {
+    let sweep = Sweep::new(shipped(name, set)).expect(name);
+    sweep.scenarios.into_iter().next().expect("a point")
+}
+
+fn outcome(scenario: &Scenario, seed: u64) -> Outcome {
+    let assembly = assemble(scenario, &[], seed).expect("sound");
+    run(assembly, seed, (), &mut |_| true).expect("it ends").0
+}
+
+#[test]
+fn every_point_of_every_shipped_scenario_is_sound() {
+    for one in SHIPPED {
+        let template = shipped(one.name, &[]);
+        assert_eq!(template.name(), one.name);
+        assert!(!template.about().is_empty() && template.about().len() <= 80, "{}", one.name);
+        match template.kind().expect(one.name) {
+            Kind::Network => {
+                let sweep = Sweep::new(template).expect(one.name);
+                assert!(!sweep.runs.is_empty());
+            }
+            Kind::Stress => assert!(stress(&template).is_ok(), "{}", one.name),
+        }
+    }
+}
+
+#[test]
+fn the_qsdrr_study_is_the_one_that_was_published() {
+    let template = shipped("qsdrr", &[]);
+    let sweep = Sweep::new(template).expect("sound");
+    assert_eq!((sweep.points.len(), sweep.runs.len()), (6 * 8, 6 * 8 * 10));
+    let assembly = assemble(&sweep.scenarios[0], &[], 1).expect("sound");
+    assert_eq!(assembly.flows.len(), 100);
+    assert_eq!(assembly.rate.bits_per_second(), 500_000_000);
+    assert_eq!(assembly.duration, Span::from_secs(100));
+    assert!(assembly.flows.iter().all(|flow| flow.share == Some(5e6)));
+    // Without a queue a packet and its acknowledgement take the round-trip time and their own time.
+    let one = scenario(
+        "qsdrr",
+        &["flows=1", "buffer_packets=100", "discipline=tail_drop", "duration_s=2"],
+    );
+    let mut network: Network<_> = {
+        let assembly = assemble(&one, &[], 1).expect("sound");
+        Network::new(assembly.plan, (), true)
+    };
+    network.run_until(Time::from_nanos(2_000_000_000));
+    let nilometer_sim::member::Member::Endpoint(sender) = &network.members()[0] else {
+        panic!("the first member sends")
+    };
+    let rtt = sender.connection().smoothed_rtt().expect("measured").as_secs_f64();
+    assert!((0.1..0.2).contains(&rtt), "{rtt}");
+}
+
+#[test]
+fn looking_at_a_run_changes_nothing() {
+    for discipline in ["tail_drop", "red", "qsdrr", "fq_codel"] {
+        let set =
+            [&*format!("discipline={discipline}"), "buffer_packets=50", "flows=20", "duration_s=5"];
+        let scenario = scenario("qsdrr", &set);
+        let looked = outcome(&scenario, 3);
+        for fuses in [true, false] {
+            let assembly = assemble(&scenario, &[], 3).expect("sound");
+            let end = Time::ZERO + assembly.duration;
+            let mut network: Network<_> = Network::new(assembly.plan, (), fuses);
+            network.run_until(end);
+            let journal = network.journal();
+            assert_eq!(journal.digest, looked.journal.digest, "{discipline} {fuses}");
+            assert_eq!(journal.deliveries, looked.journal.deliveries);
+            let hops: u64 = network.counters().iter().map(|link| link.transmitted_packets).sum();
+            assert_eq!(hops, looked.packet_hops, "the links' counters");
+            assert!(network.balances());
+        }
+        assert_eq!(outcome(&scenario, 3), looked);
+        assert_ne!(outcome(&scenario, 4).journal.digest, looked.journal.digest);
+    }
+}
+
+#[test]
+fn goodput_is_what_the_bottleneck_carried_once() {
+    let set = ["buffer_packets=200", "discipline=qsdrr", "duration_s=10"];
+    let outcome = outcome(&scenario("qsdrr", &set), 1);
+    assert!(outcome.is_balanced);
+    let delivered: f64 = outcome.flows.iter().map(|flow| flow.delivered_bytes).sum();
+    let carried = outcome.bottleneck.transmitted_bytes as f64;
+    let again: u64 = outcome.retransmits();
+    assert!(delivered < carried, "{delivered} of {carried}");
+    assert!(delivered + 1500.0 * (again as f64 + 8000.0) > carried, "{delivered} of {carried}");
+    let percent = outcome.fair_share_percent().expect("measured");
+    assert!((percent / 100.0 - delivered * 8.0 / 10.0 / 5e8).abs() < 1e-9);
+    assert!(outcome.loss_ratio() > 0.0 && outcome.utilisation <= 1.0);
+}
+
+#[test]
+fn a_hundred_thousand_flows_are_set_up_in_seconds() {
+    let scenario = scenario("qsdrr", &["flows=100000", "buffer_packets=200000", "duration_s=1"]);
+    let began = Instant::now();
+    let assembly = assemble(&scenario, &[], 1).expect("sound");
+    let took = began.elapsed().as_secs_f64();
+    assert_eq!(assembly.flows.len(), 100_000);
+    println!("100,000 flows in {took:.2} s");
+    assert!(took < 10.0, "{took}");
+}
+
+#[test]
+fn faults_happen_on_the_link_that_has_them() {
+    let text = find("qsdrr").expect("shipped").text.replace(
+        "delay = \"0.4 $rtt_ms\"",
+        "delay = \"0.4 $rtt_ms\"\nloss = 0.01\nduplicate = 0.01\nreorder = 0.01\nreorder_by = \"2 ms\"",
+    );
+    let template = ["flows=10", "buffer_packets=5000", "discipline=tail_drop", "duration_s=20"]
+        .iter()
+        .fold(Template::read("faulty", &text).expect("sound"), |template, set| {
+            template.set(set).expect("known")
+        });
+    let sweep = Sweep::new(template).expect("sound");
+    let made = outcome(&sweep.scenarios[0], 1);
+    assert!(made.is_balanced);
+    assert!(made.retransmits() > 50, "{}", made.retransmits());
+    let percent = made.fair_share_percent().expect("measured");
+    assert!((5.0..80.0).contains(&percent), "loss keeps Reno from its share: {percent}");
+    assert_eq!(outcome(&sweep.scenarios[0], 1), made);
+}
+
+#[test]
+fn a_traffic_model_is_played() {
+    let text = "version = 1\nname = \"played\"\nduration_s = 30\n\
+        [[host]]\nname = \"servers\"\ncount = 7\n[[host]]\nname = \"clients\"\ncount = 3\n\
+        [[router]]\nname = \"R1\"\n[[router]]\nname = \"R2\"\n\
+        [[link]]\nname = \"a\"\nfrom = \"servers\"\nto = \"R1\"\nrate = \"1 Gb/s\"\n\
+        [[link]]\nname = \"b\"\nfrom = \"R1\"\nto = \"R2\"\nrate = \"100 Mb/s\"\ndelay = \"5 ms\"\n\
+        [[link]]\nname = \"c\"\nfrom = \"R2\"\nto = \"clients\"\nrate = \"1 Gb/s\"\n\
+        [[model]]\nfile = \"embedded\"\nfrom = \"servers\"\nto = \"clients\"\ntcp = \"cubic\"\n\
+        [measure]\nbottleneck = \"b\"\n";
+    let sweep = Sweep::new(Template::read("played", text).expect("sound")).expect("sound");
+    let models: &[TrafficModel] = &sweep.models[0];
+    let performed = sweep.perform(1, &AtomicBool::new(false)).expect("it runs");
+    let outcome = performed.made[0].as_ref().expect("made");
+    assert!(outcome.flows.len() > 100, "{}", outcome.flows.len());
+    assert!(outcome.flows.iter().all(|flow| flow.kind == FlowKind::Model && flow.share.is_none()));
+    assert_eq!(performed.result.points[0].fair_share_percent, None);
+    let finished = outcome.flows.iter().filter(|flow| flow.finished.is_some());
+    assert!(finished.clone().count() * 10 > outcome.flows.len() * 8, "most end");
+    assert!(finished.clone().all(|flow| flow.finished > Some(flow.start)));
+    // The plan that the shell would perform, with its sizes and moments.
+    let plan = nilometer_lab::trial::planning::plan(&models[0], 1, 1).expect("a plan");
+    for (flow, planned) in outcome.flows.iter().zip(&plan.connections) {
+        assert_eq!(flow.start, planned.start);
+        let packets = flow.delivered_bytes / 1500.0 * 1460.0;
+        assert!(flow.finished.is_none() || (packets - planned.size_bytes as f64).abs() < 1.0);
+    }
+}
