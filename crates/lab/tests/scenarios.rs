@@ -35,7 +35,7 @@ fn every_point_of_every_shipped_scenario_is_sound() {
     for one in SHIPPED {
         let template = shipped(one.name, &[]);
         assert_eq!(template.name(), one.name);
-        assert!(!template.about().is_empty() && template.about().len() <= 80, "{}", one.name);
+        assert!(!template.about().is_empty() && template.about().len() <= 90, "{}", one.name);
         match template.kind().expect(one.name) {
             Kind::Network => {
                 let sweep = Sweep::new(template).expect(one.name);
@@ -104,9 +104,8 @@ fn goodput_is_what_the_bottleneck_carried_once() {
     assert!(outcome.is_balanced);
     let delivered: f64 = outcome.flows.iter().map(|flow| flow.delivered_bytes).sum();
     let carried = outcome.bottleneck.transmitted_bytes as f64;
-    let again: u64 = outcome.retransmits();
-    assert!(delivered < carried, "{delivered} of {carried}");
-    assert!(delivered + 1500.0 * (again as f64 + 8000.0) > carried, "{delivered} of {carried}");
+    // What was sent again needlessly, waits behind a hole or is on its way was carried as well.
+    assert!(delivered < carried && delivered > 0.8 * carried, "{delivered} of {carried}");
     let percent = outcome.fair_share_percent().expect("measured");
     assert!((percent / 100.0 - delivered * 8.0 / 10.0 / 5e8).abs() < 1e-9);
     assert!(outcome.loss_ratio() > 0.0 && outcome.utilisation <= 1.0);
@@ -141,6 +140,28 @@ fn faults_happen_on_the_link_that_has_them() {
     let percent = made.fair_share_percent().expect("measured");
     assert!((5.0..80.0).contains(&percent), "loss keeps Reno from its share: {percent}");
     assert_eq!(outcome(&sweep.scenarios[0], 1), made);
+}
+
+#[test]
+fn a_flow_with_an_end_ends() {
+    let text = find("qsdrr").expect("shipped").text;
+    let text = text.replace("tcp = \"$tcp\"", "tcp = \"$tcp\"\nbytes = 100000\nstart_s = 0.5");
+    let template = ["flows=5", "buffer_packets=500", "discipline=tail_drop", "duration_s=5"]
+        .iter()
+        .fold(Template::read("finite", &text).expect("sound"), |template, set| {
+            template.set(set).expect("known")
+        });
+    let sweep = Sweep::new(template).expect("sound");
+    for flow in outcome(&sweep.scenarios[0], 1).flows {
+        let packets: f64 = 100_000.0 / 1460.0;
+        assert!((flow.delivered_bytes - packets * 1500.0).abs() < 1.0, "{flow:?}");
+        let took = flow.finished.expect("it ends").since(flow.start).as_secs_f64();
+        // A handshake and six windows from 2 to 64 segments, each a round trip of 100 ms.
+        assert!(
+            flow.start >= Time::from_nanos(500_000_000) && (0.5..1.0).contains(&took),
+            "{took}"
+        );
+    }
 }
 
 #[test]

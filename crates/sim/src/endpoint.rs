@@ -19,6 +19,8 @@ pub struct Endpoint {
     is_open: bool,
     route: Route,
     start: Time,
+    /// Whether it closes as soon as the connection stands; closing before would end it.
+    closes: bool,
     /// What this end receives when all has come.
     expects: u64,
     finished: Option<Time>,
@@ -36,18 +38,17 @@ impl Endpoint {
     ) -> Endpoint {
         let mut connection = Connection::connect(config, initial_sequence);
         connection.write(bytes);
-        if bytes < ENDLESS {
-            connection.close();
-        }
         let is_open = start == Time::ZERO;
-        Endpoint { connection, is_open, route, start, expects: u64::MAX, finished: None }
+        let (closes, expects) = (bytes < ENDLESS, u64::MAX);
+        Endpoint { connection, is_open, route, start, closes, expects, finished: None }
     }
 
     /// The end that waits for a connection that brings `expects` bytes and answers on `route`.
     pub fn server(config: Config, route: Route, expects: u64, initial_sequence: u32) -> Endpoint {
         let connection = Connection::listen(config, initial_sequence);
         let start = Time::ZERO;
-        Endpoint { connection, is_open: true, route, start, expects, finished: None }
+        let closes = false;
+        Endpoint { connection, is_open: true, route, start, closes, expects, finished: None }
     }
 
     /// The connection.
@@ -73,8 +74,10 @@ impl Node<Packet> for Endpoint {
         if self.finished.is_none() && self.connection.delivered() >= self.expects {
             self.finished = Some(now);
         }
-        if self.connection.state() == State::CloseWait {
-            self.connection.close();
+        match self.connection.state() {
+            State::CloseWait => self.connection.close(),
+            State::Established if self.closes => self.connection.close(),
+            _ => {}
         }
     }
 
