@@ -126,10 +126,12 @@ impl<T: Copy> Calendar<T> {
     /// Enters a new head into the tournament of heads.
     #[inline]
     fn enter(&mut self, head: usize, key: Key) {
-        let (mut place, mut winner) = (HEADS + head, key);
+        let mut place = HEADS + head;
+        let mut winner = key;
         self.heads[place] = key;
-        while place > 1 {
-            winner = winner.min(self.heads[place ^ 1]);
+        for _ in 0..HEADS.ilog2() {
+            let opponent = self.heads[place ^ 1];
+            winner = if opponent < winner { opponent } else { winner };
             place /= 2;
             self.heads[place] = winner;
         }
