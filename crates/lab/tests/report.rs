@@ -1,5 +1,7 @@
 //! The page, whatever its story: whole, well-formed, self-contained, escaped, and drawn by Chromium.
 
+#[path = "report/browser.rs"]
+mod browser;
 #[path = "report/check.rs"]
 mod check;
 #[path = "report/sample.rs"]
@@ -17,21 +19,7 @@ use nilometer_lab::report::{self, Story, render};
 /// What holds of every page.
 fn hold(story: &Story) -> String {
     let page = render(story);
-    for picture in check::pictures(&page) {
-        check::well_formed(picture).unwrap_or_else(|wrong| panic!("{wrong}\nin {picture}"));
-        for number in ["NaN", "inf", "Infinity"] {
-            let data =
-                picture.split('>').filter(|tag| tag.contains("<path") || tag.contains("<rect"));
-            assert!(!data.clone().any(|tag| tag.contains(number)), "{number} in a picture");
-        }
-        assert!(picture.contains("aria-label=\""), "a picture says in words what it shows");
-        let inked = ["class=\"line", "class=\"bar", "class=\"dot", "class=\"band"];
-        assert!(inked.iter().any(|ink| picture.contains(ink)), "an empty picture: {picture}");
-    }
-    assert!(!page.contains("NaN"), "NaN is for machines, not for readers");
-    for reference in ["http://", "https://", "src=", "url(", "@import", "<link rel=\"style"] {
-        assert!(!page.contains(reference), "{reference} would leave the file");
-    }
+    check::hold(&page);
     assert_eq!(page, render(story), "the same story gives the same page");
     page
 }
@@ -292,9 +280,7 @@ const PROBE: &str = "<script>const read=()=>{const f=document.querySelector('#vo
 
 #[test]
 fn chromium_draws_it_in_light_and_dark() {
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let runs = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
-    let Some(browser) = names.iter().find(runs) else {
+    let Some(browser) = browser::find() else {
         return println!("skipped: no Chromium here to draw the report");
     };
     let dir = scratch("chromium");
@@ -306,28 +292,8 @@ fn chromium_draws_it_in_light_and_dark() {
 fn draw(browser: &str, dir: &Path, story: &Story, (name, scheme, size): (&str, u8, &str)) {
     let page = render(story);
     let figures = ids(&page).len();
-    let file = dir.join(format!("{name}.html"));
-    std::fs::write(&file, page.replace("</body>", &format!("{PROBE}</body>")))
-        .expect("the scratch directory can be written");
-    let output = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
-        .args(["--disable-background-networking", "--enable-logging=stderr", "--v=0"])
-        .arg("--host-resolver-rules=MAP * ~NOTFOUND")
-        .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
-        .arg(format!("--user-data-dir={}", dir.join("profile").display()))
-        .arg(format!("--window-size={size}"))
-        .args(["--virtual-time-budget=2000", "--dump-dom"])
-        .arg(format!("file://{}", file.display()))
-        .output()
-        .expect("Chromium runs");
-    let log = String::from_utf8_lossy(&output.stderr);
-    let complaint = |line: &&str| {
-        line.contains("CONSOLE") || line.contains("Refused") || line.contains("net_error")
-    };
-    assert_eq!(log.lines().find(complaint), None, "{name} {size}");
-    let dom = String::from_utf8_lossy(&output.stdout);
-    let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next());
-    let title = title.unwrap_or("no title");
+    let page = page.replace("</body>", &format!("{PROBE}</body>"));
+    let title = browser::title(browser, dir, [name, &page], scheme, size);
     assert!(title.starts_with(&format!("drawn {figures} ")), "{figures} figures: {title}");
     let read = " cut  read at 30 s: measured, each second ";
     assert!(title.contains(read), "text is cut or not read out at {size}: {title}");

@@ -11,6 +11,7 @@ pub mod format;
 pub mod page;
 pub mod plot;
 pub mod script;
+pub mod simulation;
 pub mod story;
 pub mod style;
 pub mod tables;

@@ -6,7 +6,7 @@ use super::figure::{
 use super::format::{self, bytes, count, plural};
 use super::plot::svg::escape;
 use super::story::{Header, Story};
-use super::verdict::Verdict;
+use super::verdict::{Span, Verdict};
 use super::{script, style, tables};
 
 /// Nothing may be fetched from anywhere: the page is its own and only source.
@@ -15,24 +15,30 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 
 /// One self-contained HTML page.
 pub fn render(story: &Story) -> String {
-    let title = escape(&format!("{} through {}", named(&story.header.input), story.header.dut));
-    let mut out = format!(
+    let title = format!("{} through {}", named(&story.header.input), story.header.dut);
+    let mut body = header(story);
+    body.push_str("<main>\n");
+    for section in [asked(story), sent(story), seen(story), device(story), details(story)] {
+        body.push_str(&section);
+    }
+    body.push_str("</main>\n");
+    body.push_str(&footer(&story.header));
+    document(&title, &body)
+}
+
+/// A document with this title and body, its style and script inside.
+pub fn document(title: &str, body: &str) -> String {
+    format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta \
          http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<meta name=\"viewport\" \
          content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" \
-         content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>{title} · \
-         Nilometer</title>\n<style>{}</style></head>\n<body>\n",
-        style::SHEET
-    );
-    out.push_str(&header(story));
-    out.push_str("<main>\n");
-    for section in [asked(story), sent(story), seen(story), device(story), details(story)] {
-        out.push_str(&section);
-    }
-    out.push_str("</main>\n");
-    out.push_str(&footer(&story.header));
-    out.push_str(&format!("<script>{}</script>\n</body></html>\n", script::READOUT));
-    out
+         content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>{} · \
+         Nilometer</title>\n<style>{}</style></head>\n<body>\n{body}<script>{}</script>\n\
+         </body></html>\n",
+        escape(title),
+        style::SHEET,
+        script::READOUT
+    )
 }
 
 fn named(input: &str) -> &str {
@@ -55,13 +61,7 @@ fn header(story: &Story) -> String {
         crumb.push("<b>interrupted</b>".to_owned());
     }
     let mut out = format!("<header>\n<p class=\"crumb\">{}</p>\n<h1>", crumb.join(" · "));
-    for sentence in Verdict::of(story).sentences {
-        let words = sentence.iter().map(|span| match span.strong {
-            true => format!("<b>{}</b>", escape(&span.text)),
-            false => escape(&span.text),
-        });
-        out.push_str(&format!("<span>{}</span> ", words.collect::<String>()));
-    }
+    Verdict::of(story).sentences.iter().for_each(|words| out.push_str(&sentence(words)));
     out.push_str("</h1>\n");
     out.push_str(&lede(story));
     out.push_str(
@@ -72,6 +72,15 @@ fn header(story: &Story) -> String {
     out.push_str(&warnings(&story.warnings));
     out.push_str("</header>\n");
     out
+}
+
+/// A sentence of the page's heading.
+pub fn sentence(words: &[Span]) -> String {
+    let words = words.iter().map(|span| match span.strong {
+        true => format!("<b>{}</b>", escape(&span.text)),
+        false => escape(&span.text),
+    });
+    format!("<span>{}</span> ", words.collect::<String>())
 }
 
 /// How large the trial was, and whether time was divided.
@@ -107,7 +116,8 @@ fn lede(story: &Story) -> String {
     }
 }
 
-fn warnings(warnings: &[String]) -> String {
+/// Warnings as a list; nothing where there are none.
+pub fn warnings(warnings: &[String]) -> String {
     if warnings.is_empty() {
         return String::new();
     }
@@ -119,7 +129,8 @@ fn warnings(warnings: &[String]) -> String {
     format!("<ul class=\"warnings\" aria-label=\"Warnings\">{items}</ul>\n")
 }
 
-fn section(id: &str, title: &str, about: &str, parts: &[String]) -> String {
+/// A section of parts, two beside each other.
+pub fn section(id: &str, title: &str, about: &str, parts: &[String]) -> String {
     let pairs: String = parts
         .chunks(2)
         .map(|pair| format!("<div class=\"pair\">\n{}</div>\n", pair.concat()))
@@ -259,7 +270,8 @@ fn details(story: &Story) -> String {
     parts
 }
 
-fn folded(title: &str, open: bool, content: &str) -> String {
+/// Details that fold away.
+pub fn folded(title: &str, open: bool, content: &str) -> String {
     let open = if open { " open" } else { "" };
     format!("<details{open}><summary>{}</summary>{content}</details>\n", escape(title))
 }

@@ -71,7 +71,7 @@ pub const READOUT: &str = r#"
       const frame = svg.getBoundingClientRect();
       const scale = svg.viewBox.baseVal.width / frame.width;
       const [x, y] = [(event.clientX - frame.left) * scale, (event.clientY - frame.top) * scale];
-      const panel = panels.find((p) => y <= p.y.from + 8) || panels[panels.length - 1];
+      const panel = panels.find((p) => y <= p.y.from + 8 && x <= p.x.to + 20) || panels[panels.length - 1];
       show(panel, x);
     });
     svg.addEventListener('pointerleave', hide);

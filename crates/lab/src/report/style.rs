@@ -9,10 +9,14 @@
 pub const SHEET: &str = r#"
 :root{color-scheme:light dark;
 --page:#fff;--ink:#1a1d23;--soft:#5b6270;--hair:#e4e7ed;--card:#f6f7f9;
---measured:#0072b2;--model:#d55e00;--wire:#6b7280;--loss:#b0417f;--good:#0b7a57;--warn:#8f5400}
+--measured:#0072b2;--model:#d55e00;--wire:#6b7280;--loss:#b0417f;--good:#0b7a57;--warn:#8f5400;
+--tone1:#6b7280;--tone2:#d55e00;--tone3:#0072b2;--tone4:#b0417f;--tone5:#b87a00;--tone6:#008a63;
+--tone7:#2a8bc4;--tone8:#7d7400;--tone9:#1a1d23}
 @media screen and (prefers-color-scheme:dark){:root{
 --page:#14161a;--ink:#e7e9ee;--soft:#9ca3b0;--hair:#2a2e36;--card:#1b1e24;
---measured:#56b4e9;--model:#f0a35e;--wire:#9299a6;--loss:#e58fc0;--good:#5ec79b;--warn:#e3ad52}}
+--measured:#56b4e9;--model:#f0a35e;--wire:#9299a6;--loss:#e58fc0;--good:#5ec79b;--warn:#e3ad52;
+--tone1:#9ca3b0;--tone2:#f28c3f;--tone3:#4f9fe0;--tone4:#e58fc0;--tone5:#eebb4d;--tone6:#35c296;
+--tone7:#8fd0f5;--tone8:#f0e442;--tone9:#e7e9ee}}
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%;scroll-behavior:smooth}
 body{margin:0;background:var(--page);color:var(--ink);
@@ -61,9 +65,18 @@ stroke-linecap:round}
 .sample{stroke-width:2.6}
 .measured{color:var(--measured)}.model{color:var(--model)}.wire{color:var(--wire)}
 .loss{color:var(--loss)}.planned{color:var(--wire)}
+.tone1{color:var(--tone1)}.tone2{color:var(--tone2)}.tone3{color:var(--tone3)}
+.tone4{color:var(--tone4)}.tone5{color:var(--tone5)}.tone6{color:var(--tone6)}
+.tone7{color:var(--tone7)}.tone8{color:var(--tone8)}.tone9{color:var(--tone9)}
 svg .name{fill:currentColor}
 .line.model,.sample.model{stroke-dasharray:6 3.5;stroke-linecap:butt}
+.line.dashed,.sample.dashed{stroke-dasharray:6 3.5;stroke-linecap:butt}
 .line.wire{stroke-width:1.4}
+.line.ghost{color:var(--wire);stroke-width:1;opacity:.32}
+.line.guide{color:var(--soft);stroke-width:1;stroke-dasharray:2 3}
+.name.guide{color:var(--soft);font-weight:500}
+.dots.tone1,.dots.tone2,.dots.tone3,.dots.tone4,.dots.tone5,.dots.tone6,.dots.tone7,.dots.tone8,
+.dots.tone9{stroke-width:4.6;opacity:1}
 .line.fine,.sample.fine{stroke-width:1.1;opacity:.85}
 .dots{fill:none;stroke:currentColor;stroke-width:3.6;stroke-linecap:round;opacity:.85}
 .dot{fill:currentColor;stroke:var(--page);stroke-width:1.2}
@@ -75,6 +88,7 @@ svg .name{fill:currentColor}
 stroke-dasharray:6 3.5;opacity:1}
 .band{fill:currentColor;opacity:.2;stroke:none}
 .band.full{opacity:.85}
+.band.pile{opacity:.55}.block.pile{opacity:.55}
 .block{fill:currentColor;opacity:.3}.block.loss{opacity:.82}
 .block.hollow{fill-opacity:.15;stroke:currentColor;stroke-width:1.3;stroke-dasharray:4 2.5;opacity:1}
 .scroll{overflow-x:auto;margin:0 0 20px}
@@ -86,6 +100,10 @@ white-space:nowrap}
 td:first-child,th:first-child{text-align:left;padding-left:0}
 thead th{color:var(--soft);font-weight:500}
 tbody th{font-weight:400}
+table.claims td.verdict{white-space:nowrap}
+table.claims td,table.claims th{text-align:left;white-space:normal;vertical-align:top;
+min-width:8em}
+table.claims th[scope=row]{min-width:15em}
 table.words td{text-align:left;white-space:normal;overflow-wrap:anywhere}
 .good{color:var(--good);font-weight:600}.bad{color:var(--warn);font-weight:600}
 .note{font-size:14px;color:var(--soft);margin:0 0 14px;max-width:66em}
@@ -97,7 +115,7 @@ code,pre{font:13.5px/1.5 ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono
 code{background:var(--card);padding:2px 7px;border-radius:4px;overflow-wrap:anywhere}
 pre{background:var(--card);padding:14px 16px;overflow-x:auto;border-radius:6px;margin:0}
 a{color:var(--measured)}
-footer{color:var(--soft);font-size:13.5px;padding-top:26px;padding-bottom:50px}
+footer{overflow-wrap:anywhere;color:var(--soft);font-size:13.5px;padding-top:26px;padding-bottom:50px}
 .read{position:absolute;left:0;bottom:-8px;background:var(--page);color:var(--ink);
 font-size:13px;padding:1px 8px 1px 0;pointer-events:none}
 .cursor{stroke:var(--soft);stroke-width:1;stroke-dasharray:2 2;pointer-events:none}

@@ -4,7 +4,10 @@
 //! needs its tails. [`grid`] takes values at even ranks, so that between two of them never lies more
 //! than `1 / limit` of the sample; [`tail_grid`] spends half of its points on ranks that approach
 //! the maximum geometrically, so that the packet that was slowest of a million is still drawn. The
-//! cumulative share at the chosen values ([`cumulative`]) is exact, not interpolated.
+//! cumulative share at the chosen values ([`cumulative`]) is exact, not interpolated. Of a course over
+//! time [`outline`] keeps the points without which the line would be seen to differ (Douglas and
+//! Peucker 1973): the end points, and again and again the point farthest from the line between two
+//! that are kept, until none is farther than the slack.
 
 use super::story::Curve;
 
@@ -42,6 +45,33 @@ pub fn cumulative(sorted: &[f64], at: &[f64]) -> Curve {
     }
     let count = sorted.len() as f64;
     at.iter().map(|&x| [x, sorted.partition_point(|&v| v <= x) as f64 / count]).collect()
+}
+
+/// The points of a line that keep it within `slack` (in x, in y; positive) of the whole.
+pub fn outline(points: &[[f64; 2]], slack: [f64; 2]) -> Curve {
+    let Some(last) = points.len().checked_sub(1) else { return Curve::new() };
+    let scaled: Vec<[f64; 2]> = points.iter().map(|p| [p[0] / slack[0], p[1] / slack[1]]).collect();
+    let mut kept = vec![false; points.len()];
+    (kept[0], kept[last]) = (true, true);
+    let mut pieces = vec![(0, last)];
+    while let Some((from, to)) = pieces.pop() {
+        let between = (from + 1..to).map(|i| (i, distance(scaled[i], scaled[from], scaled[to])));
+        let farthest = between.max_by(|a, b| a.1.total_cmp(&b.1));
+        if let Some((at, _)) = farthest.filter(|(_, away)| *away > 1.0) {
+            kept[at] = true;
+            pieces.extend([(from, at), (at, to)]);
+        }
+    }
+    points.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(point, _)| *point).collect()
+}
+
+/// From a point to the piece of line between two others.
+fn distance(point: [f64; 2], from: [f64; 2], to: [f64; 2]) -> f64 {
+    let (dx, dy) = (to[0] - from[0], to[1] - from[1]);
+    let (px, py) = (point[0] - from[0], point[1] - from[1]);
+    let length = dx * dx + dy * dy;
+    let along = if length > 0.0 { ((px * dx + py * dy) / length).clamp(0.0, 1.0) } else { 0.0 };
+    (px - along * dx).hypot(py - along * dy)
 }
 
 fn rank(last: usize, step: usize, steps: usize) -> usize {
@@ -84,6 +114,22 @@ mod tests {
                 "rank {slowest} from the top"
             );
         }
+    }
+
+    #[test]
+    fn an_outline_is_short_and_near() {
+        let course: Vec<[f64; 2]> = (0..900)
+            .map(|i| [f64::from(i), if i < 400 { f64::from(i) } else { 400.0 + f64::from(i % 3) }])
+            .collect();
+        let slack = [2.0, 3.0];
+        let kept = outline(&course, slack);
+        assert!(kept.len() < 6 && kept.first() == course.first() && kept.last() == course.last());
+        for point in &course {
+            let scale = |p: [f64; 2]| [p[0] / slack[0], p[1] / slack[1]];
+            let away = kept.windows(2).map(|w| distance(scale(*point), scale(w[0]), scale(w[1])));
+            assert!(away.fold(f64::INFINITY, f64::min) <= 1.0, "{point:?}");
+        }
+        assert_eq!((outline(&[], slack).len(), outline(&course[..1], slack).len()), (0, 1));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Simulation from the shell: scenario files, sweeps over threads, results.
 
+pub mod claims;
 pub mod interval;
+pub mod pages;
 pub mod perform;
 pub mod points;
 pub mod result;

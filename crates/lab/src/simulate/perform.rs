@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use nilometer_sim::{Outcome, Scenario, assemble};
 use nilometer_traffic::TrafficModel;
 
+use super::pages;
 use super::points::points;
 use super::result::{FORMAT, OWN_KEYS, PointResult, SimulationResult, digest, warnings};
 use super::sweep::{Effort, Made, Run, runs, sweep};
@@ -16,6 +17,7 @@ use super::usage::usage;
 use crate::cli::VERSION;
 use crate::cli::model::read_model;
 use crate::document;
+use crate::report::PAGE_FILE;
 use crate::table::simulated::{FlowRow, SimulatedWriter};
 use crate::trial::directory::Directory;
 use crate::trial::source::{self, Asked};
@@ -112,6 +114,7 @@ impl Sweep {
             cpu_seconds: after.cpu_seconds - before.cpu_seconds,
             wall_seconds,
             peak_rss_bytes: after.peak_rss_bytes,
+            claims: pages::claims(&self.template, &points),
             warnings: warnings(&points, &self.scenarios, &known),
             points,
         };
@@ -142,6 +145,7 @@ impl Sweep {
     pub fn write(&self, performed: &Performed, directory: Directory) -> Result<PathBuf> {
         self.write_flows(performed, &directory.file("flows.parquet"))?;
         document::write_json(&directory.file("result.json"), &performed.result)?;
+        pages::write_sweep(&directory.file(PAGE_FILE), self, performed)?;
         if performed.result.interrupted {
             return Ok(directory.partial().to_owned());
         }

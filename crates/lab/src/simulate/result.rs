@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use toml::Value;
 
+use super::claims::Claim;
 use super::interval::{half_width, mean};
 use super::sweep::{Made, Run};
 use super::template::Parameters;
@@ -52,6 +53,9 @@ pub struct SimulationResult {
     pub peak_rss_bytes: u64,
     /// In the order of the sweep.
     pub points: Vec<PointResult>,
+    /// What the paper says and whether it is so here; of the scenario that is the paper's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<Claim>,
     /// What makes a figure suspect, and what to do.
     pub warnings: Vec<String>,
 }

@@ -16,6 +16,7 @@ use super::template::{Parameters, Template};
 use super::usage::usage;
 use crate::cli::VERSION;
 use crate::document;
+use crate::report::PAGE_FILE;
 use crate::trial::directory::Directory;
 use crate::trial::planning::hex;
 
@@ -89,6 +90,9 @@ pub struct StressPoint {
     /// What came of every period, under equations 1 to 4; a file of its own.
     #[serde(skip)]
     pub series: Vec<Row>,
+    /// What was run.
+    #[serde(skip)]
+    pub plan: StressPlan,
     /// Whether every packet is accounted for, in all variants.
     #[serde(skip)]
     pub is_balanced: bool,
@@ -222,6 +226,7 @@ fn point(plan: &StressPlan, parameters: &Parameters, sha: &mut Sha256) -> Result
         packet_hops,
         variants,
         series: first.outcome.rows,
+        plan: *plan,
         is_balanced,
     })
 }
@@ -252,6 +257,7 @@ pub fn write(
     let series: Vec<&Vec<Row>> = points.iter().map(|point| &point.series).collect();
     write_series(&file("series.json"), &series)?;
     document::write_json(&file("result.json"), report)?;
+    super::pages::write_stress(&file(PAGE_FILE), template, report, points)?;
     directory.finish()
 }
 

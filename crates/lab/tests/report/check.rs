@@ -11,6 +11,26 @@ pub fn pictures(page: &str) -> Vec<&str> {
     found
 }
 
+/// What holds of every page: its pictures are whole, say what they show and have ink, no number is
+/// none, and nothing is fetched from anywhere.
+pub fn hold(page: &str) {
+    for picture in pictures(page) {
+        well_formed(picture).unwrap_or_else(|wrong| panic!("{wrong}\nin {picture}"));
+        for number in ["NaN", "inf", "Infinity"] {
+            let data =
+                picture.split('>').filter(|tag| tag.contains("<path") || tag.contains("<rect"));
+            assert!(!data.clone().any(|tag| tag.contains(number)), "{number} in a picture");
+        }
+        assert!(picture.contains("aria-label=\""), "a picture says in words what it shows");
+        let inked = ["class=\"line", "class=\"bar", "class=\"dot", "class=\"band"];
+        assert!(inked.iter().any(|ink| picture.contains(ink)), "an empty picture: {picture}");
+    }
+    assert!(!page.contains("NaN"), "NaN is for machines, not for readers");
+    for reference in ["http://", "https://", "src=", "url(", "@import", "<link rel=\"style"] {
+        assert!(!page.contains(reference), "{reference} would leave the file");
+    }
+}
+
 /// Whether XML text is well-formed; says where not.
 pub fn well_formed(xml: &str) -> Result<(), String> {
     let mut open: Vec<&str> = Vec::new();

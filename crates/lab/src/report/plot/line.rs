@@ -72,6 +72,18 @@ impl Panel {
             .extend((0..12).map(|i| [left + (end - left) * f64::from(i) / 11.0, name_at - 3.0]));
     }
 
+    /// Words in the middle above a point.
+    pub fn words_above(&mut self, point: [f64; 2], words: &str) {
+        let [x, y] = self.pixel(point[0], point[1]);
+        self.svg.text("tick", [x, y - 5.0], "middle", words);
+    }
+
+    /// Words in the margin, left of a value of y.
+    pub fn words_left(&mut self, y: f64, words: &str) {
+        let at = [self.area.left - 7.0, self.y.scale.at(y) + 4.0];
+        self.svg.text("tick", at, "end", words);
+    }
+
     fn stroke(&mut self, d: &str, mark: Mark, anchors: Vec<Pixel>) {
         if !d.is_empty() {
             let class = format!("line {}", mark.class);

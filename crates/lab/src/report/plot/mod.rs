@@ -94,6 +94,13 @@ impl Panel {
         Drawing { svg: self.svg.finish(), marks: self.marks }
     }
 
+    /// A name above the panel's upper left corner.
+    pub fn heading(&mut self, mark: Mark) {
+        let class = format!("name {}", mark.class);
+        let at = [self.area.left, self.area.top - 7.0];
+        self.svg.text(&class, at, "start", mark.name);
+    }
+
     fn pixel(&self, x: f64, y: f64) -> Pixel {
         [self.x.scale.at(x), self.y.scale.at(y)]
     }
