@@ -281,6 +281,36 @@ fn bad_words_are_refused_in_one_line() {
 }
 
 #[test]
+fn a_trace_is_a_capture_that_other_commands_read() {
+    let room = room("trace");
+    let words = ["simulate", "qsdrr", "--set", "flows=5", "--set", "duration_s=3", "--seeds", "1"];
+    let mut words = words.to_vec();
+    words.extend(["--set", "discipline=tail_drop", "--set", "buffer_packets=20"]);
+    words.extend(["--out", "results", "--json"]);
+    let plain = room.counted(&words);
+    words.extend(["--force", "--trace", "bottleneck"]);
+    let traced = room.counted(&words);
+    assert_eq!(traced["digest"], plain["digest"], "a trace changes nothing");
+    let read = room.counted(&["flows", "results/bottleneck.pcapng", "--json"]);
+    assert_eq!((&read["malformed"], &read["not_ip"]), (&0.into(), &0.into()));
+    assert_eq!(read["tcp_connections_with_syn"], 5);
+    // Of three links, one was traced.
+    let hops = plain["packet_hops"].as_u64().expect("a count");
+    let packets = read["packets"].as_u64().expect("a count");
+    assert!(packets * 2 < hops && packets * 4 > hops, "{packets} of {hops}");
+    words.pop();
+    words.push("access:7");
+    room.counted(&words);
+    let read = room.counted(&["flows", "results/access.pcapng", "--json"]);
+    assert_eq!(read["packets"], 7);
+    words.pop();
+    words.push("acces");
+    assert!(room.refused(&words).contains("did you mean `access`?"));
+    let line = room.refused(&["simulate", "small.toml", "--trace", "access"]);
+    assert!(line.contains("--out"), "{line}");
+}
+
+#[test]
 fn built_in_scenarios_are_listed() {
     let room = room("list");
     let listed = room.done(&["simulate", "list"]);

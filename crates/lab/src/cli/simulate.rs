@@ -15,6 +15,7 @@ use crate::simulate::result::{PointResult, SimulationResult, shown_value};
 use crate::simulate::shipped::{SHIPPED, find};
 use crate::simulate::stress::{self, StressPoint};
 use crate::simulate::template::Template;
+use crate::simulate::trace;
 use crate::trial::directory::Directory;
 use crate::trial::signals;
 
@@ -44,6 +45,10 @@ pub struct SimulateArgs {
     /// Replace results of an earlier run.
     #[arg(long)]
     force: bool,
+    /// Write what passes a link in the first run to LINK.pcapng in the directory of results, at most
+    /// LIMIT packets (100000 where absent).
+    #[arg(long, value_name = "LINK[:LIMIT]", requires = "out")]
+    trace: Option<trace::Asked>,
     /// Print the scenario's TOML, with what --set changes, and run nothing.
     #[arg(long)]
     print: bool,
@@ -76,6 +81,9 @@ pub fn run(args: SimulateArgs) -> Result<Verdict> {
     }
     match template.kind()? {
         Kind::Network => simulate(&args, template),
+        Kind::Stress if args.trace.is_some() => {
+            bail!("{}: a stress test has no links to trace", template.label)
+        }
         Kind::Stress => stress(&args, &template),
     }
 }
@@ -107,6 +115,9 @@ fn template(args: &SimulateArgs) -> Result<Template> {
 
 fn simulate(args: &SimulateArgs, template: Template) -> Result<Verdict> {
     let sweep = Sweep::new(template)?;
+    if let Some(asked) = &args.trace {
+        trace::check(asked, &sweep.scenarios[0])?;
+    }
     let directory = directory(args, &sweep.template)?;
     if let Some(directory) = &directory {
         document::write_whole(&directory.file("scenario.toml"), sweep.template.text.as_bytes())?;
@@ -115,6 +126,13 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Verdict> {
     let threads = args.threads.unwrap_or(cores).get();
     let stop = signals::stop_flag()?;
     let performed = sweep.perform(threads, &stop)?;
+    if let (Some(asked), Some(directory), false) =
+        (&args.trace, &directory, performed.result.interrupted)
+    {
+        let path = directory.file(&format!("{}.pcapng", asked.link.replace('/', "-")));
+        let (scenario, models) = (&sweep.scenarios[0], &sweep.models[0]);
+        trace::trace(asked, scenario, models, sweep.runs[0].seed, &path)?;
+    }
     let written = match directory {
         Some(directory) => Some(sweep.write(&performed, directory)?),
         None => None,

@@ -11,4 +11,5 @@ pub mod stress;
 pub mod substitute;
 pub mod sweep;
 pub mod template;
+pub mod trace;
 pub mod usage;

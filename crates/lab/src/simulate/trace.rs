@@ -1,0 +1,182 @@
+//! The packets of one link of one run as a pcapng capture, with the headers that they would have.
+//!
+//! A simulated packet is a record of its header fields; here it becomes bytes again, options and
+//! checksums included, so that any tool that reads captures reads it. Payload is zeros, and only the
+//! beginning of each packet is kept. A stamp is the moment at which the last bit left the
+//! transmitter, in nanoseconds since the run began. Flow n goes from 198.18.0.0/16 to 198.19.0.0/16,
+//! the benchmarking range (RFC 2544), at the address whose last two bytes are n.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use anyhow::{Result, anyhow, bail};
+use nilometer_queue::Reason;
+use nilometer_sim::run::run;
+use nilometer_sim::topology::{Step, Topology};
+use nilometer_sim::{Packet, Protocol, Route, Scenario, Tap, assemble};
+use nilometer_tcp::bytes::{Ends, emit};
+use nilometer_traffic::TrafficModel;
+use nilometer_wire::checksum::internet_checksum;
+use nilometer_wire::{Span, Time, build};
+
+use crate::table::capture::CaptureWriter;
+
+/// Packets kept where nothing else is said.
+const PACKETS: usize = 100_000;
+/// Most packets that may be asked for.
+const PACKETS_MAX: usize = 10_000_000;
+/// Bytes of each frame that are kept: all headers and options.
+const SNAP_BYTES: usize = 114;
+/// Bytes of an IPv4 header without options.
+const IP_BYTES: usize = 20;
+/// Bytes of the Ethernet header.
+const ETHERNET_BYTES: u32 = 14;
+/// The number of TCP in an IP header.
+const TCP: u8 = 6;
+
+/// What is to be traced: `LINK` or `LINK:LIMIT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// A declared link; of a group's, the first host's.
+    pub link: String,
+    /// Most packets, both directions together, from the beginning of the run.
+    pub limit: usize,
+}
+
+impl std::str::FromStr for Asked {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Asked> {
+        let Some((link, limit)) = text.rsplit_once(':') else {
+            return Ok(Asked { link: text.to_owned(), limit: PACKETS });
+        };
+        match limit.parse() {
+            Ok(limit) if (1..=PACKETS_MAX).contains(&limit) => {
+                Ok(Asked { link: link.to_owned(), limit })
+            }
+            _ => bail!("`{limit}` packets; the limit is a number from 1 to {PACKETS_MAX}"),
+        }
+    }
+}
+
+/// One packet that left a transmitter.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    at: Time,
+    is_back: bool,
+    packet: Packet,
+}
+
+/// Keeps the packets of a link's two directions.
+struct Tracer {
+    links: [usize; 2],
+    delay: Span,
+    limit: usize,
+    left: Vec<Left>,
+}
+
+impl Tap for Tracer {
+    fn transmitted(&mut self, link: usize, arrival: Time, packet: &Packet) {
+        if self.left.len() < self.limit
+            && let Some(way) = self.links.iter().position(|&traced| traced == link)
+        {
+            let at = Time(arrival.0 - self.delay.0);
+            self.left.push(Left { at, is_back: way == 1, packet: *packet });
+        }
+    }
+
+    fn dropped(&mut self, _link: usize, _now: Time, _reason: Reason, _packet: &Packet) {}
+
+    fn delivered(&mut self, _member: usize, _now: Time, _packet: &Packet) {}
+}
+
+/// The link's number in the scenario, said in words where there is none.
+///
+/// # Errors
+/// No link of that name.
+pub fn check(asked: &Asked, scenario: &Scenario) -> Result<usize> {
+    Ok(Topology::new(scenario)?.wire("--trace", &asked.link)?)
+}
+
+/// Makes one run again and writes what passed the link; returns how many packets that were.
+///
+/// # Errors
+/// No such link, or a file that cannot be written.
+pub fn trace(
+    asked: &Asked,
+    scenario: &Scenario,
+    models: &[TrafficModel],
+    seed: u64,
+    path: &Path,
+) -> Result<u64> {
+    let topology = Topology::new(scenario)?;
+    let wire = topology.wire("--trace", &asked.link)?;
+    let links = [false, true].map(|is_back| topology.link(Step { wire, is_back }, 0) as usize);
+    let delay = scenario.link[wire].delay;
+    let tracer = Tracer { links, delay, limit: asked.limit, left: Vec::new() };
+    let assembly = assemble(scenario, models, seed)?;
+    let ended = run(assembly, seed, tracer, &mut |_| true);
+    let (_, mut tracer) = ended.ok_or_else(|| anyhow!("the run did not end"))?;
+    // The engine may tell one link's packets ahead of another's.
+    tracer.left.sort_by_key(|left| left.at);
+    let mut writer = CaptureWriter::create(path, &asked.link)?;
+    for left in &tracer.left {
+        let frame = build::ethernet(&ip_packet(&left.packet));
+        let kept = &frame[..frame.len().min(SNAP_BYTES)];
+        let original = (u32::from(left.packet.bytes) + ETHERNET_BYTES).max(frame.len() as u32);
+        writer.write(left.at.as_nanos(), !left.is_back, original, kept)?;
+    }
+    writer.finish()
+}
+
+/// The addresses of a packet's flow, in the direction of its route.
+fn ends(packet: &Packet) -> Ends {
+    let flow = packet.route.flow();
+    let [high, low] = (flow as u16).to_be_bytes();
+    let port = 10_000 + (flow >> 16) as u16;
+    let end = |network: u8, port| -> SocketAddr {
+        (IpAddr::V4(Ipv4Addr::new(198, network, high, low)), port).into()
+    };
+    let (client, server) = (end(18, port), end(19, 5_001));
+    if packet.route == Route::out(flow) {
+        Ends { source: client, destination: server }
+    } else {
+        Ends { source: server, destination: client }
+    }
+}
+
+/// The packet as it would be on a wire.
+fn ip_packet(packet: &Packet) -> Vec<u8> {
+    let ends = ends(packet);
+    let mut bytes = match packet.protocol {
+        Protocol::Udp => {
+            let payload = vec![0; usize::from(packet.segment.length)];
+            build::udp(ends.source, ends.destination, &payload)
+        }
+        Protocol::Tcp => {
+            let mut segment = Vec::new();
+            emit(&packet.segment, &ends, &mut segment);
+            build::ip_packet(ends.source.ip(), ends.destination.ip(), TCP, segment)
+        }
+    };
+    bytes[1] = packet.ecn as u8;
+    bytes[10..12].fill(0);
+    let checksum = internet_checksum(&[&bytes[..IP_BYTES]]);
+    bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_a_link_and_a_limit() {
+        let asked = |text: &str| text.parse::<Asked>();
+        let plain = asked("line").expect("a link");
+        assert_eq!((plain.link.as_str(), plain.limit), ("line", PACKETS));
+        let limited = asked("a:b:7").expect("a link and a limit");
+        assert_eq!((limited.link.as_str(), limited.limit), ("a:b", 7));
+        assert!(asked("line:0").is_err() && asked("line:x").is_err());
+    }
+}
