@@ -153,7 +153,18 @@ fn without_numbers_there_are_rows() {
     let points = words.iter().map(|w| point(vec![("tcp".into(), w.clone())], 0.9)).collect();
     let page = page(&result(points), &[("tcp".into(), words.to_vec())], &[]);
     assert_eq!(ids(&page), ["mean", "deviation", "loss", "queue", "timeouts"]);
-    assert!(page.contains(">cubic</text>"));
+    assert!(page.contains(">cubic</text>") && page.contains("they are most alike"));
+}
+
+#[test]
+fn a_single_flow_is_not_called_fair() {
+    let at = |word: &str, value| point(vec![("tcp".into(), Value::String(word.into()))], value);
+    let mut points = vec![at("reno", 0.8), at("cubic", 0.9)];
+    points.iter_mut().for_each(|point| point.stddev_over_fair_share = Some(0.0));
+    let words = ["reno", "cubic"].map(|word| Value::String(word.into()));
+    let page = page(&result(points), &[("tcp".into(), words.to_vec())], &[]);
+    assert!(page.contains("under <b>cubic</b> (90\u{a0}% of it)"));
+    assert!(!page.contains("alike") && !ids(&page).contains(&"deviation"));
 }
 
 #[test]

@@ -42,7 +42,7 @@ margin:0 0 8px;font-size:15px;max-width:76em}
 section{border-top:1px solid var(--hair);margin-top:34px;padding-top:20px}
 h2{font-size:20px;font-weight:620;letter-spacing:-.006em;margin:0}
 h2+p{color:var(--soft);margin:2px 0 20px;max-width:70em}
-.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,410px),1fr));
+.pair{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,410px),1fr));
 grid-template-rows:auto 1fr;gap:10px 44px;align-items:start}
 .pair>*{min-width:0;margin-bottom:26px}.pair>div,.pair>p{grid-row:span 2}
 .pair>figure{display:grid;grid-row:span 2;grid-template-rows:subgrid}

@@ -164,7 +164,7 @@ impl Metric {
                 let [low, high] = extent(Kind::Linear, ends())?;
                 let top = if high > 0.85 { high.max(1.0) } else { high };
                 let room = 0.06 * (top - low).max(0.01);
-                (Kind::Linear, [low - room, top + room])
+                (Kind::Linear, [(low - room).max(0.0), top + room])
             }
             false if low > 0.0 && high > WIDE * low => {
                 (Kind::Log, round_log(means().chain(ends().filter(|end| *end > low / 2.0))))
@@ -231,7 +231,8 @@ impl Metric {
             for measure in line.spots.iter().filter_map(|spot| (self.of)(spot.point)) {
                 let [low, high] = measure.ends;
                 let mark = Mark { class: &line.tone, name: "" };
-                rows.panel.line(&[[low, at], [high, at]], mark);
+                let solid = line.tone.replace(" dashed", "");
+                rows.panel.line(&[[low, at], [high, at]], Mark { class: &solid, name: "" });
                 let words = format!("{}: {}", line.name, self.words(measure.mean));
                 rows.panel.dot([measure.mean, at], mark, &words);
             }

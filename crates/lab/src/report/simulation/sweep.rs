@@ -111,40 +111,46 @@ fn first_sentence(facet: &Facet<'_>, place: &str, x: Option<&str>) -> String {
         None => String::new(),
     };
     let [mean, deviation] = [&METRICS[0], &METRICS[1]];
-    let near = |metric: &Metric| metric.extremes(facet);
-    let capital = super::super::figure::capital;
-    match (near(mean), near(deviation)) {
-        (Some([least, most]), Some([alike, unlike])) if facet.lines.len() > 1 => capital(&format!(
-            "{place}flows get most of their fair share under *{}* ({} of it) and least under \
-             *{}* ({}); they are most alike under *{}* (standard deviation {}) and least under \
-             *{}* ({}){over}.",
-            most.0,
-            mean.words(most.1),
-            least.0,
-            mean.words(least.1),
-            alike.0,
-            deviation.words(alike.1),
-            unlike.0,
-            deviation.words(unlike.1)
-        )),
-        (Some([_, only]), Some([_, spread])) => capital(&format!(
-            "{place}flows get *{}* of their fair share, with a standard deviation of *{}* of \
-             it{over}.",
-            mean.words(only.1),
-            deviation.words(spread.1)
-        )),
-        _ => {
-            let shown = [&METRICS[4], &METRICS[6]];
-            let said = shown.iter().filter_map(|metric| {
+    // A run with a single flow has no deviation to speak of.
+    let spread = deviation.extremes(facet).filter(|[_, most]| most.1 > 0.0);
+    let text = match mean.extremes(facet) {
+        Some([least, most]) if facet.lines.len() > 1 => {
+            let alike = spread.map_or_else(String::new, |[alike, unlike]| {
+                format!(
+                    "; they are most alike under *{}* (standard deviation {}) and least under \
+                     *{}* ({})",
+                    alike.0,
+                    deviation.words(alike.1),
+                    unlike.0,
+                    deviation.words(unlike.1)
+                )
+            });
+            format!(
+                "flows get most of their fair share under *{}* ({} of it) and least under *{}* \
+                 ({}){alike}",
+                most.0,
+                mean.words(most.1),
+                least.0,
+                mean.words(least.1)
+            )
+        }
+        Some([_, only]) => {
+            let alike = spread.map_or_else(String::new, |[_, spread]| {
+                format!(", with a standard deviation of *{}* of it", deviation.words(spread.1))
+            });
+            format!("flows get *{}* of their fair share{alike}", mean.words(only.1))
+        }
+        None => {
+            let shown = [&METRICS[4], &METRICS[6]].into_iter().filter_map(|metric| {
                 let [least, most] = metric.extremes(facet)?;
                 let (low, high) = (metric.words(least.1), metric.words(most.1));
                 let range = if low == high { low } else { format!("{low} to {high}") };
                 Some(format!("{}: *{range}*", metric.title.to_lowercase()))
             });
-            let said: Vec<String> = said.collect();
-            capital(&format!("{place}{}{over}.", said.join("; ")))
+            shown.collect::<Vec<String>>().join("; ")
         }
-    }
+    };
+    super::super::figure::capital(&format!("{place}{text}{over}."))
 }
 
 fn figures(sweep: &SweepPage<'_>, arrangement: &Arrangement<'_>) -> String {
