@@ -70,7 +70,7 @@ pub struct Counters {
 /// A packet that follows another.
 #[derive(Clone, Copy, Debug)]
 struct Follower {
-    /// When the one before it lands.
+    /// When the one before it lands, or a little earlier.
     after: Time,
     arrival: Time,
     packet: Packet,
@@ -92,8 +92,6 @@ struct Overhead {
 pub struct Link {
     /// When the transmitter is free, or was last.
     free_at: Time,
-    /// When the packet before the last lands.
-    followed: Time,
     delay: Span,
     /// Of a FIFO: the longest time until the transmitter is free.
     limit: Span,
@@ -107,6 +105,8 @@ pub struct Link {
     is_streaming: bool,
     has_overhead: bool,
     last_span: Span,
+    /// Packets that have departed for the far end and not landed there, those that follow included.
+    pub(crate) pending: u32,
     out_packets: u64,
     out_bytes: u64,
     /// What comes after it.
@@ -133,7 +133,6 @@ impl Link {
         };
         Link {
             free_at: Time::ZERO,
-            followed: Time::ZERO,
             delay,
             limit,
             last_bytes: 0,
@@ -143,6 +142,7 @@ impl Link {
             is_streaming: false,
             has_overhead: false,
             last_span: Span::ZERO,
+            pending: 0,
             out_packets: 0,
             out_bytes: 0,
             way: Way::default(),
@@ -249,7 +249,6 @@ impl Link {
             self.last_bytes = bytes;
             self.last_span = self.rate.span_of(u64::from(bytes));
         }
-        self.followed = self.free_at + self.delay;
         self.free_at = start + self.last_span;
         self.out_packets += 1;
         self.out_bytes += u64::from(bytes);
@@ -272,7 +271,9 @@ impl Link {
     /// Keeps a packet that follows another until that one, which was the last, lands.
     #[inline]
     pub fn follow(&mut self, arrival: Time, packet: &Packet) {
-        let after = self.followed;
+        // Not after the one before it lands: between the two are this packet's time and the overhead.
+        let overhead = self.overhead.as_ref().map_or(Span::ZERO, |overhead| overhead.most);
+        let after = Time(arrival.0.saturating_sub((self.last_span + overhead).0));
         self.followers.push_back(Follower { after, arrival, packet: *packet });
     }
 

@@ -5,7 +5,16 @@
 //! a packet's path is known, so that where a link ends it continues with the packet's next hop. Of
 //! events at one moment, packets land first, in the order in which their links were made; then timers
 //! run out, those of links before those of members.
+//!
+//! *In advance.* What happens to a member is decided by what reaches it and by its own timers. Where
+//! one link alone leads to it, packets reach it in the order in which that link took them, so that it
+//! may be told of each as soon as its landing is decided, before the clock is there: first the timers
+//! that run out earlier, each at its moment, then the packet at its own. What it sends goes into a
+//! FIFO that it alone feeds, and from there into the calendar. So a packet on its way through two
+//! routers is two events, where others need twelve. A member is never told of anything after the
+//! horizon, the end of the run, so that at the end nobody is ahead.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use nilometer_queue::{Drops, Reason};
@@ -41,7 +50,7 @@ impl Tap for () {
 /// What came of a run: everything that happened, in one number and in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Journal {
-    /// A mix of every delivery's moment, route and sequence number, in their order.
+    /// A mix of every delivery's moment, route and sequence number, in each member's order.
     pub digest: u64,
     /// Packets that members sent.
     pub sent: u64,
@@ -53,14 +62,24 @@ pub struct Journal {
     pub events: u64,
 }
 
-impl Journal {
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What the engine knows of a member.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// The moment of the last packet that it was told of.
+    until: Time,
+    /// A mix of its deliveries.
+    digest: u64,
+}
+
+impl Told {
     #[inline]
     fn delivered(&mut self, now: Time, packet: &Packet) {
-        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let what = u64::from(packet.route.0) << 32 | u64::from(packet.segment.sequence);
         let told = now.0 ^ what.wrapping_mul(ODD);
         self.digest = (self.digest.rotate_left(23) ^ told).wrapping_mul(ODD);
-        self.deliveries += 1;
+        self.until = now;
     }
 }
 
@@ -68,11 +87,14 @@ impl Journal {
 #[derive(Debug)]
 pub struct Network<M, T = ()> {
     now: Time,
+    /// Until when members may be told in advance.
+    horizon: Time,
     calendar: Calendar<Packet>,
     links: Vec<Link>,
     /// The links whose alarms are the first timers.
     alarms: Vec<u32>,
     members: Vec<M>,
+    told: Vec<Told>,
     /// Where each member's ports begin in `ports`.
     first_ports: Vec<u32>,
     /// The links at the members' ports.
@@ -116,9 +138,11 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         let timers = alarms.len() + members.len();
         let mut network = Network {
             now: Time::ZERO,
+            horizon: Time::ZERO,
             calendar: Calendar::new(lanes, links.len(), timers),
             links,
             alarms,
+            told: vec![Told::default(); members.len()],
             members,
             first_ports,
             ports,
@@ -126,7 +150,8 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             tap,
         };
         for member in 0..network.members.len() {
-            network.attend(member, Time::ZERO);
+            network.transmit(member, Time::ZERO);
+            network.watch_timer(member);
         }
         network
     }
@@ -134,6 +159,13 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// Lets everything happen that is due until `end`, that moment included, and makes up for every
     /// departure until then.
     pub fn run_until(&mut self, end: Time) {
+        self.advance(end, end);
+    }
+
+    /// As [`Network::run_until`], on the way to `horizon`: members may know already what will reach
+    /// them until then. The queues of links that several feed are as they are at `end`.
+    pub fn advance(&mut self, end: Time, horizon: Time) {
+        self.horizon = horizon;
         while let Some((now, event)) = self.calendar.pop(end) {
             self.now = now;
             self.journal.events += 1;
@@ -155,13 +187,14 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             self.settle(link, now);
         }
         let landed = &mut self.links[link];
+        landed.pending -= 1;
         if let Some((next, follower)) = landed.follower(now) {
             self.calendar.push(usize::from(landed.way.lane) + 1, link, next, follower);
         }
         match landed.way.onward(packet.route) {
             Some(Hop::Link(onward)) => self.send(onward as usize, now, &packet),
             Some(Hop::Member(member, port)) => {
-                self.deliver(member as usize, Port(u32::from(port)), now, packet);
+                self.deliver(member as usize, Port(u32::from(port)), now, &packet);
             }
             None => self.journal.unroutable += 1,
         }
@@ -175,10 +208,13 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             self.watch(link);
             return;
         };
-        if self.members[member].poll_timeout().is_some_and(|due| due <= now) {
-            self.members[member].handle_timeout(now);
+        if self.told[member].until <= now {
+            if self.members[member].poll_timeout().is_some_and(|due| due <= now) {
+                self.members[member].handle_timeout(now);
+            }
+            self.transmit(member, now);
         }
-        self.attend(member, now);
+        self.watch_timer(member);
     }
 
     /// Sets the alarm of a fused link that has decisions to make.
@@ -193,22 +229,44 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     }
 
     #[inline]
-    fn deliver(&mut self, member: usize, port: Port, now: Time, packet: Packet) {
-        self.journal.delivered(now, &packet);
-        self.tap.delivered(member, now, &packet);
-        self.members[member].receive(now, port, packet);
-        self.attend(member, now);
+    fn deliver(&mut self, member: usize, port: Port, now: Time, packet: &Packet) {
+        self.journal.deliveries += 1;
+        self.told[member].delivered(now, packet);
+        self.tap.delivered(member, now, packet);
+        self.members[member].receive(now, port, *packet);
+        self.transmit(member, now);
+        self.watch_timer(member);
     }
 
-    /// Takes what a member has to send, and notes when it next wants to be told the time.
+    /// Tells a member of a packet that will reach it at `at`, after the timers that run out before.
     #[inline]
-    fn attend(&mut self, member: usize, now: Time) {
+    fn deliver_ahead(&mut self, member: usize, port: Port, at: Time, packet: &Packet) {
+        let mut last = None;
+        while let Some(due) = self.members[member].poll_timeout()
+            && due < at
+            && last != Some(due)
+        {
+            self.members[member].handle_timeout(due);
+            self.transmit(member, due);
+            last = Some(due);
+        }
+        self.deliver(member, port, at, packet);
+    }
+
+    /// Takes what a member has to send.
+    #[inline]
+    fn transmit(&mut self, member: usize, now: Time) {
         while let Some((port, packet)) = self.members[member].poll_transmit(now) {
             let link = self.ports[(self.first_ports[member] + port.0) as usize];
             self.journal.sent += 1;
             self.send(link as usize, now, &packet);
         }
-        // A deadline that moved later is found out when the earlier moment comes.
+    }
+
+    /// Notes when a member next wants to be told the time. A deadline that moved later is found out
+    /// when the earlier moment comes.
+    #[inline]
+    fn watch_timer(&mut self, member: usize) {
         if let Some(due) = self.members[member].poll_timeout() {
             let timer = self.alarms.len() + member;
             if due < self.calendar.get(timer) {
@@ -265,11 +323,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             };
             self.tap.transmitted(link, arrival, packet);
             if !fifo.way.is_fused {
-                if follows {
-                    fifo.follow(arrival, packet);
-                } else {
-                    self.calendar.push(usize::from(fifo.way.lane), link, arrival, *packet);
-                }
+                self.fly(link, arrival, packet, follows);
                 return;
             }
             let Some(onward) = self.hand_on(link, arrival, packet) else { return };
@@ -295,7 +349,17 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     #[inline]
     fn fly(&mut self, link: usize, arrival: Time, packet: &Packet, follows: bool) {
         let flown = &mut self.links[link];
-        if follows {
+        if flown.way.is_eager
+            && flown.pending == 0
+            && arrival <= self.horizon
+            && let Some(Hop::Member(member, port)) = flown.way.onward(packet.route)
+        {
+            self.deliver_ahead(member as usize, Port(u32::from(port)), arrival, packet);
+            return;
+        }
+        flown.pending += 1;
+        // What it follows was told of in advance if nothing else is pending, and will not land.
+        if follows && flown.pending > 1 {
             flown.follow(arrival, packet);
         } else {
             self.calendar.push(usize::from(flown.way.lane), link, arrival, *packet);
@@ -309,7 +373,10 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
 
     /// What came of it so far.
     pub fn journal(&self) -> Journal {
-        self.journal
+        let mix = |digest: u64, told: &Told| {
+            (digest.rotate_left(23) ^ told.digest.wrapping_mul(ODD)).wrapping_mul(ODD)
+        };
+        Journal { digest: self.told.iter().fold(0, mix), ..self.journal }
     }
 
     /// The links, in the order of the plan.

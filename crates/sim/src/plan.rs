@@ -49,6 +49,8 @@ pub(crate) struct Way {
     end: End,
     /// Whether what leaves the link goes straight into the next one's flight.
     pub is_fused: bool,
+    /// Whether what leaves the link may be delivered to the member at its end in advance.
+    pub is_eager: bool,
     /// The lane of landings that follow nothing; the next lane is that of those that follow.
     pub lane: u8,
     /// One more than the timer that makes a fused link decide in time; zero if it decides nothing.
@@ -78,13 +80,15 @@ impl<M> Plan<M> {
             .map(|(link, end)| fuses && self.is_fusible(link, end, &feeders))
             .collect();
         let (lanes, count) = self.lanes(&ends, &feeders, &fused);
+        let eager = self.eager(&ends, &fused);
         let mut alarms = 0;
         let mut ways = Vec::with_capacity(ends.len());
         for (link, end) in ends.into_iter().enumerate() {
             let decides = fused[link] && !self.links[link].is_fifo();
             alarms += u32::from(decides);
             let alarm = if decides { alarms } else { 0 };
-            ways.push(Way { end, is_fused: fused[link], lane: lanes[link], alarm });
+            let is_eager = fuses && eager[link];
+            ways.push(Way { end, is_fused: fused[link], is_eager, lane: lanes[link], alarm });
         }
         (ways, count)
     }
@@ -153,6 +157,47 @@ impl<M> Plan<M> {
             End::Alike(hop) => follows(hop),
             End::ByRoute(table) => table.iter().flatten().all(follows),
         }
+    }
+
+    /// Which links end at a member that may be told in advance: that nothing else reaches, and whose
+    /// one port leads to a FIFO that nothing else feeds and that ends at another link's queue.
+    fn eager(&self, ends: &[End], fused: &[bool]) -> Vec<bool> {
+        let mut into = vec![0u32; self.members.len()];
+        for end in ends {
+            if let End::Alike(Hop::Member(member, _)) = end {
+                into[*member as usize] += 1;
+            }
+            if let End::ByRoute(table) = end {
+                for hop in table.iter().flatten() {
+                    if let Hop::Member(member, _) = hop {
+                        // Two, so that it is never one.
+                        into[*member as usize] += 2;
+                    }
+                }
+            }
+        }
+        let mut feeds = vec![0u32; self.links.len()];
+        for &port in self.members.iter().flat_map(|(_, ports)| ports) {
+            feeds[port as usize] += 1;
+        }
+        for path in &self.paths {
+            for pair in path.windows(2) {
+                if let (Hop::Link(_), Hop::Link(next)) = (pair[0], pair[1]) {
+                    feeds[next as usize] += 1;
+                }
+            }
+        }
+        let is_eager = |end: &End| {
+            let End::Alike(Hop::Member(member, _)) = end else { return false };
+            let [port] = self.members[*member as usize].1[..] else { return false };
+            let port = port as usize;
+            into[*member as usize] == 1
+                && feeds[port] == 1
+                && self.links[port].is_fifo()
+                && !fused[port]
+                && matches!(ends[port], End::Alike(Hop::Link(_)))
+        };
+        ends.iter().map(is_eager).collect()
     }
 
     /// A pair of lanes for each of the largest groups of links that are alike: of one rate and one

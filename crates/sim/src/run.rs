@@ -41,7 +41,7 @@ pub fn run<T: Tap>(
         if next >= end {
             break;
         }
-        network.run_until(next);
+        network.advance(next, end);
         let backlog = network.links()[bottleneck].backlog(next);
         waiting += match backlog.packets {
             // A FIFO knows its bytes alone.
