@@ -10,9 +10,10 @@
 //! one link alone leads to it, packets reach it in the order in which that link took them, so that it
 //! may be told of each as soon as its landing is decided, before the clock is there: first the timers
 //! that run out earlier, each at its moment, then the packet at its own. What it sends goes into a
-//! FIFO that it alone feeds, and from there into the calendar. So a packet on its way through two
-//! routers is two events, where others need twelve. A member is never told of anything after the
-//! horizon, the end of the run, so that at the end nobody is ahead.
+//! FIFO that it alone feeds, and from there into the calendar. So a packet and its acknowledgement
+//! through two routers are two events, where an end of each transmission and of each flight would be
+//! twelve. A member is never told of anything after the horizon, which is the end of the run, so that
+//! at the end nobody is ahead.
 
 use alloc::vec;
 use alloc::vec::Vec;

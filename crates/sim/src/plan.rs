@@ -159,8 +159,10 @@ impl<M> Plan<M> {
         }
     }
 
-    /// Which links end at a member that may be told in advance: that nothing else reaches, and whose
-    /// one port leads to a FIFO that nothing else feeds and that ends at another link's queue.
+    /// Which links end at a member that may be told in advance: FIFOs, because other disciplines
+    /// decide when they are touched, and it is landings that touch them; to a member that nothing else
+    /// reaches, and whose one port leads to a FIFO that nothing else feeds and that ends at another
+    /// link's queue.
     fn eager(&self, ends: &[End], fused: &[bool]) -> Vec<bool> {
         let mut into = vec![0u32; self.members.len()];
         for end in ends {
@@ -187,17 +189,18 @@ impl<M> Plan<M> {
                 }
             }
         }
-        let is_eager = |end: &End| {
+        let is_eager = |(link, end): (&Link, &End)| {
             let End::Alike(Hop::Member(member, _)) = end else { return false };
             let [port] = self.members[*member as usize].1[..] else { return false };
             let port = port as usize;
-            into[*member as usize] == 1
+            link.is_fifo()
+                && into[*member as usize] == 1
                 && feeds[port] == 1
                 && self.links[port].is_fifo()
                 && !fused[port]
                 && matches!(ends[port], End::Alike(Hop::Link(_)))
         };
-        ends.iter().map(is_eager).collect()
+        self.links.iter().zip(ends).map(is_eager).collect()
     }
 
     /// A pair of lanes for each of the largest groups of links that are alike: of one rate and one

@@ -96,22 +96,22 @@ impl Case {
             overhead: None,
         };
         let mut links = vec![fifo(&mut rng, 8), fifo(&mut rng, 8)];
-        links[BOTTLENECK].settings = kind.map(|kind| Settings {
-            queues: 1 + rng.below(8) as u32,
-            seed,
-            ..Settings::new(
-                kind,
-                Capacity::Packets(2 + rng.below(12) as u32),
-                Rate::from_megabits(8),
-            )
-        });
+        let chosen = |rng: &mut Rng, rate: Rate| {
+            let capacity = Capacity::Packets(2 + rng.below(12) as u32);
+            let queues = 1 + rng.below(8) as u32;
+            kind.map(|kind| Settings { queues, seed, ..Settings::new(kind, capacity, rate) })
+        };
+        links[BOTTLENECK].settings = chosen(&mut rng, links[BOTTLENECK].rate);
         let (mut paths, mut talkers) = (Vec::new(), Vec::new());
         for flow in 0..flows {
             let base = links.len() as u32;
             for _ in 0..4 {
                 let megabits = 2 << rng.below(4);
                 let mut spec = fifo(&mut rng, megabits);
-                if rng.below(3) == 0 {
+                // A host behind a discipline: nothing may be decided for it in advance.
+                if rng.below(5) == 0 {
+                    spec.settings = chosen(&mut rng, spec.rate);
+                } else if rng.below(3) == 0 {
                     let most = Span::from_nanos(1 + rng.below(2_000_000));
                     spec.overhead = Some((most, seed, links.len() as u64));
                 }
