@@ -95,6 +95,9 @@ impl Connection {
     #[inline]
     pub fn receive(&mut self, now: Time, segment: &Segment, ecn: Ecn) {
         self.statistics.segments_received += 1;
+        if self.receive_predicted(now, segment, ecn) {
+            return;
+        }
         match self.state {
             State::Closed => self.receive_closed(segment),
             State::Listen => self.receive_listening(segment),
@@ -129,23 +132,48 @@ impl Connection {
     /// The next segment to send at `now`, if any.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time) -> Option<Outgoing> {
+        let mut segment = Segment::default();
+        let ecn = self.poll_transmit_into(now, &mut segment)?;
+        Some(Outgoing { segment, ecn })
+    }
+
+    /// As [`Connection::poll_transmit`], into a place of the caller. The answer is the ECN bits of
+    /// the segment's IP header; without one, `segment` is anything.
+    #[inline(always)]
+    pub fn poll_transmit_into(&mut self, now: Time, segment: &mut Segment) -> Option<Ecn> {
+        if self.is_quiet() { None } else { self.compose(now, segment) }
+    }
+
+    /// Whether there is nothing to send, at the first glance.
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        self.urgent == Urgent::Nothing && self.receiver.due != Due::Now && self.sender.rests()
+    }
+
+    #[inline(never)]
+    fn compose(&mut self, now: Time, segment: &mut Segment) -> Option<Ecn> {
         if self.urgent != Urgent::Nothing {
-            return self.transmit_urgent(now);
+            return self.transmit_urgent(now, segment);
         }
         // What came out of order is told in a segment of its own, so that it counts as a duplicate.
         let is_due = self.receiver.due == Due::Now;
         if is_due && self.receiver.has_blocks() {
-            return Some(self.selective_acknowledgement(now));
+            self.selective_acknowledgement(now, segment);
+            return Some(Ecn::NotCapable);
         }
         if self.state.sends() {
             if let Some(chunk) = self.sender.transmit(now, &mut self.statistics) {
-                return Some(self.packet(now, &chunk));
+                return Some(self.packet(now, &chunk, segment));
             }
             if self.sender.probe {
-                return Some(self.window_probe(now));
+                return Some(self.window_probe(now, segment));
             }
         }
-        if is_due { Some(self.acknowledgement(now)) } else { None }
+        if !is_due {
+            return None;
+        }
+        *segment = self.acknowledgement(now);
+        Some(Ecn::NotCapable)
     }
 
     /// When [`Connection::handle_timeout`] and then [`Connection::poll_transmit`] are to be called
@@ -159,7 +187,8 @@ impl Connection {
         (at != NEVER).then_some(at)
     }
 
-    fn receive_synchronized(&mut self, now: Time, segment: &Segment, ecn: Ecn) {
+    #[inline(never)]
+    pub(crate) fn receive_synchronized(&mut self, now: Time, segment: &Segment, ecn: Ecn) {
         let start = self.receiver.offset(segment.sequence);
         if self.has_timestamps && segment.has_timestamps() && !self.is_timely(segment) {
             return self.refuse(start, segment);
@@ -265,14 +294,14 @@ impl Connection {
 
     /// Protection against wrapped sequence numbers (RFC 7323, 5.3).
     #[inline]
-    fn is_timely(&self, segment: &Segment) -> bool {
+    pub(crate) fn is_timely(&self, segment: &Segment) -> bool {
         let age = self.recent_timestamp.wrapping_sub(segment.timestamps[0]) as i32;
         age <= 0 || segment.has(RST)
     }
 
     /// Keeps the timestamp of an acceptable segment, if it is to be echoed (RFC 7323, 4.3).
     #[inline]
-    fn keep_timestamp(&mut self, start: u64, segment: &Segment) {
+    pub(crate) fn keep_timestamp(&mut self, start: u64, segment: &Segment) {
         let age = self.recent_timestamp.wrapping_sub(segment.timestamps[0]) as i32;
         if age <= 0 && start <= self.receiver.acknowledged {
             self.recent_timestamp = segment.timestamps[0];
@@ -295,7 +324,7 @@ impl Connection {
     }
 
     #[inline(always)]
-    fn packet(&mut self, now: Time, chunk: &Chunk) -> Outgoing {
+    fn packet(&mut self, now: Time, chunk: &Chunk, segment: &mut Segment) -> Ecn {
         let mut flags = if chunk.has_fin { FIN } else { 0 };
         if chunk.has_cwr {
             flags |= CWR;
@@ -303,36 +332,34 @@ impl Connection {
         if chunk.length > 0 && chunk.start + u64::from(chunk.length) == self.sender.end {
             flags |= PSH;
         }
-        let segment = self.header(now, chunk.start, chunk.length, flags);
+        *segment = self.header(now, chunk.start, chunk.length, flags);
         let is_marked = self.has_ecn && !chunk.is_repeat && chunk.length > 0;
-        Outgoing { segment, ecn: if is_marked { Ecn::Capable0 } else { Ecn::NotCapable } }
+        if is_marked { Ecn::Capable0 } else { Ecn::NotCapable }
     }
 
     /// A segment without payload.
     #[inline(always)]
-    fn acknowledgement(&mut self, now: Time) -> Outgoing {
-        let segment = self.header(now, self.sender.max, 0, 0);
-        Outgoing { segment, ecn: Ecn::NotCapable }
+    fn acknowledgement(&mut self, now: Time) -> Segment {
+        self.header(now, self.sender.max, 0, 0)
     }
 
     /// A segment that tells what came out of order or twice.
     #[inline(never)]
-    fn selective_acknowledgement(&mut self, now: Time) -> Outgoing {
-        let mut outgoing = self.acknowledgement(now);
+    fn selective_acknowledgement(&mut self, now: Time, segment: &mut Segment) {
+        *segment = self.acknowledgement(now);
         if self.sender.has_sack {
-            self.receiver.push_blocks(&mut outgoing.segment);
+            self.receiver.push_blocks(segment);
         } else {
             self.receiver.forget_duplicate();
         }
-        outgoing
     }
 
     /// A segment below the window, which every peer must answer with its window (RFC 9293, 3.8.6.1
     /// and 3.10.7.4): what deployed stacks send instead of a byte of new data.
-    fn window_probe(&mut self, now: Time) -> Outgoing {
+    fn window_probe(&mut self, now: Time, segment: &mut Segment) -> Ecn {
         self.sender.probe = false;
-        let segment = self.header(now, self.sender.una - 1, 0, 0);
-        Outgoing { segment, ecn: Ecn::NotCapable }
+        *segment = self.header(now, self.sender.una - 1, 0, 0);
+        Ecn::NotCapable
     }
 }
 

@@ -3,7 +3,7 @@
 use nilometer_wire::{Ecn, Span, Time};
 
 use crate::config::Recovery;
-use crate::connection::{Connection, Outgoing, Urgent};
+use crate::connection::{Connection, Urgent};
 use crate::segment::{ACK, CWR, ECE, FIN, RST, SYN, Segment};
 use crate::sender::NEVER;
 use crate::sequence::{unwrap, wrap};
@@ -156,8 +156,8 @@ impl Connection {
 
     /// Sends the SYN or the reset that is due.
     #[inline(never)]
-    pub(crate) fn transmit_urgent(&mut self, now: Time) -> Option<Outgoing> {
-        let segment = match core::mem::replace(&mut self.urgent, Urgent::Nothing) {
+    pub(crate) fn transmit_urgent(&mut self, now: Time, segment: &mut Segment) -> Option<Ecn> {
+        *segment = match core::mem::replace(&mut self.urgent, Urgent::Nothing) {
             Urgent::Nothing => return None,
             Urgent::Syn => self.syn(now),
             Urgent::Reset(sequence, acknowledgement) => {
@@ -176,7 +176,7 @@ impl Connection {
                 segment
             }
         };
-        Some(Outgoing { segment, ecn: Ecn::NotCapable })
+        Some(Ecn::NotCapable)
     }
 
     fn syn(&mut self, now: Time) -> Segment {

@@ -189,14 +189,25 @@ impl Receiver {
         unwrap(self.initial, self.next, sequence)
     }
 
+    /// Whether payload of `length` bytes that begins at [`Receiver::next`] is all that there is to take.
+    #[inline]
+    pub fn takes_next(&self, length: u16) -> bool {
+        self.held.is_empty() && self.next + u64::from(length) <= self.edge
+    }
+
+    /// Takes what [`Receiver::takes_next`] said it takes.
+    #[inline]
+    pub fn take_next(&mut self, now: Time, length: u16) {
+        self.next += u64::from(length);
+        self.delay_acknowledgement(now);
+    }
+
     /// Takes the payload and FIN of an acceptable segment that starts at `start`.
     #[inline]
     pub fn take(&mut self, now: Time, start: u64, segment: &Segment, counts: &mut Statistics) {
-        let length = u64::from(segment.length);
         let is_plain = segment.flags & (crate::segment::FIN | crate::segment::SYN) == 0;
-        if start == self.next && is_plain && self.held.is_empty() && start + length <= self.edge {
-            self.next = start + length;
-            self.delay_acknowledgement(now);
+        if start == self.next && is_plain && self.takes_next(segment.length) {
+            self.take_next(now, segment.length);
             return;
         }
         self.take_unusual(start, segment, counts);

@@ -90,6 +90,12 @@ impl Segment {
         if self.options & HAS_MSS != 0 { Some(self.extra[0] as u16) } else { None }
     }
 
+    /// Whether timestamps are its only option, or, if they are not expected, it has none.
+    #[inline]
+    pub(crate) const fn has_timestamps_alone(&self, are_expected: bool) -> bool {
+        self.options == if are_expected { HAS_TIMESTAMPS } else { 0 }
+    }
+
     /// Adds the MSS option; only to a SYN.
     pub const fn set_mss(&mut self, bytes: u16) {
         self.extra[0] = bytes as u32;
@@ -142,7 +148,13 @@ impl Segment {
     }
 
     /// Bytes of the TCP header with its options, padded to a multiple of four.
+    #[inline]
     pub fn header_bytes(&self) -> u32 {
+        if self.options == 0 { 20 } else { 20 + self.option_bytes() }
+    }
+
+    #[inline(never)]
+    fn option_bytes(&self) -> u32 {
         let mut options = 0;
         if self.has(SYN) {
             options += if self.options & HAS_MSS != 0 { 4 } else { 0 };
@@ -152,7 +164,7 @@ impl Segment {
             options += 4 + 8 * u32::from(self.options & BLOCKS_MASK);
         }
         options += if self.has_timestamps() { if self.has(SYN) { 10 } else { 12 } } else { 0 };
-        20 + options.div_ceil(4) * 4
+        options.div_ceil(4) * 4
     }
 }
 

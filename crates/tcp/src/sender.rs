@@ -206,6 +206,18 @@ impl Sender {
         self.end + u64::from(self.has_fin)
     }
 
+    /// Whether all that was written is acknowledged, so that there is nothing to send whatever the
+    /// windows say.
+    #[inline]
+    pub fn rests(&self) -> bool {
+        self.una == self.last()
+            && !self.is_paced
+            && !self.repeat_first
+            && !self.probe
+            && self.flight.is_none()
+            && self.repair.is_none()
+    }
+
     /// Payload bytes acknowledged.
     pub fn acknowledged(&self) -> u64 {
         self.una.min(self.end).saturating_sub(1)
