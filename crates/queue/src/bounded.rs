@@ -45,6 +45,17 @@ impl<T> Bounded<T> {
         self.waiting.pop_front()
     }
 
+    /// The first.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<&T> {
+        self.waiting.front()
+    }
+
+    /// All, the first first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.waiting.iter()
+    }
+
     /// What waits.
     pub(crate) fn backlog(&self) -> Backlog {
         Backlog { packets: self.waiting.len() as u64, bytes: self.occupancy.bytes() }

@@ -107,6 +107,11 @@ impl Occupancy {
         self.units
     }
 
+    /// How much there is of it.
+    pub(crate) fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
     /// Bytes that wait.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {

@@ -40,5 +40,5 @@ pub use ledger::{Ledger, Tally};
 pub use round_robin::{QueueState, WeightError};
 pub use settings::{Kind, Settings, SettingsError};
 pub use shaper::Shaper;
-pub use tail_drop::TailDrop;
+pub use tail_drop::{Foretold, TailDrop};
 pub use token_bucket::{Policer, TokenBucket};

@@ -4,7 +4,8 @@ mod twin;
 
 use nilometer_queue::blue::{Blue, BlueOptions};
 use nilometer_queue::red::{Red, RedOptions};
-use nilometer_queue::{Backlog, Capacity, Discipline, Drops, Packet, Reason, TailDrop};
+use nilometer_queue::{Any, Backlog, Capacity, Discipline, Drops, Kind, Packet, Reason, Settings};
+use nilometer_queue::{TailDrop, Tally};
 use nilometer_stat::Rng;
 use nilometer_wire::{Ecn, Rate, Span, Time};
 use twin::{Outcome, Piece, SEEDS, Traffic, any_capacity, has_seen, hold};
@@ -199,6 +200,52 @@ fn tail_drop_decides_as_its_twin_does() {
         let naive = Naive { capacity, waiting: Vec::new(), rule: NaiveTailDrop };
         hold(TailDrop::new(capacity), naive, traffic(rng), rng)
     });
+}
+
+/// Before a transmitter of constant rate, tail drop that keeps nothing but moments drops what tail drop
+/// with the packets drops.
+#[test]
+fn foretold_tail_drop_decides_as_tail_drop_does() {
+    const MTU_BYTES: u32 = 1_400;
+    let rate = Rate::from_megabits(8);
+    let (mut dropped, mut oversized) = (0, 0);
+    for seed in 0..SEEDS {
+        let mut rng = Rng::new(seed, 1, 0);
+        let capacity = any_capacity(&mut rng);
+        let mut settings = Settings::new(Kind::TailDrop, capacity, rate);
+        settings.mtu_bytes = MTU_BYTES;
+        let mut kept = Any::<Piece>::new(&settings).expect("sane settings");
+        let mut foretold = kept.foretold().expect("it is tail drop");
+        let (mut now, mut kept_free, mut free) = (Time::ZERO, Time::ZERO, Time::ZERO);
+        for id in 0..2_000 {
+            now += Span::from_nanos(1_000 * rng.below(1_500));
+            let bytes = 40 + rng.below(1_460) as u32;
+            let mut drops = Tally::default();
+            let mut depart = |kept: &mut Any<Piece>, drops: &mut Tally| {
+                while kept_free <= now && kept.backlog().packets > 0 {
+                    let piece = kept.dequeue(kept_free, drops).expect("one that waits");
+                    kept_free += rate.span_of(u64::from(piece.bytes));
+                }
+                kept_free = kept_free.max(now);
+            };
+            depart(&mut kept, &mut drops);
+            kept.enqueue(now, Piece::new(id, 0, bytes), &mut drops);
+            depart(&mut kept, &mut drops);
+            let refusal = foretold.refusal(now, bytes);
+            assert_eq!(u64::from(refusal.is_some()), drops.total_packets(), "seed {seed}, {id}");
+            if let Some(reason) = refusal {
+                assert_eq!(drops.packets(reason), 1, "seed {seed}, {id}");
+                oversized += u64::from(reason == Reason::TooBig);
+                dropped += 1;
+            } else {
+                let start = free.max(now);
+                foretold.push(start, bytes);
+                free = start + rate.span_of(u64::from(bytes));
+            }
+            assert_eq!(foretold.backlog(now), kept.backlog(), "seed {seed}, {id}");
+        }
+    }
+    assert!(oversized > 100 && dropped > oversized + 100, "{dropped}, {oversized}");
 }
 
 #[test]
