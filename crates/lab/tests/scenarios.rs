@@ -65,7 +65,7 @@ fn the_qsdrr_study_is_the_one_that_was_published() {
         Network::new(assembly.plan, (), true)
     };
     network.run_until(Time::from_nanos(2_000_000_000));
-    let nilometer_sim::member::Member::Endpoint(sender) = &network.members()[0] else {
+    let nilometer_sim::member::Member::Endpoint(sender) = network.member(0) else {
         panic!("the first member sends")
     };
     let rtt = sender.connection().smoothed_rtt().expect("measured").as_secs_f64();

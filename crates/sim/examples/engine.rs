@@ -19,15 +19,15 @@ struct Window {
 }
 
 impl Node<Packet> for Window {
-    fn receive(&mut self, _now: Time, _port: Port, _packet: Packet) {
+    fn receive(&mut self, _now: Time, _port: Port, _packet: &Packet) {
         self.credit += 1;
     }
     fn handle_timeout(&mut self, _now: Time) {}
-    fn poll_transmit(&mut self, _now: Time) -> Option<(Port, Packet)> {
+    fn poll_transmit(&mut self, _now: Time, packet: &mut Packet) -> Option<Port> {
         self.credit = self.credit.checked_sub(1)?;
-        let mut packet = Packet { route: self.route, bytes: self.bytes, ..Packet::default() };
+        *packet = Packet { route: self.route, bytes: self.bytes, ..Packet::default() };
         packet.segment.sequence = self.credit;
-        Some((Port(0), packet))
+        Some(Port(0))
     }
     fn poll_timeout(&self) -> Option<Time> {
         None

@@ -4,11 +4,13 @@
 //! links of one rate and one delay are written to as the clock advances, and a packet that finds its
 //! link idle lands a fixed time later: the landings come in the order of writing. A packet that had
 //! to wait for the one before it lands a packet's time after that one, so that its landing, if it is
-//! scheduled when that one lands, is in order too, among its like. So links that are alike share two
-//! *lanes*, rings of pending landings that are kept in order by insertion from the back: nearly
-//! always that is one comparison. What would have to overtake many others goes into a heap. Timers,
-//! which are set again and again before they run out, have a slot each in a [`Tournament`]. The next
-//! event is the earliest of the heads, which play a small tournament of their own.
+//! scheduled when that one lands, is in order too, among its like. So links that are alike share a few
+//! *lanes*, rings of pending landings in order. A landing goes into the lane that ends latest of those
+//! that end before it; this is patience sorting, and a handful of nearly sorted streams needs as many
+//! piles. What fits behind none is inserted from the back, or, if it would have to overtake many, goes
+//! into a heap. Timers, which are set again and again before they run out, have a slot each in a
+//! [`Tournament`]. The next event is the earliest of the heads, which play a small tournament of their
+//! own.
 //!
 //! A landing carries its packet. So the packets that are under way lie side by side in the order in
 //! which they will be needed, in a few rings that are written at one end and read at the other, and
@@ -20,31 +22,41 @@
 //! events in the same order, which is what makes a fused engine and a naive one comparable bit for
 //! bit. `examples/calendar.rs` measures the parts.
 
-use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::collections::BinaryHeap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use nilometer_wire::Time;
 
+use crate::ring::Ring;
 use crate::tournament::{NEVER, Tournament};
 
-/// Most lanes.
-pub const LANES_LIMIT: usize = 14;
+/// Most groups of lanes.
+pub const GROUPS_LIMIT: usize = 4;
 
-/// Lanes, heap and timers: the players of the tournament of heads.
-const HEADS: usize = LANES_LIMIT + 2;
+/// Lanes of a group.
+const LANES_OF_A_GROUP: usize = 3;
+const LANES_LIMIT: usize = GROUPS_LIMIT * LANES_OF_A_GROUP;
+
+/// Lanes, heap and timers, and two that never play: the players of the tournament of heads.
+const HEADS: usize = (LANES_LIMIT + 2).next_power_of_two();
 const HEAP: usize = LANES_LIMIT;
 const TIMERS: usize = LANES_LIMIT + 1;
 
 /// Most entries of a lane that a new one overtakes; beyond that it goes into the heap.
 const OVERTAKES_LIMIT: usize = 32;
 
+/// The number of a group of lanes, for landings that come nearly in order. What is in none, because
+/// there is no group of that number, goes into the heap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Group(pub u8);
+
 /// What happens next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event<T> {
+pub enum Event {
     /// Something lands at a place.
-    Landing(usize, T),
+    Landing(usize),
     /// A timer runs out.
     Timer(usize),
 }
@@ -60,7 +72,7 @@ fn key(moment: Time, place: u32, head: usize) -> Key {
 }
 
 /// A pending landing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Landing<T> {
     moment: Time,
     place: u32,
@@ -103,20 +115,24 @@ impl<T> Ord for Delayed<T> {
 pub struct Calendar<T> {
     /// The heads at `HEADS` and after, the winner of all at 1.
     heads: [Key; 2 * HEADS],
-    lanes: Vec<VecDeque<Landing<T>>>,
+    lanes: Vec<Ring<Landing<T>>>,
+    /// The moment of each lane's last landing, by group; 0 where there is none.
+    lasts: Vec<[u64; LANES_OF_A_GROUP]>,
     heap: BinaryHeap<Delayed<T>>,
     timers: Tournament,
     /// The place of the first timer.
     first_timer: u32,
 }
 
-impl<T: Copy> Calendar<T> {
-    /// An empty calendar of `lanes` lanes, at most [`LANES_LIMIT`], and of `timers` timers, whose
-    /// places are `first_timer` and after.
-    pub fn new(lanes: usize, first_timer: usize, timers: usize) -> Calendar<T> {
+impl<T: Copy + Default> Calendar<T> {
+    /// An empty calendar of `groups` groups of lanes, at most [`GROUPS_LIMIT`], and of `timers` timers,
+    /// whose places are `first_timer` and after.
+    pub fn new(groups: usize, first_timer: usize, timers: usize) -> Calendar<T> {
+        let groups = groups.min(GROUPS_LIMIT);
         Calendar {
             heads: [NOTHING; 2 * HEADS],
-            lanes: vec![VecDeque::new(); lanes.min(LANES_LIMIT)],
+            lanes: vec![Ring::default(); groups * LANES_OF_A_GROUP],
+            lasts: vec![[0; LANES_OF_A_GROUP]; groups],
             heap: BinaryHeap::new(),
             timers: Tournament::new(timers),
             first_timer: first_timer as u32,
@@ -137,44 +153,59 @@ impl<T: Copy> Calendar<T> {
         }
     }
 
-    /// Schedules the landing of `what` at `place`, by way of `lane` or, if there is no such lane, of
-    /// the heap.
+    /// Schedules the landing of `what` at `place`: in the lane of `group` that ends latest of those that
+    /// end before, so that the others stay open to what lands earlier (patience sorting).
     #[inline]
-    pub fn push(&mut self, lane: usize, place: usize, moment: Time, what: T) {
-        let landing = Landing { moment, place: place as u32, what };
-        let Some(waiting) = self.lanes.get_mut(lane) else {
-            self.push_heap(landing);
-            return;
+    pub fn push(&mut self, group: Group, place: usize, moment: Time, what: &T) {
+        let place = place as u32;
+        let Some(lasts) = self.lasts.get(usize::from(group.0)) else {
+            return self.push_heap(Landing { moment, place, what: *what });
         };
-        if waiting.len() == waiting.capacity() {
-            // A ring is written all round, so that its room and not its length decides what stays
-            // in the caches: it grows by a quarter and not to twice its size.
-            waiting.reserve_exact(16 + waiting.len() / 4);
-        }
-        match waiting.back() {
-            Some(last) if landing.key(lane) < last.key(lane) => self.overtake(lane, landing),
-            Some(_) => waiting.push_back(landing),
-            None => {
-                waiting.push_back(landing);
-                self.enter(lane, landing.key(lane));
+        let (mut choice, mut latest) = (LANES_OF_A_GROUP, 0);
+        for (lane, &last) in lasts.iter().enumerate() {
+            if last < moment.0 && last >= latest {
+                (choice, latest) = (lane, last);
             }
+        }
+        let first = usize::from(group.0) * LANES_OF_A_GROUP;
+        if choice == LANES_OF_A_GROUP {
+            return self.overtake(first, Landing { moment, place, what: *what });
+        }
+        self.lasts[usize::from(group.0)][choice] = moment.0;
+        let lane = first + choice;
+        let waiting = &mut self.lanes[lane];
+        let is_first = waiting.is_empty();
+        let landing = waiting.push_back();
+        landing.moment = moment;
+        landing.place = place;
+        landing.what = *what;
+        if is_first {
+            self.enter(lane, key(moment, place, lane));
         }
     }
 
+    /// No lane ends before the landing, or one ends with it: it takes its place among the last of the
+    /// lane that ends first, or in the heap.
     #[cold]
-    fn overtake(&mut self, lane: usize, landing: Landing<T>) {
+    fn overtake(&mut self, first: usize, landing: Landing<T>) {
+        let last = |lane: &usize| self.lanes[*lane].back().map(|last| last.key(0));
+        let Some(lane) = (first..first + LANES_OF_A_GROUP).min_by_key(last) else { return };
         let waiting = &mut self.lanes[lane];
         let own = landing.key(lane);
         let mut index = waiting.len();
         let least = index.saturating_sub(OVERTAKES_LIMIT);
-        while index > least && own < waiting[index - 1].key(lane) {
+        let is_before = |before: Option<&Landing<T>>| before.is_some_and(|it| own < it.key(lane));
+        while index > least && is_before(waiting.get(index - 1)) {
             index -= 1;
         }
-        if index > 0 && own < waiting[index - 1].key(lane) {
+        if index > 0 && is_before(waiting.get(index - 1)) {
             self.push_heap(landing);
             return;
         }
         waiting.insert(index, landing);
+        if let Some(last) = waiting.back() {
+            self.lasts[lane / LANES_OF_A_GROUP][lane % LANES_OF_A_GROUP] = last.moment.0;
+        }
         if index == 0 {
             self.enter(lane, own);
         }
@@ -209,9 +240,10 @@ impl<T: Copy> Calendar<T> {
     }
 
     /// Takes the next event, if it is due by `end`: the earliest moment and, of those that share it,
-    /// the lowest place. A timer that ran out is stopped.
-    #[inline]
-    pub fn pop(&mut self, end: Time) -> Option<(Time, Event<T>)> {
+    /// the lowest place. A timer that ran out is stopped. What lands is put in `landed`: passed on by
+    /// value it would be copied again and again, at offsets that stall the loads.
+    #[inline(always)]
+    pub fn pop(&mut self, end: Time, landed: &mut T) -> Option<(Time, Event)> {
         let first = self.heads[1];
         let moment = Time((first >> 64) as u64);
         if moment > end || first == NOTHING {
@@ -221,16 +253,18 @@ impl<T: Copy> Calendar<T> {
         let head = first as u32 as usize;
         let event = match self.lanes.get_mut(head) {
             Some(lane) => {
-                let landing = lane.pop_front()?;
+                *landed = lane.front()?.what;
+                lane.pop_front();
                 let next = lane.front().map_or(NOTHING, |next| next.key(head));
+                if next == NOTHING {
+                    self.lasts[head / LANES_OF_A_GROUP][head % LANES_OF_A_GROUP] = 0;
+                }
                 self.enter(head, next);
-                Event::Landing(place as usize, landing.what)
+                Event::Landing(place as usize)
             }
             None if head == HEAP => {
-                let Delayed(landing) = self.heap.pop()?;
-                let next = self.heap.peek().map_or(NOTHING, |next| next.0.key(HEAP));
-                self.enter(HEAP, next);
-                Event::Landing(place as usize, landing.what)
+                self.pop_heap(landed);
+                Event::Landing(place as usize)
             }
             None => {
                 let timer = (place - self.first_timer) as usize;
@@ -241,9 +275,18 @@ impl<T: Copy> Calendar<T> {
         Some((moment, event))
     }
 
+    #[inline(never)]
+    fn pop_heap(&mut self, landed: &mut T) {
+        if let Some(Delayed(landing)) = self.heap.pop() {
+            let next = self.heap.peek().map_or(NOTHING, |next| next.0.key(HEAP));
+            self.enter(HEAP, next);
+            *landed = landing.what;
+        }
+    }
+
     /// Every pending landing: its moment, its place and what lands.
     pub fn landings(&self) -> impl Iterator<Item = (Time, usize, &T)> {
-        let lanes = self.lanes.iter().flatten();
+        let lanes = self.lanes.iter().flat_map(Ring::iter);
         lanes
             .chain(self.heap.iter().map(|delayed| &delayed.0))
             .map(|landing| (landing.moment, landing.place as usize, &landing.what))
@@ -260,8 +303,8 @@ mod tests {
         for seed in 0..60 {
             let mut rng = Rng::new(seed, 1, 0);
             let (places, timers) = (1 + rng.below(30), 1 + rng.below(30));
-            let lanes = rng.below(6) as usize;
-            let mut calendar = Calendar::new(lanes, places as usize, timers as usize);
+            let groups = rng.below(3) as usize;
+            let mut calendar = Calendar::new(groups, places as usize, timers as usize);
             let mut landings: Vec<(u64, u32)> = Vec::new();
             let mut armed = vec![NEVER.0; timers as usize];
             let mut now = 0;
@@ -275,7 +318,8 @@ mod tests {
                 } else {
                     let place = rng.below(places) as u32;
                     // What lands tells when, so that mixing two up is seen.
-                    calendar.push(rng.below(6) as usize, place as usize, Time(moment), moment);
+                    let group = Group(rng.below(3) as u8);
+                    calendar.push(group, place as usize, Time(moment), &moment);
                     landings.push((moment, place));
                 }
                 let timer = |(slot, &moment): (usize, &u64)| (moment, places as u32 + slot as u32);
@@ -285,11 +329,14 @@ mod tests {
                 let expected = (first.0 <= end).then(|| {
                     let event = match first.1.checked_sub(places as u32) {
                         Some(slot) => Event::Timer(slot as usize),
-                        None => Event::Landing(first.1 as usize, first.0),
+                        None => Event::Landing(first.1 as usize),
                     };
                     (Time(first.0), event)
                 });
-                assert_eq!(calendar.pop(Time(end)), expected, "seed {seed}");
+                let mut landed = u64::MAX;
+                assert_eq!(calendar.pop(Time(end), &mut landed), expected, "seed {seed}");
+                let is_landing = matches!(expected, Some((_, Event::Landing(_))));
+                assert_eq!(landed, if is_landing { first.0 } else { u64::MAX }, "seed {seed}");
                 match expected {
                     Some((_, Event::Timer(slot))) => armed[slot] = NEVER.0,
                     Some((_, Event::Landing(..))) => {

@@ -98,11 +98,11 @@ impl Source {
 }
 
 impl Node<Packet> for Source {
-    fn receive(&mut self, _now: Time, _port: Port, _packet: Packet) {}
+    fn receive(&mut self, _now: Time, _port: Port, _packet: &Packet) {}
 
     fn handle_timeout(&mut self, _now: Time) {}
 
-    fn poll_transmit(&mut self, now: Time) -> Option<(Port, Packet)> {
+    fn poll_transmit(&mut self, now: Time, packet: &mut Packet) -> Option<Port> {
         if self.next > now || self.next >= self.pattern.end {
             return None;
         }
@@ -114,9 +114,8 @@ impl Node<Packet> for Source {
         segment.length = bytes.saturating_sub(HEADERS_BYTES);
         self.sent += 1;
         let route = self.route;
-        let packet =
-            Packet { segment, route, bytes, ecn: Ecn::NotCapable, protocol: Protocol::Udp };
-        Some((Port(0), packet))
+        *packet = Packet { segment, route, bytes, ecn: Ecn::NotCapable, protocol: Protocol::Udp };
+        Some(Port(0))
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -138,7 +137,7 @@ pub struct Sink {
 }
 
 impl Node<Packet> for Sink {
-    fn receive(&mut self, now: Time, _port: Port, packet: Packet) {
+    fn receive(&mut self, now: Time, _port: Port, packet: &Packet) {
         let [high, low] = packet.segment.timestamps;
         let delay = now.since(Time(u64::from(high) << 32 | u64::from(low)));
         self.packets += 1;
@@ -149,7 +148,7 @@ impl Node<Packet> for Sink {
 
     fn handle_timeout(&mut self, _now: Time) {}
 
-    fn poll_transmit(&mut self, _now: Time) -> Option<(Port, Packet)> {
+    fn poll_transmit(&mut self, _now: Time, _packet: &mut Packet) -> Option<Port> {
         None
     }
 

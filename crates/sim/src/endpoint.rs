@@ -69,7 +69,7 @@ impl Endpoint {
 
 impl Node<Packet> for Endpoint {
     #[inline]
-    fn receive(&mut self, now: Time, _port: Port, packet: Packet) {
+    fn receive(&mut self, now: Time, _port: Port, packet: &Packet) {
         self.connection.receive(now, &packet.segment, packet.ecn);
         if self.finished.is_none() && self.connection.delivered() >= self.expects {
             self.finished = Some(now);
@@ -89,16 +89,17 @@ impl Node<Packet> for Endpoint {
         }
     }
 
-    #[inline]
-    fn poll_transmit(&mut self, now: Time) -> Option<(Port, Packet)> {
+    #[inline(always)]
+    fn poll_transmit(&mut self, now: Time, packet: &mut Packet) -> Option<Port> {
         if !self.is_open {
             return None;
         }
-        let outgoing = self.connection.poll_transmit(now)?;
-        let segment = outgoing.segment;
-        let bytes = IP_HEADER_BYTES + segment.header_bytes() as u16 + segment.length;
-        let (route, ecn) = (self.route, outgoing.ecn);
-        Some((Port(0), Packet { segment, route, bytes, ecn, protocol: Protocol::Tcp }))
+        packet.ecn = self.connection.poll_transmit_into(now, &mut packet.segment)?;
+        let headers = IP_HEADER_BYTES + packet.segment.header_bytes() as u16;
+        packet.bytes = headers + packet.segment.length;
+        packet.route = self.route;
+        packet.protocol = Protocol::Tcp;
+        Some(Port(0))
     }
 
     #[inline]

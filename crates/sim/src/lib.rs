@@ -18,6 +18,7 @@ pub mod plan;
 pub mod quantity;
 pub mod queueing;
 pub mod refusal;
+mod ring;
 pub mod run;
 pub mod scenario;
 pub mod speedup;

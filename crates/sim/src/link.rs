@@ -9,7 +9,8 @@
 //!
 //! *First come, first served.* When a packet joins a FIFO, its fate is decided: it leaves when those
 //! before it have left, at max(now, last departure) plus its own time on the link. What waits at a
-//! moment, in bytes, is the time until the transmitter is free times the rate; no queue is kept.
+//! moment, in bytes, is the time until the transmitter is free times the rate; no queue is kept. Tail
+//! drop is a FIFO with another account of its buffer: a moment and a length for each that waits.
 //!
 //! *Other disciplines* decide at each departure, from what has arrived by then. But a decision needs
 //! to be made only before its consequence, and its consequence is an arrival at the far end, at
@@ -22,7 +23,7 @@
 //! *Fusion.* Where a FIFO is fed by one link alone, through a router that takes no time, what leaves
 //! the first has its departure from the second decided too, and goes straight into the second's
 //! flight: one event for two hops. The first link has then no flight of its own; it remembers the
-//! departures that lie ahead, so that its counters are right at any moment.
+//! departures that lie behind the horizon, so that its counters are right there.
 //!
 //! At one moment, the end of a transmission comes before arrivals at the queue: a transmitter that
 //! becomes free takes the next packet, then the newcomer joins. It asks also when nothing waits, as
@@ -31,12 +32,13 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use nilometer_queue::{Any, Backlog, Discipline, Drops, Ledger, Reason, Tally};
+use nilometer_queue::{Any, Backlog, Discipline, Drops, Foretold, Ledger, Reason, Tally};
 use nilometer_stat::Rng;
 use nilometer_wire::{Rate, Span, Time};
 
 use crate::packet::Packet;
 use crate::plan::Way;
+use crate::ring::Ring;
 
 /// The purpose of the random stream of processing times.
 const PURPOSE_OVERHEAD: u32 = 0x4c49_0001;
@@ -68,7 +70,7 @@ pub struct Counters {
 }
 
 /// A packet that follows another.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Follower {
     /// When the one before it lands, or a little earlier.
     after: Time,
@@ -103,7 +105,8 @@ pub struct Link {
     is_busy: bool,
     /// Whether the next departure from a discipline follows another without a pause.
     is_streaming: bool,
-    has_overhead: bool,
+    /// Whether it is a FIFO with random times, or with tail drop's account of its buffer.
+    is_particular: bool,
     last_span: Span,
     /// Packets that have departed for the far end and not landed there, those that follow included.
     pub(crate) pending: u32,
@@ -112,11 +115,12 @@ pub struct Link {
     /// What comes after it.
     pub(crate) way: Way,
     /// Packets on the wire or soon to be, that follow others.
-    followers: VecDeque<Follower>,
+    followers: Ring<Follower>,
     rate: Rate,
     discipline: Option<Box<Any<Packet>>>,
+    foretold: Option<Box<Foretold>>,
     overhead: Option<Box<Overhead>>,
-    /// Of a link without a flight of its own: departures that lay ahead when last looked at.
+    /// Of a link without a flight of its own: departures that lay behind the horizon.
     ahead: VecDeque<(Time, u16)>,
     /// What a discipline was given.
     in_packets: u64,
@@ -127,9 +131,12 @@ pub struct Link {
 impl Link {
     /// A link of `rate` and `delay` that takes packets of at most `mtu` bytes.
     pub fn new(rate: Rate, delay: Span, mtu: u16, queue: Queue) -> Link {
-        let (limit, discipline) = match queue {
-            Queue::Fifo { limit_bytes } => (rate.span_of(limit_bytes), None),
-            Queue::Discipline(discipline) => (Span::ZERO, Some(Box::new(discipline))),
+        let (limit, foretold, discipline) = match queue {
+            Queue::Fifo { limit_bytes } => (rate.span_of(limit_bytes), None, None),
+            Queue::Discipline(discipline) => match discipline.foretold() {
+                Some(foretold) => (Span(u64::MAX), Some(Box::new(foretold)), None),
+                None => (Span::ZERO, None, Some(Box::new(discipline))),
+            },
         };
         Link {
             free_at: Time::ZERO,
@@ -140,15 +147,16 @@ impl Link {
             is_fifo: discipline.is_none(),
             is_busy: false,
             is_streaming: false,
-            has_overhead: false,
+            is_particular: foretold.is_some(),
             last_span: Span::ZERO,
             pending: 0,
             out_packets: 0,
             out_bytes: 0,
             way: Way::default(),
-            followers: VecDeque::new(),
+            followers: Ring::default(),
             rate,
             discipline,
+            foretold,
             overhead: None,
             ahead: VecDeque::new(),
             in_packets: 0,
@@ -164,7 +172,7 @@ impl Link {
         if most > Span::ZERO {
             let chance = Rng::new(seed, PURPOSE_OVERHEAD, index);
             self.overhead = Some(Box::new(Overhead { most, chance }));
-            self.has_overhead = true;
+            self.is_particular = true;
         }
         self
     }
@@ -177,7 +185,7 @@ impl Link {
 
     /// A packet of `bytes` joins a FIFO's queue at `now`: when it reaches the far end and whether it
     /// has to follow another, or why not.
-    #[inline]
+    #[inline(always)]
     pub fn admit(&mut self, now: Time, bytes: u16) -> Result<(Time, bool), Reason> {
         if bytes > self.mtu {
             return Err(Reason::TooBig);
@@ -187,12 +195,27 @@ impl Link {
         }
         let follows = self.free_at > now;
         let mut start = if follows { self.free_at } else { now };
-        if self.has_overhead
-            && let Some(overhead) = &mut self.overhead
-        {
-            start += Span(overhead.chance.below(overhead.most.0));
+        if self.is_particular {
+            start = self.admit_particular(now, start, bytes)?;
         }
         Ok((self.transmit(start, bytes), follows))
+    }
+
+    /// What random times and tail drop's account have to say of a packet that could begin at `start`:
+    /// when it does begin. Apart, because most links have neither.
+    #[inline(never)]
+    fn admit_particular(&mut self, now: Time, start: Time, bytes: u16) -> Result<Time, Reason> {
+        let mut start = start;
+        if let Some(overhead) = &mut self.overhead {
+            start += Span(overhead.chance.below(overhead.most.0));
+        }
+        if let Some(foretold) = &mut self.foretold {
+            if let Some(reason) = foretold.refusal(now, u32::from(bytes)) {
+                return Err(reason);
+            }
+            foretold.push(start, u32::from(bytes));
+        }
+        Ok(start)
     }
 
     /// Counts a packet that [`Link::admit`] refused.
@@ -246,13 +269,19 @@ impl Link {
     #[inline]
     fn transmit(&mut self, start: Time, bytes: u16) -> Time {
         if self.last_bytes != bytes {
-            self.last_bytes = bytes;
-            self.last_span = self.rate.span_of(u64::from(bytes));
+            self.measure(bytes);
         }
-        self.free_at = start + self.last_span;
+        // A run ends long before the end of time.
+        self.free_at = Time(start.0 + self.last_span.0);
         self.out_packets += 1;
         self.out_bytes += u64::from(bytes);
-        self.free_at + self.delay
+        Time(self.free_at.0 + self.delay.0)
+    }
+
+    #[inline(never)]
+    fn measure(&mut self, bytes: u16) {
+        self.last_bytes = bytes;
+        self.last_span = self.rate.span_of(u64::from(bytes));
     }
 
     /// Whether departures may have to be made up for.
@@ -274,31 +303,48 @@ impl Link {
         // Not after the one before it lands: between the two are this packet's time and the overhead.
         let overhead = self.overhead.as_ref().map_or(Span::ZERO, |overhead| overhead.most);
         let after = Time(arrival.0.saturating_sub((self.last_span + overhead).0));
-        self.followers.push_back(Follower { after, arrival, packet: *packet });
+        let follower = self.followers.push_back();
+        follower.after = after;
+        follower.arrival = arrival;
+        follower.packet = *packet;
     }
 
     /// A packet has landed: the one that followed it, if one did, and its landing.
     #[inline]
-    pub fn follower(&mut self, landed: Time) -> Option<(Time, Packet)> {
-        if self.followers.front()?.after > landed {
-            return None;
-        }
-        self.followers.pop_front().map(|follower| (follower.arrival, follower.packet))
+    pub fn follower(&self, landed: Time) -> Option<(Time, &Packet)> {
+        let follower = self.followers.front().filter(|first| first.after <= landed)?;
+        Some((follower.arrival, &follower.packet))
     }
 
-    /// Remembers a departure that is passed to another link's flight; `clock` is the moment until
-    /// which everything has happened.
+    /// The one that followed is on its way.
     #[inline]
-    pub fn remember(&mut self, clock: Time, arrival: Time, bytes: u16) {
+    pub fn let_follower_go(&mut self) {
+        self.followers.pop_front();
+    }
+
+    /// Remembers a departure that is passed to another link's flight, if it is after `horizon`: until
+    /// then nobody asks for the counters. `clock` is the moment until which everything has happened.
+    #[inline(always)]
+    pub fn remember(&mut self, clock: Time, horizon: Time, arrival: Time, bytes: u16) {
+        if self.is_leaving(horizon, arrival) {
+            self.remember_late(clock, arrival, bytes);
+        }
+    }
+
+    #[inline(never)]
+    fn remember_late(&mut self, clock: Time, arrival: Time, bytes: u16) {
         while self.ahead.front().is_some_and(|&(lands, _)| lands <= clock + self.delay) {
             self.ahead.pop_front();
         }
         self.ahead.push_back((arrival, bytes));
     }
 
-    /// What waits at `now`, after [`Link::depart`] had nothing more to give. A FIFO knows its bytes
-    /// alone, the rest of the packet on the link included.
+    /// What waits at `now`, after [`Link::depart`] had nothing more to give. A FIFO limited in bytes
+    /// knows its bytes alone, the rest of the packet on the link included.
     pub fn backlog(&self, now: Time) -> Backlog {
+        if let Some(foretold) = &self.foretold {
+            return foretold.backlog(now);
+        }
         match &self.discipline {
             Some(discipline) => discipline.backlog(),
             None => {
@@ -306,6 +352,13 @@ impl Link {
                 Backlog { packets: 0, bytes: bytes as u64 }
             }
         }
+    }
+
+    /// Packets in its keeping: those that wait in a discipline, and those that follow others and are
+    /// not in the calendar yet. A FIFO keeps none that waits.
+    pub fn kept(&self) -> u64 {
+        let waiting = self.discipline.as_ref().map_or(0, |discipline| discipline.backlog().packets);
+        waiting + self.followers.len() as u64
     }
 
     /// The counters at `now`, at which everything due has been made up for. Packets that follow
@@ -329,6 +382,7 @@ impl Link {
     }
 
     /// Whether a packet that lands at `lands` has not wholly left the transmitter at `now`.
+    #[inline]
     pub fn is_leaving(&self, now: Time, lands: Time) -> bool {
         lands > now + self.delay
     }
@@ -345,11 +399,6 @@ impl Link {
             return (self.out_packets + packets, self.out_bytes + bytes);
         }
         (self.in_packets, self.in_bytes)
-    }
-
-    /// Packets that follow others and are not in the calendar yet.
-    pub fn followers(&self) -> u64 {
-        self.followers.len() as u64
     }
 
     /// Whether what came in is what left, was dropped or waits, in packets and in bytes.

@@ -15,8 +15,8 @@
 //! twelve. A member is never told of anything after the horizon, which is the end of the run, so that
 //! at the end nobody is ahead.
 
-use alloc::vec;
 use alloc::vec::Vec;
+use core::hint::black_box;
 
 use nilometer_queue::{Drops, Reason};
 use nilometer_wire::{Node, Port, Time};
@@ -65,16 +65,22 @@ pub struct Journal {
 
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What the engine knows of a member.
-#[derive(Clone, Copy, Debug, Default)]
-struct Told {
-    /// The moment of the last packet that it was told of.
+/// A member's place in the network.
+#[derive(Debug)]
+#[repr(C)]
+struct Seat<M> {
+    /// The moment of the last packet that the member was told of.
     until: Time,
     /// A mix of its deliveries.
     digest: u64,
+    /// The link at its first port.
+    link: u32,
+    /// Where its ports begin in [`Network::ports`].
+    first_port: u32,
+    member: M,
 }
 
-impl Told {
+impl<M> Seat<M> {
     #[inline]
     fn delivered(&mut self, now: Time, packet: &Packet) {
         let what = u64::from(packet.route.0) << 32 | u64::from(packet.segment.sequence);
@@ -82,6 +88,14 @@ impl Told {
         self.digest = (self.digest.rotate_left(23) ^ told).wrapping_mul(ODD);
         self.until = now;
     }
+}
+
+/// The last link of a path and the member at its end.
+fn receiver(path: &[Hop]) -> (u32, u32) {
+    path.iter().fold((0, 0), |(link, member), hop| match *hop {
+        Hop::Link(link) => (link, member),
+        Hop::Member(member, _) => (link, member),
+    })
 }
 
 /// Members and links under one clock.
@@ -94,12 +108,11 @@ pub struct Network<M, T = ()> {
     links: Vec<Link>,
     /// The links whose alarms are the first timers.
     alarms: Vec<u32>,
-    members: Vec<M>,
-    told: Vec<Told>,
-    /// Where each member's ports begin in `ports`.
-    first_ports: Vec<u32>,
+    seats: Vec<Seat<M>>,
     /// The links at the members' ports.
     ports: Vec<u32>,
+    /// By route, the last link and the member at its end.
+    receivers: Vec<(u32, u32)>,
     journal: Journal,
     tap: T,
 }
@@ -122,7 +135,8 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// Sets `plan` in motion at time zero. With `fuses` false every hop is an event of its own; the
     /// results are the same.
     pub fn new(plan: Plan<M>, tap: T, fuses: bool) -> Network<M, T> {
-        let (ways, lanes) = plan.ways(fuses);
+        let receivers = plan.paths.iter().map(|path| receiver(path)).collect();
+        let (ways, groups) = plan.ways(fuses);
         let (mut links, mut alarms) = (plan.links, Vec::new());
         for (index, (link, way)) in links.iter_mut().zip(ways).enumerate() {
             if way.alarm > 0 {
@@ -130,27 +144,26 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             }
             link.way = way;
         }
-        let (mut members, mut first_ports, mut ports) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut seats, mut ports) = (Vec::new(), Vec::new());
         for (member, links) in plan.members {
-            members.push(member);
-            first_ports.push(ports.len() as u32);
+            let (link, first_port) = (links.first().copied().unwrap_or(0), ports.len() as u32);
+            seats.push(Seat { until: Time::ZERO, digest: 0, link, first_port, member });
             ports.extend(links);
         }
-        let timers = alarms.len() + members.len();
+        let timers = alarms.len() + seats.len();
         let mut network = Network {
             now: Time::ZERO,
             horizon: Time::ZERO,
-            calendar: Calendar::new(lanes, links.len(), timers),
+            calendar: Calendar::new(groups, links.len(), timers),
             links,
             alarms,
-            told: vec![Told::default(); members.len()],
-            members,
-            first_ports,
+            seats,
             ports,
+            receivers,
             journal: Journal::default(),
             tap,
         };
-        for member in 0..network.members.len() {
+        for member in 0..network.seats.len() {
             network.transmit(member, Time::ZERO);
             network.watch_timer(member);
         }
@@ -167,11 +180,15 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// them until then. The queues of links that several feed are as they are at `end`.
     pub fn advance(&mut self, end: Time, horizon: Time) {
         self.horizon = horizon;
-        while let Some((now, event)) = self.calendar.pop(end) {
+        let mut packet = Packet::default();
+        while let Some((now, event)) = self.calendar.pop(end, &mut packet) {
             self.now = now;
             self.journal.events += 1;
             match event {
-                Event::Landing(link, packet) => self.land(link, now, packet),
+                Event::Landing(link) => {
+                    self.look_ahead(&packet);
+                    self.land(link, now, &packet);
+                }
                 Event::Timer(timer) => self.run_out(timer, now),
             }
         }
@@ -181,21 +198,32 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         }
     }
 
+    /// Reads what the packet may need at the end of its way, so that it comes into the caches while
+    /// the routers on the way are passed: 7 % at a hundred flows.
+    #[inline]
+    fn look_ahead(&self, packet: &Packet) {
+        if let Some(&(link, member)) = self.receivers.get(packet.route.0 as usize) {
+            black_box(self.links[link as usize].pending);
+            black_box(self.seats[member as usize].member.poll_timeout());
+        }
+    }
+
     /// `packet` lands at the end of a link.
     #[inline]
-    fn land(&mut self, link: usize, now: Time, packet: Packet) {
+    fn land(&mut self, link: usize, now: Time, packet: &Packet) {
         if self.links[link].is_busy() {
             self.settle(link, now);
         }
         let landed = &mut self.links[link];
         landed.pending -= 1;
         if let Some((next, follower)) = landed.follower(now) {
-            self.calendar.push(usize::from(landed.way.lane) + 1, link, next, follower);
+            self.calendar.push(landed.way.group, link, next, follower);
+            landed.let_follower_go();
         }
         match landed.way.onward(packet.route) {
-            Some(Hop::Link(onward)) => self.send(onward as usize, now, &packet),
+            Some(Hop::Link(onward)) => self.send(onward as usize, now, packet),
             Some(Hop::Member(member, port)) => {
-                self.deliver(member as usize, Port(u32::from(port)), now, &packet);
+                self.deliver(member as usize, Port(u32::from(port)), now, packet);
             }
             None => self.journal.unroutable += 1,
         }
@@ -209,9 +237,10 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             self.watch(link);
             return;
         };
-        if self.told[member].until <= now {
-            if self.members[member].poll_timeout().is_some_and(|due| due <= now) {
-                self.members[member].handle_timeout(now);
+        let seat = &mut self.seats[member];
+        if seat.until <= now {
+            if seat.member.poll_timeout().is_some_and(|due| due <= now) {
+                seat.member.handle_timeout(now);
             }
             self.transmit(member, now);
         }
@@ -232,9 +261,10 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     #[inline]
     fn deliver(&mut self, member: usize, port: Port, now: Time, packet: &Packet) {
         self.journal.deliveries += 1;
-        self.told[member].delivered(now, packet);
+        let seat = &mut self.seats[member];
+        seat.delivered(now, packet);
         self.tap.delivered(member, now, packet);
-        self.members[member].receive(now, port, *packet);
+        seat.member.receive(now, port, packet);
         self.transmit(member, now);
         self.watch_timer(member);
     }
@@ -243,11 +273,11 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     #[inline]
     fn deliver_ahead(&mut self, member: usize, port: Port, at: Time, packet: &Packet) {
         let mut last = None;
-        while let Some(due) = self.members[member].poll_timeout()
+        while let Some(due) = self.seats[member].member.poll_timeout()
             && due < at
             && last != Some(due)
         {
-            self.members[member].handle_timeout(due);
+            self.seats[member].member.handle_timeout(due);
             self.transmit(member, due);
             last = Some(due);
         }
@@ -257,8 +287,14 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// Takes what a member has to send.
     #[inline]
     fn transmit(&mut self, member: usize, now: Time) {
-        while let Some((port, packet)) = self.members[member].poll_transmit(now) {
-            let link = self.ports[(self.first_ports[member] + port.0) as usize];
+        let mut packet = Packet::default();
+        loop {
+            let seat = &mut self.seats[member];
+            let Some(port) = seat.member.poll_transmit(now, &mut packet) else { return };
+            let link = match port {
+                Port(0) => seat.link,
+                Port(port) => self.ports[(seat.first_port + port) as usize],
+            };
             self.journal.sent += 1;
             self.send(link as usize, now, &packet);
         }
@@ -268,7 +304,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// when the earlier moment comes.
     #[inline]
     fn watch_timer(&mut self, member: usize) {
-        if let Some(due) = self.members[member].poll_timeout() {
+        if let Some(due) = self.seats[member].member.poll_timeout() {
             let timer = self.alarms.len() + member;
             if due < self.calendar.get(timer) {
                 self.calendar.set(timer, due);
@@ -277,12 +313,17 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     }
 
     /// `packet` joins a link's queue.
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, link: usize, now: Time, packet: &Packet) {
         if self.links[link].is_fifo() {
             self.pass(link, now, packet);
-            return;
+        } else {
+            self.queue(link, now, packet);
         }
+    }
+
+    /// `packet` is given to a link's discipline.
+    fn queue(&mut self, link: usize, now: Time, packet: &Packet) {
         self.settle(link, now);
         let mut drops = Dropping { tap: &mut self.tap, link, now };
         self.links[link].enqueue(now, packet, &mut drops);
@@ -300,8 +341,11 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             };
             self.tap.transmitted(link, arrival, &packet);
             if self.links[link].way.is_fused {
-                if let Some(onward) = self.hand_on(link, arrival, &packet) {
-                    self.pass(onward, arrival, &packet);
+                let passed = &mut self.links[link];
+                passed.remember(self.now, self.horizon, arrival, packet.bytes);
+                match passed.way.onward(packet.route) {
+                    Some(Hop::Link(onward)) => self.pass(onward as usize, arrival, &packet),
+                    _ => self.journal.unroutable += 1,
                 }
             } else {
                 self.fly(link, arrival, &packet, follows);
@@ -327,22 +371,12 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
                 self.fly(link, arrival, packet, follows);
                 return;
             }
-            let Some(onward) = self.hand_on(link, arrival, packet) else { return };
-            (link, now) = (onward, arrival);
-        }
-    }
-
-    /// The FIFO that a packet goes into when it reaches the end of a fused link.
-    #[inline]
-    fn hand_on(&mut self, link: usize, arrival: Time, packet: &Packet) -> Option<usize> {
-        let passed = &mut self.links[link];
-        passed.remember(self.now, arrival, packet.bytes);
-        match passed.way.onward(packet.route) {
-            Some(Hop::Link(onward)) => Some(onward as usize),
-            _ => {
+            fifo.remember(self.now, self.horizon, arrival, packet.bytes);
+            let Some(Hop::Link(onward)) = fifo.way.onward(packet.route) else {
                 self.journal.unroutable += 1;
-                None
-            }
+                return;
+            };
+            (link, now) = (onward as usize, arrival);
         }
     }
 
@@ -363,7 +397,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         if follows && flown.pending > 1 {
             flown.follow(arrival, packet);
         } else {
-            self.calendar.push(usize::from(flown.way.lane), link, arrival, *packet);
+            self.calendar.push(flown.way.group, link, arrival, packet);
         }
     }
 
@@ -374,10 +408,10 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
 
     /// What came of it so far.
     pub fn journal(&self) -> Journal {
-        let mix = |digest: u64, told: &Told| {
-            (digest.rotate_left(23) ^ told.digest.wrapping_mul(ODD)).wrapping_mul(ODD)
+        let mix = |digest: u64, seat: &Seat<M>| {
+            (digest.rotate_left(23) ^ seat.digest.wrapping_mul(ODD)).wrapping_mul(ODD)
         };
-        Journal { digest: self.told.iter().fold(0, mix), ..self.journal }
+        Journal { digest: self.seats.iter().fold(0, mix), ..self.journal }
     }
 
     /// The links, in the order of the plan.
@@ -386,8 +420,13 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     }
 
     /// The members, in the order of the plan.
-    pub fn members(&self) -> &[M] {
-        &self.members
+    pub fn members(&self) -> impl ExactSizeIterator<Item = &M> {
+        self.seats.iter().map(|seat| &seat.member)
+    }
+
+    /// Member number `index` of the plan.
+    pub fn member(&self, index: usize) -> &M {
+        &self.seats[index].member
     }
 
     /// What watched.
@@ -396,8 +435,9 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     }
 
     /// The counters of every link, in the order of the plan. What has not wholly left a transmitter
-    /// is not counted as transmitted.
+    /// is not counted as transmitted. To be asked when all has happened until the horizon.
     pub fn counters(&self) -> Vec<Counters> {
+        debug_assert!(self.horizon <= self.now, "links forget what leaves before the horizon");
         let mut counters: Vec<Counters> =
             self.links.iter().map(|link| link.counters(self.now)).collect();
         for (lands, link, packet) in self.calendar.landings() {
@@ -427,7 +467,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         found += self.calendar.landings().count() as u64;
         for link in &self.links {
             let drops = link.counters(self.now).drops.total_packets();
-            found += drops + link.followers() + link.backlog(self.now).packets;
+            found += drops + link.kept();
         }
         journal.sent == found && self.links.iter().all(Link::balances)
     }

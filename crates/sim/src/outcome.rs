@@ -81,7 +81,7 @@ impl Outcome {
         mean_queue_packets: f64,
     ) -> Outcome {
         let seconds = assembly.duration.as_secs_f64();
-        let flow = |flow: &Flow| flow_outcome(network.members(), flow, seconds);
+        let flow = |flow: &Flow| flow_outcome(network, flow, seconds);
         let counters = network.counters();
         let bottleneck = counters[assembly.bottleneck as usize];
         let capacity = assembly.rate * seconds;
@@ -92,7 +92,7 @@ impl Outcome {
             bottleneck,
             utilisation: bottleneck.transmitted_bytes as f64 * 8.0 / capacity,
             mean_queue_packets,
-            is_balanced: network.balances() && network.members().iter().all(balances),
+            is_balanced: network.balances() && network.members().all(balances),
         }
     }
 
@@ -177,8 +177,8 @@ fn balances(member: &Member) -> bool {
     if let Member::Fault(fault_box) = member { fault_box.balances() } else { true }
 }
 
-fn flow_outcome(members: &[Member], flow: &Flow, seconds: f64) -> FlowOutcome {
-    let ends = [&members[flow.sender as usize], &members[flow.receiver as usize]];
+fn flow_outcome<T: Tap>(network: &Network<Member, T>, flow: &Flow, seconds: f64) -> FlowOutcome {
+    let ends = [flow.sender, flow.receiver].map(|member| network.member(member as usize));
     let mut outcome = FlowOutcome {
         kind: flow.kind,
         table: flow.table,

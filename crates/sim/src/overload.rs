@@ -178,6 +178,7 @@ pub fn drive(plan: SwitchPlan, supply: Supply, load: &mut impl Load) -> Result<O
     let mut sources = vec![Source::default(); ports];
     let mut aims = vec![None; ports];
     let took = plan.fabric.link().span_of(u64::from(supply.packet_bytes));
+    let mut departed = Parcel { bytes: 0, output: 0 };
     loop {
         let (updates, grants) = (switch.updates(), switch.grants());
         let alarm = switch.poll_timeout().unwrap_or(Time(u64::MAX));
@@ -186,12 +187,12 @@ pub fn drive(plan: SwitchPlan, supply: Supply, load: &mut impl Load) -> Result<O
             Some((moment, i)) if moment < alarm => {
                 let output = sources[i].underway.take().map_or(0, |packet| packet.1);
                 let parcel = Parcel { bytes: supply.packet_bytes, output };
-                switch.receive(moment, Port(i as u32), parcel);
+                switch.receive(moment, Port(i as u32), &parcel);
                 sources[i].start(moment, took);
             }
             _ => switch.handle_timeout(alarm),
         }
-        while switch.poll_transmit(alarm).is_some() {}
+        while switch.poll_transmit(alarm, &mut departed).is_some() {}
         if switch.grants() > grants {
             watch.period(&switch, alarm);
         }

@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use crate::calendar::LANES_LIMIT;
+use crate::calendar::{GROUPS_LIMIT, Group};
 use crate::link::Link;
 use crate::packet::Route;
 
@@ -51,8 +51,8 @@ pub(crate) struct Way {
     pub is_fused: bool,
     /// Whether what leaves the link may be delivered to the member at its end in advance.
     pub is_eager: bool,
-    /// The lane of landings that follow nothing; the next lane is that of those that follow.
-    pub lane: u8,
+    /// The lanes of its landings.
+    pub group: Group,
     /// One more than the timer that makes a fused link decide in time; zero if it decides nothing.
     pub alarm: u32,
 }
@@ -70,7 +70,7 @@ impl Way {
 }
 
 impl<M> Plan<M> {
-    /// The way of each link, and how many lanes they share. With `fuses` false no link is fused.
+    /// The way of each link, and how many groups of lanes they share. With `fuses` false no link is fused.
     pub(crate) fn ways(&self, fuses: bool) -> (Vec<Way>, usize) {
         let ends = self.ends();
         let feeders = self.feeders();
@@ -79,7 +79,7 @@ impl<M> Plan<M> {
             .enumerate()
             .map(|(link, end)| fuses && self.is_fusible(link, end, &feeders))
             .collect();
-        let (lanes, count) = self.lanes(&ends, &feeders, &fused);
+        let (chosen, count) = self.groups(&ends, &feeders, &fused);
         let eager = self.eager(&ends, &fused);
         let mut alarms = 0;
         let mut ways = Vec::with_capacity(ends.len());
@@ -88,7 +88,7 @@ impl<M> Plan<M> {
             alarms += u32::from(decides);
             let alarm = if decides { alarms } else { 0 };
             let is_eager = fuses && eager[link];
-            ways.push(Way { end, is_fused: fused[link], is_eager, lane: lanes[link], alarm });
+            ways.push(Way { end, is_fused: fused[link], is_eager, group: chosen[link], alarm });
         }
         (ways, count)
     }
@@ -203,9 +203,9 @@ impl<M> Plan<M> {
         self.links.iter().zip(ends).map(is_eager).collect()
     }
 
-    /// A pair of lanes for each of the largest groups of links that are alike: of one rate and one
-    /// delay, behind the same fused link or behind none, and before the same link. And how many lanes.
-    fn lanes(&self, ends: &[End], feeders: &[Option<u32>], fused: &[bool]) -> (Vec<u8>, usize) {
+    /// The largest groups of links that are alike: of one rate and one delay, behind the same fused
+    /// link or behind none, and before the same link. And how many groups there are.
+    fn groups(&self, ends: &[End], feeders: &[Option<u32>], fused: &[bool]) -> (Vec<Group>, usize) {
         let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (link, made) in self.links.iter().enumerate() {
             if !fused[link] {
@@ -219,13 +219,14 @@ impl<M> Plan<M> {
         }
         let mut largest: Vec<Vec<usize>> = groups.into_values().collect();
         largest.sort_by_key(|group| Reverse(group.len()));
-        let pairs = largest.len().min(LANES_LIMIT / 2);
-        let mut lanes = vec![u8::MAX - 1; self.links.len()];
-        for (pair, group) in largest.into_iter().take(pairs).enumerate() {
-            for link in group {
-                lanes[link] = 2 * pair as u8;
+        largest.truncate(GROUPS_LIMIT);
+        let count = largest.len();
+        let mut chosen = vec![Group(u8::MAX); self.links.len()];
+        for (group, links) in largest.into_iter().enumerate() {
+            for link in links {
+                chosen[link] = Group(group as u8);
             }
         }
-        (lanes, 2 * pairs)
+        (chosen, count)
     }
 }

@@ -353,11 +353,11 @@ impl<F: Packet, D: Discipline<F>, R: OutputOf<F>> Switch<F, D, R> {
     }
 }
 
-impl<F: Packet, D: Discipline<F>, R: OutputOf<F>> Node<F> for Switch<F, D, R> {
-    fn receive(&mut self, now: Time, port: Port, frame: F) {
+impl<F: Packet + Clone, D: Discipline<F>, R: OutputOf<F>> Node<F> for Switch<F, D, R> {
+    fn receive(&mut self, now: Time, port: Port, frame: &F) {
         self.advance(now);
         let (i, bytes) = (port.0 as usize, u64::from(frame.bytes()));
-        let output = self.route.output_of(&frame).map(|port| port.0 as usize);
+        let output = self.route.output_of(frame).map(|port| port.0 as usize);
         let Some(j) = output.filter(|&j| j.max(i) < self.inputs.len()) else {
             self.strays.packets += 1;
             self.strays.bytes += bytes;
@@ -367,7 +367,7 @@ impl<F: Packet, D: Discipline<F>, R: OutputOf<F>> Node<F> for Switch<F, D, R> {
         self.ledger.in_bytes += bytes;
         let waiting = &mut self.inputs[i].waiting;
         let before = waiting.backlog().packets;
-        waiting.enqueue(j, frame, &mut self.ledger.drops);
+        waiting.enqueue(j, frame.clone(), &mut self.ledger.drops);
         if waiting.backlog().packets > before {
             self.outputs[j].owed.packets += 1;
             self.outputs[j].owed.bytes += bytes;
@@ -380,8 +380,10 @@ impl<F: Packet, D: Discipline<F>, R: OutputOf<F>> Node<F> for Switch<F, D, R> {
         self.advance(now);
     }
 
-    fn poll_transmit(&mut self, _now: Time) -> Option<(Port, F)> {
-        self.departed.pop_front()
+    fn poll_transmit(&mut self, _now: Time, frame: &mut F) -> Option<Port> {
+        let (port, departed) = self.departed.pop_front()?;
+        *frame = departed;
+        Some(port)
     }
 
     fn poll_timeout(&self) -> Option<Time> {

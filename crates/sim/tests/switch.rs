@@ -16,7 +16,7 @@ const PERIOD: Span = Span::from_nanos(500_000);
 const LINK_TIME: u64 = 59_428_571;
 const FABRIC_TIME: u64 = 29_714_285;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Parcel {
     from: u32,
     to: u32,
@@ -72,7 +72,7 @@ fn play<R: OutputOf<Parcel>>(
         let alarm = switch.poll_timeout().expect("the next broadcast");
         let now = match coming.peek() {
             Some((moment, parcel)) if *moment < alarm => {
-                switch.receive(*moment, Port(parcel.from), *parcel);
+                switch.receive(*moment, Port(parcel.from), parcel);
                 coming.next();
                 *moment
             }
@@ -82,7 +82,8 @@ fn play<R: OutputOf<Parcel>>(
                 alarm
             }
         };
-        while let Some((port, parcel)) = switch.poll_transmit(now) {
+        let mut parcel = Parcel::default();
+        while let Some(port) = switch.poll_transmit(now, &mut parcel) {
             left.push((now, port, parcel));
         }
         assert!(switch.balances(), "at {now:?}");
@@ -144,9 +145,9 @@ fn two_inputs_share_the_links_to_and_from_an_output() {
 #[test]
 fn what_has_no_way_is_counted_and_goes_nowhere() {
     let mut switch = switch(plan(2, Variant::Original), 10);
-    switch.receive(Time(1), Port(0), parcel(0, 200, 0));
-    switch.receive(Time(2), Port(0), parcel(0, 2, 1));
-    switch.receive(Time(3), Port(7), parcel(7, 1, 2));
+    switch.receive(Time(1), Port(0), &parcel(0, 200, 0));
+    switch.receive(Time(2), Port(0), &parcel(0, 2, 1));
+    switch.receive(Time(3), Port(7), &parcel(7, 1, 2));
     assert_eq!((switch.strays().packets, switch.strays().bytes), (3, 1560));
     assert_eq!(switch.inside().packets, 0);
     assert!(switch.balances());

@@ -20,14 +20,14 @@ enum Talker {
 }
 
 impl Node<Packet> for Talker {
-    fn receive(&mut self, now: Time, port: Port, packet: Packet) {
+    fn receive(&mut self, now: Time, port: Port, packet: &Packet) {
         if let Talker::Sink(sink) = self {
             sink.receive(now, port, packet);
         }
     }
     fn handle_timeout(&mut self, _now: Time) {}
-    fn poll_transmit(&mut self, now: Time) -> Option<(Port, Packet)> {
-        if let Talker::Source(source) = self { source.poll_transmit(now) } else { None }
+    fn poll_transmit(&mut self, now: Time, packet: &mut Packet) -> Option<Port> {
+        if let Talker::Source(source) = self { source.poll_transmit(now, packet) } else { None }
     }
     fn poll_timeout(&self) -> Option<Time> {
         if let Talker::Source(source) = self { source.poll_timeout() } else { None }
@@ -54,7 +54,7 @@ fn mean_wait(sizing: Sizing, load: f64, packets: f64, seed: u64) -> f64 {
     let mut network: Network<Talker> = Network::new(plan, (), true);
     network.run_until(pattern.end);
     assert!(network.balances());
-    let Talker::Sink(sink) = &network.members()[1] else { unreachable!() };
+    let Talker::Sink(sink) = network.member(1) else { unreachable!() };
     assert!((sink.packets as f64 / packets - 1.0).abs() < 0.01);
     let delay = sink.delay_picos as f64 / sink.packets as f64;
     let service = rate.span_of(sink.bytes).0 as f64 / sink.packets as f64;

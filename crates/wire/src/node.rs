@@ -13,16 +13,18 @@ use crate::time::Time;
 pub struct Port(pub u32);
 
 /// A state machine with ports, over frames of type `F`: a small handle or an inline record, never an
-/// owned buffer for each packet.
+/// owned buffer for each packet. Frames are passed in places of the caller, because an inline record
+/// that is returned through several functions is copied by each.
 pub trait Node<F> {
     /// `frame` has wholly arrived at `port`.
-    fn receive(&mut self, now: Time, port: Port, frame: F);
+    fn receive(&mut self, now: Time, port: Port, frame: &F);
 
     /// The moment that [`Node::poll_timeout`] named has come.
     fn handle_timeout(&mut self, now: Time);
 
-    /// The next frame to hand to a port's link; nothing when there is none now.
-    fn poll_transmit(&mut self, now: Time) -> Option<(Port, F)>;
+    /// Puts the next frame into `frame` and names the port whose link it is for; nothing, and `frame`
+    /// is anything, when there is none now.
+    fn poll_transmit(&mut self, now: Time, frame: &mut F) -> Option<Port>;
 
     /// When this node wants to be told the time, if it does.
     fn poll_timeout(&self) -> Option<Time>;

@@ -45,7 +45,6 @@ fn main() {
     let share = 5e6 * seconds as f64;
     let goodputs: Vec<f64> = network
         .members()
-        .iter()
         .skip(1)
         .step_by(2)
         .map(|end| (end.connection().delivered() / 1460 * 1500 * 8) as f64 / share)
@@ -53,8 +52,7 @@ fn main() {
     let mean = goodputs.iter().sum::<f64>() / goodputs.len() as f64;
     let variance =
         goodputs.iter().map(|g| (g - mean) * (g - mean)).sum::<f64>() / (goodputs.len() - 1) as f64;
-    let timeouts: u64 =
-        network.members().iter().map(|end| end.connection().statistics().timeouts).sum();
+    let timeouts: u64 = network.members().map(|end| end.connection().statistics().timeouts).sum();
     let hops = network.packet_hops() as f64;
     let drops = network.counters()[0].drops.total_packets();
     println!(

@@ -40,12 +40,12 @@ enum Talker {
 }
 
 impl Node<Packet> for Talker {
-    fn receive(&mut self, now: Time, port: Port, packet: Packet) {
+    fn receive(&mut self, now: Time, port: Port, packet: &Packet) {
         match self {
             Talker::Source(_, sink) => sink.receive(now, port, packet),
             Talker::Echo(answers) => {
                 let route = packet.route.reverse();
-                answers.push(Packet { route, bytes: 40, ..packet });
+                answers.push(Packet { route, bytes: 40, ..*packet });
             }
         }
     }
@@ -56,10 +56,13 @@ impl Node<Packet> for Talker {
         }
     }
 
-    fn poll_transmit(&mut self, now: Time) -> Option<(Port, Packet)> {
+    fn poll_transmit(&mut self, now: Time, packet: &mut Packet) -> Option<Port> {
         match self {
-            Talker::Source(source, _) => source.poll_transmit(now),
-            Talker::Echo(answers) => answers.pop().map(|packet| (Port(0), packet)),
+            Talker::Source(source, _) => source.poll_transmit(now, packet),
+            Talker::Echo(answers) => {
+                *packet = answers.pop()?;
+                Some(Port(0))
+            }
         }
     }
 

@@ -161,14 +161,15 @@ impl<M: Node<Packet>> Naive<M> {
             Hop::Member(member, port) => {
                 self.seen.deliveries.push((now, member as usize, packet));
                 let port = Port(u32::from(port));
-                self.members[member as usize].0.receive(now, port, packet);
+                self.members[member as usize].0.receive(now, port, &packet);
                 self.attend(member as usize, now);
             }
         }
     }
 
     fn attend(&mut self, member: usize, now: Time) {
-        while let Some((port, packet)) = self.members[member].0.poll_transmit(now) {
+        let mut packet = Packet::default();
+        while let Some(port) = self.members[member].0.poll_transmit(now, &mut packet) {
             let link = self.members[member].1[port.0 as usize];
             self.send(link as usize, now, packet);
         }
