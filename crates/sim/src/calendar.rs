@@ -33,16 +33,16 @@ use crate::ring::Ring;
 use crate::tournament::{NEVER, Tournament};
 
 /// Most groups of lanes.
-pub const GROUPS_LIMIT: usize = 4;
+pub const GROUPS_LIMIT: usize = 10;
 
 /// Lanes of a group.
 const LANES_OF_A_GROUP: usize = 3;
-const LANES_LIMIT: usize = GROUPS_LIMIT * LANES_OF_A_GROUP;
 
-/// Lanes, heap and timers, and two that never play: the players of the tournament of heads.
-const HEADS: usize = (LANES_LIMIT + 2).next_power_of_two();
-const HEAP: usize = LANES_LIMIT;
-const TIMERS: usize = LANES_LIMIT + 1;
+/// The players of the tournament of heads: heap, timers, lanes, and some that never play.
+const HEAP: usize = 0;
+const TIMERS: usize = 1;
+const LANES: usize = 2;
+const HEADS_LIMIT: usize = (LANES + GROUPS_LIMIT * LANES_OF_A_GROUP).next_power_of_two();
 
 /// Most entries of a lane that a new one overtakes; beyond that it goes into the heap.
 const OVERTAKES_LIMIT: usize = 32;
@@ -113,8 +113,9 @@ impl<T> Ord for Delayed<T> {
 /// Landings, any number at each place, and timers, one for each slot.
 #[derive(Clone, Debug)]
 pub struct Calendar<T> {
-    /// The heads at `HEADS` and after, the winner of all at 1.
-    heads: [Key; 2 * HEADS],
+    /// The heads at `players` and after, the winner of all at 1.
+    heads: [Key; 2 * HEADS_LIMIT],
+    players: usize,
     lanes: Vec<Ring<Landing<T>>>,
     /// The moment of each lane's last landing, by group; 0 where there is none.
     lasts: Vec<[u64; LANES_OF_A_GROUP]>,
@@ -130,7 +131,8 @@ impl<T: Copy + Default> Calendar<T> {
     pub fn new(groups: usize, first_timer: usize, timers: usize) -> Calendar<T> {
         let groups = groups.min(GROUPS_LIMIT);
         Calendar {
-            heads: [NOTHING; 2 * HEADS],
+            heads: [NOTHING; 2 * HEADS_LIMIT],
+            players: (LANES + groups * LANES_OF_A_GROUP).next_power_of_two(),
             lanes: vec![Ring::default(); groups * LANES_OF_A_GROUP],
             lasts: vec![[0; LANES_OF_A_GROUP]; groups],
             heap: BinaryHeap::new(),
@@ -142,10 +144,10 @@ impl<T: Copy + Default> Calendar<T> {
     /// Enters a new head into the tournament of heads.
     #[inline]
     fn enter(&mut self, head: usize, key: Key) {
-        let mut place = HEADS + head;
+        let mut place = self.players + head;
         let mut winner = key;
         self.heads[place] = key;
-        for _ in 0..HEADS.ilog2() {
+        while place > 1 {
             let opponent = self.heads[place ^ 1];
             winner = if opponent < winner { opponent } else { winner };
             place /= 2;
@@ -180,7 +182,7 @@ impl<T: Copy + Default> Calendar<T> {
         landing.place = place;
         landing.what = *what;
         if is_first {
-            self.enter(lane, key(moment, place, lane));
+            self.enter(LANES + lane, key(moment, place, LANES + lane));
         }
     }
 
@@ -191,10 +193,11 @@ impl<T: Copy + Default> Calendar<T> {
         let last = |lane: &usize| self.lanes[*lane].back().map(|last| last.key(0));
         let Some(lane) = (first..first + LANES_OF_A_GROUP).min_by_key(last) else { return };
         let waiting = &mut self.lanes[lane];
-        let own = landing.key(lane);
+        let own = landing.key(LANES + lane);
         let mut index = waiting.len();
         let least = index.saturating_sub(OVERTAKES_LIMIT);
-        let is_before = |before: Option<&Landing<T>>| before.is_some_and(|it| own < it.key(lane));
+        let is_before =
+            |before: Option<&Landing<T>>| before.is_some_and(|it| own < it.key(LANES + lane));
         while index > least && is_before(waiting.get(index - 1)) {
             index -= 1;
         }
@@ -207,7 +210,7 @@ impl<T: Copy + Default> Calendar<T> {
             self.lasts[lane / LANES_OF_A_GROUP][lane % LANES_OF_A_GROUP] = last.moment.0;
         }
         if index == 0 {
-            self.enter(lane, own);
+            self.enter(LANES + lane, own);
         }
     }
 
@@ -215,7 +218,7 @@ impl<T: Copy + Default> Calendar<T> {
     fn push_heap(&mut self, landing: Landing<T>) {
         let own = landing.key(HEAP);
         self.heap.push(Delayed(landing));
-        if own < self.heads[HEADS + HEAP] {
+        if own < self.heads[self.players + HEAP] {
             self.enter(HEAP, own);
         }
     }
@@ -228,7 +231,7 @@ impl<T: Copy + Default> Calendar<T> {
             Some((moment, slot)) => key(moment, self.first_timer + slot as u32, TIMERS),
             None => NOTHING,
         };
-        if head != self.heads[HEADS + TIMERS] {
+        if head != self.heads[self.players + TIMERS] {
             self.enter(TIMERS, head);
         }
     }
@@ -251,13 +254,14 @@ impl<T: Copy + Default> Calendar<T> {
         }
         let place = (first >> 32) as u32;
         let head = first as u32 as usize;
-        let event = match self.lanes.get_mut(head) {
+        let number = head.wrapping_sub(LANES);
+        let event = match self.lanes.get_mut(number) {
             Some(lane) => {
                 *landed = lane.front()?.what;
                 lane.pop_front();
                 let next = lane.front().map_or(NOTHING, |next| next.key(head));
                 if next == NOTHING {
-                    self.lasts[head / LANES_OF_A_GROUP][head % LANES_OF_A_GROUP] = 0;
+                    self.lasts[number / LANES_OF_A_GROUP][number % LANES_OF_A_GROUP] = 0;
                 }
                 self.enter(head, next);
                 Event::Landing(place as usize)
