@@ -1,0 +1,14 @@
+//! The router we built: so far, the tables in which it looks up where a packet goes.
+#![no_std]
+
+extern crate alloc;
+
+pub mod fib;
+pub mod linear;
+pub mod prefix;
+pub mod tree_bitmap;
+
+pub use fib::{Fib, Full, NextHop};
+pub use linear::FibLinear;
+pub use prefix::{Address, Prefix};
+pub use tree_bitmap::{Reader, TreeBitmap};
