@@ -144,10 +144,24 @@ impl<T: Copy + Default> Calendar<T> {
     /// Enters a new head into the tournament of heads.
     #[inline]
     fn enter(&mut self, head: usize, key: Key) {
-        let mut place = self.players + head;
+        // Two groups of links are what one bottleneck has: without a loop.
+        match self.players {
+            8 => self.climb(8, head % 8, key),
+            players => self.climb_high(players, head, key),
+        }
+    }
+
+    #[inline(never)]
+    fn climb_high(&mut self, players: usize, head: usize, key: Key) {
+        self.climb(players, head, key);
+    }
+
+    #[inline(always)]
+    fn climb(&mut self, players: usize, head: usize, key: Key) {
+        let mut place = players + head;
         let mut winner = key;
         self.heads[place] = key;
-        while place > 1 {
+        for _ in 0..players.ilog2() {
             let opponent = self.heads[place ^ 1];
             winner = if opponent < winner { opponent } else { winner };
             place /= 2;
