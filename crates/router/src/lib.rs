@@ -4,11 +4,13 @@
 extern crate alloc;
 
 pub mod fib;
+pub mod header;
 pub mod linear;
 pub mod prefix;
 pub mod tree_bitmap;
 
 pub use fib::{Fib, Full, NextHop};
+pub use header::{AnyKey, Fault, Header, Key, Unusable};
 pub use linear::FibLinear;
 pub use prefix::{Address, Prefix};
 pub use tree_bitmap::{Reader, TreeBitmap};

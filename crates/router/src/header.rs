@@ -1,0 +1,341 @@
+//! What one pass over an Ethernet frame says of the IP packet in it: all that forwarding asks.
+//!
+//! The pass makes the checks of RFC 1812, 5.2.2, and of RFC 8200, 3, in their order, and stops at the
+//! first that fails. It copies what filters look at ([`Key`]) and notes where the rest stands, so that
+//! no later stage reads the headers again. Addresses are only copied; whether they may be there at all
+//! is asked elsewhere.
+
+use core::fmt;
+
+/// Bytes of an Ethernet header without tags.
+pub const ETHERNET_BYTES: usize = 14;
+/// Bytes of an IPv4 header without options.
+pub const IPV4_BYTES: usize = 20;
+/// Bytes of an IPv6 header without extensions.
+pub const IPV6_BYTES: usize = 40;
+/// The most extension headers that are read.
+pub const EXTENSIONS_MAX: usize = 8;
+
+/// IANA protocol numbers that are told apart here.
+pub mod protocol {
+    /// IPv6 hop-by-hop options.
+    pub const HOP_BY_HOP: u8 = 0;
+    /// ICMP.
+    pub const ICMP: u8 = 1;
+    /// IGMP.
+    pub const IGMP: u8 = 2;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// IPv6 routing header.
+    pub const ROUTING: u8 = 43;
+    /// IPv6 fragment header.
+    pub const FRAGMENT: u8 = 44;
+    /// IPv6 authentication header.
+    pub const AUTHENTICATION: u8 = 51;
+    /// ICMPv6.
+    pub const ICMPV6: u8 = 58;
+    /// IPv6 destination options.
+    pub const DESTINATION_OPTIONS: u8 = 60;
+    /// Mobility, the Host Identity Protocol and Shim6: the other extension headers (RFC 7045).
+    pub const OTHER_EXTENSIONS: [u8; 3] = [135, 139, 140];
+    /// SCTP.
+    pub const SCTP: u8 = 132;
+}
+
+/// What filters look at: up to 104 bits of an IPv4 packet, and the TCP flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key<A> {
+    /// Source address.
+    pub source: A,
+    /// Destination address.
+    pub destination: A,
+    /// Source port of TCP, UDP or SCTP; zero where there is none, as in later fragments.
+    pub source_port: u16,
+    /// Destination port; zero where there is none.
+    pub destination_port: u16,
+    /// IANA protocol number behind all extension headers.
+    pub protocol: u8,
+    /// TCP flags as in the header: FIN 0x01 to CWR 0x80; zero where there are none.
+    pub flags: u8,
+}
+
+/// The key of a packet of either version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnyKey {
+    /// IPv4.
+    V4(Key<u32>),
+    /// IPv6.
+    V6(Key<u128>),
+}
+
+/// The packet has IPv4 options or an IPv6 hop-by-hop header: the slow path looks at it.
+pub const OPTIONS: u8 = 1;
+/// The packet is a fragment, first or later.
+pub const FRAGMENT: u8 = 2;
+/// The packet is a later fragment: its ports are not known.
+pub const LATER_FRAGMENT: u8 = 4;
+/// IPv4: it must not be fragmented.
+pub const DONT_FRAGMENT: u8 = 8;
+
+/// Where a packet stands in its frame and what its headers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What filters look at.
+    pub key: AnyKey,
+    /// Bytes of the IP packet, header included; the frame may be longer (padding).
+    pub ip_bytes: u16,
+    /// Bytes from the IP header to the transport header, at most 2^16 - 1.
+    pub transport_at: u16,
+    /// Type of service or traffic class.
+    pub traffic_class: u8,
+    /// Time to live or hop limit, as it arrived.
+    pub hop_limit: u8,
+    /// [`OPTIONS`], [`FRAGMENT`], [`LATER_FRAGMENT`], [`DONT_FRAGMENT`].
+    pub notes: u8,
+}
+
+/// What the frame carries if not a sound IP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// Another protocol, by ethertype (ARP is 0x0806); below 1536, an 802.3 length.
+    Other(u16),
+    /// An IP packet that must be discarded silently.
+    Fault(Fault),
+}
+
+/// Why a packet must be discarded without a word to its sender (RFC 1812, 5.2.2; RFC 8200, 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Fault {
+    /// The frame ends before its headers do (5.2.2 step 1).
+    Short,
+    /// The IP version is not that of the ethertype (step 3).
+    Version,
+    /// The IPv4 header length is below five words (step 4).
+    HeaderLength,
+    /// The IPv4 header checksum is wrong (step 2).
+    HeaderChecksum,
+    /// The stated length is shorter than the header or beyond the frame (step 5).
+    TotalLength,
+    /// The chain of extension headers is broken or longer than [`EXTENSIONS_MAX`].
+    Extensions,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fault::Short => "the frame ends before its headers do",
+            Fault::Version => "the IP version is not that of the ethertype",
+            Fault::HeaderLength => "the IPv4 header length is below 20 bytes",
+            Fault::HeaderChecksum => "the IPv4 header checksum is wrong",
+            Fault::TotalLength => "the IP length is shorter than the header or beyond the frame",
+            Fault::Extensions => "the extension headers are broken or too many",
+        })
+    }
+}
+
+impl core::error::Error for Fault {}
+
+impl Header {
+    /// Reads the headers of an Ethernet frame without its check sequence.
+    ///
+    /// # Errors
+    /// [`Unusable`] where it carries no sound IP packet.
+    #[inline]
+    pub fn read(frame: &[u8]) -> Result<Header, Unusable> {
+        let Some((ethernet, packet)) = frame.split_first_chunk::<ETHERNET_BYTES>() else {
+            return Err(Unusable::Fault(Fault::Short));
+        };
+        match u16::from_be_bytes([ethernet[12], ethernet[13]]) {
+            0x0800 => Header::read_ipv4(packet).map_err(Unusable::Fault),
+            0x86dd => Header::read_ipv6(packet).map_err(Unusable::Fault),
+            other => Err(Unusable::Other(other)),
+        }
+    }
+
+    /// Reads the headers of an IPv4 packet, behind which there may be padding.
+    ///
+    /// # Errors
+    /// What the first check that failed says of it.
+    #[inline]
+    pub fn read_ipv4(packet: &[u8]) -> Result<Header, Fault> {
+        let head = packet.first_chunk::<IPV4_BYTES>().ok_or(Fault::Short)?;
+        if head[0] >> 4 != 4 {
+            return Err(Fault::Version);
+        }
+        let header_bytes = usize::from(head[0] & 0x0f) * 4;
+        if header_bytes < IPV4_BYTES {
+            return Err(Fault::HeaderLength);
+        }
+        let whole = packet.get(..header_bytes).ok_or(Fault::Short)?;
+        let sum = sum_of(head) + whole[IPV4_BYTES..].chunks_exact(4).map(sum_of_word).sum::<u64>();
+        if folded(sum) != 0xffff {
+            return Err(Fault::HeaderChecksum);
+        }
+        let ip_bytes = u16::from_be_bytes([head[2], head[3]]);
+        if usize::from(ip_bytes) < header_bytes || usize::from(ip_bytes) > packet.len() {
+            return Err(Fault::TotalLength);
+        }
+        let fragmentation = u16::from_be_bytes([head[6], head[7]]);
+        let mut notes = u8::from(header_bytes > IPV4_BYTES) * OPTIONS;
+        notes |= u8::from(fragmentation & 0x3fff != 0) * FRAGMENT;
+        notes |= u8::from(fragmentation & 0x1fff != 0) * LATER_FRAGMENT;
+        notes |= u8::from(fragmentation & 0x4000 != 0) * DONT_FRAGMENT;
+        let transport = if notes & LATER_FRAGMENT == 0 {
+            Transport::read(head[9], &packet[header_bytes..usize::from(ip_bytes)])
+        } else {
+            Transport::default()
+        };
+        let key = Key {
+            source: u32::from_be_bytes([head[12], head[13], head[14], head[15]]),
+            destination: u32::from_be_bytes([head[16], head[17], head[18], head[19]]),
+            source_port: transport.source_port,
+            destination_port: transport.destination_port,
+            protocol: head[9],
+            flags: transport.flags,
+        };
+        Ok(Header {
+            key: AnyKey::V4(key),
+            ip_bytes,
+            transport_at: header_bytes as u16,
+            traffic_class: head[1],
+            hop_limit: head[8],
+            notes,
+        })
+    }
+
+    /// Reads the headers of an IPv6 packet, behind which there may be padding.
+    ///
+    /// # Errors
+    /// What the first check that failed says of it.
+    #[inline]
+    pub fn read_ipv6(packet: &[u8]) -> Result<Header, Fault> {
+        let head = packet.first_chunk::<IPV6_BYTES>().ok_or(Fault::Short)?;
+        if head[0] >> 4 != 6 {
+            return Err(Fault::Version);
+        }
+        let ip_bytes = IPV6_BYTES + usize::from(u16::from_be_bytes([head[4], head[5]]));
+        let whole = packet.get(..ip_bytes).ok_or(Fault::TotalLength)?;
+        let chain = Chain::read(head[6], whole)?;
+        let transport = if chain.notes & LATER_FRAGMENT == 0 {
+            Transport::read(chain.protocol, &whole[chain.at..])
+        } else {
+            Transport::default()
+        };
+        let key = Key {
+            source: address(head, 8),
+            destination: address(head, 24),
+            source_port: transport.source_port,
+            destination_port: transport.destination_port,
+            protocol: chain.protocol,
+            flags: transport.flags,
+        };
+        Ok(Header {
+            key: AnyKey::V6(key),
+            ip_bytes: u16::try_from(ip_bytes).map_err(|_| Fault::TotalLength)?,
+            transport_at: chain.at as u16,
+            traffic_class: head[0] << 4 | head[1] >> 4,
+            hop_limit: head[7],
+            notes: chain.notes,
+        })
+    }
+}
+
+/// What a transport header says to filters.
+#[derive(Clone, Copy, Default)]
+struct Transport {
+    source_port: u16,
+    destination_port: u16,
+    flags: u8,
+}
+
+impl Transport {
+    #[inline]
+    fn read(kind: u8, bytes: &[u8]) -> Transport {
+        let has_ports = matches!(kind, protocol::TCP | protocol::UDP | protocol::SCTP);
+        let Some(&[a, b, c, d]) = bytes.first_chunk::<4>().filter(|_| has_ports) else {
+            return Transport::default();
+        };
+        let flags = if kind == protocol::TCP { bytes.get(13).copied().unwrap_or(0) } else { 0 };
+        Transport {
+            source_port: u16::from_be_bytes([a, b]),
+            destination_port: u16::from_be_bytes([c, d]),
+            flags,
+        }
+    }
+}
+
+/// Where a chain of IPv6 extension headers ends.
+struct Chain {
+    protocol: u8,
+    at: usize,
+    notes: u8,
+}
+
+impl Chain {
+    #[inline]
+    fn read(first: u8, packet: &[u8]) -> Result<Chain, Fault> {
+        let mut chain = Chain { protocol: first, at: IPV6_BYTES, notes: 0 };
+        for _ in 0..=EXTENSIONS_MAX {
+            let unit = match chain.protocol {
+                protocol::HOP_BY_HOP if chain.at == IPV6_BYTES => {
+                    chain.notes |= OPTIONS;
+                    8
+                }
+                protocol::ROUTING | protocol::DESTINATION_OPTIONS | protocol::FRAGMENT => 8,
+                protocol::AUTHENTICATION => 4,
+                other if protocol::OTHER_EXTENSIONS.contains(&other) => 8,
+                _ => return Ok(chain),
+            };
+            let &[next, length, high, low] =
+                packet[chain.at..].first_chunk::<4>().ok_or(Fault::Extensions)?;
+            let bytes = match chain.protocol {
+                protocol::FRAGMENT => {
+                    chain.notes |= FRAGMENT;
+                    let is_later = u16::from_be_bytes([high, low]) & 0xfff8 != 0;
+                    chain.notes |= u8::from(is_later) * LATER_FRAGMENT;
+                    8
+                }
+                protocol::AUTHENTICATION => (usize::from(length) + 2) * unit,
+                _ => (usize::from(length) + 1) * unit,
+            };
+            chain.protocol = next;
+            chain.at += bytes;
+            if chain.at > packet.len() {
+                return Err(Fault::Extensions);
+            }
+            if chain.notes & LATER_FRAGMENT != 0 {
+                return Ok(chain);
+            }
+        }
+        Err(Fault::Extensions)
+    }
+}
+
+/// The sum of an IPv4 header's ten words, not folded.
+#[inline(always)]
+fn sum_of(head: &[u8; IPV4_BYTES]) -> u64 {
+    head.chunks_exact(4).map(sum_of_word).sum()
+}
+
+#[inline(always)]
+fn sum_of_word(four: &[u8]) -> u64 {
+    u64::from(u32::from_be_bytes([four[0], four[1], four[2], four[3]]))
+}
+
+/// A ones' complement sum of 32-bit words, folded to 16 bits.
+#[inline(always)]
+fn folded(sum: u64) -> u16 {
+    let sum = (sum >> 32) + (sum & 0xffff_ffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    ((sum >> 16) + (sum & 0xffff)) as u16
+}
+
+fn address(head: &[u8; IPV6_BYTES], at: usize) -> u128 {
+    let mut octets = [0; 16];
+    octets.copy_from_slice(&head[at..at + 16]);
+    u128::from_be_bytes(octets)
+}
