@@ -4,6 +4,7 @@
 extern crate alloc;
 
 pub mod fib;
+pub mod forward;
 pub mod header;
 pub mod linear;
 pub mod prefix;

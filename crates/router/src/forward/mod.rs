@@ -1,0 +1,34 @@
+//! What forwarding does to a packet, by RFC 1812 for IPv4 and RFC 8200 with RFC 4443 for IPv6.
+//!
+//! Each file here is one decision or one change to a packet's bytes: pure, without a port or a clock,
+//! and never a panic whatever the bytes. The pipeline that receives, looks up, queues and sends calls
+//! them in the order of RFC 1812, 5.2.1. The clauses, and what holds each, are in `docs/rfc1812.md`.
+
+pub mod ecmp;
+pub mod fragment;
+pub mod hop;
+pub mod martian;
+pub mod urpf;
+
+/// The 16-bit word at `at`; zero beyond the end.
+#[inline]
+fn word(bytes: &[u8], at: usize) -> u16 {
+    match bytes.get(at..at + 2) {
+        Some(pair) => u16::from_be_bytes([pair[0], pair[1]]),
+        None => 0,
+    }
+}
+
+/// Bytes of the IPv4 header and of the packet, where a sound header begins `packet` and the packet
+/// is all there.
+#[inline]
+fn ipv4_extent(packet: &[u8]) -> Option<(usize, usize)> {
+    let first = *packet.first()?;
+    let header_bytes = usize::from(first & 0x0f) * 4;
+    let total_bytes = usize::from(word(packet, 2));
+    let is_sound = first >> 4 == 4
+        && header_bytes >= crate::header::IPV4_BYTES
+        && total_bytes >= header_bytes
+        && total_bytes <= packet.len();
+    is_sound.then_some((header_bytes, total_bytes))
+}
