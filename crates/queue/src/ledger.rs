@@ -15,6 +15,12 @@ impl Tally {
         self.packets[reason as usize]
     }
 
+    /// Counts a packet of `bytes` that was dropped for `reason`, without being given it.
+    pub fn count(&mut self, reason: Reason, bytes: u32) {
+        self.packets[reason as usize] += 1;
+        self.bytes[reason as usize] += u64::from(bytes);
+    }
+
     /// Packets dropped for any reason.
     pub fn total_packets(&self) -> u64 {
         self.packets.iter().sum()
@@ -28,8 +34,7 @@ impl Tally {
 
 impl<P: Packet> Drops<P> for Tally {
     fn dropped(&mut self, reason: Reason, packet: P) {
-        self.packets[reason as usize] += 1;
-        self.bytes[reason as usize] += u64::from(packet.bytes());
+        self.count(reason, packet.bytes());
     }
 }
 

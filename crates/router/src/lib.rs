@@ -3,6 +3,7 @@
 
 extern crate alloc;
 
+pub mod fabric;
 pub mod fib;
 pub mod forward;
 pub mod header;
@@ -10,6 +11,7 @@ pub mod linear;
 pub mod prefix;
 pub mod tree_bitmap;
 
+pub use fabric::{Fabric, FabricPlan};
 pub use fib::{Fib, Full, NextHop};
 pub use header::{AnyKey, Fault, Header, Key, Unusable};
 pub use linear::FibLinear;

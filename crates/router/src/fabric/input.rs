@@ -1,0 +1,139 @@
+//! One input of the fabric: its virtual output queues and their credit.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use nilometer_queue::voq::InputLimits;
+use nilometer_queue::{Backlog, Drops, Ledger, Packet, Reason};
+use nilometer_wire::Span;
+
+/// Credit is counted in this fraction of a byte.
+const PARTS_PER_BYTE: f64 = 65_536.0;
+const PARTS_SHIFT: u32 = 16;
+
+/// The queue for one output.
+#[derive(Debug)]
+struct Queue<P> {
+    packets: VecDeque<P>,
+    credit: u64,
+}
+
+/// The queues of one input, one for each output.
+#[derive(Debug)]
+pub(super) struct Input<P> {
+    queues: Vec<Queue<P>>,
+    backlog_bytes: Vec<u64>,
+    /// A bit for each queue in which something waits.
+    active: Vec<u64>,
+    packets: u64,
+    limits: InputLimits,
+    /// What came, crossed and was dropped here.
+    pub(super) ledger: Ledger,
+}
+
+impl<P: Packet> Input<P> {
+    pub(super) fn new(outputs: usize, limits: InputLimits) -> Input<P> {
+        Input {
+            queues: (0..outputs).map(|_| Queue { packets: VecDeque::new(), credit: 0 }).collect(),
+            backlog_bytes: vec![0; outputs],
+            active: vec![0; outputs.div_ceil(64)],
+            packets: 0,
+            limits,
+            ledger: Ledger::default(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn enqueue(&mut self, output: usize, packet: P, drops: &mut impl Drops<P>) {
+        let bytes = packet.bytes();
+        self.ledger.in_packets += 1;
+        self.ledger.in_bytes += u64::from(bytes);
+        if bytes > self.limits.packet_bytes || self.packets >= self.limits.packets {
+            let is_big = bytes > self.limits.packet_bytes;
+            let reason = if is_big { Reason::TooBig } else { Reason::Full };
+            self.ledger.drops.count(reason, bytes);
+            return drops.dropped(reason, packet);
+        }
+        self.packets += 1;
+        self.backlog_bytes[output] += u64::from(bytes);
+        self.active[output / 64] |= 1 << (output % 64);
+        self.queues[output].packets.push_back(packet);
+    }
+
+    /// Grants each queue what its rate, bits per second, is worth in `span`.
+    pub(super) fn grant(&mut self, span: Span, rates: &[f64]) {
+        let kept_most = self.cost(self.limits.packet_bytes);
+        let parts_per_bit = span.as_secs_f64() * PARTS_PER_BYTE / 8.0;
+        for (queue, &rate) in self.queues.iter_mut().zip(rates) {
+            queue.credit = queue.credit.min(kept_most) + (rate * parts_per_bit) as u64;
+        }
+    }
+
+    /// Hands over what has credit, queue by queue.
+    #[inline]
+    pub(super) fn cross(&mut self, mut hand: impl FnMut(usize, P)) {
+        for word in 0..self.active.len() {
+            let mut left = self.active[word];
+            while left != 0 {
+                let output = word * 64 + left.trailing_zeros() as usize;
+                left &= left - 1;
+                self.spend(output, &mut hand);
+            }
+        }
+    }
+
+    fn spend(&mut self, output: usize, hand: &mut impl FnMut(usize, P)) {
+        let (framing, queue) = (self.limits.framing, &mut self.queues[output]);
+        let (mut packets, mut bytes) = (0, 0);
+        while let Some(head) = queue.packets.front() {
+            let cost = framing.fabric_bytes(head.bytes()) << PARTS_SHIFT;
+            if cost > queue.credit {
+                break;
+            }
+            queue.credit -= cost;
+            packets += 1;
+            bytes += u64::from(head.bytes());
+            if let Some(packet) = queue.packets.pop_front() {
+                hand(output, packet);
+            }
+        }
+        self.left(output, packets, bytes);
+    }
+
+    /// Hands over everything, credit or not.
+    pub(super) fn release(&mut self, mut hand: impl FnMut(usize, P)) {
+        for output in 0..self.queues.len() {
+            let (mut packets, mut bytes) = (0, 0);
+            while let Some(packet) = self.queues[output].packets.pop_front() {
+                packets += 1;
+                bytes += u64::from(packet.bytes());
+                hand(output, packet);
+            }
+            self.queues[output].credit = 0;
+            self.left(output, packets, bytes);
+        }
+    }
+
+    fn left(&mut self, output: usize, packets: u64, bytes: u64) {
+        self.packets -= packets;
+        self.backlog_bytes[output] -= bytes;
+        self.ledger.out_packets += packets;
+        self.ledger.out_bytes += bytes;
+        if self.queues[output].packets.is_empty() {
+            self.active[output / 64] &= !(1 << (output % 64));
+        }
+    }
+
+    pub(super) fn backlog_bytes(&self) -> &[u64] {
+        &self.backlog_bytes
+    }
+
+    pub(super) fn ledger_waiting(&self) -> Backlog {
+        Backlog { packets: self.packets, bytes: self.backlog_bytes.iter().sum() }
+    }
+
+    fn cost(&self, bytes: u32) -> u64 {
+        self.limits.framing.fabric_bytes(bytes) << PARTS_SHIFT
+    }
+}

@@ -1,0 +1,329 @@
+//! The fabric of the live router: virtual output queues, distributed queueing, paced outputs.
+//!
+//! The paper's router has a switch between port processors; here the ports share one memory, and what
+//! crosses the fabric is a handle. Crossing takes no time, so the fabric is as fast as it is *allowed*
+//! to be, and what allows it is distributed queueing (section 3.6): every period `D` each port
+//! announces its backlogs, each input computes its row of rates `r_ij` from them, and each virtual
+//! output queue is granted `r_ij·D` to spend until the next broadcast. Rows add up to at most `S·L`,
+//! and so do columns: the speed-up is kept period by period, as the paper's coarse scheduling keeps
+//! it.
+//!
+//! `nilometer_sim::switch` is the same switch in exact time: there a packet occupies the link into the
+//! fabric for its length, so that the order in which an input spends its grants matters and is a
+//! deadline each. Here a grant may be spent at once, which is the earliest deadline of all. A test in
+//! `sim` holds the stages of the paper's stress test in both together.
+//!
+//! # What is called when
+//!
+//! Arrivals are [`Fabric::enqueue`]d; [`Fabric::advance`] then makes the broadcasts that are due and
+//! moves what has credit; [`Fabric::transmit`] asks an output for its next packet, as its rate allows.
+//! Credit that is left at a grant is kept up to the largest packet: with less, a queue whose grant is
+//! below a packet would never move; with more, it could save up and flood its output.
+//!
+//! Without distributed queueing (a case of the paper's Figure 10) an arrival goes to its output at
+//! once, as in a switch that is as many times as fast as it has ports.
+//!
+//! Nothing vanishes: [`Fabric::balances`].
+
+mod input;
+mod output;
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use nilometer_queue::broadcast::{Announcement, Board, DqError};
+use nilometer_queue::distributed::{Allocator, Fabric as Shape, Variant};
+use nilometer_queue::voq::InputLimits;
+use nilometer_queue::{Any, Backlog, Drops, Ledger, Packet, Reason, Tally};
+use nilometer_wire::{Rate, Span, Time};
+
+use input::Input;
+use output::Output;
+
+/// Broadcasts that were missed are made up for up to this many periods.
+const MADE_UP_PERIODS: u64 = 4;
+
+/// How the fabric is regulated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FabricPlan {
+    /// Ports, speed-up, the rate `L` of a link and the period `D`.
+    pub shape: Shape,
+    /// Which equations give the rates; nothing where arrivals cross at once.
+    pub variant: Option<Variant>,
+    /// What each input's buffer holds.
+    pub input: InputLimits,
+}
+
+/// The parts of distributed queueing that exist while it is on.
+#[derive(Debug)]
+struct Queueing {
+    variant: Variant,
+    allocators: Vec<Allocator>,
+    board: Board,
+    announced: Vec<Announcement>,
+    next_update: Time,
+    updates: u64,
+}
+
+impl Queueing {
+    fn new(shape: Shape, variant: Variant) -> Result<Queueing, DqError> {
+        let ports = shape.ports();
+        let allocators = (0..ports).map(|_| Allocator::new(shape, variant));
+        Ok(Queueing {
+            variant,
+            allocators: allocators.collect::<Result<_, _>>()?,
+            board: Board::new(ports)?,
+            announced: vec![Announcement::default(); ports],
+            next_update: Time::ZERO,
+            updates: 0,
+        })
+    }
+}
+
+/// Inputs, what regulates them, and outputs.
+#[derive(Debug)]
+pub struct Fabric<P> {
+    plan: FabricPlan,
+    inputs: Vec<Input<P>>,
+    outputs: Vec<Output<P>>,
+    queueing: Option<Queueing>,
+}
+
+impl<P: Packet> Fabric<P> {
+    /// An empty fabric with one discipline in `outputs` for each port.
+    ///
+    /// # Errors
+    /// When there are not as many disciplines as ports, or the variant is out of its ranges.
+    pub fn new(plan: FabricPlan, outputs: Vec<Any<P>>) -> Result<Fabric<P>, DqError> {
+        let ports = plan.shape.ports();
+        if outputs.len() != ports {
+            return Err(DqError::Ports(outputs.len()));
+        }
+        let queueing =
+            plan.variant.map(|variant| Queueing::new(plan.shape, variant)).transpose()?;
+        Ok(Fabric {
+            plan,
+            inputs: (0..ports).map(|_| Input::new(ports, plan.input)).collect(),
+            outputs: outputs.into_iter().map(Output::new).collect(),
+            queueing,
+        })
+    }
+
+    /// How many ports there are.
+    pub fn ports(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// How it is regulated.
+    pub fn plan(&self) -> &FabricPlan {
+        &self.plan
+    }
+
+    /// `packet` arrives at `input` for `output`. Panics where there is no such port, as a slice does.
+    #[inline]
+    pub fn enqueue(
+        &mut self,
+        now: Time,
+        ports: (usize, usize),
+        packet: P,
+        drops: &mut impl Drops<P>,
+    ) {
+        let (input, output) = ports;
+        if self.queueing.is_some() {
+            return self.inputs[input].enqueue(output, packet, drops);
+        }
+        let bytes = u64::from(packet.bytes());
+        let ledger = &mut self.inputs[input].ledger;
+        ledger.in_packets += 1;
+        ledger.in_bytes += bytes;
+        ledger.out_packets += 1;
+        ledger.out_bytes += bytes;
+        self.outputs[output].enqueue(now, packet, drops);
+    }
+
+    /// Makes the broadcasts that are due by `now` and moves what has credit to the outputs.
+    pub fn advance(&mut self, now: Time, drops: &mut impl Drops<P>) {
+        let Some(queueing) = &mut self.queueing else { return };
+        let period = self.plan.shape.period();
+        if now >= queueing.next_update {
+            let late = now.since(queueing.next_update).0 / period.0;
+            let due = (late + 1).min(MADE_UP_PERIODS);
+            queueing.next_update = match late {
+                0 => queueing.next_update + period,
+                _ => now + period,
+            };
+            self.update(due);
+        }
+        let outputs = &mut self.outputs;
+        for input in &mut self.inputs {
+            input.cross(|j, packet| outputs[j].enqueue(now, packet, drops));
+        }
+    }
+
+    /// One broadcast, and grants worth `periods` periods.
+    fn update(&mut self, periods: u64) {
+        let Some(queueing) = &mut self.queueing else { return };
+        queueing.updates += 1;
+        for (port, said) in queueing.announced.iter_mut().enumerate() {
+            said.output_backlog_bytes = self.outputs[port].backlog().bytes;
+            said.input_backlog_bytes.clear();
+            said.input_backlog_bytes.extend_from_slice(self.inputs[port].backlog_bytes());
+            let heard = queueing.board.hear(port, said);
+            debug_assert!(heard.is_ok(), "the board was made for these ports");
+        }
+        let span = Span(self.plan.shape.period().0 * periods);
+        for (i, input) in self.inputs.iter_mut().enumerate() {
+            if let Ok(rates) = queueing.allocators[i].allocate(&queueing.board, i) {
+                input.grant(span, rates);
+            }
+        }
+    }
+
+    /// The next packet of `output`'s link, if its rate allows one at `now` and one waits. Panics
+    /// where there is no such port.
+    #[inline]
+    pub fn transmit(&mut self, now: Time, output: usize, drops: &mut impl Drops<P>) -> Option<P> {
+        self.outputs[output].transmit(now, drops)
+    }
+
+    /// Puts back a packet that [`Fabric::transmit`] gave and the device had no room for: it is the
+    /// next to be given.
+    pub fn put_back(&mut self, output: usize, packet: P) {
+        self.outputs[output].put_back(packet);
+    }
+
+    /// When there is something to do next, if anything waits that time alone will move.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let outputs = self.outputs.iter().filter_map(Output::poll_timeout);
+        let waits = self.inputs.iter().any(|input| input.ledger_waiting().packets > 0);
+        let update = self.queueing.as_ref().filter(|_| waits).map(|queueing| queueing.next_update);
+        outputs.chain(update).min()
+    }
+
+    /// Gives `output` another discipline; what waited in the old one goes to the new one in the order
+    /// in which it would have left, and what that has no room for is dropped and counted.
+    pub fn set_discipline(
+        &mut self,
+        now: Time,
+        output: usize,
+        discipline: Any<P>,
+        drops: &mut impl Drops<P>,
+    ) {
+        self.outputs[output].set_discipline(now, discipline, drops);
+    }
+
+    /// Gives the link of `output` another rate; without one, only the device limits it.
+    pub fn set_rate(&mut self, output: usize, rate: Option<Rate>) {
+        self.outputs[output].rate = rate;
+    }
+
+    /// Makes what leaves `output` from now on arrive later by `delay`: a longer link.
+    pub fn set_delay(&mut self, output: usize, delay: Span) {
+        self.outputs[output].delay = delay;
+    }
+
+    /// Changes the equations, the period or the speed-up; `variant` of nothing switches distributed
+    /// queueing off, and what waits at inputs crosses at once. The number of ports stays.
+    ///
+    /// # Errors
+    /// When the shape has another number of ports or the variant is out of its ranges; nothing has
+    /// changed then.
+    pub fn set_queueing(
+        &mut self,
+        now: Time,
+        shape: Shape,
+        variant: Option<Variant>,
+        drops: &mut impl Drops<P>,
+    ) -> Result<(), DqError> {
+        if shape.ports() != self.ports() {
+            return Err(DqError::Ports(shape.ports()));
+        }
+        let mut queueing = variant.map(|variant| Queueing::new(shape, variant)).transpose()?;
+        match &mut queueing {
+            Some(new) => {
+                new.next_update = now;
+                new.updates = self.updates();
+            }
+            None => {
+                let outputs = &mut self.outputs;
+                for input in &mut self.inputs {
+                    input.release(|j, packet| outputs[j].enqueue(now, packet, drops));
+                }
+            }
+        }
+        self.plan.shape = shape;
+        self.plan.variant = variant;
+        self.queueing = queueing;
+        Ok(())
+    }
+
+    /// How many broadcasts there were.
+    pub fn updates(&self) -> u64 {
+        self.queueing.as_ref().map_or(0, |queueing| queueing.updates)
+    }
+
+    /// Which equations are in force.
+    pub fn variant(&self) -> Option<Variant> {
+        self.queueing.as_ref().map(|queueing| queueing.variant)
+    }
+
+    /// What each port announced last; nothing where distributed queueing is off.
+    pub fn announced(&self) -> &[Announcement] {
+        self.queueing.as_ref().map_or(&[], |queueing| &queueing.announced)
+    }
+
+    /// The rates in force at `input`, with the `hi` and `lo` they came from.
+    pub fn allocator(&self, input: usize) -> Option<&Allocator> {
+        self.queueing.as_ref().and_then(|queueing| queueing.allocators.get(input))
+    }
+
+    /// Bytes that wait at `input` for each output. Panics where there is no such port.
+    pub fn input_backlog_bytes(&self, input: usize) -> &[u64] {
+        self.inputs[input].backlog_bytes()
+    }
+
+    /// What waits at `output`. Panics where there is no such port.
+    pub fn output_backlog(&self, output: usize) -> Backlog {
+        self.outputs[output].backlog()
+    }
+
+    /// The discipline of `output`: its kind and the states of its queues. Panics where there is no
+    /// such port.
+    pub fn discipline(&self, output: usize) -> &Any<P> {
+        self.outputs[output].discipline()
+    }
+
+    /// What came to `input`, left it for outputs, and was dropped there. Panics where there is no
+    /// such port.
+    pub fn input_ledger(&self, input: usize) -> &Ledger {
+        &self.inputs[input].ledger
+    }
+
+    /// What came to `output` over the fabric, left it, and was dropped there. Panics where there is
+    /// no such port.
+    pub fn output_ledger(&self, output: usize) -> &Ledger {
+        &self.outputs[output].ledger
+    }
+
+    /// Whether nothing vanished, at any port and in sum.
+    pub fn balances(&self) -> bool {
+        let inputs = self.inputs.iter().map(|input| (&input.ledger, input.ledger_waiting()));
+        let outputs = self.outputs.iter().map(|output| (&output.ledger, output.ledger_waiting()));
+        let out: u64 = self.inputs.iter().map(|input| input.ledger.out_packets).sum();
+        let into: u64 = self.outputs.iter().map(|output| output.ledger.in_packets).sum();
+        out == into && inputs.chain(outputs).all(|(ledger, waiting)| ledger.balances(waiting))
+    }
+}
+
+/// Counts what it passes on.
+struct Counted<'a, D> {
+    tally: &'a mut Tally,
+    drops: &'a mut D,
+}
+
+impl<P: Packet, D: Drops<P>> Drops<P> for Counted<'_, D> {
+    fn dropped(&mut self, reason: Reason, packet: P) {
+        self.tally.count(reason, packet.bytes());
+        self.drops.dropped(reason, packet);
+    }
+}

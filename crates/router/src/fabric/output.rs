@@ -1,0 +1,150 @@
+//! One output of the fabric: its discipline, the pace of its link, the length of its wire.
+
+use alloc::collections::VecDeque;
+
+use nilometer_queue::{Any, Backlog, Discipline, Drops, Ledger, Packet};
+use nilometer_wire::{Rate, Span, Time};
+
+use super::Counted;
+
+/// A link that is served late by at most this makes up for it; by more, the time is lost.
+const MADE_UP: Span = Span::from_nanos(2_000_000);
+
+/// A discipline and the link behind it.
+///
+/// The link is paced by when it will be free: a packet of `n` bytes that starts at `t` keeps it until
+/// `t + 8n/L`. Whoever drives the router comes by only now and then, so what should have started
+/// between two calls starts *as if* it had been on time, back to [`MADE_UP`]; a link that stood idle
+/// starts now. A packet is given out when its transmission starts.
+#[derive(Debug)]
+pub(super) struct Output<P> {
+    discipline: Any<P>,
+    /// The rate of the link; without one only the device limits it.
+    pub(super) rate: Option<Rate>,
+    /// How long the wire is.
+    pub(super) delay: Span,
+    free_at: Time,
+    is_idle: bool,
+    /// On the wire: when each packet comes out at its other end.
+    wire: VecDeque<(Time, P)>,
+    wire_bytes: u64,
+    /// Given out once, and given back by a device that had no room.
+    held: Option<P>,
+    /// What came, left and was dropped here.
+    pub(super) ledger: Ledger,
+}
+
+impl<P: Packet> Output<P> {
+    pub(super) fn new(discipline: Any<P>) -> Output<P> {
+        Output {
+            discipline,
+            rate: None,
+            delay: Span::ZERO,
+            free_at: Time::ZERO,
+            is_idle: true,
+            wire: VecDeque::new(),
+            wire_bytes: 0,
+            held: None,
+            ledger: Ledger::default(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn enqueue(&mut self, now: Time, packet: P, drops: &mut impl Drops<P>) {
+        self.ledger.in_packets += 1;
+        self.ledger.in_bytes += u64::from(packet.bytes());
+        let mut counted = Counted { tally: &mut self.ledger.drops, drops };
+        self.discipline.enqueue(now, packet, &mut counted);
+    }
+
+    /// What may go to the device at `now`.
+    #[inline]
+    pub(super) fn transmit(&mut self, now: Time, drops: &mut impl Drops<P>) -> Option<P> {
+        let packet = match self.held.take() {
+            Some(packet) => packet,
+            None if self.delay == Span::ZERO && self.wire.is_empty() => self.serve(now, drops)?,
+            None => self.arrive(now, drops)?,
+        };
+        self.ledger.out_packets += 1;
+        self.ledger.out_bytes += u64::from(packet.bytes());
+        Some(packet)
+    }
+
+    /// The next packet to start on the link.
+    #[inline]
+    fn serve(&mut self, now: Time, drops: &mut impl Drops<P>) -> Option<P> {
+        if self.rate.is_some() && self.free_at > now {
+            return None;
+        }
+        let mut counted = Counted { tally: &mut self.ledger.drops, drops };
+        let Some(packet) = self.discipline.dequeue(now, &mut counted) else {
+            self.is_idle = true;
+            return None;
+        };
+        let earliest = if self.is_idle { now } else { Time(now.0.saturating_sub(MADE_UP.0)) };
+        self.is_idle = false;
+        let took = self.rate.map_or(Span::ZERO, |rate| rate.span_of(u64::from(packet.bytes())));
+        self.free_at = self.free_at.max(earliest) + took;
+        Some(packet)
+    }
+
+    /// Puts on the wire what starts by `now` and takes off it what has come out.
+    fn arrive(&mut self, now: Time, drops: &mut impl Drops<P>) -> Option<P> {
+        while let Some(packet) = self.serve(now, drops) {
+            self.wire_bytes += u64::from(packet.bytes());
+            self.wire.push_back((self.free_at.max(now) + self.delay, packet));
+        }
+        self.wire.front().filter(|(due, _)| *due <= now)?;
+        let (_, packet) = self.wire.pop_front()?;
+        self.wire_bytes -= u64::from(packet.bytes());
+        Some(packet)
+    }
+
+    pub(super) fn put_back(&mut self, packet: P) {
+        self.ledger.out_packets -= 1;
+        self.ledger.out_bytes -= u64::from(packet.bytes());
+        debug_assert!(self.held.is_none(), "one packet is given out at a time");
+        self.held = Some(packet);
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        if self.held.is_some() {
+            return Some(Time::ZERO);
+        }
+        let wire = self.wire.front().map(|(due, _)| *due);
+        let waits = self.discipline.backlog().packets > 0;
+        let link = waits.then(|| self.rate.map_or(Time::ZERO, |_| self.free_at));
+        wire.into_iter().chain(link).min()
+    }
+
+    pub(super) fn set_discipline(
+        &mut self,
+        now: Time,
+        discipline: Any<P>,
+        drops: &mut impl Drops<P>,
+    ) {
+        let mut old = core::mem::replace(&mut self.discipline, discipline);
+        let mut counted = Counted { tally: &mut self.ledger.drops, drops };
+        while let Some(packet) = old.dequeue(now, &mut counted) {
+            self.discipline.enqueue(now, packet, &mut counted);
+        }
+    }
+
+    pub(super) fn backlog(&self) -> Backlog {
+        self.discipline.backlog()
+    }
+
+    pub(super) fn discipline(&self) -> &Any<P> {
+        &self.discipline
+    }
+
+    /// All that is here, on the wire too.
+    pub(super) fn ledger_waiting(&self) -> Backlog {
+        let waiting = self.discipline.backlog();
+        let held = self.held.as_ref().map(|packet| u64::from(packet.bytes()));
+        Backlog {
+            packets: waiting.packets + self.wire.len() as u64 + u64::from(held.is_some()),
+            bytes: waiting.bytes + self.wire_bytes + held.unwrap_or(0),
+        }
+    }
+}

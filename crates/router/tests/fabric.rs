@@ -1,0 +1,215 @@
+//! The fabric's promises: nothing vanishes, order is kept, links keep their rate and wires their
+//! length, and everything may be changed under load.
+
+use nilometer_queue::aal5::Framing;
+use nilometer_queue::distributed::{Fabric as Shape, Variant};
+use nilometer_queue::voq::InputLimits;
+use nilometer_queue::{Any, Capacity, Kind, Packet, Reason, Settings};
+use nilometer_router::fabric::{Fabric, FabricPlan};
+use nilometer_stat::Rng;
+use nilometer_wire::{Ecn, Rate, Span, Time};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cargo {
+    bytes: u32,
+    input: usize,
+    output: usize,
+    number: u64,
+}
+
+impl Packet for Cargo {
+    fn bytes(&self) -> u32 {
+        self.bytes
+    }
+    fn flow(&self) -> u32 {
+        self.input as u32
+    }
+    fn ecn(&self) -> Ecn {
+        Ecn::NotCapable
+    }
+    fn mark(&mut self) {}
+}
+
+type Drops = Vec<(Reason, Cargo)>;
+
+const LINK: Rate = Rate::from_megabits(100);
+const PORTS: usize = 5;
+
+fn discipline(kind: Kind, packets: u32) -> Any<Cargo> {
+    Any::new(&Settings::new(kind, Capacity::Packets(packets), LINK)).expect("settings")
+}
+
+fn dq_plus() -> Variant {
+    Variant::DqPlus { minimum_backlog_bytes: 1500, minimum_share: 0.1, deferral_periods: None }
+}
+
+fn shape() -> Shape {
+    Shape::new(PORTS, 2.0, LINK, Span::from_nanos(500_000)).expect("a shape")
+}
+
+fn fabric(variant: Option<Variant>, packets: u64) -> Fabric<Cargo> {
+    let input = InputLimits { packets, packet_bytes: 1500, framing: Framing::Whole };
+    let plan = FabricPlan { shape: shape(), variant, input };
+    let outputs = (0..PORTS).map(|_| discipline(Kind::TailDrop, 50)).collect();
+    Fabric::new(plan, outputs).expect("a fabric")
+}
+
+fn us(n: u64) -> Time {
+    Time::from_nanos(n * 1000)
+}
+
+#[test]
+fn nothing_vanishes_whatever_is_changed_and_flows_stay_in_order() {
+    let mut rng = Rng::new(3, u32::from_be_bytes(*b"fabr"), 0);
+    let mut fabric = fabric(Some(dq_plus()), 200);
+    let (mut drops, mut got, mut sent) = (Drops::new(), Vec::new(), 0u64);
+    for output in 0..PORTS {
+        fabric.set_rate(output, Some(LINK));
+    }
+    for step in 0..40_000 {
+        let now = us(step * 20);
+        for _ in 0..rng.below(8) {
+            let (input, output) = (rng.below(5) as usize, rng.below(5) as usize);
+            let bytes = if rng.below(500) == 0 { 1501 } else { 64 + rng.below(1437) as u32 };
+            let cargo = Cargo { bytes, input, output, number: sent };
+            sent += 1;
+            fabric.enqueue(now, (input, output), cargo, &mut drops);
+        }
+        fabric.advance(now, &mut drops);
+        let output = rng.below(5) as usize;
+        while let Some(cargo) = fabric.transmit(now, output, &mut drops) {
+            if rng.below(10) == 0 {
+                fabric.put_back(output, cargo);
+                break;
+            }
+            assert_eq!(cargo.output, output);
+            got.push(cargo);
+        }
+        match rng.below(400) {
+            0 => fabric.set_discipline(now, output, discipline(Kind::TailDrop, 80), &mut drops),
+            1 => {
+                let variant =
+                    [None, Some(Variant::Original), Some(dq_plus())][rng.below(3) as usize];
+                fabric.set_queueing(now, shape(), variant, &mut drops).expect("the same ports");
+            }
+            2 => fabric.set_delay(output, Span::from_nanos(rng.below(2) * 3_000_000)),
+            _ => {}
+        }
+        assert!(fabric.balances(), "after step {step}");
+    }
+    let inside: u64 = (0..PORTS)
+        .map(|port| {
+            let (came, went) = (fabric.input_ledger(port), fabric.output_ledger(port));
+            came.in_packets
+                - came.drops.total_packets()
+                - went.out_packets
+                - went.drops.total_packets()
+        })
+        .fold(0, u64::wrapping_add);
+    assert_eq!(sent, got.len() as u64 + drops.len() as u64 + inside);
+    assert!(got.len() > 30_000 && drops.len() > 1_000, "{} and {}", got.len(), drops.len());
+    let mut last = [[None; PORTS]; PORTS];
+    for cargo in &got {
+        let before = &mut last[cargo.input][cargo.output];
+        assert!(before.is_none_or(|before| before < cargo.number), "out of order: {cargo:?}");
+        *before = Some(cargo.number);
+    }
+}
+
+#[test]
+fn a_link_keeps_its_rate_though_its_driver_comes_by_irregularly() {
+    let mut rng = Rng::new(4, u32::from_be_bytes(*b"pace"), 0);
+    let mut fabric = fabric(None, 1000);
+    fabric.set_rate(2, Some(LINK));
+    let (mut drops, mut now, mut bytes) = (Drops::new(), Time::ZERO, 0u64);
+    let mut number = 0;
+    while now < us(2_000_000) {
+        now += Span::from_nanos(1_000 + rng.below(400_000));
+        while fabric.output_backlog(2).packets < 40 {
+            number += 1;
+            let cargo = Cargo { bytes: 1000, input: 1, output: 2, number };
+            fabric.enqueue(now, (1, 2), cargo, &mut drops);
+        }
+        while let Some(cargo) = fabric.transmit(now, 2, &mut drops) {
+            bytes += u64::from(cargo.bytes);
+        }
+    }
+    let share = bytes as f64 / LINK.bytes_in(now.since(Time::ZERO));
+    assert!((share - 1.0).abs() < 0.001, "{share} of the link");
+}
+
+#[test]
+fn an_idle_link_saves_nothing_up() {
+    let mut fabric = fabric(None, 1000);
+    fabric.set_rate(0, Some(LINK));
+    let mut drops = Drops::new();
+    assert!(fabric.transmit(us(10), 0, &mut drops).is_none());
+    for number in 0..20 {
+        let cargo = Cargo { bytes: 1250, input: 0, output: 0, number };
+        fabric.enqueue(us(10_000), (0, 0), cargo, &mut drops);
+    }
+    // 1250 bytes take 100 µs.
+    for pass in 0..20 {
+        assert!(fabric.transmit(us(10_000 + pass * 100), 0, &mut drops).is_some(), "{pass}");
+        assert!(fabric.transmit(us(10_000 + pass * 100 + 99), 0, &mut drops).is_none(), "{pass}");
+        assert_eq!(fabric.poll_timeout().is_some(), pass < 19);
+    }
+}
+
+#[test]
+fn a_wire_is_as_long_as_it_is_set() {
+    let mut fabric = fabric(None, 1000);
+    fabric.set_rate(0, Some(LINK));
+    fabric.set_delay(0, Span::from_nanos(5_000_000));
+    let mut drops = Drops::new();
+    for number in 0..3 {
+        let cargo = Cargo { bytes: 1250, input: 0, output: 0, number };
+        fabric.enqueue(us(1_000), (0, 0), cargo, &mut drops);
+    }
+    assert!(fabric.transmit(us(1_000), 0, &mut drops).is_none());
+    let mut out = Vec::new();
+    while let Some(due) = fabric.poll_timeout() {
+        while let Some(cargo) = fabric.transmit(due, 0, &mut drops) {
+            out.push((due, cargo.number));
+        }
+    }
+    assert_eq!(out, [(us(6_100), 0), (us(6_200), 1), (us(6_300), 2)]);
+    assert!(fabric.balances());
+}
+
+#[test]
+fn a_row_spends_what_it_was_granted_and_the_largest_packet_of_what_it_saved() {
+    let mut fabric = fabric(Some(dq_plus()), 100_000);
+    let (mut drops, mut number) = (Drops::new(), 0);
+    // For 100 periods nothing comes; then more than the fabric can carry, for one output.
+    for period in 0..140 {
+        if period >= 100 {
+            for _ in 0..40 {
+                number += 1;
+                let cargo = Cargo { bytes: 1000, input: 1, output: 3, number };
+                fabric.enqueue(us(period * 500), (1, 3), cargo, &mut drops);
+            }
+        }
+        let before = fabric.input_ledger(1).out_bytes;
+        fabric.advance(us(period * 500), &mut drops);
+        let crossed = fabric.input_ledger(1).out_bytes - before;
+        // S·L·D = 12,500 bytes.
+        assert!(crossed <= 12_500 + 1_500, "{crossed} bytes crossed in one period");
+        while fabric.transmit(us(period * 500), 3, &mut drops).is_some() {}
+    }
+    let most = 40.0 * 12_500.0;
+    let crossed = fabric.input_ledger(1).out_bytes as f64;
+    assert!(crossed > 0.7 * most && crossed <= most + 1_500.0, "{crossed} of {most}");
+}
+
+#[test]
+fn refuses_what_does_not_fit() {
+    let plan = *fabric(None, 10).plan();
+    assert!(Fabric::new(plan, vec![discipline(Kind::TailDrop, 5)]).is_err());
+    let mut fabric = fabric(None, 10);
+    let other = Shape::new(PORTS + 1, 2.0, LINK, Span::from_nanos(500_000)).expect("a shape");
+    assert!(fabric.set_queueing(us(0), other, None, &mut Drops::new()).is_err());
+    let wrong = Variant::Reserved { minimum_backlog_bytes: 0, minimum_share: 0.1 };
+    assert!(fabric.set_queueing(us(0), shape(), Some(wrong), &mut Drops::new()).is_err());
+    assert_eq!(fabric.variant(), None);
+}
