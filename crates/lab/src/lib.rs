@@ -7,6 +7,7 @@ pub mod document;
 pub mod generate;
 pub mod input;
 pub mod report;
+pub mod route;
 pub mod simulate;
 pub mod table;
 pub mod trial;

@@ -1,5 +1,6 @@
 //! What a forwarding information base is asked and told (RFC 1812, 5.2.4.3: longest match).
 
+use alloc::boxed::Box;
 use core::fmt;
 
 use crate::prefix::{Address, Prefix};
@@ -45,4 +46,22 @@ pub trait Fib<A: Address> {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// One who looks up many addresses at once, in a table that another may be changing.
+pub trait Lookups<A: Address>: Send {
+    /// Writes the next hop of each of `addresses`; each lookup sees each change wholly or not at all.
+    ///
+    /// # Panics
+    /// When there are not as many `next_hops`.
+    fn look_up(&mut self, addresses: &[A], next_hops: &mut [Option<NextHop>]);
+}
+
+/// A table that is looked up by others while its one writer changes it.
+pub trait ServingFib<A: Address>: Fib<A> + Send {
+    /// One more reader, unless there are too many.
+    fn reader(&self) -> Option<Box<dyn Lookups<A>>>;
+
+    /// Bytes that lookups may read: no room that is free, and nothing that the writer alone uses.
+    fn bytes(&self) -> usize;
 }

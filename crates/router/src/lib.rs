@@ -12,7 +12,7 @@ pub mod prefix;
 pub mod tree_bitmap;
 
 pub use fabric::{Fabric, FabricPlan};
-pub use fib::{Fib, Full, NextHop};
+pub use fib::{Fib, Full, Lookups, NextHop, ServingFib};
 pub use header::{AnyKey, Fault, Header, Key, Unusable};
 pub use linear::FibLinear;
 pub use prefix::{Address, Prefix};

@@ -5,7 +5,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
 /// An address that is looked up: the bits of an IPv4 or an IPv6 address, the first the highest.
-pub trait Address: Copy + Ord + fmt::Debug {
+pub trait Address: Copy + Ord + fmt::Debug + Send + Sync + 'static {
     /// How many bits it has.
     const BITS: u32;
 

@@ -14,6 +14,7 @@ pub mod generate;
 pub mod lab;
 pub mod model;
 pub mod report;
+pub mod route;
 pub mod shell;
 pub mod simulate;
 
@@ -57,6 +58,8 @@ enum Command {
     Simulate(Box<simulate::SimulateArgs>),
     /// Results into one HTML page.
     Report(report::ReportArgs),
+    /// The router we built, and how fast its parts are.
+    Route(route::RouteArgs),
     /// What this machine can do, and what would be skipped and why.
     Doctor(doctor::DoctorArgs),
     /// Shell completions on stdout.
@@ -78,6 +81,7 @@ pub fn main() -> ExitCode {
         Command::Generate(args) => generate::run(args),
         Command::Simulate(args) => simulate::run(*args),
         Command::Report(args) => report::run(args),
+        Command::Route(args) => route::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),

@@ -23,13 +23,14 @@ mod memory;
 mod node;
 mod search;
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::fib::{Fib, Full, NextHop};
+use crate::fib::{Fib, Full, Lookups, NextHop, ServingFib};
 use crate::prefix::{Address, Prefix};
 use memory::{Blocks, Memory};
 use node::{Node, position};
@@ -341,6 +342,28 @@ impl<A: Address, const STRIDE: u32, const INITIAL: u32> Fib<A> for TreeBitmap<A,
 
     fn len(&self) -> usize {
         self.prefixes
+    }
+}
+
+impl<A, const STRIDE: u32, const INITIAL: u32> ServingFib<A> for TreeBitmap<A, STRIDE, INITIAL>
+where
+    A: Address,
+{
+    fn reader(&self) -> Option<Box<dyn Lookups<A>>> {
+        TreeBitmap::reader(self).map(|reader| Box::new(reader) as Box<dyn Lookups<A>>)
+    }
+
+    fn bytes(&self) -> usize {
+        TreeBitmap::bytes(self)
+    }
+}
+
+impl<A, const STRIDE: u32, const INITIAL: u32> Lookups<A> for Reader<A, STRIDE, INITIAL>
+where
+    A: Address,
+{
+    fn look_up(&mut self, addresses: &[A], next_hops: &mut [Option<NextHop>]) {
+        self.lookup(addresses, next_hops);
     }
 }
 

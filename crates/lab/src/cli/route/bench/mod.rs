@@ -1,0 +1,32 @@
+//! `nilometer route bench`: the router's parts, timed one by one.
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use crate::cli::Verdict;
+
+pub mod fib;
+
+/// Arguments of `nilometer route bench`.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum BenchCommand {
+    /// Longest match: lookups and updates a second of every forwarding table.
+    Fib(fib::FibArgs),
+}
+
+/// Runs `nilometer route bench`.
+///
+/// # Errors
+/// One line with the reason.
+pub fn run(args: BenchArgs) -> Result<Verdict> {
+    match args.command {
+        BenchCommand::Fib(args) => fib::run(args),
+    }
+}

@@ -1,0 +1,44 @@
+//! The CPU time of one thread, which says nothing of who else had the core.
+
+use std::time::Duration;
+
+/// CPU time of this thread so far (`CLOCK_THREAD_CPUTIME_ID`).
+pub fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to one timespec of ours, which the kernel fills.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    assert_eq!(status, 0, "Linux has this clock");
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The middle of values, the upper one of two.
+///
+/// # Panics
+/// When there are none.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_passes_with_work_and_not_with_sleep() {
+        let before = thread_time();
+        std::thread::sleep(Duration::from_millis(200));
+        let slept = thread_time();
+        let mut mix = 1u64;
+        while thread_time() < slept + Duration::from_millis(5) {
+            mix = std::hint::black_box(mix.wrapping_mul(31));
+        }
+        assert!(slept - before < Duration::from_millis(100));
+    }
+
+    #[test]
+    fn the_middle_is_taken() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0]), 4.0);
+    }
+}

@@ -1,0 +1,239 @@
+//! Forwarding tables, timed on one table of prefixes and checked against each other.
+//!
+//! The tables stand side by side and take turns, round by round, so that what disturbs the machine
+//! disturbs all of them; of the rounds of each the median counts. A lookup's time is the CPU time of
+//! its thread. Updates are timed while another thread looks up without a pause: what they replace can
+//! only be used again when that reader has passed, and that is part of their price.
+
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+use nilometer_router::prefix::Malformed;
+use nilometer_router::{Full, Lookups, NextHop, Prefix, ServingFib, TreeBitmap};
+use serde::Serialize;
+
+use super::addresses::{Drawn, SplitMix64, drawn, random};
+use super::clock::{median, thread_time};
+use super::prefixes::{Family, Prefixes, read_prefixes};
+
+/// Addresses that are looked up in one call, as many as a driver hands over at once.
+const BURST: usize = 64;
+/// Passes over the addresses in one round.
+const PASSES: usize = 2;
+/// Withdrawals, each with an announcement behind it.
+const UPDATES: usize = 100_000;
+/// Seed of the routes that are updated.
+const UPDATES_SEED: u64 = 3;
+/// Next hops there are.
+const NEXT_HOPS: usize = 64;
+
+/// What is to be timed.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The file of prefixes.
+    pub table: PathBuf,
+    /// Which of them.
+    pub family: Family,
+    /// Rounds of which the median counts.
+    pub rounds: u32,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Serialize)]
+pub struct FibTimes {
+    /// 4 or 6.
+    pub family: u8,
+    /// Prefixes of the family, duplicates included.
+    pub prefixes: usize,
+    /// Prefixes of the other family.
+    pub skipped: usize,
+    /// Each table.
+    pub engines: Vec<EngineTimes>,
+}
+
+/// What came out of one table.
+#[derive(Clone, Debug, Serialize)]
+pub struct EngineTimes {
+    /// Its name.
+    pub engine: &'static str,
+    /// Bytes that lookups read, for each different prefix.
+    pub bytes_per_prefix: f64,
+    /// Million lookups a second of CPU time, random addresses.
+    pub mlookups_random: f64,
+    /// The same, addresses drawn from the prefixes.
+    pub mlookups_prefix: f64,
+    /// Updates a second of the writer's CPU time while another thread looks up.
+    pub updates_per_second: f64,
+    /// Sum of next hops of the random addresses.
+    pub checksum_random: u64,
+    /// Sum of next hops of the addresses drawn from prefixes.
+    pub checksum_prefix: u64,
+}
+
+impl FibTimes {
+    /// Which table differs from the first, if one does.
+    pub fn disagreement(&self) -> Option<String> {
+        let sums = |times: &EngineTimes| (times.checksum_random, times.checksum_prefix);
+        let first = self.engines.first()?;
+        let other = self.engines.iter().find(|other| sums(other) != sums(first))?;
+        Some(format!("{} and {} disagree: see the checksums", first.engine, other.engine))
+    }
+}
+
+/// Times all tables on the prefixes of a file.
+///
+/// # Errors
+/// When the file cannot be read, a line is no prefix, or there is none of the family.
+pub fn time_family(options: &Options) -> Result<FibTimes> {
+    match options.family {
+        Family::V4 => time_all::<u32>(options, 4, engines_v4),
+        Family::V6 => time_all::<u128>(options, 6, engines_v6),
+    }
+}
+
+/// Its name and an empty table with room.
+type Engine<A> = (&'static str, Box<dyn ServingFib<A>>);
+
+fn engines_v4(prefixes: usize) -> Result<Vec<Engine<u32>>, Full> {
+    Ok(vec![("tree_bitmap", Box::new(TreeBitmap::<u32>::new(tree_bitmap_words::<u32>(prefixes))?))])
+}
+
+fn engines_v6(prefixes: usize) -> Result<Vec<Engine<u128>>, Full> {
+    let words = tree_bitmap_words::<u128>(prefixes);
+    Ok(vec![("tree_bitmap", Box::new(TreeBitmap::<u128>::new(words)?))])
+}
+
+/// Words for `prefixes` of any lengths: at the worst each has a path of its own.
+fn tree_bitmap_words<A: Drawn>(prefixes: usize) -> u32 {
+    (65_536 + prefixes as u64 * u64::from(A::BITS) / 4).min(1 << 27) as u32
+}
+
+fn time_all<A: Drawn>(
+    options: &Options,
+    family: u8,
+    engines: fn(usize) -> Result<Vec<Engine<A>>, Full>,
+) -> Result<FibTimes>
+where
+    Prefix<A>: std::str::FromStr<Err = Malformed>,
+{
+    let Prefixes { prefixes, skipped } = read_prefixes::<A>(&options.table)?;
+    let mut tables = engines(prefixes.len())?;
+    for (name, table) in &mut tables {
+        for (number, &prefix) in prefixes.iter().enumerate() {
+            table.insert(prefix, next_hop(number)).with_context(|| *name)?;
+        }
+    }
+    let sets = [random::<A>(), drawn(&prefixes)];
+    let rates = lookup_rates(&tables, &sets, options.rounds)?;
+    let mut times = Vec::new();
+    for ((name, table), rates) in tables.iter_mut().zip(rates) {
+        let mut reader = table.reader().ok_or_else(|| anyhow!("{name}: no place for a reader"))?;
+        let sums = sets.each_ref().map(|set| {
+            let next_hops = look_up(&mut *reader, set);
+            next_hops.iter().flatten().map(|next| u64::from(next.0)).sum()
+        });
+        drop(reader);
+        let [checksum_random, checksum_prefix] = sums;
+        let [mlookups_random, mlookups_prefix] = rates;
+        times.push(EngineTimes {
+            engine: name,
+            bytes_per_prefix: table.bytes() as f64 / table.len() as f64,
+            mlookups_random,
+            mlookups_prefix,
+            updates_per_second: update_rate(&mut **table, &prefixes, &sets[1])?,
+            checksum_random,
+            checksum_prefix,
+        });
+    }
+    Ok(FibTimes { family, prefixes: prefixes.len(), skipped, engines: times })
+}
+
+/// The next hop of the `number`-th prefix: those of neighbours differ.
+fn next_hop(number: usize) -> NextHop {
+    NextHop(1 + (number % NEXT_HOPS) as u16)
+}
+
+fn look_up<A: Drawn>(reader: &mut dyn Lookups<A>, set: &[A]) -> Vec<Option<NextHop>> {
+    let mut next_hops = vec![None; set.len()];
+    for (burst, next_hops) in set.chunks(BURST).zip(next_hops.chunks_mut(BURST)) {
+        reader.look_up(burst, next_hops);
+    }
+    next_hops
+}
+
+/// Of each table the millions of lookups a second in each set, medians.
+fn lookup_rates<A: Drawn>(
+    tables: &[Engine<A>],
+    sets: &[Vec<A>; 2],
+    rounds: u32,
+) -> Result<Vec<[f64; 2]>> {
+    let mut rates: Vec<[Vec<f64>; 2]> = vec![Default::default(); tables.len()];
+    for _ in 0..rounds {
+        for ((name, table), rates) in tables.iter().zip(&mut rates) {
+            let mut reader =
+                table.reader().ok_or_else(|| anyhow!("{name}: no place for a reader"))?;
+            for (set, rates) in sets.iter().zip(rates) {
+                rates.push(lookup_rate(&mut *reader, set));
+            }
+        }
+    }
+    Ok(rates.into_iter().map(|sets| sets.map(median)).collect())
+}
+
+fn lookup_rate<A: Drawn>(reader: &mut dyn Lookups<A>, set: &[A]) -> f64 {
+    let mut next_hops = [None; BURST];
+    let begun = thread_time();
+    for _ in 0..PASSES {
+        for burst in set.chunks_exact(BURST) {
+            reader.look_up(burst, &mut next_hops);
+            black_box(&next_hops);
+        }
+    }
+    (set.len() * PASSES) as f64 / (thread_time() - begun).as_secs_f64() / 1e6
+}
+
+/// Withdrawals and announcements a second of the writer's CPU time; every route is as before.
+fn update_rate<A: Drawn>(
+    table: &mut dyn ServingFib<A>,
+    prefixes: &[Prefix<A>],
+    set: &[A],
+) -> Result<f64> {
+    let reader = table.reader().ok_or_else(|| anyhow!("no place for a reader"))?;
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let looks_up = scope.spawn(|| {
+            let mut reader = reader;
+            while !done.load(Ordering::Relaxed) {
+                lookup_rate(&mut *reader, &set[..1 << 14]);
+            }
+        });
+        let mut stream = SplitMix64::new(UPDATES_SEED);
+        let begun = thread_time();
+        let mut updates = 0u64;
+        for _ in 0..UPDATES {
+            let number = (u128::from(stream.output()) * prefixes.len() as u128) >> 64;
+            let prefix = prefixes[number as usize];
+            if let Some(next) = at_last(|| table.remove(prefix)) {
+                at_last(|| table.insert(prefix, next));
+                updates += 2;
+            }
+        }
+        let seconds = (thread_time() - begun).as_secs_f64();
+        done.store(true, Ordering::Relaxed);
+        looks_up.join().map_err(|_| anyhow!("the reader has stopped"))?;
+        Ok(updates as f64 / seconds)
+    })
+}
+
+/// Makes a change when readers have passed, so that there is room for it.
+fn at_last<T>(mut change: impl FnMut() -> Result<T, Full>) -> T {
+    loop {
+        match change() {
+            Ok(made) => return made,
+            Err(Full) => thread::yield_now(),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The router's parts on this machine: what they are asked, and how they are timed.
+
+pub mod addresses;
+pub mod clock;
+pub mod fib;
+pub mod prefixes;

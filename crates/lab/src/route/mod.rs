@@ -1,0 +1,3 @@
+//! The router in its shell.
+
+pub mod bench;
