@@ -8,6 +8,7 @@ pub mod fib;
 pub mod forward;
 pub mod header;
 pub mod linear;
+pub mod neighbour;
 pub mod prefix;
 pub mod tree_bitmap;
 

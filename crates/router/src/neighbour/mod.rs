@@ -1,0 +1,69 @@
+//! Which link-layer address a next hop has: one table for each port and family.
+//!
+//! IPv4 asks by ARP ([`Arp`]: RFC 826, RFC 1122 2.3.2), IPv6 by neighbour discovery (RFC 4861). Both speak for the same [`Table`], whose entries go through the states of RFC 4861, 7.3.2,
+//! as Linux's do: an answer to a request for an IPv4 address counts as a solicited advertisement, a
+//! request by a neighbour as a solicitation. So neighbours of either family are probed before they are
+//! given up, and nobody waits for a probe.
+//!
+//! ```text
+//!            hold()                  answer                   reachable time
+//!  (nothing) ------> INCOMPLETE -------------> REACHABLE <------------------> STALE
+//!                        |  3 requests lost        ^            answer          | lookup()
+//!                        v                         |   answer                   v
+//!                     FAILED (1-3 s)             PROBE <------------------- DELAY
+//!                                                  |  3 requests lost   5 s
+//!                                                  v
+//!                                              (nothing)
+//! ```
+//!
+//! **The common case is an array read.** A table's entries stand in places that do not move. A
+//! [`Handle`] is a place and a key: the number of times that the place was given away, and a bit which
+//! says that nothing needs to be done on use. [`Table::ready`] compares the key and is done. Whatever
+//! makes the entry less than that (it went stale, was removed, failed) changes the stored key, so that
+//! every handle kept in an adjacency is void at once and nobody has to find it. The caller then asks
+//! [`Table::lookup`] by address: one hash and a compare, and a handle to keep.
+//!
+//! **What strangers can make it hold is bounded.** Entries, unresolved entries, packets behind each and
+//! packets in all have limits ([`Settings`]). An entry that nobody asked for is made only when a
+//! neighbour asks for an address of ours (RFC 826; RFC 4861, 7.2.3), and may push out failed and stale
+//! entries, never those in use. An address that did not answer stays as failed for a while: packets for
+//! it are refused at once as unreachable and ask nothing.
+//!
+//! Every packet handed to [`Table::hold`] comes back, by [`Table::poll_packet`], with a link-layer
+//! address or with the reason why there is none.
+
+mod arp;
+mod chains;
+mod family;
+pub(crate) mod frame;
+mod index;
+mod ipv4;
+mod ledger;
+mod own;
+mod settings;
+mod states;
+mod table;
+mod waiting;
+
+pub use arp::{ArpOperation, ArpPacket};
+pub use family::Family;
+pub use ipv4::Arp;
+pub use ledger::{Ignored, Ledger, Reason};
+pub use own::{ADDRESSES_MAX, Own, OwnError};
+pub use settings::{Settings, SettingsError};
+pub use states::Answer;
+pub use table::{Entry, Given, Handle, Lookup, Outcome, Solicit, State, Table};
+
+/// A link-layer address of 48 bits (IEEE 802).
+pub type Mac = [u8; 6];
+
+/// The link-layer broadcast address.
+pub const BROADCAST: Mac = [0xff; 6];
+
+/// Bytes that a buffer must have for any frame that is written here.
+pub const FRAME_BYTES_MAX: usize = 256;
+
+/// Whether a station can have this link-layer address: no group bit, not all zeros.
+pub fn is_station(mac: Mac) -> bool {
+    mac[0] & 1 == 0 && mac != [0; 6]
+}
