@@ -368,7 +368,7 @@ fn a_million_operations_end_alike() {
     let mut dropped = [0; Reason::ALL.len()];
     for seed in 0..10 {
         let mut settings = Settings::arp(seed);
-        (settings.entries_max, settings.unresolved_max) = (16, 4);
+        (settings.entries_max, settings.unresolved_max, settings.waiting_max) = (16, 4, 2);
         (settings.packets_max, settings.stale) = (5 + seed as usize, Span::from_secs(40));
         let mut own = Own::new(OURS).expect("a station");
         own.add(BASE + 1, 24).expect("a host");
