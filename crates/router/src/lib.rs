@@ -1,8 +1,9 @@
-//! The router we built: so far, the tables in which it looks up where a packet goes.
+//! The router we built: so far, the tables in which it looks up where a packet goes, and its filters.
 #![no_std]
 
 extern crate alloc;
 
+pub mod classifier;
 pub mod fabric;
 pub mod fib;
 pub mod forward;
@@ -12,6 +13,10 @@ pub mod neighbour;
 pub mod prefix;
 pub mod tree_bitmap;
 
+pub use classifier::{
+    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, Octet, Ports, Refused,
+    Rule, RuleId,
+};
 pub use fabric::{Fabric, FabricPlan};
 pub use fib::{Fib, Full, Lookups, NextHop, ServingFib};
 pub use header::{AnyKey, Fault, Header, Key, Unusable};

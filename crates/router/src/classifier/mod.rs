@@ -1,0 +1,43 @@
+//! Packet classification: the first of many rules that matches a header (DER, 3.3).
+//!
+//! A rule asks for two prefixes, two ranges of ports, a protocol and TCP flags, any of them left open; of
+//! those that match, the one of the smallest priority wins. A forwarding table has a trie for this. With
+//! five fields no trie does: a rule open in the field that a node decides on goes to all its children,
+//! and a thousand such rules go to all children of all nodes.
+//!
+//! **Tables.** So the rules are spread over a few hash tables, one for each *tuple* of lengths (Srinivasan,
+//! Suri and Varghese 1999: tuple space search). The table of the tuple (16, 12) holds rules with 16
+//! bits of source and 12 of destination or more, under exactly these bits. A header is looked up in each
+//! table once. TupleMerge (Daly and others 2019) found how to have few tables: a rule need not be in the
+//! table of its own lengths, any shorter tuple will do until too many rules share a bucket.
+//!
+//! **Blocks.** How many are too many depends on what a comparison costs. TupleMerge stops at ten. Here
+//! a bucket is a chain of blocks of eight rules that lie field beside field, and AVX2 compares a header
+//! with all eight in about twenty instructions (`kernel.rs`). Buckets of 32 are then cheap, and tuples so
+//! short that three to five tables hold ten thousand rules. No rule is ever in two places, so that 10,000
+//! of them fit a megabyte, and an update touches one chain.
+//!
+//! **Priority.** Tables are asked in the order of their best rules. A table or a bucket whose best rule
+//! goes behind the one that was found already is passed over, and so is the rest of a chain.
+//!
+//! **Plan.** The tuples follow from the rules, greedily (`plan.rs`), once after a load. Updates between
+//! plans put up with the tables that there are: a rule goes to the first that takes it and has room, a
+//! table is opened when none takes it or all are crowded, and [`ClassifierTuples::is_stale`] says when a
+//! new plan may pay. Nothing but the speed depends on the plan.
+//!
+//! **Twin.** [`ClassifierLinear`] asks one rule after the other. Both are [`Classifier`]s, and a router
+//! may run with either.
+
+mod block;
+pub mod classbench;
+mod kernel;
+pub mod linear;
+mod plan;
+pub mod rule;
+mod table;
+pub mod tuples;
+
+pub use kernel::Classified;
+pub use linear::ClassifierLinear;
+pub use rule::{Action, Classifier, Octet, Ports, Refused, Rule, RuleId};
+pub use tuples::ClassifierTuples;

@@ -1,0 +1,200 @@
+//! The classifier and its linear twin against a scan of all rules, while rules come and go.
+
+use nilometer_router::{
+    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, Key, Octet, Ports, Prefix,
+    Refused, Rule, RuleId,
+};
+use nilometer_stat::Rng;
+
+/// Numbers that rules of a test may have.
+const RULES_MAX: u32 = 600;
+
+/// The first of all rules that matches, by asking each of them.
+fn scanned<A: Classified>(rules: &[Option<Rule<A>>], key: &Key<A>) -> Option<RuleId> {
+    let numbered = rules.iter().enumerate().filter_map(|(id, rule)| Some((id as u32, (*rule)?)));
+    let matching = numbered.filter(|(_, rule)| {
+        let is_within =
+            |prefix: Prefix<A>, address: A| address.truncated(prefix.length()) == prefix.address();
+        let is_of = |octet: Octet, value: u8| (value ^ octet.value()) & octet.mask() == 0;
+        let is_among = |ports: Ports, port: u16| (ports.first()..=ports.last()).contains(&port);
+        is_within(rule.source, key.source)
+            && is_within(rule.destination, key.destination)
+            && is_among(rule.source_ports, key.source_port)
+            && is_among(rule.destination_ports, key.destination_port)
+            && is_of(rule.protocol, key.protocol)
+            && is_of(rule.flags, key.flags)
+    });
+    matching.min_by_key(|(id, rule)| (rule.priority, *id)).map(|(id, _)| RuleId(id))
+}
+
+/// What addresses, rules and headers of one test are drawn from.
+struct Chance<A> {
+    rng: Rng,
+    /// An address out of few, so that prefixes nest.
+    address: fn(&mut Rng) -> A,
+}
+
+impl<A: Classified> Chance<A> {
+    fn port(&mut self) -> u16 {
+        let few = [0, 1, 53, 80, 443, 1_023, 1_024, 32_768, 65_534, u16::MAX];
+        few[self.rng.below(few.len() as u64) as usize]
+    }
+
+    fn ports(&mut self) -> Ports {
+        let (one, other) = (self.port(), self.port());
+        match self.rng.below(3) {
+            0 => Ports::ANY,
+            1 => Ports::exact(one),
+            _ => Ports::new(one.min(other), one.max(other)).expect("in order"),
+        }
+    }
+
+    fn octet(&mut self) -> Octet {
+        let (value, mask) = (self.rng.below(4) as u8, self.rng.below(4) as u8);
+        [Octet::ANY, Octet::exact(value), Octet::new(value, mask)][self.rng.below(3) as usize]
+    }
+
+    fn prefix(&mut self) -> Prefix<A> {
+        let length = match self.rng.below(3) {
+            0 => 0,
+            1 => u64::from(A::BITS),
+            _ => self.rng.below(u64::from(A::BITS) + 1),
+        };
+        Prefix::new((self.address)(&mut self.rng), length as u32).expect("not too long")
+    }
+
+    fn rule(&mut self) -> Rule<A> {
+        Rule {
+            source: self.prefix(),
+            destination: self.prefix(),
+            source_ports: self.ports(),
+            destination_ports: self.ports(),
+            protocol: self.octet(),
+            flags: self.octet(),
+            ..Rule::any(self.rng.below(100) as u32, Action::Permit)
+        }
+    }
+
+    fn key(&mut self) -> Key<A> {
+        Key {
+            source: (self.address)(&mut self.rng),
+            destination: (self.address)(&mut self.rng),
+            source_port: self.port(),
+            destination_port: self.port(),
+            protocol: self.rng.below(4) as u8,
+            flags: self.rng.below(4) as u8,
+        }
+    }
+}
+
+/// Inserts and removes under way of `operations`, a header classified after each by all.
+fn hold<A: Classified>(seed: u64, operations: u32, address: fn(&mut Rng) -> A) {
+    let mut chance = Chance { rng: Rng::new(seed, 1, u64::from(A::BITS)), address };
+    let mut tuples = ClassifierTuples::<A>::new(RULES_MAX);
+    let mut linear = ClassifierLinear::<A>::new(RULES_MAX);
+    let mut rules: Vec<Option<Rule<A>>> = vec![None; RULES_MAX as usize];
+    let mut answered = 0u32;
+    for operation in 0..operations {
+        // The number of rules swings between few and nearly all.
+        let share = if operation / 20_000 % 2 == 0 { 90 } else { 10 };
+        let id = RuleId(chance.rng.below(u64::from(RULES_MAX)) as u32);
+        let place = &mut rules[id.0 as usize];
+        if chance.rng.below(100) < share {
+            let rule = chance.rule();
+            let expected = if place.is_some() { Err(Refused::Taken) } else { Ok(()) };
+            place.get_or_insert(rule);
+            assert_eq!(tuples.insert(id, rule), expected);
+            assert_eq!(linear.insert(id, rule), expected);
+        } else {
+            let expected = place.take();
+            assert_eq!(tuples.remove(id), expected);
+            assert_eq!(linear.remove(id), expected);
+        }
+        if operation % 50_000 == 49_999 {
+            tuples.replan();
+        }
+        if operation % 1_000 == 0 {
+            assert!(tuples.balances(), "after {operation} operations");
+            let count = rules.iter().flatten().count();
+            assert_eq!((tuples.len(), linear.len()), (count, count));
+        }
+        let key = chance.key();
+        let expected = linear.classify(&key);
+        if operation % 16 == 0 {
+            assert_eq!(expected, scanned(&rules, &key));
+        }
+        assert_eq!(tuples.classify(&key), expected, "{key:?} after {operation} operations");
+        answered += u32::from(expected.is_some());
+    }
+    assert!(answered > operations / 10, "{answered} of {operations} headers have a rule");
+}
+
+#[test]
+fn a_million_updates_of_ipv4_and_every_header_between() {
+    hold::<u32>(7, 700_000, |rng| (rng.below(4) << 30 | rng.below(4) << 14 | rng.below(4)) as u32);
+}
+
+#[test]
+fn as_many_of_ipv6() {
+    hold::<u128>(7, 300_000, |rng| {
+        u128::from(rng.below(4)) << 126 | u128::from(rng.below(4)) << 70 | u128::from(rng.below(4))
+    });
+}
+
+#[test]
+fn batches_answer_as_single_searches_do() {
+    let mut chance = Chance { rng: Rng::new(8, 1, 0), address: |rng| rng.below(64) as u32 };
+    let mut tuples = ClassifierTuples::<u32>::new(RULES_MAX);
+    for id in 0..RULES_MAX {
+        assert_eq!(tuples.insert(RuleId(id), chance.rule()), Ok(()));
+    }
+    for count in [0, 1, 15, 16, 17, 1_000] {
+        let keys: Vec<Key<u32>> = (0..count).map(|_| chance.key()).collect();
+        let mut found = vec![None; count];
+        tuples.classify_batch(&keys, &mut found);
+        assert!(keys.iter().map(|key| tuples.classify(key)).eq(found));
+    }
+}
+
+#[test]
+fn rules_beyond_the_limit_are_refused_and_change_nothing() {
+    let mut tuples = ClassifierTuples::<u32>::new(3);
+    let mut linear = ClassifierLinear::<u32>::new(3);
+    let engines: [&mut dyn Classifier<u32>; 2] = [&mut tuples, &mut linear];
+    for engine in engines {
+        for id in 0..3 {
+            assert_eq!(engine.insert(RuleId(id), Rule::any(9, Action::Deny)), Ok(()));
+        }
+        let generation = engine.generation();
+        let beyond = engine.insert(RuleId(3), Rule::any(0, Action::Permit));
+        assert_eq!(beyond, Err(Refused::BeyondLimit { rules_max: 3 }));
+        assert_eq!(engine.insert(RuleId(1), Rule::any(0, Action::Deny)), Err(Refused::Taken));
+        assert_eq!((engine.len(), engine.generation()), (3, generation));
+        assert_eq!(engine.classify(&Key::default()), Some(RuleId(0)));
+        assert!(engine.remove(RuleId(3)).is_none() && engine.remove(RuleId(0)).is_some());
+        assert_eq!(engine.rule(RuleId(0)), None);
+        assert_eq!(engine.classify(&Key::default()), Some(RuleId(1)));
+        assert!(engine.generation() > generation);
+    }
+}
+
+#[test]
+fn rules_that_nothing_tells_apart_all_fit_one_bucket() {
+    let mut tuples = ClassifierTuples::<u32>::new(5_000);
+    for id in 0..5_000 {
+        let priority = id * 7_919 % 5_000;
+        let rule = Rule { protocol: Octet::new(255, 1), ..Rule::any(priority, Action::Deny) };
+        assert_eq!(tuples.insert(RuleId(id), rule), Ok(()));
+    }
+    tuples.replan();
+    assert!(tuples.balances());
+    let first = |tuples: &ClassifierTuples<u32>| {
+        tuples.classify(&Key { protocol: 17, ..Key::default() }).map(|id| id.0 * 7_919 % 5_000)
+    };
+    for priority in 0..4_999 {
+        assert_eq!(first(&tuples), Some(priority));
+        let id = (0..5_000).find(|id| id * 7_919 % 5_000 == priority).expect("one");
+        assert!(tuples.remove(RuleId(id)).is_some());
+    }
+    assert!(tuples.balances() && tuples.len() == 1);
+}
