@@ -4,10 +4,18 @@
 //! and never a panic whatever the bytes. The pipeline that receives, looks up, queues and sends calls
 //! them in the order of RFC 1812, 5.2.1. The clauses, and what holds each, are in `docs/rfc1812.md`.
 
+pub mod echo;
 pub mod ecmp;
+pub mod extension;
 pub mod fragment;
 pub mod hop;
+pub mod icmp;
+pub mod limit;
 pub mod martian;
+pub mod options;
+pub mod redirect;
+pub mod report;
+pub mod silence;
 pub mod urpf;
 
 /// The 16-bit word at `at`; zero beyond the end.
@@ -31,4 +39,18 @@ fn ipv4_extent(packet: &[u8]) -> Option<(usize, usize)> {
         && total_bytes >= header_bytes
         && total_bytes <= packet.len();
     is_sound.then_some((header_bytes, total_bytes))
+}
+
+/// Bytes of the IPv6 packet, where a header begins `packet` and the packet is all there.
+#[inline]
+fn ipv6_extent(packet: &[u8]) -> Option<usize> {
+    let total_bytes = crate::header::IPV6_BYTES + usize::from(word(packet, 4));
+    let is_sound = packet.first()? >> 4 == 6 && total_bytes <= packet.len();
+    is_sound.then_some(total_bytes)
+}
+
+/// The 32-bit word at `at`; zero beyond the end.
+#[inline]
+fn double_word(bytes: &[u8], at: usize) -> u32 {
+    u32::from(word(bytes, at)) << 16 | u32::from(word(bytes, at + 2))
 }

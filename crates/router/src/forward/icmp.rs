@@ -1,0 +1,345 @@
+//! ICMP error messages: what a router says to the sender of a packet it could not pass on.
+//!
+//! One [`Problem`] has its numbers in both versions: RFC 792 with RFC 1812, 4.3.3 and 5.2.7, and
+//! RFC 4443 with the registry. A message quotes the packet as it came in, before its TTL fell or its
+//! options were filled: the checks here and in `hop` leave a packet they refuse as it was. It quotes
+//! as much as keeps the message within 576 bytes (RFC 1812, 4.3.2.3), or within IPv6's least MTU of
+//! 1280 (RFC 4443, 2.4 c).
+//!
+//! The type of service of an IPv4 error is that of its cause with precedence 6, internetwork control
+//! (4.3.2.5). The two bits that have become ECN's since are left zero: an error is not
+//! ECN-capable (RFC 3168, 6.1.1 and 23). An IPv6 error is of the same class, CS6.
+//!
+//! What must never be answered is refused here, not only by who asks ([`super::silence`]); how often
+//! is for [`super::limit`]. IPv6 redirects belong to neighbour discovery (RFC 4861) and are not made
+//! here. Source quench is not sent (RFC 6633, against 4.3.3.3's mere discouragement), nor are the
+//! codes for networks and hosts by type of service, for we do not route by it.
+
+use alloc::vec::Vec;
+use core::net::Ipv6Addr;
+
+use nilometer_wire::checksum::{Checksum, internet_checksum};
+
+use super::fragment::sum_header;
+use super::silence::{Arrival, Silence};
+use super::{ipv4_extent, ipv6_extent};
+use crate::header::{IPV6_BYTES, protocol};
+
+/// The longest IPv4 error message, IP header included.
+pub const IPV4_ERROR_BYTES: usize = 576;
+/// The longest ICMPv6 error message, IP header included.
+pub const IPV6_ERROR_BYTES: usize = 1280;
+/// Bytes of an ICMP error before what it quotes.
+const ICMP_BYTES: usize = 8;
+/// Precedence 6, or class selector 6.
+const INTERNETWORK_CONTROL: u8 = 0xc0;
+
+/// What is wrong. Each says its type and code in IPv4 and in IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// 3/0; 1/0. No route to the destination.
+    NoRoute,
+    /// 3/1; 1/3. The last hop does not answer ARP or neighbour discovery.
+    AddressUnreachable,
+    /// 3/2; 4/1 with the pointer. The router does not speak this protocol.
+    ProtocolUnreachable {
+        /// IPv6: where the next header field stands, bytes from the IP header.
+        pointer: u16,
+    },
+    /// 3/3; 1/4. Nobody listens on this port of the router.
+    PortUnreachable,
+    /// 3/4 with the MTU (RFC 1191); 2/0. The packet does not fit the next link.
+    TooBig {
+        /// Of the next link. IPv4 has 16 bits for it.
+        mtu_bytes: u32,
+    },
+    /// 3/5; 1/7 (RFC 6554). The next hop of a source route cannot be reached as it demands.
+    SourceRouteFailed,
+    /// 3/13; 1/1. A filter forbids it.
+    Prohibited,
+    /// 3/13; 1/5. A filter forbids this source.
+    SourcePolicy,
+    /// 3/13; 1/6. The route to the destination says to refuse.
+    Rejected,
+    /// 3/13; 1/2. The source's scope ends at this router.
+    BeyondScope,
+    /// 11/0; 3/0. The time to live is used up.
+    HopLimit,
+    /// 11/1; 3/1. Fragments did not come together in time.
+    Reassembly,
+    /// 12/0; 4/0. A header field makes no sense.
+    Parameter {
+        /// Which octet, from the IP header. IPv4 has 8 bits for it, and needs no more than 60.
+        pointer: u16,
+    },
+    /// 12/0; 4/2. An option is not known, and says that it must be.
+    Option {
+        /// Where its type stands.
+        pointer: u16,
+    },
+    /// 5/1. There is a shorter way to this host; IPv4 alone.
+    Redirect {
+        /// The router to ask instead.
+        gateway: u32,
+    },
+}
+
+/// The first word of an ICMP message without its checksum, and the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// ICMP type.
+    pub kind: u8,
+    /// ICMP code.
+    pub code: u8,
+    /// MTU, pointer or gateway; zero otherwise.
+    pub word: u32,
+}
+
+impl Problem {
+    /// Type, code and second word of ICMP.
+    pub fn ipv4(self) -> Numbers {
+        let at = |pointer: u16| u32::from(pointer.min(255)) << 24;
+        let (kind, code, word) = match self {
+            Problem::NoRoute => (3, 0, 0),
+            Problem::AddressUnreachable => (3, 1, 0),
+            Problem::ProtocolUnreachable { .. } => (3, 2, 0),
+            Problem::PortUnreachable => (3, 3, 0),
+            Problem::TooBig { mtu_bytes } => (3, 4, mtu_bytes.min(u32::from(u16::MAX))),
+            Problem::SourceRouteFailed => (3, 5, 0),
+            Problem::Prohibited
+            | Problem::SourcePolicy
+            | Problem::Rejected
+            | Problem::BeyondScope => (3, 13, 0),
+            Problem::HopLimit => (11, 0, 0),
+            Problem::Reassembly => (11, 1, 0),
+            Problem::Parameter { pointer } | Problem::Option { pointer } => (12, 0, at(pointer)),
+            Problem::Redirect { gateway } => (5, 1, gateway),
+        };
+        Numbers { kind, code, word }
+    }
+
+    /// Type, code and second word of ICMPv6; nothing for a redirect.
+    pub fn ipv6(self) -> Option<Numbers> {
+        let (kind, code, word) = match self {
+            Problem::NoRoute => (1, 0, 0),
+            Problem::Prohibited => (1, 1, 0),
+            Problem::BeyondScope => (1, 2, 0),
+            Problem::AddressUnreachable => (1, 3, 0),
+            Problem::PortUnreachable => (1, 4, 0),
+            Problem::SourcePolicy => (1, 5, 0),
+            Problem::Rejected => (1, 6, 0),
+            Problem::SourceRouteFailed => (1, 7, 0),
+            Problem::TooBig { mtu_bytes } => (2, 0, mtu_bytes),
+            Problem::HopLimit => (3, 0, 0),
+            Problem::Reassembly => (3, 1, 0),
+            Problem::Parameter { pointer } => (4, 0, u32::from(pointer)),
+            Problem::ProtocolUnreachable { pointer } => (4, 1, u32::from(pointer)),
+            Problem::Option { pointer } => (4, 2, u32::from(pointer)),
+            Problem::Redirect { .. } => return None,
+        };
+        Some(Numbers { kind, code, word })
+    }
+}
+
+/// Who speaks: what a router writes into the IP header of its own packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin<A> {
+    /// An address of the port by which the message leaves (RFC 1812, 4.3.2.4), for a redirect one
+    /// of the network it is sent to (5.2.7.2).
+    pub source: A,
+    /// TTL or hop limit ([`super::hop::ORIGINATED`]).
+    pub hop_limit: u8,
+    /// Identification of the IPv4 header; IPv6 has none.
+    pub identification: u16,
+}
+
+/// The IPv4 packet that tells the sender of `original` of a problem.
+///
+/// # Errors
+/// [`Silence`], when nothing may be said.
+pub fn error_ipv4(
+    problem: Problem,
+    original: &[u8],
+    arrival: Arrival,
+    origin: Origin<u32>,
+) -> Result<Vec<u8>, Silence> {
+    arrival.silence_ipv4(original).map_or(Ok(()), Err)?;
+    let (_, total_bytes) = ipv4_extent(original).ok_or(Silence::Unsound)?;
+    let quote = &original[..total_bytes.min(IPV4_ERROR_BYTES - 20 - ICMP_BYTES)];
+    let traffic_class = INTERNETWORK_CONTROL | original[1] & 0x1c;
+    let mut packet = ipv4_header(traffic_class, origin, &original[12..16]);
+    push_message(&mut packet, problem.ipv4(), quote);
+    let total_bytes = packet.len() as u16;
+    packet[2..4].copy_from_slice(&total_bytes.to_be_bytes());
+    sum_header(&mut packet);
+    let checksum = internet_checksum(&[&packet[20..]]);
+    packet[22..24].copy_from_slice(&checksum.to_be_bytes());
+    Ok(packet)
+}
+
+/// The IPv6 packet that tells the sender of `original` of a problem.
+///
+/// # Errors
+/// [`Silence`], when nothing may be said, or only in IPv4.
+pub fn error_ipv6(
+    problem: Problem,
+    original: &[u8],
+    arrival: Arrival,
+    origin: Origin<u128>,
+) -> Result<Vec<u8>, Silence> {
+    arrival.silence_ipv6(original, problem).map_or(Ok(()), Err)?;
+    let numbers = problem.ipv6().ok_or(Silence::OtherVersion)?;
+    let total_bytes = ipv6_extent(original).ok_or(Silence::Unsound)?;
+    let quote = &original[..total_bytes.min(IPV6_ERROR_BYTES - IPV6_BYTES - ICMP_BYTES)];
+    let mut packet = ipv6_header(INTERNETWORK_CONTROL, origin, &original[8..24]);
+    push_message(&mut packet, numbers, quote);
+    finish_icmpv6(&mut packet);
+    Ok(packet)
+}
+
+/// An IPv4 header of twenty bytes around ICMP, without length and checksum.
+pub(super) fn ipv4_header(traffic_class: u8, origin: Origin<u32>, destination: &[u8]) -> Vec<u8> {
+    let [high, low] = origin.identification.to_be_bytes();
+    let mut packet = Vec::with_capacity(IPV4_ERROR_BYTES);
+    packet.extend([0x45, traffic_class, 0, 0, high, low, 0, 0]);
+    packet.extend([origin.hop_limit, protocol::ICMP, 0, 0]);
+    packet.extend(origin.source.to_be_bytes());
+    packet.extend(destination);
+    packet
+}
+
+/// An IPv6 header around ICMPv6, without length.
+pub(super) fn ipv6_header(traffic_class: u8, origin: Origin<u128>, destination: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::with_capacity(IPV6_ERROR_BYTES);
+    packet.extend([0x60 | traffic_class >> 4, traffic_class << 4, 0, 0]);
+    packet.extend([0, 0, protocol::ICMPV6, origin.hop_limit]);
+    packet.extend(origin.source.to_be_bytes());
+    packet.extend(destination);
+    packet
+}
+
+/// Fills in the length and the ICMPv6 checksum of a packet without extension headers.
+pub(super) fn finish_icmpv6(packet: &mut [u8]) {
+    let length = (packet.len() - IPV6_BYTES) as u32;
+    packet[4..6].copy_from_slice(&(length as u16).to_be_bytes());
+    packet[42..44].fill(0);
+    let address = |at: usize| {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(&packet[at..at + 16]);
+        Ipv6Addr::from(octets).into()
+    };
+    let mut checksum = Checksum::new();
+    checksum.add_pseudo_header(address(8), address(24), protocol::ICMPV6, length);
+    checksum.add(&packet[IPV6_BYTES..]);
+    packet[42..44].copy_from_slice(&checksum.finish().to_be_bytes());
+}
+
+fn push_message(packet: &mut Vec<u8>, numbers: Numbers, quote: &[u8]) {
+    packet.extend([numbers.kind, numbers.code, 0, 0]);
+    packet.extend(numbers.word.to_be_bytes());
+    packet.extend(quote);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forward::word;
+    use crate::header::Header;
+    use alloc::vec;
+    use nilometer_wire::build;
+    use nilometer_wire::checksum::{ipv4_header_checksum_ok, transport_checksum_ok};
+
+    const ROUTER: Origin<u32> =
+        Origin { source: 0xc612_00fe, hop_limit: 64, identification: 0xbeef };
+    const ROUTER6: Origin<u128> =
+        Origin { source: 0xfd00 << 112 | 0xfe, hop_limit: 64, identification: 0 };
+
+    fn udp4(payload_bytes: usize) -> Vec<u8> {
+        let (from, to) = ("198.18.0.1:7", "198.19.0.1:9");
+        build::udp(from.parse().unwrap(), to.parse().unwrap(), &vec![5; payload_bytes])
+    }
+
+    fn udp6(payload_bytes: usize) -> Vec<u8> {
+        let (from, to) = ("[fd00::1]:7", "[fd00:1::1]:9");
+        build::udp(from.parse().unwrap(), to.parse().unwrap(), &vec![5; payload_bytes])
+    }
+
+    #[test]
+    fn every_problem_has_its_registered_numbers() {
+        let rows = [
+            (Problem::NoRoute, (3, 0, 0), Some((1, 0, 0))),
+            (Problem::AddressUnreachable, (3, 1, 0), Some((1, 3, 0))),
+            (Problem::ProtocolUnreachable { pointer: 6 }, (3, 2, 0), Some((4, 1, 6))),
+            (Problem::PortUnreachable, (3, 3, 0), Some((1, 4, 0))),
+            (Problem::TooBig { mtu_bytes: 70_000 }, (3, 4, 65_535), Some((2, 0, 70_000))),
+            (Problem::SourceRouteFailed, (3, 5, 0), Some((1, 7, 0))),
+            (Problem::Prohibited, (3, 13, 0), Some((1, 1, 0))),
+            (Problem::SourcePolicy, (3, 13, 0), Some((1, 5, 0))),
+            (Problem::Rejected, (3, 13, 0), Some((1, 6, 0))),
+            (Problem::BeyondScope, (3, 13, 0), Some((1, 2, 0))),
+            (Problem::HopLimit, (11, 0, 0), Some((3, 0, 0))),
+            (Problem::Reassembly, (11, 1, 0), Some((3, 1, 0))),
+            (Problem::Parameter { pointer: 22 }, (12, 0, 22 << 24), Some((4, 0, 22))),
+            (Problem::Option { pointer: 42 }, (12, 0, 42 << 24), Some((4, 2, 42))),
+            (Problem::Redirect { gateway: 9 }, (5, 1, 9), None),
+        ];
+        for (problem, four, six) in rows {
+            let numbers = |(kind, code, word)| Numbers { kind, code, word };
+            assert_eq!(problem.ipv4(), numbers(four), "{problem:?}");
+            assert_eq!(problem.ipv6(), six.map(numbers), "{problem:?}");
+        }
+    }
+
+    #[test]
+    fn an_ipv4_error_quotes_what_fits_576_bytes() {
+        for payload_bytes in [0, 1, 519, 520, 521, 1472] {
+            let mut original = udp4(payload_bytes);
+            let bytes = original.len();
+            original.extend([0xee; 9]); // padding of the link is not part of the packet
+            let answer =
+                error_ipv4(Problem::HopLimit, &original, Arrival::default(), ROUTER).unwrap();
+            assert_eq!(answer.len(), (28 + bytes).min(576));
+            assert_eq!(answer[28..], original[..bytes.min(548)]);
+            assert_eq!(ipv4_header_checksum_ok(&answer), Some(true));
+            assert_eq!(transport_checksum_ok(&answer), Some(true));
+            assert_eq!(Header::read_ipv4(&answer).unwrap().ip_bytes as usize, answer.len());
+        }
+    }
+
+    #[test]
+    fn an_ipv6_error_quotes_what_fits_1280_bytes() {
+        for payload_bytes in [0, 1, 1183, 1184, 1185, 1400] {
+            let mut original = udp6(payload_bytes);
+            let bytes = original.len();
+            original.extend([0xee; 9]);
+            let problem = Problem::TooBig { mtu_bytes: 1280 };
+            let answer = error_ipv6(problem, &original, Arrival::default(), ROUTER6).unwrap();
+            assert_eq!(answer.len(), (48 + bytes).min(1280));
+            assert_eq!(answer[48..], original[..bytes.min(1232)]);
+            assert_eq!(transport_checksum_ok(&answer), Some(true));
+            assert_eq!((answer[1] >> 4 | answer[0] << 4, answer[7]), (0xc0, 64));
+            assert_eq!(Header::read_ipv6(&answer).unwrap().ip_bytes as usize, answer.len());
+        }
+    }
+
+    #[test]
+    fn an_error_goes_to_the_sender_with_precedence_six() {
+        let mut original = udp4(10);
+        original[1] = 0b0101_1011; // precedence 2, three bits of type of service, ECN both
+        sum_header(&mut original);
+        let answer = error_ipv4(Problem::NoRoute, &original, Arrival::default(), ROUTER).unwrap();
+        assert_eq!(answer[1], 0b1101_1000);
+        assert_eq!(answer[12..16], ROUTER.source.to_be_bytes());
+        assert_eq!(answer[16..20], original[12..16]);
+        assert_eq!((answer[8], word(&answer, 4)), (64, 0xbeef));
+    }
+
+    #[test]
+    fn ipv6_redirects_are_made_elsewhere() {
+        let problem = Problem::Redirect { gateway: 1 };
+        let refused = error_ipv6(problem, &udp6(4), Arrival::default(), ROUTER6);
+        assert_eq!(refused, Err(Silence::OtherVersion));
+        let answer = error_ipv4(problem, &udp4(4), Arrival::default(), ROUTER).unwrap();
+        assert_eq!(answer[20..28], [5, 1, answer[22], answer[23], 0, 0, 0, 1]);
+    }
+}

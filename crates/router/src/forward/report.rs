@@ -1,0 +1,268 @@
+//! The reporter: whether an ICMP message is sent at all, and an account of each that was not.
+//!
+//! What asks for a message says what is wrong and hands over the packet as it came in. First come
+//! the rules of what is never answered, then the limits, so that what may not be answered uses up no
+//! tokens; only then is a message made. Every call ends in one counter: sent, limited, or silent for
+//! one of the reasons, and their sum is the number of calls.
+
+use alloc::vec::Vec;
+
+use nilometer_wire::Time;
+
+use super::double_word;
+use super::echo;
+use super::hop;
+use super::icmp::{Origin, Problem, error_ipv4, error_ipv6};
+use super::limit::{KINDS, Kind, Limiter, Limits};
+use super::options::Visit;
+use super::silence::{Arrival, SILENCES, Silence};
+
+/// Why no message came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsent {
+    /// It may never be.
+    Silent(Silence),
+    /// Not so often.
+    Limited,
+}
+
+/// What became of all calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Messages made, by [`Kind`].
+    pub sent: [u64; KINDS],
+    /// Held back by the limits, by [`Kind`].
+    pub limited: [u64; KINDS],
+    /// Not answered, by [`Silence`].
+    pub silent: [u64; SILENCES],
+}
+
+impl Account {
+    /// All calls.
+    pub fn total(&self) -> u64 {
+        self.sent.iter().chain(&self.limited).chain(&self.silent).sum()
+    }
+}
+
+/// A packet that asks for an answer, and when and how it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Cause<'a> {
+    /// When.
+    pub now: Time,
+    /// How.
+    pub arrival: Arrival,
+    /// The IP packet as it came in; what stands behind it is padding.
+    pub packet: &'a [u8],
+}
+
+/// Makes a router's ICMP messages.
+#[derive(Clone, Debug)]
+pub struct Reporter {
+    limiter: Limiter,
+    hop_limit: u8,
+    answers_echo: bool,
+    identification: u16,
+    silent: [u64; SILENCES],
+}
+
+impl Reporter {
+    /// Under these limits; the seed spreads destinations over the limiter's table.
+    pub fn new(limits: Limits, seed: u64) -> Reporter {
+        Reporter {
+            limiter: Limiter::new(limits, seed),
+            hop_limit: hop::ORIGINATED,
+            answers_echo: true,
+            identification: seed as u16,
+            silent: [0; SILENCES],
+        }
+    }
+
+    /// Sets the TTL of all messages (RFC 1812, 4.2.2.9); zero is taken for one.
+    pub fn set_hop_limit(&mut self, hop_limit: u8) {
+        self.hop_limit = hop_limit.max(1);
+    }
+
+    /// Sets whether echo requests are answered; they are unless told otherwise (4.3.3.6).
+    pub fn set_answers_echo(&mut self, answers_echo: bool) {
+        self.answers_echo = answers_echo;
+    }
+
+    /// The IPv4 packet that tells the sender of `cause` of a problem, from `source`, an address of
+    /// the port by which it will leave.
+    ///
+    /// # Errors
+    /// [`Unsent`], counted.
+    pub fn error_ipv4(
+        &mut self,
+        cause: Cause<'_>,
+        problem: Problem,
+        source: u32,
+    ) -> Result<Vec<u8>, Unsent> {
+        self.unless_silent(cause.arrival.silence_ipv4(cause.packet))?;
+        let sender = u128::from(double_word(cause.packet, 12));
+        self.unless_limited(cause.now, kind_of(problem), sender)?;
+        let origin = self.origin(source);
+        error_ipv4(problem, cause.packet, cause.arrival, origin).map_err(Unsent::Silent)
+    }
+
+    /// The same in IPv6.
+    ///
+    /// # Errors
+    /// [`Unsent`], counted.
+    pub fn error_ipv6(
+        &mut self,
+        cause: Cause<'_>,
+        problem: Problem,
+        source: u128,
+    ) -> Result<Vec<u8>, Unsent> {
+        let silence = match problem.ipv6() {
+            None => Some(Silence::OtherVersion),
+            Some(_) => cause.arrival.silence_ipv6(cause.packet, problem),
+        };
+        self.unless_silent(silence)?;
+        self.unless_limited(cause.now, kind_of(problem), sender_ipv6(cause.packet))?;
+        let origin = self.origin(source);
+        error_ipv6(problem, cause.packet, cause.arrival, origin).map_err(Unsent::Silent)
+    }
+
+    /// The answer to an IPv4 echo request for the router; `visit` fills in its options.
+    ///
+    /// # Errors
+    /// [`Unsent`], counted.
+    pub fn echo_ipv4(&mut self, cause: Cause<'_>, visit: Visit<'_>) -> Result<Vec<u8>, Unsent> {
+        let origin = self.origin(double_word(cause.packet, 16));
+        let reply = match self.answers_echo {
+            true => echo::reply_ipv4(cause.packet, cause.arrival, origin, visit),
+            false => Err(Silence::Unwanted),
+        };
+        self.unless_silent(reply.as_ref().err().copied())?;
+        let sender = u128::from(double_word(cause.packet, 12));
+        self.unless_limited(cause.now, Kind::Echo, sender)?;
+        reply.map_err(Unsent::Silent)
+    }
+
+    /// The answer to an ICMPv6 echo request for the router, from `source`: the address that was
+    /// asked, or one of the port when that was a multicast (RFC 4443, 4.2).
+    ///
+    /// # Errors
+    /// [`Unsent`], counted.
+    pub fn echo_ipv6(&mut self, cause: Cause<'_>, source: u128) -> Result<Vec<u8>, Unsent> {
+        let origin = self.origin(source);
+        let reply = match self.answers_echo {
+            true => echo::reply_ipv6(cause.packet, cause.arrival, origin),
+            false => Err(Silence::Unwanted),
+        };
+        self.unless_silent(reply.as_ref().err().copied())?;
+        self.unless_limited(cause.now, Kind::Echo, sender_ipv6(cause.packet))?;
+        reply.map_err(Unsent::Silent)
+    }
+
+    /// What became of all calls so far.
+    pub fn account(&self) -> Account {
+        Account {
+            sent: self.limiter.passed(),
+            limited: self.limiter.suppressed(),
+            silent: self.silent,
+        }
+    }
+
+    fn origin<A>(&mut self, source: A) -> Origin<A> {
+        self.identification = self.identification.wrapping_add(1);
+        Origin { source, hop_limit: self.hop_limit, identification: self.identification }
+    }
+
+    fn unless_silent(&mut self, silence: Option<Silence>) -> Result<(), Unsent> {
+        let Some(silence) = silence else { return Ok(()) };
+        self.silent[silence as usize] += 1;
+        Err(Unsent::Silent(silence))
+    }
+
+    fn unless_limited(&mut self, now: Time, kind: Kind, to: u128) -> Result<(), Unsent> {
+        if self.limiter.allow(now, kind, to) { Ok(()) } else { Err(Unsent::Limited) }
+    }
+}
+
+fn sender_ipv6(packet: &[u8]) -> u128 {
+    (8..24).step_by(4).fold(0, |sum, at| sum << 32 | u128::from(double_word(packet, at)))
+}
+
+fn kind_of(problem: Problem) -> Kind {
+    match problem {
+        Problem::TooBig { .. } => Kind::TooBig,
+        Problem::HopLimit | Problem::Reassembly => Kind::TimeExceeded,
+        Problem::Parameter { .. } | Problem::Option { .. } => Kind::Parameter,
+        Problem::Redirect { .. } => Kind::Redirect,
+        _ => Kind::Unreachable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nilometer_wire::build;
+
+    const SOURCE: u32 = 0xc612_00fe;
+
+    fn packet(kind: u8) -> Vec<u8> {
+        let [from, to] = ["198.18.0.1", "198.18.0.254"].map(|text| text.parse().unwrap());
+        build::icmp(from, to, kind, 0, &[0; 12])
+    }
+
+    fn visit() -> Visit<'static> {
+        Visit { outgoing: SOURCE, stamp: 0, is_own: &|_| false }
+    }
+
+    #[test]
+    fn every_call_ends_in_one_counter() {
+        let mut reporter = Reporter::new(Limits::default(), 3);
+        let packets = [packet(8), packet(3), packet(0)];
+        let mut made = 0;
+        for call in 0..3_000u64 {
+            let packet = &packets[call as usize % 3];
+            let now = Time(call * 1_000_000_000);
+            let cause = Cause { now, arrival: Arrival::default(), packet };
+            made += u64::from(reporter.error_ipv4(cause, Problem::HopLimit, SOURCE).is_ok());
+            made += u64::from(reporter.echo_ipv4(cause, visit()).is_ok());
+            made += u64::from(reporter.echo_ipv6(cause, 1).is_ok());
+            made += u64::from(reporter.error_ipv6(cause, Problem::HopLimit, 1).is_ok());
+        }
+        let account = reporter.account();
+        assert_eq!(account.total(), 12_000);
+        assert_eq!(account.sent.iter().sum::<u64>(), made);
+        let echo = Kind::Echo as usize;
+        assert_eq!(account.sent[echo] + account.limited[echo], 1_000, "one packet of three");
+        let exceeded = Kind::TimeExceeded as usize;
+        assert!((35..=40).contains(&account.sent[exceeded]), "10 a second for 3 s and a burst");
+        assert_eq!(account.sent[exceeded] + account.limited[exceeded], 2_000);
+        assert_eq!(account.silent[Silence::IcmpError as usize], 2_000);
+        assert_eq!(account.silent[Silence::Unsound as usize], 6_000, "IPv4 to IPv6's functions");
+        assert_eq!(account.silent[Silence::Unwanted as usize], 1_000, "a reply");
+    }
+
+    #[test]
+    fn what_may_not_be_answered_uses_up_no_tokens() {
+        let mut reporter = Reporter::new(Limits::default(), 3);
+        let (request, error) = (packet(8), packet(11));
+        for packet in [&error; 500].into_iter().chain([&request; 10]) {
+            let cause = Cause { now: Time::ZERO, arrival: Arrival::default(), packet };
+            let answer = reporter.error_ipv4(cause, Problem::NoRoute, SOURCE);
+            assert_eq!(answer.is_ok(), packet == &request);
+        }
+        assert_eq!(reporter.account().limited, [0; KINDS]);
+    }
+
+    #[test]
+    fn settings_are_kept() {
+        let mut reporter = Reporter::new(Limits::default(), 3);
+        let request = packet(8);
+        let cause = Cause { now: Time::ZERO, arrival: Arrival::default(), packet: &request };
+        reporter.set_hop_limit(17);
+        let first = reporter.echo_ipv4(cause, visit()).expect("a reply");
+        let second = reporter.echo_ipv4(cause, visit()).expect("a reply");
+        assert_eq!((first[8], second[8]), (17, 17));
+        assert_ne!(first[4..6], second[4..6], "each has its identification");
+        reporter.set_answers_echo(false);
+        let silence = reporter.echo_ipv4(cause, visit());
+        assert_eq!(silence, Err(Unsent::Silent(Silence::Unwanted)));
+    }
+}

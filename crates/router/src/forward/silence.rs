@@ -1,0 +1,237 @@
+//! What no ICMP error may ever answer, lest errors breed errors.
+//!
+//! RFC 1812, 4.3.2.7: ICMP errors; packets that failed the header checks; packets to a broadcast or
+//! multicast address of IP or of the link; sources that are not one host; fragments but the first.
+//! RFC 4443, 2.4 (e), says the same of IPv6 with two exceptions: Packet Too Big, and the complaint of
+//! an unknown option that asks for it, may answer multicast, for path MTU discovery needs them there.
+//!
+//! An ICMP message of a type nobody knows may be an error of tomorrow. IPv4 has no bit that tells
+//! them apart, so only the queries and replies that are known are answered. In IPv6 the upper bit of
+//! the type tells; redirects are informational by it, and are not answered either (e.2). Later
+//! fragments of an IPv6 packet may be answered, but not when what they carry is ICMPv6: its type is
+//! in another fragment.
+//!
+//! Whether an address is the broadcast address of a network attached to the router depends on its
+//! ports, so [`Arrival`] brings it along.
+
+use nilometer_wire::checksum::internet_checksum;
+
+use super::icmp::Problem;
+use super::martian::{Filter, Martian};
+use super::{double_word, ipv4_extent, word};
+use crate::header::{AnyKey, Header, LATER_FRAGMENT, protocol};
+
+/// What the pipeline knows of a packet's arrival that is not in the packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// It came as a broadcast or multicast frame.
+    pub by_link_broadcast: bool,
+    /// Its destination is the broadcast address of an attached network.
+    pub to_broadcast: bool,
+    /// Its source is the broadcast address of an attached network, or an anycast address.
+    pub from_broadcast: bool,
+}
+
+/// Why nothing is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Silence {
+    /// The packet failed the checks of its header.
+    Unsound,
+    /// It is an ICMP error, or may be one.
+    IcmpError,
+    /// It was sent to many at the link.
+    LinkBroadcast,
+    /// It was sent to many at IP.
+    Broadcast,
+    /// Its source is not one host.
+    BadSource,
+    /// A fragment other than the first.
+    LaterFragment,
+    /// There is no such message in this version of IP.
+    OtherVersion,
+    /// It is no question that the router answers, or not any more by its settings.
+    Unwanted,
+}
+
+/// The number of reasons.
+pub const SILENCES: usize = 8;
+
+impl Arrival {
+    /// Why no ICMP error may answer the IPv4 packet `original`, if none may.
+    pub fn silence_ipv4(&self, original: &[u8]) -> Option<Silence> {
+        let Some((header_bytes, total_bytes)) = ipv4_extent(original) else {
+            return Some(Silence::Unsound);
+        };
+        if internet_checksum(&[&original[..header_bytes]]) != 0 {
+            return Some(Silence::Unsound);
+        }
+        let (source, destination) = (double_word(original, 12), double_word(original, 16));
+        if word(original, 6) & 0x1fff != 0 {
+            return Some(Silence::LaterFragment);
+        }
+        if self.by_link_broadcast {
+            return Some(Silence::LinkBroadcast);
+        }
+        if self.to_broadcast || destination >> 28 == 0xe || destination == u32::MAX {
+            return Some(Silence::Broadcast);
+        }
+        if self.from_broadcast || Filter::Standard.source_ipv4(source).is_some() {
+            return Some(Silence::BadSource);
+        }
+        let kind = original[header_bytes..total_bytes].first();
+        let is_icmp = original[9] == protocol::ICMP;
+        (is_icmp && !kind.is_some_and(|kind| is_query(*kind))).then_some(Silence::IcmpError)
+    }
+
+    /// Why no ICMPv6 error may tell of `problem` with the IPv6 packet `original`, if none may.
+    pub fn silence_ipv6(&self, original: &[u8], problem: Problem) -> Option<Silence> {
+        let Ok(header) = Header::read_ipv6(original) else { return Some(Silence::Unsound) };
+        let AnyKey::V6(key) = header.key else { return Some(Silence::OtherVersion) };
+        let may_answer_many = matches!(problem, Problem::TooBig { .. } | Problem::Option { .. });
+        if self.by_link_broadcast && !may_answer_many {
+            return Some(Silence::LinkBroadcast);
+        }
+        if key.destination >> 120 == 0xff && !may_answer_many {
+            return Some(Silence::Broadcast);
+        }
+        // A link-local source is one host, and its link is where the answer goes.
+        let martian = Filter::Standard.source_ipv6(key.source);
+        if self.from_broadcast || martian.is_some_and(|kind| kind != Martian::LinkLocal) {
+            return Some(Silence::BadSource);
+        }
+        if key.protocol != protocol::ICMPV6 {
+            return None;
+        }
+        let kind = original[..usize::from(header.ip_bytes)].get(usize::from(header.transport_at));
+        let is_told = header.notes & LATER_FRAGMENT == 0
+            && kind.is_some_and(|kind| *kind >= 128 && *kind != REDIRECT_V6);
+        (!is_told).then_some(Silence::IcmpError)
+    }
+}
+
+const REDIRECT_V6: u8 = 137;
+
+/// Whether an ICMP message of this type is known not to be an error: echo, router discovery,
+/// timestamp, information, address mask, and extended echo (RFC 8335).
+fn is_query(kind: u8) -> bool {
+    matches!(kind, 0 | 8..=10 | 13..=18 | 42 | 43)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forward::fragment::sum_header;
+    use alloc::vec::Vec;
+    use core::net::IpAddr;
+    use nilometer_wire::build;
+
+    const TOO_BIG: Problem = Problem::TooBig { mtu_bytes: 1400 };
+
+    fn udp(from: &str, to: &str) -> Vec<u8> {
+        let [from, to] = [from, to].map(|text| text.parse::<IpAddr>().unwrap());
+        build::udp((from, 7).into(), (to, 9).into(), b"a datagram")
+    }
+
+    fn icmp(from: &str, to: &str, kind: u8) -> Vec<u8> {
+        build::icmp(from.parse().unwrap(), to.parse().unwrap(), kind, 0, &[0; 40])
+    }
+
+    #[test]
+    fn icmp_errors_are_never_answered() {
+        for kind in 0..=u8::MAX {
+            let packet = icmp("198.18.0.1", "198.19.0.1", kind);
+            let silence = Arrival::default().silence_ipv4(&packet);
+            assert_eq!(silence.is_none(), is_query(kind), "type {kind}");
+            let packet = icmp("fd00::1", "fd00:1::1", kind);
+            let silence = Arrival::default().silence_ipv6(&packet, TOO_BIG);
+            assert_eq!(silence.is_none(), kind >= 128 && kind != 137, "ICMPv6 type {kind}");
+        }
+        for error in [3, 4, 5, 11, 12] {
+            assert!(!is_query(error));
+        }
+        let mut bare = icmp("198.18.0.1", "198.19.0.1", 8);
+        bare.truncate(20);
+        bare[3] = 20;
+        sum_header(&mut bare);
+        assert_eq!(Arrival::default().silence_ipv4(&bare), Some(Silence::IcmpError));
+    }
+
+    #[test]
+    fn broadcasts_and_multicasts_are_not_answered() {
+        let one = udp("198.18.0.1", "198.19.0.1");
+        let answered = Arrival::default();
+        assert_eq!(answered.silence_ipv4(&one), None);
+        let by_link = Arrival { by_link_broadcast: true, ..answered };
+        assert_eq!(by_link.silence_ipv4(&one), Some(Silence::LinkBroadcast));
+        let to_many = Arrival { to_broadcast: true, ..answered };
+        assert_eq!(to_many.silence_ipv4(&one), Some(Silence::Broadcast));
+        for group in ["224.0.0.5", "239.255.255.255", "255.255.255.255"] {
+            let silence = answered.silence_ipv4(&udp("198.18.0.1", group));
+            assert_eq!(silence, Some(Silence::Broadcast), "{group}");
+        }
+    }
+
+    #[test]
+    fn ipv6_multicast_hears_only_what_discovery_needs() {
+        let (one, many) = (udp("fd00::1", "fd00:1::1"), udp("fd00::1", "ff0e::1"));
+        let by_link = Arrival { by_link_broadcast: true, ..Arrival::default() };
+        for (problem, is_heard) in [
+            (Problem::HopLimit, false),
+            (Problem::NoRoute, false),
+            (Problem::Parameter { pointer: 4 }, false),
+            (TOO_BIG, true),
+            (Problem::Option { pointer: 42 }, true),
+        ] {
+            let told = |arrival: Arrival, packet| arrival.silence_ipv6(packet, problem).is_none();
+            assert!(told(Arrival::default(), &one));
+            assert_eq!(told(Arrival::default(), &many), is_heard, "{problem:?}");
+            assert_eq!(told(by_link, &one), is_heard, "{problem:?}");
+        }
+    }
+
+    #[test]
+    fn a_source_that_is_not_one_host_is_not_answered() {
+        for source in ["0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.1", "240.0.0.1"] {
+            let silence = Arrival::default().silence_ipv4(&udp(source, "198.19.0.1"));
+            assert_eq!(silence, Some(Silence::BadSource), "{source}");
+        }
+        for source in ["::", "::1", "ff02::1", "::ffff:198.18.0.1"] {
+            let silence = Arrival::default().silence_ipv6(&udp(source, "fd00::1"), TOO_BIG);
+            assert_eq!(silence, Some(Silence::BadSource), "{source}");
+        }
+        let arrival = Arrival { from_broadcast: true, ..Arrival::default() };
+        let silence = arrival.silence_ipv4(&udp("198.18.0.255", "198.19.0.1"));
+        assert_eq!(silence, Some(Silence::BadSource));
+        assert_eq!(Arrival::default().silence_ipv6(&udp("fe80::1", "fd00::1"), TOO_BIG), None);
+    }
+
+    #[test]
+    fn later_fragments_are_not_answered() {
+        let mut packet = udp("198.18.0.1", "198.19.0.1");
+        for (flags, silence) in [(0x2000u16, None), (1, Some(Silence::LaterFragment))] {
+            packet[6..8].copy_from_slice(&flags.to_be_bytes());
+            sum_header(&mut packet);
+            assert_eq!(Arrival::default().silence_ipv4(&packet), silence);
+        }
+        let [from, to] = ["fd00::1", "fd00:1::1"].map(|text| text.parse::<IpAddr>().unwrap());
+        for (inside, silence) in [(17, None), (58, Some(Silence::IcmpError))] {
+            let later = [inside, 0, 0, 8, 0, 0, 0, 1, 128, 0, 0, 0, 0, 0, 0, 0];
+            let packet = build::ip_packet(from, to, protocol::FRAGMENT, later.to_vec());
+            assert_eq!(Arrival::default().silence_ipv6(&packet, TOO_BIG), silence);
+        }
+    }
+
+    #[test]
+    fn what_is_no_packet_is_not_answered() {
+        let packet = udp("198.18.0.1", "198.19.0.1");
+        for end in 0..packet.len() {
+            assert_eq!(Arrival::default().silence_ipv4(&packet[..end]), Some(Silence::Unsound));
+        }
+        let packet = udp("fd00::1", "fd00:1::1");
+        for end in 0..packet.len() {
+            let silence = Arrival::default().silence_ipv6(&packet[..end], TOO_BIG);
+            assert_eq!(silence, Some(Silence::Unsound));
+        }
+    }
+}
