@@ -7,10 +7,16 @@ pub mod classifier;
 pub mod fabric;
 pub mod fib;
 pub mod forward;
+pub mod fpm;
 pub mod header;
 pub mod linear;
 pub mod neighbour;
+pub mod next_hop;
 pub mod prefix;
+pub mod rib;
+pub mod route_table;
+pub mod route_update;
+pub mod rtnetlink;
 pub mod tree_bitmap;
 
 pub use classifier::{
@@ -21,5 +27,9 @@ pub use fabric::{Fabric, FabricPlan};
 pub use fib::{Fib, Full, Lookups, NextHop, ServingFib};
 pub use header::{AnyKey, Fault, Header, Key, Unusable};
 pub use linear::FibLinear;
+pub use next_hop::{Hop, Member, NextHops, Point, Rejection, Snapshot};
 pub use prefix::{Address, Prefix};
+pub use rib::{FibSink, Rib, RibFault, Route, Source};
+pub use route_table::{RouteLimits, RouteTable};
+pub use route_update::{AnyPrefix, Path, RouteBatch, RouteUpdate, Way};
 pub use tree_bitmap::{Reader, TreeBitmap};

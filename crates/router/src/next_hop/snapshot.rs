@@ -1,0 +1,89 @@
+//! What the data thread reads: every next hop as of one moment, in arrays that never change.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use crate::fib::NextHop;
+
+/// Why a packet is turned back to its sender (RFC 792, RFC 4443 3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rejection {
+    /// Host or network unreachable.
+    Unreachable,
+    /// Communication administratively prohibited.
+    Prohibited,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Hop {
+    /// It leaves by a port, to a gateway, or to its own destination where there is none (on-link).
+    Via {
+        /// The port's number in this router.
+        port: u16,
+        /// Whose link-layer address it is sent to; may be of the other family (RFC 8950).
+        gateway: Option<IpAddr>,
+    },
+    /// It is for the router itself, or for what runs beside the forwarding plane.
+    Local,
+    /// It is dropped without a word.
+    Blackhole,
+    /// It is dropped and the sender is told.
+    Reject(Rejection),
+    /// It goes to a group, which another table keeps.
+    Multicast,
+    /// It had ways to go, and all of them are down.
+    Failed,
+}
+
+/// Where a number's buckets stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Range {
+    /// The first; [`Range::NONE`] if the number stands for nothing.
+    pub(super) first: u32,
+    /// One less than how many, which is a power of two.
+    pub(super) mask: u32,
+}
+
+impl Range {
+    pub(super) const NONE: Range = Range { first: u32::MAX, mask: 0 };
+
+    pub(super) fn places(self) -> core::ops::Range<usize> {
+        self.first as usize..(self.first + self.mask) as usize + 1
+    }
+}
+
+/// All next hops as they were when it was taken.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    pub(super) version: u64,
+    pub(super) ranges: Vec<Range>,
+    pub(super) buckets: Vec<u16>,
+    pub(super) hops: Vec<Hop>,
+}
+
+impl Snapshot {
+    /// What `next` stands for, for the flow whose hash is `flow_hash` (its low bits choose among the
+    /// ways of a group, so they must be as good as the others). Nothing for a number that is younger
+    /// than this snapshot: take the latest one and ask again.
+    #[inline]
+    pub fn resolve(&self, next: NextHop, flow_hash: u32) -> Option<&Hop> {
+        let range = self.ranges.get(usize::from(next.0))?;
+        if range.first == u32::MAX {
+            return None;
+        }
+        let bucket = self.buckets.get((range.first + (flow_hash & range.mask)) as usize)?;
+        self.hops.get(usize::from(*bucket))
+    }
+
+    /// How many changes had been made when it was taken.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.ranges[..]) + size_of_val(&self.buckets[..]) + size_of_val(&self.hops[..])
+    }
+}

@@ -1,0 +1,371 @@
+//! From what sources say to what is forwarded by: routes of both families and their next hops, together.
+//!
+//! Sources speak of links and of numbered next-hop objects; forwarding knows ports and [`NextHop`]
+//! numbers. Each object has a number of its own, so that a source which redefines one moves all of its
+//! routes at once. A link that is no port of ours leads to [`Hop::Local`]: the kernel beneath has that
+//! interface, and the packet is its.
+//!
+//! A source that was restarted may give an object's old number to another. So a replay begins with no
+//! objects; those of before live on, unnamed, as long as routes lead there. An object that is repeated
+//! as it was keeps its number, and its routes are not touched. Only a route that comes before its own
+//! object takes the one of before, because it is better than none.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::mem;
+
+use crate::fib::NextHop;
+use crate::next_hop::{Hop, MEMBERS_LIMIT, Member, NextHopFault, NextHops};
+use crate::rib::{FibSink, Rib, Route, Source};
+use crate::route_update::{AnyPrefix, Path, RouteUpdate, Way};
+
+/// What a [`RouteTable`] may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteLimits {
+    /// Routes of IPv4, of all sources together.
+    pub routes_v4: usize,
+    /// Routes of IPv6, of all sources together.
+    pub routes_v6: usize,
+    /// Next-hop numbers, at most 65,536.
+    pub next_hops: usize,
+    /// Buckets of groups: 16 to 32 for each member of each.
+    pub buckets: usize,
+    /// Decides where prefixes stand in memory, and nothing else.
+    pub seed: u64,
+}
+
+impl Default for RouteLimits {
+    /// Twice the Internet's table of 2024, and all the next hops that there are numbers for.
+    fn default() -> RouteLimits {
+        let (next_hops, buckets) = (1 << 16, 1 << 20);
+        RouteLimits { routes_v4: 2_000_000, routes_v6: 500_000, next_hops, buckets, seed: 1 }
+    }
+}
+
+/// What could not be done as it was said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteTableCounters {
+    /// Routes that came before their next-hop object; they fail until it comes.
+    pub early: u64,
+    /// Next-hop objects that were forgotten without having been told.
+    pub unknown_objects: u64,
+    /// Ways by links that are no ports, which are left to the kernel.
+    pub not_a_port: u64,
+    /// Updates that were refused: no room among next hops, or groups of too many members.
+    pub next_hops_refused: u64,
+    /// Updates that were refused: no room for the route.
+    pub routes_refused: u64,
+}
+
+/// A next-hop object of a source.
+#[derive(Debug)]
+struct Object {
+    next: NextHop,
+    way: Way,
+}
+
+/// The objects of one source, by the source's numbers.
+#[derive(Debug, Default)]
+struct Objects {
+    now: BTreeMap<u32, Object>,
+    /// Told before the replay that is under way, and not yet again.
+    before: BTreeMap<u32, Object>,
+}
+
+/// Both families' routes, their next hops, and the forwarding tables that follow them.
+#[derive(Debug)]
+pub struct RouteTable<F4, F6> {
+    rib_v4: Rib<u32>,
+    rib_v6: Rib<u128>,
+    fib_v4: F4,
+    fib_v6: F6,
+    hops: NextHops,
+    ports: BTreeMap<u32, u16>,
+    objects: [Objects; Source::ALL.len()],
+    counters: RouteTableCounters,
+}
+
+impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
+    /// No routes; the forwarding tables are to be empty.
+    pub fn new(limits: RouteLimits, fib_v4: F4, fib_v6: F6) -> RouteTable<F4, F6> {
+        RouteTable {
+            rib_v4: Rib::new(limits.routes_v4, limits.seed),
+            rib_v6: Rib::new(limits.routes_v6, limits.seed),
+            fib_v4,
+            fib_v6,
+            hops: NextHops::new(limits.next_hops, limits.buckets),
+            ports: BTreeMap::new(),
+            objects: Default::default(),
+            counters: RouteTableCounters::default(),
+        }
+    }
+
+    /// A link of the kernel (`ifindex`) is one of our ports. Objects that lead there follow at once;
+    /// routes that name the link themselves when they are told next, so ports are best set first.
+    pub fn set_port(&mut self, link: u32, port: u16) {
+        self.ports.insert(link, port);
+        for source in Source::ALL {
+            let ids: Vec<u32> = self.objects[source as usize].now.keys().copied().collect();
+            for id in ids {
+                self.rebuild(source, id);
+            }
+        }
+    }
+
+    /// Does all that a source says, in order. What cannot be done is counted, and the rest is done.
+    pub fn apply(&mut self, source: Source, updates: &[RouteUpdate]) {
+        for update in updates {
+            match update {
+                RouteUpdate::Announce { prefix, protocol, metric, way } => {
+                    self.announce(source, *prefix, (*protocol, *metric), way);
+                }
+                RouteUpdate::Withdraw { prefix, metric } => {
+                    self.withdraw(source, *prefix, *metric);
+                }
+                RouteUpdate::Define { id, way } => self.define(source, *id, way),
+                RouteUpdate::Forget { id } => self.forget(source, *id),
+                RouteUpdate::ReplayBegins => self.begin_replay(source),
+                RouteUpdate::ReplayEnds => self.end_replay(source),
+            }
+        }
+    }
+
+    /// The next hops: to take a snapshot of, or to fail and restore.
+    pub fn hops_mut(&mut self) -> &mut NextHops {
+        &mut self.hops
+    }
+
+    /// The next hops.
+    pub fn hops(&self) -> &NextHops {
+        &self.hops
+    }
+
+    /// Routes of IPv4.
+    pub fn rib_v4(&self) -> &Rib<u32> {
+        &self.rib_v4
+    }
+
+    /// Routes of IPv6.
+    pub fn rib_v6(&self) -> &Rib<u128> {
+        &self.rib_v6
+    }
+
+    /// What IPv4 packets are forwarded by.
+    pub fn fib_v4(&self) -> &F4 {
+        &self.fib_v4
+    }
+
+    /// What IPv6 packets are forwarded by.
+    pub fn fib_v6(&self) -> &F6 {
+        &self.fib_v6
+    }
+
+    /// What could not be done as it was said.
+    pub fn counters(&self) -> RouteTableCounters {
+        self.counters
+    }
+
+    fn announce(&mut self, source: Source, prefix: AnyPrefix, told: (u8, u32), way: &Way) {
+        let next = match way {
+            Way::Object(id) => self.object(source, *id).inspect(|next| self.hops.retain(*next)),
+            way => {
+                let members = self.members(source, way);
+                members.and_then(|members| self.hops.intern(&members))
+            }
+        };
+        let Ok(next) = next else {
+            self.counters.next_hops_refused += 1;
+            return;
+        };
+        let (protocol, metric) = told;
+        let hops = &mut self.hops;
+        let done = match prefix {
+            AnyPrefix::V4(prefix) => {
+                let route = Route { prefix, source, protocol, metric, next };
+                self.rib_v4.announce(route, hops, &mut self.fib_v4)
+            }
+            AnyPrefix::V6(prefix) => {
+                let route = Route { prefix, source, protocol, metric, next };
+                self.rib_v6.announce(route, hops, &mut self.fib_v6)
+            }
+        };
+        self.counters.routes_refused += u64::from(done.is_err());
+        // The route has a reference of its own.
+        self.hops.release(next);
+    }
+
+    fn withdraw(&mut self, source: Source, prefix: AnyPrefix, metric: u32) {
+        let hops = &mut self.hops;
+        let done = match prefix {
+            AnyPrefix::V4(prefix) => {
+                self.rib_v4.withdraw(prefix, source, metric, hops, &mut self.fib_v4)
+            }
+            AnyPrefix::V6(prefix) => {
+                self.rib_v6.withdraw(prefix, source, metric, hops, &mut self.fib_v6)
+            }
+        };
+        self.counters.routes_refused += u64::from(done.is_err());
+    }
+
+    /// The number of an object; one that was not told yet fails what goes there.
+    fn object(&mut self, source: Source, id: u32) -> Result<NextHop, NextHopFault> {
+        let objects = &mut self.objects[source as usize];
+        if let Some(object) = objects.now.get(&id) {
+            return Ok(object.next);
+        }
+        if let Some(object) = objects.before.remove(&id) {
+            let next = object.next;
+            objects.now.insert(id, object);
+            return Ok(next);
+        }
+        let way = Way::Fate(Hop::Failed);
+        let next = self.hops.define(&[Member { hop: Hop::Failed, weight: 1 }])?;
+        objects.now.insert(id, Object { next, way });
+        self.counters.early += 1;
+        Ok(next)
+    }
+
+    /// What a way comes to, in ports.
+    fn members(&mut self, source: Source, way: &Way) -> Result<Vec<Member>, NextHopFault> {
+        Ok(match way {
+            Way::Paths(paths) if paths.len() > MEMBERS_LIMIT => return Err(NextHopFault::Members),
+            Way::Objects(group) if group.len() > MEMBERS_LIMIT => {
+                return Err(NextHopFault::Members);
+            }
+            Way::Fate(hop) => vec![Member { hop: *hop, weight: 1 }],
+            Way::Path(path) => vec![self.member(path)],
+            Way::Paths(paths) => paths.iter().map(|path| self.member(path)).collect(),
+            Way::Object(id) => self.members_of(source, *id)?,
+            Way::Objects(group) => {
+                let mut members = Vec::new();
+                for &(id, weight) in group {
+                    let within = self.members_of(source, id)?.into_iter();
+                    members.extend(within.map(|member| Member {
+                        weight: member.weight.saturating_mul(weight),
+                        ..member
+                    }));
+                }
+                members
+            }
+        })
+    }
+
+    fn members_of(&mut self, source: Source, id: u32) -> Result<Vec<Member>, NextHopFault> {
+        let next = self.object(source, id)?;
+        Ok(self.hops.members(next))
+    }
+
+    fn member(&mut self, path: &Path) -> Member {
+        let hop = match self.ports.get(&path.link) {
+            Some(&port) => Hop::Via { port, gateway: path.gateway },
+            None => {
+                self.counters.not_a_port += 1;
+                Hop::Local
+            }
+        };
+        Member { hop, weight: path.weight }
+    }
+
+    fn define(&mut self, source: Source, id: u32, way: &Way) {
+        let members = self.members(source, way);
+        let done = members.and_then(|members| self.place(source, id, way, &members));
+        self.counters.next_hops_refused += u64::from(done.is_err());
+        self.rebuild_groups(source, id);
+    }
+
+    /// Lets an object stand for `members`, by the number that it has if it has one.
+    fn place(
+        &mut self,
+        source: Source,
+        id: u32,
+        way: &Way,
+        members: &[Member],
+    ) -> Result<(), NextHopFault> {
+        let objects = &mut self.objects[source as usize];
+        if let Some(object) = objects.now.get_mut(&id) {
+            self.hops.redefine(object.next, members)?;
+            object.way.clone_from(way);
+            return Ok(());
+        }
+        let next = self.hops.define(members)?;
+        let before = objects.before.get(&id).map(|object| object.next);
+        if before.is_some_and(|before| self.hops.members(before) == self.hops.members(next)) {
+            let object = objects.before.remove(&id).expect("it has been looked at");
+            self.hops.release(next);
+            objects.now.insert(id, Object { way: way.clone(), ..object });
+        } else {
+            objects.now.insert(id, Object { next, way: way.clone() });
+        }
+        Ok(())
+    }
+
+    /// Works out anew what an object comes to.
+    fn rebuild(&mut self, source: Source, id: u32) {
+        let object = self.objects[source as usize].now.get(&id);
+        let Some((next, way)) = object.map(|object| (object.next, object.way.clone())) else {
+            return;
+        };
+        let members = self.members(source, &way);
+        let done = members.and_then(|members| self.hops.redefine(next, &members));
+        self.counters.next_hops_refused += u64::from(done.is_err());
+    }
+
+    /// Works out anew the groups that have `id` as a member.
+    fn rebuild_groups(&mut self, source: Source, id: u32) {
+        let has_it = |object: &Object| match &object.way {
+            Way::Objects(group) => group.iter().any(|(member, _)| *member == id),
+            _ => false,
+        };
+        let now = self.objects[source as usize].now.iter();
+        let groups = now.filter(|(group, object)| **group != id && has_it(object));
+        let groups: Vec<u32> = groups.map(|(group, _)| *group).collect();
+        for group in groups {
+            self.rebuild(source, group);
+        }
+    }
+
+    /// An object is gone; routes that still lead there go on until they are withdrawn, groups lose it.
+    fn forget(&mut self, source: Source, id: u32) {
+        let objects = &mut self.objects[source as usize];
+        let Some(object) = objects.now.remove(&id).or_else(|| objects.before.remove(&id)) else {
+            self.counters.unknown_objects += 1;
+            return;
+        };
+        let mut smaller = Vec::new();
+        for (group, object) in &mut objects.now {
+            let Way::Objects(members) = &mut object.way else { continue };
+            let before = members.len();
+            members.retain(|(member, _)| *member != id);
+            if members.is_empty() {
+                object.way = Way::Fate(Hop::Failed);
+                smaller.push(*group);
+            } else if members.len() < before {
+                smaller.push(*group);
+            }
+        }
+        for group in smaller {
+            self.rebuild(source, group);
+        }
+        self.hops.release(object.next);
+    }
+
+    fn begin_replay(&mut self, source: Source) {
+        let objects = &mut self.objects[source as usize];
+        for (id, object) in mem::take(&mut objects.now) {
+            if let Some(older) = objects.before.insert(id, object) {
+                self.hops.release(older.next);
+            }
+        }
+        self.rib_v4.start_resync(source);
+        self.rib_v6.start_resync(source);
+    }
+
+    fn end_replay(&mut self, source: Source) {
+        self.rib_v4.finish_resync(source, &mut self.hops, &mut self.fib_v4);
+        self.rib_v6.finish_resync(source, &mut self.hops, &mut self.fib_v6);
+        for (_, object) in mem::take(&mut self.objects[source as usize].before) {
+            self.hops.release(object.next);
+        }
+    }
+}

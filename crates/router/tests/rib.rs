@@ -1,0 +1,235 @@
+//! The routing information base against a list of all that was told, and the forwarding table under it.
+
+use std::collections::BTreeMap;
+
+use nilometer_router::{
+    Address, Fib, FibLinear, FibSink, Full, Hop, Member, NextHop, NextHops, Prefix, Rib, RibFault,
+    Route, Source, TreeBitmap,
+};
+use nilometer_stat::Rng;
+
+/// A route and whether the source has told it since it began to tell everything again.
+type Told<A> = (Route<A>, bool);
+
+/// All that was told, in a list.
+struct Naive<A> {
+    told: Vec<Told<A>>,
+}
+
+impl<A: Address> Naive<A> {
+    fn same(one: &Route<A>, prefix: Prefix<A>, source: Source, metric: u32) -> bool {
+        let same_metric = source != Source::Kernel || one.metric == metric;
+        one.prefix == prefix && one.source == source && same_metric
+    }
+
+    fn announce(&mut self, route: Route<A>) {
+        self.withdraw(route.prefix, route.source, route.metric);
+        self.told.push((route, true));
+    }
+
+    fn withdraw(&mut self, prefix: Prefix<A>, source: Source, metric: u32) -> bool {
+        let before = self.told.len();
+        self.told.retain(|(route, _)| !Self::same(route, prefix, source, metric));
+        self.told.len() < before
+    }
+
+    fn begin(&mut self, source: Source) {
+        for (_, again) in self.told.iter_mut().filter(|(route, _)| route.source == source) {
+            *again = false;
+        }
+    }
+
+    fn end(&mut self, source: Source) -> usize {
+        let before = self.told.len();
+        self.told.retain(|(route, again)| route.source != source || *again);
+        before - self.told.len()
+    }
+
+    /// The candidates of a prefix, the best first.
+    fn candidates(&self, prefix: Prefix<A>) -> Vec<Route<A>> {
+        let told = self.told.iter().map(|(route, _)| *route);
+        let mut found: Vec<Route<A>> = told.filter(|route| route.prefix == prefix).collect();
+        found.sort_by_key(|route| {
+            (route.source.distance(route.protocol), route.metric, route.source)
+        });
+        found
+    }
+
+    fn best(&self) -> BTreeMap<Prefix<A>, NextHop> {
+        let prefixes = self.told.iter().map(|(route, _)| route.prefix);
+        prefixes.map(|prefix| (prefix, self.candidates(prefix)[0].next)).collect()
+    }
+}
+
+fn next_hops(count: u16) -> (NextHops, Vec<NextHop>) {
+    let mut hops = NextHops::new(1_000, 10_000);
+    let numbers = (0..count).map(|port| {
+        let hop = Hop::Via { port, gateway: None };
+        hops.intern(&[Member { hop, weight: 1 }]).expect("room")
+    });
+    let numbers = numbers.collect();
+    (hops, numbers)
+}
+
+/// Prefixes that often meet.
+fn any_prefix<A: Address>(rng: &mut Rng, address: impl Fn(u64) -> A) -> Prefix<A> {
+    let length = [0, 1, 8, 12, 13, 16, 20, 24, 25, 32][rng.below(10) as usize];
+    Prefix::new(address(rng.below(1 << 12)), length).expect("short enough")
+}
+
+fn hold<A: Address>(seed: u64, address: impl Fn(u64) -> A + Copy) {
+    let mut rng = Rng::new(seed, 1, 0);
+    let (mut hops, numbers) = next_hops(16);
+    let mut rib = Rib::<A>::new(10_000, seed);
+    let mut fib = TreeBitmap::<A>::new(100_000).expect("room");
+    let mut naive = Naive { told: Vec::new() };
+    let mut replaying = [false; Source::ALL.len()];
+    for _ in 0..3_000 {
+        let prefix = any_prefix(&mut rng, address);
+        let source = Source::ALL[rng.below(5) as usize];
+        let metric = rng.below(3) as u32;
+        match rng.below(40) {
+            0 => {
+                rib.start_resync(source);
+                naive.begin(source);
+                replaying[source as usize] = true;
+            }
+            1 => {
+                let is_due = std::mem::take(&mut replaying[source as usize]);
+                let swept = rib.finish_resync(source, &mut hops, &mut fib);
+                assert_eq!(swept, if is_due { naive.end(source) } else { 0 }, "seed {seed}");
+            }
+            2..16 => {
+                let was = rib.withdraw(prefix, source, metric, &mut hops, &mut fib);
+                assert_eq!(was, Ok(naive.withdraw(prefix, source, metric)), "seed {seed}");
+            }
+            _ => {
+                let next = numbers[rng.below(16) as usize];
+                let protocol = [2, 186, 188, 189][rng.below(4) as usize];
+                let route = Route { prefix, source, protocol, metric, next };
+                rib.announce(route, &mut hops, &mut fib).expect("room");
+                naive.announce(route);
+            }
+        }
+        assert_eq!(rib.candidates(prefix), naive.candidates(prefix), "seed {seed}");
+        assert_eq!(rib.len(), naive.told.len());
+    }
+    let best = naive.best();
+    assert!(best.len() > 100 && rib.prefixes() == best.len() && fib.len() == best.len());
+    let mut linear = FibLinear::new();
+    for (prefix, next) in &best {
+        Fib::insert(&mut linear, *prefix, *next).expect("room");
+    }
+    assert!(rib.best().all(|route| best[&route.prefix] == route.next));
+    for _ in 0..2_000 {
+        let address = address(rng.next_u64());
+        assert_eq!(fib.lookup(address), linear.lookup(address), "seed {seed}");
+    }
+    // Each route is one reference, beside ours.
+    for next in numbers {
+        let routes = naive.told.iter().filter(|(route, _)| route.next == next).count();
+        assert_eq!(hops.references(next) as usize, routes + 1, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_list_says_the_same() {
+    for seed in 0..6 {
+        hold::<u32>(seed, |bits| (bits as u32) << 20 | (bits >> 40) as u32 & 0x0003_01ff);
+        hold::<u128>(seed, |bits| u128::from(bits) << 116 | u128::from(bits >> 32) << 96);
+    }
+}
+
+/// A forwarding table that notes every call, and is full when told to be.
+#[derive(Default)]
+struct Noted {
+    calls: Vec<(Prefix<u32>, Option<NextHop>)>,
+    is_full: bool,
+}
+
+impl FibSink<u32> for Noted {
+    fn insert(&mut self, prefix: Prefix<u32>, next: NextHop) -> Result<(), Full> {
+        self.calls.push((prefix, Some(next)));
+        if self.is_full { Err(Full) } else { Ok(()) }
+    }
+
+    fn remove(&mut self, prefix: Prefix<u32>) -> Result<(), Full> {
+        self.calls.push((prefix, None));
+        if self.is_full { Err(Full) } else { Ok(()) }
+    }
+}
+
+fn route(text: &str, source: Source, metric: u32, next: NextHop) -> Route<u32> {
+    Route { prefix: text.parse().expect("a prefix"), source, protocol: 186, metric, next }
+}
+
+#[test]
+fn what_is_repeated_never_reaches_the_forwarding_table() {
+    let (mut hops, numbers) = next_hops(3);
+    let (mut rib, mut fib) = (Rib::new(100, 1), Noted::default());
+    for text in ["10.0.0.0/8", "10.1.0.0/16", "10.2.0.0/16"] {
+        let route = route(text, Source::Fpm, 20, numbers[0]);
+        rib.announce(route, &mut hops, &mut fib).expect("room");
+    }
+    fib.calls.clear();
+    rib.start_resync(Source::Fpm);
+    let same = route("10.0.0.0/8", Source::Fpm, 20, numbers[0]);
+    let other = route("10.1.0.0/16", Source::Fpm, 20, numbers[1]);
+    rib.announce(same, &mut hops, &mut fib).expect("room");
+    rib.announce(other, &mut hops, &mut fib).expect("room");
+    assert_eq!(fib.calls, [(other.prefix, Some(numbers[1]))], "nothing else was touched");
+    assert_eq!(rib.finish_resync(Source::Fpm, &mut hops, &mut fib), 1);
+    assert_eq!(fib.calls[1..], [("10.2.0.0/16".parse().expect("a prefix"), None)]);
+    assert_eq!(rib.finish_resync(Source::Fpm, &mut hops, &mut fib), 0, "it has ended");
+    let counters = rib.counters();
+    assert_eq!((counters.repeated, counters.changed, counters.swept), (1, 1, 1));
+}
+
+#[test]
+fn the_next_best_takes_the_place_in_one_step() {
+    let (mut hops, numbers) = next_hops(3);
+    let (mut rib, mut fib) = (Rib::new(100, 1), Noted::default());
+    for (source, metric, number) in
+        [(Source::Kernel, 20, 0), (Source::Kernel, 10, 1), (Source::Fpm, 20, 2)]
+    {
+        let route = route("10.0.0.0/8", source, metric, numbers[number]);
+        rib.announce(route, &mut hops, &mut fib).expect("room");
+    }
+    let prefix = "10.0.0.0/8".parse().expect("a prefix");
+    for (source, metric) in [(Source::Fpm, 0), (Source::Kernel, 10), (Source::Kernel, 20)] {
+        assert_eq!(rib.withdraw(prefix, source, metric, &mut hops, &mut fib), Ok(true));
+    }
+    let told: Vec<Option<NextHop>> = fib.calls.iter().map(|(_, next)| *next).collect();
+    let [zero, one, two] = [0, 1, 2].map(|at| Some(numbers[at]));
+    assert_eq!(told, [zero, one, two, one, zero, None]);
+    assert!(rib.is_empty() && rib.prefixes() == 0);
+}
+
+#[test]
+fn what_has_no_room_changes_nothing() {
+    let (mut hops, numbers) = next_hops(2);
+    let (mut rib, mut fib) = (Rib::new(2, 1), Noted::default());
+    let first = route("10.0.0.0/8", Source::Fpm, 20, numbers[0]);
+    rib.announce(first, &mut hops, &mut fib).expect("room");
+    fib.is_full = true;
+    let changes = [
+        route("10.0.0.0/8", Source::Fpm, 20, numbers[1]),
+        route("10.0.0.0/8", Source::Static, 20, numbers[1]),
+        route("11.0.0.0/8", Source::Fpm, 20, numbers[1]),
+    ];
+    for change in changes {
+        assert_eq!(rib.announce(change, &mut hops, &mut fib), Err(RibFault::Fib));
+    }
+    let taken = rib.withdraw(first.prefix, Source::Fpm, 0, &mut hops, &mut fib);
+    assert_eq!(taken, Err(RibFault::Fib));
+    rib.start_resync(Source::Fpm);
+    assert_eq!(rib.finish_resync(Source::Fpm, &mut hops, &mut fib), 0);
+    assert_eq!(rib.candidates(first.prefix), [first]);
+    assert_eq!((hops.references(numbers[0]), hops.references(numbers[1])), (2, 1));
+    fib.is_full = false;
+    let worse = route("10.0.0.0/8", Source::Kernel, 20, numbers[1]);
+    rib.announce(worse, &mut hops, &mut fib).expect("room");
+    assert_eq!(rib.announce(changes[2], &mut hops, &mut fib), Err(RibFault::Limit));
+    assert_eq!(rib.announce(changes[1], &mut hops, &mut fib), Err(RibFault::Limit));
+    assert_eq!((rib.counters().refused, rib.len()), (7, 2));
+}
