@@ -4,14 +4,17 @@
 extern crate alloc;
 
 pub mod classifier;
+pub mod discard;
 pub mod fabric;
 pub mod fib;
 pub mod forward;
 pub mod fpm;
 pub mod header;
 pub mod linear;
+pub mod memory;
 pub mod neighbour;
 pub mod next_hop;
+pub mod pipeline;
 pub mod prefix;
 pub mod rib;
 pub mod route_table;

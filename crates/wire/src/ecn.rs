@@ -16,6 +16,16 @@ pub enum Ecn {
 }
 
 impl Ecn {
+    /// The code point in the two low bits of a type of service or traffic class.
+    pub const fn from_bits(bits: u8) -> Ecn {
+        match bits & 3 {
+            0 => Ecn::NotCapable,
+            1 => Ecn::Capable1,
+            2 => Ecn::Capable0,
+            _ => Ecn::Congestion,
+        }
+    }
+
     /// Whether a queue may mark the packet instead of dropping it.
     pub const fn is_capable(self) -> bool {
         !matches!(self, Ecn::NotCapable)

@@ -141,18 +141,31 @@ impl<P: Packet> Fabric<P> {
         self.outputs[output].enqueue(now, packet, drops);
     }
 
-    /// Makes the broadcasts that are due by `now` and moves what has credit to the outputs.
+    /// [`Fabric::announce`], then [`Fabric::cross`].
     pub fn advance(&mut self, now: Time, drops: &mut impl Drops<P>) {
+        self.announce(now);
+        self.cross(now, drops);
+    }
+
+    /// Makes the broadcasts that are due by `now`, and the grants that follow from them.
+    pub fn announce(&mut self, now: Time) {
         let Some(queueing) = &mut self.queueing else { return };
         let period = self.plan.shape.period();
-        if now >= queueing.next_update {
-            let late = now.since(queueing.next_update).0 / period.0;
-            let due = (late + 1).min(MADE_UP_PERIODS);
-            queueing.next_update = match late {
-                0 => queueing.next_update + period,
-                _ => now + period,
-            };
-            self.update(due);
+        if now < queueing.next_update {
+            return;
+        }
+        let late = now.since(queueing.next_update).0 / period.0;
+        queueing.next_update = match late {
+            0 => queueing.next_update + period,
+            _ => now + period,
+        };
+        self.update((late + 1).min(MADE_UP_PERIODS));
+    }
+
+    /// Moves what has credit from inputs to outputs.
+    pub fn cross(&mut self, now: Time, drops: &mut impl Drops<P>) {
+        if self.queueing.is_none() {
+            return;
         }
         let outputs = &mut self.outputs;
         for input in &mut self.inputs {
@@ -303,6 +316,21 @@ impl<P: Packet> Fabric<P> {
     /// no such port.
     pub fn output_ledger(&self, output: usize) -> &Ledger {
         &self.outputs[output].ledger
+    }
+
+    /// All that waits at `port`: at its input, at its output, on its wire. Panics where there is no
+    /// such port.
+    pub fn waiting(&self, port: usize) -> Backlog {
+        let input = self.inputs[port].ledger_waiting();
+        let output = self.outputs[port].ledger_waiting();
+        Backlog { packets: input.packets + output.packets, bytes: input.bytes + output.bytes }
+    }
+
+    /// Packets that were dropped, at inputs and by disciplines.
+    pub fn dropped_packets(&self) -> u64 {
+        let inputs = self.inputs.iter().map(|input| input.ledger.drops.total_packets());
+        let outputs = self.outputs.iter().map(|output| output.ledger.drops.total_packets());
+        inputs.chain(outputs).sum()
     }
 
     /// Whether nothing vanished, at any port and in sum.

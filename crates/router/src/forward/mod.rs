@@ -6,6 +6,7 @@
 
 pub mod echo;
 pub mod ecmp;
+pub mod ecn;
 pub mod extension;
 pub mod fragment;
 pub mod hop;

@@ -68,12 +68,38 @@ impl Snapshot {
     /// than this snapshot: take the latest one and ask again.
     #[inline]
     pub fn resolve(&self, next: NextHop, flow_hash: u32) -> Option<&Hop> {
+        self.resolve_numbered(next, flow_hash).map(|(_, hop)| hop)
+    }
+
+    /// As [`Snapshot::resolve`], with the hop's number in [`Snapshot::hops`], by which more can be
+    /// kept beside it.
+    #[inline]
+    pub fn resolve_numbered(&self, next: NextHop, flow_hash: u32) -> Option<(u16, &Hop)> {
         let range = self.ranges.get(usize::from(next.0))?;
         if range.first == u32::MAX {
             return None;
         }
-        let bucket = self.buckets.get((range.first + (flow_hash & range.mask)) as usize)?;
-        self.hops.get(usize::from(*bucket))
+        let bucket = *self.buckets.get((range.first + (flow_hash & range.mask)) as usize)?;
+        self.hops.get(usize::from(bucket)).map(|hop| (bucket, hop))
+    }
+
+    /// All hops, by number.
+    pub fn hops(&self) -> &[Hop] {
+        &self.hops
+    }
+
+    /// The ports by which `next` leaves, each once.
+    pub fn ports_of(&self, next: NextHop) -> Vec<u16> {
+        let range = self.ranges.get(usize::from(next.0)).filter(|range| range.first != u32::MAX);
+        let buckets = range.and_then(|range| self.buckets.get(range.places()));
+        let hop = |bucket: &u16| match self.hops.get(usize::from(*bucket)) {
+            Some(Hop::Via { port, .. }) => Some(*port),
+            _ => None,
+        };
+        let mut ports: Vec<u16> = buckets.unwrap_or_default().iter().filter_map(hop).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
     }
 
     /// How many changes had been made when it was taken.

@@ -1,0 +1,327 @@
+//! What becomes of each packet of a batch, and the rewriting of those that go on (RFC 1812, 5.2.1).
+//!
+//! The order of the questions is that of RFC 1812: filter, addresses, route, options, time to live,
+//! size, next hop. The common packet answers them from what earlier stages left and from three
+//! arrays; everything else is one reason to leave the fast path.
+
+use core::mem;
+use core::net::IpAddr;
+
+use nilometer_wire::Time;
+
+use super::Router;
+use super::batch::{Brief, Lane, Lanes};
+use super::engine::Filters;
+use super::port::{Held, Port};
+use super::slow::Why;
+use crate::classifier::{Action, RuleId};
+use crate::discard::Discard;
+use crate::fib::NextHop;
+use crate::forward::hop;
+use crate::forward::martian::Filter as Martians;
+use crate::forward::urpf::{self, Mode, Reverse};
+use crate::header::{self, ETHERNET_BYTES, Key};
+use crate::memory::{Memory, Place, Ticket};
+use crate::neighbour::{Family, Handle, Lookup, Mac, Table};
+use crate::next_hop::{Hop, Rejection};
+
+/// What the two families do differently.
+pub(super) trait Version: Family + Default {
+    /// The ethertype.
+    const ETHERTYPE: [u8; 2];
+    fn lane(lanes: &mut Lanes) -> &mut Lane<Self>;
+    fn filters(router: &mut Router) -> &mut Filters<Self>;
+    fn route(router: &mut Router, address: Self) -> Option<NextHop>;
+    fn is_martian_source(self, filter: Martians) -> bool;
+    fn is_martian_destination(self, filter: Martians) -> bool;
+    fn is_multicast(self) -> bool;
+    fn table(port: &mut Port) -> &mut Table<Self, Held>;
+    fn decrement(packet: &mut [u8]) -> Result<(), hop::Stopped>;
+    fn address(self) -> IpAddr;
+}
+
+impl Version for u32 {
+    const ETHERTYPE: [u8; 2] = [0x08, 0x00];
+
+    #[inline]
+    fn lane(lanes: &mut Lanes) -> &mut Lane<u32> {
+        &mut lanes.lane4
+    }
+
+    #[inline]
+    fn filters(router: &mut Router) -> &mut Filters<u32> {
+        &mut router.tables.filters4
+    }
+
+    fn route(router: &mut Router, address: u32) -> Option<NextHop> {
+        let mut next = [None];
+        router.tables.routes4.look_up(&[address], &mut next);
+        next[0]
+    }
+
+    #[inline]
+    fn is_martian_source(self, filter: Martians) -> bool {
+        filter.source_ipv4(self).is_some()
+    }
+
+    #[inline]
+    fn is_martian_destination(self, filter: Martians) -> bool {
+        filter.destination_ipv4(self).is_some()
+    }
+
+    #[inline]
+    fn is_multicast(self) -> bool {
+        self >> 28 == 0xe
+    }
+
+    #[inline]
+    fn table(port: &mut Port) -> &mut Table<u32, Held> {
+        &mut port.arp.table
+    }
+
+    #[inline]
+    fn decrement(packet: &mut [u8]) -> Result<(), hop::Stopped> {
+        hop::decrement_ipv4(packet)
+    }
+
+    fn address(self) -> IpAddr {
+        IpAddr::V4(self.into())
+    }
+}
+
+impl Version for u128 {
+    const ETHERTYPE: [u8; 2] = [0x86, 0xdd];
+
+    #[inline]
+    fn lane(lanes: &mut Lanes) -> &mut Lane<u128> {
+        &mut lanes.lane6
+    }
+
+    #[inline]
+    fn filters(router: &mut Router) -> &mut Filters<u128> {
+        &mut router.tables.filters6
+    }
+
+    fn route(router: &mut Router, address: u128) -> Option<NextHop> {
+        let mut next = [None];
+        router.tables.routes6.look_up(&[address], &mut next);
+        next[0]
+    }
+
+    #[inline]
+    fn is_martian_source(self, filter: Martians) -> bool {
+        filter.source_ipv6(self).is_some()
+    }
+
+    #[inline]
+    fn is_martian_destination(self, filter: Martians) -> bool {
+        filter.destination_ipv6(self).is_some()
+    }
+
+    #[inline]
+    fn is_multicast(self) -> bool {
+        self >> 120 == 0xff
+    }
+
+    #[inline]
+    fn table(port: &mut Port) -> &mut Table<u128, Held> {
+        &mut port.neighbours6
+    }
+
+    #[inline]
+    fn decrement(packet: &mut [u8]) -> Result<(), hop::Stopped> {
+        hop::decrement_ipv6(packet)
+    }
+
+    fn address(self) -> IpAddr {
+        IpAddr::V6(self.into())
+    }
+}
+
+/// Why a packet leaves the fast path.
+pub(super) enum Turn {
+    /// It goes nowhere.
+    Discard(Discard),
+    /// The slow path looks at it.
+    Slow(Why),
+    /// It waits at a port for the link-layer address of a next hop.
+    Hold(u16, IpAddr),
+}
+
+impl Router {
+    /// Decides on the batch: tickets of what goes on, with their headers rewritten.
+    pub(super) fn decide<M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {
+        self.decide_lane::<u32, M>(now, input, memory);
+        self.decide_lane::<u128, M>(now, input, memory);
+    }
+
+    fn decide_lane<A: Version, M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {
+        let lane = mem::replace(A::lane(&mut self.lanes), Lane::empty());
+        for at in 0..lane.briefs.len() {
+            let (brief, key) = (&lane.briefs[at], &lane.keys[at]);
+            match self.judge(now, input, brief, key, (lane.rules[at], lane.next[at]), memory) {
+                Ok((output, mac)) => {
+                    let ticket = self.rewrite::<A, M>(usize::from(output), brief, mac, memory);
+                    self.lanes.decided.push((output, ticket));
+                }
+                Err(Turn::Discard(why)) => self.discard(input, brief.place, why, memory),
+                Err(Turn::Slow(why)) => self.shunt(input, brief.place, why, memory),
+                Err(Turn::Hold(output, address)) => {
+                    let ticket = self.rewrite::<A, M>(usize::from(output), brief, [0; 6], memory);
+                    self.hold(now, (input, usize::from(output)), address, ticket, memory);
+                }
+            }
+        }
+        *A::lane(&mut self.lanes) = lane;
+    }
+
+    /// The output and the link-layer address of a packet, or why it has none here.
+    #[inline]
+    fn judge<A: Version, M: Memory>(
+        &mut self,
+        now: Time,
+        input: usize,
+        brief: &Brief,
+        key: &Key<A>,
+        found: (Option<RuleId>, Option<NextHop>),
+        memory: &mut M,
+    ) -> Result<(u16, Mac), Turn> {
+        let (action, is_copied) = A::filters(self).meet(found.0, brief.ip_bytes);
+        if is_copied {
+            self.copy_to_management(input, brief.place, memory);
+        }
+        if action == Action::Deny {
+            return Err(Turn::Discard(Discard::Denied));
+        }
+        let martians = self.plan.martians;
+        if key.source.is_martian_source(martians) {
+            return Err(Turn::Discard(Discard::MartianSource));
+        }
+        if key.destination.is_multicast() {
+            return Err(Turn::Slow(Why::Group));
+        }
+        if key.destination.is_martian_destination(martians) {
+            return Err(Turn::Discard(Discard::MartianDestination));
+        }
+        if self.ports[input].plan.reverse_path != Mode::Off {
+            self.test_way_back(input, key.source)?;
+        }
+        let Some(next) = found.1 else { return Err(Turn::Slow(Why::NoRoute)) };
+        let (output, gateway, hop) = self.way(next, brief.hash)?;
+        if brief.notes & header::OPTIONS != 0 {
+            return Err(Turn::Slow(Why::Options));
+        }
+        if hop::expires(brief.hop_limit) {
+            return Err(Turn::Slow(Why::Expired));
+        }
+        let port = &mut self.ports[usize::from(output)];
+        if brief.ip_bytes > port.plan.mtu_bytes {
+            return Err(Turn::Slow(Why::TooBig(output)));
+        }
+        if !port.is_up {
+            return Err(Turn::Discard(Discard::PortDown));
+        }
+        let mac = match gateway {
+            Some(gateway) => self.mac_of_gateway(now, output, gateway, hop)?,
+            None => {
+                let table = A::table(port);
+                mac_of(table.lookup(now, key.destination), output, key.destination.address())?.0
+            }
+        };
+        Ok((output, mac))
+    }
+
+    /// The way that `next` stands for, if it leads out.
+    #[inline]
+    pub(super) fn way(&self, next: NextHop, hash: u64) -> Result<(u16, Option<IpAddr>, u16), Turn> {
+        let Some((number, hop)) = self.hops.resolve_numbered(next, (hash >> 32) as u32) else {
+            return Err(Turn::Slow(Why::NoRoute));
+        };
+        match *hop {
+            Hop::Via { port, gateway } if usize::from(port) < self.ports.len() => {
+                Ok((port, gateway, number))
+            }
+            Hop::Via { .. } => Err(Turn::Discard(Discard::PortDown)),
+            Hop::Local => Err(Turn::Slow(Why::Local)),
+            Hop::Blackhole => Err(Turn::Discard(Discard::Blackhole)),
+            Hop::Reject(Rejection::Unreachable) => Err(Turn::Slow(Why::Unreachable)),
+            Hop::Reject(Rejection::Prohibited) => Err(Turn::Slow(Why::Prohibited)),
+            Hop::Multicast => Err(Turn::Slow(Why::Group)),
+            Hop::Failed => Err(Turn::Slow(Why::Unreachable)),
+        }
+    }
+
+    /// The link-layer address of a gateway: by the handle that is kept, or asked for again.
+    #[inline]
+    pub(super) fn mac_of_gateway(
+        &mut self,
+        now: Time,
+        output: u16,
+        gateway: IpAddr,
+        hop: u16,
+    ) -> Result<Mac, Turn> {
+        let port = &mut self.ports[usize::from(output)];
+        let handle = self.adjacencies.handle(hop);
+        let (ready, lookup) = match gateway {
+            IpAddr::V4(address) => match port.arp.table.ready(handle) {
+                None => (None, port.arp.table.lookup(now, address.into())),
+                ready => (ready, Lookup::Queue),
+            },
+            IpAddr::V6(address) => match port.neighbours6.ready(handle) {
+                None => (None, port.neighbours6.lookup(now, address.into())),
+                ready => (ready, Lookup::Queue),
+            },
+        };
+        if let Some(mac) = ready {
+            return Ok(mac);
+        }
+        let (mac, handle) = mac_of(lookup, output, gateway)?;
+        self.adjacencies.keep(hop, handle);
+        Ok(mac)
+    }
+
+    /// RFC 3704: is the way back to the packet's source the port that it came by?
+    fn test_way_back<A: Version>(&mut self, input: usize, source: A) -> Result<(), Turn> {
+        let mode = self.ports[input].plan.reverse_path;
+        let ports = A::route(self, source).map(|next| self.hops.ports_of(next));
+        let reverse = ports.as_ref().map(|best| Reverse { best, others: &[], is_default: false });
+        let passed = urpf::check(mode, input as u16, || reverse);
+        passed.map_err(|_| Turn::Discard(Discard::ReversePath))
+    }
+
+    /// Writes the link header and the time to live; the ticket of the packet.
+    #[inline]
+    pub(super) fn rewrite<A: Version, M: Memory>(
+        &mut self,
+        output: usize,
+        brief: &Brief,
+        mac: Mac,
+        memory: &mut M,
+    ) -> Ticket {
+        // What stands behind the packet is padding of the link that it came by.
+        let place = Place { bytes: ETHERNET_BYTES as u16 + brief.ip_bytes, ..brief.place };
+        let plan = &self.ports[output].plan;
+        let frame = memory.frame_mut(place);
+        frame[..6].copy_from_slice(&mac);
+        frame[6..12].copy_from_slice(&plan.mac);
+        frame[12..14].copy_from_slice(&A::ETHERTYPE);
+        let passed = A::decrement(&mut frame[ETHERNET_BYTES..]);
+        debug_assert!(passed.is_ok(), "who is at its end was turned aside");
+        Ticket {
+            place,
+            flow: brief.hash as u32,
+            link_bytes: place.bytes + plan.overhead_bytes,
+            bits: brief.traffic_class & 3,
+        }
+    }
+}
+
+/// What a neighbour table's answer means for a packet.
+#[inline]
+pub(super) fn mac_of(lookup: Lookup, output: u16, address: IpAddr) -> Result<(Mac, Handle), Turn> {
+    match lookup {
+        Lookup::Resolved(mac, handle) => Ok((mac, handle)),
+        Lookup::Queue => Err(Turn::Hold(output, address)),
+        Lookup::Refused(_) => Err(Turn::Slow(Why::HostUnreachable)),
+    }
+}

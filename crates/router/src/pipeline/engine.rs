@@ -1,0 +1,134 @@
+//! The tables that the pipeline asks, whatever is behind them: exchanged between two batches.
+//!
+//! A batch is one call, so that a table behind a pointer costs no more than one in place.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::classifier::{Action, Classifier, Refused, Rule, RuleId};
+use crate::fib::Lookups;
+use crate::header::Key;
+use crate::prefix::Address;
+
+/// What a filter does to packets, and how many it met.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Filter {
+    /// What becomes of a packet.
+    pub action: Action,
+    /// Whether a copy goes to management.
+    pub is_copied: bool,
+    /// Packets that it decided.
+    pub packets: u64,
+    /// Their bytes, from the IP header on.
+    pub bytes: u64,
+}
+
+/// The filters of one family.
+pub struct Filters<A> {
+    classifier: Box<dyn Classifier<A> + Send>,
+    /// By number.
+    filters: Vec<Filter>,
+}
+
+impl<A: Address> Filters<A> {
+    /// No filters yet, and a classifier without rules.
+    pub fn new(classifier: Box<dyn Classifier<A> + Send>) -> Filters<A> {
+        Filters { classifier, filters: Vec::new() }
+    }
+
+    /// Adds a filter; the next batch meets it.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing has changed then.
+    pub fn insert(&mut self, id: RuleId, rule: Rule<A>) -> Result<(), Refused> {
+        let (action, is_copied) = (rule.action, rule.is_copied);
+        self.classifier.insert(id, rule)?;
+        let at = id.0 as usize;
+        if self.filters.len() <= at {
+            self.filters.resize(at + 1, Filter::default());
+        }
+        self.filters[at] = Filter { action, is_copied, ..Filter::default() };
+        Ok(())
+    }
+
+    /// Takes a filter out; the next batch does not meet it.
+    pub fn remove(&mut self, id: RuleId) -> Option<Rule<A>> {
+        self.classifier.remove(id)
+    }
+
+    /// The rule of this number, and what it has met.
+    pub fn get(&self, id: RuleId) -> Option<(&Rule<A>, &Filter)> {
+        Some((self.classifier.rule(id)?, self.filters.get(id.0 as usize)?))
+    }
+
+    /// Every rule with what it has met, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (RuleId, &Rule<A>, &Filter)> + '_ {
+        let numbers = (0..self.filters.len() as u32).map(RuleId);
+        numbers.filter_map(|id| self.get(id).map(|(rule, filter)| (id, rule, filter)))
+    }
+
+    /// Puts the rules into another classifier, which takes the place of this one. Counters stay.
+    ///
+    /// # Errors
+    /// [`Refused`] when it cannot hold them; the old one stays then.
+    pub fn exchange(
+        &mut self,
+        mut classifier: Box<dyn Classifier<A> + Send>,
+    ) -> Result<(), Refused> {
+        for (id, rule, _) in self.iter() {
+            classifier.insert(id, *rule)?;
+        }
+        self.classifier = classifier;
+        Ok(())
+    }
+
+    /// How many rules there are.
+    pub fn len(&self) -> usize {
+        self.classifier.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.classifier.len() == 0
+    }
+
+    #[inline]
+    pub(super) fn classify(&self, keys: &[Key<A>], found: &mut [Option<RuleId>]) {
+        if self.is_empty() {
+            found.fill(None);
+        } else {
+            self.classifier.classify_batch(keys, found);
+        }
+    }
+
+    /// What the filter that was found does; counts the packet.
+    #[inline]
+    pub(super) fn meet(&mut self, found: Option<RuleId>, ip_bytes: u16) -> (Action, bool) {
+        let Some(filter) = found.and_then(|id| self.filters.get_mut(id.0 as usize)) else {
+            return (Action::Permit, false);
+        };
+        filter.packets += 1;
+        filter.bytes += u64::from(ip_bytes);
+        (filter.action, filter.is_copied)
+    }
+}
+
+/// All tables of a router.
+pub struct Tables {
+    /// Routes of IPv4.
+    pub routes4: Box<dyn Lookups<u32>>,
+    /// Routes of IPv6.
+    pub routes6: Box<dyn Lookups<u128>>,
+    /// Filters of IPv4.
+    pub filters4: Filters<u32>,
+    /// Filters of IPv6.
+    pub filters6: Filters<u128>,
+}
+
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let filters = (self.filters4.len(), self.filters6.len());
+        f.debug_struct("Tables").field("filters", &filters).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,295 @@
+//! The router as one machine: ports, tables and fabric, told the time and handed its packets.
+//!
+//! ```text
+//!   receive ─ parse ─ classify ─ look up ─ decide and rewrite ─┬─ virtual output queues
+//!               │                              │               │      │ distributed queueing
+//!               └──────────── slow path ◄──────┘               │  output discipline ─ transmit
+//!                     (options, errors, own packets, groups)───┘
+//! ```
+//!
+//! This is the dark path of the paper's Figure 6, taken by batches: each stage goes over up to
+//! [`BATCH`] packets before the next begins, so that a table's misses overlap and its code stays in
+//! the cache. What a stage cannot do in a few nanoseconds goes to the slow path ([`slow`]), a bounded
+//! queue that is served between batches and can never hold up what is plain.
+//!
+//! The machine has no clock, no device and no thread. Whoever drives it does, over and over:
+//! [`Router::receive`] what came to each port, [`Router::advance`], [`Router::transmit`] to each port
+//! while the device has room; and sleeps until [`Router::poll_timeout`] or the next packet. The order
+//! and the size of batches are part of the model: the simulator and the live driver take the same.
+//!
+//! Buffers are handed over with their packets: a received one is the router's until it is transmitted,
+//! punted or given back. Nothing vanishes ([`Router::balances`]), and a packet that goes no further is
+//! counted under its reason ([`crate::discard`], and the queues' own).
+
+pub mod account;
+mod adjacency;
+pub mod batch;
+mod decide;
+pub mod engine;
+pub mod port;
+mod send;
+pub mod slow;
+pub mod stage;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use nilometer_queue::broadcast::DqError;
+use nilometer_queue::{Any, Drops, Reason};
+use nilometer_wire::Time;
+
+use crate::discard::Discard;
+use crate::fabric::{Fabric, FabricPlan};
+use crate::forward::martian::Filter;
+use crate::memory::{Memory, Place, Ticket};
+use crate::next_hop::Snapshot;
+
+use account::Account;
+use adjacency::Adjacencies;
+use batch::Lanes;
+use engine::Tables;
+use port::{Port, PortPlan};
+use slow::SlowPath;
+use stage::{Probe, Stage};
+
+/// Packets that a stage goes over before the next begins.
+pub const BATCH: usize = 64;
+
+/// What a router is made of, besides its ports and tables.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RouterPlan {
+    /// Queueing between inputs and outputs.
+    pub fabric: FabricPlan,
+    /// Which addresses are refused.
+    pub martians: Filter,
+    /// Seed of what is left to chance: the choice among equal paths, jittered timers.
+    pub seed: u64,
+}
+
+/// Why a router cannot be as described.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RouterError {
+    /// The fabric cannot.
+    Fabric(DqError),
+    /// A port cannot: which, and why.
+    Port(usize, port::PortError),
+}
+
+impl fmt::Display for RouterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RouterError::Fabric(why) => why.fmt(f),
+            RouterError::Port(port, why) => write!(f, "port {port}: {why}"),
+        }
+    }
+}
+
+impl core::error::Error for RouterError {}
+
+impl From<DqError> for RouterError {
+    fn from(why: DqError) -> RouterError {
+        RouterError::Fabric(why)
+    }
+}
+
+/// The router.
+pub struct Router {
+    plan: RouterPlan,
+    ports: Vec<Port>,
+    fabric: Fabric<Ticket>,
+    tables: Tables,
+    hops: Arc<Snapshot>,
+    adjacencies: Adjacencies,
+    lanes: Box<Lanes>,
+    slow: SlowPath,
+    account: Account,
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Router").field("ports", &self.ports.len()).finish_non_exhaustive()
+    }
+}
+
+/// Gives the buffers of what queues drop back to the memory.
+struct GiveBack<'a, M>(&'a mut M);
+
+impl<M: Memory> Drops<Ticket> for GiveBack<'_, M> {
+    fn dropped(&mut self, _reason: Reason, ticket: Ticket) {
+        self.0.give(ticket.place);
+    }
+}
+
+impl Router {
+    /// A router with a discipline for each of its `ports`, and the tables that `tables` are.
+    ///
+    /// # Errors
+    /// When a part cannot be as described.
+    pub fn new(
+        plan: RouterPlan,
+        ports: Vec<(PortPlan, Any<Ticket>)>,
+        tables: Tables,
+    ) -> Result<Router, RouterError> {
+        let (plans, disciplines): (Vec<_>, Vec<_>) = ports.into_iter().unzip();
+        let mut fabric = Fabric::new(plan.fabric, disciplines)?;
+        let mut ports = Vec::new();
+        for (number, port) in plans.into_iter().enumerate() {
+            fabric.set_rate(number, port.rate);
+            fabric.set_delay(number, port.delay);
+            let seed = plan.seed ^ number as u64;
+            ports.push(Port::new(port, seed).map_err(|why| RouterError::Port(number, why))?);
+        }
+        Ok(Router {
+            plan,
+            ports,
+            fabric,
+            tables,
+            hops: Arc::new(Snapshot::default()),
+            adjacencies: Adjacencies::default(),
+            lanes: Box::default(),
+            slow: SlowPath::new(plan.seed),
+            account: Account::default(),
+        })
+    }
+
+    /// Frames came to port `input`: they go as far as an output's queue, the slow path, or nowhere.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn receive<M: Memory>(
+        &mut self,
+        now: Time,
+        input: usize,
+        frames: &[Place],
+        memory: &mut M,
+        probe: &mut impl Probe,
+    ) {
+        for some in frames.chunks(BATCH) {
+            probe.enter(Stage::Parse);
+            self.parse(input, some, memory);
+            probe.enter(Stage::Classify);
+            self.classify();
+            probe.enter(Stage::LookUp);
+            self.look_up();
+            probe.enter(Stage::Rewrite);
+            self.decide(now, input, memory);
+            probe.enter(Stage::VirtualQueue);
+            self.enqueue(now, input, memory);
+            probe.enter(Stage::Elsewhere);
+        }
+    }
+
+    /// Puts what a batch decided to send into the virtual output queues.
+    fn enqueue<M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {
+        let mut drops = GiveBack(memory);
+        for &(output, ticket) in &self.lanes.decided {
+            self.fabric.enqueue(now, (input, usize::from(output)), ticket, &mut drops);
+        }
+        self.lanes.decided.clear();
+    }
+
+    /// What is due by `now`: broadcasts, timers of neighbours, the slow path; then moves what may
+    /// cross the fabric.
+    pub fn advance<M: Memory>(&mut self, now: Time, memory: &mut M, probe: &mut impl Probe) {
+        self.serve_slow(now, memory);
+        self.serve_neighbours(now, memory);
+        let mut drops = GiveBack(memory);
+        probe.enter(Stage::Distribute);
+        self.fabric.announce(now);
+        probe.enter(Stage::Discipline);
+        self.fabric.cross(now, &mut drops);
+        probe.enter(Stage::Elsewhere);
+    }
+
+    /// The next frame for the device of port `output`, if its link's rate allows one at `now`. The
+    /// caller has its buffer from then on.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    #[inline]
+    pub fn transmit<M: Memory>(
+        &mut self,
+        now: Time,
+        output: usize,
+        memory: &mut M,
+    ) -> Option<Place> {
+        let ticket = self.fabric.transmit(now, output, &mut GiveBack(memory))?;
+        if ticket.is_marked() {
+            crate::forward::ecn::mark(memory.frame_mut(ticket.place));
+        }
+        self.account.transmitted += 1;
+        Some(ticket.place)
+    }
+
+    /// When the router wants to be told the time, if time alone changes anything.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let ports = self.ports.iter().filter_map(Port::poll_timeout);
+        let slow = (!self.slow.is_empty()).then_some(Time::ZERO);
+        ports.chain(slow).chain(self.fabric.poll_timeout()).min()
+    }
+
+    /// Whether every packet that came or was made here has left, was discarded, or is here.
+    pub fn balances(&self) -> bool {
+        self.fabric.balances()
+            && self.account.balances(self.inside(), self.fabric.dropped_packets())
+    }
+
+    /// Packets that are here: in queues, on the slow path, held for an address, on the way to who
+    /// runs beside the forwarding plane.
+    pub fn inside(&self) -> u64 {
+        let ports = 0..self.ports.len();
+        let queued = ports.map(|port| self.fabric.waiting(port).packets).sum::<u64>();
+        let held = self.ports.iter().map(Port::held).sum::<usize>();
+        queued + (held + self.slow.len()) as u64
+    }
+
+    /// What came, was made, left and was discarded.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// The fabric, to be looked at or changed.
+    pub fn fabric(&self) -> &Fabric<Ticket> {
+        &self.fabric
+    }
+
+    /// The fabric, for changes under load.
+    pub fn fabric_mut(&mut self) -> &mut Fabric<Ticket> {
+        &mut self.fabric
+    }
+
+    /// The tables.
+    pub fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    /// The tables, for changes between batches.
+    pub fn tables_mut(&mut self) -> &mut Tables {
+        &mut self.tables
+    }
+
+    /// The ports.
+    pub fn ports(&self) -> &[Port] {
+        &self.ports
+    }
+
+    /// A port, for changes between batches. Panics where there is no such port.
+    pub fn port_mut(&mut self, port: usize) -> &mut Port {
+        &mut self.ports[port]
+    }
+
+    /// The next hops in force from now on.
+    pub fn set_hops(&mut self, hops: Arc<Snapshot>) {
+        self.adjacencies.renew(&hops);
+        self.hops = hops;
+    }
+
+    /// Takes a packet out of the router: it is discarded.
+    fn discard<M: Memory>(&mut self, input: usize, place: Place, why: Discard, memory: &mut M) {
+        self.ports[input].discards.count(why);
+        self.account.discarded += 1;
+        memory.give(place);
+    }
+}

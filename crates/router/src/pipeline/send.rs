@@ -1,0 +1,165 @@
+//! Sending what the pipeline itself has in hand: packets of the slow path and of the router's own, and
+//! those that wait for the link-layer address of their next hop.
+
+use core::net::IpAddr;
+
+use nilometer_wire::Time;
+
+use super::decide::{Turn, Version};
+use super::port::Held;
+use super::{GiveBack, Router};
+use crate::discard::Discard;
+use crate::forward::ecmp;
+use crate::forward::icmp::Problem;
+use crate::header::{AnyKey, ETHERNET_BYTES, Header};
+use crate::memory::{Memory, Place, Ticket};
+use crate::neighbour::{FRAME_BYTES_MAX, Mac};
+
+impl Router {
+    /// A buffer with `packet` behind an empty link header, counted as made; nothing without a buffer.
+    pub(super) fn make<M: Memory>(&mut self, packet: &[u8], memory: &mut M) -> Option<Place> {
+        let place = memory.take((ETHERNET_BYTES + packet.len()) as u16)?;
+        self.account.made += 1;
+        memory.frame_mut(place)[ETHERNET_BYTES..].copy_from_slice(packet);
+        let is_four = packet.first().is_some_and(|first| first >> 4 == 4);
+        let kind = if is_four { <u32 as Version>::ETHERTYPE } else { <u128 as Version>::ETHERTYPE };
+        memory.frame_mut(place)[12..14].copy_from_slice(&kind);
+        Some(place)
+    }
+
+    /// Sends a packet of the router's own, as its destination is routed.
+    pub(super) fn send_own<M: Memory>(
+        &mut self,
+        now: Time,
+        input: usize,
+        packet: &[u8],
+        memory: &mut M,
+    ) {
+        let Some(place) = self.make(packet, memory) else { return };
+        let sent = match Header::read(memory.frame(place)) {
+            Ok(header) => match header.key {
+                AnyKey::V4(key) => self.direct(now, key.destination, &header),
+                AnyKey::V6(key) => self.direct(now, key.destination, &header),
+            },
+            Err(_) => Err(Turn::Discard(Discard::NoUse)),
+        };
+        self.send_directed(now, input, place, sent, memory);
+    }
+
+    /// Queues a packet at its output, lets it wait for an address, or discards it.
+    pub(super) fn send_directed<M: Memory>(
+        &mut self,
+        now: Time,
+        input: usize,
+        place: Place,
+        sent: Result<(u16, Mac), Turn>,
+        memory: &mut M,
+    ) {
+        match sent {
+            Ok((output, mac)) => {
+                let own = self.ports[usize::from(output)].plan.mac;
+                let frame = memory.frame_mut(place);
+                frame[..6].copy_from_slice(&mac);
+                frame[6..12].copy_from_slice(&own);
+                self.send_frame(now, (input, usize::from(output)), place, memory);
+            }
+            Err(Turn::Hold(output, address)) => {
+                let output = usize::from(output);
+                let own = self.ports[output].plan.mac;
+                memory.frame_mut(place)[6..12].copy_from_slice(&own);
+                let ticket = self.ticket(output, place, memory);
+                self.hold(now, (input, output), address, ticket, memory);
+            }
+            // A packet of our own for which there is no way is not complained about.
+            Err(Turn::Slow(_)) => self.discard(input, place, Discard::NoRoute, memory),
+            Err(Turn::Discard(why)) => self.discard(input, place, why, memory),
+        }
+    }
+
+    fn ticket<M: Memory>(&self, output: usize, place: Place, memory: &M) -> Ticket {
+        let header = Header::read(memory.frame(place)).ok();
+        let overhead = self.ports[output].plan.overhead_bytes;
+        Ticket {
+            place,
+            flow: header.map_or(0, |header| ecmp::flow_hash(self.plan.seed, &header, None) as u32),
+            link_bytes: place.bytes + overhead,
+            bits: header.map_or(0, |header| header.traffic_class & 3),
+        }
+    }
+
+    /// Queues a finished frame, from an input to an output.
+    pub(super) fn send_frame<M: Memory>(
+        &mut self,
+        now: Time,
+        ports: (usize, usize),
+        place: Place,
+        memory: &mut M,
+    ) {
+        let ticket = self.ticket(ports.1, place, memory);
+        self.fabric.enqueue(now, ports, ticket, &mut GiveBack(memory));
+    }
+
+    /// Lets a packet wait at its output for the link-layer address of its next hop.
+    pub(super) fn hold<M: Memory>(
+        &mut self,
+        now: Time,
+        ports: (usize, usize),
+        address: IpAddr,
+        ticket: Ticket,
+        memory: &mut M,
+    ) {
+        let (input, output) = ports;
+        let held = Held { input: input as u16, ticket };
+        let port = &mut self.ports[output];
+        let kept = match address {
+            IpAddr::V4(address) => port.arp.table.hold(now, address.into(), held),
+            IpAddr::V6(address) => port.neighbours6.hold(now, address.into(), held),
+        };
+        if kept.is_err() {
+            self.discard(input, ticket.place, Discard::Unresolved, memory);
+        }
+    }
+
+    /// Timers of the neighbour tables, packets whose address is known or will not be, requests.
+    pub(super) fn serve_neighbours<M: Memory>(&mut self, now: Time, memory: &mut M) {
+        for output in 0..self.ports.len() {
+            if self.ports[output].poll_timeout().is_some_and(|due| due <= now) {
+                self.ports[output].arp.handle_timeout(now);
+                self.ports[output].neighbours6.handle_timeout(now);
+            }
+            while let Some(outcome) = self.ports[output].arp.table.poll_packet() {
+                self.release(now, output, outcome.packet, outcome.fate.ok(), memory);
+            }
+            while let Some(outcome) = self.ports[output].neighbours6.poll_packet() {
+                self.release(now, output, outcome.packet, outcome.fate.ok(), memory);
+            }
+            let mut frame = [0; FRAME_BYTES_MAX];
+            while let Some(bytes) = self.ports[output].arp.poll_transmit(&mut frame) {
+                if let Some(place) = memory.take(bytes as u16) {
+                    self.account.made += 1;
+                    memory.frame_mut(place).copy_from_slice(&frame[..bytes]);
+                    self.send_frame(now, (output, output), place, memory);
+                }
+            }
+        }
+    }
+
+    /// A packet that was held: to its output's queue, or back to its sender as undeliverable.
+    fn release<M: Memory>(
+        &mut self,
+        now: Time,
+        output: usize,
+        held: Held,
+        mac: Option<Mac>,
+        memory: &mut M,
+    ) {
+        let input = usize::from(held.input);
+        let Some(mac) = mac else {
+            let (place, problem) = (held.ticket.place, Problem::AddressUnreachable);
+            self.report(now, input, place, problem, memory);
+            return self.discard(input, place, Discard::Unresolved, memory);
+        };
+        memory.frame_mut(held.ticket.place)[..6].copy_from_slice(&mac);
+        self.fabric.enqueue(now, (input, output), held.ticket, &mut GiveBack(memory));
+    }
+}
