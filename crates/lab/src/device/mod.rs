@@ -1,9 +1,18 @@
-//! Devices: network namespaces, veth pairs, packet rings and the counters of interfaces.
+//! Devices: network namespaces, veth pairs, packet rings, a router's ports, interfaces' counters.
 
+mod interface;
+pub mod memory;
+pub mod memory_port;
 pub mod namespace;
 pub mod netlink;
 pub mod offload;
+pub mod packet_port;
+pub mod partial_checksum;
+pub mod port;
 pub mod prefix;
 pub mod privilege;
 pub mod ring;
+pub mod tap;
 pub mod testbed;
+mod virtio_header;
+pub mod xdp;

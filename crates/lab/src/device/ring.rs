@@ -365,7 +365,7 @@ fn prepare(socket: &OwnedFd, config: &RingConfig) -> io::Result<()> {
     set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
 }
 
-fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
+pub(super) fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
     // SAFETY: integers and an array, for which zero is a valid value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
@@ -386,7 +386,7 @@ fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
 }
 
 /// Takes the error that waits on a socket; 0 where none does.
-fn pending_error(socket: &OwnedFd) -> io::Result<i32> {
+pub(super) fn pending_error(socket: &OwnedFd) -> io::Result<i32> {
     let mut code: libc::c_int = 0;
     let mut length = size_of_val(&code) as libc::socklen_t;
     // SAFETY: the pointer and the length describe the live integer that SO_ERROR fills.
@@ -402,7 +402,12 @@ fn pending_error(socket: &OwnedFd) -> io::Result<i32> {
     if result == 0 { Ok(code) } else { Err(io::Error::last_os_error()) }
 }
 
-fn set_option<T>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()> {
+pub(super) fn set_option<T>(
+    socket: &OwnedFd,
+    level: i32,
+    option: i32,
+    value: &T,
+) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the pointer and the length are those of a live value; the callers pass the type
     // that the option asks for.
