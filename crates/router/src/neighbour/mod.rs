@@ -1,6 +1,7 @@
 //! Which link-layer address a next hop has: one table for each port and family.
 //!
-//! IPv4 asks by ARP ([`Arp`]: RFC 826, RFC 1122 2.3.2), IPv6 by neighbour discovery (RFC 4861). Both speak for the same [`Table`], whose entries go through the states of RFC 4861, 7.3.2,
+//! IPv4 asks by ARP ([`Arp`]: RFC 826, RFC 1122 2.3.2), IPv6 by neighbour discovery ([`Discovery`]:
+//! RFC 4861). Both speak for the same [`Table`], whose entries go through the states of RFC 4861, 7.3.2,
 //! as Linux's do: an answer to a request for an IPv4 address counts as a solicited advertisement, a
 //! request by a neighbour as a solicitation. So neighbours of either family are probed before they are
 //! given up, and nobody waits for a probe.
@@ -32,23 +33,33 @@
 //! Every packet handed to [`Table::hold`] comes back, by [`Table::poll_packet`], with a link-layer
 //! address or with the reason why there is none.
 
+mod advertising;
 mod arp;
 mod chains;
+mod discovery;
+mod duplicate;
 mod family;
 pub(crate) mod frame;
 mod index;
 mod ipv4;
+mod ipv6;
 mod ledger;
+mod options;
 mod own;
 mod settings;
 mod states;
 mod table;
 mod waiting;
 
+pub use advertising::{Advertising, AdvertisingError};
 pub use arp::{ArpOperation, ArpPacket};
+pub use discovery::{Envelope, Malformed, Message, RouterAdvertisement};
+pub use duplicate::Verdict;
 pub use family::Family;
 pub use ipv4::Arp;
+pub use ipv6::Discovery;
 pub use ledger::{Ignored, Ledger, Reason};
+pub use options::{OnLinkPrefix, PREFIXES_MAX};
 pub use own::{ADDRESSES_MAX, Own, OwnError};
 pub use settings::{Settings, SettingsError};
 pub use states::Answer;

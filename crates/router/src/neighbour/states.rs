@@ -112,6 +112,13 @@ impl<A: Family, B: Copy> Table<A, B> {
         Ok(())
     }
 
+    /// A neighbour has said whether it is a router (6.2.6, 6.3.4).
+    pub(super) fn note_router(&mut self, address: A, is_router: bool) {
+        if let Some(place) = self.index.find(address) {
+            self.bodies[place as usize].is_router = is_router;
+        }
+    }
+
     /// The layer above has seen that packets to `address` arrive (7.3.1).
     pub fn confirm(&mut self, now: Time, address: A) {
         let Some(place) = self.index.find(address) else { return };
