@@ -25,19 +25,29 @@
 //! table is opened when none takes it or all are crowded, and [`ClassifierTuples::is_stale`] says when a
 //! new plan may pay. Nothing but the speed depends on the plan.
 //!
+//! **Flows.** Longest match over the bits of the header ([`FlowFilters`]) is the same search, with the
+//! missing bits as priority. A packet is looked up among both kinds of filters, and [`Verdict`] says
+//! what that comes to. A [`FlowCache`] may stand before either.
+//!
 //! **Twin.** [`ClassifierLinear`] asks one rule after the other. Both are [`Classifier`]s, and a router
 //! may run with either.
 
 mod block;
+pub mod cache;
 pub mod classbench;
+pub mod flow;
 mod kernel;
 pub mod linear;
 mod plan;
 pub mod rule;
 mod table;
 pub mod tuples;
+pub mod verdict;
 
+pub use cache::FlowCache;
+pub use flow::{FlowFilters, FlowPrefix};
 pub use kernel::Classified;
 pub use linear::ClassifierLinear;
 pub use rule::{Action, Classifier, Octet, Ports, Refused, Rule, RuleId};
 pub use tuples::ClassifierTuples;
+pub use verdict::Verdict;
