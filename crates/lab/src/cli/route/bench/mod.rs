@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 
 use crate::cli::Verdict;
 
+pub mod classify;
 pub mod fib;
 
 /// Arguments of `nilometer route bench`.
@@ -17,6 +18,8 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
+    /// General match filters: headers and updates a second of the packet classifier.
+    Classify(classify::ClassifyArgs),
     /// Longest match: lookups and updates a second of every forwarding table.
     Fib(fib::FibArgs),
 }
@@ -27,6 +30,7 @@ enum BenchCommand {
 /// One line with the reason.
 pub fn run(args: BenchArgs) -> Result<Verdict> {
     match args.command {
+        BenchCommand::Classify(args) => classify::run(args),
         BenchCommand::Fib(args) => fib::run(args),
     }
 }
