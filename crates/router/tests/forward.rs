@@ -223,6 +223,7 @@ fn hostile_packets_are_forwarded_sound_or_refused() {
             let after = Header::read_ipv4(&packet).expect("as sound as it came");
             assert_eq!(after.hop_limit, header.hop_limit - 1);
             assert_eq!((after.ip_bytes, after.notes), (header.ip_bytes, header.notes));
+            assert_eq!(after.traffic_class, header.traffic_class);
             // What is left may be a fault to the next router: a count that is full, or room for
             // half an entry.
             let next = Options::read(&packet, routing);

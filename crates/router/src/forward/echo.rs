@@ -217,8 +217,10 @@ mod tests {
             reply(&packet)
         };
         assert_eq!(changed(24, 0xff), Err(Silence::Unsound), "the checksum");
-        assert_eq!(changed(20, 0), Err(Silence::Unwanted), "a reply");
-        assert_eq!(changed(20, 3), Err(Silence::IcmpError));
+        for kind in (0..=u8::MAX).filter(|kind| *kind != ECHO_V4) {
+            let silence = changed(20, kind).expect_err("redirects, information, all but echo");
+            assert!(matches!(silence, Silence::Unwanted | Silence::IcmpError), "type {kind}");
+        }
         assert_eq!(changed(9, 17), Err(Silence::Unwanted), "UDP");
         assert_eq!(changed(6, 0x20), Err(Silence::Unwanted), "a first fragment");
         assert_eq!(changed(12, 127), Err(Silence::BadSource));
