@@ -79,16 +79,18 @@ impl<M> Plan<M> {
             .enumerate()
             .map(|(link, end)| fuses && self.is_fusible(link, end, &feeders))
             .collect();
-        let (chosen, count) = self.groups(&ends, &feeders, &fused);
-        let eager = self.eager(&ends, &fused);
+        let eager: Vec<bool> =
+            self.eager(&ends, &fused).into_iter().map(|is_eager| fuses && is_eager).collect();
+        let writes = |link: usize| !fused[link] && !eager[link];
+        let (chosen, count) = self.groups(&ends, &feeders, writes);
         let mut alarms = 0;
         let mut ways = Vec::with_capacity(ends.len());
         for (link, end) in ends.into_iter().enumerate() {
             let decides = fused[link] && !self.links[link].is_fifo();
             alarms += u32::from(decides);
             let alarm = if decides { alarms } else { 0 };
-            let is_eager = fuses && eager[link];
-            ways.push(Way { end, is_fused: fused[link], is_eager, group: chosen[link], alarm });
+            let (is_fused, is_eager, group) = (fused[link], eager[link], chosen[link]);
+            ways.push(Way { end, is_fused, is_eager, group, alarm });
         }
         (ways, count)
     }
@@ -204,12 +206,20 @@ impl<M> Plan<M> {
     }
 
     /// The largest groups of links that are alike: of one rate and one delay, behind the same fused
-    /// link or behind none, and before the same link. And how many groups there are.
-    fn groups(&self, ends: &[End], feeders: &[Option<u32>], fused: &[bool]) -> (Vec<Group>, usize) {
+    /// link or behind none, and before the same link. And how many groups there are. Of links that
+    /// deliver in advance only the last packets of a run are written to the calendar: these go into
+    /// the heap, so that the lanes of others meet in fewer matches.
+    fn groups(
+        &self,
+        ends: &[End],
+        feeders: &[Option<u32>],
+        writes: impl Fn(usize) -> bool,
+    ) -> (Vec<Group>, usize) {
         let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (link, made) in self.links.iter().enumerate() {
-            if !fused[link] {
-                let behind = feeders[link].filter(|&feeder| fused[feeder as usize]);
+            if writes(link) {
+                // A feeder that does not write is fused, because no eager link feeds another.
+                let behind = feeders[link].filter(|&feeder| !writes(feeder as usize));
                 let onward = match ends[link] {
                     End::Alike(Hop::Link(onward)) => Some(onward),
                     _ => None,
