@@ -21,11 +21,13 @@ pub mod refusal;
 mod ring;
 pub mod run;
 pub mod scenario;
+mod seat;
 pub mod speedup;
 pub mod stack;
 pub mod stress;
 pub mod stress_fluid;
 pub mod switch;
+mod tap;
 pub mod topology;
 pub mod tournament;
 

@@ -326,7 +326,8 @@ impl Link {
     /// then nobody asks for the counters. `clock` is the moment until which everything has happened.
     #[inline(always)]
     pub fn remember(&mut self, clock: Time, horizon: Time, arrival: Time, bytes: u16) {
-        if self.is_leaving(horizon, arrival) {
+        // It has just departed, so that the transmitter is free when it has left.
+        if self.free_at > horizon {
             self.remember_late(clock, arrival, bytes);
         }
     }

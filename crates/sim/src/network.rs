@@ -18,35 +18,17 @@
 use alloc::vec::Vec;
 use core::hint::black_box;
 
-use nilometer_queue::{Drops, Reason};
+use nilometer_queue::Reason;
 use nilometer_wire::{Node, Port, Time};
 
 use crate::calendar::{Calendar, Event};
 use crate::link::{Counters, Link};
 use crate::packet::Packet;
 use crate::plan::{Hop, Plan};
+use crate::seat::Seat;
+use crate::tap::Dropping;
+pub use crate::tap::Tap;
 use crate::tournament::NEVER;
-
-/// What sees packets pass, for traces and tests. Moments may be told ahead of the clock, but each
-/// link's in their order.
-pub trait Tap {
-    /// `packet` was handed to `link`'s transmitter and reaches the far end at `arrival`.
-    fn transmitted(&mut self, link: usize, arrival: Time, packet: &Packet);
-    /// `packet` was dropped at `link`.
-    fn dropped(&mut self, link: usize, now: Time, reason: Reason, packet: &Packet);
-    /// `packet` was delivered to `member`.
-    fn delivered(&mut self, member: usize, now: Time, packet: &Packet);
-}
-
-/// Sees nothing and costs nothing.
-impl Tap for () {
-    #[inline(always)]
-    fn transmitted(&mut self, _link: usize, _arrival: Time, _packet: &Packet) {}
-    #[inline(always)]
-    fn dropped(&mut self, _link: usize, _now: Time, _reason: Reason, _packet: &Packet) {}
-    #[inline(always)]
-    fn delivered(&mut self, _member: usize, _now: Time, _packet: &Packet) {}
-}
 
 /// What came of a run: everything that happened, in one number and in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,33 +43,6 @@ pub struct Journal {
     pub unroutable: u64,
     /// Events taken from the calendar.
     pub events: u64,
-}
-
-const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// A member's place in the network.
-#[derive(Debug)]
-#[repr(C)]
-struct Seat<M> {
-    /// The moment of the last packet that the member was told of.
-    until: Time,
-    /// A mix of its deliveries.
-    digest: u64,
-    /// The link at its first port.
-    link: u32,
-    /// Where its ports begin in [`Network::ports`].
-    first_port: u32,
-    member: M,
-}
-
-impl<M> Seat<M> {
-    #[inline]
-    fn delivered(&mut self, now: Time, packet: &Packet) {
-        let what = u64::from(packet.route.0) << 32 | u64::from(packet.segment.sequence);
-        let told = now.0 ^ what.wrapping_mul(ODD);
-        self.digest = (self.digest.rotate_left(23) ^ told).wrapping_mul(ODD);
-        self.until = now;
-    }
 }
 
 /// The last link of a path and the member at its end.
@@ -117,20 +72,6 @@ pub struct Network<M, T = ()> {
     tap: T,
 }
 
-/// Drops of one link, on their way to the tap.
-struct Dropping<'a, T> {
-    tap: &'a mut T,
-    link: usize,
-    now: Time,
-}
-
-impl<T: Tap> Drops<Packet> for Dropping<'_, T> {
-    #[inline]
-    fn dropped(&mut self, reason: Reason, packet: Packet) {
-        self.tap.dropped(self.link, self.now, reason, &packet);
-    }
-}
-
 impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// Sets `plan` in motion at time zero. With `fuses` false every hop is an event of its own; the
     /// results are the same.
@@ -147,7 +88,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         let (mut seats, mut ports) = (Vec::new(), Vec::new());
         for (member, links) in plan.members {
             let (link, first_port) = (links.first().copied().unwrap_or(0), ports.len() as u32);
-            seats.push(Seat { until: Time::ZERO, digest: 0, link, first_port, member });
+            seats.push(Seat::new(member, link, first_port));
             ports.extend(links);
         }
         let timers = alarms.len() + seats.len();
@@ -238,8 +179,9 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             return;
         };
         let seat = &mut self.seats[member];
+        seat.alarm = NEVER;
         if seat.until <= now {
-            if seat.member.poll_timeout().is_some_and(|due| due <= now) {
+            if seat.due <= now {
                 seat.member.handle_timeout(now);
             }
             self.transmit(member, now);
@@ -272,16 +214,27 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// Tells a member of a packet that will reach it at `at`, after the timers that run out before.
     #[inline]
     fn deliver_ahead(&mut self, member: usize, port: Port, at: Time, packet: &Packet) {
-        let mut last = None;
-        while let Some(due) = self.seats[member].member.poll_timeout()
-            && due < at
-            && last != Some(due)
-        {
-            self.seats[member].member.handle_timeout(due);
-            self.transmit(member, due);
-            last = Some(due);
+        if self.seats[member].due < at {
+            self.catch_up(member, at);
         }
         self.deliver(member, port, at, packet);
+    }
+
+    /// Tells a member of its timers that run out before `at`.
+    #[inline(never)]
+    fn catch_up(&mut self, member: usize, at: Time) {
+        let mut last = None;
+        loop {
+            let seat = &mut self.seats[member];
+            let due = seat.due;
+            if due >= at || last == Some(due) {
+                return;
+            }
+            seat.member.handle_timeout(due);
+            self.transmit(member, due);
+            self.seats[member].ask();
+            last = Some(due);
+        }
     }
 
     /// Takes what a member has to send.
@@ -296,7 +249,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
                 Port(port) => self.ports[(seat.first_port + port) as usize],
             };
             self.journal.sent += 1;
-            self.send(link as usize, now, &packet);
+            self.launch(link as usize, now, &packet);
         }
     }
 
@@ -304,16 +257,33 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// when the earlier moment comes.
     #[inline]
     fn watch_timer(&mut self, member: usize) {
-        if let Some(due) = self.seats[member].member.poll_timeout() {
-            let timer = self.alarms.len() + member;
-            if due < self.calendar.get(timer) {
-                self.calendar.set(timer, due);
+        let seat = &mut self.seats[member];
+        seat.ask();
+        if seat.due < seat.alarm {
+            seat.alarm = seat.due;
+            self.calendar.set(self.alarms.len() + member, seat.due);
+        }
+    }
+
+    /// `packet` of a member joins a link's queue. Nearly always that is a host's own line, which is
+    /// plain: [`Network::pass`] would ask whether it is fused or eager, and where it leads, in vain.
+    #[inline(always)]
+    fn launch(&mut self, link: usize, now: Time, packet: &Packet) {
+        let line = &mut self.links[link];
+        if !line.way.is_plain {
+            return self.send(link, now, packet);
+        }
+        match line.admit(now, packet.bytes) {
+            Ok((arrival, follows)) => {
+                self.tap.transmitted(link, arrival, packet);
+                self.schedule(link, arrival, packet, follows);
             }
+            Err(reason) => self.refuse(link, now, reason, packet),
         }
     }
 
     /// `packet` joins a link's queue.
-    #[inline(always)]
+    #[inline]
     fn send(&mut self, link: usize, now: Time, packet: &Packet) {
         if self.links[link].is_fifo() {
             self.pass(link, now, packet);
@@ -360,11 +330,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             let fifo = &mut self.links[link];
             let (arrival, follows) = match fifo.admit(now, packet.bytes) {
                 Ok(admitted) => admitted,
-                Err(reason) => {
-                    fifo.refuse(reason, *packet);
-                    self.tap.dropped(link, now, reason, packet);
-                    return;
-                }
+                Err(reason) => return self.refuse(link, now, reason, packet),
             };
             self.tap.transmitted(link, arrival, packet);
             if !fifo.way.is_fused {
@@ -380,18 +346,31 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         }
     }
 
+    /// A FIFO has no room for `packet`.
+    #[cold]
+    fn refuse(&mut self, link: usize, now: Time, reason: Reason, packet: &Packet) {
+        self.links[link].refuse(reason, *packet);
+        self.tap.dropped(link, now, reason, packet);
+    }
+
     /// `packet` is on its way to the far end.
     #[inline]
     fn fly(&mut self, link: usize, arrival: Time, packet: &Packet, follows: bool) {
-        let flown = &mut self.links[link];
+        let flown = &self.links[link];
         if flown.way.is_eager
             && flown.pending == 0
             && arrival <= self.horizon
             && let Some(Hop::Member(member, port)) = flown.way.onward(packet.route)
         {
-            self.deliver_ahead(member as usize, Port(u32::from(port)), arrival, packet);
-            return;
+            return self.deliver_ahead(member as usize, Port(u32::from(port)), arrival, packet);
         }
+        self.schedule(link, arrival, packet, follows);
+    }
+
+    /// `packet` lands at `arrival`: an event, or one to be when the packet that it follows has landed.
+    #[inline(always)]
+    fn schedule(&mut self, link: usize, arrival: Time, packet: &Packet, follows: bool) {
+        let flown = &mut self.links[link];
         flown.pending += 1;
         // What it follows was told of in advance if nothing else is pending, and will not land.
         if follows && flown.pending > 1 {
@@ -408,10 +387,8 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
 
     /// What came of it so far.
     pub fn journal(&self) -> Journal {
-        let mix = |digest: u64, seat: &Seat<M>| {
-            (digest.rotate_left(23) ^ seat.digest.wrapping_mul(ODD)).wrapping_mul(ODD)
-        };
-        Journal { digest: self.seats.iter().fold(0, mix), ..self.journal }
+        let digest = self.seats.iter().fold(0, |digest, seat| seat.mixed_into(digest));
+        Journal { digest, ..self.journal }
     }
 
     /// The links, in the order of the plan.

@@ -51,6 +51,8 @@ pub(crate) struct Way {
     pub is_fused: bool,
     /// Whether what leaves the link may be delivered to the member at its end in advance.
     pub is_eager: bool,
+    /// Whether it is a FIFO whose every packet goes into the calendar: neither fused nor eager.
+    pub is_plain: bool,
     /// The lanes of its landings.
     pub group: Group,
     /// One more than the timer that makes a fused link decide in time; zero if it decides nothing.
@@ -89,8 +91,9 @@ impl<M> Plan<M> {
             let decides = fused[link] && !self.links[link].is_fifo();
             alarms += u32::from(decides);
             let alarm = if decides { alarms } else { 0 };
+            let is_plain = self.links[link].is_fifo() && writes(link);
             let (is_fused, is_eager, group) = (fused[link], eager[link], chosen[link]);
-            ways.push(Way { end, is_fused, is_eager, group, alarm });
+            ways.push(Way { end, is_fused, is_eager, is_plain, group, alarm });
         }
         (ways, count)
     }

@@ -1,0 +1,61 @@
+//! A member's place in a network: what the engine knows of it without asking.
+//!
+//! A member is asked when it wants to be told the time once, after whatever it was told; nothing else
+//! changes its answer. The answer stands here, beside what every delivery needs, so that the next
+//! delivery compares two moments and does not visit the member. What the calendar is set to stands here
+//! too: most deliveries move a deadline later, and then the calendar is left alone.
+
+use nilometer_wire::{Node, Time};
+
+use crate::packet::Packet;
+use crate::tournament::NEVER;
+
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A member and its state in the engine, the latter in front.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Seat<M> {
+    /// The moment of the last packet that the member was told of.
+    pub until: Time,
+    /// When the member wants to be told the time, as it said last, or [`NEVER`].
+    pub due: Time,
+    /// What its timer in the calendar is set to, or [`NEVER`]: `due`, or before it.
+    pub alarm: Time,
+    /// A mix of its deliveries.
+    digest: u64,
+    /// The link at its first port.
+    pub link: u32,
+    /// Where its ports begin in the network's list of them.
+    pub first_port: u32,
+    pub member: M,
+}
+
+impl<M> Seat<M> {
+    /// `member` with nothing pending.
+    pub fn new(member: M, link: u32, first_port: u32) -> Seat<M> {
+        Seat { until: Time::ZERO, due: NEVER, alarm: NEVER, digest: 0, link, first_port, member }
+    }
+
+    /// `packet` is delivered at `now`.
+    #[inline]
+    pub fn delivered(&mut self, now: Time, packet: &Packet) {
+        let what = u64::from(packet.route.0) << 32 | u64::from(packet.segment.sequence);
+        let told = now.0 ^ what.wrapping_mul(ODD);
+        self.digest = (self.digest.rotate_left(23) ^ told).wrapping_mul(ODD);
+        self.until = now;
+    }
+
+    /// `digest` with the member's deliveries mixed in.
+    pub fn mixed_into(&self, digest: u64) -> u64 {
+        (digest.rotate_left(23) ^ self.digest.wrapping_mul(ODD)).wrapping_mul(ODD)
+    }
+}
+
+impl<M: Node<Packet>> Seat<M> {
+    /// Asks the member when it wants to be told the time.
+    #[inline]
+    pub fn ask(&mut self) {
+        self.due = self.member.poll_timeout().unwrap_or(NEVER);
+    }
+}
