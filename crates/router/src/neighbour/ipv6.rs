@@ -1,7 +1,7 @@
 //! The speaker of neighbour discovery of a port: asks, answers, and advertises the router if told to.
 //!
 //! Own addresses are put on trial before they are used (RFC 4862, 5.4) and answered for with the router
-//! and override flags set (RFC 4861, 7.2.4). Router advertisements are off until
+//! and override flags set (RFC 4861, 7.2.4), to who asks or, on [`Discovery::announce`], to all. Router advertisements are off until
 //! [`Discovery::advertise`]; those of others only teach their link-layer address, since a router's own
 //! settings do not come from its neighbours (6.2.7). Redirects are not followed (8.1) and not sent.
 
@@ -75,6 +75,25 @@ impl<B: Copy> Discovery<B> {
     /// Takes an address from the port, or ends its trial; whether there was one.
     pub fn remove_address(&mut self, address: u128) -> bool {
         self.candidates.remove(address) | self.table.remove_address(address)
+    }
+
+    /// Whether `address` is the port's or on trial to be.
+    pub fn claims(&self, address: u128) -> bool {
+        self.table.own.has(address) || self.candidates.has(address)
+    }
+
+    /// Tells all nodes of an address of ours that nobody asked for (7.2.6), as when it has become ours.
+    pub fn announce(&mut self, address: u128) {
+        let mac = self.table.own.mac();
+        let answer =
+            Answer { mac: Some(mac), is_solicited: false, overrides: true, is_router: true };
+        let envelope = Envelope {
+            frame_to: group_mac(ALL_NODES),
+            frame_from: mac,
+            source: address,
+            destination: ALL_NODES,
+        };
+        self.answer(envelope, Message::Advertisement { target: address, answer });
     }
 
     /// The next address of which it is known now whether it is ours.

@@ -60,7 +60,7 @@ pub use ipv4::Arp;
 pub use ipv6::Discovery;
 pub use ledger::{Ignored, Ledger, Reason};
 pub use options::{OnLinkPrefix, PREFIXES_MAX};
-pub use own::{ADDRESSES_MAX, Own, OwnError};
+pub use own::{ADDRESSES_MAX, Own, OwnError, link_local};
 pub use settings::{Settings, SettingsError};
 pub use states::Answer;
 pub use table::{Entry, Given, Handle, Lookup, Outcome, Solicit, State, Table};

@@ -35,6 +35,13 @@ impl fmt::Display for OwnError {
 
 impl core::error::Error for OwnError {}
 
+/// The link-local address that a port makes itself of its link-layer address (RFC 2464, 4 and 5).
+pub fn link_local(mac: Mac) -> u128 {
+    let [a, b, c, d, e, f] = mac;
+    let interface = u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
+    0xfe80 << 112 | u128::from(interface)
+}
+
 /// What a port calls its own.
 #[derive(Clone, Debug)]
 pub struct Own<A> {

@@ -125,7 +125,7 @@ impl Version for u128 {
 
     #[inline]
     fn table(port: &mut Port) -> &mut Table<u128, Held> {
-        &mut port.neighbours6
+        &mut port.discovery.table
     }
 
     #[inline]
@@ -195,13 +195,13 @@ impl Router {
         }
         let martians = self.plan.martians;
         if key.source.is_martian_source(martians) {
-            return Err(Turn::Discard(Discard::MartianSource));
+            return Err(self.martian(input, key, Discard::MartianSource));
         }
         if key.destination.is_multicast() {
             return Err(Turn::Slow(Why::Group));
         }
         if key.destination.is_martian_destination(martians) {
-            return Err(Turn::Discard(Discard::MartianDestination));
+            return Err(self.martian(input, key, Discard::MartianDestination));
         }
         if self.ports[input].plan.reverse_path != Mode::Off {
             self.test_way_back(input, key.source)?;
@@ -229,6 +229,16 @@ impl Router {
             }
         };
         Ok((output, mac))
+    }
+
+    /// A packet with an address that may not be forwarded goes nowhere, unless it is of the link and
+    /// for the port itself (RFC 4291, 2.5.6).
+    #[cold]
+    fn martian<A: Version>(&mut self, input: usize, key: &Key<A>, why: Discard) -> Turn {
+        let martians = self.plan.martians;
+        let is_of_link = key.source.is_link_local() || !key.source.is_martian_source(martians);
+        let is_own = A::table(&mut self.ports[input]).own().has(key.destination);
+        if is_of_link && is_own { Turn::Slow(Why::Local) } else { Turn::Discard(why) }
     }
 
     /// The way that `next` stands for, if it leads out.
@@ -267,8 +277,8 @@ impl Router {
                 None => (None, port.arp.table.lookup(now, address.into())),
                 ready => (ready, Lookup::Queue),
             },
-            IpAddr::V6(address) => match port.neighbours6.ready(handle) {
-                None => (None, port.neighbours6.lookup(now, address.into())),
+            IpAddr::V6(address) => match port.discovery.table.ready(handle) {
+                None => (None, port.discovery.table.lookup(now, address.into())),
                 ready => (ready, Lookup::Queue),
             },
         };

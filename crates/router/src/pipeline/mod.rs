@@ -26,6 +26,7 @@ mod adjacency;
 pub mod batch;
 mod decide;
 pub mod engine;
+mod own;
 pub mod port;
 mod send;
 pub mod slow;
@@ -42,7 +43,10 @@ use nilometer_wire::Time;
 
 use crate::discard::Discard;
 use crate::fabric::{Fabric, FabricPlan};
+use crate::forward::limit::Limits;
 use crate::forward::martian::Filter;
+use crate::forward::options::SourceRouting;
+use crate::forward::{hop, reassemble};
 use crate::memory::{Memory, Place, Ticket};
 use crate::next_hop::Snapshot;
 
@@ -66,6 +70,51 @@ pub struct RouterPlan {
     pub martians: Filter,
     /// Seed of what is left to chance: the choice among equal paths, jittered timers.
     pub seed: u64,
+    /// What it says of itself and to senders, and what it does with options.
+    pub manners: Manners,
+}
+
+impl RouterPlan {
+    /// With the defaults of RFC 1812 and its successors.
+    pub fn new(fabric: FabricPlan, seed: u64) -> RouterPlan {
+        RouterPlan { fabric, martians: Filter::default(), seed, manners: Manners::default() }
+    }
+}
+
+/// What RFC 1812 wants to be configurable of a router as a whole; ports have their own settings
+/// ([`PortPlan`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manners {
+    /// The time to live of packets that it makes, at least 1 (4.2.2.9).
+    pub hop_limit: u8,
+    /// Whether it answers echo requests (4.3.3.6).
+    pub answers_echo: bool,
+    /// How many ICMP messages it sends (4.3.2.8).
+    pub limits: Limits,
+    /// What it does with source routes (5.3.13.4; RFC 7126, 4.3 and 4.4).
+    pub source_routing: SourceRouting,
+    /// How much waits for the other fragments of what is for the router (4.2.2.8).
+    pub reassembly: reassemble::Settings,
+    /// Whether who is rejected by a route that prohibits is told (5.2.7.1).
+    pub tells_prohibited: bool,
+    /// Whether who is denied by a filter is told (5.3.9). A flood of such packets then takes the slow
+    /// path.
+    pub tells_denied: bool,
+}
+
+impl Default for Manners {
+    /// Echo is answered, source routes are refused, filters are silent.
+    fn default() -> Manners {
+        Manners {
+            hop_limit: hop::ORIGINATED,
+            answers_echo: true,
+            limits: Limits::default(),
+            source_routing: SourceRouting::default(),
+            reassembly: reassemble::Settings::default(),
+            tells_prohibited: true,
+            tells_denied: false,
+        }
+    }
 }
 
 /// Why a router cannot be as described.
@@ -149,7 +198,7 @@ impl Router {
             hops: Arc::new(Snapshot::default()),
             adjacencies: Adjacencies::default(),
             lanes: Box::default(),
-            slow: SlowPath::new(plan.seed),
+            slow: SlowPath::new(plan.seed, &plan.manners),
             account: Account::default(),
         })
     }

@@ -10,10 +10,18 @@ use nilometer_wire::{Rate, Span, Time};
 use crate::discard::Discards;
 use crate::forward::urpf::Mode;
 use crate::memory::{Place, Ticket};
-use crate::neighbour::{Arp, Mac, Own, OwnError, Settings, SettingsError, Table};
+use crate::neighbour::{
+    Arp, Discovery, FRAME_BYTES_MAX, Family, Mac, Own, OwnError, Settings, SettingsError, Table,
+    link_local,
+};
 
 /// Packets that may wait for who runs beside the forwarding plane.
 pub const PUNT_MAX: usize = 512;
+
+/// Bits of the prefix of link-local addresses (RFC 4291, 2.5.6).
+const LINK_LOCAL_BITS: u32 = 64;
+/// Addresses that another had already which are remembered.
+const DUPLICATES_MAX: usize = 64;
 
 /// What a port is to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +36,12 @@ pub struct PortPlan {
     pub addresses4: Vec<(u32, u8)>,
     /// Its IPv6 addresses, each with the length of its network.
     pub addresses6: Vec<(u128, u8)>,
+    /// Its link-local address; without one, a port that has other IPv6 addresses makes itself one of
+    /// its link-layer address (RFC 4291, 2.5.6; RFC 2464, 5).
+    pub link_local: Option<u128>,
+    /// How often the link is asked whether another has an IPv6 address before it is used, a second
+    /// apart (RFC 4862, DupAddrDetectTransmits: 1 unless set otherwise); 0 takes addresses at once.
+    pub address_probes: u8,
     /// The rate to which its link is held; without one, only the device limits it.
     pub rate: Option<Rate>,
     /// By how much its link is made longer.
@@ -50,6 +64,8 @@ impl PortPlan {
             mtu_bytes: 1_500,
             addresses4: Vec::new(),
             addresses6: Vec::new(),
+            link_local: None,
+            address_probes: 1,
             rate: None,
             delay: Span::ZERO,
             overhead_bytes: 0,
@@ -59,11 +75,39 @@ impl PortPlan {
     }
 }
 
+impl PortPlan {
+    /// All of its addresses, the link-local one among them.
+    fn own(&self) -> Result<(Own<u32>, Own<u128>), PortError> {
+        if !(68..=9_216).contains(&self.mtu_bytes) {
+            return Err(PortError::Mtu(self.mtu_bytes));
+        }
+        let (mut own4, mut own6) = (Own::new(self.mac)?, Own::new(self.mac)?);
+        for &(address, length) in &self.addresses4 {
+            own4.add(address, u32::from(length))?;
+        }
+        let made = (!self.addresses6.is_empty()).then(|| link_local(self.mac));
+        let is_given = |there: &&(u128, u8)| there.0.is_link_local();
+        let given = self.addresses6.iter().find(is_given).map(|there| there.0);
+        if let Some(address) = self.link_local.or(given).or(made) {
+            own6.add(address, LINK_LOCAL_BITS)?;
+        }
+        for &(address, length) in &self.addresses6 {
+            own6.add(address, u32::from(length))?;
+        }
+        if self.mtu_bytes < 1_280 && !own6.addresses().is_empty() {
+            return Err(PortError::Mtu6(self.mtu_bytes));
+        }
+        Ok((own4, own6))
+    }
+}
+
 /// Why a port cannot be as described.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PortError {
     /// An MTU that IPv4 cannot use (RFC 791), or beyond 9,216.
     Mtu(u16),
+    /// An MTU that IPv6 cannot use (RFC 8200, 5), of a port with IPv6 addresses.
+    Mtu6(u16),
     /// An address that no port can have.
     Own(OwnError),
     /// A limit of its neighbours.
@@ -74,6 +118,12 @@ impl fmt::Display for PortError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PortError::Mtu(bytes) => write!(f, "an MTU is 68 to 9216 bytes, not {bytes}"),
+            PortError::Mtu6(bytes) => {
+                write!(
+                    f,
+                    "a port with IPv6 addresses has an MTU of 1280 bytes at least, not {bytes}"
+                )
+            }
             PortError::Own(why) => why.fmt(f),
             PortError::Neighbours(why) => why.fmt(f),
         }
@@ -106,7 +156,9 @@ pub struct Held {
 pub struct Port {
     pub(super) plan: PortPlan,
     pub(super) arp: Arp<Held>,
-    pub(super) neighbours6: Table<u128, Held>,
+    pub(super) discovery: Discovery<Held>,
+    /// IPv6 addresses that another on the link has.
+    pub(super) duplicates: Vec<u128>,
     /// On the way to who runs beside the forwarding plane.
     pub(super) punt: VecDeque<Place>,
     pub(super) is_up: bool,
@@ -117,19 +169,18 @@ pub struct Port {
 
 impl Port {
     pub(super) fn new(plan: PortPlan, seed: u64) -> Result<Port, PortError> {
-        if !(68..=9_216).contains(&plan.mtu_bytes) {
-            return Err(PortError::Mtu(plan.mtu_bytes));
-        }
-        let (mut own4, mut own6) = (Own::new(plan.mac)?, Own::new(plan.mac)?);
-        for &(address, length) in &plan.addresses4 {
-            own4.add(address, u32::from(length))?;
-        }
-        for &(address, length) in &plan.addresses6 {
-            own6.add(address, u32::from(length))?;
+        let (own4, own6) = plan.own()?;
+        let mut discovery = match plan.address_probes {
+            0 => Discovery::new(Settings::discovery(seed), own6.clone(), 0)?,
+            probes => Discovery::new(Settings::discovery(seed), Own::new(plan.mac)?, probes)?,
+        };
+        for &(address, prefix) in own6.addresses().iter().filter(|_| plan.address_probes > 0) {
+            discovery.add_address(Time::ZERO, address, prefix.length())?;
         }
         Ok(Port {
             arp: Arp::new(Settings::arp(seed), own4)?,
-            neighbours6: Table::new(Settings::discovery(seed), own6)?,
+            discovery,
+            duplicates: Vec::new(),
             punt: VecDeque::new(),
             is_up: true,
             discards: Discards::default(),
@@ -169,14 +220,30 @@ impl Port {
         &mut self.arp
     }
 
-    /// Its neighbours in IPv6; so far they are set by hand.
+    /// Its neighbours in IPv6 and who speaks for it.
+    pub fn discovery(&self) -> &Discovery<Held> {
+        &self.discovery
+    }
+
+    /// Who speaks for it in IPv6, to be told to advertise the router.
+    pub fn discovery_mut(&mut self) -> &mut Discovery<Held> {
+        &mut self.discovery
+    }
+
+    /// Its neighbours in IPv6.
     pub fn neighbours6(&self) -> &Table<u128, Held> {
-        &self.neighbours6
+        &self.discovery.table
     }
 
     /// Its neighbours in IPv6, to be set by hand.
     pub fn neighbours6_mut(&mut self) -> &mut Table<u128, Held> {
-        &mut self.neighbours6
+        &mut self.discovery.table
+    }
+
+    /// IPv6 addresses of its plan that it does not use, for another on the link has them (RFC 4862,
+    /// 5.4.5), the latest 64.
+    pub fn duplicates(&self) -> &[u128] {
+        &self.duplicates
     }
 
     /// Tests sources by the way back, or not.
@@ -186,11 +253,39 @@ impl Port {
 
     /// Packets that wait here: for an address, or to be fetched by who runs beside.
     pub(super) fn held(&self) -> usize {
-        self.arp.table.held() + self.neighbours6.held() + self.punt.len()
+        self.arp.table.held() + self.discovery.table.held() + self.punt.len()
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        self.arp.poll_timeout().into_iter().chain(self.neighbours6.poll_timeout()).min()
+        self.arp.poll_timeout().into_iter().chain(self.discovery.poll_timeout()).min()
+    }
+
+    /// What the timers of its neighbours ask for at `now`, and what came of addresses on trial.
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        self.arp.handle_timeout(now);
+        self.discovery.handle_timeout(now);
+        while let Some(verdict) = self.discovery.poll_verdict() {
+            if verdict.is_ours {
+                self.duplicates.retain(|address| *address != verdict.address);
+                self.discovery.announce(verdict.address);
+                continue;
+            }
+            if self.duplicates.len() == DUPLICATES_MAX {
+                self.duplicates.remove(0);
+            }
+            self.duplicates.push(verdict.address);
+        }
+    }
+
+    /// Whether `address` is of its plan, but on trial or another's.
+    pub(super) fn withholds(&self, address: u128) -> bool {
+        let is_tried = self.discovery.claims(address) && !self.discovery.table.own().has(address);
+        is_tried || self.duplicates.contains(&address)
+    }
+
+    /// The next frame that asks or answers a neighbour, written into `frame`; its length in bytes.
+    pub(super) fn poll_speech(&mut self, frame: &mut [u8; FRAME_BYTES_MAX]) -> Option<usize> {
+        self.arp.poll_transmit(frame).or_else(|| self.discovery.poll_transmit(frame))
     }
 
     /// Whether `address` is the broadcast address of one of its networks (RFC 1812, 4.2.3.1).

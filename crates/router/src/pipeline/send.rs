@@ -16,10 +16,31 @@ use crate::memory::{Memory, Place, Ticket};
 use crate::neighbour::{FRAME_BYTES_MAX, Mac};
 
 impl Router {
-    /// A buffer with `packet` behind an empty link header, counted as made; nothing without a buffer.
-    pub(super) fn make<M: Memory>(&mut self, packet: &[u8], memory: &mut M) -> Option<Place> {
-        let place = memory.take((ETHERNET_BYTES + packet.len()) as u16)?;
+    /// A buffer for a frame that is made here, on account of `port`; nothing, and that counted as
+    /// discarded, without a buffer.
+    pub(super) fn made<M: Memory>(
+        &mut self,
+        port: usize,
+        bytes: u16,
+        memory: &mut M,
+    ) -> Option<Place> {
         self.account.made += 1;
+        let place = memory.take(bytes);
+        if place.is_none() {
+            self.account.discarded += 1;
+            self.ports[port].discards.count(Discard::NoBuffer);
+        }
+        place
+    }
+
+    /// A buffer with `packet` behind an empty link header, made on account of `port`.
+    pub(super) fn make<M: Memory>(
+        &mut self,
+        port: usize,
+        packet: &[u8],
+        memory: &mut M,
+    ) -> Option<Place> {
+        let place = self.made(port, (ETHERNET_BYTES + packet.len()) as u16, memory)?;
         memory.frame_mut(place)[ETHERNET_BYTES..].copy_from_slice(packet);
         let is_four = packet.first().is_some_and(|first| first >> 4 == 4);
         let kind = if is_four { <u32 as Version>::ETHERTYPE } else { <u128 as Version>::ETHERTYPE };
@@ -35,11 +56,11 @@ impl Router {
         packet: &[u8],
         memory: &mut M,
     ) {
-        let Some(place) = self.make(packet, memory) else { return };
+        let Some(place) = self.make(input, packet, memory) else { return };
         let sent = match Header::read(memory.frame(place)) {
             Ok(header) => match header.key {
-                AnyKey::V4(key) => self.direct(now, key.destination, &header),
-                AnyKey::V6(key) => self.direct(now, key.destination, &header),
+                AnyKey::V4(key) => self.direct(now, input, key.destination, &header),
+                AnyKey::V6(key) => self.direct(now, input, key.destination, &header),
             },
             Err(_) => Err(Turn::Discard(Discard::NoUse)),
         };
@@ -113,7 +134,7 @@ impl Router {
         let port = &mut self.ports[output];
         let kept = match address {
             IpAddr::V4(address) => port.arp.table.hold(now, address.into(), held),
-            IpAddr::V6(address) => port.neighbours6.hold(now, address.into(), held),
+            IpAddr::V6(address) => port.discovery.table.hold(now, address.into(), held),
         };
         if kept.is_err() {
             self.discard(input, ticket.place, Discard::Unresolved, memory);
@@ -122,21 +143,19 @@ impl Router {
 
     /// Timers of the neighbour tables, packets whose address is known or will not be, requests.
     pub(super) fn serve_neighbours<M: Memory>(&mut self, now: Time, memory: &mut M) {
+        let mut frame = [0; FRAME_BYTES_MAX];
         for output in 0..self.ports.len() {
             if self.ports[output].poll_timeout().is_some_and(|due| due <= now) {
-                self.ports[output].arp.handle_timeout(now);
-                self.ports[output].neighbours6.handle_timeout(now);
+                self.ports[output].handle_timeout(now);
             }
             while let Some(outcome) = self.ports[output].arp.table.poll_packet() {
                 self.release(now, output, outcome.packet, outcome.fate.ok(), memory);
             }
-            while let Some(outcome) = self.ports[output].neighbours6.poll_packet() {
+            while let Some(outcome) = self.ports[output].discovery.table.poll_packet() {
                 self.release(now, output, outcome.packet, outcome.fate.ok(), memory);
             }
-            let mut frame = [0; FRAME_BYTES_MAX];
-            while let Some(bytes) = self.ports[output].arp.poll_transmit(&mut frame) {
-                if let Some(place) = memory.take(bytes as u16) {
-                    self.account.made += 1;
+            while let Some(bytes) = self.ports[output].poll_speech(&mut frame) {
+                if let Some(place) = self.made(output, bytes as u16, memory) {
                     memory.frame_mut(place).copy_from_slice(&frame[..bytes]);
                     self.send_frame(now, (output, output), place, memory);
                 }

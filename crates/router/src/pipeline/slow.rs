@@ -10,20 +10,19 @@ use core::net::IpAddr;
 
 use nilometer_wire::Time;
 
-use super::Router;
 use super::decide::{Turn, Version, mac_of};
 use super::port::PUNT_MAX;
+use super::{Manners, Router};
 use crate::discard::Discard;
 use crate::forward::fragment::Fragments;
 use crate::forward::icmp::Problem;
-use crate::forward::limit::Limits;
-use crate::forward::options::{Options, SourceRouting, Visit};
+use crate::forward::options::{Options, Visit};
 use crate::forward::report::{Cause, Reporter};
 use crate::forward::silence::Arrival;
 use crate::forward::{ecmp, hop};
-use crate::header::{AnyKey, DONT_FRAGMENT, ETHERNET_BYTES, Header, protocol};
+use crate::header::{AnyKey, DONT_FRAGMENT, ETHERNET_BYTES, Header};
 use crate::memory::{Memory, Place};
-use crate::neighbour::{ArpPacket, Mac};
+use crate::neighbour::Mac;
 
 /// Packets that may wait for the slow path.
 pub const SLOW_MAX: usize = 512;
@@ -67,16 +66,15 @@ pub(super) struct SlowPath {
     queue: VecDeque<(usize, Place, Why)>,
     /// Copies for management, with the port that they came by.
     copies: VecDeque<(usize, Place)>,
-    reporter: Reporter,
+    pub(super) reporter: Reporter,
 }
 
 impl SlowPath {
-    pub(super) fn new(seed: u64) -> SlowPath {
-        SlowPath {
-            queue: VecDeque::new(),
-            copies: VecDeque::new(),
-            reporter: Reporter::new(Limits::default(), seed),
-        }
+    pub(super) fn new(seed: u64, manners: &Manners) -> SlowPath {
+        let mut reporter = Reporter::new(manners.limits, seed);
+        reporter.set_hop_limit(manners.hop_limit);
+        reporter.set_answers_echo(manners.answers_echo);
+        SlowPath { queue: VecDeque::new(), copies: VecDeque::new(), reporter }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -110,9 +108,9 @@ impl Router {
             match why {
                 Why::Arp => self.take_arp(now, input, place, memory),
                 Why::Local => self.take_own(now, input, place, memory),
-                Why::Discovery | Why::LinkBroadcast | Why::Group => {
-                    self.punt(input, place, Discard::NoGroup, memory);
-                }
+                Why::Discovery => self.take_discovery(now, input, place, memory),
+                Why::LinkBroadcast => self.take_for_many(now, input, place, memory),
+                Why::Group => self.punt(input, place, Discard::NoGroup, memory),
                 Why::Options => self.heed_options(now, input, place, memory),
                 Why::TooBig(output) => self.fit(now, input, output, place, memory),
                 _ => self.complain(now, input, place, why, memory),
@@ -121,7 +119,13 @@ impl Router {
     }
 
     /// Hands a packet to who runs beside the forwarding plane; without one it is discarded for `why`.
-    fn punt<M: Memory>(&mut self, input: usize, place: Place, why: Discard, memory: &mut M) {
+    pub(super) fn punt<M: Memory>(
+        &mut self,
+        input: usize,
+        place: Place,
+        why: Discard,
+        memory: &mut M,
+    ) {
         let port = &mut self.ports[input];
         if !port.plan.is_punting {
             return self.discard(input, place, why, memory);
@@ -163,55 +167,11 @@ impl Router {
         memory: &mut M,
     ) {
         if self.slow.copies.len() < COPIES_MAX
-            && let Some(copy) = memory.take(place.bytes)
+            && let Some(copy) = self.made(input, place.bytes, memory)
         {
             let bytes = memory.frame(place).to_vec();
             memory.frame_mut(copy).copy_from_slice(&bytes);
-            self.account.made += 1;
             self.slow.copies.push_back((input, copy));
-        }
-    }
-
-    /// An ARP frame: for the neighbour table, and an answer for who runs beside as well.
-    fn take_arp<M: Memory>(&mut self, now: Time, input: usize, place: Place, memory: &mut M) {
-        let frame = memory.frame(place);
-        let is_reply = ArpPacket::read(frame)
-            .is_some_and(|arp| arp.operation == crate::neighbour::ArpOperation::Reply);
-        self.ports[input].arp.receive(now, frame);
-        if is_reply && self.ports[input].plan.is_punting {
-            return self.punt(input, place, Discard::NoUse, memory);
-        }
-        self.account.absorbed += 1;
-        memory.give(place);
-    }
-
-    /// A packet for the router: for who runs beside, or an echo request.
-    fn take_own<M: Memory>(&mut self, now: Time, input: usize, place: Place, memory: &mut M) {
-        if self.ports[input].plan.is_punting {
-            return self.punt(input, place, Discard::NoUse, memory);
-        }
-        let packet = &memory.frame(place)[ETHERNET_BYTES..];
-        let cause = Cause { now, arrival: Arrival::default(), packet };
-        let header = Header::read(memory.frame(place));
-        let reply = match header.map(|header| header.key) {
-            Ok(AnyKey::V4(key)) if key.protocol == protocol::ICMP => {
-                let is_own =
-                    |address| self.ports.iter().any(|port| port.arp.table.own().has(address));
-                let visit = Visit { outgoing: key.destination, stamp: stamp(now), is_own: &is_own };
-                self.slow.reporter.echo_ipv4(cause, visit).ok()
-            }
-            Ok(AnyKey::V6(key)) if key.protocol == protocol::ICMPV6 => {
-                self.slow.reporter.echo_ipv6(cause, key.destination).ok()
-            }
-            _ => None,
-        };
-        match reply {
-            Some(reply) => {
-                self.account.absorbed += 1;
-                memory.give(place);
-                self.send_own(now, input, &reply, memory);
-            }
-            None => self.discard(input, place, Discard::NoUse, memory),
         }
     }
 
@@ -280,7 +240,7 @@ impl Router {
             return self.go_on(now, input, place, &header, memory);
         };
         let packet = &memory.frame(place)[ETHERNET_BYTES..];
-        match Options::read(packet, SourceRouting::default()) {
+        match Options::read(packet, self.plan.manners.source_routing) {
             Err(problem) => {
                 self.report(now, input, place, problem, memory);
                 self.discard(input, place, Discard::Options, memory);
@@ -334,7 +294,7 @@ impl Router {
         };
         let (mut fragments, mut piece) = (fragments, Vec::new());
         while fragments.next_into(&mut piece) {
-            if let Some(part) = self.make(&piece, memory) {
+            if let Some(part) = self.make(input, &piece, memory) {
                 match Header::read(memory.frame(part)) {
                     Ok(header) => self.go_on(now, input, part, &header, memory),
                     Err(_) => self.discard(input, part, Discard::TotalLength, memory),
@@ -358,8 +318,8 @@ impl Router {
             return self.complain(now, input, place, Why::Expired, memory);
         }
         let sent = match header.key {
-            AnyKey::V4(key) => self.direct(now, key.destination, header),
-            AnyKey::V6(key) => self.direct(now, key.destination, header),
+            AnyKey::V4(key) => self.direct(now, input, key.destination, header),
+            AnyKey::V6(key) => self.direct(now, input, key.destination, header),
         };
         let output = match &sent {
             Ok((output, _)) | Err(Turn::Hold(output, _)) => *output,
@@ -378,19 +338,27 @@ impl Router {
         self.send_directed(now, input, place, sent, memory);
     }
 
-    /// The output and link-layer address for one packet.
+    /// The output and link-layer address for one packet that came by `input`, or was made because of
+    /// one that did: to a link-local address there is no way but back to its link.
     pub(super) fn direct<A: Version>(
         &mut self,
         now: Time,
+        input: usize,
         destination: A,
         header: &Header,
     ) -> Result<(u16, Mac), Turn> {
-        let hash = ecmp::flow_hash(self.plan.seed, header, None);
-        let next = A::route(self, destination).ok_or(Turn::Slow(Why::NoRoute))?;
-        let (output, gateway, hop) = self.way(next, hash)?;
-        match gateway {
-            Some(gateway) => Ok((output, self.mac_of_gateway(now, output, gateway, hop)?)),
-            None => {
+        let way = match destination.is_link_local() {
+            true => (input as u16, None, u16::MAX),
+            false => {
+                let next = A::route(self, destination).ok_or(Turn::Slow(Why::NoRoute))?;
+                self.way(next, ecmp::flow_hash(self.plan.seed, header, None))?
+            }
+        };
+        match way {
+            (output, Some(gateway), hop) => {
+                Ok((output, self.mac_of_gateway(now, output, gateway, hop)?))
+            }
+            (output, None, _) => {
                 let table = A::table(&mut self.ports[usize::from(output)]);
                 let lookup = table.lookup(now, destination);
                 Ok((output, mac_of(lookup, output, destination.address())?.0))
@@ -405,6 +373,6 @@ impl Router {
 }
 
 /// Milliseconds since the run began, marked as not standard: the router is told no time of day.
-fn stamp(now: Time) -> u32 {
+pub(super) fn stamp(now: Time) -> u32 {
     (now.as_nanos() / 1_000_000) as u32 | crate::forward::options::NOT_STANDARD
 }

@@ -10,7 +10,6 @@ use nilometer_queue::{Any, Capacity, Kind, Settings};
 use nilometer_router::classifier::{Classified, ClassifierTuples};
 use nilometer_router::fabric::FabricPlan;
 use nilometer_router::fib::{Fib, NextHop};
-use nilometer_router::forward::martian::Filter;
 use nilometer_router::memory::{Memory, Place};
 use nilometer_router::neighbour::{Given, Mac};
 use nilometer_router::next_hop::{Hop, Member, NextHops, Point};
@@ -96,6 +95,12 @@ pub struct Bench {
     pub now: Time,
 }
 
+/// What the bench is made of, to be changed.
+pub struct Plans {
+    pub router: RouterPlan,
+    pub ports: Vec<PortPlan>,
+}
+
 fn port(number: usize) -> PortPlan {
     let third = number as u8;
     let own4 = u32::from(Ipv4Addr::new(198, 18, third, 1));
@@ -103,6 +108,7 @@ fn port(number: usize) -> PortPlan {
     PortPlan {
         addresses4: vec![(own4, 24)],
         addresses6: vec![(own6, 64)],
+        address_probes: 0,
         ..PortPlan::new(&format!("port{number}"), mac(number))
     }
 }
@@ -115,6 +121,11 @@ impl Bench {
     /// Ports 0 to 3 with networks 198.18.N.0/24 and fd00:N::/64; 198.19.N.0/24 and fd00:1N::/64 are
     /// behind host 2 of network N, whose link-layer address is known.
     pub fn new() -> Bench {
+        Bench::with(|_| ())
+    }
+
+    /// The same with other plans of the ports and of the router.
+    pub fn with(change: impl Fn(&mut Plans)) -> Bench {
         let shape = Shape::new(PORTS, 2.0, link(), Span::from_nanos(500_000)).expect("a shape");
         let variant = Variant::DqPlus {
             minimum_backlog_bytes: 1_500,
@@ -123,12 +134,15 @@ impl Bench {
         };
         let input = InputLimits { packets: 2_000, packet_bytes: 9_300, framing: Framing::Whole };
         let fabric = FabricPlan { shape, variant: Some(variant), input };
-        let plan = RouterPlan { fabric, martians: Filter::Standard, seed: 7 };
+        let mut plans =
+            Plans { router: RouterPlan::new(fabric, 7), ports: (0..PORTS).map(port).collect() };
+        change(&mut plans);
         let settings = Settings {
             mtu_bytes: 9_300,
             ..Settings::new(Kind::Qsdrr, Capacity::Packets(500), link())
         };
-        let ports = (0..PORTS).map(|n| (port(n), Any::new(&settings).expect("settings"))).collect();
+        let with_discipline = |plan| (plan, Any::new(&settings).expect("settings"));
+        let ports = plans.ports.into_iter().map(with_discipline).collect();
         let fib4 = TreeBitmap::new(1 << 20).expect("room");
         let fib6 = TreeBitmap::new(1 << 20).expect("room");
         let tables = Tables {
@@ -137,7 +151,7 @@ impl Bench {
             filters4: filters(),
             filters6: filters(),
         };
-        let router = Router::new(plan, ports, tables).expect("a router");
+        let router = Router::new(plans.router, ports, tables).expect("a router");
         let hops = NextHops::new(256, 4_096);
         let memory = Heap::new(4_096);
         let mut bench = Bench { router, memory, hops, fib4, fib6, now: Time::ZERO };
@@ -165,8 +179,10 @@ impl Bench {
         let router = self.router.port_mut(number);
         let table = &mut router.arp_mut().table;
         table.set(Time::ZERO, gateway4.into(), host(number), Given::Permanent).expect("room");
-        let table = router.neighbours6_mut();
-        table.set(Time::ZERO, gateway6.into(), host(number), Given::Permanent).expect("room");
+        if router.plan().address_probes == 0 {
+            let table = router.neighbours6_mut();
+            table.set(Time::ZERO, gateway6.into(), host(number), Given::Permanent).expect("room");
+        }
     }
 
     pub fn way(&mut self, hop: Hop) -> NextHop {
@@ -215,6 +231,15 @@ impl Bench {
         }
         assert!(self.router.balances());
         assert_eq!(self.memory.taken() as u64, self.router.inside(), "buffers are packets");
+        out
+    }
+
+    /// Everything that leaves within a time, in steps of a millisecond.
+    pub fn wait(&mut self, milliseconds: u64) -> Vec<(usize, Vec<u8>)> {
+        let mut out = Vec::new();
+        for _ in 0..milliseconds {
+            out.extend(self.drain()); // fifty steps of 20 us
+        }
         out
     }
 
