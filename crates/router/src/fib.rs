@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use core::fmt;
+use core::ops::Range;
 
 use crate::prefix::{Address, Prefix};
 
@@ -64,4 +65,8 @@ pub trait ServingFib<A: Address>: Fib<A> + Send {
 
     /// Bytes that lookups may read: no room that is free, and nothing that the writer alone uses.
     fn bytes(&self) -> usize;
+
+    /// The addresses of the memory that lookups read, free room included, for a shell that can ask the
+    /// kernel for large pages there.
+    fn span(&self) -> Range<usize>;
 }

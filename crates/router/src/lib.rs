@@ -16,10 +16,12 @@ pub mod neighbour;
 pub mod next_hop;
 pub mod pipeline;
 pub mod prefix;
+mod quiescence;
 pub mod rib;
 pub mod route_table;
 pub mod route_update;
 pub mod rtnetlink;
+pub mod slots;
 pub mod tree_bitmap;
 
 pub use classifier::{
@@ -35,4 +37,5 @@ pub use prefix::{Address, Prefix};
 pub use rib::{FibSink, Rib, RibFault, Route, Source};
 pub use route_table::{RouteLimits, RouteTable};
 pub use route_update::{AnyPrefix, Path, RouteBatch, RouteUpdate, Way};
+pub use slots::{Lines, SlotFib};
 pub use tree_bitmap::{Reader, TreeBitmap};

@@ -1,3 +1,4 @@
 //! The router in its shell.
 
 pub mod bench;
+pub mod pages;

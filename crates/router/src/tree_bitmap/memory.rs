@@ -3,27 +3,21 @@
 //! All words are made at once, so that readers have one address to remember. The writer gives out
 //! blocks of few words and takes them back by size. A block that the table no longer refers to may
 //! still be in the hands of a reader that found it a moment before; so it waits until each reader has
-//! said, once, that it holds nothing (quiescent states; McKenney and Slingwine 1998). Writer and
-//! readers never wait for each other: without room the writer is told so. Blocks are cut from larger ones
-//! and not joined again, so that after many changes a table needs some more room than it takes.
+//! passed (`quiescence.rs`). Writer and readers never wait for each other: without room the writer is
+//! told so. Blocks are cut from larger ones and not joined again, so that after many changes a table
+//! needs some more room than it takes.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use core::ops::Range;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::fib::Full;
-
-/// Most readers of a table.
-pub const READERS_LIMIT: usize = 64;
+use crate::quiescence::Readers;
 
 /// The largest block: sixteen children and fifteen next hops.
 const LARGEST: usize = 20;
-
-/// What a reader that holds nothing has said.
-const RESTS: u64 = u64::MAX;
-/// A place that no reader has.
-const VACANT: u64 = u64::MAX - 1;
 
 /// What writer and readers share.
 #[derive(Debug)]
@@ -32,10 +26,7 @@ pub(super) struct Memory {
     /// By the first bits of an address, the next hop of the longest prefix that is not longer than
     /// they are, plus one; 0 if there is none.
     short: Box<[AtomicU32]>,
-    /// Changes so far that took something away.
-    epoch: AtomicU64,
-    /// For each reader, the epoch at which it last held nothing.
-    readers: Box<[AtomicU64]>,
+    pub readers: Readers,
 }
 
 impl Memory {
@@ -43,9 +34,14 @@ impl Memory {
         Memory {
             words: (0..words).map(|_| AtomicU64::new(0)).collect(),
             short: (0..roots).map(|_| AtomicU32::new(0)).collect(),
-            epoch: AtomicU64::new(0),
-            readers: (0..READERS_LIMIT).map(|_| AtomicU64::new(VACANT)).collect(),
+            readers: Readers::new(),
         }
+    }
+
+    /// The addresses of the words.
+    pub fn span(&self) -> Range<usize> {
+        let words = self.words.as_ptr_range();
+        words.start.addr()..words.end.addr()
     }
 
     #[inline(always)]
@@ -64,39 +60,6 @@ impl Memory {
 
     pub fn set_short(&self, root: u32, next_plus_one: u32) {
         self.short[root as usize].store(next_plus_one, Ordering::Release);
-    }
-
-    /// The place of a new reader.
-    pub fn admit(&self) -> Option<usize> {
-        let enter = |place: &AtomicU64| {
-            place.compare_exchange(VACANT, RESTS, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        };
-        self.readers.iter().position(enter)
-    }
-
-    pub fn dismiss(&self, reader: usize) {
-        self.readers[reader].store(VACANT, Ordering::SeqCst);
-    }
-
-    /// The reader holds nothing now, and goes on.
-    #[inline]
-    pub fn pass(&self, reader: usize) {
-        self.readers[reader].store(self.epoch.load(Ordering::SeqCst), Ordering::SeqCst);
-        // What is read from here on is not older than what the writer saw of this reader.
-        fence(Ordering::SeqCst);
-    }
-
-    /// The reader holds nothing, and will not until it passes again.
-    pub fn rest(&self, reader: usize) {
-        self.readers[reader].store(RESTS, Ordering::SeqCst);
-    }
-
-    /// The epoch that every reader has passed.
-    fn passed(&self) -> u64 {
-        fence(Ordering::SeqCst);
-        let said = self.readers.iter().map(|reader| reader.load(Ordering::SeqCst));
-        let now = self.epoch.load(Ordering::SeqCst);
-        said.filter(|&epoch| epoch < VACANT).min().unwrap_or(now)
     }
 }
 
@@ -153,7 +116,7 @@ impl Blocks {
     /// Takes back a block that the table no longer refers to.
     pub fn retire(&mut self, memory: &Memory, block: u32, words: u32) {
         if words > 0 {
-            let epoch = memory.epoch.fetch_add(1, Ordering::SeqCst) + 1;
+            let epoch = memory.readers.advance();
             self.retired.push_back((epoch, block, words));
             self.used -= words;
         }
@@ -171,7 +134,7 @@ impl Blocks {
         if self.retired.is_empty() {
             return;
         }
-        let passed = memory.passed();
+        let passed = memory.readers.passed();
         while let Some(&(epoch, block, words)) = self.retired.front()
             && epoch <= passed
         {

@@ -29,14 +29,16 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::fib::{Fib, Full, Lookups, NextHop, ServingFib};
 use crate::prefix::{Address, Prefix};
 use memory::{Blocks, Memory};
 use node::{Node, position};
-use search::{Instructions, search};
+pub(crate) use search::Instructions;
+use search::search;
 
-pub use memory::READERS_LIMIT;
+pub use crate::quiescence::READERS_LIMIT;
 
 /// A new node's parts, before they are a block.
 #[derive(Clone, Debug, Default)]
@@ -93,7 +95,7 @@ impl<A: Address, const STRIDE: u32, const INITIAL: u32> TreeBitmap<A, STRIDE, IN
 
     /// One more reader, unless there are [`READERS_LIMIT`].
     pub fn reader(&self) -> Option<Reader<A, STRIDE, INITIAL>> {
-        let place = self.memory.admit()?;
+        let place = self.memory.readers.admit()?;
         let memory = Arc::clone(&self.memory);
         Some(Reader {
             memory,
@@ -356,6 +358,10 @@ where
     fn bytes(&self) -> usize {
         TreeBitmap::bytes(self)
     }
+
+    fn span(&self) -> Range<usize> {
+        self.memory.span()
+    }
 }
 
 impl<A, const STRIDE: u32, const INITIAL: u32> Lookups<A> for Reader<A, STRIDE, INITIAL>
@@ -375,14 +381,14 @@ impl<A: Address, const STRIDE: u32, const INITIAL: u32> Reader<A, STRIDE, INITIA
     #[inline]
     pub fn lookup(&self, addresses: &[A], next_hops: &mut [Option<NextHop>]) {
         assert_eq!(addresses.len(), next_hops.len(), "a next hop for each address");
-        self.memory.pass(self.place);
+        self.memory.readers.pass(self.place);
         self.instructions.search_all::<A, STRIDE, INITIAL>(&self.memory, addresses, next_hops);
-        self.memory.rest(self.place);
+        self.memory.readers.rest(self.place);
     }
 }
 
 impl<A, const STRIDE: u32, const INITIAL: u32> Drop for Reader<A, STRIDE, INITIAL> {
     fn drop(&mut self) {
-        self.memory.dismiss(self.place);
+        self.memory.readers.dismiss(self.place);
     }
 }

@@ -11,7 +11,7 @@ use crate::prefix::Address;
 
 /// Which instructions searches may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Instructions {
+pub enum Instructions {
     /// Those that every processor of its kind has.
     Common,
     /// Those that count and shift bits.
@@ -21,7 +21,7 @@ pub(super) enum Instructions {
 
 impl Instructions {
     /// The best that this processor has.
-    pub fn best() -> Instructions {
+    pub(crate) fn best() -> Instructions {
         #[cfg(target_arch = "x86_64")]
         if counts_bits() {
             return Instructions::Counting;
@@ -31,7 +31,7 @@ impl Instructions {
 
     /// The next hops of all `addresses`, as many as there are `next_hops`.
     #[inline]
-    pub fn search_all<A: Address, const STRIDE: u32, const INITIAL: u32>(
+    pub(super) fn search_all<A: Address, const STRIDE: u32, const INITIAL: u32>(
         self,
         memory: &Memory,
         addresses: &[A],

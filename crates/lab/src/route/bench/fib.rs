@@ -12,12 +12,13 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use nilometer_router::prefix::Malformed;
-use nilometer_router::{Full, Lookups, NextHop, Prefix, ServingFib, TreeBitmap};
+use nilometer_router::{Full, Lines, Lookups, NextHop, Prefix, ServingFib, SlotFib, TreeBitmap};
 use serde::Serialize;
 
 use super::addresses::{Drawn, SplitMix64, drawn, random};
 use super::clock::{median, thread_time};
 use super::prefixes::{Family, Prefixes, read_prefixes};
+use crate::route::pages::ask_for_large_pages;
 
 /// Addresses that are looked up in one call, as many as a driver hands over at once.
 const BURST: usize = 64;
@@ -98,7 +99,11 @@ pub fn time_family(options: &Options) -> Result<FibTimes> {
 type Engine<A> = (&'static str, Box<dyn ServingFib<A>>);
 
 fn engines_v4(prefixes: usize) -> Result<Vec<Engine<u32>>, Full> {
-    Ok(vec![("tree_bitmap", Box::new(TreeBitmap::<u32>::new(tree_bitmap_words::<u32>(prefixes))?))])
+    let words = tree_bitmap_words::<u32>(prefixes);
+    Ok(vec![
+        ("lines", Box::new(SlotFib::<u32, Lines>::new(slot_words(prefixes))?)),
+        ("tree_bitmap", Box::new(TreeBitmap::<u32>::new(words)?)),
+    ])
 }
 
 fn engines_v6(prefixes: usize) -> Result<Vec<Engine<u128>>, Full> {
@@ -109,6 +114,11 @@ fn engines_v6(prefixes: usize) -> Result<Vec<Engine<u128>>, Full> {
 /// Words for `prefixes` of any lengths: at the worst each has a path of its own.
 fn tree_bitmap_words<A: Drawn>(prefixes: usize) -> u32 {
     (65_536 + prefixes as u64 * u64::from(A::BITS) / 4).min(1 << 27) as u32
+}
+
+/// Words of a table of slots: roots, and at the worst a block for each prefix, twice over.
+fn slot_words(prefixes: usize) -> u32 {
+    (2_000_000 + 32 * prefixes as u64).min(1 << 27) as u32
 }
 
 fn time_all<A: Drawn>(
@@ -125,6 +135,7 @@ where
         for (number, &prefix) in prefixes.iter().enumerate() {
             table.insert(prefix, next_hop(number)).with_context(|| *name)?;
         }
+        ask_for_large_pages(table.span());
     }
     let sets = [random::<A>(), drawn(&prefixes)];
     let rates = lookup_rates(&tables, &sets, options.rounds)?;

@@ -1,0 +1,110 @@
+//! When memory that readers may still be looking at can be used again.
+//!
+//! A table's writer never waits for its readers nor they for it. What the writer takes out of a table
+//! may still be in the hands of a reader that found it a moment before; so it is kept until each reader
+//! has said, once, that it holds nothing (quiescent states; McKenney and Slingwine 1998). Time is
+//! counted in *epochs*, of which every removal begins one. A reader that begins says which epoch it saw,
+//! and one that ends says that it rests.
+//!
+//! One fence is all that a reader pays. It stands between what it says and what it then reads, as the
+//! writer has one between what it changed and what it asks: so either the writer hears of the reader, or
+//! the reader sees the change and cannot find what was taken out.
+
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Most readers of a table.
+pub const READERS_LIMIT: usize = 64;
+
+/// What a reader that holds nothing has said.
+const RESTS: u64 = u64::MAX;
+/// A place that no reader has.
+const VACANT: u64 = u64::MAX - 1;
+
+/// The readers of a table, and the epoch.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    /// Changes so far that took something away.
+    epoch: AtomicU64,
+    /// For each reader, the epoch in which it last began.
+    places: Box<[AtomicU64]>,
+}
+
+impl Readers {
+    pub fn new() -> Readers {
+        let places = (0..READERS_LIMIT).map(|_| AtomicU64::new(VACANT)).collect();
+        Readers { epoch: AtomicU64::new(0), places }
+    }
+
+    /// The place of a new reader.
+    pub fn admit(&self) -> Option<usize> {
+        let enter = |place: &AtomicU64| {
+            place.compare_exchange(VACANT, RESTS, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        };
+        self.places.iter().position(enter)
+    }
+
+    pub fn dismiss(&self, reader: usize) {
+        self.places[reader].store(VACANT, Ordering::SeqCst);
+    }
+
+    /// The reader holds nothing now, and goes on.
+    #[inline]
+    pub fn pass(&self, reader: usize) {
+        self.places[reader].store(self.epoch.load(Ordering::Acquire), Ordering::Relaxed);
+        // What is read from here on is not older than what the writer saw of this reader.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The reader holds nothing, and will not until it passes again.
+    #[inline]
+    pub fn rest(&self, reader: usize) {
+        self.places[reader].store(RESTS, Ordering::Release);
+    }
+
+    /// Something was taken out just now; returns the epoch that all readers must have passed before it
+    /// is used again.
+    pub fn advance(&self) -> u64 {
+        self.epoch.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// The epoch that every reader has passed.
+    pub fn passed(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        let now = self.epoch.load(Ordering::SeqCst);
+        let said = self.places.iter().map(|place| place.load(Ordering::SeqCst));
+        said.filter(|&epoch| epoch < VACANT).min().unwrap_or(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_reader_may_hold_is_kept_until_it_passes() {
+        let readers = Readers::new();
+        let (a, b) = (readers.admit().expect("a place"), readers.admit().expect("a place"));
+        readers.pass(a);
+        let epoch = readers.advance();
+        assert!(readers.passed() < epoch);
+        readers.pass(b);
+        assert!(readers.passed() < epoch, "the first still holds it");
+        readers.pass(a);
+        assert!(readers.passed() >= epoch);
+        let epoch = readers.advance();
+        readers.rest(a);
+        assert!(readers.passed() < epoch);
+        readers.dismiss(b);
+        assert!(readers.passed() >= epoch);
+    }
+
+    #[test]
+    fn places_are_given_back() {
+        let readers = Readers::new();
+        let places: alloc::vec::Vec<usize> = core::iter::from_fn(|| readers.admit()).collect();
+        assert_eq!(places.len(), READERS_LIMIT);
+        readers.dismiss(7);
+        assert_eq!(readers.admit(), Some(7));
+    }
+}

@@ -1,0 +1,265 @@
+//! Tables of slots: each part of the address space is written anew when a route of it changes, and put
+//! in the place of the old one by a single store.
+//!
+//! The fastest structures for longest match do not know prefixes any more. They hold answers, pushed
+//! down to where a lookup ends, packed without gaps; and what is packed cannot be changed in place. Made
+//! whole from sorted routes, such a table takes tens of milliseconds, too long for every update, and
+//! nothing at all when it is made in pieces. So the addresses are divided by their first bits into
+//! *slots* (2^18 of them for IPv4, each a /18). The writer keeps the routes of each slot in a sorted list
+//! (`routes.rs`). A change gives the runs of one slot, a *layout* packs them into one block of words
+//! (`lines.rs`), and storing that block's number at the slot's root publishes it.
+//! A reader therefore sees the whole change or nothing of it, without waiting. The old block is used
+//! again when all readers have passed (`quiescence.rs`).
+//!
+//! A slot with one answer alone, as three of four have on the Internet, needs no block of its own: all
+//! such slots share one for each answer.
+//!
+//! A route as short as a slot or shorter is published slot by slot, all of them written beforehand, so
+//! that there is room for all or the change is refused.
+
+mod division;
+mod kernel;
+mod lines;
+mod memory;
+mod routes;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+use core::ops::Range;
+
+use crate::fib::{Fib, Full, Lookups, NextHop, ServingFib};
+use crate::prefix::Prefix;
+use crate::tree_bitmap::Instructions;
+pub use division::Divided;
+pub use lines::Lines;
+use memory::{Block, Blocks, Memory};
+use routes::{Leaf, Routes, Run, leaf, next_hop};
+
+/// One way to pack the runs of a slot, and to find an address in them.
+pub trait Layout<A: Divided>: Send + Sync + 'static {
+    /// Bits that number a main slot.
+    const BITS: u32;
+    /// The greatest answer there can be: a next hop plus one.
+    const LEAF_MAX: Leaf;
+
+    /// Packs the runs of a slot, of which there is at least one; `length` is that of the slot's prefix.
+    fn pack(length: u32, runs: &[Run<A>], block: &mut Vec<u32>);
+
+    /// The answer for `address`, which is in the slot of `block`.
+    fn find(memory: &Memory, block: u32, address: A) -> Leaf;
+
+    /// The next hops of all `addresses`.
+    fn find_all(
+        memory: &Memory,
+        instructions: Instructions,
+        addresses: &[A],
+        next_hops: &mut [Option<NextHop>],
+    );
+}
+
+/// A table of slots, and its one writer.
+#[derive(Debug)]
+pub struct SlotFib<A, L> {
+    memory: Arc<Memory>,
+    blocks: Blocks,
+    routes: Routes<A>,
+    /// The block of each slot; none where the slot shares one.
+    own: Vec<Block>,
+    /// By answer, the block of all slots that have it alone.
+    shared: Vec<Option<Block>>,
+    runs: Vec<Run<A>>,
+    packed: Vec<u32>,
+    layout: PhantomData<fn() -> L>,
+}
+
+/// One who looks up in a table of slots that is being changed. Dropped, it counts no longer.
+#[derive(Debug)]
+pub struct SlotReader<A, L> {
+    memory: Arc<Memory>,
+    instructions: Instructions,
+    place: usize,
+    kind: PhantomData<fn() -> (A, L)>,
+}
+
+/// A slot that is written and not yet published.
+struct Staged {
+    slot: usize,
+    root: u32,
+    own: Block,
+}
+
+impl<A: Divided, L: Layout<A>> SlotFib<A, L> {
+    /// An empty table of at most `words` words of four bytes, those of its roots included.
+    ///
+    /// # Errors
+    /// [`Full`] when there is no room for the roots.
+    pub fn new(words: u32) -> Result<Self, Full> {
+        let slots = A::slots(L::BITS);
+        if words as usize <= slots {
+            return Err(Full);
+        }
+        let mut fib = SlotFib {
+            memory: Arc::new(Memory::new(words)),
+            blocks: Blocks::new(slots as u32, words),
+            routes: Routes::new(L::BITS),
+            own: vec![Block::default(); slots],
+            shared: Vec::new(),
+            runs: Vec::new(),
+            packed: Vec::new(),
+            layout: PhantomData,
+        };
+        let nothing = fib.shared(0)?;
+        (0..slots).for_each(|slot| fib.memory.publish(slot, nothing));
+        Ok(fib)
+    }
+
+    /// Whether every word belongs to the table or is free.
+    pub fn balances(&self) -> bool {
+        self.blocks.balances()
+    }
+
+    /// Makes many routes at once, each slot written once; a later duplicate wins.
+    ///
+    /// # Errors
+    /// [`Full`] when there is no room: routes are then known that lookups do not find; drop the table.
+    pub fn load(
+        &mut self,
+        routes: impl IntoIterator<Item = (Prefix<A>, NextHop)>,
+    ) -> Result<(), Full> {
+        let mut touched = Vec::new();
+        for (prefix, next) in routes {
+            let leaf = Self::admitted(next)?;
+            self.routes.set(prefix, leaf, &mut touched);
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        for slot in touched {
+            let staged = self.stage(slot)?;
+            self.publish(staged);
+        }
+        Ok(())
+    }
+
+    fn admitted(next: NextHop) -> Result<Leaf, Full> {
+        if next.0 < L::LEAF_MAX { Ok(leaf(next)) } else { Err(Full) }
+    }
+
+    /// The block of all slots that have this answer alone.
+    fn shared(&mut self, leaf: Leaf) -> Result<u32, Full> {
+        let index = usize::from(leaf);
+        if let Some(Some(block)) = self.shared.get(index) {
+            return Ok(block.first);
+        }
+        self.packed.clear();
+        let any = A::of_slot(0, L::BITS);
+        L::pack(any.length(), &[Run { start: any.address(), leaf }], &mut self.packed);
+        let block = self.blocks.take(&self.memory, self.packed.len())?;
+        self.memory.write(block.first, &self.packed);
+        self.shared.resize(self.shared.len().max(index + 1), None);
+        self.shared[index] = Some(block);
+        Ok(block.first)
+    }
+
+    /// Writes a slot as its routes are now.
+    fn stage(&mut self, slot: usize) -> Result<Staged, Full> {
+        let mut runs = core::mem::take(&mut self.runs);
+        self.routes.runs(slot, &mut runs);
+        let staged = match runs[..] {
+            [Run { leaf, .. }] => {
+                self.shared(leaf).map(|root| Staged { slot, root, own: Block::default() })
+            }
+            _ => {
+                self.packed.clear();
+                L::pack(A::of_slot(slot, L::BITS).length(), &runs, &mut self.packed);
+                self.blocks.take(&self.memory, self.packed.len()).map(|own| {
+                    self.memory.write(own.first, &self.packed);
+                    Staged { slot, root: own.first, own }
+                })
+            }
+        };
+        self.runs = runs;
+        staged
+    }
+
+    fn publish(&mut self, staged: Staged) {
+        self.memory.publish(staged.slot, staged.root);
+        let old = core::mem::replace(&mut self.own[staged.slot], staged.own);
+        if old != Block::default() {
+            self.blocks.retire(self.memory.readers.advance(), old);
+        }
+    }
+
+    /// Gives `prefix` the leaf, or withdraws it with 0.
+    fn change(&mut self, prefix: Prefix<A>, leaf: Leaf) -> Result<Option<NextHop>, Full> {
+        let mut touched = Vec::new();
+        let was = self.routes.set(prefix, leaf, &mut touched);
+        let mut staged = Vec::with_capacity(touched.len());
+        for slot in touched {
+            match self.stage(slot) {
+                Ok(written) => staged.push(written),
+                Err(Full) => {
+                    staged.drain(..).for_each(|staged: Staged| self.blocks.untake(staged.own));
+                    self.routes.set(prefix, was, &mut Vec::new());
+                    return Err(Full);
+                }
+            }
+        }
+        staged.into_iter().for_each(|staged| self.publish(staged));
+        Ok(next_hop(was))
+    }
+}
+
+impl<A: Divided, L: Layout<A>> Fib<A> for SlotFib<A, L> {
+    fn insert(&mut self, prefix: Prefix<A>, next: NextHop) -> Result<Option<NextHop>, Full> {
+        self.change(prefix, Self::admitted(next)?)
+    }
+
+    fn remove(&mut self, prefix: Prefix<A>) -> Result<Option<NextHop>, Full> {
+        self.change(prefix, 0)
+    }
+
+    fn lookup(&self, address: A) -> Option<NextHop> {
+        let root = self.memory.root(address.slot(L::BITS));
+        next_hop(L::find(&self.memory, root, address))
+    }
+
+    fn len(&self) -> usize {
+        self.routes.len()
+    }
+}
+
+impl<A: Divided, L: Layout<A>> ServingFib<A> for SlotFib<A, L> {
+    fn reader(&self) -> Option<Box<dyn Lookups<A>>> {
+        let place = self.memory.readers.admit()?;
+        let memory = Arc::clone(&self.memory);
+        let instructions = Instructions::best();
+        Some(Box::new(SlotReader::<A, L> { memory, instructions, place, kind: PhantomData }))
+    }
+
+    fn span(&self) -> Range<usize> {
+        let words = self.memory.words().as_ptr_range();
+        words.start.addr()..words.end.addr()
+    }
+
+    fn bytes(&self) -> usize {
+        (A::slots(L::BITS) + self.blocks.used() as usize) * size_of::<u32>()
+    }
+}
+
+impl<A: Divided, L: Layout<A>> Lookups<A> for SlotReader<A, L> {
+    fn look_up(&mut self, addresses: &[A], next_hops: &mut [Option<NextHop>]) {
+        assert_eq!(addresses.len(), next_hops.len(), "a next hop for each address");
+        self.memory.readers.pass(self.place);
+        L::find_all(&self.memory, self.instructions, addresses, next_hops);
+        self.memory.readers.rest(self.place);
+    }
+}
+
+impl<A, L> Drop for SlotReader<A, L> {
+    fn drop(&mut self) {
+        self.memory.readers.dismiss(self.place);
+    }
+}
