@@ -11,7 +11,8 @@ use crate::prefix::{Address, Prefix};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NextHop(pub u16);
 
-/// The table is full: the update was not made, and lookups are as before.
+/// The table is full, or its answers cannot name the next hop: the update was not made, and lookups
+/// are as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -63,10 +64,40 @@ pub trait ServingFib<A: Address>: Fib<A> + Send {
     /// One more reader, unless there are too many.
     fn reader(&self) -> Option<Box<dyn Lookups<A>>>;
 
+    /// Makes many routes at once; a later duplicate wins. Lookups may find each as soon as it is made.
+    ///
+    /// # Errors
+    /// [`Full`] when there is no room; some of the routes are made then: the table is to be dropped.
+    fn load(&mut self, routes: &mut dyn Iterator<Item = (Prefix<A>, NextHop)>) -> Result<(), Full> {
+        for (prefix, next) in routes {
+            self.insert(prefix, next)?;
+        }
+        Ok(())
+    }
+
     /// Bytes that lookups may read: no room that is free, and nothing that the writer alone uses.
     fn bytes(&self) -> usize;
 
     /// The addresses of the memory that lookups read, free room included, for a shell that can ask the
     /// kernel for large pages there.
     fn span(&self) -> Range<usize>;
+}
+
+/// So that a table of any engine can stand where one of a known kind does.
+impl<A: Address, F: Fib<A> + ?Sized> Fib<A> for Box<F> {
+    fn insert(&mut self, prefix: Prefix<A>, next: NextHop) -> Result<Option<NextHop>, Full> {
+        (**self).insert(prefix, next)
+    }
+
+    fn remove(&mut self, prefix: Prefix<A>) -> Result<Option<NextHop>, Full> {
+        (**self).remove(prefix)
+    }
+
+    fn lookup(&self, address: A) -> Option<NextHop> {
+        (**self).lookup(address)
+    }
+
+    fn len(&self) -> usize {
+        (**self).len()
+    }
 }

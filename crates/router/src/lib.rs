@@ -5,6 +5,7 @@ extern crate alloc;
 
 pub mod classifier;
 pub mod discard;
+pub mod engine;
 pub mod fabric;
 pub mod fib;
 pub mod forward;
@@ -28,6 +29,7 @@ pub use classifier::{
     Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, Octet, Ports, Refused,
     Rule, RuleId,
 };
+pub use engine::{Engine, EngineFault, Routed};
 pub use fabric::{Fabric, FabricPlan};
 pub use fib::{Fib, Full, Lookups, NextHop, ServingFib};
 pub use header::{AnyKey, Fault, Header, Key, Unusable};

@@ -117,7 +117,7 @@ fn loading_is_inserting() {
         twin.insert(prefix, next).expect("there is always room");
     }
     let mut ours = SlotFib::<u32, Lines>::new(1 << 20).expect("room");
-    ours.load(routes).expect("room");
+    ours.load(&mut routes.into_iter()).expect("room");
     assert_eq!(ours.len(), twin.len());
     let addresses: Vec<u32> = (0..2_000).map(|_| u32::any(&mut rng)).collect();
     compare(&ours, &twin, &addresses, 8);

@@ -121,28 +121,6 @@ impl<A: Divided, L: Layout<A>> SlotFib<A, L> {
         self.blocks.balances()
     }
 
-    /// Makes many routes at once, each slot written once; a later duplicate wins.
-    ///
-    /// # Errors
-    /// [`Full`] when there is no room: routes are then known that lookups do not find; drop the table.
-    pub fn load(
-        &mut self,
-        routes: impl IntoIterator<Item = (Prefix<A>, NextHop)>,
-    ) -> Result<(), Full> {
-        let mut touched = Vec::new();
-        for (prefix, next) in routes {
-            let leaf = Self::admitted(next)?;
-            self.routes.set(prefix, leaf, &mut touched);
-        }
-        touched.sort_unstable();
-        touched.dedup();
-        for slot in touched {
-            let staged = self.stage(slot)?;
-            self.publish(staged);
-        }
-        Ok(())
-    }
-
     fn admitted(next: NextHop) -> Result<Leaf, Full> {
         if next.0 < L::LEAF_MAX { Ok(leaf(next)) } else { Err(Full) }
     }
@@ -237,6 +215,22 @@ impl<A: Divided, L: Layout<A>> ServingFib<A> for SlotFib<A, L> {
         let memory = Arc::clone(&self.memory);
         let instructions = Instructions::best();
         Some(Box::new(SlotReader::<A, L> { memory, instructions, place, kind: PhantomData }))
+    }
+
+    /// Every slot is written once, at the end.
+    fn load(&mut self, routes: &mut dyn Iterator<Item = (Prefix<A>, NextHop)>) -> Result<(), Full> {
+        let mut touched = Vec::new();
+        for (prefix, next) in routes {
+            let leaf = Self::admitted(next)?;
+            self.routes.set(prefix, leaf, &mut touched);
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        for slot in touched {
+            let staged = self.stage(slot)?;
+            self.publish(staged);
+        }
+        Ok(())
     }
 
     fn span(&self) -> Range<usize> {

@@ -9,10 +9,11 @@ use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use nilometer_router::prefix::Malformed;
-use nilometer_router::{Full, Lines, Lookups, NextHop, Prefix, ServingFib, SlotFib, TreeBitmap};
+use nilometer_router::{Full, Lookups, NextHop, Prefix, Routed, ServingFib};
 use serde::Serialize;
 
 use super::addresses::{Drawn, SplitMix64, drawn, random};
@@ -24,8 +25,12 @@ use crate::route::pages::ask_for_large_pages;
 const BURST: usize = 64;
 /// Passes over the addresses in one round.
 const PASSES: usize = 2;
-/// Withdrawals, each with an announcement behind it.
+/// Withdrawals at most, each with an announcement behind it.
 const UPDATES: usize = 100_000;
+/// CPU time after which no more are begun: a table of few and short prefixes may take long for each.
+const UPDATES_TIME: Duration = Duration::from_millis(500);
+/// Withdrawals between two looks at the clock.
+const UPDATES_TOGETHER: usize = 16;
 /// Seed of the routes that are updated.
 const UPDATES_SEED: u64 = 3;
 /// Next hops there are.
@@ -62,6 +67,8 @@ pub struct EngineTimes {
     pub engine: &'static str,
     /// Bytes that lookups read, for each different prefix.
     pub bytes_per_prefix: f64,
+    /// CPU time in which the empty table took all prefixes, in seconds.
+    pub load_seconds: f64,
     /// Million lookups a second of CPU time, random addresses.
     pub mlookups_random: f64,
     /// The same, addresses drawn from the prefixes.
@@ -90,57 +97,35 @@ impl FibTimes {
 /// When the file cannot be read, a line is no prefix, or there is none of the family.
 pub fn time_family(options: &Options) -> Result<FibTimes> {
     match options.family {
-        Family::V4 => time_all::<u32>(options, 4, engines_v4),
-        Family::V6 => time_all::<u128>(options, 6, engines_v6),
+        Family::V4 => time_all::<u32>(options, 4),
+        Family::V6 => time_all::<u128>(options, 6),
     }
 }
 
-/// Its name and an empty table with room.
-type Engine<A> = (&'static str, Box<dyn ServingFib<A>>);
+/// An engine's name and its table.
+type Table<A> = (&'static str, Box<dyn ServingFib<A>>);
 
-fn engines_v4(prefixes: usize) -> Result<Vec<Engine<u32>>, Full> {
-    let words = tree_bitmap_words::<u32>(prefixes);
-    Ok(vec![
-        ("lines", Box::new(SlotFib::<u32, Lines>::new(slot_words(prefixes))?)),
-        ("tree_bitmap", Box::new(TreeBitmap::<u32>::new(words)?)),
-    ])
-}
-
-fn engines_v6(prefixes: usize) -> Result<Vec<Engine<u128>>, Full> {
-    let words = tree_bitmap_words::<u128>(prefixes);
-    Ok(vec![("tree_bitmap", Box::new(TreeBitmap::<u128>::new(words)?))])
-}
-
-/// Words for `prefixes` of any lengths: at the worst each has a path of its own.
-fn tree_bitmap_words<A: Drawn>(prefixes: usize) -> u32 {
-    (65_536 + prefixes as u64 * u64::from(A::BITS) / 4).min(1 << 27) as u32
-}
-
-/// Words of a table of slots: roots, and at the worst a block for each prefix, twice over.
-fn slot_words(prefixes: usize) -> u32 {
-    (2_000_000 + 32 * prefixes as u64).min(1 << 27) as u32
-}
-
-fn time_all<A: Drawn>(
-    options: &Options,
-    family: u8,
-    engines: fn(usize) -> Result<Vec<Engine<A>>, Full>,
-) -> Result<FibTimes>
+fn time_all<A: Drawn + Routed>(options: &Options, family: u8) -> Result<FibTimes>
 where
     Prefix<A>: std::str::FromStr<Err = Malformed>,
 {
     let Prefixes { prefixes, skipped } = read_prefixes::<A>(&options.table)?;
-    let mut tables = engines(prefixes.len())?;
-    for (name, table) in &mut tables {
-        for (number, &prefix) in prefixes.iter().enumerate() {
-            table.insert(prefix, next_hop(number)).with_context(|| *name)?;
-        }
+    let mut tables: Vec<Table<A>> = Vec::new();
+    let mut load_seconds = Vec::new();
+    for engine in A::ENGINES {
+        let mut table = engine.table::<A>(prefixes.len())?;
+        let begun = thread_time();
+        let routes = prefixes.iter().enumerate();
+        let mut routes = routes.map(|(number, prefix)| (*prefix, next_hop(number)));
+        table.load(&mut routes).with_context(|| engine.name())?;
+        load_seconds.push((thread_time() - begun).as_secs_f64());
         ask_for_large_pages(table.span());
+        tables.push((engine.name(), table));
     }
     let sets = [random::<A>(), drawn(&prefixes)];
     let rates = lookup_rates(&tables, &sets, options.rounds)?;
     let mut times = Vec::new();
-    for ((name, table), rates) in tables.iter_mut().zip(rates) {
+    for (((name, table), rates), load_seconds) in tables.iter_mut().zip(rates).zip(load_seconds) {
         let mut reader = table.reader().ok_or_else(|| anyhow!("{name}: no place for a reader"))?;
         let sums = sets.each_ref().map(|set| {
             let next_hops = look_up(&mut *reader, set);
@@ -152,6 +137,7 @@ where
         times.push(EngineTimes {
             engine: name,
             bytes_per_prefix: table.bytes() as f64 / table.len() as f64,
+            load_seconds,
             mlookups_random,
             mlookups_prefix,
             updates_per_second: update_rate(&mut **table, &prefixes, &sets[1])?,
@@ -177,7 +163,7 @@ fn look_up<A: Drawn>(reader: &mut dyn Lookups<A>, set: &[A]) -> Vec<Option<NextH
 
 /// Of each table the millions of lookups a second in each set, medians.
 fn lookup_rates<A: Drawn>(
-    tables: &[Engine<A>],
+    tables: &[Table<A>],
     sets: &[Vec<A>; 2],
     rounds: u32,
 ) -> Result<Vec<[f64; 2]>> {
@@ -224,7 +210,10 @@ fn update_rate<A: Drawn>(
         let mut stream = SplitMix64::new(UPDATES_SEED);
         let begun = thread_time();
         let mut updates = 0u64;
-        for _ in 0..UPDATES {
+        for step in 0..UPDATES {
+            if step % UPDATES_TOGETHER == 0 && thread_time() - begun > UPDATES_TIME {
+                break;
+            }
             let number = (u128::from(stream.output()) * prefixes.len() as u128) >> 64;
             let prefix = prefixes[number as usize];
             if let Some(next) = at_last(|| table.remove(prefix)) {

@@ -63,19 +63,20 @@ pub fn run(args: FibArgs) -> Result<Verdict> {
 /// The short table for people.
 fn shown(times: &FibTimes) -> String {
     let mut text = format!("{} prefixes of IPv{}\n", times.prefixes, times.family);
-    let heading = ["engine", "bytes/prefix", "M random/s", "M drawn/s", "updates/s"];
-    let [engine, bytes, random, drawn, updates] = heading;
-    writeln!(text, "{engine:<16}{bytes:>13}{random:>12}{drawn:>12}{updates:>13}")
+    let heading = ["engine", "bytes/prefix", "M random/s", "M drawn/s", "updates/s", "load s"];
+    let [engine, bytes, random, drawn, updates, load] = heading;
+    writeln!(text, "{engine:<16}{bytes:>13}{random:>12}{drawn:>12}{updates:>13}{load:>9}")
         .expect("memory can be written");
     for engine in &times.engines {
         writeln!(
             text,
-            "{:<16}{:>13.2}{:>12.1}{:>12.1}{:>13.0}",
+            "{:<16}{:>13.2}{:>12.1}{:>12.1}{:>13.0}{:>9.3}",
             engine.engine,
             engine.bytes_per_prefix,
             engine.mlookups_random,
             engine.mlookups_prefix,
-            engine.updates_per_second
+            engine.updates_per_second,
+            engine.load_seconds
         )
         .expect("memory can be written");
     }

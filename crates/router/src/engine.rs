@@ -1,0 +1,215 @@
+//! The tables that a router may look its routes up in, by name.
+//!
+//! ```
+//! use nilometer_router::{Engine, Fib, NextHop, Prefix};
+//!
+//! let engine: Engine = "lines".parse()?;
+//! let mut table = engine.table::<u32>(100_000)?;
+//! table.insert("198.18.0.0/15".parse()?, NextHop(7))?;
+//! let mut reader = table.reader().expect("there are 64 places");
+//! let mut next_hops = [None; 2];
+//! reader.look_up(&[0xc612_0001, 0x0a00_0001], &mut next_hops);
+//! assert_eq!(next_hops, [Some(NextHop(7)), None]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The table is the writer's and its readers are the data threads', to send wherever they run. To change
+//! the engine of a running router, make a table of the other, [`ServingFib::load`] it, and exchange the
+//! readers between two batches.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::str::FromStr;
+
+use crate::fib::{Full, ServingFib};
+use crate::prefix::Address;
+use crate::slots::{Layout, Lines, SlotFib};
+use crate::tree_bitmap::TreeBitmap;
+
+/// Most words of any table.
+const WORDS_MAX: u64 = 1 << 27;
+
+/// A kind of table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Engine {
+    /// IPv4 routes packed by /18 into lines of the cache, up to 254 next hops: the fast one
+    /// ([`Lines`]).
+    Lines,
+    /// The same with answers of two bytes, for up to 65,534 next hops.
+    WideLines,
+    /// Tree Bitmap with a stride of 4, for both families and all 65,536 next hops: the one of which
+    /// updates are cheap ([`TreeBitmap`]).
+    TreeBitmap,
+}
+
+impl Engine {
+    /// All there are.
+    pub const ALL: [Engine; 3] = [Engine::Lines, Engine::WideLines, Engine::TreeBitmap];
+
+    /// What it is called in configurations and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Lines => "lines",
+            Engine::WideLines => "wide_lines",
+            Engine::TreeBitmap => "tree_bitmap",
+        }
+    }
+
+    /// The numbers below this are next hops that its answers can name; others are refused as [`Full`].
+    pub fn next_hops_max(self) -> usize {
+        match self {
+            Engine::Lines => usize::from(<Lines<1> as Layout<u32>>::LEAF_MAX),
+            Engine::WideLines => usize::from(<Lines<2> as Layout<u32>>::LEAF_MAX),
+            Engine::TreeBitmap => 1 << 16,
+        }
+    }
+
+    /// An empty table with room for `prefixes_max` prefixes of any lengths, and for as much again
+    /// that is replaced and not yet passed by all readers.
+    ///
+    /// # Errors
+    /// When the engine does not know the family, or the roots alone do not fit.
+    pub fn table<A: Routed>(
+        self,
+        prefixes_max: usize,
+    ) -> Result<Box<dyn ServingFib<A>>, EngineFault> {
+        A::table(self, prefixes_max)
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Engine {
+    type Err = EngineFault;
+
+    fn from_str(text: &str) -> Result<Engine, EngineFault> {
+        Engine::ALL.into_iter().find(|engine| engine.name() == text).ok_or(EngineFault::Unknown)
+    }
+}
+
+/// Why there is no such table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineFault {
+    /// No engine has this name.
+    Unknown,
+    /// The engine has no table for this family.
+    Family(Engine),
+    /// So much room there cannot be.
+    Full,
+}
+
+impl fmt::Display for EngineFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EngineFault::Unknown => {
+                write!(f, "no lookup engine of this name; there are")?;
+                Engine::ALL.iter().try_for_each(|engine| write!(f, " {engine}"))
+            }
+            EngineFault::Family(engine) => write!(f, "{engine} does not look up IPv6 addresses"),
+            EngineFault::Full => fmt::Display::fmt(&Full, f),
+        }
+    }
+}
+
+impl core::error::Error for EngineFault {}
+
+impl From<Full> for EngineFault {
+    fn from(_: Full) -> EngineFault {
+        EngineFault::Full
+    }
+}
+
+/// A family of addresses, and the engines that look them up.
+pub trait Routed: Address {
+    /// Those engines, the fastest lookups first.
+    const ENGINES: &'static [Engine];
+
+    /// See [`Engine::table`].
+    ///
+    /// # Errors
+    /// As there.
+    fn table(engine: Engine, prefixes_max: usize)
+    -> Result<Box<dyn ServingFib<Self>>, EngineFault>;
+}
+
+/// Words of eight bytes: at the worst each prefix has a path of its own.
+fn tree_bitmap_words<A: Address>(prefixes: usize) -> u32 {
+    (65_536 + prefixes as u64 * u64::from(A::BITS) / 4).min(WORDS_MAX) as u32
+}
+
+/// Words of four bytes: roots, and at the worst a block of sixteen for each prefix, twice over.
+fn slot_words(prefixes: usize) -> u32 {
+    (1_000_000 + 32 * prefixes as u64).min(WORDS_MAX) as u32
+}
+
+impl Routed for u32 {
+    const ENGINES: &'static [Engine] = &Engine::ALL;
+
+    fn table(engine: Engine, prefixes: usize) -> Result<Box<dyn ServingFib<u32>>, EngineFault> {
+        Ok(match engine {
+            Engine::Lines => Box::new(SlotFib::<u32, Lines<1>>::new(slot_words(prefixes))?),
+            Engine::WideLines => Box::new(SlotFib::<u32, Lines<2>>::new(slot_words(prefixes))?),
+            Engine::TreeBitmap => {
+                Box::new(TreeBitmap::<u32>::new(tree_bitmap_words::<u32>(prefixes))?)
+            }
+        })
+    }
+}
+
+impl Routed for u128 {
+    const ENGINES: &'static [Engine] = &[Engine::TreeBitmap];
+
+    fn table(engine: Engine, prefixes: usize) -> Result<Box<dyn ServingFib<u128>>, EngineFault> {
+        match engine {
+            Engine::TreeBitmap => {
+                Ok(Box::new(TreeBitmap::<u128>::new(tree_bitmap_words::<u128>(prefixes))?))
+            }
+            Engine::Lines | Engine::WideLines => Err(EngineFault::Family(engine)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fib::NextHop;
+    use crate::prefix::Prefix;
+
+    /// Names are read back, and every engine has its limits where it says.
+    fn hold<A: Routed>(prefix: &str)
+    where
+        Prefix<A>: FromStr<Err: fmt::Debug>,
+    {
+        for engine in Engine::ALL {
+            assert_eq!(engine.name().parse(), Ok(engine));
+            let made = engine.table::<A>(1_000);
+            if !A::ENGINES.contains(&engine) {
+                assert_eq!(made.err(), Some(EngineFault::Family(engine)));
+                continue;
+            }
+            let mut table = made.expect("room");
+            let prefix: Prefix<A> = prefix.parse().expect("a prefix");
+            let last = NextHop((engine.next_hops_max() - 1) as u16);
+            assert_eq!(table.load(&mut core::iter::once((prefix, last))), Ok(()), "{engine}");
+            let mut found = [None];
+            let mut reader = table.reader().expect("a place");
+            reader.look_up(&[prefix.address()], &mut found);
+            assert_eq!(found, [Some(last)], "{engine}");
+            if let Some(above) = last.0.checked_add(1) {
+                assert_eq!(table.insert(prefix, NextHop(above)), Err(Full), "{engine}");
+            }
+            assert_eq!(table.remove(prefix), Ok(Some(last)), "{engine}");
+        }
+        assert_eq!("linear".parse::<Engine>(), Err(EngineFault::Unknown));
+    }
+
+    #[test]
+    fn engines_are_what_they_are_called() {
+        hold::<u32>("198.18.0.0/15");
+        hold::<u128>("fd00::/8");
+    }
+}
