@@ -13,6 +13,7 @@ pub mod fpm;
 pub mod header;
 pub mod linear;
 pub mod memory;
+pub mod multicast;
 pub mod neighbour;
 pub mod next_hop;
 pub mod pipeline;

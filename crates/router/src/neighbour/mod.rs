@@ -36,7 +36,7 @@
 mod advertising;
 mod arp;
 mod chains;
-mod discovery;
+pub(crate) mod discovery;
 mod duplicate;
 mod family;
 pub(crate) mod frame;

@@ -1,0 +1,41 @@
+//! Who wants which group: membership of each port by IGMP and MLD, and the table that replication reads.
+//!
+//! Each port has a [`Membership`], the router's side of IGMPv3 (RFC 3376, 6) or of MLDv2 (RFC 3810, 7),
+//! which are one protocol over two families: it asks the hosts of its link, keeps what they report with
+//! timers that run out, and gives way to a router with a lower address. Reports of older versions are
+//! taken as the RFCs translate them (RFC 3376, 7.3.2; RFC 3810, 8.3.2). What changes is carried into one
+//! [`GroupTable`] for the whole router, in which a packet's group and source give the ports that want
+//! it:
+//!
+//! ```text
+//!  frames -> Membership (one for each port and family) -- poll_changed() --> GroupTable::refresh()
+//!  packet -> may_forward(), way back -> GroupTable::ports(group, source) -> fabric
+//! ```
+//!
+//! **Bounds.** A port remembers [`Settings::groups_max`] groups and, for each, [`Settings::sources_max`]
+//! sources, and reads [`Settings::messages_per_second`] messages. A message or a group too many is
+//! ignored and counted. Sources too many are counted, and what does not fit is *delivered*: a list of
+//! wanted sources that is too long makes the port want the whole group, as if its hosts spoke IGMPv2, and
+//! an unwanted source that does not fit comes, too. So a bound on sources costs bandwidth and never a
+//! wanted packet.
+//!
+//! **Whom it believes.** The hosts and routers of the link, as the RFCs do: any of them can ask for a
+//! group, and one that claims a low address silences the router's questions until it is found out (RFC
+//! 3376, 9.1). Nothing from beyond the link is heard, for a message has a hop limit of 1.
+
+mod code;
+mod group;
+mod igmp;
+mod membership;
+mod message;
+mod mld;
+mod settings;
+mod table;
+
+pub use membership::{Ledger, Membership};
+pub use message::{Filter, Malformed, Message, Protocol, Query, Record, RecordKind, Version};
+pub use settings::{Settings, SettingsError};
+pub use table::{GroupTable, STATIC_MAX, StaticError};
+
+/// Most sources of one query; more are asked for in several.
+pub const QUERY_SOURCES_MAX: usize = 10;
