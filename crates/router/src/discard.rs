@@ -56,6 +56,12 @@ pub enum Discard {
     NoBuffer,
     /// Nobody here belongs to its group.
     NoGroup,
+    /// For all hosts of a network, and nobody here listens (RFC 1812, 5.3.5; RFC 2644).
+    Broadcast,
+    /// A fragment for the router that will not become part of a whole datagram.
+    Fragment,
+    /// Forwarding is switched off at its port (RFC 1812, 5.3.11).
+    ForwardingOff,
     /// It is for the router, which has no use for it.
     NoUse,
 }
@@ -91,6 +97,9 @@ impl Discard {
         Discard::PuntFull,
         Discard::NoBuffer,
         Discard::NoGroup,
+        Discard::Broadcast,
+        Discard::Fragment,
+        Discard::ForwardingOff,
         Discard::NoUse,
     ];
 
@@ -122,6 +131,9 @@ impl Discard {
             Discard::PuntFull => "punt_full",
             Discard::NoBuffer => "no_buffer",
             Discard::NoGroup => "no_group",
+            Discard::Broadcast => "broadcast",
+            Discard::Fragment => "fragment",
+            Discard::ForwardingOff => "forwarding_off",
             Discard::NoUse => "no_use",
         }
     }

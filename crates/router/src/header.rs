@@ -36,6 +36,8 @@ pub mod protocol {
     pub const AUTHENTICATION: u8 = 51;
     /// ICMPv6.
     pub const ICMPV6: u8 = 58;
+    /// Nothing behind the headers of IPv6.
+    pub const NO_NEXT_HEADER: u8 = 59;
     /// IPv6 destination options.
     pub const DESTINATION_OPTIONS: u8 = 60;
     /// Mobility, the Host Identity Protocol and Shim6: the other extension headers (RFC 7045).

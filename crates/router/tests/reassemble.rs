@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 use nilometer_router::forward::fragment::Fragments;
 use nilometer_router::forward::icmp::Problem;
-use nilometer_router::forward::reassemble::{Account, Outcome, Reason, Reassembler, Settings};
+use nilometer_router::forward::reassemble::{
+    Account, Expired, Outcome, Reason, Reassembler, Settings,
+};
 use nilometer_stat::Rng;
 use nilometer_wire::build;
 use nilometer_wire::checksum::{internet_checksum, ipv4_header_checksum_ok, transport_checksum_ok};
@@ -21,6 +23,10 @@ fn ipv4(id: u16, payload_bytes: usize, rng: &mut Rng) -> Vec<u8> {
     packet[6] = 0;
     mend(&mut packet);
     packet
+}
+
+fn expired(first: Option<Vec<u8>>) -> Option<Expired> {
+    Some(Expired { port: 7, first })
 }
 
 fn mend(packet: &mut [u8]) {
@@ -96,7 +102,7 @@ fn shuffled_and_repeated_fragments_are_the_datagrams() {
         rng.shuffle(&mut pieces);
         let mut found = Vec::new();
         for piece in &pieces {
-            if let Outcome::Whole(packet) = table.push(Time(u64::from(round)), piece) {
+            if let Outcome::Whole(packet) = table.push(Time(u64::from(round)), 7, piece) {
                 assert_eq!(transport_checksum_ok(&packet), Some(true));
                 found.push(packet);
             }
@@ -115,14 +121,14 @@ fn rfc_5722_overlapping_fragments_drop_the_datagram() {
     let settings = Settings { patience: Span::from_secs(60), ..Settings::default() };
     let overlap = |second: Vec<u8>| {
         let mut table = Reassembler::new(settings);
-        assert_eq!(table.push(Time::ZERO, &ipv6(2, 0, true, &[1; 64])), Outcome::Waiting);
-        let outcome = table.push(Time::ZERO, &second);
+        assert_eq!(table.push(Time::ZERO, 7, &ipv6(2, 0, true, &[1; 64])), Outcome::Waiting);
+        let outcome = table.push(Time::ZERO, 7, &second);
         assert_eq!(outcome, Outcome::Dropped(Reason::Overlap, None));
         // What comes later of it is dropped as well, and nothing is told at the end.
-        let late = table.push(Time::ZERO, &ipv6(2, 64, false, &[1; 8]));
+        let late = table.push(Time::ZERO, 7, &ipv6(2, 64, false, &[1; 8]));
         assert_eq!(late, Outcome::Dropped(Reason::Overlap, None));
         assert_eq!(table.waiting_bytes(), 0);
-        assert_eq!(table.expire(Time::ZERO + Span::from_secs(60)), Some(None));
+        assert_eq!(table.expire(Time::ZERO + Span::from_secs(60)), expired(None));
         assert_conserved(table.account());
         assert_eq!(table.account().dropped[Reason::Overlap as usize], 3);
     };
@@ -132,8 +138,8 @@ fn rfc_5722_overlapping_fragments_drop_the_datagram() {
     overlap(ipv6(2, 0, true, &[1; 72]));
     overlap(ipv6(2, 32, false, &[1; 16]));
     let mut table = Reassembler::new(settings);
-    table.push(Time::ZERO, &ipv6(2, 0, true, &[1; 64]));
-    assert_eq!(table.push(Time::ZERO, &ipv6(2, 0, true, &[1; 64])), Outcome::Waiting);
+    table.push(Time::ZERO, 7, &ipv6(2, 0, true, &[1; 64]));
+    assert_eq!(table.push(Time::ZERO, 7, &ipv6(2, 0, true, &[1; 64])), Outcome::Waiting);
     assert_eq!(table.account().repeated, 1);
 }
 
@@ -145,12 +151,12 @@ fn sixty_seconds_after_the_first_the_sender_is_told() {
     for (held, quoted) in [(0, Some(pieces[0].clone())), (1, None)] {
         let mut table = Reassembler::new(Settings::default());
         assert_eq!(table.next_timeout(), None);
-        table.push(Time::from_nanos(5), &pieces[held]);
-        table.push(Time::from_nanos(9), &pieces[held]);
+        table.push(Time::from_nanos(5), 7, &pieces[held]);
+        table.push(Time::from_nanos(9), 7, &pieces[held]);
         let end = Time::from_nanos(5) + Span::from_secs(60);
         assert_eq!(table.next_timeout(), Some(end));
         assert_eq!(table.expire(Time(end.0 - 1)), None);
-        assert_eq!(table.expire(end), Some(quoted));
+        assert_eq!(table.expire(end), expired(quoted));
         assert_eq!(table.expire(end), None);
         assert_eq!(table.account().dropped[Reason::Expired as usize], 1);
         assert_conserved(table.account());
@@ -161,7 +167,7 @@ fn sixty_seconds_after_the_first_the_sender_is_told() {
 fn what_cannot_be_a_fragment_is_dropped() {
     let mut rng = Rng::new(3, PURPOSE, 0);
     let mut table = Reassembler::new(Settings::default());
-    let mut dropped = |packet: &[u8]| match table.push(Time::ZERO, packet) {
+    let mut dropped = |packet: &[u8]| match table.push(Time::ZERO, 7, packet) {
         Outcome::Dropped(reason, problem) => (reason, problem),
         other => panic!("{other:?}"),
     };
@@ -188,7 +194,7 @@ fn rfc_1858_tiny_fragments_of_tcp_are_dropped() {
     for (mtu_bytes, reason) in [(28, Some(Reason::Tiny)), (36, None)] {
         let mut table = Reassembler::new(Settings::default());
         let outcomes = Fragments::of(&whole, mtu_bytes).expect("cut");
-        let outcomes: Vec<Outcome> = outcomes.map(|p| table.push(Time::ZERO, &p)).collect();
+        let outcomes: Vec<Outcome> = outcomes.map(|p| table.push(Time::ZERO, 7, &p)).collect();
         let tiny = Outcome::Dropped(Reason::Tiny, None);
         assert_eq!(outcomes[0] == tiny, reason.is_some());
         assert_eq!(outcomes[1] == tiny, reason.is_some());
@@ -204,7 +210,7 @@ fn a_flood_of_fragments_is_bounded() {
     for n in 0..20_000u32 {
         let start = 8 * rng.below(2_000) as usize;
         let bytes = 8 * (1 + rng.below(180) as usize);
-        table.push(Time(u64::from(n)), &ipv6(n % 997 * 2, start, true, &vec![1; bytes]));
+        table.push(Time(u64::from(n)), 7, &ipv6(n % 997 * 2, start, true, &vec![1; bytes]));
         assert!(table.waiting_bytes() <= 20_000);
         assert!(table.account().waiting <= 20_000 / 8);
     }
@@ -212,7 +218,7 @@ fn a_flood_of_fragments_is_bounded() {
     assert!(table.account().dropped[Reason::Evicted as usize] > 10_000);
     // And a datagram that comes in one go still gets through.
     let (whole, pieces) = cut_ipv6(9_998, 9_000, 1_000);
-    let last = pieces.iter().map(|piece| table.push(Time(30_000), piece)).last();
+    let last = pieces.iter().map(|piece| table.push(Time(30_000), 7, piece)).last();
     assert_eq!(last, Some(Outcome::Whole(whole)));
 }
 
@@ -234,7 +240,7 @@ fn hostile_fragments_make_sound_packets_or_none() {
             packet[at] = rng.next_u64() as u8;
         }
         packet.truncate(packet.len() - rng.below(3) as usize * rng.below(9) as usize);
-        if let Outcome::Whole(packet) = table.push(Time(n), &packet) {
+        if let Outcome::Whole(packet) = table.push(Time(n), 7, &packet) {
             if packet[0] >> 4 == 4 {
                 assert_eq!(ipv4_header_checksum_ok(&packet), Some(true));
                 assert_eq!(packet[6..8], [0, 0]);

@@ -114,6 +114,25 @@ pub fn routing(packet: &[u8]) -> Option<Routing> {
     None
 }
 
+/// Where the field stands that names the protocol of the header at `transport_at`: what a complaint of
+/// a protocol that nobody speaks points at (RFC 8200, 4). The headers before it have been read.
+pub fn protocol_at(packet: &[u8], transport_at: u16) -> u16 {
+    let (mut kind_at, mut at) = (6, IPV6_BYTES);
+    while at < usize::from(transport_at) {
+        let Some(&[_, length]) = packet.get(at..).and_then(|rest| rest.first_chunk::<2>()) else {
+            break;
+        };
+        let length = usize::from(length);
+        let bytes = match packet[kind_at] {
+            protocol::FRAGMENT => 8,
+            protocol::AUTHENTICATION => (length + 2) * 4,
+            _ => (length + 1) * 8,
+        };
+        (kind_at, at) = (at, at + bytes);
+    }
+    kind_at as u16
+}
+
 /// What is wrong with the routing header of a packet addressed to the router, if it has one that is
 /// not at its end.
 pub fn unfollowed_route(packet: &[u8]) -> Option<Problem> {
@@ -219,5 +238,10 @@ mod tests {
         let later = [43, 0, 0, 8, 0, 0, 0, 1, 17, 0, 0, 1, 0, 0, 0, 0];
         assert_eq!(routing(&packet("fd00::2", protocol::FRAGMENT, &later)), None);
         assert_eq!(routing(&packet("fd00::2", 50, &route)), None, "encrypted");
+        let whole = packet("fd00::2", protocol::HOP_BY_HOP, &payload);
+        assert_eq!(
+            (protocol_at(&whole, 64), protocol_at(&whole, 56), protocol_at(&whole, 40)),
+            (56, 48, 6)
+        );
     }
 }

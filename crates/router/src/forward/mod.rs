@@ -18,6 +18,7 @@ pub mod reassemble;
 pub mod redirect;
 pub mod report;
 pub mod silence;
+pub mod source_fragment;
 pub mod urpf;
 
 /// The 16-bit word at `at`; zero beyond the end.

@@ -93,6 +93,15 @@ pub struct Account {
     pub waiting: u64,
 }
 
+/// A datagram that ran out of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// The port by which a fragment of it came first.
+    pub port: u16,
+    /// Its first fragment, if that came: the sender is to be told of [`Problem::Reassembly`].
+    pub first: Option<Vec<u8>>,
+}
+
 /// Source, destination, identification, and protocol and version.
 type Key = (u128, u128, u32, u8, bool);
 
@@ -112,6 +121,7 @@ struct Piece<'a> {
 #[derive(Debug, Default)]
 struct Datagram {
     began: Time,
+    port: u16,
     /// Payloads by where they start; they never overlap.
     pieces: BTreeMap<usize, Vec<u8>>,
     bytes: usize,
@@ -150,8 +160,9 @@ impl Reassembler {
         self.bytes
     }
 
-    /// Takes a fragment of either version, an IP packet with or without padding behind it.
-    pub fn push(&mut self, now: Time, packet: &[u8]) -> Outcome {
+    /// Takes a fragment of either version that came by `port`, an IP packet with or without padding
+    /// behind it. Fragments of a datagram may come by different ports.
+    pub fn push(&mut self, now: Time, port: u16, packet: &[u8]) -> Outcome {
         self.account.received += 1;
         let Some(piece) = take_apart(packet) else { return self.dropped(Reason::Unsound, None) };
         if let Err((reason, problem)) = check(&piece) {
@@ -166,7 +177,7 @@ impl Reassembler {
             if self.datagrams.len() >= self.settings.datagrams_max.max(1) {
                 self.evict();
             }
-            self.datagrams.insert(key, Datagram { began: now, ..Datagram::default() });
+            self.datagrams.insert(key, Datagram { began: now, port, ..Datagram::default() });
         }
         let Some(datagram) = self.datagrams.get_mut(&key) else { return Outcome::Waiting };
         let bytes = datagram.bytes;
@@ -194,14 +205,14 @@ impl Reassembler {
         Some(began + self.settings.patience)
     }
 
-    /// Drops one datagram that has run out of time at `now`. Nothing when there is none; otherwise
-    /// its first fragment, if that came: the sender is to be told of [`Problem::Reassembly`].
-    pub fn expire(&mut self, now: Time) -> Option<Option<Vec<u8>>> {
+    /// Drops one datagram that has run out of time at `now`; nothing when there is none.
+    pub fn expire(&mut self, now: Time) -> Option<Expired> {
         if self.next_timeout()? > now {
             return None;
         }
         let datagram = self.remove_oldest(Reason::Expired)?;
-        Some(datagram.first.filter(|_| !datagram.is_void))
+        let first = datagram.first.filter(|_| !datagram.is_void);
+        Some(Expired { port: datagram.port, first })
     }
 
     fn dropped(&mut self, reason: Reason, problem: Option<Problem>) -> Outcome {
@@ -265,7 +276,8 @@ impl Datagram {
         };
         if overlaps || moves_end {
             let fragments = self.pieces.len() as u64;
-            *self = Datagram { began: self.began, is_void: true, ..Datagram::default() };
+            let (began, port) = (self.began, self.port);
+            *self = Datagram { began, port, is_void: true, ..Datagram::default() };
             return Placed::Disagrees(fragments);
         }
         if piece.is_last {

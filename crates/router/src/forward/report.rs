@@ -157,6 +157,11 @@ impl Reporter {
         reply.map_err(Unsent::Silent)
     }
 
+    /// Counts a message that was wanted but cannot be sent: [`Silence::NoWay`].
+    pub fn give_up(&mut self) {
+        self.silent[Silence::NoWay as usize] += 1;
+    }
+
     /// What became of all calls so far.
     pub fn account(&self) -> Account {
         Account {

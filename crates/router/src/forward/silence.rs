@@ -52,10 +52,12 @@ pub enum Silence {
     OtherVersion,
     /// It is no question that the router answers, or not any more by its settings.
     Unwanted,
+    /// There is no way to its sender, or no address to speak from.
+    NoWay,
 }
 
 /// The number of reasons.
-pub const SILENCES: usize = 8;
+pub const SILENCES: usize = 9;
 
 impl Arrival {
     /// Why no ICMP error may answer the IPv4 packet `original`, if none may.

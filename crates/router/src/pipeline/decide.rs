@@ -4,6 +4,8 @@
 //! size, next hop. The common packet answers them from what earlier stages left and from three
 //! arrays; everything else is one reason to leave the fast path.
 
+use alloc::vec::Vec;
+use core::array;
 use core::mem;
 use core::net::IpAddr;
 
@@ -11,6 +13,7 @@ use nilometer_wire::Time;
 
 use super::Router;
 use super::batch::{Brief, Lane, Lanes};
+use super::broadcasts::Broadcasts;
 use super::engine::Filters;
 use super::port::{Held, Port};
 use super::slow::Why;
@@ -18,7 +21,9 @@ use crate::classifier::{Action, RuleId};
 use crate::discard::Discard;
 use crate::fib::NextHop;
 use crate::forward::hop;
+use crate::forward::icmp::Problem;
 use crate::forward::martian::Filter as Martians;
+use crate::forward::report::{Cause, Reporter, Unsent};
 use crate::forward::urpf::{self, Mode, Reverse};
 use crate::header::{self, ETHERNET_BYTES, Key};
 use crate::memory::{Memory, Place, Ticket};
@@ -29,6 +34,7 @@ use crate::next_hop::{Hop, Rejection};
 pub(super) trait Version: Family + Default {
     /// The ethertype.
     const ETHERTYPE: [u8; 2];
+    const IS_SIX: bool = Self::BITS == 128;
     fn lane(lanes: &mut Lanes) -> &mut Lane<Self>;
     fn filters(router: &mut Router) -> &mut Filters<Self>;
     fn route(router: &mut Router, address: Self) -> Option<NextHop>;
@@ -38,6 +44,19 @@ pub(super) trait Version: Family + Default {
     fn table(port: &mut Port) -> &mut Table<Self, Held>;
     fn decrement(packet: &mut [u8]) -> Result<(), hop::Stopped>;
     fn address(self) -> IpAddr;
+    /// The address in `address`, if it is of this family.
+    fn of(address: IpAddr) -> Option<Self>;
+    fn is_broadcast(self, broadcasts: &Broadcasts) -> bool;
+    /// The sender of the packet that begins here.
+    fn sender(packet: &[u8]) -> Self;
+    /// The destination of the packet that begins here.
+    fn destination(packet: &[u8]) -> Self;
+    fn error(
+        reporter: &mut Reporter,
+        cause: Cause<'_>,
+        problem: Problem,
+        source: Self,
+    ) -> Result<Vec<u8>, Unsent>;
 }
 
 impl Version for u32 {
@@ -86,6 +105,35 @@ impl Version for u32 {
 
     fn address(self) -> IpAddr {
         IpAddr::V4(self.into())
+    }
+
+    fn of(address: IpAddr) -> Option<u32> {
+        match address {
+            IpAddr::V4(address) => Some(address.into()),
+            IpAddr::V6(_) => None,
+        }
+    }
+
+    #[inline]
+    fn is_broadcast(self, broadcasts: &Broadcasts) -> bool {
+        broadcasts.has(self)
+    }
+
+    fn sender(packet: &[u8]) -> u32 {
+        packet.get(12..16).map_or(0, |four| u32::from_be_bytes(array::from_fn(|at| four[at])))
+    }
+
+    fn destination(packet: &[u8]) -> u32 {
+        packet.get(4..).map_or(0, u32::sender)
+    }
+
+    fn error(
+        reporter: &mut Reporter,
+        cause: Cause<'_>,
+        problem: Problem,
+        source: u32,
+    ) -> Result<Vec<u8>, Unsent> {
+        reporter.error_ipv4(cause, problem, source)
     }
 }
 
@@ -136,9 +184,39 @@ impl Version for u128 {
     fn address(self) -> IpAddr {
         IpAddr::V6(self.into())
     }
+
+    fn of(address: IpAddr) -> Option<u128> {
+        match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(address) => Some(address.into()),
+        }
+    }
+
+    #[inline]
+    fn is_broadcast(self, _: &Broadcasts) -> bool {
+        false
+    }
+
+    fn sender(packet: &[u8]) -> u128 {
+        packet.get(8..24).map_or(0, |octets| u128::from_be_bytes(array::from_fn(|at| octets[at])))
+    }
+
+    fn destination(packet: &[u8]) -> u128 {
+        packet.get(16..).map_or(0, u128::sender)
+    }
+
+    fn error(
+        reporter: &mut Reporter,
+        cause: Cause<'_>,
+        problem: Problem,
+        source: u128,
+    ) -> Result<Vec<u8>, Unsent> {
+        reporter.error_ipv6(cause, problem, source)
+    }
 }
 
 /// Why a packet leaves the fast path.
+#[derive(Clone, Copy)]
 pub(super) enum Turn {
     /// It goes nowhere.
     Discard(Discard),
@@ -147,6 +225,9 @@ pub(super) enum Turn {
     /// It waits at a port for the link-layer address of a next hop.
     Hold(u16, IpAddr),
 }
+
+/// A way out: the port, the gateway if there is one, and the number of the hop.
+pub(super) type Way = (u16, Option<IpAddr>, u16);
 
 impl Router {
     /// Decides on the batch: tickets of what goes on, with their headers rewritten.
@@ -191,10 +272,13 @@ impl Router {
             self.copy_to_management(input, brief.place, memory);
         }
         if action == Action::Deny {
-            return Err(Turn::Discard(Discard::Denied));
+            return Err(match self.plan.manners.tells_denied {
+                true => Turn::Slow(Why::Denied),
+                false => Turn::Discard(Discard::Denied),
+            });
         }
         let martians = self.plan.martians;
-        if key.source.is_martian_source(martians) {
+        if key.source.is_martian_source(martians) || key.source.is_broadcast(&self.broadcasts) {
             return Err(self.martian(input, key, Discard::MartianSource));
         }
         if key.destination.is_multicast() {
@@ -221,10 +305,13 @@ impl Router {
         if !port.is_up {
             return Err(Turn::Discard(Discard::PortDown));
         }
+        if usize::from(output) == input && port.plan.redirects {
+            self.redirect(now, input, brief.place, gateway, memory);
+        }
         let mac = match gateway {
             Some(gateway) => self.mac_of_gateway(now, output, gateway, hop)?,
             None => {
-                let table = A::table(port);
+                let table = A::table(&mut self.ports[usize::from(output)]);
                 mac_of(table.lookup(now, key.destination), output, key.destination.address())?.0
             }
         };
@@ -236,14 +323,16 @@ impl Router {
     #[cold]
     fn martian<A: Version>(&mut self, input: usize, key: &Key<A>, why: Discard) -> Turn {
         let martians = self.plan.martians;
-        let is_of_link = key.source.is_link_local() || !key.source.is_martian_source(martians);
+        let is_of_link = key.source.is_link_local()
+            || !key.source.is_martian_source(martians)
+                && !key.source.is_broadcast(&self.broadcasts);
         let is_own = A::table(&mut self.ports[input]).own().has(key.destination);
         if is_of_link && is_own { Turn::Slow(Why::Local) } else { Turn::Discard(why) }
     }
 
     /// The way that `next` stands for, if it leads out.
     #[inline]
-    pub(super) fn way(&self, next: NextHop, hash: u64) -> Result<(u16, Option<IpAddr>, u16), Turn> {
+    pub(super) fn way(&self, next: NextHop, hash: u64) -> Result<Way, Turn> {
         let Some((number, hop)) = self.hops.resolve_numbered(next, (hash >> 32) as u32) else {
             return Err(Turn::Slow(Why::NoRoute));
         };

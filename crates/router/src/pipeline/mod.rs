@@ -24,13 +24,16 @@
 pub mod account;
 mod adjacency;
 pub mod batch;
+mod broadcasts;
 mod decide;
 pub mod engine;
+mod onward;
 mod own;
 pub mod port;
 mod send;
 pub mod slow;
 pub mod stage;
+mod tell;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -53,6 +56,7 @@ use crate::next_hop::Snapshot;
 use account::Account;
 use adjacency::Adjacencies;
 use batch::Lanes;
+use broadcasts::Broadcasts;
 use engine::Tables;
 use port::{Port, PortPlan};
 use slow::SlowPath;
@@ -151,6 +155,7 @@ pub struct Router {
     tables: Tables,
     hops: Arc<Snapshot>,
     adjacencies: Adjacencies,
+    broadcasts: Broadcasts,
     lanes: Box<Lanes>,
     slow: SlowPath,
     account: Account,
@@ -191,6 +196,7 @@ impl Router {
             ports.push(Port::new(port, seed).map_err(|why| RouterError::Port(number, why))?);
         }
         Ok(Router {
+            broadcasts: port::broadcasts(&ports),
             plan,
             ports,
             fabric,
@@ -275,8 +281,7 @@ impl Router {
     /// When the router wants to be told the time, if time alone changes anything.
     pub fn poll_timeout(&self) -> Option<Time> {
         let ports = self.ports.iter().filter_map(Port::poll_timeout);
-        let slow = (!self.slow.is_empty()).then_some(Time::ZERO);
-        ports.chain(slow).chain(self.fabric.poll_timeout()).min()
+        ports.chain(self.slow.poll_timeout()).chain(self.fabric.poll_timeout()).min()
     }
 
     /// Whether every packet that came or was made here has left, was discarded, or is here.

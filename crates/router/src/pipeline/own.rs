@@ -1,17 +1,25 @@
 //! What is for the router itself: questions of its neighbours, and packets to its addresses.
 
+use alloc::vec::Vec;
+
 use nilometer_wire::Time;
 
 use super::Router;
+use super::decide::Version;
 use super::slow::stamp;
 use crate::discard::Discard;
+use crate::forward::extension::{self, HopByHop, hop_by_hop, unfollowed_route};
+use crate::forward::icmp::Problem;
 use crate::forward::options::Visit;
+use crate::forward::reassemble::Outcome;
 use crate::forward::report::Cause;
-use crate::forward::silence::Arrival;
-use crate::header::{AnyKey, ETHERNET_BYTES, Header, protocol};
+use crate::header::{AnyKey, ETHERNET_BYTES, FRAGMENT, Header, Key, OPTIONS, protocol};
 use crate::memory::{Memory, Place};
-use crate::neighbour::{ArpOperation, ArpPacket, Message};
+use crate::neighbour::{ArpOperation, ArpPacket, Family, Message};
 
+/// All nodes and all routers of the link (RFC 4291, 2.7.1).
+const ALL_NODES: u128 = 0xff02 << 112 | 1;
+const ALL_ROUTERS: u128 = 0xff02 << 112 | 2;
 /// ICMPv6 types of neighbour discovery (RFC 4861, 4).
 const DISCOVERY: core::ops::RangeInclusive<u8> = 133..=137;
 
@@ -72,10 +80,26 @@ impl Router {
         if is_discovery {
             return self.take_discovery(now, input, place, memory);
         }
-        self.punt(input, place, Discard::NoGroup, memory);
+        let why = match Header::read(frame).map(|header| header.key) {
+            Ok(AnyKey::V4(key)) if key.destination.is_multicast() => Discard::NoGroup,
+            Ok(AnyKey::V4(key))
+                if key.destination == u32::MAX || self.broadcasts.has(key.destination) =>
+            {
+                Discard::Broadcast
+            }
+            Ok(AnyKey::V6(key))
+                if key.destination == ALL_NODES || key.destination == ALL_ROUTERS =>
+            {
+                return self.take_own(now, input, place, memory);
+            }
+            Ok(AnyKey::V6(key)) if key.destination.is_multicast() => Discard::NoGroup,
+            // To one host, but to all at the link (5.3.4).
+            _ => Discard::LinkBroadcast,
+        };
+        self.punt(input, place, why, memory);
     }
 
-    /// A packet for the router: for who runs beside, or an echo request.
+    /// A packet for the router: for who runs beside, or to be put together and answered.
     pub(super) fn take_own<M: Memory>(
         &mut self,
         now: Time,
@@ -83,36 +107,105 @@ impl Router {
         place: Place,
         memory: &mut M,
     ) {
+        let Ok(header) = Header::read(memory.frame(place)) else {
+            return self.discard(input, place, Discard::NoUse, memory);
+        };
+        if header.notes & OPTIONS != 0 && self.follow_route(now, input, place, header, memory) {
+            return;
+        }
         if self.ports[input].plan.is_punting {
             return self.punt(input, place, Discard::NoUse, memory);
         }
-        let packet = &memory.frame(place)[ETHERNET_BYTES..];
-        let cause = Cause { now, arrival: Arrival::default(), packet };
-        let header = Header::read(memory.frame(place));
-        let reply = match header.map(|header| header.key) {
-            Ok(AnyKey::V4(key)) if key.protocol == protocol::ICMP => {
-                let is_own =
-                    |address| self.ports.iter().any(|port| port.arp.table.own().has(address));
-                let visit = Visit { outgoing: key.destination, stamp: stamp(now), is_own: &is_own };
-                self.slow.reporter.echo_ipv4(cause, visit).ok()
+        let packet = memory.frame(place)[ETHERNET_BYTES..].to_vec();
+        if let AnyKey::V6(key) = header.key {
+            if self.ports.iter().any(|port| port.withholds(key.destination)) {
+                return self.discard(input, place, Discard::NoUse, memory);
             }
-            Ok(AnyKey::V6(key))
-                if self.ports.iter().any(|port| port.withholds(key.destination)) =>
-            {
-                None
+            let problem = match hop_by_hop(&packet) {
+                HopByHop::Pass { .. } => unfollowed_route(&packet).map(Some),
+                HopByHop::Discard(problem) => Some(problem),
+            };
+            if let Some(problem) = problem {
+                return self.refuse(now, (input, place), problem, Discard::Options, memory);
             }
-            Ok(AnyKey::V6(key)) if key.protocol == protocol::ICMPV6 => {
-                self.slow.reporter.echo_ipv6(cause, key.destination).ok()
-            }
-            _ => None,
-        };
-        match reply {
-            Some(reply) => {
-                self.absorb(place, memory);
-                self.send_own(now, input, &reply, memory);
-            }
-            None => self.discard(input, place, Discard::NoUse, memory),
         }
+        let arrival = self.arrival(memory.frame(place)[0] & 1 == 1, &packet);
+        let cause = Cause { now, arrival, packet: &packet };
+        if header.notes & FRAGMENT != 0 {
+            return self.gather(cause, input, place, memory);
+        }
+        match self.answer(cause, input, memory) {
+            true => self.absorb(place, memory),
+            false => self.discard(input, place, Discard::NoUse, memory),
+        }
+    }
+
+    /// A fragment of a datagram for the router (RFC 1812, 4.2.2.8).
+    fn gather<M: Memory>(&mut self, cause: Cause<'_>, input: usize, place: Place, memory: &mut M) {
+        match self.slow.reassembler.push(cause.now, input as u16, cause.packet) {
+            Outcome::Waiting => self.absorb(place, memory),
+            Outcome::Whole(packet) => {
+                self.answer(Cause { packet: &packet, ..cause }, input, memory);
+                self.absorb(place, memory);
+            }
+            Outcome::Dropped(_, problem) => {
+                self.refuse(cause.now, (input, place), problem, Discard::Fragment, memory);
+            }
+        }
+    }
+
+    /// Datagrams of which fragments are missing for too long: their senders are told.
+    pub(super) fn expire_fragments<M: Memory>(&mut self, now: Time, memory: &mut M) {
+        while let Some(expired) = self.slow.reassembler.expire(now) {
+            let Some(first) = expired.first else { continue };
+            let input = usize::from(expired.port);
+            let cause = Cause { now, arrival: self.arrival(false, &first), packet: &first };
+            if let Some((message, way)) = self.message(input, cause, Problem::Reassembly) {
+                self.send_own(now, input, &message, Ok(way), memory);
+            }
+        }
+    }
+
+    /// Answers a whole packet for the router; whether there is an answer.
+    fn answer<M: Memory>(&mut self, cause: Cause<'_>, input: usize, memory: &mut M) -> bool {
+        let header = match cause.packet[0] >> 4 {
+            4 => Header::read_ipv4(cause.packet),
+            _ => Header::read_ipv6(cause.packet),
+        };
+        let Ok(header) = header else { return false };
+        let hash = self.hash_of(cause.packet);
+        let answer = match header.key {
+            AnyKey::V4(key) if key.protocol == protocol::ICMP => {
+                self.echo(cause, key.destination).map(|reply| {
+                    // A source route of the request is turned around in the reply.
+                    (self.way_out(input, u32::destination(&reply), hash), reply)
+                })
+            }
+            AnyKey::V6(key) if key.protocol == protocol::ICMPV6 => {
+                let is_of_link = key.source.is_link_local();
+                let own = match key.destination.is_multicast() {
+                    true => self.source_by(input as u16, key.source, is_of_link),
+                    false => Some(key.destination),
+                };
+                let reply = own.and_then(|own| self.slow.reporter.echo_ipv6(cause, own).ok());
+                reply.map(|reply| (self.way_out(input, key.source, hash), reply))
+            }
+            AnyKey::V4(Key { protocol, .. }) | AnyKey::V6(Key { protocol, .. }) => {
+                let pointer = extension::protocol_at(cause.packet, header.transport_at);
+                let message =
+                    unspoken(protocol, pointer).and_then(|what| self.message(input, cause, what));
+                message.map(|(message, way)| (Ok(way), message))
+            }
+        };
+        let Some((way, reply)) = answer else { return false };
+        self.send_own(cause.now, input, &reply, way, memory);
+        true
+    }
+
+    fn echo(&mut self, cause: Cause<'_>, outgoing: u32) -> Option<Vec<u8>> {
+        let is_own = |address| self.ports.iter().any(|port| port.arp.table.own().has(address));
+        let visit = Visit { outgoing, stamp: stamp(cause.now), is_own: &is_own };
+        self.slow.reporter.echo_ipv4(cause, visit).ok()
     }
 
     /// A packet has been read here and is at its end.
@@ -126,5 +219,16 @@ impl Router {
             true => self.punt(input, place, Discard::NoUse, memory),
             false => self.absorb(place, memory),
         }
+    }
+}
+
+/// What is wrong with a packet of this protocol to the router, which listens on no port; nothing is said
+/// of TCP, whose reset is another's, and of protocols without a reply.
+fn unspoken(protocol: u8, pointer: u16) -> Option<Problem> {
+    match protocol {
+        protocol::UDP => Some(Problem::PortUnreachable),
+        protocol::ICMP | protocol::ICMPV6 | protocol::IGMP | protocol::TCP => None,
+        protocol::NO_NEXT_HEADER => None,
+        _ => Some(Problem::ProtocolUnreachable { pointer }),
     }
 }

@@ -7,6 +7,7 @@ use core::fmt;
 
 use nilometer_wire::{Rate, Span, Time};
 
+use super::broadcasts::Broadcasts;
 use crate::discard::Discards;
 use crate::forward::urpf::Mode;
 use crate::memory::{Place, Ticket};
@@ -53,6 +54,8 @@ pub struct PortPlan {
     pub is_punting: bool,
     /// Whether sources are tested by the way back (RFC 3704).
     pub reverse_path: Mode,
+    /// Whether hosts are told of a better router on their network (RFC 1812, 5.2.7.2).
+    pub redirects: bool,
 }
 
 impl PortPlan {
@@ -71,6 +74,7 @@ impl PortPlan {
             overhead_bytes: 0,
             is_punting: false,
             reverse_path: Mode::Off,
+            redirects: true,
         }
     }
 }
@@ -287,12 +291,10 @@ impl Port {
     pub(super) fn poll_speech(&mut self, frame: &mut [u8; FRAME_BYTES_MAX]) -> Option<usize> {
         self.arp.poll_transmit(frame).or_else(|| self.discovery.poll_transmit(frame))
     }
+}
 
-    /// Whether `address` is the broadcast address of one of its networks (RFC 1812, 4.2.3.1).
-    pub(super) fn is_broadcast(&self, address: u32) -> bool {
-        self.plan.addresses4.iter().any(|&(own, length)| {
-            let host_bits = u32::MAX.checked_shr(u32::from(length)).unwrap_or(0);
-            length < 31 && own | host_bits == address
-        })
-    }
+/// The broadcast addresses of all `ports`.
+pub(super) fn broadcasts(ports: &[Port]) -> Broadcasts {
+    let own = ports.iter().flat_map(|port| port.arp.table.own().addresses());
+    Broadcasts::of(own.map(|&(address, prefix)| (address, prefix.length())))
 }

@@ -1,19 +1,25 @@
 //! Sending what the pipeline itself has in hand: packets of the slow path and of the router's own, and
 //! those that wait for the link-layer address of their next hop.
 
+use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use nilometer_stat::Rng;
 use nilometer_wire::Time;
 
-use super::decide::{Turn, Version};
+use super::decide::{Turn, Version, Way};
 use super::port::Held;
 use super::{GiveBack, Router};
 use crate::discard::Discard;
-use crate::forward::ecmp;
+use crate::forward::fragment::Fragments;
 use crate::forward::icmp::Problem;
-use crate::header::{AnyKey, ETHERNET_BYTES, Header};
+use crate::forward::{ecmp, source_fragment};
+use crate::header::{ETHERNET_BYTES, Header};
 use crate::memory::{Memory, Place, Ticket};
 use crate::neighbour::{FRAME_BYTES_MAX, Mac};
+
+/// The purpose of the identification of fragments of IPv6.
+const IDENTIFICATION: u32 = u32::from_be_bytes(*b"frag");
 
 impl Router {
     /// A buffer for a frame that is made here, on account of `port`; nothing, and that counted as
@@ -48,21 +54,49 @@ impl Router {
         Some(place)
     }
 
-    /// Sends a packet of the router's own, as its destination is routed.
+    /// Sends an IP packet of the router's own by `way`, in pieces where the link takes no more. It was
+    /// made because of one that came by `input`.
     pub(super) fn send_own<M: Memory>(
         &mut self,
         now: Time,
         input: usize,
         packet: &[u8],
+        way: Result<Way, Turn>,
+        memory: &mut M,
+    ) {
+        let mtu_bytes = match way {
+            Ok((output, ..)) => self.ports[usize::from(output)].plan.mtu_bytes,
+            Err(_) => 0,
+        };
+        if way.is_err() || packet.len() <= usize::from(mtu_bytes) {
+            return self.send_piece(now, input, packet, way, memory);
+        }
+        let pieces = match packet[0] >> 4 {
+            4 => Fragments::of(packet, mtu_bytes).map_or(Vec::new(), Iterator::collect),
+            _ => {
+                self.slow.identification = self.slow.identification.wrapping_add(1);
+                let index = self.slow.identification;
+                let id = Rng::new(self.plan.seed, IDENTIFICATION, index).next_u64() as u32;
+                source_fragment::pieces(packet, mtu_bytes, id)
+            }
+        };
+        for piece in pieces {
+            self.send_piece(now, input, &piece, way, memory);
+        }
+    }
+
+    fn send_piece<M: Memory>(
+        &mut self,
+        now: Time,
+        input: usize,
+        packet: &[u8],
+        way: Result<Way, Turn>,
         memory: &mut M,
     ) {
         let Some(place) = self.make(input, packet, memory) else { return };
-        let sent = match Header::read(memory.frame(place)) {
-            Ok(header) => match header.key {
-                AnyKey::V4(key) => self.direct(now, input, key.destination, &header),
-                AnyKey::V6(key) => self.direct(now, input, key.destination, &header),
-            },
-            Err(_) => Err(Turn::Discard(Discard::NoUse)),
+        let sent = match packet[0] >> 4 {
+            4 => way.and_then(|way| self.reach(now, way, u32::destination(packet))),
+            _ => way.and_then(|way| self.reach(now, way, u128::destination(packet))),
         };
         self.send_directed(now, input, place, sent, memory);
     }

@@ -179,7 +179,7 @@ impl Bench {
         let router = self.router.port_mut(number);
         let table = &mut router.arp_mut().table;
         table.set(Time::ZERO, gateway4.into(), host(number), Given::Permanent).expect("room");
-        if router.plan().address_probes == 0 {
+        if router.neighbours6().own().is_on_link(gateway6.into()) {
             let table = router.neighbours6_mut();
             table.set(Time::ZERO, gateway6.into(), host(number), Given::Permanent).expect("room");
         }

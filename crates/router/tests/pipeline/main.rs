@@ -2,7 +2,10 @@
 
 mod bench;
 mod discovery;
+mod options;
+mod own;
 mod storm;
+mod tell;
 
 use std::net::{IpAddr, Ipv4Addr};
 

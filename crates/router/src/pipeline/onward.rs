@@ -1,0 +1,257 @@
+//! Packets that go on outside a batch: with options, with a source route, in pieces.
+//!
+//! What an ICMP error quotes is the packet as it came in (RFC 1812, 4.3.2.3). So everything that can
+//! stop a packet is asked first, and only then are its options filled, its source route moved on and
+//! its time to live taken down.
+
+use alloc::vec::Vec;
+
+use nilometer_wire::Time;
+
+use super::Router;
+use super::decide::{Turn, Version, Way, mac_of};
+use super::slow::{Why, stamp};
+use crate::discard::Discard;
+use crate::forward::extension::{HopByHop, hop_by_hop};
+use crate::forward::fragment::{Fragments, Refusal};
+use crate::forward::icmp::Problem;
+use crate::forward::options::{Options, SourceRoute, Visit};
+use crate::forward::{ecmp, hop};
+use crate::header::{AnyKey, ETHERNET_BYTES, Header};
+use crate::memory::{Memory, Place};
+use crate::neighbour::Mac;
+
+/// A packet that is to go on, and what is written into it when nothing can stop it any more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Onward {
+    /// Its header; the destination is that of the next part of its source route.
+    header: Header,
+    options: Options,
+    /// It goes one step on along its source route.
+    follows: bool,
+}
+
+/// The output and the link-layer address of a packet, or why it does not leave at once.
+pub(super) type Reached = Result<(u16, Mac), Turn>;
+
+impl Onward {
+    fn plain(header: Header) -> Onward {
+        Onward { header, options: Options::default(), follows: false }
+    }
+}
+
+impl Router {
+    /// A packet with options: the router's part of them is done, and it goes on.
+    pub(super) fn heed_options<M: Memory>(
+        &mut self,
+        now: Time,
+        input: usize,
+        place: Place,
+        memory: &mut M,
+    ) {
+        let Ok(header) = Header::read(memory.frame(place)) else {
+            return self.discard(input, place, Discard::Options, memory);
+        };
+        let packet = &memory.frame(place)[ETHERNET_BYTES..];
+        let onward = match header.key {
+            AnyKey::V4(_) => Options::read(packet, self.plan.manners.source_routing)
+                .map(|options| Onward { header, options, follows: false })
+                .map_err(Some),
+            // Nobody here wants what a router alert points at (RFC 6398, 4).
+            AnyKey::V6(_) => match hop_by_hop(packet) {
+                HopByHop::Pass { .. } => Ok(Onward::plain(header)),
+                HopByHop::Discard(problem) => Err(problem),
+            },
+        };
+        match onward {
+            Ok(onward) => self.go_on(now, input, place, &onward, memory),
+            Err(problem) => {
+                self.refuse(now, (input, place), problem, Discard::Options, memory);
+            }
+        }
+    }
+
+    /// A packet for the router with options of IPv4 may have a source route that is not at its end
+    /// (5.2.3, 5.2.4.1): whether it is done with thereby.
+    pub(super) fn follow_route<M: Memory>(
+        &mut self,
+        now: Time,
+        input: usize,
+        place: Place,
+        mut header: Header,
+        memory: &mut M,
+    ) -> bool {
+        let AnyKey::V4(key) = &mut header.key else { return false };
+        let packet = &memory.frame(place)[ETHERNET_BYTES..];
+        let options = match Options::read(packet, self.plan.manners.source_routing) {
+            Ok(options) => options,
+            Err(problem) => {
+                self.refuse(now, (input, place), Some(problem), Discard::Options, memory);
+                return true;
+            }
+        };
+        let Some(SourceRoute { next: Some(next), is_strict, .. }) = options.source_route else {
+            return false;
+        };
+        key.destination = next;
+        let hash = ecmp::flow_hash(self.plan.seed, &header, None);
+        match self.way_out(input, next, hash) {
+            Err(Turn::Slow(Why::Local)) => {
+                // One of ours again: the pointer moves on, at most nine times.
+                options.follow(&mut memory.frame_mut(place)[ETHERNET_BYTES..], next);
+                self.take_own(now, input, place, memory);
+            }
+            Ok((_, gateway, _)) if !is_strict || gateway.is_none() => {
+                let onward = Onward { header, options, follows: true };
+                self.go_on(now, input, place, &onward, memory);
+            }
+            Ok(_) | Err(_) => {
+                let problem = Some(Problem::SourceRouteFailed);
+                self.refuse(now, (input, place), problem, Discard::Options, memory);
+            }
+        }
+        true
+    }
+
+    /// Forwards one packet outside a batch.
+    fn go_on<M: Memory>(
+        &mut self,
+        now: Time,
+        input: usize,
+        place: Place,
+        onward: &Onward,
+        memory: &mut M,
+    ) {
+        let header = &onward.header;
+        if hop::expires(header.hop_limit) {
+            return self.complain(now, input, place, Why::Expired, memory);
+        }
+        let hash = ecmp::flow_hash(self.plan.seed, header, None);
+        let directed = match header.key {
+            AnyKey::V4(key) => self.direct(now, input, key.destination, hash),
+            AnyKey::V6(key) => self.direct(now, input, key.destination, hash),
+        };
+        let (way, sent) = match directed {
+            Ok(directed) => directed,
+            Err(Turn::Slow(why)) => return self.complain(now, input, place, why, memory),
+            Err(Turn::Discard(why)) => return self.discard(input, place, why, memory),
+            Err(Turn::Hold(..)) => unreachable!("what is to be held has a way"),
+        };
+        let port = &self.ports[usize::from(way.0)];
+        if !port.is_up {
+            return self.discard(input, place, Discard::PortDown, memory);
+        }
+        if header.ip_bytes > port.plan.mtu_bytes {
+            return self.cut(now, (input, place), way, onward, memory);
+        }
+        if usize::from(way.0) == input && port.plan.redirects && !onward.follows {
+            self.redirect(now, input, place, way.1, memory);
+        }
+        let packet = &mut memory.frame_mut(place)[ETHERNET_BYTES..];
+        self.write_options(now, way, onward, packet);
+        let passed = match header.key {
+            AnyKey::V4(_) => hop::decrement_ipv4(packet),
+            AnyKey::V6(_) => hop::decrement_ipv6(packet),
+        };
+        debug_assert!(passed.is_ok(), "who is at its end was turned aside");
+        self.send_directed(now, input, place, sent, memory);
+    }
+
+    /// The router's part of the options of a packet that leaves by `way`.
+    fn write_options(&mut self, now: Time, way: Way, onward: &Onward, packet: &mut [u8]) {
+        let AnyKey::V4(key) = onward.header.key else { return };
+        if !onward.follows && !onward.options.asks_to_be_filled() {
+            return;
+        }
+        let next = way.1.and_then(u32::of).unwrap_or(key.destination);
+        let Some(outgoing) = self.source_by(way.0, next, false) else { return };
+        if onward.follows {
+            onward.options.follow(packet, outgoing);
+        }
+        let is_own = |address| self.ports.iter().any(|port| port.arp.table.own().has(address));
+        onward.options.fill(packet, Visit { outgoing, stamp: stamp(now), is_own: &is_own });
+    }
+
+    /// A packet that the fast path found too big for the link of `output`.
+    pub(super) fn fit<M: Memory>(
+        &mut self,
+        now: Time,
+        input: usize,
+        output: u16,
+        place: Place,
+        memory: &mut M,
+    ) {
+        match Header::read(memory.frame(place)) {
+            Ok(header) => {
+                let way = (output, None, u16::MAX);
+                self.cut(now, (input, place), way, &Onward::plain(header), memory);
+            }
+            Err(_) => self.discard(input, place, Discard::TotalLength, memory),
+        }
+    }
+
+    /// A packet that does not fit the link of its way: in pieces, or not at all.
+    fn cut<M: Memory>(
+        &mut self,
+        now: Time,
+        (input, place): (usize, Place),
+        way: Way,
+        onward: &Onward,
+        memory: &mut M,
+    ) {
+        let mtu_bytes = self.ports[usize::from(way.0)].plan.mtu_bytes;
+        let mut packet = memory.frame(place)[ETHERNET_BYTES..].to_vec();
+        let refusal = match onward.header.key {
+            AnyKey::V4(_) => Fragments::of(&packet, mtu_bytes).err(),
+            AnyKey::V6(_) => Some(Refusal::DontFragment),
+        };
+        if let Some(refusal) = refusal {
+            // The other refusals are of packets that no sender could mend by sending less.
+            let is_told = refusal == Refusal::DontFragment;
+            let problem = is_told.then_some(Problem::TooBig { mtu_bytes: mtu_bytes.into() });
+            return self.refuse(now, (input, place), problem, Discard::TooBig, memory);
+        }
+        self.write_options(now, way, onward, &mut packet);
+        let mut piece = Vec::new();
+        let Ok(mut fragments) = Fragments::of(&packet, mtu_bytes) else {
+            return self.discard(input, place, Discard::TooBig, memory);
+        };
+        while fragments.next_into(&mut piece) {
+            let Some(part) = self.make(input, &piece, memory) else { continue };
+            match Header::read(memory.frame(part)) {
+                Ok(header) => self.go_on(now, input, part, &Onward::plain(header), memory),
+                Err(_) => self.discard(input, part, Discard::TotalLength, memory),
+            }
+        }
+        self.absorb(place, memory);
+    }
+
+    /// The way of one packet that came by `input`, and the output and link-layer address if it need
+    /// not wait for them.
+    fn direct<A: Version>(
+        &mut self,
+        now: Time,
+        input: usize,
+        destination: A,
+        hash: u64,
+    ) -> Result<(Way, Reached), Turn> {
+        let way = self.way_out(input, destination, hash)?;
+        match self.reach(now, way, destination) {
+            Err(turn @ (Turn::Slow(_) | Turn::Discard(_))) => Err(turn),
+            sent => Ok((way, sent)),
+        }
+    }
+
+    /// The output and link-layer address for a packet to `destination` that goes a certain way.
+    pub(super) fn reach<A: Version>(&mut self, now: Time, way: Way, destination: A) -> Reached {
+        let (output, gateway, hop) = way;
+        match gateway {
+            Some(gateway) => Ok((output, self.mac_of_gateway(now, output, gateway, hop)?)),
+            None => {
+                let table = A::table(&mut self.ports[usize::from(output)]);
+                let lookup = table.lookup(now, destination);
+                Ok((output, mac_of(lookup, output, destination.address())?.0))
+            }
+        }
+    }
+}

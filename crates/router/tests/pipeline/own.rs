@@ -1,0 +1,192 @@
+//! What is for the router itself: put together, answered, or complained of.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use nilometer_router::discard::Discard;
+use nilometer_router::forward::reassemble::{Outcome, Reassembler, Settings};
+use nilometer_router::forward::{fragment::Fragments, source_fragment};
+use nilometer_router::neighbour::{Given, link_local};
+use nilometer_router::next_hop::Hop;
+use nilometer_wire::{Span, Time, build};
+
+use crate::bench::{Bench, framed, host, mac, mend, udp, with_hop_limit};
+use crate::icmp;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+/// Echo requests to an address of port 1 with `bytes` of data, and the types of their replies.
+fn requests(bytes: usize) -> [(Vec<u8>, (u8, u8)); 2] {
+    let body: Vec<u8> = (0..bytes + 4).map(|at| (at / 8) as u8).collect();
+    let mut four = build::icmp(ip("198.19.0.9"), ip("198.18.1.1"), 8, 0, &body);
+    four[6] = 0;
+    let six = build::icmp(ip("fd00:10::9"), ip("fd00:1::1"), 128, 0, &body);
+    [(mend(four), (0, 0)), (six, (129, 0))]
+}
+
+fn cut(packet: &[u8]) -> Vec<Vec<u8>> {
+    match packet[0] >> 4 {
+        4 => Fragments::of(packet, 1_280).expect("it may be cut").collect(),
+        _ => source_fragment::pieces(packet, 1_280, 99),
+    }
+}
+
+#[test]
+fn an_echo_request_in_pieces_is_answered_in_pieces() {
+    for bytes in [1_400, 4_000, 20_000] {
+        for (request, kind) in requests(bytes) {
+            let mut bench = Bench::new();
+            let mut pieces = cut(&request);
+            assert!(pieces.len() > 1);
+            pieces.reverse();
+            let last = pieces.pop().expect("a piece");
+            for piece in &pieces {
+                assert!(bench.pass(0, &framed(0, piece)).is_empty());
+            }
+            assert_eq!(bench.router.reassembly().waiting, pieces.len() as u64);
+            let out = bench.pass(0, &framed(0, &last));
+            let mut table = Reassembler::new(Settings::default());
+            let mut whole = None;
+            for (port, frame) in &out {
+                assert!(*port == 0 && frame.len() <= 14 + 1_500);
+                let outcome = match out.len() {
+                    1 => Outcome::Whole(frame[14..].to_vec()),
+                    _ => table.push(Time::ZERO, 0, &frame[14..]),
+                };
+                if let Outcome::Whole(packet) = outcome {
+                    whole = Some(packet);
+                }
+            }
+            let reply = whole.unwrap_or_else(|| panic!("a reply among {}", out.len()));
+            assert_eq!(reply.len(), request.len());
+            let data_at = reply.len() - bytes - 4;
+            assert_eq!(reply[data_at..], request[data_at..], "all data comes back");
+            assert_eq!(icmp(&build::ethernet(&reply)), kind);
+            assert_eq!(bench.router.reassembly().waiting, 0);
+        }
+    }
+}
+
+#[test]
+fn a_piece_that_never_comes_is_told_after_a_minute() {
+    for ((request, _), expected) in requests(4_000).into_iter().zip([(11, 1), (3, 1)]) {
+        let mut bench = Bench::new();
+        let pieces = cut(&request);
+        for piece in &pieces[..2] {
+            assert!(bench.pass(0, &framed(0, piece)).is_empty());
+        }
+        bench.now += Span::from_secs(59);
+        assert!(bench.drain().is_empty());
+        let due = bench.router.poll_timeout().expect("a timeout");
+        bench.now += Span::from_secs(1);
+        assert!(due <= bench.now);
+        let out = bench.drain();
+        let [(0, frame)] = &out[..] else { panic!("{out:?}") };
+        assert_eq!(icmp(frame), expected);
+        // Without the first piece there is nothing to quote.
+        bench.pass(0, &framed(0, &pieces[1]));
+        bench.now += Span::from_secs(61);
+        assert!(bench.drain().is_empty());
+        assert_eq!(bench.router.reassembly().waiting, 0);
+    }
+}
+
+#[test]
+fn pieces_that_overlap_are_dropped() {
+    let mut bench = Bench::new();
+    let [(request, _), _] = requests(4_000);
+    let pieces = cut(&request);
+    bench.pass(0, &framed(0, &pieces[0]));
+    let mut other = pieces[1].clone();
+    other[7] -= 1; // eight bytes further to the front
+    bench.pass(0, &framed(0, &mend(other)));
+    assert_eq!(bench.router.ports()[0].discards().of(Discard::Fragment), 1);
+}
+
+#[test]
+fn pieces_on_their_way_are_not_put_together() {
+    let mut four = udp("198.19.0.9", "198.19.1.9", 4_000);
+    four[6] = 0;
+    for packet in [mend(four), udp("fd00:10::9", "fd00:11::9", 4_000)] {
+        let mut bench = Bench::new();
+        for piece in cut(&packet) {
+            let out = bench.pass(0, &framed(0, &piece));
+            assert_eq!(out.len(), 1);
+            assert_eq!(out[0].1.len(), 14 + piece.len());
+        }
+        assert_eq!(bench.router.reassembly().received, 0);
+    }
+}
+
+#[test]
+fn a_packet_to_the_router_may_use_up_its_time_to_live() {
+    for (request, kind) in requests(30) {
+        for hop_limit in [0, 1] {
+            let packet = with_hop_limit(request.clone(), hop_limit);
+            let out = Bench::new().pass(0, &framed(0, &packet));
+            let [(0, frame)] = &out[..] else { panic!("{out:?}") };
+            assert_eq!(icmp(frame), kind);
+        }
+    }
+}
+
+#[test]
+fn an_address_without_a_local_route_is_the_routers_all_the_same() {
+    let mut bench = Bench::with(|plans| {
+        plans.ports[2].addresses4.push((0xc612_0242, 24)); // 198.18.2.66
+    });
+    let echo = build::icmp(ip("198.19.0.9"), ip("198.18.2.66"), 8, 0, &[0; 9]);
+    let out = bench.pass(0, &framed(0, &echo));
+    let [(0, frame)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((icmp(frame), &frame[26..30]), ((0, 0), &[198, 18, 2, 66][..]));
+}
+
+#[test]
+fn who_asks_for_what_is_not_here_is_told() {
+    let sctp = |from, to| build::ip_packet(ip(from), ip(to), 132, vec![0; 20]);
+    for (packet, expected) in [
+        (udp("198.19.0.9", "198.18.1.1", 30), Some((3, 3))),
+        (udp("fd00:10::9", "fd00:1::1", 30), Some((1, 4))),
+        (sctp("198.19.0.9", "198.18.1.1"), Some((3, 2))),
+        (sctp("fd00:10::9", "fd00:1::1"), Some((4, 1))),
+        (build::ip_packet(ip("198.19.0.9"), ip("198.18.1.1"), 2, vec![0; 20]), None),
+    ] {
+        let mut bench = Bench::new();
+        let out = bench.pass(0, &framed(0, &packet));
+        assert_eq!(out.first().map(|(_, frame)| icmp(frame)), expected, "{packet:?}");
+        if expected == Some((4, 1)) {
+            assert_eq!(out[0].1[58..62], [0, 0, 0, 6], "at the protocol's number");
+        }
+        if packet[0] >> 4 == 6 {
+            assert_eq!(out[0].1[22..38], packet[24..40], "from the address that was asked");
+        }
+    }
+}
+
+#[test]
+fn all_nodes_of_a_link_may_be_pinged() {
+    let mut bench = Bench::new();
+    let peer = link_local(host(3));
+    let table = bench.router.port_mut(3).neighbours6_mut();
+    table.set(Time::ZERO, peer, host(3), Given::Permanent).expect("room");
+    let peer = Ipv6Addr::from(peer);
+    let echo = build::icmp(peer.into(), ip("ff02::1"), 128, 0, &[1, 2, 3, 4, 5]);
+    let mut frame = framed(3, &echo);
+    frame[..6].copy_from_slice(&[0x33, 0x33, 0, 0, 0, 1]);
+    let out = bench.pass(3, &frame);
+    let [(3, reply)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((icmp(reply), &reply[..6]), ((129, 0), &host(3)[..]));
+    assert_eq!(reply[22..38], link_local(mac(3)).to_be_bytes());
+}
+
+#[test]
+fn a_loopback_address_of_the_router_is_pinged() {
+    let mut bench = Bench::new();
+    let next = bench.way(Hop::Local);
+    bench.route4("198.51.0.1/32", next);
+    bench.renew();
+    let echo = build::icmp(ip("198.19.0.9"), ip("198.51.0.1"), 8, 0, &[0; 9]);
+    let out = bench.pass(0, &framed(0, &echo));
+    assert_eq!(out.first().map(|(_, frame)| icmp(frame)), Some((0, 0)));
+}

@@ -1,0 +1,198 @@
+//! What senders are told, from which address, and when nothing may be said (RFC 1812, 4.3 and 5.2.7).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use nilometer_router::classifier::{Action, Rule, RuleId};
+use nilometer_router::discard::Discard;
+use nilometer_router::forward::silence::Silence;
+use nilometer_router::neighbour::{Given, link_local};
+use nilometer_router::next_hop::{Hop, Rejection};
+use nilometer_wire::{Time, build};
+
+use crate::bench::{Bench, framed, host, mac, mend, udp, with_hop_limit};
+use crate::icmp;
+
+/// The source address of the IP packet in a frame.
+fn source(frame: &[u8]) -> IpAddr {
+    if frame[14] >> 4 == 4 {
+        let octets: [u8; 4] = frame[26..30].try_into().expect("four");
+        return octets.into();
+    }
+    let octets: [u8; 16] = frame[22..38].try_into().expect("sixteen");
+    octets.into()
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+#[test]
+fn broadcasts_of_every_port_are_known() {
+    let mut bench = Bench::new();
+    for (from, to, hop_limit, why) in [
+        ("198.19.0.9", "198.18.2.255", 64, Discard::Broadcast),
+        ("198.19.0.9", "198.18.0.255", 64, Discard::Broadcast),
+        ("198.19.0.9", "198.18.2.255", 1, Discard::Expired),
+        ("198.18.3.255", "198.19.1.9", 64, Discard::MartianSource),
+        ("198.18.0.255", "198.19.1.9", 64, Discard::MartianSource),
+        ("198.19.0.9", "255.255.255.255", 64, Discard::MartianDestination),
+    ] {
+        let before = bench.router.ports()[0].discards().of(why);
+        let out = bench.pass(0, &framed(0, &with_hop_limit(udp(from, to, 30), hop_limit)));
+        assert!(out.is_empty(), "{from} to {to}: {out:?}");
+        assert_eq!(bench.router.ports()[0].discards().of(why), before + 1, "{from} to {to}");
+    }
+    assert_eq!(bench.router.reports().silent[Silence::Broadcast as usize], 1, "the expired one");
+    // An echo request to all is not answered, though it is for the router as well (5.3.5.2).
+    let echo = build::icmp(ip("198.19.0.9"), ip("198.18.2.255"), 8, 0, &[0; 9]);
+    assert!(bench.pass(0, &framed(0, &echo)).is_empty());
+    let mut all = framed(0, &udp("198.19.0.9", "198.18.0.255", 30));
+    all[..6].fill(0xff);
+    assert!(bench.pass(0, &all).is_empty());
+    assert_eq!(bench.router.ports()[0].discards().of(Discard::Broadcast), 4);
+}
+
+#[test]
+fn what_is_for_one_host_but_sent_to_all_at_the_link_goes_nowhere() {
+    let mut bench = Bench::new();
+    for packet in [udp("198.19.0.9", "198.19.1.9", 30), udp("fd00:10::9", "fd00:11::9", 30)] {
+        let mut frame = framed(0, &packet);
+        frame[0] = 0x33;
+        assert!(bench.pass(0, &frame).is_empty());
+    }
+    assert_eq!(bench.router.ports()[0].discards().of(Discard::LinkBroadcast), 2);
+}
+
+#[test]
+fn an_error_is_from_the_port_that_it_leaves_by() {
+    for (from, to, own) in [
+        ("198.19.0.9", "198.19.2.9", "198.18.0.1"),
+        ("198.18.0.2", "198.19.2.9", "198.18.0.1"),
+        ("fd00:10::9", "fd00:12::9", "fd00:0::1"),
+    ] {
+        // It came by port 1, but the way to its sender is port 0.
+        let packet = with_hop_limit(udp(from, to, 30), 1);
+        let out = Bench::new().pass(1, &framed(1, &packet));
+        let [(0, frame)] = &out[..] else { panic!("{out:?}") };
+        assert_eq!((source(frame), &frame[6..12]), (ip(own), &mac(0)[..]));
+    }
+}
+
+#[test]
+fn a_port_without_an_address_speaks_with_that_of_another() {
+    let mut bench = Bench::with(|plans| {
+        plans.ports[3].addresses6.clear();
+        plans.ports[3].link_local = Some(link_local(mac(3)));
+    });
+    let gateway = Ipv6Addr::from(link_local(host(3)));
+    let table = bench.router.port_mut(3).neighbours6_mut();
+    table.set(Time::ZERO, gateway.into(), host(3), Given::Permanent).expect("room");
+    let next = bench.way(Hop::Via { port: 3, gateway: Some(gateway.into()) });
+    bench.route6("fd00:13::/64", next);
+    bench.renew();
+    let packet = with_hop_limit(udp("fd00:13::9", "fd00:11::9", 30), 1);
+    let out = bench.pass(3, &framed(3, &packet));
+    let [(3, frame)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((source(frame), icmp(frame)), (ip("fd00:0::1"), (3, 0)));
+}
+
+#[test]
+fn an_error_to_whom_there_is_no_way_is_counted() {
+    let mut bench = Bench::new();
+    let packet = with_hop_limit(udp("198.51.7.9", "198.19.1.9", 30), 1);
+    assert!(bench.pass(0, &framed(0, &packet)).is_empty());
+    assert_eq!(bench.router.reports().silent[Silence::NoWay as usize], 1);
+}
+
+#[test]
+fn a_host_is_told_of_the_router_it_should_have_asked() {
+    let own_host = Ipv4Addr::new(198, 18, 0, 50);
+    let known = |bench: &mut Bench| {
+        let table = &mut bench.router.port_mut(0).arp_mut().table;
+        table.set(Time::ZERO, own_host.into(), host(9), Given::Permanent).expect("room");
+    };
+    let mut bench = Bench::new();
+    known(&mut bench);
+    let packet = udp("198.18.0.50", "198.19.0.9", 30);
+    let mut out = bench.pass(0, &framed(0, &packet));
+    out.sort_by_key(|(_, frame)| frame[23]);
+    let [(0, told), (0, forwarded)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((icmp(told), &told[38..42]), ((5, 1), &[198, 18, 0, 2][..]));
+    assert_eq!((source(told), &told[30..34]), (ip("198.18.0.1"), &own_host.octets()[..]));
+    assert_eq!((&told[..6], &forwarded[..6]), (&host(9)[..], &host(0)[..]));
+    assert!(told.windows(packet.len()).any(|some| some == packet), "quoted as it came");
+    // One for another network's host, with a source route, or from whom the way is straight: none.
+    let across = framed(0, &udp("198.19.0.7", "198.19.0.9", 30));
+    assert_eq!(bench.pass(0, &across).len(), 1);
+    let six = framed(0, &udp("fd00:0::50", "fd00:10::9", 30));
+    assert_eq!(bench.pass(0, &six).len(), 1);
+    let back = framed(0, &udp("198.18.0.2", "198.19.0.9", 30));
+    assert_eq!(bench.pass(0, &back).len(), 1);
+    let mut silent = Bench::with(|plans| plans.ports[0].redirects = false);
+    known(&mut silent);
+    assert_eq!(silent.pass(0, &framed(0, &packet)).len(), 1);
+}
+
+#[test]
+fn who_may_not_pass_is_told_so_unless_switched_off() {
+    let packets = [
+        framed(0, &udp("198.19.0.9", "198.51.3.1", 30)),
+        framed(0, &udp("fd00:10::9", "fd00:51::1", 30)),
+    ];
+    for (tells, expected) in [(true, [Some((3, 13)), Some((1, 1))]), (false, [None, None])] {
+        let mut bench = Bench::with(|plans| plans.router.manners.tells_prohibited = tells);
+        let next = bench.way(Hop::Reject(Rejection::Prohibited));
+        bench.route4("198.51.3.0/24", next);
+        bench.route6("fd00:51::/32", next);
+        bench.renew();
+        let told = packets
+            .each_ref()
+            .map(|packet| bench.pass(0, packet).first().map(|(_, frame)| icmp(frame)));
+        assert_eq!(told, expected);
+        assert_eq!(bench.router.ports()[0].discards().of(Discard::Rejected), 2);
+    }
+}
+
+#[test]
+fn who_is_filtered_is_told_so_if_asked_for() {
+    for (tells, expected) in [(true, Some((3, 13))), (false, None)] {
+        let mut bench = Bench::with(|plans| plans.router.manners.tells_denied = tells);
+        let rule = Rule::any(1, Action::Deny);
+        bench.router.tables_mut().filters4.insert(RuleId(1), rule).expect("room");
+        let out = bench.pass(0, &framed(0, &udp("198.19.0.9", "198.19.1.9", 30)));
+        assert_eq!(out.first().map(|(_, frame)| icmp(frame)), expected);
+        assert_eq!(bench.router.ports()[0].discards().of(Discard::Denied), 1);
+    }
+}
+
+#[test]
+fn only_dont_fragment_is_told_as_too_big() {
+    // A fragment so far behind that its pieces would wrap around: no smaller packet would help.
+    let mut packet = udp("198.19.0.9", "198.19.1.9", 1_600);
+    packet[6..8].copy_from_slice(&(8_190u16 | 0x2000).to_be_bytes());
+    let mut bench = Bench::new();
+    assert!(bench.pass(0, &framed(0, &mend(packet.clone()))).is_empty());
+    // The first fragment of the same datagram, which must not be cut: its sender can do better.
+    packet[6..8].copy_from_slice(&0x6000u16.to_be_bytes());
+    let out = bench.pass(0, &framed(0, &mend(packet)));
+    assert_eq!(out.first().map(|(_, frame)| icmp(frame)), Some((3, 4)));
+    assert_eq!(bench.router.ports()[0].discards().of(Discard::TooBig), 2);
+}
+
+#[test]
+fn the_limits_and_the_time_to_live_of_messages_can_be_set() {
+    let mut bench = Bench::with(|plans| {
+        plans.router.manners.hop_limit = 9;
+        plans.router.manners.answers_echo = false;
+        for kind in &mut plans.router.manners.limits.0 {
+            kind.destination.burst = 1;
+        }
+    });
+    let expired = framed(0, &with_hop_limit(udp("198.19.0.9", "198.19.1.9", 30), 1));
+    let out = bench.pass(0, &expired);
+    let [(0, frame)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((icmp(frame), frame[22]), ((11, 0), 9));
+    assert!(bench.pass(0, &expired).is_empty(), "a burst of one");
+    let echo = build::icmp(ip("198.19.0.9"), ip("198.18.1.1"), 8, 0, &[0; 9]);
+    assert!(bench.pass(0, &framed(0, &echo)).is_empty());
+}
