@@ -155,7 +155,7 @@ fn a_lab_refuses_numbers_and_files_before_anything_else() {
             ("lab run --threads 0 --out out", &["traffic.threads is 0"]),
             ("lab run --threads -1 --out out", &["'-1'", "--threads"]),
             ("lab run --ring-mib 0 --out out", &["meter.ring_mib is 0"]),
-            ("lab run --dut bsd --out out", &["'bsd'", "linux", "wire"]),
+            ("lab run --dut bsd --out out", &["'bsd'", "nilometer", "linux", "wire"]),
             ("lab run --clients 198.18.0.0/31 --out out", &["198.18.0.0/31", "too small"]),
             ("lab run --clients 198.18.0.1/16 --out out", &["198.18.0.1/16", "bits set"]),
             ("lab run --servers 198.18.0.0 --out out", &["198.18.0.0", "CIDR"]),

@@ -127,7 +127,7 @@ fn a_short_run_holds_what_noise_cannot_move() {
     assert_eq!(result, room.json("run/result.json"));
     named(&result);
     sound(&result);
-    assert_eq!((&result["seed"], &result["dut"]), (&3.into(), &"linux".into()));
+    assert_eq!((&result["seed"], &result["dut"]), (&3.into(), &"nilometer".into()));
     assert_eq!((&result["time_divisor"], &result["interrupted"]), (&1.0.into(), &false.into()));
     let page = room.path("run/report.html").canonicalize().expect("the page");
     assert_eq!(result["report"].as_str(), page.to_str());

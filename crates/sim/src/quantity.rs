@@ -79,22 +79,34 @@ pub fn seconds(key: &str, value: f64) -> Result<Span, String> {
 }
 
 /// For `#[serde(deserialize_with)]`: a rate.
-pub(crate) fn de_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Rate, D::Error> {
+///
+/// # Errors
+/// As the text is none.
+pub fn de_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Rate, D::Error> {
     rate(&String::deserialize(from)?).map_err(D::Error::custom)
 }
 
 /// For `#[serde(deserialize_with)]`: a rate that may be absent.
-pub(crate) fn de_rate_if<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D::Error> {
+///
+/// # Errors
+/// As the text is none.
+pub fn de_rate_if<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D::Error> {
     de_rate(from).map(Some)
 }
 
 /// For `#[serde(deserialize_with)]`: a time.
-pub(crate) fn de_span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
+///
+/// # Errors
+/// As the text is none.
+pub fn de_span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
     span(&String::deserialize(from)?).map_err(D::Error::custom)
 }
 
 /// For `#[serde(deserialize_with)]`: a time that may be absent.
-pub(crate) fn de_span_if<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
+///
+/// # Errors
+/// As the text is none.
+pub fn de_span_if<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
     de_span(from).map(Some)
 }
 

@@ -93,17 +93,17 @@ pub enum Side {
 }
 
 /// Where a queue stands.
-pub(crate) struct Place<'a> {
+pub struct Place<'a> {
     /// The link, as refusals call it.
-    pub(crate) name: &'a str,
+    pub name: &'a str,
     /// The link's rate in this direction.
-    pub(crate) rate: Rate,
+    pub rate: Rate,
     /// The link's MTU, bytes.
-    pub(crate) mtu: u32,
+    pub mtu: u32,
     /// The run's seed.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// The link's number.
-    pub(crate) index: u32,
+    pub index: u32,
 }
 
 /// Puts a value in its place, if it is given.
@@ -124,7 +124,12 @@ impl QueueSpec {
         Any::new(&settings).map_err(|error| refuse(error.to_string()))
     }
 
-    fn settings(&self, place: &Place<'_>) -> Result<Settings, Refusal> {
+    /// What the discipline that waits at `place` is told: the live router's queues are described by the
+    /// same table.
+    ///
+    /// # Errors
+    /// An unknown discipline, no capacity or several, a parameter out of its range.
+    pub fn settings(&self, place: &Place<'_>) -> Result<Settings, Refusal> {
         let refuse = |what: &str| Refusal::value(place.name, what);
         let Some(kind) = Kind::from_name(&self.discipline) else {
             let known = Kind::ALL.iter().map(|kind| kind.name());

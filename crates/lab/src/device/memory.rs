@@ -57,15 +57,7 @@ impl Default for MemoryConfig {
 }
 
 /// A frame in the memory: a descriptor that moves while the frame stays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Packet {
-    /// The number of its chunk.
-    pub buffer: u32,
-    /// Where in the chunk it begins, in bytes.
-    pub offset: u16,
-    /// How long it is, from the Ethernet header on, without the check sequence.
-    pub bytes: u16,
-}
+pub use nilometer_router::memory::Place as Packet;
 
 /// A chunk that somebody holds and has to [give](Memory::give) back.
 #[derive(Debug, PartialEq, Eq)]

@@ -289,24 +289,29 @@ pub fn wait(
     blocked: impl Fn(usize) -> bool,
     timeout: Duration,
 ) -> io::Result<bool> {
-    const AT_MOST: usize = 256;
-    let mut polls = [libc::pollfd { fd: -1, events: 0, revents: 0 }; AT_MOST];
-    let mut count = 0;
+    let mut interests = Vec::new();
     for (number, port) in ports.iter_mut().enumerate() {
-        port.interest(blocked(number), &mut |fd, events| {
-            assert!(count < AT_MOST, "more than {AT_MOST} descriptors to wait for");
-            polls[count] = libc::pollfd { fd, events, revents: 0 };
-            count += 1;
-        });
+        port.interest(blocked(number), &mut |fd, events| interests.push((fd, events)));
     }
+    wait_with(&interests, timeout)
+}
+
+/// Sleeps until one of the `interests`, descriptors and events, has come about, and at most for
+/// `timeout`; whether one has.
+///
+/// # Errors
+///
+/// When the kernel refuses to wait at all.
+pub fn wait_with(interests: &[(RawFd, i16)], timeout: Duration) -> io::Result<bool> {
+    let poll = |&(fd, events): &(RawFd, i16)| libc::pollfd { fd, events, revents: 0 };
+    let mut polls: Vec<libc::pollfd> = interests.iter().map(poll).collect();
     let timeout = libc::timespec {
         tv_sec: timeout.as_secs() as libc::time_t,
         tv_nsec: libc::c_long::from(timeout.subsec_nanos() as i32),
     };
-    // SAFETY: the array has at least `count` live entries, the time is live, no mask is given.
-    let ready = unsafe {
-        libc::ppoll(polls.as_mut_ptr(), count as libc::nfds_t, &timeout, std::ptr::null())
-    };
+    let count = polls.len() as libc::nfds_t;
+    // SAFETY: the array has `count` live entries, the time is live, no mask is given.
+    let ready = unsafe { libc::ppoll(polls.as_mut_ptr(), count, &timeout, std::ptr::null()) };
     if ready >= 0 {
         return Ok(ready > 0);
     }

@@ -42,6 +42,9 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 pub enum DeviceKind {
     /// Linux, which forwards between two links.
     Linux,
+    /// A program that somebody starts in the device's namespace between [`Testbed::build`] and
+    /// [`Testbed::raise`]: the kernel there has no addresses and forwards nothing.
+    Program,
     /// Nothing: a single link, the calibration cable.
     Wire,
 }
@@ -87,11 +90,26 @@ pub struct InterfaceCounters {
     pub server: LinkStatistics,
 }
 
+/// A port of the device under test, and what a program that forwards has to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DevicePort {
+    /// The interface, in the device's namespace.
+    pub interface: &'static str,
+    /// Its addresses, with the lengths of their networks.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Who is at the other end of the link.
+    pub neighbours: Vec<(IpAddr, MacAddress)>,
+    /// What is behind them: prefix and gateway.
+    pub routes: Vec<(Prefix, IpAddr)>,
+}
+
 /// A testbed; everything in it goes when it does.
 pub struct Testbed {
     client: Namespace,
     server: Namespace,
     device: Option<Namespace>,
+    /// Whether the kernel is the device.
+    by_kernel: bool,
     plan: Plan,
 }
 
@@ -100,11 +118,12 @@ impl Testbed {
     pub fn build(config: &TestbedConfig) -> Result<Testbed> {
         let plan = Plan::new(config)?;
         let device = match config.device {
-            DeviceKind::Linux => Some(Namespace::new()?),
+            DeviceKind::Linux | DeviceKind::Program => Some(Namespace::new()?),
             DeviceKind::Wire => None,
         };
-        let testbed =
-            Testbed { client: Namespace::new()?, server: Namespace::new()?, device, plan };
+        let by_kernel = config.device == DeviceKind::Linux;
+        let (client, server) = (Namespace::new()?, Namespace::new()?);
+        let testbed = Testbed { client, server, device, by_kernel, plan };
         for host in [&testbed.client, &testbed.server] {
             host.write_sysctls(&QUIET)?;
             host.write_sysctls(&HOST)?;
@@ -118,6 +137,9 @@ impl Testbed {
                 let mut netlink = Netlink::open()?;
                 offload::switch_off(port.name)?;
                 netlink.silence(port.name)?;
+                if !testbed.is_configured(port) {
+                    return Ok(());
+                }
                 for &(address, length) in &port.addresses {
                     netlink.add_address(port.name, address, length)?;
                 }
@@ -128,7 +150,7 @@ impl Testbed {
             })?;
         }
         // Only now: a router joins groups on every link that takes part in multicast.
-        if let Some(device) = &testbed.device {
+        if let Some(device) = testbed.device.as_ref().filter(|_| by_kernel) {
             device.write_sysctls(&FORWARDING)?;
         }
         Ok(testbed)
@@ -143,6 +165,9 @@ impl Testbed {
             self.namespace(port.site).enter(|| {
                 let mut netlink = Netlink::open()?;
                 wait_until_operational(&mut netlink, port.name)?;
+                if !self.is_configured(port) {
+                    return Ok(());
+                }
                 for &(address, mac) in &port.neighbours {
                     netlink.add_neighbour(port.name, address, mac)?;
                 }
@@ -170,6 +195,18 @@ impl Testbed {
         self.device.as_ref()
     }
 
+    /// The ports of the device under test, the clients' first.
+    pub fn device_ports(&self) -> Vec<DevicePort> {
+        let ports = self.plan.ports.iter().filter(|port| port.site == Site::Device);
+        let port = |port: &Port| DevicePort {
+            interface: port.name,
+            addresses: port.addresses.clone(),
+            neighbours: port.neighbours.clone(),
+            routes: port.routes.clone(),
+        };
+        ports.map(port).collect()
+    }
+
     /// The addresses of the device itself: packets to them are for it, not to be forwarded.
     pub fn device_addresses(&self) -> Vec<IpAddr> {
         let ports = self.plan.ports.iter().filter(|port| port.site == Site::Device);
@@ -183,6 +220,11 @@ impl Testbed {
             client: read(&self.client, CLIENT_INTERFACE)?,
             server: read(&self.server, SERVER_INTERFACE)?,
         })
+    }
+
+    /// Whether the kernel of the port's namespace is to know addresses, neighbours and routes.
+    fn is_configured(&self, port: &Port) -> bool {
+        self.by_kernel || port.site != Site::Device
     }
 
     fn namespace(&self, site: Site) -> &Namespace {
@@ -290,7 +332,7 @@ impl Plan {
                 connect(&mut client, &mut server, (clients, servers), &config.links, 0);
                 vec![client, server]
             }
-            DeviceKind::Linux => {
+            DeviceKind::Linux | DeviceKind::Program => {
                 let mut inner = Port::new(Site::Device, DEVICE_INTERFACES[0], 2);
                 let mut outer = Port::new(Site::Device, DEVICE_INTERFACES[1], 3);
                 connect(&mut client, &mut inner, (clients, servers), &config.links, 0);

@@ -119,6 +119,7 @@ fn outcome(
         wire_delay_ns: wire.and_then(|wire| wire.delays.summary(None)).map(telling::delay),
         stamps: stamps(sighted),
         interfaces: interfaces(account.made),
+        router: account.made.router.clone(),
         warnings: Vec::new(),
         report: account.page.display().to_string(),
     }

@@ -22,7 +22,7 @@ pub struct LabConfig {
     /// its connections and bytes are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
-    /// The device under test: `linux` or `wire`.
+    /// The device under test: `nilometer`, `linux` or `wire`.
     pub dut: DutKind,
     /// The estimation.
     pub model: ModelSection,
@@ -38,6 +38,8 @@ pub struct LabConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum DutKind {
+    /// Our own router, in a namespace of its own.
+    Nilometer,
     /// The Linux kernel's forwarding in a namespace of its own.
     Linux,
     /// Nothing: the calibration cable.
@@ -48,6 +50,7 @@ impl DutKind {
     /// As it is written in files and on the page.
     pub fn name(self) -> &'static str {
         match self {
+            DutKind::Nilometer => "nilometer",
             DutKind::Linux => "linux",
             DutKind::Wire => "wire",
         }
@@ -122,7 +125,7 @@ impl Default for LabConfig {
             seed: 1,
             input: Vec::new(),
             duration_s: None,
-            dut: DutKind::Linux,
+            dut: DutKind::Nilometer,
             model: ModelSection::default(),
             traffic: TrafficSection::default(),
             calibration: CalibrationSection::default(),
@@ -214,8 +217,9 @@ input = []
 # bytes are kept, and the report says by how much the bit rate differs.
 # duration_s = 60.0
 
-# The device under test: "linux" (kernel forwarding) or "wire" (nothing between the hosts).
-dut = "linux"
+# The device under test: "nilometer" (our own router), "linux" (kernel forwarding) or "wire" (nothing
+# between the hosts).
+dut = "nilometer"
 
 [model]
 # IntervalDuration in seconds of the original; 20 for the embedded records, else five minutes within

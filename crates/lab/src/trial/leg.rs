@@ -12,14 +12,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use nilometer_traffic::PlannedConnection;
 
 use super::config::{DutKind, LabConfig};
 use super::meter::{MeterLive, PassiveMeter, Sighted, Watch};
+use super::outcome::RouterOutcome;
 use crate::device::prefix::Prefix;
 use crate::device::testbed::{DeviceKind, InterfaceCounters, Testbed, TestbedConfig};
 use crate::generate::{Client, ClientConfig, Execution, Live, Server, ServerConfig, ServerReport};
+use crate::route::config::testbed_router;
+use crate::route::running::Running;
 
 /// Links between the hosts and the device.
 const LINKS: [&str; 2] = ["198.19.255.0/24", "fd00:ffff::/64"];
@@ -63,6 +66,8 @@ pub struct LegOutcome {
     pub sighted: Sighted,
     /// What the hosts' interfaces counted.
     pub interfaces: InterfaceCounters,
+    /// How our router was put together, and what it counted; where it is the device.
+    pub router: Option<RouterOutcome>,
     /// The wall clock at the traffic's beginning, ns since 1970.
     pub origin_ns: u64,
     /// When a signal ended the traffic, ns after its beginning.
@@ -79,6 +84,7 @@ fn prefixes<T: ToString>(texts: &[T]) -> Result<Vec<Prefix>> {
 fn build_testbed(dut: DutKind, config: &LabConfig) -> Result<Testbed> {
     Testbed::build(&TestbedConfig {
         device: match dut {
+            DutKind::Nilometer => DeviceKind::Program,
             DutKind::Linux => DeviceKind::Linux,
             DutKind::Wire => DeviceKind::Wire,
         },
@@ -89,6 +95,23 @@ fn build_testbed(dut: DutKind, config: &LabConfig) -> Result<Testbed> {
     })
 }
 
+/// Starts our router on the testbed's device ports, if it is the device.
+fn start_router(dut: DutKind, testbed: &Testbed, seed: u64) -> Result<Option<Running>> {
+    let Some(namespace) = testbed.device().filter(|_| dut == DutKind::Nilometer) else {
+        return Ok(None);
+    };
+    let config = testbed_router(&testbed.device_ports(), seed);
+    Running::start(Some(namespace), config, false).map(Some).context("the router cannot start")
+}
+
+/// Stops the router; what it has counted.
+fn account_of(router: Running) -> Result<RouterOutcome> {
+    let notes = router.notes.clone();
+    let tally = router.stop().context("the router under test failed")?;
+    ensure!(tally.balances, "the router under test lost count of its packets: {tally:?}");
+    Ok(RouterOutcome { notes, tally })
+}
+
 /// Builds all that a leg needs, links down, and lets it go again: so that a configuration which this
 /// machine cannot carry out is refused before anything is read or written.
 ///
@@ -97,6 +120,7 @@ fn build_testbed(dut: DutKind, config: &LabConfig) -> Result<Testbed> {
 pub fn rehearse(config: &LabConfig) -> Result<()> {
     let testbed = build_testbed(config.dut, config)?;
     PassiveMeter::open(&testbed, config.meter.ring_mib)?;
+    start_router(config.dut, &testbed, config.seed)?;
     testbed.server().enter(|| bind_server(config))?;
     testbed.client().enter(|| bind_client(config, Instant::now()))?;
     Ok(())
@@ -115,7 +139,11 @@ fn both_clocks() -> (u64, Instant) {
 pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<LegOutcome> {
     let testbed = build_testbed(leg.dut, leg.config)?;
     let meter = PassiveMeter::open(&testbed, leg.config.meter.ring_mib)?;
+    let router = start_router(leg.dut, &testbed, leg.config.seed)?;
     testbed.raise()?;
+    if let Some(router) = &router {
+        router.wait_until_up()?;
+    }
     let server = testbed.server().enter(|| bind_server(leg.config))?;
     let (wall_ns, now) = both_clocks();
     let (origin, origin_ns) = (now + LEAD, wall_ns + LEAD.as_nanos() as u64);
@@ -160,6 +188,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         served,
         sighted,
         interfaces: testbed.interface_counters()?,
+        router: router.map(account_of).transpose()?,
         origin_ns,
         interrupted_ns,
     })

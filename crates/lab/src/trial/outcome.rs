@@ -4,6 +4,8 @@ use nilometer_traffic::fidelity::Fidelity;
 use serde::{Deserialize, Serialize};
 
 pub use crate::report::story::PacketCounts as Packets;
+use crate::route::assemble::Notes;
+use crate::route::tally::Tally;
 
 /// The result of a lab run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,10 +53,22 @@ pub struct Outcome {
     pub stamps: String,
     /// The hosts' interfaces against the meter.
     pub interfaces: Vec<InterfaceOutcome>,
+    /// What our router counted, where it was the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub router: Option<RouterOutcome>,
     /// What makes a figure suspect, in plain words.
     pub warnings: Vec<String>,
     /// Absolute path of the page.
     pub report: String,
+}
+
+/// Our router as the device under test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RouterOutcome {
+    /// How it was put together.
+    pub notes: Notes,
+    /// Its last counters.
+    pub tally: Tally,
 }
 
 /// How exactly the plan was carried out.

@@ -19,6 +19,7 @@ pub fn of(account: &Account<'_>, outcome: &Outcome) -> Vec<String> {
     let mut found = Vec::new();
     interrupted(outcome, &mut found);
     meter(account, outcome, &mut found);
+    router(outcome, &mut found);
     execution(outcome, &mut found);
     short_gaps(account, outcome, &mut found);
     volumes(outcome, &mut found);
@@ -35,6 +36,11 @@ fn interrupted(outcome: &Outcome, found: &mut Vec<String>) {
                 .to_owned(),
         );
     }
+}
+
+fn router(outcome: &Outcome, found: &mut Vec<String>) {
+    let fallbacks = outcome.router.iter().flat_map(|router| &router.notes.fallbacks);
+    found.extend(fallbacks.map(|what| format!("The router's port {what}.")));
 }
 
 fn meter(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {

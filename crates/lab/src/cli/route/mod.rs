@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use super::Verdict;
 
 pub mod bench;
+pub mod run;
 
 /// Arguments of `nilometer route`.
 #[derive(Debug, Args)]
@@ -17,6 +18,10 @@ pub struct RouteArgs {
 
 #[derive(Debug, Subcommand)]
 enum RouteCommand {
+    /// A router on real interfaces, from its file.
+    Run(run::RunArgs),
+    /// A router's description with every key and its default.
+    Template,
     /// How fast the router's parts are on this machine.
     Bench(bench::BenchArgs),
 }
@@ -27,6 +32,11 @@ enum RouteCommand {
 /// One line with the reason.
 pub fn run(args: RouteArgs) -> Result<Verdict> {
     match args.command {
+        RouteCommand::Run(args) => run::run(args),
+        RouteCommand::Template => {
+            print!("{}", crate::route::config::TEMPLATE);
+            Ok(Verdict::Done)
+        }
         RouteCommand::Bench(args) => bench::run(args),
     }
 }

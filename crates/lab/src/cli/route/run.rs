@@ -1,0 +1,77 @@
+//! `nilometer route run`: a router from its file, until it is told to stop.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::cli::Verdict;
+use crate::document::read_toml;
+use crate::route::running::Running;
+use crate::route::tally::Tally;
+use crate::trial::signals::stop_flag;
+
+/// Runs a router on interfaces of this network namespace until SIGINT or SIGTERM.
+///
+/// The file names ports, routes, filters and queues; `nilometer route template` prints one with every
+/// key. The interfaces are to be up and without addresses: those are the router's. Needs root. Refuses
+/// interfaces of the host's own namespace unless told, because a port takes all of an interface's
+/// traffic.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The router's description.
+    #[arg(value_name = "ROUTER.toml")]
+    file: PathBuf,
+    /// Take interfaces of the namespace that this command was started in.
+    #[arg(long)]
+    host_interfaces: bool,
+    /// Print the last counters as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `nilometer route run`.
+///
+/// # Errors
+/// When the file is wrong, or the router cannot be put together.
+pub fn run(args: RunArgs) -> Result<Verdict> {
+    let config = read_toml(&args.file)?;
+    let stop = stop_flag()?;
+    let router = Running::start(None, config, args.host_interfaces)?;
+    for note in router.notes.ports.iter().chain(&router.notes.fallbacks) {
+        eprintln!("nilometer: {note}");
+    }
+    eprintln!("nilometer: the router forwards");
+    while !stop.load(Ordering::Acquire) && router.is_running() {
+        thread::sleep(Duration::from_millis(50));
+    }
+    let tally = router.stop()?;
+    match args.json {
+        true => println!("{}", serde_json::to_string(&tally)?),
+        false => print!("{}", shown(&tally)),
+    }
+    Ok(Verdict::Done)
+}
+
+/// The last counters, for people.
+fn shown(tally: &Tally) -> String {
+    let mut text = format!(
+        "{} packets in, {} out, {} made here, {} for the router, {} discarded, {} dropped by queues\n",
+        tally.received,
+        tally.transmitted,
+        tally.made,
+        tally.punted + tally.absorbed,
+        tally.discarded,
+        tally.dropped
+    );
+    for port in &tally.ports {
+        text += &format!(
+            "{}: {} in, {} out, {}\n",
+            port.name, port.in_packets, port.out_packets, port.state
+        );
+    }
+    text
+}

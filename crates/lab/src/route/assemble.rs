@@ -1,0 +1,294 @@
+//! From a ROUTER.toml to a router that is ready to be driven: memory, ports, tables, pipeline.
+//!
+//! Everything is opened before anything forwards, so that a configuration which this machine cannot
+//! carry out is refused whole, with one reason. Ports are opened in the network namespace of the
+//! calling thread.
+
+use std::net::IpAddr;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use nilometer_queue::aal5::Framing;
+use nilometer_queue::distributed::{Fabric as Shape, Variant};
+use nilometer_queue::voq::InputLimits;
+use nilometer_queue::{Any, Capacity, Kind, Settings};
+use nilometer_router::classifier::{Classified, ClassifierTuples, RuleId};
+use nilometer_router::fabric::FabricPlan;
+use nilometer_router::memory::Ticket;
+use nilometer_router::neighbour::Given;
+use nilometer_router::pipeline::engine::{Filters, Tables};
+use nilometer_router::pipeline::port::PortPlan;
+use nilometer_router::pipeline::{Router, RouterPlan};
+use nilometer_sim::queueing::Place as QueuePlace;
+use nilometer_wire::{Rate, Time};
+use serde::{Deserialize, Serialize};
+
+use super::config::{FabricSection, PortKind, PortSection, Queueing, RouterConfig};
+use super::driver::{Driver, Remote};
+use super::routes::Routes;
+use crate::device::memory::{Memory, MemoryConfig};
+use crate::device::packet_port::{PacketPort, PacketPortConfig};
+use crate::device::port::{ChecksumOffload, Port, PortIo};
+use crate::device::tap::{TapConfig, TapPort};
+use crate::device::xdp::{XdpConfig, XdpPort};
+
+/// Entries of an AF_XDP port's rings, and buffers that are kept for what comes in there.
+const RING_ENTRIES: u32 = 2_048;
+/// Buffers that are kept for what the kernel's side hands in.
+const BESIDE_RESERVE: u32 = 64;
+/// Packets of the discipline where a port does not say.
+const QUEUE_PACKETS: u32 = 2_048;
+
+/// What a person should know of how a router was put together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notes {
+    /// How each port was opened.
+    pub ports: Vec<String>,
+    /// What was to be otherwise, and why it is not.
+    pub fallbacks: Vec<String>,
+}
+
+/// A router that is ready to be driven.
+pub struct Assembly {
+    /// Its driver, for one thread to run.
+    pub driver: Driver,
+    /// To speak to it meanwhile.
+    pub remote: Remote,
+    /// Its routes.
+    pub routes: Routes,
+    /// How each port was opened, what fell back and why.
+    pub notes: Notes,
+}
+
+/// Builds the router; `allow_foreign` takes interfaces of the host as well.
+///
+/// # Errors
+/// What cannot be as it is asked for, by its name in the file.
+pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> {
+    config.check()?;
+    let mut memory = Memory::new(MemoryConfig {
+        chunk_bytes: config.memory.buffer_bytes,
+        chunks: config.memory.buffers,
+        reserve: 64,
+    })
+    .context("memory")?;
+    let (mut opened, mut notes) = (Vec::new(), Notes::default());
+    for port in &config.ports {
+        let (device, note) = open(&mut memory, port, allow_foreign, &mut notes.fallbacks)?;
+        notes.ports.push(format!("{}: {note}", port.interface));
+        let beside = port.punt.as_ref().map(|name| beside(&mut memory, name, &device));
+        opened.push((device, beside.transpose()?));
+    }
+    let macs = opened.iter().map(|(device, _)| (device.mac(), device.mtu_bytes()));
+    let plans = config.ports.iter().zip(macs).map(|(port, (mac, mtu_bytes))| {
+        let mtu_bytes = u16::try_from(mtu_bytes).unwrap_or(u16::MAX).min(9_216);
+        (port.plan(mac, mtu_bytes), Some(port))
+    });
+    // A fabric has two ports at least.
+    let spare = config.fabric.spare_ports.max(2usize.saturating_sub(config.ports.len()));
+    let spare = (0..spare).map(spare_port);
+    let plans: Vec<_> = plans.chain(spare).collect();
+    let mut routes = Routes::new(config)?;
+    let tables = Tables {
+        routes4: routes.reader_v4()?,
+        routes6: routes.reader_v6()?,
+        filters4: no_filters(config.tables.filters),
+        filters6: no_filters(config.tables.filters),
+    };
+    let mut router = router(config, &plans, tables)?;
+    filter(&mut router, config)?;
+    introduce(&mut router, config)?;
+    routes.enter(config)?;
+    router.set_hops(routes.snapshot());
+    let (mut driver, remote) = Driver::new(router, memory)?;
+    for (number, (device, beside)) in opened.into_iter().enumerate() {
+        driver.seat(number, device, beside);
+    }
+    Ok(Assembly { driver, remote, routes, notes })
+}
+
+fn router(
+    config: &RouterConfig,
+    plans: &[(PortPlan, Option<&PortSection>)],
+    tables: Tables,
+) -> Result<Router> {
+    let fabric = fabric(&config.fabric, plans.len())?;
+    let mut ports = Vec::new();
+    for (number, (plan, section)) in plans.iter().enumerate() {
+        let rate = plan.rate.unwrap_or(config.fabric.link_rate);
+        let discipline = match section.and_then(|section| section.queue.as_ref()) {
+            Some(queue) => {
+                let place = QueuePlace {
+                    name: &plan.name,
+                    rate,
+                    mtu: link_bytes(plan),
+                    seed: config.seed,
+                    index: number as u32,
+                };
+                queue.settings(&place).map_err(|why| anyhow!("port {}: queue: {why}", plan.name))?
+            }
+            None => usual_queue(plan, rate, config.seed, number),
+        };
+        let discipline: Any<Ticket> =
+            Any::new(&discipline).map_err(|why| anyhow!("port {}: queue: {why}", plan.name))?;
+        ports.push((plan.clone(), discipline));
+    }
+    Router::new(RouterPlan::new(fabric, config.seed), ports, tables).map_err(|why| anyhow!("{why}"))
+}
+
+/// The largest frame of a port, as its queue counts: with the Ethernet header and what the link adds.
+fn link_bytes(plan: &PortPlan) -> u32 {
+    u32::from(plan.mtu_bytes) + 14 + u32::from(plan.overhead_bytes)
+}
+
+fn usual_queue(plan: &PortPlan, rate: Rate, seed: u64, number: usize) -> Settings {
+    let index = number as u64;
+    let mtu_bytes = link_bytes(plan);
+    Settings {
+        mtu_bytes,
+        seed,
+        index,
+        ..Settings::new(Kind::Qsdrr, Capacity::Packets(QUEUE_PACKETS), rate)
+    }
+}
+
+/// What the section asks for, with so many ports.
+///
+/// # Errors
+/// When a number is out of its range.
+pub fn fabric(section: &FabricSection, ports: usize) -> Result<FabricPlan> {
+    let shape = Shape::new(ports, section.speedup, section.link_rate, section.period)
+        .map_err(|why| anyhow!("fabric: {why}"))?;
+    let framing = if section.cells { Framing::Cells } else { Framing::Whole };
+    let input = InputLimits { packets: section.input_packets, packet_bytes: 9_300, framing };
+    Ok(FabricPlan { shape, variant: variant(section, shape.ports()), input })
+}
+
+fn variant(section: &FabricSection, ports: usize) -> Option<Variant> {
+    let minimum_backlog_bytes = section.minimum_backlog_bytes;
+    let minimum_share = Variant::minimum_share(ports);
+    match section.queueing {
+        Queueing::Off => None,
+        Queueing::Original => Some(Variant::Original),
+        Queueing::Reserved => Some(Variant::Reserved { minimum_backlog_bytes, minimum_share }),
+        Queueing::DqPlus => {
+            Some(Variant::DqPlus { minimum_backlog_bytes, minimum_share, deferral_periods: None })
+        }
+    }
+}
+
+fn no_filters<A: Classified + Send + 'static>(rules_max: u32) -> Filters<A> {
+    Filters::new(Box::new(ClassifierTuples::<A>::new(rules_max)))
+}
+
+fn spare_port<'a>(number: usize) -> (PortPlan, Option<&'a PortSection>) {
+    let mac = [0x02, b'N', b'I', b'L', 0xff, number as u8];
+    (PortPlan::new(&format!("spare{number}"), mac), None)
+}
+
+/// Enters the filters, numbered in the order of the file.
+fn filter(router: &mut Router, config: &RouterConfig) -> Result<()> {
+    let insert = |what: Result<(), nilometer_router::Refused>, number: usize| {
+        what.map_err(|why| anyhow!("filter {number}: {why}"))
+    };
+    for (number, filter) in config.filters.iter().enumerate() {
+        let (four, six) = filter.rules().with_context(|| format!("filter {number}"))?;
+        let (id, tables) = (RuleId(number as u32), router.tables_mut());
+        if let Some(rule) = four {
+            insert(tables.filters4.insert(id, rule), number)?;
+        }
+        if let Some(rule) = six {
+            insert(tables.filters6.insert(id, rule), number)?;
+        }
+    }
+    Ok(())
+}
+
+/// Enters the neighbours that are given by hand.
+fn introduce(router: &mut Router, config: &RouterConfig) -> Result<()> {
+    for neighbour in &config.neighbours {
+        let number = config.port_named(&neighbour.interface)?;
+        let mac = read_mac(&neighbour.mac)?;
+        let port = router.port_mut(number);
+        let given = match neighbour.address {
+            IpAddr::V4(address) => {
+                port.arp_mut().table.set(Time::ZERO, address.into(), mac, Given::Permanent)
+            }
+            IpAddr::V6(address) => {
+                port.neighbours6_mut().set(Time::ZERO, address.into(), mac, Given::Permanent)
+            }
+        };
+        given.map_err(|why| anyhow!("neighbour {}: {why}", neighbour.address))?;
+    }
+    Ok(())
+}
+
+/// A link-layer address as it is written: `02:00:00:00:00:01`.
+///
+/// # Errors
+/// When it is none.
+pub fn read_mac(text: &str) -> Result<[u8; 6]> {
+    let octets: Vec<u8> =
+        text.split(':').filter_map(|octet| u8::from_str_radix(octet, 16).ok()).collect();
+    octets
+        .try_into()
+        .map_err(|_| anyhow!("`{text}` is no link-layer address, as 02:00:00:00:00:01 is"))
+}
+
+/// Opens the device of a port, and says how.
+fn open(
+    memory: &mut Memory,
+    port: &PortSection,
+    allow_foreign: bool,
+    fallbacks: &mut Vec<String>,
+) -> Result<(Port, String)> {
+    let name = &port.interface;
+    let checksum = match port.partial_checksums {
+        true => ChecksumOffload::Partial,
+        false => ChecksumOffload::AsIs,
+    };
+    let xdp = XdpConfig {
+        checksum,
+        ring_entries: RING_ENTRIES,
+        reserve: RING_ENTRIES,
+        busy_poll_us: port.busy_poll_us,
+        allow_foreign,
+        ..XdpConfig::default()
+    };
+    let packet = PacketPortConfig { checksum, reserve: RING_ENTRIES, allow_foreign };
+    let by_packet = |memory: &mut Memory| {
+        let port = PacketPort::open(memory, name, &packet)?;
+        Ok((Port::Packet(port), "AF_PACKET".to_owned()))
+    };
+    if port.kind == PortKind::Packet {
+        return by_packet(memory);
+    }
+    match XdpPort::open(memory, name, &xdp) {
+        Err(why) if port.kind == PortKind::Auto => {
+            let opened = by_packet(memory)
+                .with_context(|| format!("AF_XDP was refused as well ({why:#})"))?;
+            fallbacks.push(format!("{name} is opened by AF_PACKET, which is slower: {why:#}"));
+            Ok(opened)
+        }
+        other => other.map(described),
+    }
+}
+
+fn described(port: XdpPort) -> (Port, String) {
+    let description = format!("AF_XDP, {}", port.description());
+    (Port::Xdp(port), description)
+}
+
+/// Makes the interface on which the kernel gets what came by `device` for the router itself.
+fn beside(memory: &mut Memory, name: &str, device: &Port) -> Result<TapPort> {
+    ensure!(name.len() <= 15 && !name.is_empty(), "port.punt: `{name}` is no interface name");
+    TapPort::create(
+        memory,
+        &TapConfig {
+            name: name.to_owned(),
+            mac: device.mac(),
+            mtu_bytes: device.mtu_bytes(),
+            checksum: ChecksumOffload::Partial,
+            reserve: BESIDE_RESERVE,
+        },
+    )
+}

@@ -1,0 +1,441 @@
+//! ROUTER.toml: what a router is to be, as a person writes it.
+//!
+//! Every table refuses keys that it does not know. What is absent has the default that stands at its
+//! field. Rates and times are written with their units (`500 Mb/s`, `20 ms`), as in a scenario; the
+//! table of a queue is the same as there.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use nilometer_router::Engine;
+use nilometer_router::pipeline::port::PortPlan;
+use nilometer_sim::quantity::{de_rate, de_rate_if, de_span};
+use nilometer_sim::queueing::QueueSpec;
+use nilometer_wire::{Rate, Span};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use super::filter::FilterSection;
+use crate::device::testbed::DevicePort;
+
+/// A ROUTER.toml with every key.
+pub const TEMPLATE: &str = include_str!("../../../../examples/router.toml");
+
+/// Ports that a router may have, spare ones included.
+pub const PORTS_MAX: usize = 128;
+
+/// A ROUTER.toml.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RouterConfig {
+    /// Seed of what is left to chance: equal paths, hashing, jitter.
+    pub seed: u64,
+    /// Packet memory.
+    pub memory: MemorySection,
+    /// What is between inputs and outputs.
+    pub fabric: FabricSection,
+    /// Tables.
+    pub tables: TablesSection,
+    /// Where the router is spoken to.
+    pub control: ControlSection,
+    /// Ports, numbered from 0 in this order.
+    #[serde(rename = "port")]
+    pub ports: Vec<PortSection>,
+    /// Routes entered by hand.
+    #[serde(rename = "route")]
+    pub routes: Vec<RouteSection>,
+    /// Neighbours entered by hand.
+    #[serde(rename = "neighbour")]
+    pub neighbours: Vec<NeighbourSection>,
+    /// Filters; the first that matches counts.
+    #[serde(rename = "filter")]
+    pub filters: Vec<FilterSection>,
+}
+
+/// `[memory]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MemorySection {
+    /// Buffers, 64 to 1,048,576.
+    pub buffers: u32,
+    /// Bytes of each: 2048, for an MTU of up to 1,770, or 4096, for up to 3,818.
+    pub buffer_bytes: u32,
+}
+
+impl Default for MemorySection {
+    fn default() -> MemorySection {
+        MemorySection { buffers: 32_768, buffer_bytes: 2_048 }
+    }
+}
+
+/// `[fabric]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FabricSection {
+    /// `original` (equations 1 to 4), `reserved` (3 to 6), `dq_plus` (the same, and what a row leaves
+    /// is reallocated), or `off`, where arrivals cross at once.
+    pub queueing: Queueing,
+    /// How many times as fast as a link the fabric is.
+    pub speedup: f64,
+    /// The rate `L` of a link into the fabric.
+    #[serde(deserialize_with = "de_rate")]
+    pub link_rate: Rate,
+    /// Time between broadcasts.
+    #[serde(deserialize_with = "de_span")]
+    pub period: Span,
+    /// `B_min` of equations 5 and 6, bytes.
+    pub minimum_backlog_bytes: u64,
+    /// Packets that may wait at an input.
+    pub input_packets: u64,
+    /// Whether packets cross in cells of 53 bytes, with an AAL5 trailer.
+    pub cells: bool,
+    /// Ports that are kept free for interfaces that come later.
+    pub spare_ports: usize,
+}
+
+impl Default for FabricSection {
+    fn default() -> FabricSection {
+        FabricSection {
+            queueing: Queueing::DqPlus,
+            speedup: 2.0,
+            link_rate: Rate::from_megabits(10_000),
+            period: Span::from_nanos(500_000),
+            minimum_backlog_bytes: 1_500,
+            input_packets: 4_096,
+            cells: false,
+            spare_ports: 0,
+        }
+    }
+}
+
+/// A name of the equations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Queueing {
+    /// No distributed queueing.
+    Off,
+    /// Equations 1 to 4.
+    Original,
+    /// Equations 3 to 6.
+    Reserved,
+    /// Equations 3 to 6 with reallocation.
+    DqPlus,
+}
+
+/// `[tables]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TablesSection {
+    /// Where IPv4 routes are looked up: `lines`, the fastest, for up to 254 next hops; `wide_lines`;
+    /// `tree_bitmap`, of which updates are cheap.
+    #[serde(deserialize_with = "de_engine")]
+    pub engine_v4: Engine,
+    /// Where IPv6 routes are looked up.
+    #[serde(deserialize_with = "de_engine")]
+    pub engine_v6: Engine,
+    /// IPv4 routes that there is room for.
+    pub routes_v4: usize,
+    /// IPv6 routes that there is room for.
+    pub routes_v6: usize,
+    /// Filters of each family that there is room for.
+    pub filters: u32,
+}
+
+impl Default for TablesSection {
+    fn default() -> TablesSection {
+        TablesSection {
+            engine_v4: Engine::TreeBitmap,
+            engine_v6: Engine::TreeBitmap,
+            routes_v4: 2_000_000,
+            routes_v6: 500_000,
+            filters: 65_536,
+        }
+    }
+}
+
+fn de_engine<'de, D: Deserializer<'de>>(from: D) -> Result<Engine, D::Error> {
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
+}
+
+/// `[control]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ControlSection {
+    /// A Unix socket for `route ctl`; made with mode 0600, and removed at the end.
+    pub socket: Option<PathBuf>,
+    /// An address for HTTP; anything but loopback needs a token.
+    pub listen: Option<SocketAddr>,
+    /// A file whose first line every request over HTTP must carry.
+    pub token_file: Option<PathBuf>,
+    /// Where a routing daemon's forwarding plane manager connects to; 127.0.0.1:2620 is FRR's default.
+    pub fpm: Option<SocketAddr>,
+    /// Whether the routes of the kernel's main table are followed.
+    pub kernel_routes: bool,
+}
+
+/// `[[port]]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortSection {
+    /// The interface, in the network namespace that the router is started in. It is to be up, and to
+    /// have no addresses there: they are the router's.
+    pub interface: String,
+    /// How frames get in and out.
+    #[serde(default)]
+    pub kind: PortKind,
+    /// Its addresses, each with the length of its network.
+    #[serde(default)]
+    pub addresses: Vec<AddressSection>,
+    /// The rate to which its link is held; without one, only the device limits it.
+    #[serde(default, deserialize_with = "de_rate_if")]
+    pub rate: Option<Rate>,
+    /// By how much its link is made longer.
+    #[serde(default = "no_span", deserialize_with = "de_span")]
+    pub delay: Span,
+    /// Bytes that the link adds to each frame, as the rate counts: 24 on Ethernet.
+    #[serde(default)]
+    pub overhead_bytes: u16,
+    /// Who waits before the link; `qsdrr` with 2,048 packets where absent.
+    #[serde(default)]
+    pub queue: Option<QueueSpec>,
+    /// A TAP interface to be made, on which the kernel gets what is for the router itself.
+    #[serde(default)]
+    pub punt: Option<String>,
+    /// Whether sources are tested by the way back (RFC 3704).
+    #[serde(default)]
+    pub reverse_path: ReversePath,
+    /// How often the link is asked whether another has an IPv6 address before it is used; 0 takes
+    /// addresses at once.
+    #[serde(default = "one_probe")]
+    pub address_probes: u8,
+    /// Passes checksums on that a sending kernel left to its card, as hosts behind a veth do.
+    #[serde(default = "yes")]
+    pub partial_checksums: bool,
+    /// Polls the driver for so many microseconds instead of waiting for its interrupt.
+    #[serde(default)]
+    pub busy_poll_us: Option<u32>,
+}
+
+fn no_span() -> Span {
+    Span::ZERO
+}
+
+fn one_probe() -> u8 {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// How frames get in and out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PortKind {
+    /// AF_XDP; AF_PACKET where the machine refuses it, which is said.
+    #[default]
+    Auto,
+    /// AF_XDP or nothing.
+    Xdp,
+    /// AF_PACKET.
+    Packet,
+}
+
+/// The test of sources by the way back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReversePath {
+    /// None.
+    #[default]
+    Off,
+    /// The best route leaves by the port of arrival.
+    Strict,
+    /// Any known route does.
+    Feasible,
+    /// There is a route.
+    Loose,
+    /// There is a route other than the default.
+    LooseWithoutDefault,
+}
+
+/// An address and the length of its network: `198.18.0.1/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct AddressSection {
+    /// The address.
+    pub address: IpAddr,
+    /// The length of its network.
+    pub length: u8,
+}
+
+impl TryFrom<String> for AddressSection {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<AddressSection, String> {
+        let malformed = || format!("`{text}` is no address with a length, as 198.18.0.1/24 is");
+        let (address, length) = text.split_once('/').ok_or_else(malformed)?;
+        let address: IpAddr = address.parse().map_err(|_| malformed())?;
+        let length: u8 = length.parse().map_err(|_| malformed())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        (1..=most)
+            .contains(&length)
+            .then_some(AddressSection { address, length })
+            .ok_or_else(malformed)
+    }
+}
+
+/// `[[route]]`: a prefix and one of `via`, `interface` and `fate`, or `via` of several.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouteSection {
+    /// Where to.
+    pub prefix: String,
+    /// The gateways, each behind a port; several share the flows.
+    #[serde(default)]
+    pub via: Vec<IpAddr>,
+    /// The port whose link the prefix is on; beside `via`, the port of the gateways.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// What becomes of the packets in place of being forwarded.
+    #[serde(default)]
+    pub fate: Option<Fate>,
+    /// Of two routes to a prefix the lesser counts.
+    #[serde(default)]
+    pub metric: u32,
+}
+
+/// What becomes of packets that are not forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// Dropped without a word.
+    Blackhole,
+    /// Dropped, and the sender is told that the host is unreachable.
+    Unreachable,
+    /// Dropped, and the sender is told that it is forbidden.
+    Prohibited,
+}
+
+/// `[[neighbour]]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NeighbourSection {
+    /// The port's interface.
+    pub interface: String,
+    /// The neighbour.
+    pub address: IpAddr,
+    /// Its link-layer address, `02:00:00:00:00:01`.
+    pub mac: String,
+}
+
+impl RouterConfig {
+    /// Holds the numbers to what can be built.
+    ///
+    /// # Errors
+    /// The first field that cannot be, by its name.
+    pub fn check(&self) -> Result<()> {
+        let ports = self.ports.len();
+        ensure!(ports > 0, "a router has at least one [[port]], and this one has none");
+        let all = ports + self.fabric.spare_ports;
+        ensure!(all <= PORTS_MAX, "{all} ports, spare ones included: {PORTS_MAX} are the most");
+        for (number, port) in self.ports.iter().enumerate() {
+            let name = &port.interface;
+            let twice = self.ports[..number].iter().any(|other| other.interface == *name);
+            ensure!(!twice, "port.interface: {name} is given twice");
+        }
+        for neighbour in &self.neighbours {
+            self.port_named(&neighbour.interface)?;
+        }
+        let speedup = self.fabric.speedup;
+        ensure!((1.0..=64.0).contains(&speedup), "fabric.speedup is {speedup}; give 1 to 64");
+        Ok(())
+    }
+
+    /// The number of the port on `interface`.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn port_named(&self, interface: &str) -> Result<usize> {
+        let found = self.ports.iter().position(|port| port.interface == interface);
+        found.ok_or_else(|| anyhow::anyhow!("no [[port]] has the interface {interface}"))
+    }
+}
+
+impl PortSection {
+    /// A port on `interface` with all else as usual.
+    pub fn new(interface: &str) -> PortSection {
+        PortSection {
+            interface: interface.to_owned(),
+            kind: PortKind::Auto,
+            addresses: Vec::new(),
+            rate: None,
+            delay: Span::ZERO,
+            overhead_bytes: 0,
+            queue: None,
+            punt: None,
+            reverse_path: ReversePath::Off,
+            address_probes: 1,
+            partial_checksums: true,
+            busy_poll_us: None,
+        }
+    }
+
+    /// What the pipeline is told of it, whose device has this link-layer address and MTU.
+    pub fn plan(&self, mac: [u8; 6], mtu_bytes: u16) -> PortPlan {
+        use nilometer_router::forward::urpf::Mode;
+        let mut plan = PortPlan { mtu_bytes, ..PortPlan::new(&self.interface, mac) };
+        for &AddressSection { address, length } in &self.addresses {
+            match address {
+                IpAddr::V4(address) => plan.addresses4.push((address.into(), length)),
+                IpAddr::V6(address) => plan.addresses6.push((address.into(), length)),
+            }
+        }
+        plan.rate = self.rate;
+        plan.delay = self.delay;
+        plan.overhead_bytes = self.overhead_bytes;
+        plan.address_probes = self.address_probes;
+        plan.is_punting = self.punt.is_some();
+        plan.reverse_path = match self.reverse_path {
+            ReversePath::Off => Mode::Off,
+            ReversePath::Strict => Mode::Strict,
+            ReversePath::Feasible => Mode::Feasible,
+            ReversePath::Loose => Mode::Loose,
+            ReversePath::LooseWithoutDefault => Mode::LooseWithoutDefault,
+        };
+        plan
+    }
+}
+
+/// The router of a testbed: its ports with their addresses, neighbours and routes, all else as usual.
+pub fn testbed_router(ports: &[DevicePort], seed: u64) -> RouterConfig {
+    let mut config = RouterConfig { seed, ..RouterConfig::default() };
+    let (routes_v4, routes_v6) = (1 << 14, 1 << 14);
+    config.tables = TablesSection { routes_v4, routes_v6, ..TablesSection::default() };
+    for port in ports {
+        // Its hosts are known, and nothing but the lab's traffic is to be on its links.
+        let mut section = PortSection { address_probes: 0, ..PortSection::new(port.interface) };
+        for &(address, length) in &port.addresses {
+            section.addresses.push(AddressSection { address, length });
+        }
+        config.ports.push(section);
+        for &(address, mac) in &port.neighbours {
+            let octets = mac.map(|octet| format!("{octet:02x}"));
+            config.neighbours.push(NeighbourSection {
+                interface: port.interface.to_owned(),
+                address,
+                mac: octets.join(":"),
+            });
+        }
+        for (prefix, gateway) in &port.routes {
+            config.routes.push(RouteSection {
+                prefix: prefix.to_string(),
+                via: vec![*gateway],
+                interface: Some(port.interface.to_owned()),
+                fate: None,
+                metric: 0,
+            });
+        }
+    }
+    config
+}

@@ -1,0 +1,153 @@
+//! A router on a thread of its own: started, spoken to, and stopped with its last account.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use super::assemble::{Assembly, Notes, assemble};
+use super::bench::clock::thread_time;
+use super::config::RouterConfig;
+use super::driver::{Presence, Remote};
+use super::routes::Routes;
+use super::tally::{Tally, tally};
+use crate::device::namespace::Namespace;
+
+/// How long links may take until they carry traffic.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+
+/// Why a router that was put together does not drive.
+const NOBODY: &str = "nobody waits for the router";
+
+/// A router that forwards; it stops when this value goes.
+pub struct Running {
+    /// To look and to change.
+    pub remote: Remote,
+    /// Its routes.
+    pub routes: Routes,
+    /// What a person should know of how it was put together.
+    pub notes: Notes,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<()>>>,
+    ports: usize,
+}
+
+/// What the other thread hands over before it drives.
+type Handed = Result<(Remote, Routes, Notes)>;
+
+impl Running {
+    /// Starts a router in a namespace, or in that of the calling thread; `allow_foreign` takes
+    /// interfaces of the host as well.
+    ///
+    /// # Errors
+    /// When it cannot be put together.
+    pub fn start(
+        namespace: Option<&Namespace>,
+        config: RouterConfig,
+        allow_foreign: bool,
+    ) -> Result<Running> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let ports = config.ports.len();
+        let (hand, handed) = channel::<Handed>();
+        let work = move || -> Result<()> {
+            let Assembly { mut driver, remote, routes, notes } =
+                match assemble(&config, allow_foreign) {
+                    Ok(assembly) => assembly,
+                    Err(why) => return hand.send(Err(why)).map_err(|_| anyhow!(NOBODY)),
+                };
+            hand.send(Ok((remote, routes, notes))).map_err(|_| anyhow!(NOBODY))?;
+            driver.run(&stopped)
+        };
+        let thread = match namespace {
+            Some(namespace) => namespace.spawn("router", work)?,
+            None => thread::Builder::new()
+                .name("router".into())
+                .spawn(work)
+                .context("cannot start the thread of the router")?,
+        };
+        let (remote, routes, notes) =
+            handed.recv().map_err(|_| anyhow!("the router ended while it was put together"))??;
+        Ok(Running { remote, routes, notes, stop, thread: Some(thread), ports })
+    }
+
+    /// Returns when every port carries traffic.
+    ///
+    /// # Errors
+    /// When one does not within ten seconds, or the router stops.
+    pub fn wait_until_up(&self) -> Result<()> {
+        let (began, ports) = (Instant::now(), self.ports);
+        loop {
+            let down = self.remote.call(move |driver| {
+                (0..ports).for_each(|number| driver.look_at_link(number));
+                (0..ports).find(|&number| driver.presence(number) != Presence::Up)
+            })?;
+            let Some(number) = down else { return Ok(()) };
+            ensure!(
+                began.elapsed() < READY_WITHIN,
+                "port {number} of the router did not come up within {READY_WITHIN:?}"
+            );
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Its counters now.
+    ///
+    /// # Errors
+    /// When it has stopped.
+    pub fn tally(&self) -> Result<Tally> {
+        self.remote.call(tally)
+    }
+
+    /// The processor time that its thread has used.
+    ///
+    /// # Errors
+    /// When it has stopped.
+    pub fn cpu_time(&self) -> Result<Duration> {
+        self.remote.call(|_| thread_time())
+    }
+
+    /// Brings the driver the next hops as the routes have them now.
+    ///
+    /// # Errors
+    /// When it has stopped.
+    pub fn renew_hops(&mut self) -> Result<()> {
+        let hops = self.routes.snapshot();
+        self.remote.call(move |driver| driver.router_mut().set_hops(hops))
+    }
+
+    /// Whether it still drives.
+    pub fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Stops it and gives its devices back; its last counters.
+    ///
+    /// # Errors
+    /// When it had failed before.
+    pub fn stop(mut self) -> Result<Tally> {
+        let last = self.tally();
+        self.end()?;
+        last
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.stop.store(true, Ordering::Release);
+        self.remote.ring();
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(_)) => Err(anyhow!("the router's thread panicked")),
+            Some(Ok(ended)) => ended,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Whoever wants to know how it ended has called `stop`.
+        let _ = self.end();
+    }
+}

@@ -1,0 +1,138 @@
+//! What a router has counted, in one value that a script can read.
+
+use std::collections::BTreeMap;
+
+use nilometer_queue::{Ledger, Reason};
+use nilometer_router::discard::Discard;
+use serde::{Deserialize, Serialize};
+
+use super::driver::{Driver, Presence};
+
+/// The counters of a router at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Seconds since it began.
+    pub seconds: f64,
+    /// Packets that came to a port from outside.
+    pub received: u64,
+    /// Packets that came from the kernel's side.
+    pub injected: u64,
+    /// Packets that were made here: errors, replies, requests for addresses, fragments, copies.
+    pub made: u64,
+    /// Packets that left by a port.
+    pub transmitted: u64,
+    /// Packets handed to the kernel's side.
+    pub punted: u64,
+    /// Packets read here, and at their end.
+    pub absorbed: u64,
+    /// Packets that the router itself discarded.
+    pub discarded: u64,
+    /// Packets that queues dropped.
+    pub dropped: u64,
+    /// Packets that are here.
+    pub inside: u64,
+    /// Whether nothing vanished.
+    pub balances: bool,
+    /// Broadcasts of distributed queueing.
+    pub broadcasts: u64,
+    /// Ports, by number.
+    pub ports: Vec<PortTally>,
+}
+
+/// The counters of a port.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PortTally {
+    /// Its interface.
+    pub name: String,
+    /// `up`, `down` or `gone`.
+    pub state: String,
+    /// Frames that came.
+    pub in_packets: u64,
+    /// Their bytes, from the Ethernet header on.
+    pub in_bytes: u64,
+    /// Frames that left.
+    pub out_packets: u64,
+    /// Their bytes, as the link's rate counts.
+    pub out_bytes: u64,
+    /// Frames that the device lost on the way in, by reason.
+    pub lost: BTreeMap<String, u64>,
+    /// Packets that came here and were discarded, by reason.
+    pub discards: BTreeMap<String, u64>,
+    /// Packets that this input's queues dropped, by reason.
+    pub input_drops: BTreeMap<String, u64>,
+    /// Packets that this output's discipline dropped, by reason.
+    pub output_drops: BTreeMap<String, u64>,
+    /// Packets that wait at this output.
+    pub waiting_packets: u64,
+    /// Their bytes.
+    pub waiting_bytes: u64,
+    /// The discipline.
+    pub discipline: String,
+}
+
+/// Those that are not zero.
+fn counted<'a>(all: impl Iterator<Item = (&'a str, u64)>) -> BTreeMap<String, u64> {
+    all.filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+fn drops(ledger: &Ledger) -> BTreeMap<String, u64> {
+    counted(Reason::ALL.iter().map(|reason| (reason.name(), ledger.drops.packets(*reason))))
+}
+
+/// Reads a router's counters.
+pub fn tally(driver: &mut Driver) -> Tally {
+    let ports = (0..driver.router().ports().len()).map(|number| port(driver, number)).collect();
+    let (router, now) = (driver.router(), driver.now());
+    let account = *router.account();
+    Tally {
+        seconds: now.as_secs_f64(),
+        received: account.received,
+        injected: account.injected,
+        made: account.made,
+        transmitted: account.transmitted,
+        punted: account.punted,
+        absorbed: account.absorbed,
+        discarded: account.discarded,
+        dropped: router.fabric().dropped_packets(),
+        inside: router.inside(),
+        balances: router.balances(),
+        broadcasts: router.fabric().updates(),
+        ports,
+    }
+}
+
+fn port(driver: &mut Driver, number: usize) -> PortTally {
+    let device = driver.statistics(number);
+    let state = match driver.presence(number) {
+        Presence::Up => "up",
+        Presence::Down => "down",
+        Presence::Gone => "gone",
+    };
+    let (port, fabric) = (&driver.router().ports()[number], driver.router().fabric());
+    let (in_packets, in_bytes) = port.received();
+    let (output, waiting) = (fabric.output_ledger(number), fabric.output_backlog(number));
+    let lost = [
+        ("dropped", device.rx_dropped),
+        ("invalid", device.rx_invalid),
+        ("ring_full", device.rx_ring_full),
+        ("fill_empty", device.rx_fill_empty),
+        ("oversize", device.rx_oversize),
+        ("tx_invalid", device.tx_invalid),
+    ];
+    let discards = Discard::ALL.iter().map(|why| (why.name(), port.discards().of(*why)));
+    PortTally {
+        name: port.plan().name.clone(),
+        state: state.to_owned(),
+        in_packets,
+        in_bytes,
+        out_packets: output.out_packets,
+        out_bytes: output.out_bytes,
+        lost: counted(lost.into_iter()),
+        discards: counted(discards),
+        input_drops: drops(fabric.input_ledger(number)),
+        output_drops: drops(output),
+        waiting_packets: waiting.packets,
+        waiting_bytes: waiting.bytes,
+        discipline: fabric.discipline(number).kind().name().to_owned(),
+    }
+}
