@@ -170,6 +170,18 @@ impl<A: Protocol> GroupTable<A> {
         was_there == Some(true)
     }
 
+    /// Forgets all that concerns `port`, static entries too.
+    pub fn remove_port(&mut self, port: u16) {
+        let statics = &mut self.statics;
+        self.groups.retain(|_, stances| {
+            for gone in stances.iter().filter(|stance| stance.port == port) {
+                *statics -= gone.fixed.len() + usize::from(gone.is_fixed);
+            }
+            stances.retain(|stance| stance.port != port);
+            !stances.is_empty()
+        });
+    }
+
     fn stance(&mut self, port: u16, group: A) -> &mut Stance<A> {
         let stances = self.groups.entry(group).or_default();
         let at = stances.binary_search_by_key(&port, |stance| stance.port).unwrap_or_else(|at| {

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::replicate::is_for_group;
 use super::{BATCH, Router};
 use crate::classifier::RuleId;
 use crate::discard::Discard;
@@ -124,7 +125,9 @@ impl Router {
                 notes: header.notes,
             };
             match header.key {
-                _ if !is_ours => self.shunt(input, place, Why::LinkBroadcast, memory),
+                _ if !is_ours && !is_for_group(frame, &header) => {
+                    self.shunt(input, place, Why::LinkBroadcast, memory)
+                }
                 AnyKey::V4(key) => self.lanes.lane4.push(brief, key),
                 AnyKey::V6(key) if is_discovery(frame, &key, &header) => {
                     self.shunt(input, place, Why::Discovery, memory);

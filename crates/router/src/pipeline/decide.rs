@@ -15,6 +15,7 @@ use super::Router;
 use super::batch::{Brief, Lane, Lanes};
 use super::broadcasts::Broadcasts;
 use super::engine::Filters;
+use super::groups::{Groups, Side};
 use super::port::{Held, Port};
 use super::slow::Why;
 use crate::classifier::{Action, RuleId};
@@ -27,11 +28,12 @@ use crate::forward::report::{Cause, Reporter, Unsent};
 use crate::forward::urpf::{self, Mode, Reverse};
 use crate::header::{self, ETHERNET_BYTES, Key};
 use crate::memory::{Memory, Place, Ticket};
-use crate::neighbour::{Family, Handle, Lookup, Mac, Table};
+use crate::multicast::Protocol;
+use crate::neighbour::{Handle, Lookup, Mac, Table};
 use crate::next_hop::{Hop, Rejection};
 
 /// What the two families do differently.
-pub(super) trait Version: Family + Default {
+pub(super) trait Version: Protocol + Default {
     /// The ethertype.
     const ETHERTYPE: [u8; 2];
     const IS_SIX: bool = Self::BITS == 128;
@@ -42,6 +44,7 @@ pub(super) trait Version: Family + Default {
     fn is_martian_destination(self, filter: Martians) -> bool;
     fn is_multicast(self) -> bool;
     fn table(port: &mut Port) -> &mut Table<Self, Held>;
+    fn groups(groups: &mut Groups) -> &mut Side<Self>;
     fn decrement(packet: &mut [u8]) -> Result<(), hop::Stopped>;
     fn address(self) -> IpAddr;
     /// The address in `address`, if it is of this family.
@@ -96,6 +99,11 @@ impl Version for u32 {
     #[inline]
     fn table(port: &mut Port) -> &mut Table<u32, Held> {
         &mut port.arp.table
+    }
+
+    #[inline]
+    fn groups(groups: &mut Groups) -> &mut Side<u32> {
+        &mut groups.side4
     }
 
     #[inline]
@@ -177,6 +185,11 @@ impl Version for u128 {
     }
 
     #[inline]
+    fn groups(groups: &mut Groups) -> &mut Side<u128> {
+        &mut groups.side6
+    }
+
+    #[inline]
     fn decrement(packet: &mut [u8]) -> Result<(), hop::Stopped> {
         hop::decrement_ipv6(packet)
     }
@@ -246,6 +259,7 @@ impl Router {
                     self.lanes.decided.push((output, ticket));
                 }
                 Err(Turn::Discard(why)) => self.discard(input, brief.place, why, memory),
+                Err(Turn::Slow(Why::Group)) => self.meet_group(now, input, brief, key, memory),
                 Err(Turn::Slow(why)) => self.shunt(input, brief.place, why, memory),
                 Err(Turn::Hold(output, address)) => {
                     let ticket = self.rewrite::<A, M>(usize::from(output), brief, [0; 6], memory);
@@ -288,7 +302,7 @@ impl Router {
             return Err(self.martian(input, key, Discard::MartianDestination));
         }
         if self.ports[input].plan.reverse_path != Mode::Off {
-            self.test_way_back(input, key.source)?;
+            self.test_way_back(self.ports[input].plan.reverse_path, input, key.source)?;
         }
         let Some(next) = found.1 else { return Err(Turn::Slow(Why::NoRoute)) };
         let (output, gateway, hop) = self.way(next, brief.hash)?;
@@ -380,8 +394,12 @@ impl Router {
     }
 
     /// RFC 3704: is the way back to the packet's source the port that it came by?
-    fn test_way_back<A: Version>(&mut self, input: usize, source: A) -> Result<(), Turn> {
-        let mode = self.ports[input].plan.reverse_path;
+    pub(super) fn test_way_back<A: Version>(
+        &mut self,
+        mode: Mode,
+        input: usize,
+        source: A,
+    ) -> Result<(), Turn> {
         let ports = A::route(self, source).map(|next| self.hops.ports_of(next));
         let reverse = ports.as_ref().map(|best| Reverse { best, others: &[], is_default: false });
         let passed = urpf::check(mode, input as u16, || reverse);

@@ -27,9 +27,11 @@ pub mod batch;
 mod broadcasts;
 mod decide;
 pub mod engine;
+pub mod groups;
 mod onward;
 mod own;
 pub mod port;
+mod replicate;
 mod send;
 pub mod slow;
 pub mod stage;
@@ -58,6 +60,7 @@ use adjacency::Adjacencies;
 use batch::Lanes;
 use broadcasts::Broadcasts;
 use engine::Tables;
+use groups::Groups;
 use port::{Port, PortPlan};
 use slow::SlowPath;
 use stage::{Probe, Stage};
@@ -158,6 +161,7 @@ pub struct Router {
     broadcasts: Broadcasts,
     lanes: Box<Lanes>,
     slow: SlowPath,
+    groups: Groups,
     account: Account,
 }
 
@@ -197,6 +201,7 @@ impl Router {
         }
         Ok(Router {
             broadcasts: port::broadcasts(&ports),
+            groups: Groups::new(&ports)?,
             plan,
             ports,
             fabric,
@@ -250,6 +255,7 @@ impl Router {
     pub fn advance<M: Memory>(&mut self, now: Time, memory: &mut M, probe: &mut impl Probe) {
         self.serve_slow(now, memory);
         self.serve_neighbours(now, memory);
+        self.serve_groups(now, memory);
         let mut drops = GiveBack(memory);
         probe.enter(Stage::Distribute);
         self.fabric.announce(now);
@@ -281,7 +287,9 @@ impl Router {
     /// When the router wants to be told the time, if time alone changes anything.
     pub fn poll_timeout(&self) -> Option<Time> {
         let ports = self.ports.iter().filter_map(Port::poll_timeout);
-        ports.chain(self.slow.poll_timeout()).chain(self.fabric.poll_timeout()).min()
+        let slow = self.slow.poll_timeout();
+        let groups = self.groups.poll_timeout();
+        ports.chain(slow).chain(groups).chain(self.fabric.poll_timeout()).min()
     }
 
     /// Whether every packet that came or was made here has left, was discarded, or is here.

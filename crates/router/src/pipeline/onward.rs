@@ -123,6 +123,9 @@ impl Router {
         memory: &mut M,
     ) {
         let header = &onward.header;
+        if self.replicate_alone(now, input, place, header, memory) {
+            return;
+        }
         if hop::expires(header.hop_limit) {
             return self.complain(now, input, place, Why::Expired, memory);
         }

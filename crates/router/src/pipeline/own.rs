@@ -80,6 +80,10 @@ impl Router {
         if is_discovery {
             return self.take_discovery(now, input, place, memory);
         }
+        if self.take_membership(now, input, place, memory) {
+            return;
+        }
+        let frame = memory.frame(place);
         let why = match Header::read(frame).map(|header| header.key) {
             Ok(AnyKey::V4(key)) if key.destination.is_multicast() => Discard::NoGroup,
             Ok(AnyKey::V4(key))

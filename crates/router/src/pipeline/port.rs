@@ -8,6 +8,7 @@ use core::fmt;
 use nilometer_wire::{Rate, Span, Time};
 
 use super::broadcasts::Broadcasts;
+use super::groups::{MulticastError, MulticastPlan};
 use crate::discard::Discards;
 use crate::forward::urpf::Mode;
 use crate::memory::{Place, Ticket};
@@ -56,6 +57,8 @@ pub struct PortPlan {
     pub reverse_path: Mode,
     /// Whether hosts are told of a better router on their network (RFC 1812, 5.2.7.2).
     pub redirects: bool,
+    /// What it does for groups; without it nobody on its link is asked, and no group leaves by it.
+    pub multicast: Option<MulticastPlan>,
 }
 
 impl PortPlan {
@@ -75,6 +78,7 @@ impl PortPlan {
             is_punting: false,
             reverse_path: Mode::Off,
             redirects: true,
+            multicast: None,
         }
     }
 }
@@ -89,10 +93,7 @@ impl PortPlan {
         for &(address, length) in &self.addresses4 {
             own4.add(address, u32::from(length))?;
         }
-        let made = (!self.addresses6.is_empty()).then(|| link_local(self.mac));
-        let is_given = |there: &&(u128, u8)| there.0.is_link_local();
-        let given = self.addresses6.iter().find(is_given).map(|there| there.0);
-        if let Some(address) = self.link_local.or(given).or(made) {
+        if let Some(address) = self.link_local() {
             own6.add(address, LINK_LOCAL_BITS)?;
         }
         for &(address, length) in &self.addresses6 {
@@ -102,6 +103,14 @@ impl PortPlan {
             return Err(PortError::Mtu6(self.mtu_bytes));
         }
         Ok((own4, own6))
+    }
+
+    /// Its link-local address, given or made.
+    pub(super) fn link_local(&self) -> Option<u128> {
+        let made = (!self.addresses6.is_empty()).then(|| link_local(self.mac));
+        let is_given = |there: &&(u128, u8)| there.0.is_link_local();
+        let given = self.addresses6.iter().find(is_given).map(|there| there.0);
+        self.link_local.or(given).or(made)
     }
 }
 
@@ -116,6 +125,8 @@ pub enum PortError {
     Own(OwnError),
     /// A limit of its neighbours.
     Neighbours(SettingsError),
+    /// What it is to do for groups.
+    Multicast(MulticastError),
 }
 
 impl fmt::Display for PortError {
@@ -130,6 +141,7 @@ impl fmt::Display for PortError {
             }
             PortError::Own(why) => why.fmt(f),
             PortError::Neighbours(why) => why.fmt(f),
+            PortError::Multicast(why) => why.fmt(f),
         }
     }
 }

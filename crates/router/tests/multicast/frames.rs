@@ -3,8 +3,6 @@
 use nilometer_router::multicast::{Protocol, Record, RecordKind};
 use nilometer_wire::checksum::{Checksum, internet_checksum};
 
-pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-
 /// A family whose hosts can be played.
 pub trait Hosts: Protocol {
     /// Addresses of the link; the router that is tested has number 100.
@@ -117,7 +115,7 @@ impl Hosts for u128 {
     }
 
     fn source(number: u64) -> u128 {
-        0xfd00 << 112 | u128::from(number)
+        0xfd00_0010 << 96 | u128::from(number)
     }
 
     fn report(listed: &[Record<u128>]) -> Vec<u8> {

@@ -6,7 +6,8 @@ use nilometer_router::multicast::{
 use nilometer_stat::Rng;
 use nilometer_wire::{Span, Time};
 
-use crate::frames::{Hosts, MAC};
+use crate::MAC;
+use crate::frames::Hosts;
 
 const FRAMES: u64 = 60_000;
 

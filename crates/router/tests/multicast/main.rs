@@ -5,3 +5,6 @@ mod hostile;
 mod messages;
 mod querier;
 mod twin;
+
+/// The link-layer address of the port that is tested.
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];

@@ -7,7 +7,8 @@ use nilometer_router::multicast::{
 };
 use nilometer_wire::Span;
 
-use crate::frames::{Hosts, MAC, igmp, mld, one};
+use crate::MAC;
+use crate::frames::{Hosts, igmp, mld, one};
 
 fn v4(text: &str) -> u32 {
     text.parse::<Ipv4Addr>().expect("an address").into()

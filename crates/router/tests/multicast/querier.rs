@@ -6,7 +6,8 @@ use nilometer_router::multicast::{
 };
 use nilometer_wire::{Span, Time};
 
-use crate::frames::{Hosts, MAC, igmp, one};
+use crate::MAC;
+use crate::frames::{Hosts, igmp, one};
 
 /// A port and its clock.
 struct Port<A> {

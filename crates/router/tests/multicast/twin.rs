@@ -9,7 +9,8 @@ use nilometer_router::multicast::{
 use nilometer_stat::Rng;
 use nilometer_wire::{Span, Time};
 
-use crate::frames::{Hosts, MAC, one};
+use crate::MAC;
+use crate::frames::{Hosts, one};
 
 const TENTH: Span = Span::from_nanos(100_000_000);
 const GROUPS: u64 = 3;

@@ -2,6 +2,7 @@
 
 mod bench;
 mod discovery;
+mod groups;
 mod options;
 mod own;
 mod storm;
