@@ -31,6 +31,18 @@ pub struct FlowCache<A> {
     misses: u64,
 }
 
+impl<A> FlowCache<A> {
+    /// Headers that were answered from here, and those that were not.
+    pub fn hits_and_misses(&self) -> (u64, u64) {
+        (self.hits, self.misses)
+    }
+
+    /// Forgets every answer, as it must when another classifier takes the place of its own.
+    pub fn clear(&mut self) {
+        self.answers.iter_mut().for_each(|answer| answer.generation = u64::MAX);
+    }
+}
+
 impl<A: Classified + Default> FlowCache<A> {
     /// Room for `flows`, rounded up to a power of two.
     pub fn new(flows: usize) -> FlowCache<A> {
@@ -46,18 +58,13 @@ impl<A: Classified + Default> FlowCache<A> {
         }
     }
 
-    /// Headers that were answered from here, and those that were not.
-    pub fn hits_and_misses(&self) -> (u64, u64) {
-        (self.hits, self.misses)
-    }
-
     /// As [`Classifier::classify_batch`], which is asked what is not known yet.
     ///
     /// # Panics
     /// When `keys` and `found` differ in length.
     pub fn classify_batch(
         &mut self,
-        classifier: &impl Classifier<A>,
+        classifier: &(impl Classifier<A> + ?Sized),
         keys: &[Key<A>],
         found: &mut [Option<RuleId>],
     ) {
@@ -69,7 +76,7 @@ impl<A: Classified + Default> FlowCache<A> {
 
     fn classify_some(
         &mut self,
-        classifier: &impl Classifier<A>,
+        classifier: &(impl Classifier<A> + ?Sized),
         keys: &[Key<A>],
         found: &mut [Option<RuleId>],
     ) {

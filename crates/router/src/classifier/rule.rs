@@ -242,4 +242,7 @@ pub trait Classifier<A: Address> {
 
     /// A number that every change raises: answers of an older one may be stale.
     fn generation(&self) -> u64;
+
+    /// After a load: arranges the rules anew if that makes searches faster. Answers stay the same.
+    fn settle(&mut self) {}
 }

@@ -292,4 +292,8 @@ impl<A: Classified> Classifier<A> for ClassifierTuples<A> {
     fn generation(&self) -> u64 {
         self.generation
     }
+
+    fn settle(&mut self) {
+        self.replan();
+    }
 }

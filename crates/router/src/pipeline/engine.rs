@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::classifier::{Action, Classifier, Refused, Rule, RuleId};
+use crate::classifier::{Action, Classified, Classifier, FlowCache, Refused, Rule, RuleId};
 use crate::fib::Lookups;
 use crate::header::Key;
 use crate::prefix::Address;
@@ -29,12 +29,13 @@ pub struct Filters<A> {
     classifier: Box<dyn Classifier<A> + Send>,
     /// By number.
     filters: Vec<Filter>,
+    cache: Option<FlowCache<A>>,
 }
 
 impl<A: Address> Filters<A> {
     /// No filters yet, and a classifier without rules.
     pub fn new(classifier: Box<dyn Classifier<A> + Send>) -> Filters<A> {
-        Filters { classifier, filters: Vec::new() }
+        Filters { classifier, filters: Vec::new(), cache: None }
     }
 
     /// Adds a filter; the next batch meets it.
@@ -80,6 +81,10 @@ impl<A: Address> Filters<A> {
             classifier.insert(id, *rule)?;
         }
         self.classifier = classifier;
+        // Another classifier counts its generations from another beginning.
+        if let Some(cache) = &mut self.cache {
+            cache.clear();
+        }
         Ok(())
     }
 
@@ -93,13 +98,14 @@ impl<A: Address> Filters<A> {
         self.classifier.len() == 0
     }
 
-    #[inline]
-    pub(super) fn classify(&self, keys: &[Key<A>], found: &mut [Option<RuleId>]) {
-        if self.is_empty() {
-            found.fill(None);
-        } else {
-            self.classifier.classify_batch(keys, found);
-        }
+    /// After a load: arranges the rules anew if that makes searches faster.
+    pub fn settle(&mut self) {
+        self.classifier.settle();
+    }
+
+    /// Headers that the flow cache knew and did not know, if there is one.
+    pub fn flow_cache(&self) -> Option<(u64, u64)> {
+        self.cache.as_ref().map(FlowCache::hits_and_misses)
     }
 
     /// What the filter that was found does; counts the packet.
@@ -111,6 +117,24 @@ impl<A: Address> Filters<A> {
         filter.packets += 1;
         filter.bytes += u64::from(ip_bytes);
         (filter.action, filter.is_copied)
+    }
+}
+
+impl<A: Classified + Default> Filters<A> {
+    /// Keeps answers for as many `flows`, in a new cache; without them, none.
+    pub fn set_flow_cache(&mut self, flows: Option<usize>) {
+        self.cache = flows.map(FlowCache::new);
+    }
+
+    #[inline]
+    pub(super) fn classify(&mut self, keys: &[Key<A>], found: &mut [Option<RuleId>]) {
+        if self.is_empty() {
+            found.fill(None);
+        } else if let Some(cache) = &mut self.cache {
+            cache.classify_batch(&*self.classifier, keys, found);
+        } else {
+            self.classifier.classify_batch(keys, found);
+        }
     }
 }
 

@@ -28,16 +28,21 @@ pub fn drawn(rules: &[Rule<u32>]) -> Vec<Key<u32>> {
     let mut seen = HashSet::with_capacity(HEADERS);
     let mut headers = Vec::with_capacity(HEADERS);
     while headers.len() < HEADERS {
-        let [choice, addresses, rest] = std::array::from_fn(|_| stream.output());
-        let header = match choice & 3 {
-            0 => by_chance(addresses, rest),
-            _ => from_rule(&rules[fraction(choice, rules.len())], addresses, rest),
-        };
+        let header = one(&mut stream, rules);
         if seen.insert(header) {
             headers.push(header);
         }
     }
     headers
+}
+
+/// The next header of a stream; `rules` is not empty.
+pub fn one(stream: &mut SplitMix64, rules: &[Rule<u32>]) -> Key<u32> {
+    let [choice, addresses, rest] = std::array::from_fn(|_| stream.output());
+    match choice & 3 {
+        0 => by_chance(addresses, rest),
+        _ => from_rule(&rules[fraction(choice, rules.len())], addresses, rest),
+    }
 }
 
 /// How many of the headers differ.

@@ -5,4 +5,5 @@ pub mod classify;
 pub mod clock;
 pub mod fib;
 pub mod headers;
+pub mod pipeline;
 pub mod prefixes;

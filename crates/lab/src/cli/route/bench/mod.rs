@@ -7,6 +7,7 @@ use crate::cli::Verdict;
 
 pub mod classify;
 pub mod fib;
+pub mod pipeline;
 
 /// Arguments of `nilometer route bench`.
 #[derive(Debug, Args)]
@@ -22,6 +23,8 @@ enum BenchCommand {
     Classify(classify::ClassifyArgs),
     /// Longest match: lookups and updates a second of every forwarding table.
     Fib(fib::FibArgs),
+    /// The whole pipeline without devices: what a packet costs, stage by stage.
+    Pipeline(pipeline::PipelineArgs),
 }
 
 /// Runs `nilometer route bench`.
@@ -32,5 +35,6 @@ pub fn run(args: BenchArgs) -> Result<Verdict> {
     match args.command {
         BenchCommand::Classify(args) => classify::run(args),
         BenchCommand::Fib(args) => fib::run(args),
+        BenchCommand::Pipeline(args) => pipeline::run(args),
     }
 }
