@@ -38,7 +38,7 @@ pub use linear::FibLinear;
 pub use next_hop::{Hop, Member, NextHops, Point, Rejection, Snapshot};
 pub use prefix::{Address, Prefix};
 pub use rib::{FibSink, Rib, RibFault, Route, Source};
-pub use route_table::{RouteLimits, RouteTable};
+pub use route_table::{Prepared, RouteLimits, RouteTable, RouteTableCounters};
 pub use route_update::{AnyPrefix, Path, RouteBatch, RouteUpdate, Way};
 pub use slots::{Lines, SlotFib};
 pub use tree_bitmap::{Reader, TreeBitmap};

@@ -9,6 +9,12 @@
 //! objects; those of before live on, unnamed, as long as routes lead there. An object that is repeated
 //! as it was keeps its number, and its routes are not touched. Only a route that comes before its own
 //! object takes the one of before, because it is better than none.
+//!
+//! Forwarding sees a route and what its number stands for in two places, so the order matters. Who
+//! forwards meanwhile works in two steps: [`RouteTable::prepare`] gives the next hops their numbers,
+//! now a snapshot is handed to readers, and [`RouteTable::commit`] leads routes there and lets go of
+//! numbers that no route leads to any more. A reader with the latest snapshot then never finds a route
+//! whose number says nothing to it. [`RouteTable::apply`] is both for those who have no readers.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -17,7 +23,7 @@ use core::mem;
 
 use crate::fib::NextHop;
 use crate::next_hop::{Hop, MEMBERS_LIMIT, Member, NextHopFault, NextHops};
-use crate::rib::{FibSink, Rib, Route, Source};
+use crate::rib::{FibSink, Rib, RibFault, Route, Source};
 use crate::route_update::{AnyPrefix, Path, RouteUpdate, Way};
 
 /// What a [`RouteTable`] may hold.
@@ -56,6 +62,26 @@ pub struct RouteTableCounters {
     pub next_hops_refused: u64,
     /// Updates that were refused: no room for the route.
     pub routes_refused: u64,
+}
+
+/// What is to be done to the routes, now that their next hops have numbers.
+#[derive(Debug)]
+enum Step {
+    Announce4(Route<u32>),
+    Announce6(Route<u128>),
+    Withdraw(AnyPrefix, u32),
+    ReplayBegins,
+    /// With the numbers of objects that were not told again.
+    ReplayEnds(Vec<NextHop>),
+}
+
+/// Updates of one source, of which forwarding does not know yet. Not committed, their next hops stay
+/// in use for ever.
+#[must_use = "the routes are to be committed"]
+#[derive(Debug)]
+pub struct Prepared {
+    source: Source,
+    steps: Vec<Step>,
 }
 
 /// A next-hop object of a source.
@@ -115,18 +141,64 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
 
     /// Does all that a source says, in order. What cannot be done is counted, and the rest is done.
     pub fn apply(&mut self, source: Source, updates: &[RouteUpdate]) {
+        let prepared = self.prepare(source, updates);
+        self.commit(prepared);
+    }
+
+    /// Numbers the next hops of all that a source says. What follows at once are routes of an object
+    /// that is redefined; all else waits for [`RouteTable::commit`]. Each source's updates are to be
+    /// committed in the order in which they were prepared.
+    pub fn prepare(&mut self, source: Source, updates: &[RouteUpdate]) -> Prepared {
+        let mut steps = Vec::with_capacity(updates.len());
         for update in updates {
             match update {
                 RouteUpdate::Announce { prefix, protocol, metric, way } => {
-                    self.announce(source, *prefix, (*protocol, *metric), way);
+                    steps.extend(self.number(source, *prefix, (*protocol, *metric), way));
                 }
                 RouteUpdate::Withdraw { prefix, metric } => {
-                    self.withdraw(source, *prefix, *metric);
+                    steps.push(Step::Withdraw(*prefix, *metric));
                 }
                 RouteUpdate::Define { id, way } => self.define(source, *id, way),
                 RouteUpdate::Forget { id } => self.forget(source, *id),
-                RouteUpdate::ReplayBegins => self.begin_replay(source),
-                RouteUpdate::ReplayEnds => self.end_replay(source),
+                RouteUpdate::ReplayBegins => {
+                    self.objects_of_before(source);
+                    steps.push(Step::ReplayBegins);
+                }
+                RouteUpdate::ReplayEnds => {
+                    let left = mem::take(&mut self.objects[source as usize].before);
+                    let left = left.into_values().map(|object| object.next).collect();
+                    steps.push(Step::ReplayEnds(left));
+                }
+            }
+        }
+        Prepared { source, steps }
+    }
+
+    /// Tells the routes to forwarding.
+    pub fn commit(&mut self, prepared: Prepared) {
+        let source = prepared.source;
+        for step in prepared.steps {
+            match step {
+                Step::Announce4(route) => {
+                    let done = self.rib_v4.announce(route, &mut self.hops, &mut self.fib_v4);
+                    self.announced(route.next, done);
+                }
+                Step::Announce6(route) => {
+                    let done = self.rib_v6.announce(route, &mut self.hops, &mut self.fib_v6);
+                    self.announced(route.next, done);
+                }
+                Step::Withdraw(prefix, metric) => self.withdraw(source, prefix, metric),
+                Step::ReplayBegins => {
+                    self.rib_v4.start_resync(source);
+                    self.rib_v6.start_resync(source);
+                }
+                Step::ReplayEnds(left) => {
+                    self.rib_v4.finish_resync(source, &mut self.hops, &mut self.fib_v4);
+                    self.rib_v6.finish_resync(source, &mut self.hops, &mut self.fib_v6);
+                    for next in left {
+                        self.hops.release(next);
+                    }
+                }
             }
         }
     }
@@ -161,12 +233,24 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         &self.fib_v6
     }
 
+    /// Both forwarding tables; what is changed in one here, the routes do not know of.
+    pub fn fibs_mut(&mut self) -> (&mut F4, &mut F6) {
+        (&mut self.fib_v4, &mut self.fib_v6)
+    }
+
     /// What could not be done as it was said.
     pub fn counters(&self) -> RouteTableCounters {
         self.counters
     }
 
-    fn announce(&mut self, source: Source, prefix: AnyPrefix, told: (u8, u32), way: &Way) {
+    /// The route with a number that it refers to, unless the next hop is refused.
+    fn number(
+        &mut self,
+        source: Source,
+        prefix: AnyPrefix,
+        told: (u8, u32),
+        way: &Way,
+    ) -> Option<Step> {
         let next = match way {
             Way::Object(id) => self.object(source, *id).inspect(|next| self.hops.retain(*next)),
             way => {
@@ -176,20 +260,20 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         };
         let Ok(next) = next else {
             self.counters.next_hops_refused += 1;
-            return;
+            return None;
         };
         let (protocol, metric) = told;
-        let hops = &mut self.hops;
-        let done = match prefix {
+        Some(match prefix {
             AnyPrefix::V4(prefix) => {
-                let route = Route { prefix, source, protocol, metric, next };
-                self.rib_v4.announce(route, hops, &mut self.fib_v4)
+                Step::Announce4(Route { prefix, source, protocol, metric, next })
             }
             AnyPrefix::V6(prefix) => {
-                let route = Route { prefix, source, protocol, metric, next };
-                self.rib_v6.announce(route, hops, &mut self.fib_v6)
+                Step::Announce6(Route { prefix, source, protocol, metric, next })
             }
-        };
+        })
+    }
+
+    fn announced(&mut self, next: NextHop, done: Result<(), RibFault>) {
         self.counters.routes_refused += u64::from(done.is_err());
         // The route has a reference of its own.
         self.hops.release(next);
@@ -234,6 +318,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
                 return Err(NextHopFault::Members);
             }
             Way::Fate(hop) => vec![Member { hop: *hop, weight: 1 }],
+            Way::Members(members) => members.clone(),
             Way::Path(path) => vec![self.member(path)],
             Way::Paths(paths) => paths.iter().map(|path| self.member(path)).collect(),
             Way::Object(id) => self.members_of(source, *id)?,
@@ -350,22 +435,13 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
         self.hops.release(object.next);
     }
 
-    fn begin_replay(&mut self, source: Source) {
+    /// The objects that are known now were told before the replay.
+    fn objects_of_before(&mut self, source: Source) {
         let objects = &mut self.objects[source as usize];
         for (id, object) in mem::take(&mut objects.now) {
             if let Some(older) = objects.before.insert(id, object) {
                 self.hops.release(older.next);
             }
-        }
-        self.rib_v4.start_resync(source);
-        self.rib_v6.start_resync(source);
-    }
-
-    fn end_replay(&mut self, source: Source) {
-        self.rib_v4.finish_resync(source, &mut self.hops, &mut self.fib_v4);
-        self.rib_v6.finish_resync(source, &mut self.hops, &mut self.fib_v6);
-        for (_, object) in mem::take(&mut self.objects[source as usize].before) {
-            self.hops.release(object.next);
         }
     }
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
-use crate::next_hop::Hop;
+use crate::next_hop::{Hop, Member};
 use crate::prefix::Prefix;
 use crate::rib::Source;
 
@@ -58,8 +58,10 @@ pub enum Way {
     Path(Path),
     /// Out by several.
     Paths(Vec<Path>),
-    /// Nowhere: local, blackhole and the like.
+    /// To one hop in forwarding's own terms: local, blackhole and the like, or a port of ours.
     Fate(Hop),
+    /// To several of them.
+    Members(Vec<Member>),
 }
 
 /// One thing that a source says.

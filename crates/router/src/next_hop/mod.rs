@@ -120,6 +120,7 @@ pub struct NextHops {
     /// What the next snapshot will be.
     live: Snapshot,
     latest: Arc<Snapshot>,
+    youngest: u64,
     numbers_unused: Vec<u16>,
     /// Freed since the latest snapshot.
     freed: Vec<u16>,
@@ -147,6 +148,7 @@ impl NextHops {
             blocks_unused: Default::default(),
             latest: Arc::new(live.clone()),
             live,
+            youngest: 0,
             numbers_unused: Vec::new(),
             freed: Vec::new(),
             resting: VecDeque::new(),
@@ -276,6 +278,11 @@ impl NextHops {
         Arc::clone(&self.latest)
     }
 
+    /// The version from which on a snapshot knows every number that there is.
+    pub fn youngest(&self) -> u64 {
+        self.youngest
+    }
+
     /// How many numbers stand for something.
     pub fn len(&self) -> usize {
         self.entries.iter().filter(|entry| entry.references > 0).count()
@@ -320,6 +327,7 @@ impl NextHops {
             Entry { ways, weights, homes, lodged, references: 1, content: Vec::new() };
         self.live.ranges[number] = range;
         self.settle(next);
+        self.youngest = self.live.version;
         Ok(next)
     }
 

@@ -52,6 +52,18 @@ impl Source {
     }
 }
 
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Source::Local => "local",
+            Source::Connected => "connected",
+            Source::Static => "static",
+            Source::Fpm => "fpm",
+            Source::Kernel => "kernel",
+        })
+    }
+}
+
 /// One route as a source tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route<A> {

@@ -1,0 +1,109 @@
+//! A forwarding table that serves, and the one that takes its place under updates.
+//!
+//! The new table is filled from a copy of the routes while the old one goes on to be updated; what
+//! changes meanwhile is noted and made up for at the end. From then on both are updated, until whoever
+//! looks up has gone over from the one to the other: a route is never looked up in a table that nobody
+//! keeps.
+
+use std::mem;
+
+use nilometer_router::{Address, Fib, Full, Lookups, NextHop, Prefix, ServingFib};
+
+/// Changes that may come while a new table is filled.
+const NOTED_MAX: usize = 1 << 22;
+
+/// A changed prefix and its next hop, if it has one now.
+type Change<A> = (Prefix<A>, Option<NextHop>);
+
+/// The table of one family, as the routing table updates it.
+pub(super) struct Serving<A> {
+    fib: Box<dyn ServingFib<A>>,
+    /// What was looked up before, and by some may be yet.
+    former: Option<Box<dyn ServingFib<A>>>,
+    noted: Option<Vec<Change<A>>>,
+}
+
+impl<A: Address> Serving<A> {
+    pub(super) fn new(fib: Box<dyn ServingFib<A>>) -> Serving<A> {
+        Serving { fib, former: None, noted: None }
+    }
+
+    /// Bytes that lookups may read.
+    pub(super) fn bytes(&self) -> usize {
+        self.fib.bytes()
+    }
+
+    /// One more who looks up.
+    pub(super) fn reader(&self) -> Option<Box<dyn Lookups<A>>> {
+        self.fib.reader()
+    }
+
+    /// From now on changes are noted.
+    pub(super) fn begin_exchange(&mut self) {
+        self.noted = Some(Vec::new());
+    }
+
+    /// Makes up for what has changed since, and puts `fib` in place. Where that cannot be, the old one
+    /// stays, and nobody has noticed.
+    pub(super) fn exchange(&mut self, mut fib: Box<dyn ServingFib<A>>) -> Result<(), Full> {
+        let noted = self.noted.take().unwrap_or_default();
+        if noted.len() > NOTED_MAX {
+            return Err(Full);
+        }
+        for change in noted {
+            make(&mut *fib, change)?;
+        }
+        self.former = Some(mem::replace(&mut self.fib, fib));
+        Ok(())
+    }
+
+    /// From now on nothing is noted.
+    pub(super) fn end_exchange(&mut self) {
+        self.noted = None;
+    }
+
+    /// Nobody looks up in the former table any more.
+    pub(super) fn let_former_go(&mut self) {
+        self.former = None;
+    }
+
+    fn change(&mut self, change: Change<A>) -> Result<Option<NextHop>, Full> {
+        let before = make(&mut *self.fib, change)?;
+        if let Some(former) = &mut self.former {
+            // It goes in a moment; one route that it has no room for is late by as long.
+            let _ = make(&mut **former, change);
+        }
+        if let Some(noted) = self.noted.as_mut().filter(|noted| noted.len() <= NOTED_MAX) {
+            noted.push(change);
+        }
+        Ok(before)
+    }
+}
+
+fn make<A: Address>(
+    fib: &mut dyn ServingFib<A>,
+    (prefix, next): Change<A>,
+) -> Result<Option<NextHop>, Full> {
+    match next {
+        Some(next) => fib.insert(prefix, next),
+        None => fib.remove(prefix),
+    }
+}
+
+impl<A: Address> Fib<A> for Serving<A> {
+    fn insert(&mut self, prefix: Prefix<A>, next: NextHop) -> Result<Option<NextHop>, Full> {
+        self.change((prefix, Some(next)))
+    }
+
+    fn remove(&mut self, prefix: Prefix<A>) -> Result<Option<NextHop>, Full> {
+        self.change((prefix, None))
+    }
+
+    fn lookup(&self, address: A) -> Option<NextHop> {
+        self.fib.lookup(address)
+    }
+
+    fn len(&self) -> usize {
+        self.fib.len()
+    }
+}

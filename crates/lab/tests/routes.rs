@@ -1,0 +1,334 @@
+//! The keeper of the routes as those see it who forward by it, command it and ask it.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nilometer_lab::route::fpm::{FpmConfig, FpmListener};
+use nilometer_lab::route::keeper::{Engines, Keeper, Selection, StaticRoute};
+use nilometer_lab::route::latest::HopsReader;
+use nilometer_lab::route::news::RouteNews;
+use nilometer_router::fpm::FpmFault;
+use nilometer_router::{
+    AnyPrefix, Engine, Hop, Lookups, Member, Path, Point, Prefix, RouteBatch, RouteLimits,
+    RouteUpdate, Source, Way,
+};
+use nilometer_stat::Rng;
+
+#[path = "../../router/tests/netlink/mod.rs"]
+mod netlink;
+
+fn keeper() -> Keeper {
+    let limits = RouteLimits { routes_v4: 20_000, routes_v6: 1_000, ..RouteLimits::default() };
+    Keeper::start(limits, Engines::default()).expect("a thread")
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn prefix(text: &str) -> AnyPrefix {
+    let (address, length) = text.split_once('/').expect("a prefix");
+    AnyPrefix::new(ip(address), length.parse().expect("a length")).expect("short enough")
+}
+
+fn via(port: u16, gateway: &str) -> Member {
+    Member { hop: Hop::Via { port, gateway: Some(ip(gateway)) }, weight: 1 }
+}
+
+fn on_link(port: u16) -> Member {
+    Member { hop: Hop::Via { port, gateway: None }, weight: 1 }
+}
+
+fn static_route(to: &str, members: &[Member]) -> StaticRoute {
+    StaticRoute { prefix: prefix(to), members: members.to_vec() }
+}
+
+/// One who forwards: looks up, and asks for newer next hops before each batch.
+struct Forwarder {
+    v4: Box<dyn Lookups<u32>>,
+    hops: HopsReader,
+}
+
+impl Forwarder {
+    fn new(keeper: &Keeper) -> Forwarder {
+        Forwarder { v4: keeper.lookups().expect("a place").v4, hops: keeper.hops() }
+    }
+
+    /// Where packets to these addresses go; nothing where there is no route.
+    fn batch(&mut self, to: &[u32], flow: u32) -> Vec<Option<Hop>> {
+        self.hops.newer();
+        let mut found = vec![None; to.len()];
+        self.v4.look_up(to, &mut found);
+        let known = |next| *self.hops.current().resolve(next, flow).expect("a number it knows");
+        let ways = found.into_iter().map(|next| next.map(known)).collect();
+        self.hops.rest();
+        ways
+    }
+
+    fn one(&mut self, to: &str) -> Option<Hop> {
+        let IpAddr::V4(to) = ip(to) else { panic!("IPv4") };
+        self.batch(&[to.into()], 0)[0]
+    }
+}
+
+#[test]
+fn what_the_operator_says_is_done_when_the_call_returns() {
+    let keeper = keeper();
+    let mut forwarder = Forwarder::new(&keeper);
+    keeper.set_addresses(0, &[(ip("198.18.0.1"), 24), (ip("fd00::1"), 64)]);
+    keeper.set_addresses(1, &[(ip("198.18.1.1"), 24)]);
+    assert_eq!(forwarder.one("198.18.1.7"), Some(on_link(1).hop));
+    for own in ["198.18.0.1", "198.18.1.1", "198.18.0.255"] {
+        assert_eq!(forwarder.one(own), Some(Hop::Local), "{own}");
+    }
+    let default = static_route("0.0.0.0/0", &[via(0, "198.18.0.2")]);
+    keeper.set_static(&[default.clone(), static_route("10.0.0.0/8", &[via(1, "198.18.1.2")])]);
+    assert_eq!(forwarder.one("10.1.1.1"), Some(via(1, "198.18.1.2").hop));
+    assert_eq!(forwarder.one("9.1.1.1"), Some(via(0, "198.18.0.2").hop));
+
+    let count = |of: Source| {
+        let counts = keeper.counts();
+        let count = counts.iter().find(|count| count.source == of).expect("every source");
+        (count.v4, count.v6)
+    };
+    // Two networks of IPv4 with an address and a broadcast each; one of IPv6 with an address.
+    assert_eq!((count(Source::Connected), count(Source::Static)), ((6, 2), (2, 0)));
+    let told = keeper.look_up(ip("10.200.0.1"));
+    assert_eq!((told.len(), told[0].prefix), (1, prefix("10.0.0.0/8")));
+    assert_eq!((told[0].source, &told[0].members), (Source::Static, &vec![via(1, "198.18.1.2")]));
+    assert_eq!(keeper.look_up(ip("fd00::2"))[0].members, [on_link(0)]);
+    assert_eq!(keeper.look_up(ip("fd01::2")), []);
+
+    let within = |text: &str, most| {
+        let selection = Selection { within: Some(prefix(text)), most, source: None };
+        let routes = keeper.list(selection).into_iter().map(|route| route.prefix.to_string());
+        routes.collect::<Vec<_>>()
+    };
+    assert_eq!(within("198.18.0.0/24", 9), ["198.18.0.0/24", "198.18.0.1/32", "198.18.0.255/32"]);
+    assert_eq!(within("0.0.0.0/0", 2), ["0.0.0.0/0", "10.0.0.0/8"]);
+    assert_eq!(within("::/0", 9), ["fd00::/64", "fd00::1/128"]);
+
+    keeper.set_static(&[default]);
+    assert_eq!(forwarder.one("10.1.1.1"), Some(via(0, "198.18.0.2").hop));
+    keeper.set_addresses(1, &[]);
+    assert_eq!(forwarder.one("198.18.1.7"), Some(via(0, "198.18.0.2").hop));
+    assert_eq!((count(Source::Connected), count(Source::Static)), ((3, 2), (1, 0)));
+}
+
+#[test]
+fn a_failed_port_is_left_and_taken_again() {
+    let keeper = keeper();
+    let mut forwarder = Forwarder::new(&keeper);
+    let ways = [via(0, "198.18.0.2"), via(1, "198.18.1.2")];
+    keeper.set_static(&[static_route("10.0.0.0/8", &ways)]);
+    let flows = |forwarder: &mut Forwarder| {
+        let flows = (0..64).map(|flow| forwarder.batch(&[0x0a01_0101], flow)[0]);
+        flows.filter(|hop| *hop == Some(ways[0].hop)).count()
+    };
+    assert_eq!(flows(&mut forwarder), 32, "one half each");
+    assert_eq!(keeper.fail(Point::Port(1)), 1);
+    assert_eq!(flows(&mut forwarder), 64);
+    assert_eq!(keeper.fail(Point::Port(0)), 1);
+    assert_eq!(forwarder.one("10.1.1.1"), Some(Hop::Failed));
+    keeper.restore(Point::Port(0));
+    keeper.restore(Point::Port(1));
+    assert_eq!(flows(&mut forwarder), 32);
+}
+
+fn address(number: u32) -> u32 {
+    0x0a00_0000 + (number << 8)
+}
+
+fn network(number: u32) -> AnyPrefix {
+    AnyPrefix::V4(Prefix::new(address(number), 24).expect("short enough"))
+}
+
+/// Looks up `count` routes again and again until it is stopped; each must always have a way out.
+fn watch(mut forwarder: Forwarder, count: u32, stop: Arc<AtomicBool>) -> JoinHandle<u64> {
+    thread::spawn(move || {
+        let all: Vec<u32> = (0..count).map(address).collect();
+        let mut rounds = 0;
+        while !stop.load(Ordering::Relaxed) || rounds == 0 {
+            for to in all.chunks(64) {
+                for (hop, to) in forwarder.batch(to, rounds as u32).into_iter().zip(to) {
+                    assert!(matches!(hop, Some(Hop::Via { .. })), "{to:x}: {hop:?}");
+                }
+            }
+            rounds += 1;
+            thread::yield_now();
+        }
+        rounds
+    })
+}
+
+fn tell(keeper: &Keeper, updates: Vec<RouteUpdate>) {
+    let batch = RouteBatch { source: Source::Fpm, updates };
+    keeper.news().send(RouteNews::Routes(batch)).expect("it listens");
+}
+
+fn wait(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Every route by its own new next hop, in an order of chance, as updates.
+fn churn(rng: &mut Rng, count: u32, round: u32) -> Vec<RouteUpdate> {
+    let mut numbers: Vec<u32> = (0..count).collect();
+    rng.shuffle(&mut numbers);
+    let announce = |number: u32| {
+        let gateway = std::net::Ipv4Addr::from(0xc612_0000 + round * 700 + number % 700);
+        let path = Path { link: 1 + number % 2, gateway: Some(gateway.into()), weight: 1 };
+        let (prefix, way) = (network(number), Way::Path(path));
+        RouteUpdate::Announce { prefix, protocol: 186, metric: 0, way }
+    };
+    numbers.into_iter().map(announce).collect()
+}
+
+#[test]
+fn no_packet_meets_a_route_whose_next_hop_it_does_not_know() {
+    const ROUTES: u32 = 3_000;
+    let keeper = keeper();
+    keeper.set_port(1, 0);
+    keeper.set_port(2, 1);
+    let mut rng = Rng::new(9, 1, 0);
+    tell(&keeper, churn(&mut rng, ROUTES, 0));
+    wait("routes", || keeper.status().prefixes_v4 == ROUTES as usize);
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let watching = watch(Forwarder::new(&keeper), ROUTES, Arc::clone(&stop));
+    for round in 1..30 {
+        let mut updates = churn(&mut rng, ROUTES, round);
+        if round % 5 == 0 {
+            updates.insert(0, RouteUpdate::ReplayBegins);
+            updates.push(RouteUpdate::ReplayEnds);
+        }
+        tell(&keeper, updates);
+    }
+    let last = 29 * u64::from(ROUTES);
+    wait("the last round", || keeper.status().routes_v4.changed >= last);
+    stop.store(true, Ordering::Relaxed);
+    assert!(watching.join().expect("no packet without a way") > 0);
+    let status = keeper.status();
+    assert_eq!((status.routes_v4.swept, status.table.routes_refused), (0, 0));
+    assert!(status.next_hops <= 1_400, "old ones are let go: {}", status.next_hops);
+}
+
+#[test]
+fn the_table_is_exchanged_under_updates() {
+    const ROUTES: u32 = 5_000;
+    let keeper = keeper();
+    keeper.set_port(1, 0);
+    keeper.set_port(2, 1);
+    let mut rng = Rng::new(10, 1, 0);
+    tell(&keeper, churn(&mut rng, ROUTES, 0));
+    wait("routes", || keeper.status().prefixes_v4 == ROUTES as usize);
+    // 700 next hops are more than it has names for.
+    let refused = keeper.exchange_v4(Engine::Lines, |_| panic!("there is nothing to install"));
+    assert!(refused.is_err());
+
+    let mut forwarder = Forwarder::new(&keeper);
+    let all: Vec<u32> = (0..ROUTES).map(address).collect();
+    for round in 1..6 {
+        tell(&keeper, churn(&mut rng, ROUTES, round));
+        let engine = [Engine::TreeBitmap, Engine::WideLines][round as usize % 2];
+        let install = |reader| forwarder.v4 = reader;
+        keeper.exchange_v4(engine, install).expect("room");
+        assert!(forwarder.batch(&all, 0).iter().all(Option::is_some));
+    }
+    wait("the last round", || keeper.status().routes_v4.changed >= 5 * u64::from(ROUTES));
+    for (hop, number) in forwarder.batch(&all, 0).into_iter().zip(0..) {
+        let gateway = std::net::Ipv4Addr::from(0xc612_0000 + 5 * 700 + number % 700);
+        let port = (number % 2) as u16;
+        assert_eq!(hop, Some(Hop::Via { port, gateway: Some(gateway.into()) }));
+    }
+}
+
+fn listen(keeper: &Keeper, hold_ms: u64, quiet_ms: u64, longest_ms: u64) -> FpmListener {
+    let [hold, quiet, longest] = [hold_ms, quiet_ms, longest_ms].map(Duration::from_millis);
+    let config = FpmConfig { address: "127.0.0.1:0".parse().expect("one"), hold, quiet, longest };
+    FpmListener::start(None, config, keeper.news()).expect("loopback")
+}
+
+/// A next-hop object behind link 1, and so many routes by it, as zebra tells them.
+fn replay(gateway: &str, numbers: std::ops::Range<u32>) -> Vec<u8> {
+    let mut bytes = netlink::frame(&[netlink::object(7, 1, ip(gateway))]);
+    for number in numbers {
+        let to = std::net::Ipv4Addr::from(address(number));
+        bytes.extend(netlink::frame(&[netlink::via_object(to.into(), 24, 7)]));
+    }
+    bytes
+}
+
+fn connect(listener: &FpmListener, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(listener.address()).expect("it listens");
+    stream.write_all(bytes).expect("it reads");
+    stream
+}
+
+#[test]
+fn a_lost_daemon_is_forwarded_for_until_another_has_told_everything() {
+    let keeper = keeper();
+    keeper.set_port(1, 0);
+    let listener = listen(&keeper, 2_000, 1_000, 60_000);
+    let prefixes = || keeper.status().prefixes_v4;
+    let first = connect(&listener, &replay("198.18.0.2", 0..100));
+    wait("routes", || prefixes() == 100);
+    wait("the replay's end", || listener.status().replays == 1);
+    drop(first);
+    wait("its end", || !listener.status().is_connected);
+
+    // All but ten come again, some of them changed; the rest is forwarded by until that is all.
+    let mut forwarder = Forwarder::new(&keeper);
+    let mut second = connect(&listener, &replay("198.18.0.2", 0..80));
+    wait("the other", || keeper.status().routes_v4.repeated == 80);
+    assert_eq!((prefixes(), forwarder.one("10.0.99.1")), (100, Some(via(0, "198.18.0.2").hop)));
+    second.write_all(&replay("198.18.0.3", 80..90)).expect("it reads");
+    wait("the sweep", || prefixes() == 90);
+    assert_eq!(forwarder.one("10.0.99.1"), None);
+    assert_eq!(forwarder.one("10.0.85.1"), Some(via(0, "198.18.0.3").hop));
+    assert_eq!(keeper.status().routes_v4.swept, 10);
+    assert_eq!(listener.status().connections, 2);
+}
+
+#[test]
+fn a_daemon_that_is_never_quiet_is_swept_after_all() {
+    let keeper = keeper();
+    keeper.set_port(1, 0);
+    let listener = listen(&keeper, 100, 60_000, 1_500);
+    drop(connect(&listener, &replay("198.18.0.2", 0..10)));
+    wait("routes", || keeper.status().prefixes_v4 == 10 && !listener.status().is_connected);
+    let mut busy = connect(&listener, &[]);
+    wait("the sweep", || {
+        busy.write_all(&replay("198.18.0.2", 0..1)).expect("it reads");
+        keeper.status().prefixes_v4 == 1
+    });
+}
+
+#[test]
+fn a_stranger_is_shown_the_door_and_a_bad_message_passed_over() {
+    let keeper = keeper();
+    keeper.set_port(1, 0);
+    let listener = listen(&keeper, 100, 100, 60_000);
+    for (bytes, fault) in [
+        (&b"GET / HTTP/1.0\r\n\r\n"[..], FpmFault::Version(b'G')),
+        (&[1, 2, 0, 9, 0], FpmFault::Kind(2)),
+        (&[1, 1, 0, 3], FpmFault::Length(3)),
+    ] {
+        let mut stranger = connect(&listener, bytes);
+        assert_eq!(stranger.read(&mut [0]).unwrap_or(0), 0, "closed");
+        wait("what it was closed for", || listener.status().fault == Some(fault));
+    }
+    // A route longer than its family allows, in a frame of its own; then a sound one.
+    let mut bytes = netlink::frame(&[netlink::via_object(ip("10.0.0.0"), 99, 7)]);
+    bytes.extend(replay("198.18.0.2", 0..1));
+    let _stays = connect(&listener, &bytes);
+    wait("the sound one", || keeper.status().prefixes_v4 == 1);
+    assert!(listener.status().counters.malformed == 1 && listener.status().is_connected);
+}
