@@ -1,7 +1,7 @@
 //! Packets for groups: every receiver gets each once, a leaver none, and nothing is lost unaccounted.
 
 #[path = "../multicast/frames.rs"]
-mod frames;
+pub mod frames;
 
 use std::net::IpAddr;
 

@@ -1,6 +1,7 @@
 //! The pipeline from end to end, in memory: what comes out of which port for what went in.
 
 mod bench;
+mod cost;
 mod discovery;
 mod groups;
 mod options;
