@@ -95,6 +95,7 @@ impl Connection {
     #[inline]
     pub fn receive(&mut self, now: Time, segment: &Segment, ecn: Ecn) {
         self.statistics.segments_received += 1;
+        self.sender.is_spent = false;
         if self.receive_predicted(now, segment, ecn) {
             return;
         }
@@ -108,6 +109,7 @@ impl Connection {
 
     /// The moment `now` came. Does what is due; harmless when nothing is.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.sender.is_spent = false;
         if now >= self.receiver.delayed_until {
             self.receiver.delayed_until = NEVER;
             self.receiver.acknowledge_now();
@@ -147,7 +149,7 @@ impl Connection {
     /// Whether there is nothing to send, at the first glance.
     #[inline]
     fn is_quiet(&self) -> bool {
-        self.urgent == Urgent::Nothing && self.receiver.due != Due::Now && self.sender.rests()
+        self.urgent == Urgent::Nothing && self.receiver.due != Due::Now && self.sender.is_silent()
     }
 
     #[inline(never)]
@@ -159,6 +161,11 @@ impl Connection {
         let is_due = self.receiver.due == Due::Now;
         if is_due && self.receiver.has_blocks() {
             self.selective_acknowledgement(now, segment);
+            return Some(Ecn::NotCapable);
+        }
+        if is_due && self.sender.rests() {
+            self.sender.is_spent = true;
+            *segment = self.acknowledgement(now);
             return Some(Ecn::NotCapable);
         }
         if self.state.sends() {

@@ -27,6 +27,7 @@ pub(crate) enum Due {
     Now,
 }
 
+/// In this order in memory: what data in order needs fills two cache lines.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Receiver {
@@ -36,8 +37,11 @@ pub(crate) struct Receiver {
     pub edge: u64,
     /// What had been acknowledged when the last acknowledgement left (Last.ACK.sent of RFC 7323).
     pub acknowledged: u64,
-    held: Ranges,
     pub delayed_until: Time,
+    delay: Span,
+    /// The peer's initial sequence number.
+    pub initial: u32,
+    buffer: u32,
     pub due: Due,
     /// In-order segments since the last acknowledgement.
     unacknowledged: u8,
@@ -49,16 +53,13 @@ pub(crate) struct Receiver {
     pub scale: Option<u8>,
     auto_read: bool,
     pub has_fin: bool,
-    delay: Span,
-    /// The peer's initial sequence number.
-    pub initial: u32,
-    buffer: u32,
     /// Bytes that the application took, when it takes them itself.
     taken: u64,
+    held: Ranges,
+    duplicate: Option<Range>,
     /// Offset of the peer's FIN, once seen.
     fin: Option<u64>,
     recent: [u64; RECENT_LIMIT],
-    duplicate: Option<Range>,
     ranges_limit: usize,
 }
 
@@ -213,7 +214,7 @@ impl Receiver {
         self.take_unusual(start, segment, counts);
     }
 
-    #[inline]
+    #[inline(always)]
     fn delay_acknowledgement(&mut self, now: Time) {
         self.unacknowledged = self.unacknowledged.saturating_add(1);
         if self.due == Due::Now {

@@ -10,15 +10,17 @@ use nilometer_wire::Span;
 /// Doublings after which the timeout is beyond any limit.
 const BACKOFF_LIMIT: u32 = 20;
 
-/// Smoothed round-trip time and the timeout that follows from it.
+/// Smoothed round-trip time and the timeout that follows from it; in front, what is read more often
+/// than there are samples.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Estimator {
     /// RTO without back-off, kept within its limits.
     base: Span,
     smoothed: Span,
-    variation: Span,
     backoff: u32,
     has_sample: bool,
+    variation: Span,
     granularity: Span,
     minimum: Span,
     maximum: Span,

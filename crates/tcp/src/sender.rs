@@ -38,7 +38,8 @@ pub(crate) enum Phase {
     Loss,
 }
 
-/// In this order in memory: what every segment needs fills the first cache lines.
+/// In this order in memory: what every segment needs stands first, in five cache lines; with hundreds
+/// of connections it is lines that a segment costs.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Sender {
@@ -55,24 +56,22 @@ pub(crate) struct Sender {
     /// Sequence and acknowledgement numbers of the last window update.
     update: (u64, u64),
     pub peer_window_max: u64,
-    pub last_sent: Time,
-    /// Timeouts in a row.
-    pub retries: u8,
-    /// The records of segments, with [`Recovery::Rack`].
-    pub repair: Records,
     pub window: Window,
-    pub initial: u32,
     /// Bytes that may be under way beyond `cwnd`: segments that duplicate acknowledgements say
     /// have left the network (RFC 5681, 3.2, step 4; RFC 3042).
     pub inflation: i64,
+    pub initial: u32,
+    pub duplicates: u32,
+    /// Timeouts in a row.
+    pub retries: u8,
     pub phase: Phase,
-    pub recovery: Recovery,
-    pub is_impatient: bool,
+    /// Whether to ask for a segment would be in vain until something arrives or is written, or a
+    /// timer runs out.
+    pub is_spent: bool,
     pub is_persisting: bool,
     pub probe: bool,
     /// Whether a back-off ends with any progress, not only with a measurement.
     pub forgets_backoff: bool,
-    pub idle_restart: IdleRestart,
     /// Whether the peer takes and sends SACK blocks.
     pub has_sack: bool,
     /// Whether the application closed.
@@ -81,42 +80,47 @@ pub(crate) struct Sender {
     pub repeat_first: bool,
     /// Whether it was the window that kept the sender from sending.
     pub is_window_limited: bool,
-    pub has_limited_transmit: bool,
-    pub hold: Hold,
     /// Whether it is pacing that holds back the next segment.
     pub is_paced: bool,
-    pub duplicates: u32,
+    pub cwr: bool,
+    /// Whether needless reductions are taken back: only then is anything in `doubt`.
+    pub undoes: bool,
+    pub hold: Hold,
     /// When the retransmission (or persist) timer runs out.
     pub deadline: Time,
     /// When pacing lets the next segment go.
     pub paced_until: Time,
-    pub timed: Option<(u64, Time)>,
-    /// Data first sent from here on will tell that a round trip has passed.
-    round_end: u64,
-    pub rtt: Estimator,
-    pub controller: Any,
+    /// The records of segments, with [`Recovery::Rack`].
+    pub repair: Records,
     /// A record of each segment under way, where one is wanted.
     pub flight: Option<Box<Flight>>,
-    pub doubt: Doubt,
-    // What follows is of interest when something was lost, or rarely.
-    pub recover: u64,
+    pub last_sent: Time,
     /// `una` before the last advance, for the acknowledgement heuristic of RFC 6582, 4.1.
     pub previous: u64,
+    /// Data first sent from here on will tell that a round trip has passed.
+    round_end: u64,
+    pub timed: Option<(u64, Time)>,
+    pub rtt: Estimator,
+    pub controller: Any,
+    // What follows is of interest with SACK, when something was lost, or rarely.
+    pub scoreboard: Scoreboard,
+    pub doubt: Doubt,
+    pub recovery: Recovery,
+    pub idle_restart: IdleRestart,
+    pub is_impatient: bool,
+    pub has_limited_transmit: bool,
+    pub recover: u64,
     pub after_timeout: bool,
     pub had_partial: bool,
     pub rescued: bool,
-    pub scoreboard: Scoreboard,
     pub prr: crate::prr::Reduction,
     /// Whether what duplicate acknowledgements told of is not counted again.
     pub counts_reported: bool,
     pub has_prr: bool,
     /// Bytes of the initial window.
     pub initial_window: u64,
-    /// Whether needless reductions are taken back.
-    pub undoes: bool,
     /// ECN: reductions because of marks wait until this is acknowledged.
     pub reduced_until: u64,
-    pub cwr: bool,
 }
 
 impl Sender {
@@ -140,6 +144,7 @@ impl Sender {
             has_fin: false,
             repeat_first: false,
             is_window_limited: false,
+            is_spent: false,
             has_limited_transmit: config.limited_transmit,
             hold: Hold::new(config.nagle),
             counts_reported: config.recovery == Recovery::Rack,
@@ -195,6 +200,7 @@ impl Sender {
 
     /// The application wrote `bytes`.
     pub fn write(&mut self, bytes: u64) {
+        self.is_spent = false;
         if !self.has_fin {
             self.end = self.end.saturating_add(bytes).min(ENDLESS);
         }
@@ -204,6 +210,12 @@ impl Sender {
     #[inline]
     pub fn last(&self) -> u64 {
         self.end + u64::from(self.has_fin)
+    }
+
+    /// Whether there is nothing to send, at a glance.
+    #[inline(always)]
+    pub fn is_silent(&self) -> bool {
+        self.is_spent || self.rests()
     }
 
     /// Whether all that was written is acknowledged, so that there is nothing to send whatever the
@@ -229,11 +241,23 @@ impl Sender {
         if let Some(repair) = &self.repair {
             return repair.bytes().in_flight();
         }
-        if self.has_sack && (self.phase != Phase::Open || !self.scoreboard.is_empty()) {
+        if self.has_sack && (self.phase != Phase::Open || self.has_holes()) {
             self.scoreboard.pipe(self.una, self.next, self.window.mss)
         } else {
             self.next - self.una
         }
+    }
+
+    /// Whether the peer holds anything out of order; only SACK tells.
+    #[inline(always)]
+    fn has_holes(&self) -> bool {
+        self.has_sack && !self.scoreboard.is_empty()
+    }
+
+    /// Whether the reductions of an episode may yet be taken back.
+    #[inline(always)]
+    pub fn is_doubtful(&self) -> bool {
+        self.undoes && self.doubt.is_open
     }
 
     /// The smallest unacknowledged distance, `next - una`, for window arithmetic outside recovery.
@@ -244,7 +268,7 @@ impl Sender {
 
     /// The peer's window field came with a segment at `sequence` (RFC 9293, 3.10.7.4: SND.WL1,
     /// SND.WL2); returns whether the window changed.
-    #[inline]
+    #[inline(always)]
     pub fn update_window(&mut self, sequence: u64, ack: u64, window: u64) -> bool {
         if (sequence, ack) < self.update {
             return false;
@@ -273,7 +297,7 @@ impl Sender {
             return self.on_ack_recorded(ack, arrival, counts);
         }
         let sacked = if self.has_sack { self.record_blocks(ack, arrival) } else { 0 };
-        if self.doubt.is_open {
+        if self.is_doubtful() {
             self.examine(ack, arrival, counts);
         }
         if ack <= self.una {
@@ -290,22 +314,23 @@ impl Sender {
         let rtt = self.measure(ack, arrival);
         let deadline = self.deadline;
         self.deadline = if ack < self.max { arrival.now + self.rtt.rto() } else { NEVER };
-        let mut delivered = bytes;
+        let mut counted = bytes;
         let in_recovery = self.phase == Phase::Recovery;
-        let reported = if self.phase == Phase::Open { self.reported_bytes() } else { 0 };
-        if self.phase != Phase::Open || self.duplicates > 0 || !self.scoreboard.is_empty() {
+        let has_reports = self.duplicates > 0 || self.has_holes();
+        if self.phase != Phase::Open || has_reports {
+            let reported = if self.phase == Phase::Open { self.reported_bytes() } else { 0 };
             let had = self.scoreboard.bytes();
             self.scoreboard.advance(ack);
-            delivered = (bytes + sacked).saturating_sub(had - self.scoreboard.bytes());
+            let delivered = (bytes + sacked).saturating_sub(had - self.scoreboard.bytes());
             let advance = Advance { bytes, delivered, sacked, deadline };
             self.on_advance(&advance, arrival.now, counts);
+            let segment = delivered.min(u64::from(self.window.mss));
+            counted = delivered.saturating_sub(reported).max(segment);
         }
         let round_ended = self.end_round();
         let mut acked = Acked {
             now: arrival.now,
-            bytes: delivered
-                .saturating_sub(reported)
-                .max(delivered.min(u64::from(self.window.mss))),
+            bytes: counted,
             rtt,
             smoothed_rtt: self.rtt.smoothed(),
             in_flight: self.in_flight(),

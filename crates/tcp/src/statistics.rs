@@ -1,18 +1,14 @@
 //! What one end counted.
 
-/// Counts since the connection began.
+/// Counts since the connection began. The last three change with every segment, and what follows them
+/// in a connection does, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Statistics {
-    /// Segments sent, of any kind.
-    pub segments_sent: u64,
-    /// Payload bytes sent, those sent again included.
-    pub bytes_sent: u64,
     /// Segments sent again, payload, SYN or FIN.
     pub retransmitted_segments: u64,
     /// Payload bytes sent again.
     pub retransmitted_bytes: u64,
-    /// Segments received, of any kind.
-    pub segments_received: u64,
     /// Payload bytes received that had been received before.
     pub duplicate_bytes: u64,
     /// Segments that arrived before what precedes them.
@@ -30,4 +26,10 @@ pub struct Statistics {
     /// Segments dropped because they did not fit the connection: outside of the window, old
     /// timestamps, no ACK.
     pub refused_segments: u64,
+    /// Segments received, of any kind.
+    pub segments_received: u64,
+    /// Segments sent, of any kind.
+    pub segments_sent: u64,
+    /// Payload bytes sent, those sent again included.
+    pub bytes_sent: u64,
 }

@@ -10,6 +10,7 @@ use crate::state::State;
 impl Connection {
     /// The application has written everything: a FIN follows the data.
     pub fn close(&mut self) {
+        self.sender.is_spent = false;
         match self.state {
             State::Listen | State::SynSent => self.enter_closed(),
             State::SynReceived => self.sender.has_fin = true,

@@ -4,6 +4,11 @@
 //! in a few comparisons. Repairs come first. Small segments wait: for the acknowledgement of what
 //! is under way (RFC 896), or for the peer's window to open by a worthwhile step (RFC 9293,
 //! 3.8.6.2.1); when nothing is under way that could open it, the persist timer asks (3.8.6.1).
+//!
+//! A sender is asked until it has nothing, and every second question is the one in vain. So it is
+//! answered beforehand: with a segment of new data it is known whether the window has room for
+//! another, and with an acknowledgement that nothing else waits. The sender is then *spent* until
+//! something arrives or is written, or a timer runs out.
 
 use nilometer_wire::Time;
 
@@ -34,7 +39,8 @@ impl Sender {
             return self.transmit_recorded(now, counts);
         }
         let is_selective = self.has_sack && self.phase != Phase::Open;
-        let is_ordinary = !self.repeat_first && !is_selective && self.doubt.probes == 0;
+        let is_probing = self.undoes && self.doubt.probes > 0;
+        let is_ordinary = !self.repeat_first && !is_selective && !is_probing;
         if is_ordinary && self.next >= self.last() {
             return self.pause();
         }
@@ -49,6 +55,9 @@ impl Sender {
             self.cwr = false;
             chunk.has_cwr = true;
         }
+        if is_ordinary && !chunk.is_repeat {
+            self.look_ahead(now);
+        }
         Some(chunk)
     }
 
@@ -58,6 +67,17 @@ impl Sender {
         let chunk = self.transmit_with_records(&mut repair, now, counts);
         self.repair = Some(repair);
         chunk
+    }
+
+    /// New data has just been sent: whether the window has no room for more is known already, so
+    /// that nobody needs to ask.
+    #[inline(always)]
+    fn look_ahead(&mut self, now: Time) {
+        let is_full = self.next < self.last() && !self.has_room(self.next_length());
+        if is_full && now >= self.paced_until {
+            self.is_window_limited = true;
+            self.is_spent = true;
+        }
     }
 
     /// All that was written has been sent.
@@ -123,7 +143,20 @@ impl Sender {
     /// Bytes that the congestion window still lets go, for an account without a scoreboard.
     #[inline(always)]
     fn room(&self) -> u64 {
-        self.window.cwnd.saturating_add_signed(self.inflation).saturating_sub(self.outstanding())
+        let room = self.window.cwnd as i64 + self.inflation - self.outstanding() as i64;
+        room.max(0) as u64
+    }
+
+    /// Payload bytes of the next segment of new data.
+    #[inline(always)]
+    fn next_length(&self) -> u64 {
+        u64::from(self.window.mss).min(self.end.saturating_sub(self.next))
+    }
+
+    /// Whether the congestion window has room for a segment of `length` bytes, or a FIN.
+    #[inline(always)]
+    fn has_room(&self, length: u64) -> bool {
+        self.room() >= length.max(1)
     }
 
     /// `[start, right)` cut to a segment and to what there is.
@@ -155,10 +188,8 @@ impl Sender {
         if self.una == self.max {
             self.resume(now);
         }
-        let mss = u64::from(self.window.mss);
-        let length = mss.min(self.end.saturating_sub(self.next));
-        let room = self.room();
-        if room < length || (length == 0 && room == 0) {
+        let length = self.next_length();
+        if !self.has_room(length) {
             self.is_window_limited = true;
             return None;
         }
@@ -171,14 +202,15 @@ impl Sender {
         if right > self.edge {
             return self.squeeze(now);
         }
-        let is_small = length < mss && !has_fin;
+        let is_small = length < u64::from(self.window.mss) && !has_fin;
         if is_small && !self.probe && self.hold.keeps(self.outstanding() > 0) {
             self.is_window_limited = false;
             self.persist(now);
             return None;
         }
         self.probe = false;
-        Some(self.chunk(self.next, right))
+        let (start, length) = (self.next, length as u32);
+        Some(Chunk { start, length, has_fin, is_repeat: false, has_cwr: false })
     }
 
     /// The peer's window has no room for the whole segment: half of the largest window it ever

@@ -21,14 +21,15 @@ use crate::config::Growth;
 /// Segments that one acknowledgement may add in slow start (RFC 3465, 2.2).
 const SLOW_START_LIMIT: u64 = 2;
 
-/// Reno's state: 40 bytes.
+/// Reno's state: 40 bytes, those that every acknowledgement needs in front.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct Reno {
+    /// Bytes counted towards the next segment of growth.
+    counted: u64,
     growth: Growth,
     /// Whether slow start follows a timeout.
     is_after_timeout: bool,
-    /// Bytes counted towards the next segment of growth.
-    counted: u64,
     /// Window and threshold before the last cut.
     before: Option<(u64, u64)>,
 }
