@@ -79,6 +79,15 @@ struct Landing<T> {
     what: T,
 }
 
+impl<T: Copy> Landing<T> {
+    #[inline]
+    fn fill(&mut self, place: u32, moment: Time, what: &T) {
+        self.moment = moment;
+        self.place = place;
+        self.what = *what;
+    }
+}
+
 impl<T> Landing<T> {
     #[inline]
     fn key(&self, head: usize) -> Key {
@@ -173,9 +182,9 @@ impl<T: Copy + Default> Calendar<T> {
     /// end before, so that the others stay open to what lands earlier (patience sorting).
     #[inline]
     pub fn push(&mut self, group: Group, place: usize, moment: Time, what: &T) {
-        let place = place as u32;
-        let Some(lasts) = self.lasts.get(usize::from(group.0)) else {
-            return self.push_heap(Landing { moment, place, what: *what });
+        let (group, place) = (usize::from(group.0), place as u32);
+        let Some(lasts) = self.lasts.get_mut(group) else {
+            return self.push_heap(place, moment, what);
         };
         let (mut choice, mut latest) = (LANES_OF_A_GROUP, 0);
         for (lane, &last) in lasts.iter().enumerate() {
@@ -183,55 +192,43 @@ impl<T: Copy + Default> Calendar<T> {
                 (choice, latest) = (lane, last);
             }
         }
-        let first = usize::from(group.0) * LANES_OF_A_GROUP;
-        if choice == LANES_OF_A_GROUP {
-            return self.overtake(first, Landing { moment, place, what: *what });
-        }
-        self.lasts[usize::from(group.0)][choice] = moment.0;
-        let lane = first + choice;
+        let Some(last) = lasts.get_mut(choice) else {
+            return self.overtake(group, place, moment, what);
+        };
+        *last = moment.0;
+        let lane = group * LANES_OF_A_GROUP + choice;
         let waiting = &mut self.lanes[lane];
         let is_first = waiting.is_empty();
-        let landing = waiting.push_back();
-        landing.moment = moment;
-        landing.place = place;
-        landing.what = *what;
+        waiting.push_back().fill(place, moment, what);
         if is_first {
             self.enter(LANES + lane, key(moment, place, LANES + lane));
         }
     }
 
-    /// No lane ends before the landing, or one ends with it: it takes its place among the last of the
-    /// lane that ends first, or in the heap.
+    /// No lane ends before the landing: it takes its place among the last of the lane that ends first,
+    /// or in the heap. What that lane ends with stays, or is as late.
     #[cold]
-    fn overtake(&mut self, first: usize, landing: Landing<T>) {
-        let last = |lane: &usize| self.lanes[*lane].back().map(|last| last.key(0));
-        let Some(lane) = (first..first + LANES_OF_A_GROUP).min_by_key(last) else { return };
+    fn overtake(&mut self, group: usize, place: u32, moment: Time, what: &T) {
+        let lasts = self.lasts[group].iter().enumerate();
+        let Some((choice, _)) = lasts.min_by_key(|&(_, last)| last) else { return };
+        let lane = group * LANES_OF_A_GROUP + choice;
+        let own = key(moment, place, LANES + lane);
         let waiting = &mut self.lanes[lane];
-        let own = landing.key(LANES + lane);
-        let mut index = waiting.len();
-        let least = index.saturating_sub(OVERTAKES_LIMIT);
-        let is_before =
-            |before: Option<&Landing<T>>| before.is_some_and(|it| own < it.key(LANES + lane));
-        while index > least && is_before(waiting.get(index - 1)) {
-            index -= 1;
+        let overtaken = waiting.count_last(OVERTAKES_LIMIT + 1, |it| own < it.key(LANES + lane));
+        if overtaken > OVERTAKES_LIMIT {
+            return self.push_heap(place, moment, what);
         }
-        if index > 0 && is_before(waiting.get(index - 1)) {
-            self.push_heap(landing);
-            return;
-        }
-        waiting.insert(index, landing);
-        if let Some(last) = waiting.back() {
-            self.lasts[lane / LANES_OF_A_GROUP][lane % LANES_OF_A_GROUP] = last.moment.0;
-        }
-        if index == 0 {
+        let is_first = overtaken == waiting.len();
+        waiting.insert_before_last(overtaken).fill(place, moment, what);
+        if is_first {
             self.enter(LANES + lane, own);
         }
     }
 
     #[cold]
-    fn push_heap(&mut self, landing: Landing<T>) {
-        let own = landing.key(HEAP);
-        self.heap.push(Delayed(landing));
+    fn push_heap(&mut self, place: u32, moment: Time, what: &T) {
+        let own = key(moment, place, HEAP);
+        self.heap.push(Delayed(Landing { moment, place, what: *what }));
         if own < self.heads[self.players + HEAP] {
             self.enter(HEAP, own);
         }
@@ -272,11 +269,13 @@ impl<T: Copy + Default> Calendar<T> {
         let event = match self.lanes.get_mut(number) {
             Some(lane) => {
                 *landed = lane.front()?.what;
-                lane.pop_front();
-                let next = lane.front().map_or(NOTHING, |next| next.key(head));
-                if next == NOTHING {
-                    self.lasts[number / LANES_OF_A_GROUP][number % LANES_OF_A_GROUP] = 0;
-                }
+                let next = match lane.pop_front() {
+                    Some(next) => next.key(head),
+                    None => {
+                        self.lasts[number / LANES_OF_A_GROUP][number % LANES_OF_A_GROUP] = 0;
+                        NOTHING
+                    }
+                };
                 self.enter(head, next);
                 Event::Landing(place as usize)
             }

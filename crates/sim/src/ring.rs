@@ -50,12 +50,6 @@ impl<T: Copy + Default> Ring<T> {
         if self.len == 0 { None } else { self.places.get(self.head) }
     }
 
-    /// The last.
-    #[inline]
-    pub fn back(&self) -> Option<&T> {
-        self.get(self.len.checked_sub(1)?)
-    }
-
     /// The place of a new last, which holds anything.
     #[inline]
     pub fn push_back(&mut self) -> &mut T {
@@ -67,22 +61,35 @@ impl<T: Copy + Default> Ring<T> {
         &mut self.places[place]
     }
 
-    /// Drops the first.
+    /// Drops the first; the one that is first now.
     #[inline]
-    pub fn pop_front(&mut self) {
+    pub fn pop_front(&mut self) -> Option<&T> {
         if self.len > 0 {
             self.head = self.place(1);
             self.len -= 1;
         }
+        self.front()
     }
 
-    /// Puts `new` before number `index`, or after the last.
-    pub fn insert(&mut self, index: usize, new: T) {
-        *self.push_back() = new;
-        for behind in (index + 1..self.len).rev() {
-            let (place, before) = (self.place(behind), self.place(behind - 1));
-            self.places.swap(place, before);
+    /// How many of the last, one after another and at most `most`, are as `is_such` says.
+    #[inline]
+    pub fn count_last(&self, most: usize, is_such: impl Fn(&T) -> bool) -> usize {
+        let last = |back: &usize| self.get(self.len - 1 - back).is_some_and(&is_such);
+        (0..most.min(self.len)).take_while(last).count()
+    }
+
+    /// Makes room before the `behind` last and gives the place, which holds anything.
+    #[inline]
+    pub fn insert_before_last(&mut self, behind: usize) -> &mut T {
+        let behind = behind.min(self.len);
+        self.push_back();
+        let mut place = self.place(self.len - 1);
+        for _ in 0..behind {
+            let before = place.checked_sub(1).unwrap_or(self.places.len() - 1);
+            self.places[place] = self.places[before];
+            place = before;
         }
+        &mut self.places[place]
     }
 
     /// All, the first first.
@@ -119,9 +126,9 @@ mod tests {
                         deque.push_back(number);
                     }
                     2 => {
-                        let index = rng.below(deque.len() as u64 + 1) as usize;
-                        ring.insert(index, number);
-                        deque.insert(index, number);
+                        let behind = rng.below(deque.len() as u64 + 1) as usize;
+                        *ring.insert_before_last(behind) = number;
+                        deque.insert(deque.len() - behind, number);
                     }
                     _ => {
                         assert_eq!(ring.front(), deque.front());
@@ -131,7 +138,7 @@ mod tests {
                 }
                 assert!(ring.iter().eq(&deque), "seed {seed}");
                 assert_eq!((ring.len(), ring.is_empty()), (deque.len(), deque.is_empty()));
-                assert_eq!((ring.back(), ring.front()), (deque.back(), deque.front()));
+                assert_eq!(ring.front(), deque.front());
                 let index = rng.below(40) as usize;
                 assert_eq!(ring.get(index), deque.get(index));
             }
