@@ -11,19 +11,20 @@ pub const IP_HEADER_BYTES: u16 = 20;
 /// Bytes of a transfer that never ends.
 pub const ENDLESS: u64 = u64::MAX / 2;
 
-/// One end of a flow.
+/// One end of a flow. In this order in memory: what every packet needs stands together.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Endpoint {
-    connection: Connection,
     /// Whether the connection may speak: a client does from its start on, a server at once.
     is_open: bool,
-    route: Route,
-    start: Time,
     /// Whether it closes as soon as the connection stands; closing before would end it.
     closes: bool,
+    route: Route,
+    start: Time,
     /// What this end receives when all has come.
     expects: u64,
     finished: Option<Time>,
+    connection: Connection,
 }
 
 impl Endpoint {

@@ -31,13 +31,14 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use core::mem::{offset_of, replace};
 
 use nilometer_queue::{Any, Backlog, Discipline, Drops, Foretold, Ledger, Reason, Tally};
 use nilometer_stat::Rng;
 use nilometer_wire::{Rate, Span, Time};
 
-use crate::packet::Packet;
-use crate::plan::Way;
+use crate::packet::{Packet, Route};
+use crate::plan::{Hop, Turns, Way};
 use crate::ring::Ring;
 
 /// The purpose of the random stream of processing times.
@@ -87,8 +88,8 @@ struct Overhead {
 
 /// One direction of a wire with its transmitter and its queue.
 ///
-/// What each packet needs stands first, in two cache lines: with hundreds of links the misses are
-/// what a packet costs.
+/// What each packet needs stands first, in one cache line, and what a packet needs that has to wait for
+/// another in the next: with hundreds of links the misses are what a packet costs.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Link {
@@ -108,14 +109,18 @@ pub struct Link {
     /// Whether it is a FIFO with random times, or with tail drop's account of its buffer.
     is_particular: bool,
     last_span: Span,
+    /// Packets that have departed one after another with the last length.
+    alike: u64,
     /// Packets that have departed for the far end and not landed there, those that follow included.
     pub(crate) pending: u32,
-    out_packets: u64,
-    out_bytes: u64,
     /// What comes after it.
     pub(crate) way: Way,
     /// Packets on the wire or soon to be, that follow others.
     followers: Ring<Follower>,
+    pub(crate) turns: Turns,
+    /// Packets and bytes that departed, but for those that are counted as alike.
+    out_packets: u64,
+    out_bytes: u64,
     rate: Rate,
     discipline: Option<Box<Any<Packet>>>,
     foretold: Option<Box<Foretold>>,
@@ -127,6 +132,8 @@ pub struct Link {
     in_bytes: u64,
     drops: Tally,
 }
+
+const _: () = assert!(offset_of!(Link, followers) == 64);
 
 impl Link {
     /// A link of `rate` and `delay` that takes packets of at most `mtu` bytes.
@@ -149,11 +156,13 @@ impl Link {
             is_streaming: false,
             is_particular: foretold.is_some(),
             last_span: Span::ZERO,
+            alike: 0,
             pending: 0,
-            out_packets: 0,
-            out_bytes: 0,
             way: Way::default(),
             followers: Ring::default(),
+            turns: Turns::default(),
+            out_packets: 0,
+            out_bytes: 0,
             rate,
             discipline,
             foretold,
@@ -256,7 +265,7 @@ impl Link {
             let mut drops = Account(&mut self.drops, drops);
             match discipline.dequeue(self.free_at, &mut drops) {
                 Some(packet) => {
-                    let follows = core::mem::replace(&mut self.is_streaming, true);
+                    let follows = replace(&mut self.is_streaming, true);
                     return Some((self.transmit(self.free_at, packet.bytes), packet, follows));
                 }
                 None => self.is_busy = false,
@@ -273,15 +282,28 @@ impl Link {
         }
         // A run ends long before the end of time.
         self.free_at = Time(start.0 + self.last_span.0);
-        self.out_packets += 1;
-        self.out_bytes += u64::from(bytes);
+        self.alike += 1;
         Time(self.free_at.0 + self.delay.0)
     }
 
     #[inline(never)]
     fn measure(&mut self, bytes: u16) {
+        (self.out_packets, self.out_bytes) = self.departed();
+        self.alike = 0;
         self.last_bytes = bytes;
         self.last_span = self.rate.span_of(u64::from(bytes));
+    }
+
+    /// Packets and bytes that have departed.
+    fn departed(&self) -> (u64, u64) {
+        let alike_bytes = self.alike * u64::from(self.last_bytes);
+        (self.out_packets + self.alike, self.out_bytes + alike_bytes)
+    }
+
+    /// Where a packet on `route` goes when it has landed.
+    #[inline(always)]
+    pub(crate) fn onward(&self, route: Route) -> Option<&Hop> {
+        self.way.onward(&self.turns, route)
     }
 
     /// Whether departures may have to be made up for.
@@ -312,6 +334,9 @@ impl Link {
     /// A packet has landed: the one that followed it, if one did, and its landing.
     #[inline]
     pub fn follower(&self, landed: Time) -> Option<(Time, &Packet)> {
+        if self.pending == 0 {
+            return None;
+        }
         let follower = self.followers.front().filter(|first| first.after <= landed)?;
         Some((follower.arrival, &follower.packet))
     }
@@ -367,12 +392,9 @@ impl Link {
     /// the calendar the caller knows ([`Link::is_leaving`]).
     pub fn counters(&self, now: Time) -> Counters {
         let (offered_packets, _) = self.offered();
-        let mut counters = Counters {
-            offered_packets,
-            transmitted_packets: self.out_packets,
-            transmitted_bytes: self.out_bytes,
-            drops: self.drops,
-        };
+        let (transmitted_packets, transmitted_bytes) = self.departed();
+        let mut counters =
+            Counters { offered_packets, transmitted_packets, transmitted_bytes, drops: self.drops };
         let followers = self.followers.iter().map(|f| (f.arrival, f.packet.bytes));
         let leaving = followers.chain(self.ahead.iter().copied());
         for (_, bytes) in leaving.filter(|&(lands, _)| self.is_leaving(now, lands)) {
@@ -397,7 +419,8 @@ impl Link {
     fn offered(&self) -> (u64, u64) {
         if self.is_fifo {
             let (packets, bytes) = (self.drops.total_packets(), self.drops.total_bytes());
-            return (self.out_packets + packets, self.out_bytes + bytes);
+            let (out_packets, out_bytes) = self.departed();
+            return (out_packets + packets, out_bytes + bytes);
         }
         (self.in_packets, self.in_bytes)
     }
@@ -406,7 +429,7 @@ impl Link {
     pub fn balances(&self) -> bool {
         let waiting = self.discipline.as_ref().map(|d| d.backlog()).unwrap_or_default();
         let (in_packets, in_bytes) = self.offered();
-        let (out_packets, out_bytes, drops) = (self.out_packets, self.out_bytes, self.drops);
+        let ((out_packets, out_bytes), drops) = (self.departed(), self.drops);
         Ledger { in_packets, in_bytes, out_packets, out_bytes, drops }.balances(waiting)
     }
 }

@@ -79,11 +79,11 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         let receivers = plan.paths.iter().map(|path| receiver(path)).collect();
         let (ways, groups) = plan.ways(fuses);
         let (mut links, mut alarms) = (plan.links, Vec::new());
-        for (index, (link, way)) in links.iter_mut().zip(ways).enumerate() {
-            if way.alarm > 0 {
+        for (index, (link, (way, turns))) in links.iter_mut().zip(ways).enumerate() {
+            if turns.alarm > 0 {
                 alarms.push(index as u32);
             }
-            link.way = way;
+            (link.way, link.turns) = (way, turns);
         }
         let (mut seats, mut ports) = (Vec::new(), Vec::new());
         for (member, links) in plan.members {
@@ -161,9 +161,9 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             self.calendar.push(landed.way.group, link, next, follower);
             landed.let_follower_go();
         }
-        match landed.way.onward(packet.route) {
-            Some(Hop::Link(onward)) => self.send(onward as usize, now, packet),
-            Some(Hop::Member(member, port)) => {
+        match landed.onward(packet.route) {
+            Some(&Hop::Link(onward)) => self.send(onward as usize, now, packet),
+            Some(&Hop::Member(member, port)) => {
                 self.deliver(member as usize, Port(u32::from(port)), now, packet);
             }
             None => self.journal.unroutable += 1,
@@ -192,7 +192,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     /// Sets the alarm of a fused link that has decisions to make.
     #[inline]
     fn watch(&mut self, link: usize) {
-        if let Some(timer) = self.links[link].way.alarm.checked_sub(1)
+        if let Some(timer) = self.links[link].turns.alarm.checked_sub(1)
             && self.calendar.get(timer as usize) == NEVER
             && let Some(alarm) = self.links[link].alarm()
         {
@@ -212,7 +212,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     }
 
     /// Tells a member of a packet that will reach it at `at`, after the timers that run out before.
-    #[inline]
+    #[inline(always)]
     fn deliver_ahead(&mut self, member: usize, port: Port, at: Time, packet: &Packet) {
         if self.seats[member].due < at {
             self.catch_up(member, at);
@@ -313,8 +313,8 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             if self.links[link].way.is_fused {
                 let passed = &mut self.links[link];
                 passed.remember(self.now, self.horizon, arrival, packet.bytes);
-                match passed.way.onward(packet.route) {
-                    Some(Hop::Link(onward)) => self.pass(onward as usize, arrival, &packet),
+                match passed.onward(packet.route) {
+                    Some(&Hop::Link(onward)) => self.pass(onward as usize, arrival, &packet),
                     _ => self.journal.unroutable += 1,
                 }
             } else {
@@ -338,7 +338,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
                 return;
             }
             fifo.remember(self.now, self.horizon, arrival, packet.bytes);
-            let Some(Hop::Link(onward)) = fifo.way.onward(packet.route) else {
+            let Some(&Hop::Link(onward)) = fifo.onward(packet.route) else {
                 self.journal.unroutable += 1;
                 return;
             };
@@ -354,13 +354,13 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     }
 
     /// `packet` is on its way to the far end.
-    #[inline]
+    #[inline(always)]
     fn fly(&mut self, link: usize, arrival: Time, packet: &Packet, follows: bool) {
         let flown = &self.links[link];
         if flown.way.is_eager
             && flown.pending == 0
             && arrival <= self.horizon
-            && let Some(Hop::Member(member, port)) = flown.way.onward(packet.route)
+            && let Some(&Hop::Member(member, port)) = flown.onward(packet.route)
         {
             return self.deliver_ahead(member as usize, Port(u32::from(port)), arrival, packet);
         }

@@ -12,9 +12,10 @@ use crate::tournament::NEVER;
 
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A member and its state in the engine, the latter in front.
+/// A member and its state in the engine, the latter in front and with the former's first fields in one
+/// cache line.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Seat<M> {
     /// The moment of the last packet that the member was told of.
     pub until: Time,
