@@ -21,9 +21,10 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::str::FromStr;
 
+use crate::direct::Direct;
 use crate::fib::{Full, ServingFib};
 use crate::prefix::Address;
-use crate::slots::{Layout, Lines, SlotFib};
+use crate::slots::{Layout, Lines, Poptrie, Ranges, SlotFib};
 use crate::tree_bitmap::TreeBitmap;
 
 /// Most words of any table.
@@ -40,11 +41,26 @@ pub enum Engine {
     /// Tree Bitmap with a stride of 4, for both families and all 65,536 next hops: the one of which
     /// updates are cheap ([`TreeBitmap`]).
     TreeBitmap,
+    /// An answer for each /24 of IPv4, in the manner of DIR-24-8, up to 32,767 next hops: ten times the
+    /// memory ([`Direct`]).
+    Direct,
+    /// IPv4 routes packed by /18 into tries of six bits a step ([`Poptrie`]), up to 65,534 next hops.
+    Poptrie,
+    /// IPv4 routes packed by /18 into sorted ranges, in the manner of DXR ([`Ranges`]), up to 65,534 next
+    /// hops.
+    Dxr,
 }
 
 impl Engine {
     /// All there are.
-    pub const ALL: [Engine; 3] = [Engine::Lines, Engine::WideLines, Engine::TreeBitmap];
+    pub const ALL: [Engine; 6] = [
+        Engine::Lines,
+        Engine::WideLines,
+        Engine::Direct,
+        Engine::Poptrie,
+        Engine::Dxr,
+        Engine::TreeBitmap,
+    ];
 
     /// What it is called in configurations and results.
     pub fn name(self) -> &'static str {
@@ -52,6 +68,9 @@ impl Engine {
             Engine::Lines => "lines",
             Engine::WideLines => "wide_lines",
             Engine::TreeBitmap => "tree_bitmap",
+            Engine::Direct => "direct",
+            Engine::Poptrie => "poptrie",
+            Engine::Dxr => "dxr",
         }
     }
 
@@ -61,6 +80,9 @@ impl Engine {
             Engine::Lines => usize::from(<Lines<1> as Layout<u32>>::LEAF_MAX),
             Engine::WideLines => usize::from(<Lines<2> as Layout<u32>>::LEAF_MAX),
             Engine::TreeBitmap => 1 << 16,
+            Engine::Direct => Direct::NEXT_HOPS_MAX,
+            Engine::Poptrie => usize::from(<Poptrie as Layout<u32>>::LEAF_MAX),
+            Engine::Dxr => usize::from(<Ranges as Layout<u32>>::LEAF_MAX),
         }
     }
 
@@ -125,7 +147,7 @@ impl From<Full> for EngineFault {
 
 /// A family of addresses, and the engines that look them up.
 pub trait Routed: Address {
-    /// Those engines, the fastest lookups first.
+    /// Those engines; the first is the one for the fast path.
     const ENGINES: &'static [Engine];
 
     /// See [`Engine::table`].
@@ -153,6 +175,9 @@ impl Routed for u32 {
         Ok(match engine {
             Engine::Lines => Box::new(SlotFib::<u32, Lines<1>>::new(slot_words(prefixes))?),
             Engine::WideLines => Box::new(SlotFib::<u32, Lines<2>>::new(slot_words(prefixes))?),
+            Engine::Direct => Box::new(Direct::new(2 * prefixes)),
+            Engine::Poptrie => Box::new(SlotFib::<u32, Poptrie>::new(slot_words(prefixes))?),
+            Engine::Dxr => Box::new(SlotFib::<u32, Ranges>::new(slot_words(prefixes))?),
             Engine::TreeBitmap => {
                 Box::new(TreeBitmap::<u32>::new(tree_bitmap_words::<u32>(prefixes))?)
             }
@@ -168,7 +193,7 @@ impl Routed for u128 {
             Engine::TreeBitmap => {
                 Ok(Box::new(TreeBitmap::<u128>::new(tree_bitmap_words::<u128>(prefixes))?))
             }
-            Engine::Lines | Engine::WideLines => Err(EngineFault::Family(engine)),
+            _ => Err(EngineFault::Family(engine)),
         }
     }
 }

@@ -78,6 +78,9 @@ pub trait ServingFib<A: Address>: Fib<A> + Send {
     /// Bytes that lookups may read: no room that is free, and nothing that the writer alone uses.
     fn bytes(&self) -> usize;
 
+    /// Whether all its memory is in use, waiting for readers, or free.
+    fn balances(&self) -> bool;
+
     /// The addresses of the memory that lookups read, free room included, for a shell that can ask the
     /// kernel for large pages there.
     fn span(&self) -> Range<usize>;

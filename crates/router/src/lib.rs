@@ -4,6 +4,7 @@
 extern crate alloc;
 
 pub mod classifier;
+pub mod direct;
 pub mod discard;
 pub mod engine;
 pub mod fabric;
@@ -30,6 +31,7 @@ pub use classifier::{
     Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, Octet, Ports, Refused,
     Rule, RuleId,
 };
+pub use direct::Direct;
 pub use engine::{Engine, EngineFault, Routed};
 pub use fabric::{Fabric, FabricPlan};
 pub use fib::{Fib, Full, Lookups, NextHop, ServingFib};
@@ -40,5 +42,5 @@ pub use prefix::{Address, Prefix};
 pub use rib::{FibSink, Rib, RibFault, Route, Source};
 pub use route_table::{Prepared, RouteLimits, RouteTable, RouteTableCounters};
 pub use route_update::{AnyPrefix, Path, RouteBatch, RouteUpdate, Way};
-pub use slots::{Lines, SlotFib};
+pub use slots::{Lines, Poptrie, Ranges, SlotFib};
 pub use tree_bitmap::{Reader, TreeBitmap};

@@ -1,15 +1,12 @@
-//! Tree Bitmap under whole routing tables of the Internet (`NILOMETER_DATA`), against a map by prefix.
+//! Every forwarding table under whole routing tables of the Internet (`NILOMETER_DATA`), against a map by prefix.
 
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::PathBuf;
 
 use flate2::read::GzDecoder;
-use nilometer_router::{Address, Fib, NextHop, Prefix, TreeBitmap};
+use nilometer_router::{Engine, Fib, NextHop, Prefix, Routed};
 use nilometer_stat::Rng;
-
-/// Words of a table for 900,000 routes.
-const WORDS: u32 = 2_000_000;
 
 /// All prefixes of the table of 2024, or nothing, and a line that says so, without the data.
 fn prefixes() -> Option<String> {
@@ -30,7 +27,7 @@ fn any_next(rng: &mut Rng) -> NextHop {
 }
 
 /// The longest of the prefixes that the map has, by asking for each length.
-fn longest<A: Address + std::hash::Hash>(
+fn longest<A: Routed + std::hash::Hash>(
     map: &HashMap<Prefix<A>, NextHop>,
     address: A,
 ) -> Option<NextHop> {
@@ -38,13 +35,14 @@ fn longest<A: Address + std::hash::Hash>(
     (0..=A::BITS).rev().find_map(by_length)
 }
 
-fn hold<A: Address + std::hash::Hash>(
+fn hold<A: Routed + std::hash::Hash>(
+    engine: Engine,
     prefixes: &[Prefix<A>],
     operations: u64,
     any: impl Fn(&mut Rng) -> A,
 ) {
     let mut rng = Rng::new(7, 1, 0);
-    let mut table = TreeBitmap::<A>::new(WORDS).expect("room for the roots");
+    let mut table = engine.table::<A>(prefixes.len()).expect("room for the roots");
     let mut map = HashMap::new();
     for &prefix in prefixes {
         let next = any_next(&mut rng);
@@ -52,7 +50,7 @@ fn hold<A: Address + std::hash::Hash>(
     }
     assert!(table.balances() && table.len() == prefixes.len());
     let bytes = table.bytes() as f64 / prefixes.len() as f64;
-    println!("{} prefixes of {} bits: {bytes:.2} bytes each", prefixes.len(), A::BITS);
+    println!("{engine}: {} prefixes of {} bits: {bytes:.2} bytes each", prefixes.len(), A::BITS);
     for _ in 0..operations {
         let prefix = prefixes[rng.below(prefixes.len() as u64) as usize];
         match rng.below(4) {
@@ -76,7 +74,12 @@ fn a_million_operations_on_the_table_of_ipv4() {
     let Some(text) = prefixes() else { return };
     let prefixes: Vec<Prefix<u32>> = text.lines().filter_map(|line| line.parse().ok()).collect();
     assert_eq!(prefixes.len(), 901_899);
-    hold(&prefixes, 1_000_000, |rng| rng.next_u64() as u32);
+    for engine in [Engine::Lines, Engine::TreeBitmap] {
+        hold(engine, &prefixes, 1_000_000, |rng| rng.next_u64() as u32);
+    }
+    for engine in [Engine::WideLines, Engine::Direct, Engine::Poptrie, Engine::Dxr] {
+        hold(engine, &prefixes, 100_000, |rng| rng.next_u64() as u32);
+    }
 }
 
 #[test]
@@ -85,7 +88,7 @@ fn a_million_operations_on_the_table_of_ipv6() {
     let prefixes: Vec<Prefix<u128>> = text.lines().filter_map(|line| line.parse().ok()).collect();
     assert_eq!(prefixes.len(), 160_147);
     // Of the part that is given out.
-    hold(&prefixes, 1_000_000, |rng| {
+    hold(Engine::TreeBitmap, &prefixes, 1_000_000, |rng| {
         let high = 0x2000 << 48 | rng.next_u64() >> 3;
         u128::from(high) << 64 | u128::from(rng.next_u64())
     });

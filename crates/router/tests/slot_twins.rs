@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use nilometer_router::{
-    Address, Fib, FibLinear, Full, Lines, NextHop, Prefix, ServingFib, SlotFib,
+    Address, Engine, Fib, FibLinear, Full, Lines, NextHop, Prefix, ServingFib, SlotFib,
 };
 use nilometer_stat::Rng;
 
@@ -106,6 +106,18 @@ fn lines_answer_as_the_list_does() {
     }
 }
 
+/// The tables that ours are compared with have to be right as well.
+#[test]
+fn direct_poptrie_and_ranges_answer_as_the_list_does() {
+    for seed in 0..3 {
+        for engine in [Engine::Direct, Engine::Poptrie, Engine::Dxr] {
+            let mut table = engine.table::<u32>(3_000).expect("room");
+            hold(&mut *table, engine.next_hops_max() as u64, seed, 1_000);
+            assert!(table.balances(), "{engine}");
+        }
+    }
+}
+
 /// Loaded at once, a table is what it is when its routes come one by one.
 #[test]
 fn loading_is_inserting() {
@@ -116,11 +128,14 @@ fn loading_is_inserting() {
     for &(prefix, next) in &routes {
         twin.insert(prefix, next).expect("there is always room");
     }
-    let mut ours = SlotFib::<u32, Lines>::new(1 << 20).expect("room");
-    ours.load(&mut routes.into_iter()).expect("room");
-    assert_eq!(ours.len(), twin.len());
     let addresses: Vec<u32> = (0..2_000).map(|_| u32::any(&mut rng)).collect();
-    compare(&ours, &twin, &addresses, 8);
+    for engine in Engine::ALL {
+        let mut ours = engine.table::<u32>(routes.len()).expect("room");
+        ours.load(&mut routes.iter().copied()).expect("room");
+        assert_eq!(ours.len(), twin.len());
+        compare(&*ours, &twin, &addresses, 8);
+        assert!(ours.balances(), "{engine}");
+    }
 }
 
 /// What does not fit is refused, and nothing has changed.

@@ -1,11 +1,21 @@
-//! The measured loop over a burst of addresses in a table of lines (`lines.rs`).
+//! The measured loops over addresses in a table of slots: of any layout, and of lines (`lines.rs`).
 //!
-//! Bounds are not checked here and bytes are read by address, and a line is asked for before it is needed
-//! (`Lines::find` does without all three). Everything that is
-//! relied upon is a promise of the writer: a root is the number of a block, published after the block was
-//! written; a block begins with a bitmap of 64 bits whose bit 0 is set, on a boundary of 8 bytes, and has
-//! as many answers behind it as bits; nobody writes to it before all readers have passed.
+//! What a lookup costs is the lines of the cache that it waits for. So a reader asks for them before it
+//! needs them, and even before it has passed: a root may be read at any time, and a line that is only
+//! asked for may hold anything. The fence that passing takes, and the loads that wait behind it, are then
+//! over in the time that the lines need anyway. Half as many lookups again, when others use the same
+//! third level of the cache.
+//!
+//! For lines, bounds are not checked here and bytes are read by address (`Lines::find` does without both).
+//! Everything that is relied upon is a promise of the writer: a root is the number of a block, published
+//! after the block was written; a block begins with a bitmap of 64 bits whose bit 0 is set, on a boundary
+//! of 8 bytes, and has as many answers behind it as bits; nobody writes to it before all readers have
+//! passed.
 
+use core::sync::atomic::Ordering;
+
+use super::Layout;
+use super::division::Divided;
 use super::lines::{BITS, Lines};
 use super::memory::Memory;
 use super::routes::{Leaf, next_hop};
@@ -14,6 +24,57 @@ use crate::tree_bitmap::Instructions;
 
 /// Addresses that go through together.
 const BURST: usize = 32;
+
+/// Asks for the blocks of `addresses`, of which roots are read and nothing behind them.
+#[inline(always)]
+pub(super) fn ask<A: Divided>(memory: &Memory, addresses: &[A], bits: u32) {
+    let words = memory.words();
+    let roots = &words[..A::slots(bits)];
+    for address in addresses {
+        let block = roots[address.slot(bits)].load(Ordering::Relaxed);
+        ask_for(words.as_ptr().wrapping_add(block as usize));
+    }
+}
+
+/// The next hops of all `addresses`, one after the other.
+#[inline]
+pub(super) fn find_each<A: Divided, L: Layout<A>>(
+    memory: &Memory,
+    instructions: Instructions,
+    addresses: &[A],
+    next_hops: &mut [Option<NextHop>],
+) {
+    match instructions {
+        Instructions::Common => each::<A, L>(memory, addresses, next_hops),
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Counting => {
+            // SAFETY: `Instructions::best` has asked the processor for each of these instructions.
+            unsafe { each_counting::<A, L>(memory, addresses, next_hops) }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "popcnt,lzcnt,bmi1,bmi2")]
+fn each_counting<A: Divided, L: Layout<A>>(
+    memory: &Memory,
+    addresses: &[A],
+    next_hops: &mut [Option<NextHop>],
+) {
+    each::<A, L>(memory, addresses, next_hops);
+}
+
+#[inline(always)]
+fn each<A: Divided, L: Layout<A>>(
+    memory: &Memory,
+    addresses: &[A],
+    next_hops: &mut [Option<NextHop>],
+) {
+    for (address, next) in addresses.iter().zip(next_hops) {
+        let root = memory.root(address.slot(L::BITS));
+        *next = next_hop(L::find(memory, root, *address));
+    }
+}
 
 /// The next hops of whole bursts of `addresses`; returns how many addresses that were.
 #[inline]
@@ -52,27 +113,22 @@ fn all<const BYTES: usize>(
     let (bursts, _) = addresses.as_chunks::<BURST>();
     let (answers, _) = next_hops.as_chunks_mut::<BURST>();
     for (addresses, next_hops) in bursts.iter().zip(answers) {
-        burst::<BYTES>(memory, addresses, next_hops);
+        answer::<BYTES>(memory, addresses, next_hops);
     }
     bursts.len() * BURST
 }
 
 #[inline(always)]
-fn burst<const BYTES: usize>(
+fn answer<const BYTES: usize>(
     memory: &Memory,
     addresses: &[u32; BURST],
     next_hops: &mut [Option<NextHop>; BURST],
 ) {
     let words = memory.words();
-    assert!(words.len() >= 1 << BITS, "there is a root for each slot");
-    let mut blocks = [0u32; BURST];
-    for (block, address) in blocks.iter_mut().zip(addresses) {
-        *block =
-            words[(address >> (32 - BITS)) as usize].load(core::sync::atomic::Ordering::Acquire);
-        ask_for(words.as_ptr().wrapping_add(*block as usize));
-    }
+    let roots = &words[..1 << BITS];
     let mut leaves = [0 as Leaf; BURST];
-    for ((leaf, block), address) in leaves.iter_mut().zip(blocks).zip(addresses) {
+    for (leaf, address) in leaves.iter_mut().zip(addresses) {
+        let block = roots[(address >> (32 - BITS)) as usize].load(Ordering::Acquire);
         let block = words.as_ptr().wrapping_add(block as usize).cast::<u8>();
         // SAFETY: a root is the number of a block, which begins with a bitmap of 64 bits on a boundary
         // of 8 bytes. Nobody writes to it: this reader has passed and does not yet rest.
@@ -91,7 +147,7 @@ fn burst<const BYTES: usize>(
         *next = next_hop(leaf);
     }
     if is_deep {
-        deepen::<BYTES>(memory, addresses, (&blocks, &leaves), next_hops);
+        deepen::<BYTES>(memory, addresses, next_hops);
     }
 }
 
@@ -100,22 +156,19 @@ fn burst<const BYTES: usize>(
 fn deepen<const BYTES: usize>(
     memory: &Memory,
     addresses: &[u32; BURST],
-    (blocks, leaves): (&[u32; BURST], &[Leaf; BURST]),
     next_hops: &mut [Option<NextHop>; BURST],
 ) {
-    for lane in 0..BURST {
-        if leaves[lane] == Lines::<BYTES>::ESCAPE {
-            let (block, address) = (blocks[lane], addresses[lane]);
-            let number = Lines::<BYTES>::number(memory, block, address);
-            let leaf = Lines::<BYTES>::deeper(memory, block, number, address);
-            next_hops[lane] = next_hop(leaf);
+    for (address, next) in addresses.iter().zip(next_hops) {
+        if *next == next_hop(Lines::<BYTES>::ESCAPE) {
+            let block = memory.root(address.slot(BITS));
+            *next = next_hop(Lines::<BYTES>::find(memory, block, *address));
         }
     }
 }
 
 /// Asks for the line of `at`, wherever that is.
 #[inline(always)]
-fn ask_for<T>(at: *const T) {
+pub(crate) fn ask_for<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

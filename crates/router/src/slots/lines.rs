@@ -18,9 +18,9 @@
 //! routes, sits in the second and third level of the cache. Answers of one byte halve it; that allows 254
 //! next hops, and with two bytes (`Lines<2>`) there are 65,534.
 //!
-//! A burst goes through in two passes. The first reads the roots and asks for the blocks' lines, the
-//! second counts and loads, by when the lines have come. There is no branch in either: slots with one
-//! answer share a block which looks like any other.
+//! A burst goes through in two passes. The first reads the roots and asks for the blocks' lines
+//! (`kernel.rs`), the second counts and loads, by when the lines have come. There is no branch in either:
+//! slots with one answer share a block which looks like any other.
 //!
 //! A network with routes inside has the answer `ESCAPE`, a bit of its own, and behind the
 //! answers an offset: to a bitmap of its 256 addresses with the answers behind it, found as above. Of

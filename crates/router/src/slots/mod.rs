@@ -18,10 +18,12 @@
 //! that there is room for all or the change is refused.
 
 mod division;
-mod kernel;
+mod dxr;
+pub(crate) mod kernel;
 mod lines;
 mod memory;
-mod routes;
+mod poptrie;
+pub(crate) mod routes;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -34,8 +36,10 @@ use crate::fib::{Fib, Full, Lookups, NextHop, ServingFib};
 use crate::prefix::Prefix;
 use crate::tree_bitmap::Instructions;
 pub use division::Divided;
+pub use dxr::Ranges;
 pub use lines::Lines;
 use memory::{Block, Blocks, Memory};
+pub use poptrie::Poptrie;
 use routes::{Leaf, Routes, Run, leaf, next_hop};
 
 /// One way to pack the runs of a slot, and to find an address in them.
@@ -51,14 +55,22 @@ pub trait Layout<A: Divided>: Send + Sync + 'static {
     /// The answer for `address`, which is in the slot of `block`.
     fn find(memory: &Memory, block: u32, address: A) -> Leaf;
 
-    /// The next hops of all `addresses`.
+    /// The next hops of all `addresses`, whose blocks have been asked for.
+    #[inline]
     fn find_all(
         memory: &Memory,
         instructions: Instructions,
         addresses: &[A],
         next_hops: &mut [Option<NextHop>],
-    );
+    ) where
+        Self: Sized,
+    {
+        kernel::find_each::<A, Self>(memory, instructions, addresses, next_hops);
+    }
 }
+
+/// Addresses whose blocks are on their way while those of the ones before are read.
+const AHEAD: usize = 64;
 
 /// A table of slots, and its one writer.
 #[derive(Debug)]
@@ -114,11 +126,6 @@ impl<A: Divided, L: Layout<A>> SlotFib<A, L> {
         let nothing = fib.shared(0)?;
         (0..slots).for_each(|slot| fib.memory.publish(slot, nothing));
         Ok(fib)
-    }
-
-    /// Whether every word belongs to the table or is free.
-    pub fn balances(&self) -> bool {
-        self.blocks.balances()
     }
 
     fn admitted(next: NextHop) -> Result<Leaf, Full> {
@@ -233,6 +240,10 @@ impl<A: Divided, L: Layout<A>> ServingFib<A> for SlotFib<A, L> {
         Ok(())
     }
 
+    fn balances(&self) -> bool {
+        self.blocks.balances()
+    }
+
     fn span(&self) -> Range<usize> {
         let words = self.memory.words().as_ptr_range();
         words.start.addr()..words.end.addr()
@@ -246,8 +257,13 @@ impl<A: Divided, L: Layout<A>> ServingFib<A> for SlotFib<A, L> {
 impl<A: Divided, L: Layout<A>> Lookups<A> for SlotReader<A, L> {
     fn look_up(&mut self, addresses: &[A], next_hops: &mut [Option<NextHop>]) {
         assert_eq!(addresses.len(), next_hops.len(), "a next hop for each address");
-        self.memory.readers.pass(self.place);
-        L::find_all(&self.memory, self.instructions, addresses, next_hops);
+        let (memory, mut chunks) = (&*self.memory, addresses.chunks(AHEAD));
+        chunks.next().into_iter().for_each(|first| kernel::ask(memory, first, L::BITS));
+        memory.readers.pass(self.place);
+        for (addresses, next_hops) in addresses.chunks(AHEAD).zip(next_hops.chunks_mut(AHEAD)) {
+            chunks.next().into_iter().for_each(|later| kernel::ask(memory, later, L::BITS));
+            L::find_all(memory, self.instructions, addresses, next_hops);
+        }
         self.memory.readers.rest(self.place);
     }
 }

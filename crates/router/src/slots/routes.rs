@@ -20,8 +20,8 @@ pub type Leaf = u16;
 /// The first of some addresses with the same answer; they end where the next begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run<A> {
-    pub(super) start: A,
-    pub(super) leaf: Leaf,
+    pub(crate) start: A,
+    pub(crate) leaf: Leaf,
 }
 
 pub(crate) fn leaf(next: NextHop) -> Leaf {

@@ -359,6 +359,10 @@ where
         TreeBitmap::bytes(self)
     }
 
+    fn balances(&self) -> bool {
+        TreeBitmap::balances(self)
+    }
+
     fn span(&self) -> Range<usize> {
         self.memory.span()
     }
