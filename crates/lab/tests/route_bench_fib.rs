@@ -2,7 +2,9 @@
 
 mod common;
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 
 use common::Room;
 use flate2::Compression;
@@ -74,18 +76,69 @@ fn all_tables_agree_with_a_search_of_every_route() {
     packed.write_all(file().as_bytes()).expect("memory can be written");
     room.write("table.gz", packed.finish().expect("memory can be written"));
     let bench = ["route", "bench", "fib", "--rounds", "1", "--json", "--table"];
-    for name in ["table.txt", "table.gz"] {
-        let result = room.counted(&[&bench[..], &[name]].concat());
+    let one = ["--engine", "tree_bitmap"];
+    for (name, engines) in [("table.txt", &[][..]), ("table.gz", &one[..])] {
+        let result = room.counted(&[&bench[..], &[name], engines].concat());
         hold(&result, 4, V4.len() - 1, sums::<u32>(&V4));
         assert_eq!((&result["prefixes"], &result["skipped"]), (&9.into(), &5.into()));
         let result = room.counted(&[&bench[..], &[name, "--family", "6"]].concat());
         hold(&result, 6, V6.len(), sums::<u128>(&V6));
     }
-    let output = room.run(&["route", "bench", "fib", "--rounds", "1", "--table", "table.txt"]);
+    let tree = ["--rounds", "1", "--engine", "tree_bitmap"];
+    let output =
+        room.run(&[&["route", "bench", "fib", "--table", "table.txt"], &tree[..]].concat());
     let said = String::from_utf8(output.stderr).expect("text");
     assert_eq!(said, "nilometer: 5 prefixes of the other family were skipped\n");
     let shown = String::from_utf8(output.stdout).expect("text");
     assert!(shown.starts_with("9 prefixes of IPv4\nengine"), "{shown}");
+}
+
+/// Tables of others take turns, and what they answer counts.
+#[test]
+fn a_peer_is_timed_compared_and_drawn() {
+    let room = Room::new("route-bench-fib-peer");
+    room.write("t", V4.join("\n"));
+    let sums = sums::<u32>(&V4);
+    let peer = |sums: [u64; 2]| {
+        // Says what it was told in a file, answers each round, and then the sums.
+        let text = format!(
+            "#!/bin/sh\nread -r count\nhead -n $count >told\necho 1\necho other 7.5\n\
+             while read -r line; do echo 10.5 20.5; done\necho 1000 {} {}\n",
+            sums[0], sums[1]
+        );
+        room.write("peer", text);
+        let may_run = Permissions::from_mode(0o755);
+        std::fs::set_permissions(room.path("peer"), may_run).expect("it is ours");
+    };
+    peer(sums);
+    let words = "route bench fib --rounds 3 --engine lines --engine tree_bitmap --under-updates 1 \
+                 --json --table t --plot fib.svg --peer ./peer";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let result = room.counted(&words);
+    let names: Vec<&Value> = (0..2).map(|at| &result["engines"][at]["engine"]).collect();
+    assert_eq!(names, ["lines", "tree_bitmap"]);
+    let under = result["engines"][1]["under_updates"].as_array().expect("a list");
+    let paces: Vec<&Value> = under.iter().map(|under| &under["updates_per_second"]).collect();
+    assert_eq!(paces, [1_000, 10_000, 100_000]);
+    assert!(under.iter().all(|under| under["mlookups"].as_f64() > Some(0.0)));
+    let theirs = &result["peers"][0];
+    assert_eq!(theirs["engine"], "other");
+    assert_eq!(
+        (&theirs["mlookups_random"], &theirs["mlookups_prefix"]),
+        (&10.5.into(), &20.5.into())
+    );
+    assert_eq!(room.read("told"), V4.join("\n") + "\n");
+    let svg = room.read("fib.svg");
+    for name in [">lines ", ">tree_bitmap ", ">other 10<", ">other 20<", "9 prefixes of IPv4"] {
+        assert!(svg.contains(name), "{name}: {svg}");
+    }
+    peer([sums[0], sums[1] + 1]);
+    let output = room.run(&words);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert!(said.contains("lines and other disagree"), "{said}");
+    room.write("peer", "#!/bin/sh\necho 1\n");
+    room.refused(&words);
 }
 
 #[test]
@@ -110,4 +163,5 @@ fn what_is_no_table_is_refused() {
     room.refused(&["route", "bench", "fib", "--table", "missing"]);
     room.refused(&["route", "bench", "fib", "--table", "t", "--family", "5"]);
     room.refused(&["route", "bench", "fib", "--table", "t", "--rounds", "0"]);
+    room.refused(&["route", "bench", "fib", "--table", "t", "--engine", "linear"]);
 }

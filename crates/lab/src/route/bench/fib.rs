@@ -4,6 +4,7 @@
 //! disturbs all of them; of the rounds of each the median counts. A lookup's time is the CPU time of
 //! its thread. Updates are timed while another thread looks up without a pause: what they replace can
 //! only be used again when that reader has passed, and that is part of their price.
+//! Tables of others take their turns in a program of their own (`peer.rs`).
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -13,16 +14,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use nilometer_router::prefix::Malformed;
-use nilometer_router::{Full, Lookups, NextHop, Prefix, Routed, ServingFib};
+use nilometer_router::{Engine, Full, Lookups, NextHop, Prefix, Routed, ServingFib};
 use serde::Serialize;
 
 use super::addresses::{Drawn, SplitMix64, drawn, random};
 use super::clock::{median, thread_time};
+use super::peer::Peer;
 use super::prefixes::{Family, Prefixes, read_prefixes};
+use super::under_updates::{UnderUpdates, time_under_updates};
 use crate::route::pages::ask_for_large_pages;
 
 /// Addresses that are looked up in one call, as many as a driver hands over at once.
-const BURST: usize = 64;
+pub const BURST: usize = 64;
 /// Passes over the addresses in one round.
 const PASSES: usize = 2;
 /// Withdrawals at most, each with an announcement behind it.
@@ -30,7 +33,7 @@ const UPDATES: usize = 100_000;
 /// CPU time after which no more are begun: a table of few and short prefixes may take long for each.
 const UPDATES_TIME: Duration = Duration::from_millis(500);
 /// Withdrawals between two looks at the clock.
-const UPDATES_TOGETHER: usize = 16;
+const UPDATES_TOGETHER: usize = 8;
 /// Seed of the routes that are updated.
 const UPDATES_SEED: u64 = 3;
 /// Next hops there are.
@@ -45,6 +48,12 @@ pub struct Options {
     pub family: Family,
     /// Rounds of which the median counts.
     pub rounds: u32,
+    /// The tables; none at all for all that know the family.
+    pub engines: Vec<Engine>,
+    /// A program with tables of others.
+    pub peer: Option<PathBuf>,
+    /// Pairs of measurements with and without updates; 0 for no such measurements.
+    pub pairs_under_updates: u32,
 }
 
 /// What came out.
@@ -58,17 +67,21 @@ pub struct FibTimes {
     pub skipped: usize,
     /// Each table.
     pub engines: Vec<EngineTimes>,
+    /// The tables of the peer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<EngineTimes>,
 }
 
 /// What came out of one table.
 #[derive(Clone, Debug, Serialize)]
 pub struct EngineTimes {
     /// Its name.
-    pub engine: &'static str,
+    pub engine: String,
     /// Bytes that lookups read, for each different prefix.
     pub bytes_per_prefix: f64,
     /// CPU time in which the empty table took all prefixes, in seconds.
-    pub load_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load_seconds: Option<f64>,
     /// Million lookups a second of CPU time, random addresses.
     pub mlookups_random: f64,
     /// The same, addresses drawn from the prefixes.
@@ -79,6 +92,9 @@ pub struct EngineTimes {
     pub checksum_random: u64,
     /// Sum of next hops of the addresses drawn from prefixes.
     pub checksum_prefix: u64,
+    /// What updates of several paces take away, if that was asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub under_updates: Vec<UnderUpdates>,
 }
 
 impl FibTimes {
@@ -86,7 +102,8 @@ impl FibTimes {
     pub fn disagreement(&self) -> Option<String> {
         let sums = |times: &EngineTimes| (times.checksum_random, times.checksum_prefix);
         let first = self.engines.first()?;
-        let other = self.engines.iter().find(|other| sums(other) != sums(first))?;
+        let mut others = self.engines.iter().chain(&self.peers);
+        let other = others.find(|other| sums(other) != sums(first))?;
         Some(format!("{} and {} disagree: see the checksums", first.engine, other.engine))
     }
 }
@@ -107,24 +124,16 @@ type Table<A> = (&'static str, Box<dyn ServingFib<A>>);
 
 fn time_all<A: Drawn + Routed>(options: &Options, family: u8) -> Result<FibTimes>
 where
-    Prefix<A>: std::str::FromStr<Err = Malformed>,
+    Prefix<A>: std::str::FromStr<Err = Malformed> + std::fmt::Display,
 {
     let Prefixes { prefixes, skipped } = read_prefixes::<A>(&options.table)?;
-    let mut tables: Vec<Table<A>> = Vec::new();
-    let mut load_seconds = Vec::new();
-    for engine in A::ENGINES {
-        let mut table = engine.table::<A>(prefixes.len())?;
-        let begun = thread_time();
-        let routes = prefixes.iter().enumerate();
-        let mut routes = routes.map(|(number, prefix)| (*prefix, next_hop(number)));
-        table.load(&mut routes).with_context(|| engine.name())?;
-        load_seconds.push((thread_time() - begun).as_secs_f64());
-        ask_for_large_pages(table.span());
-        tables.push((engine.name(), table));
-    }
+    let (mut tables, load_seconds) = load_tables(options, &prefixes)?;
+    let start = |program: &PathBuf| Peer::start(program, prefixes.iter());
+    let mut peer = options.peer.as_ref().map(start).transpose()?;
     let sets = [random::<A>(), drawn(&prefixes)];
-    let rates = lookup_rates(&tables, &sets, options.rounds)?;
-    let mut times = Vec::new();
+    let rates = lookup_rates(&tables, &sets, options.rounds, peer.as_mut())?;
+    let peers = peer.map(Peer::finish).transpose()?.unwrap_or_default();
+    let mut engines = Vec::new();
     for (((name, table), rates), load_seconds) in tables.iter_mut().zip(rates).zip(load_seconds) {
         let mut reader = table.reader().ok_or_else(|| anyhow!("{name}: no place for a reader"))?;
         let sums = sets.each_ref().map(|set| {
@@ -134,18 +143,47 @@ where
         drop(reader);
         let [checksum_random, checksum_prefix] = sums;
         let [mlookups_random, mlookups_prefix] = rates;
-        times.push(EngineTimes {
-            engine: name,
+        let updates_per_second = update_rate(&mut **table, &prefixes, &sets[1])?;
+        let pairs = options.pairs_under_updates;
+        engines.push(EngineTimes {
+            engine: (*name).to_owned(),
             bytes_per_prefix: table.bytes() as f64 / table.len() as f64,
-            load_seconds,
+            load_seconds: Some(load_seconds),
             mlookups_random,
             mlookups_prefix,
-            updates_per_second: update_rate(&mut **table, &prefixes, &sets[1])?,
+            updates_per_second,
             checksum_random,
             checksum_prefix,
+            under_updates: match pairs {
+                0 => Vec::new(),
+                pairs => time_under_updates(&mut **table, &prefixes, &sets[1], pairs)?,
+            },
         });
     }
-    Ok(FibTimes { family, prefixes: prefixes.len(), skipped, engines: times })
+    Ok(FibTimes { family, prefixes: prefixes.len(), skipped, engines, peers })
+}
+
+/// The tables with all prefixes in them, and the CPU time that each took to load.
+fn load_tables<A: Drawn + Routed>(
+    options: &Options,
+    prefixes: &[Prefix<A>],
+) -> Result<(Vec<Table<A>>, Vec<f64>)> {
+    let engines = match options.engines.is_empty() {
+        true => A::ENGINES.to_vec(),
+        false => options.engines.clone(),
+    };
+    let (mut tables, mut load_seconds) = (Vec::new(), Vec::new());
+    for engine in engines {
+        let mut table = engine.table::<A>(prefixes.len())?;
+        let begun = thread_time();
+        let routes = prefixes.iter().enumerate();
+        let mut routes = routes.map(|(number, prefix)| (*prefix, next_hop(number)));
+        table.load(&mut routes).with_context(|| engine.name())?;
+        load_seconds.push((thread_time() - begun).as_secs_f64());
+        ask_for_large_pages(table.span());
+        tables.push((engine.name(), table));
+    }
+    Ok((tables, load_seconds))
 }
 
 /// The next hop of the `number`-th prefix: those of neighbours differ.
@@ -166,6 +204,7 @@ fn lookup_rates<A: Drawn>(
     tables: &[Table<A>],
     sets: &[Vec<A>; 2],
     rounds: u32,
+    mut peer: Option<&mut Peer>,
 ) -> Result<Vec<[f64; 2]>> {
     let mut rates: Vec<[Vec<f64>; 2]> = vec![Default::default(); tables.len()];
     for _ in 0..rounds {
@@ -175,6 +214,9 @@ fn lookup_rates<A: Drawn>(
             for (set, rates) in sets.iter().zip(rates) {
                 rates.push(lookup_rate(&mut *reader, set));
             }
+        }
+        if let Some(peer) = &mut peer {
+            peer.round()?;
         }
     }
     Ok(rates.into_iter().map(|sets| sets.map(median)).collect())
@@ -229,7 +271,7 @@ fn update_rate<A: Drawn>(
 }
 
 /// Makes a change when readers have passed, so that there is room for it.
-fn at_last<T>(mut change: impl FnMut() -> Result<T, Full>) -> T {
+pub fn at_last<T>(mut change: impl FnMut() -> Result<T, Full>) -> T {
     loop {
         match change() {
             Ok(made) => return made,

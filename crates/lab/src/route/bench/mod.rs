@@ -5,5 +5,8 @@ pub mod classify;
 pub mod clock;
 pub mod fib;
 pub mod headers;
+pub mod peer;
 pub mod pipeline;
+pub mod plot;
 pub mod prefixes;
+pub mod under_updates;

@@ -3,11 +3,14 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 
+use nilometer_router::Engine;
+
 use crate::cli::Verdict;
-use crate::route::bench::fib::{FibTimes, Options, time_family};
+use crate::route::bench::fib::{EngineTimes, FibTimes, Options, time_family};
+use crate::route::bench::plot::plot;
 use crate::route::bench::prefixes::Family;
 
 /// Times every forwarding table of the router on the prefixes of a file.
@@ -32,6 +35,21 @@ pub struct FibArgs {
     #[arg(long, value_name = "N", default_value_t = 11,
         value_parser = clap::value_parser!(u32).range(1..=1_001))]
     rounds: u32,
+    /// The table to be timed, instead of all that know the family; repeatable.
+    #[arg(long = "engine", value_name = "NAME")]
+    engines: Vec<Engine>,
+    /// Time lookups under 1,000, 10,000 and 100,000 updates a second too, in so many pairs with and
+    /// without them.
+    #[arg(long, value_name = "PAIRS", num_args = 0..=1, default_missing_value = "11",
+        value_parser = clap::value_parser!(u32).range(1..=1_001))]
+    under_updates: Option<u32>,
+    /// A program with tables of others, which takes turns with ours; `benches/fib.sh` builds one for
+    /// DPDK's.
+    #[arg(long, value_name = "PROGRAM")]
+    peer: Option<PathBuf>,
+    /// Draw speed against bytes per prefix (SVG).
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Print one JSON object in place of the table.
     #[arg(long)]
     json: bool,
@@ -42,8 +60,19 @@ pub struct FibArgs {
 /// # Errors
 /// When the file cannot be read, a line is no prefix, or there is none of the family.
 pub fn run(args: FibArgs) -> Result<Verdict> {
-    let options = Options { table: args.table, family: args.family, rounds: args.rounds };
+    let options = Options {
+        table: args.table,
+        family: args.family,
+        rounds: args.rounds,
+        engines: args.engines,
+        peer: args.peer,
+        pairs_under_updates: args.under_updates.unwrap_or(0),
+    };
     let times = time_family(&options)?;
+    if let Some(path) = &args.plot {
+        std::fs::write(path, plot(&times))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
     if times.skipped > 0 {
         eprintln!("nilometer: {} prefixes of the other family were skipped", times.skipped);
     }
@@ -60,25 +89,47 @@ pub fn run(args: FibArgs) -> Result<Verdict> {
     }
 }
 
-/// The short table for people.
+/// The short tables for people.
 fn shown(times: &FibTimes) -> String {
     let mut text = format!("{} prefixes of IPv{}\n", times.prefixes, times.family);
     let heading = ["engine", "bytes/prefix", "M random/s", "M drawn/s", "updates/s", "load s"];
     let [engine, bytes, random, drawn, updates, load] = heading;
-    writeln!(text, "{engine:<16}{bytes:>13}{random:>12}{drawn:>12}{updates:>13}{load:>9}")
+    writeln!(text, "{engine:<20}{bytes:>13}{random:>12}{drawn:>12}{updates:>13}{load:>9}")
         .expect("memory can be written");
-    for engine in &times.engines {
-        writeln!(
-            text,
-            "{:<16}{:>13.2}{:>12.1}{:>12.1}{:>13.0}{:>9.3}",
-            engine.engine,
-            engine.bytes_per_prefix,
-            engine.mlookups_random,
-            engine.mlookups_prefix,
-            engine.updates_per_second,
-            engine.load_seconds
-        )
-        .expect("memory can be written");
+    for engine in times.engines.iter().chain(&times.peers) {
+        let EngineTimes { mlookups_random, mlookups_prefix, updates_per_second, .. } = engine;
+        write!(text, "{:<20}{:>13.2}", engine.engine, engine.bytes_per_prefix)
+            .expect("memory can be written");
+        write!(text, "{mlookups_random:>12.1}{mlookups_prefix:>12.1}{updates_per_second:>13.0}")
+            .expect("memory can be written");
+        let load = engine.load_seconds.map_or(String::new(), |load| format!("{load:.3}"));
+        writeln!(text, "{load:>9}").expect("memory can be written");
+    }
+    if times.engines.iter().any(|engine| !engine.under_updates.is_empty()) {
+        shown_under_updates(times, &mut text);
     }
     text
+}
+
+fn shown_under_updates(times: &FibTimes, text: &mut String) {
+    let heading = ["engine", "updates/s", "made/s", "M drawn/s", "less %", "95 % interval"];
+    let [engine, updates, made, drawn, less, interval] = heading;
+    writeln!(text, "\n{engine:<20}{updates:>13}{made:>12}{drawn:>12}{less:>9}{interval:>18}")
+        .expect("memory can be written");
+    for engine in &times.engines {
+        for under in &engine.under_updates {
+            let (low, high) = (under.loss_percent_low, under.loss_percent_high);
+            writeln!(
+                text,
+                "{:<20}{:>13}{:>12.0}{:>12.1}{:>9.1}{:>18}",
+                engine.engine,
+                under.updates_per_second,
+                under.updates_made_per_second,
+                under.mlookups,
+                under.loss_percent,
+                format!("{low:.1} to {high:.1}")
+            )
+            .expect("memory can be written");
+        }
+    }
 }
