@@ -118,7 +118,7 @@ impl<const BYTES: usize> Layout<u32> for Lines<BYTES> {
 
     fn pack(_: u32, runs: &[Run<u32>], block: &mut Vec<u32>) {
         let () = Self::SOUND;
-        let (mut bitmap, mut answers) = (1u64, Vec::new());
+        let (mut bitmap, mut answers) = (1u64, Vec::with_capacity(NETWORKS as usize));
         let mut deep: Vec<(Leaf, &[Run<u32>])> = Vec::new();
         let mut before = 0;
         let mut next = None;
