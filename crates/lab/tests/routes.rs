@@ -2,24 +2,24 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nilometer_lab::route::fpm::{FpmConfig, FpmListener};
 use nilometer_lab::route::keeper::{Engines, Keeper, Selection, StaticRoute};
-use nilometer_lab::route::latest::HopsReader;
 use nilometer_lab::route::news::RouteNews;
 use nilometer_router::fpm::FpmFault;
 use nilometer_router::{
-    AnyPrefix, Engine, Hop, Lookups, Member, Path, Point, Prefix, RouteBatch, RouteLimits,
-    RouteUpdate, Source, Way,
+    AnyPrefix, Engine, Hop, Member, Path, Point, Prefix, RouteBatch, RouteLimits, RouteUpdate,
+    Source, Way,
 };
 use nilometer_stat::Rng;
 
+#[path = "common/forwarder.rs"]
+mod forwarder;
 #[path = "../../router/tests/netlink/mod.rs"]
 mod netlink;
+
+use forwarder::{Forwarder, Watch, wait};
 
 fn keeper() -> Keeper {
     let limits = RouteLimits { routes_v4: 20_000, routes_v6: 1_000, ..RouteLimits::default() };
@@ -45,34 +45,6 @@ fn on_link(port: u16) -> Member {
 
 fn static_route(to: &str, members: &[Member]) -> StaticRoute {
     StaticRoute { prefix: prefix(to), members: members.to_vec() }
-}
-
-/// One who forwards: looks up, and asks for newer next hops before each batch.
-struct Forwarder {
-    v4: Box<dyn Lookups<u32>>,
-    hops: HopsReader,
-}
-
-impl Forwarder {
-    fn new(keeper: &Keeper) -> Forwarder {
-        Forwarder { v4: keeper.lookups().expect("a place").v4, hops: keeper.hops() }
-    }
-
-    /// Where packets to these addresses go; nothing where there is no route.
-    fn batch(&mut self, to: &[u32], flow: u32) -> Vec<Option<Hop>> {
-        self.hops.newer();
-        let mut found = vec![None; to.len()];
-        self.v4.look_up(to, &mut found);
-        let known = |next| *self.hops.current().resolve(next, flow).expect("a number it knows");
-        let ways = found.into_iter().map(|next| next.map(known)).collect();
-        self.hops.rest();
-        ways
-    }
-
-    fn one(&mut self, to: &str) -> Option<Hop> {
-        let IpAddr::V4(to) = ip(to) else { panic!("IPv4") };
-        self.batch(&[to.into()], 0)[0]
-    }
 }
 
 #[test]
@@ -147,35 +119,9 @@ fn network(number: u32) -> AnyPrefix {
     AnyPrefix::V4(Prefix::new(address(number), 24).expect("short enough"))
 }
 
-/// Looks up `count` routes again and again until it is stopped; each must always have a way out.
-fn watch(mut forwarder: Forwarder, count: u32, stop: Arc<AtomicBool>) -> JoinHandle<u64> {
-    thread::spawn(move || {
-        let all: Vec<u32> = (0..count).map(address).collect();
-        let mut rounds = 0;
-        while !stop.load(Ordering::Relaxed) || rounds == 0 {
-            for to in all.chunks(64) {
-                for (hop, to) in forwarder.batch(to, rounds as u32).into_iter().zip(to) {
-                    assert!(matches!(hop, Some(Hop::Via { .. })), "{to:x}: {hop:?}");
-                }
-            }
-            rounds += 1;
-            thread::yield_now();
-        }
-        rounds
-    })
-}
-
 fn tell(keeper: &Keeper, updates: Vec<RouteUpdate>) {
     let batch = RouteBatch { source: Source::Fpm, updates };
     keeper.news().send(RouteNews::Routes(batch)).expect("it listens");
-}
-
-fn wait(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "no {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Every route by its own new next hop, in an order of chance, as updates.
@@ -201,8 +147,9 @@ fn no_packet_meets_a_route_whose_next_hop_it_does_not_know() {
     tell(&keeper, churn(&mut rng, ROUTES, 0));
     wait("routes", || keeper.status().prefixes_v4 == ROUTES as usize);
 
-    let stop = Arc::new(AtomicBool::new(false));
-    let watching = watch(Forwarder::new(&keeper), ROUTES, Arc::clone(&stop));
+    let all = (0..ROUTES).map(address).collect();
+    let is_right = |_, hop| matches!(hop, Some(Hop::Via { .. }));
+    let watch = Watch::start(Forwarder::new(&keeper), all, is_right);
     for round in 1..30 {
         let mut updates = churn(&mut rng, ROUTES, round);
         if round % 5 == 0 {
@@ -213,8 +160,7 @@ fn no_packet_meets_a_route_whose_next_hop_it_does_not_know() {
     }
     let last = 29 * u64::from(ROUTES);
     wait("the last round", || keeper.status().routes_v4.changed >= last);
-    stop.store(true, Ordering::Relaxed);
-    assert!(watching.join().expect("no packet without a way") > 0);
+    assert!(watch.end() > 0);
     let status = keeper.status();
     assert_eq!((status.routes_v4.swept, status.table.routes_refused), (0, 0));
     assert!(status.next_hops <= 1_400, "old ones are let go: {}", status.next_hops);

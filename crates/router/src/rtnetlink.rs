@@ -192,12 +192,14 @@ fn read_route(
     };
     let flags = u32_at(body, 8).ok_or(NetlinkFault::Length)?;
     let attributes = body.get(ROUTE_BYTES..).ok_or(NetlinkFault::Length)?;
-    let counter = match (family, kind) {
-        (128 | 129, _) => &mut ignored.multicast,
-        (2 | 10, 1..=9) if flags & CLONED == 0 => &mut ignored.selective,
+    // zebra withdraws routes of whatever type, and gives none.
+    let is_type = matches!(kind, 1..=9) || kind == 0 && message.kind == DELETE_ROUTE;
+    let is_wanted = matches!(family, 2 | 10) && is_type && flags & CLONED == 0;
+    let counter = match family {
+        128 | 129 => &mut ignored.multicast,
+        _ if is_wanted => &mut ignored.selective,
         _ => &mut ignored.other,
     };
-    let is_wanted = matches!((family, kind), (2 | 10, 1..=9)) && flags & CLONED == 0;
     if !is_wanted || source_length != 0 || service != 0 {
         *counter += 1;
         return Ok(None);

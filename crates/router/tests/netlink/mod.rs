@@ -64,8 +64,9 @@ pub fn via_object(to: IpAddr, length: u8, id: u32) -> Vec<u8> {
     route(rtnetlink::NEW_ROUTE, to, length, BGP, UNICAST).number(30, id).bytes()
 }
 
+/// A withdrawal, which is of no type.
 pub fn withdrawal(to: IpAddr, length: u8) -> Vec<u8> {
-    route(rtnetlink::DELETE_ROUTE, to, length, BGP, UNICAST).bytes()
+    route(rtnetlink::DELETE_ROUTE, to, length, BGP, 0).bytes()
 }
 
 /// A next-hop object: out of a link, to a gateway.
