@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use nilometer_wire::{Rate, Span};
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 /// The fastest link, bits per second.
 const RATE_MAX: f64 = 1e14;
@@ -110,6 +110,63 @@ pub fn de_span_if<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D:
     de_span(from).map(Some)
 }
 
+/// A rate as [`rate`] reads it back, to the bit per second.
+pub fn rate_text(rate: Rate) -> String {
+    const UNITS: [(u64, &str); 5] = [
+        (1_000_000_000_000, "Tb/s"),
+        (1_000_000_000, "Gb/s"),
+        (1_000_000, "Mb/s"),
+        (1_000, "kb/s"),
+        (1, "b/s"),
+    ];
+    let bits = rate.bits_per_second();
+    let whole = UNITS.into_iter().find(|(scale, _)| bits.is_multiple_of(*scale));
+    let (scale, unit) = whole.unwrap_or((1, "b/s"));
+    format!("{} {unit}", bits / scale)
+}
+
+/// A time as [`span`] reads it back, to the picosecond up to an hour.
+pub fn span_text(span: Span) -> String {
+    const UNITS: [(u64, &str); 4] =
+        [(1_000_000_000_000, "s"), (1_000_000_000, "ms"), (1_000_000, "us"), (1_000, "ns")];
+    match UNITS.into_iter().find(|(scale, _)| span.0.is_multiple_of(*scale)) {
+        Some((scale, unit)) => format!("{} {unit}", span.0 / scale),
+        None => format!("{}.{:03} ns", span.0 / 1_000, span.0 % 1_000),
+    }
+}
+
+/// For `#[serde(serialize_with)]`: a rate.
+///
+/// # Errors
+/// As whoever is written to has.
+pub fn ser_rate<S: Serializer>(rate: &Rate, to: S) -> Result<S::Ok, S::Error> {
+    rate_text(*rate).serialize(to)
+}
+
+/// For `#[serde(serialize_with)]`: a rate that may be absent.
+///
+/// # Errors
+/// As whoever is written to has.
+pub fn ser_rate_if<S: Serializer>(rate: &Option<Rate>, to: S) -> Result<S::Ok, S::Error> {
+    rate.map(rate_text).serialize(to)
+}
+
+/// For `#[serde(serialize_with)]`: a time.
+///
+/// # Errors
+/// As whoever is written to has.
+pub fn ser_span<S: Serializer>(span: &Span, to: S) -> Result<S::Ok, S::Error> {
+    span_text(*span).serialize(to)
+}
+
+/// For `#[serde(serialize_with)]`: a time that may be absent.
+///
+/// # Errors
+/// As whoever is written to has.
+pub fn ser_span_if<S: Serializer>(span: &Option<Span>, to: S) -> Result<S::Ok, S::Error> {
+    span.map(span_text).serialize(to)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,5 +203,25 @@ mod tests {
         }
         assert_eq!(seconds("start_s", 1.5), Ok(Span(1_500_000_000_000)));
         assert!(seconds("start_s", -1.0).is_err() && seconds("start_s", f64::NAN).is_err());
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let texts =
+            [(1, "1 b/s"), (64_000, "64 kb/s"), (1_500, "1500 b/s"), (10_000_000, "10 Mb/s")];
+        for (bits, text) in texts {
+            let written = Rate::new(bits).expect("a rate");
+            assert_eq!(rate_text(written), text);
+            assert_eq!(rate(text), Ok(written));
+        }
+        for picos in [0, 1, 1_001, 5_000, 500_000_000, 20_000_000_000, 3_600_000_000_000_001] {
+            assert_eq!(
+                span(&span_text(Span(picos))),
+                Ok(Span(picos)),
+                "{}",
+                span_text(Span(picos))
+            );
+        }
+        assert_eq!(span_text(Span(500_000_000)), "500 us");
     }
 }

@@ -9,14 +9,14 @@ use alloc::string::{String, ToString};
 use nilometer_queue::tdrr::Averaging;
 use nilometer_queue::{Any, Capacity, End, Hashing, Kind, Settings};
 use nilometer_wire::{Rate, Span};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::packet::Packet;
-use crate::quantity::{de_span_if, seconds};
+use crate::quantity::{de_span_if, seconds, ser_span_if};
 use crate::refusal::Refusal;
 
 /// A queue as it stands in a scenario.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueSpec {
     /// A name of [`Kind`].
@@ -63,17 +63,17 @@ pub struct QueueSpec {
     /// QSDRR: percent of the buffer below which the victim is forgotten.
     pub release_below_percent: Option<u8>,
     /// CoDel, FQ-CoDel, PIE: the delay that may stand.
-    #[serde(default, deserialize_with = "de_span_if")]
+    #[serde(default, deserialize_with = "de_span_if", serialize_with = "ser_span_if")]
     pub target: Option<Span>,
     /// CoDel, FQ-CoDel: how long it must have stood. PIE: time between updates.
-    #[serde(default, deserialize_with = "de_span_if")]
+    #[serde(default, deserialize_with = "de_span_if", serialize_with = "ser_span_if")]
     pub interval: Option<Span>,
     /// FQ-CoDel: credit of a round.
     pub quantum_bytes: Option<u32>,
 }
 
 /// How flows find their queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Spreading {
     /// The flow's number modulo the number of queues.
@@ -83,7 +83,7 @@ pub enum Spreading {
 }
 
 /// An end of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     /// The oldest packet.

@@ -11,14 +11,14 @@ use nilometer_queue::aal5::Framing;
 use nilometer_queue::distributed::{Fabric as Shape, Variant};
 use nilometer_queue::voq::InputLimits;
 use nilometer_queue::{Any, Capacity, Kind, Settings};
-use nilometer_router::classifier::{Classified, ClassifierTuples, RuleId};
+use nilometer_router::classifier::RuleId;
 use nilometer_router::fabric::FabricPlan;
 use nilometer_router::memory::Ticket;
 use nilometer_router::neighbour::Given;
 use nilometer_router::pipeline::engine::{Filters, Tables};
 use nilometer_router::pipeline::port::PortPlan;
 use nilometer_router::pipeline::{Router, RouterPlan};
-use nilometer_sim::queueing::Place as QueuePlace;
+use nilometer_sim::queueing::{Place as QueuePlace, QueueSpec};
 use nilometer_wire::{Rate, Time};
 use serde::{Deserialize, Serialize};
 
@@ -91,8 +91,8 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     let tables = Tables {
         routes4: routes.reader_v4()?,
         routes6: routes.reader_v6()?,
-        filters4: no_filters(config.tables.filters),
-        filters6: no_filters(config.tables.filters),
+        filters4: Filters::new(config.tables.classifier.classifier(config.tables.filters)),
+        filters6: Filters::new(config.tables.classifier.classifier(config.tables.filters)),
     };
     let mut router = router(config, &plans, tables)?;
     filter(&mut router, config)?;
@@ -114,25 +114,44 @@ fn router(
     let fabric = fabric(&config.fabric, plans.len())?;
     let mut ports = Vec::new();
     for (number, (plan, section)) in plans.iter().enumerate() {
-        let rate = plan.rate.unwrap_or(config.fabric.link_rate);
-        let discipline = match section.and_then(|section| section.queue.as_ref()) {
+        let queue = section.and_then(|section| section.queue.as_ref());
+        let place = PortPlace { plan, number, rate: plan.rate, config };
+        let discipline = place.discipline(queue)?;
+        ports.push((plan.clone(), discipline));
+    }
+    Router::new(RouterPlan::new(fabric, config.seed), ports, tables).map_err(|why| anyhow!("{why}"))
+}
+
+/// Where a discipline is to stand.
+pub struct PortPlace<'a> {
+    /// The port.
+    pub plan: &'a PortPlan,
+    /// Its number.
+    pub number: usize,
+    /// The rate that its link is held to now.
+    pub rate: Option<Rate>,
+    /// All else.
+    pub config: &'a RouterConfig,
+}
+
+impl PortPlace<'_> {
+    /// The discipline that `queue` asks for, or the usual one, empty.
+    ///
+    /// # Errors
+    /// What cannot be, by its name.
+    pub fn discipline(&self, queue: Option<&QueueSpec>) -> Result<Any<Ticket>> {
+        let &PortPlace { plan, number, rate, config } = self;
+        let rate = rate.unwrap_or(config.fabric.link_rate);
+        let settings = match queue {
             Some(queue) => {
-                let place = QueuePlace {
-                    name: &plan.name,
-                    rate,
-                    mtu: link_bytes(plan),
-                    seed: config.seed,
-                    index: number as u32,
-                };
+                let (mtu, index) = (link_bytes(plan), number as u32);
+                let place = QueuePlace { name: &plan.name, rate, mtu, seed: config.seed, index };
                 queue.settings(&place).map_err(|why| anyhow!("port {}: queue: {why}", plan.name))?
             }
             None => usual_queue(plan, rate, config.seed, number),
         };
-        let discipline: Any<Ticket> =
-            Any::new(&discipline).map_err(|why| anyhow!("port {}: queue: {why}", plan.name))?;
-        ports.push((plan.clone(), discipline));
+        Any::new(&settings).map_err(|why| anyhow!("port {}: queue: {why}", plan.name))
     }
-    Router::new(RouterPlan::new(fabric, config.seed), ports, tables).map_err(|why| anyhow!("{why}"))
 }
 
 /// The largest frame of a port, as its queue counts: with the Ethernet header and what the link adds.
@@ -174,10 +193,6 @@ fn variant(section: &FabricSection, ports: usize) -> Option<Variant> {
             Some(Variant::DqPlus { minimum_backlog_bytes, minimum_share, deferral_periods: None })
         }
     }
-}
-
-fn no_filters<A: Classified + Send + 'static>(rules_max: u32) -> Filters<A> {
-    Filters::new(Box::new(ClassifierTuples::<A>::new(rules_max)))
 }
 
 fn spare_port<'a>(number: usize) -> (PortPlan, Option<&'a PortSection>) {

@@ -10,13 +10,14 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use nilometer_router::Engine;
 use nilometer_router::pipeline::port::PortPlan;
-use nilometer_sim::quantity::{de_rate, de_rate_if, de_span};
+use nilometer_sim::quantity::{de_rate, de_rate_if, de_span, ser_rate, ser_rate_if, ser_span};
 use nilometer_sim::queueing::QueueSpec;
 use nilometer_wire::{Rate, Span};
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::ToSchema;
 
-use super::filter::FilterSection;
+use super::filter::{ClassifierName, FilterSection};
 use crate::device::testbed::DevicePort;
 
 /// A ROUTER.toml with every key.
@@ -26,7 +27,7 @@ pub const TEMPLATE: &str = include_str!("../../../../examples/router.toml");
 pub const PORTS_MAX: usize = 128;
 
 /// A ROUTER.toml.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RouterConfig {
     /// Seed of what is left to chance: equal paths, hashing, jitter.
@@ -54,7 +55,7 @@ pub struct RouterConfig {
 }
 
 /// `[memory]`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemorySection {
     /// Buffers, 64 to 1,048,576.
@@ -70,7 +71,7 @@ impl Default for MemorySection {
 }
 
 /// `[fabric]`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FabricSection {
     /// `original` (equations 1 to 4), `reserved` (3 to 6), `dq_plus` (the same, and what a row leaves
@@ -79,10 +80,10 @@ pub struct FabricSection {
     /// How many times as fast as a link the fabric is.
     pub speedup: f64,
     /// The rate `L` of a link into the fabric.
-    #[serde(deserialize_with = "de_rate")]
+    #[serde(deserialize_with = "de_rate", serialize_with = "ser_rate")]
     pub link_rate: Rate,
     /// Time between broadcasts.
-    #[serde(deserialize_with = "de_span")]
+    #[serde(deserialize_with = "de_span", serialize_with = "ser_span")]
     pub period: Span,
     /// `B_min` of equations 5 and 6, bytes.
     pub minimum_backlog_bytes: u64,
@@ -110,7 +111,7 @@ impl Default for FabricSection {
 }
 
 /// A name of the equations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Queueing {
     /// No distributed queueing.
@@ -124,15 +125,15 @@ pub enum Queueing {
 }
 
 /// `[tables]`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TablesSection {
     /// Where IPv4 routes are looked up: `lines`, the fastest, for up to 254 next hops; `wide_lines`;
     /// `tree_bitmap`, of which updates are cheap.
-    #[serde(deserialize_with = "de_engine")]
+    #[serde(deserialize_with = "de_engine", serialize_with = "ser_engine")]
     pub engine_v4: Engine,
     /// Where IPv6 routes are looked up.
-    #[serde(deserialize_with = "de_engine")]
+    #[serde(deserialize_with = "de_engine", serialize_with = "ser_engine")]
     pub engine_v6: Engine,
     /// IPv4 routes that there is room for.
     pub routes_v4: usize,
@@ -140,6 +141,8 @@ pub struct TablesSection {
     pub routes_v6: usize,
     /// Filters of each family that there is room for.
     pub filters: u32,
+    /// What finds the filter of a packet.
+    pub classifier: ClassifierName,
 }
 
 impl Default for TablesSection {
@@ -150,6 +153,7 @@ impl Default for TablesSection {
             routes_v4: 2_000_000,
             routes_v6: 500_000,
             filters: 65_536,
+            classifier: ClassifierName::Tuples,
         }
     }
 }
@@ -158,8 +162,12 @@ fn de_engine<'de, D: Deserializer<'de>>(from: D) -> Result<Engine, D::Error> {
     String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
+fn ser_engine<S: Serializer>(engine: &Engine, to: S) -> Result<S::Ok, S::Error> {
+    engine.name().serialize(to)
+}
+
 /// `[control]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ControlSection {
     /// A Unix socket for `route ctl`; made with mode 0600, and removed at the end.
@@ -175,7 +183,7 @@ pub struct ControlSection {
 }
 
 /// `[[port]]`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortSection {
     /// The interface, in the network namespace that the router is started in. It is to be up, and to
@@ -188,10 +196,10 @@ pub struct PortSection {
     #[serde(default)]
     pub addresses: Vec<AddressSection>,
     /// The rate to which its link is held; without one, only the device limits it.
-    #[serde(default, deserialize_with = "de_rate_if")]
+    #[serde(default, deserialize_with = "de_rate_if", serialize_with = "ser_rate_if")]
     pub rate: Option<Rate>,
     /// By how much its link is made longer.
-    #[serde(default = "no_span", deserialize_with = "de_span")]
+    #[serde(default = "no_span", deserialize_with = "de_span", serialize_with = "ser_span")]
     pub delay: Span,
     /// Bytes that the link adds to each frame, as the rate counts: 24 on Ethernet.
     #[serde(default)]
@@ -230,7 +238,7 @@ fn yes() -> bool {
 }
 
 /// How frames get in and out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PortKind {
     /// AF_XDP; AF_PACKET where the machine refuses it, which is said.
@@ -243,7 +251,7 @@ pub enum PortKind {
 }
 
 /// The test of sources by the way back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReversePath {
     /// None.
@@ -260,13 +268,19 @@ pub enum ReversePath {
 }
 
 /// An address and the length of its network: `198.18.0.1/24`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct AddressSection {
     /// The address.
     pub address: IpAddr,
     /// The length of its network.
     pub length: u8,
+}
+
+impl From<AddressSection> for String {
+    fn from(section: AddressSection) -> String {
+        format!("{}/{}", section.address, section.length)
+    }
 }
 
 impl TryFrom<String> for AddressSection {
@@ -286,13 +300,14 @@ impl TryFrom<String> for AddressSection {
 }
 
 /// `[[route]]`: a prefix and one of `via`, `interface` and `fate`, or `via` of several.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteSection {
     /// Where to.
     pub prefix: String,
     /// The gateways, each behind a port; several share the flows.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
     pub via: Vec<IpAddr>,
     /// The port whose link the prefix is on; beside `via`, the port of the gateways.
     #[serde(default)]
@@ -306,7 +321,7 @@ pub struct RouteSection {
 }
 
 /// What becomes of packets that are not forwarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
     /// Dropped without a word.
@@ -318,7 +333,7 @@ pub enum Fate {
 }
 
 /// `[[neighbour]]`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NeighbourSection {
     /// The port's interface.

@@ -29,13 +29,15 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow};
 use nilometer_router::memory::Place;
 use nilometer_router::pipeline::Router;
 use nilometer_wire::Time;
 
+use super::control::messages::{Level, Messages};
+use super::control::trace::{Traced, Tracer};
 use crate::device::memory::{Census, Memory};
 use crate::device::port::{Port, PortError, PortIo, PortStatistics, wait_with};
 use crate::device::tap::TapPort;
@@ -66,6 +68,17 @@ pub enum Presence {
     Gone,
 }
 
+impl Presence {
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Presence::Up => "up",
+            Presence::Down => "down",
+            Presence::Gone => "gone",
+        }
+    }
+}
+
 /// A port of the router and what stands behind it.
 struct Seat {
     device: Option<Port>,
@@ -92,6 +105,10 @@ pub struct Driver {
     links_seen: Instant,
     /// Turns that were made, and those after which it slept.
     turns: (u64, u64),
+    /// Who is told what happens to ports; stderr where nobody is.
+    messages: Option<Messages>,
+    /// Who gets the copies that filters ask for.
+    tracer: Option<Tracer>,
 }
 
 /// Speaks to a driver from other threads.
@@ -155,6 +172,8 @@ impl Driver {
             bell,
             links_seen: now,
             turns: (0, 0),
+            messages: None,
+            tracer: None,
         };
         Ok((driver, Remote { words: say, bell: Arc::new(far) }))
     }
@@ -219,6 +238,41 @@ impl Driver {
         added(seat.before, now.unwrap_or_default())
     }
 
+    /// Tells `messages` from now on what happens to ports.
+    pub fn set_messages(&mut self, messages: Messages) {
+        self.messages = Some(messages);
+    }
+
+    /// Lets `tracer` have the copies that filters ask for; whether nobody has them already.
+    pub fn set_tracer(&mut self, tracer: Tracer) -> bool {
+        let is_free = self.tracer.as_ref().is_none_or(Tracer::is_over);
+        if is_free {
+            self.tracer = Some(tracer);
+        }
+        is_free
+    }
+
+    /// Hands the copies on that filters ask for.
+    fn trace(&mut self) {
+        while let Some((port, place)) = self.router.poll_copy() {
+            if let Some(tracer) = &mut self.tracer {
+                let frame = self.memory.frame(&place).to_vec();
+                if !tracer.hand_on(Traced { port, stamp: SystemTime::now(), frame }) {
+                    self.tracer = None;
+                }
+            }
+            self.memory.give(place);
+        }
+    }
+
+    fn say(&self, level: Level, text: String) {
+        match &self.messages {
+            Some(messages) => messages.say(level, text),
+            None if level <= Level::Warning => eprintln!("nilometer: {text}"),
+            None => {}
+        }
+    }
+
     /// Where all packet buffers are.
     pub fn census(&self) -> Census {
         self.memory.census()
@@ -255,6 +309,7 @@ impl Driver {
             moved |= self.take_in(now, number);
         }
         self.router.advance(now, &mut self.memory, &mut ());
+        self.trace();
         for number in 0..self.seats.len() {
             moved |= self.let_out(now, number);
         }
@@ -338,7 +393,7 @@ impl Driver {
             PortError::Gone { .. } => self.unseat(number),
             PortError::Down { .. } => self.set_presence(number, Presence::Down),
             PortError::System { .. } => {
-                eprintln!("nilometer: port {number}: {failure}; its device is closed");
+                self.say(Level::Error, format!("port {number}: {failure}; its device is closed"));
                 self.unseat(number);
             }
         }
@@ -346,7 +401,10 @@ impl Driver {
 
     /// Tells the router of a change.
     fn set_presence(&mut self, number: usize, presence: Presence) {
-        self.seats[number].presence = presence;
+        let before = std::mem::replace(&mut self.seats[number].presence, presence);
+        if before != presence {
+            self.say(Level::Info, format!("port {number} is {}", presence.name()));
+        }
     }
 
     /// Looks whether the link of port `number` is up. Panics where there is no such port.

@@ -4,13 +4,16 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Result, anyhow, bail, ensure};
-use nilometer_router::classifier::{Action, Classified, Octet, Ports, Rule};
+use nilometer_router::classifier::{
+    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, Octet, Ports, Rule,
+};
 use nilometer_router::prefix::{Address, Malformed, Prefix};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// A filter. What is absent matches everything; a filter with an address of one family is of that
 /// family, one without any is of both.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FilterSection {
     /// What becomes of the packets.
@@ -46,7 +49,7 @@ pub struct FilterSection {
 pub type Rules = (Option<Rule<u32>>, Option<Rule<u128>>);
 
 /// What becomes of a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionName {
     /// It is dropped.
@@ -58,6 +61,30 @@ pub enum ActionName {
     Reserved,
     /// It goes through plugins.
     Active,
+}
+
+/// What finds the filter of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClassifierName {
+    /// Tables by the shapes of the rules.
+    #[default]
+    Tuples,
+    /// One rule after the other.
+    Linear,
+}
+
+impl ClassifierName {
+    /// One of its kind without rules, with room for so many.
+    pub fn classifier<A: Classified + Send + 'static>(
+        self,
+        rules_max: u32,
+    ) -> Box<dyn Classifier<A> + Send> {
+        match self {
+            ClassifierName::Tuples => Box::new(ClassifierTuples::<A>::new(rules_max)),
+            ClassifierName::Linear => Box::new(ClassifierLinear::<A>::new(rules_max)),
+        }
+    }
 }
 
 /// The letters of TCP's flags, the lowest bit first.

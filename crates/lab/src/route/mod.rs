@@ -3,6 +3,7 @@
 pub mod assemble;
 pub mod bench;
 pub mod config;
+pub mod control;
 pub mod driver;
 pub mod filter;
 pub mod fpm;

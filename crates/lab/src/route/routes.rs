@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use nilometer_router::Engine;
 use nilometer_router::fib::{Lookups, ServingFib};
 use nilometer_router::next_hop::{Hop, Rejection, Snapshot};
 use nilometer_router::prefix::Prefix;
@@ -96,12 +97,50 @@ impl Routes {
         self.table.hops_mut().snapshot()
     }
 
+    /// Lets another engine serve IPv4: a reader of its table, which has every route, for the driver to
+    /// look up in from then on. Until it does it goes on with the old table, which changes no more.
+    ///
+    /// # Errors
+    /// When the engine has no room for the routes, or no name for some next hop; the old one stays.
+    pub fn exchange_v4(&mut self, engine: Engine, room: usize) -> Result<Box<dyn Lookups<u32>>> {
+        let mut fib = engine.table::<u32>(room).map_err(|why| anyhow!("{why}"))?;
+        let mut routes = self.table.rib_v4().best().map(|route| (route.prefix, route.next));
+        fib.load(&mut routes).map_err(|_| no_room(engine))?;
+        let reader = fib.reader().context("too many readers of the routes")?;
+        drop(routes);
+        *self.table.fibs_mut().0 = fib;
+        Ok(reader)
+    }
+
+    /// As [`Routes::exchange_v4`], of IPv6.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn exchange_v6(&mut self, engine: Engine, room: usize) -> Result<Box<dyn Lookups<u128>>> {
+        let mut fib = engine.table::<u128>(room).map_err(|why| anyhow!("{why}"))?;
+        let mut routes = self.table.rib_v6().best().map(|route| (route.prefix, route.next));
+        fib.load(&mut routes).map_err(|_| no_room(engine))?;
+        let reader = fib.reader().context("too many readers of the routes")?;
+        drop(routes);
+        *self.table.fibs_mut().1 = fib;
+        Ok(reader)
+    }
+
+    /// The routes, to be looked at.
+    pub fn table(&self) -> &RouteTable<Box<dyn ServingFib<u32>>, Box<dyn ServingFib<u128>>> {
+        &self.table
+    }
+
     /// The table behind it all.
     pub fn table_mut(
         &mut self,
     ) -> &mut RouteTable<Box<dyn ServingFib<u32>>, Box<dyn ServingFib<u128>>> {
         &mut self.table
     }
+}
+
+fn no_room(engine: Engine) -> anyhow::Error {
+    anyhow!("{engine} has no room for these routes, or cannot name all of their next hops")
 }
 
 fn announce(prefix: AnyPrefix, metric: u32, way: Way) -> RouteUpdate {
@@ -124,14 +163,25 @@ fn prefix(address: IpAddr, length: u8) -> Result<AnyPrefix> {
     AnyPrefix::new(network, u32::from(length)).with_context(|| format!("{address}/{length}"))
 }
 
-fn by_hand(route: &RouteSection, config: &RouterConfig) -> Result<RouteUpdate> {
-    let text = &route.prefix;
+/// A prefix as people write it.
+///
+/// # Errors
+/// When it is none, or has bits beyond its length.
+pub fn read_prefix(text: &str) -> Result<AnyPrefix> {
     let malformed =
         |_| anyhow!("route: `{text}` is no prefix without host bits, as 198.18.0.0/16 is");
-    let prefix = match text.contains(':') {
+    Ok(match text.contains(':') {
         true => AnyPrefix::V6(text.parse::<Prefix<u128>>().map_err(malformed)?),
         false => AnyPrefix::V4(text.parse::<Prefix<u32>>().map_err(malformed)?),
-    };
+    })
+}
+
+/// What a route entered by hand tells the table.
+///
+/// # Errors
+/// What is wrong with it, by its prefix.
+pub fn by_hand(route: &RouteSection, config: &RouterConfig) -> Result<RouteUpdate> {
+    let (text, prefix) = (&route.prefix, read_prefix(&route.prefix)?);
     let way = match (&route.via[..], &route.interface, route.fate) {
         ([], None, Some(fate)) => Way::Fate(match fate {
             Fate::Blackhole => Hop::Blackhole,

@@ -1,8 +1,8 @@
 //! A router on a thread of its own: started, spoken to, and stopped with its last account.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -26,8 +26,8 @@ const NOBODY: &str = "nobody waits for the router";
 pub struct Running {
     /// To look and to change.
     pub remote: Remote,
-    /// Its routes.
-    pub routes: Routes,
+    /// Its routes, for whoever changes them.
+    pub routes: Arc<Mutex<Routes>>,
     /// What a person should know of how it was put together.
     pub notes: Notes,
     stop: Arc<AtomicBool>,
@@ -71,6 +71,7 @@ impl Running {
         };
         let (remote, routes, notes) =
             handed.recv().map_err(|_| anyhow!("the router ended while it was put together"))??;
+        let routes = Arc::new(Mutex::new(routes));
         Ok(Running { remote, routes, notes, stop, thread: Some(thread), ports })
     }
 
@@ -114,8 +115,8 @@ impl Running {
     ///
     /// # Errors
     /// When it has stopped.
-    pub fn renew_hops(&mut self) -> Result<()> {
-        let hops = self.routes.snapshot();
+    pub fn renew_hops(&self) -> Result<()> {
+        let hops = self.routes.lock().unwrap_or_else(PoisonError::into_inner).snapshot();
         self.remote.call(move |driver| driver.router_mut().set_hops(hops))
     }
 

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use nilometer_queue::{Ledger, Reason};
 use nilometer_router::discard::Discard;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::driver::{Driver, Presence};
+use super::driver::Driver;
 
 /// The counters of a router at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Tally {
     /// Seconds since it began.
     pub seconds: f64,
@@ -40,7 +41,7 @@ pub struct Tally {
 }
 
 /// The counters of a port.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PortTally {
     /// Its interface.
     pub name: String,
@@ -101,13 +102,10 @@ pub fn tally(driver: &mut Driver) -> Tally {
     }
 }
 
-fn port(driver: &mut Driver, number: usize) -> PortTally {
+/// Reads the counters of port `number`. Panics where there is no such port.
+pub fn port(driver: &mut Driver, number: usize) -> PortTally {
     let device = driver.statistics(number);
-    let state = match driver.presence(number) {
-        Presence::Up => "up",
-        Presence::Down => "down",
-        Presence::Gone => "gone",
-    };
+    let state = driver.presence(number).name();
     let (port, fabric) = (&driver.router().ports()[number], driver.router().fabric());
     let (in_packets, in_bytes) = port.received();
     let (output, waiting) = (fabric.output_ledger(number), fabric.output_backlog(number));

@@ -21,8 +21,8 @@ const EPB_FLAGS: u16 = 2;
 const END_OF_OPTIONS: [u8; 4] = [0; 4];
 
 /// Writes one capture.
-pub struct CaptureWriter {
-    file: BufWriter<File>,
+pub struct CaptureWriter<W: Write = BufWriter<File>> {
+    to: W,
     block: Vec<u8>,
     packets: u64,
 }
@@ -32,18 +32,26 @@ impl CaptureWriter {
     pub fn create(path: &Path, interface: &str) -> Result<CaptureWriter> {
         let file =
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        let mut writer =
-            CaptureWriter { file: BufWriter::new(file), block: Vec::new(), packets: 0 };
+        CaptureWriter::begin(BufWriter::new(file), &[interface])
+    }
+}
+
+impl<W: Write> CaptureWriter<W> {
+    /// Begins a capture of `interfaces`, numbered in their order.
+    pub fn begin(to: W, interfaces: &[&str]) -> Result<CaptureWriter<W>> {
+        let mut writer = CaptureWriter { to, block: Vec::new(), packets: 0 };
         let mut section = BYTE_ORDER_MAGIC.to_le_bytes().to_vec();
         section.extend([1, 0, 0, 0]);
         section.extend(u64::MAX.to_le_bytes());
         writer.write_block(SECTION_HEADER, &section)?;
-        let mut description = LINKTYPE_ETHERNET.to_le_bytes().to_vec();
-        description.extend(0u32.to_le_bytes());
-        option(&mut description, IF_NAME, interface.as_bytes());
-        option(&mut description, IF_TSRESOL, &[9]);
-        description.extend(END_OF_OPTIONS);
-        writer.write_block(INTERFACE_DESCRIPTION, &description)?;
+        for interface in interfaces {
+            let mut description = LINKTYPE_ETHERNET.to_le_bytes().to_vec();
+            description.extend(0u32.to_le_bytes());
+            option(&mut description, IF_NAME, interface.as_bytes());
+            option(&mut description, IF_TSRESOL, &[9]);
+            description.extend(END_OF_OPTIONS);
+            writer.write_block(INTERFACE_DESCRIPTION, &description)?;
+        }
         Ok(writer)
     }
 
@@ -55,9 +63,20 @@ impl CaptureWriter {
         original_bytes: u32,
         frame: &[u8],
     ) -> Result<()> {
+        self.write_at(0, (stamp_ns, outgoing), original_bytes, frame)
+    }
+
+    /// As [`CaptureWriter::write`], of interface number `interface`.
+    pub fn write_at(
+        &mut self,
+        interface: u32,
+        (stamp_ns, outgoing): (u64, bool),
+        original_bytes: u32,
+        frame: &[u8],
+    ) -> Result<()> {
         let mut body = std::mem::take(&mut self.block);
         body.clear();
-        body.extend(0u32.to_le_bytes());
+        body.extend(interface.to_le_bytes());
         body.extend(((stamp_ns >> 32) as u32).to_le_bytes());
         body.extend((stamp_ns as u32).to_le_bytes());
         body.extend((frame.len() as u32).to_le_bytes());
@@ -75,7 +94,7 @@ impl CaptureWriter {
 
     fn write_block(&mut self, kind: u32, body: &[u8]) -> Result<()> {
         let length = (body.len() as u32 + 12).to_le_bytes();
-        let mut put = |bytes: &[u8]| self.file.write_all(bytes);
+        let mut put = |bytes: &[u8]| self.to.write_all(bytes);
         put(&kind.to_le_bytes())
             .and_then(|()| put(&length))
             .and_then(|()| put(body))
@@ -83,9 +102,14 @@ impl CaptureWriter {
             .context("cannot write the capture")
     }
 
+    /// Where it is written to.
+    pub fn writer_mut(&mut self) -> &mut W {
+        &mut self.to
+    }
+
     /// Ends the capture; returns how many packets it holds.
     pub fn finish(mut self) -> Result<u64> {
-        self.file.flush().context("cannot write the capture")?;
+        self.to.flush().context("cannot write the capture")?;
         Ok(self.packets)
     }
 }

@@ -88,6 +88,21 @@ impl<A: Address> Filters<A> {
         Ok(())
     }
 
+    /// Lets a classifier that was given the same rules beforehand, each by its number, take the place of
+    /// this one: no more than a pointer changes, whatever there are of them. Returns the old one.
+    ///
+    /// # Errors
+    /// The other one, if it has not as many rules.
+    pub fn exchange_filled(
+        &mut self,
+        filled: Box<dyn Classifier<A> + Send>,
+    ) -> Result<Box<dyn Classifier<A> + Send>, Box<dyn Classifier<A> + Send>> {
+        match filled.len() == self.classifier.len() {
+            true => Ok(core::mem::replace(&mut self.classifier, filled)),
+            false => Err(filled),
+        }
+    }
+
     /// How many rules there are.
     pub fn len(&self) -> usize {
         self.classifier.len()

@@ -6,7 +6,9 @@ use clap::{Args, Subcommand};
 use super::Verdict;
 
 pub mod bench;
+pub mod ctl;
 pub mod run;
+mod shown;
 
 /// Arguments of `nilometer route`.
 #[derive(Debug, Args)]
@@ -20,6 +22,8 @@ pub struct RouteArgs {
 enum RouteCommand {
     /// A router on real interfaces, from its file.
     Run(run::RunArgs),
+    /// Looks at a running router and changes it.
+    Ctl(ctl::CtlArgs),
     /// A router's description with every key and its default.
     Template,
     /// How fast the router's parts are on this machine.
@@ -33,6 +37,7 @@ enum RouteCommand {
 pub fn run(args: RouteArgs) -> Result<Verdict> {
     match args.command {
         RouteCommand::Run(args) => run::run(args),
+        RouteCommand::Ctl(args) => ctl::run(args),
         RouteCommand::Template => {
             print!("{}", crate::route::config::TEMPLATE);
             Ok(Verdict::Done)

@@ -10,6 +10,8 @@ use clap::Args;
 
 use crate::cli::Verdict;
 use crate::document::read_toml;
+use crate::route::config::RouterConfig;
+use crate::route::control::{Control, with_usual_socket};
 use crate::route::running::Running;
 use crate::route::tally::Tally;
 use crate::trial::signals::stop_flag;
@@ -38,16 +40,28 @@ pub struct RunArgs {
 /// # Errors
 /// When the file is wrong, or the router cannot be put together.
 pub fn run(args: RunArgs) -> Result<Verdict> {
-    let config = read_toml(&args.file)?;
+    let mut config: RouterConfig = read_toml(&args.file)?;
     let stop = stop_flag()?;
-    let router = Running::start(None, config, args.host_interfaces)?;
+    let router = Running::start(None, config.clone(), args.host_interfaces)?;
     for note in router.notes.ports.iter().chain(&router.notes.fallbacks) {
         eprintln!("nilometer: {note}");
+    }
+    let name = args.file.file_stem().unwrap_or_default().to_string_lossy();
+    if let Some(why) = with_usual_socket(&mut config, &name) {
+        eprintln!("nilometer: {why}");
+    }
+    let control = Control::start(&router, &config)?;
+    if let Some(socket) = control.socket() {
+        eprintln!("nilometer: the control socket is {}", socket.display());
+    }
+    if let Some(address) = control.address() {
+        eprintln!("nilometer: the control address is http://{address}");
     }
     eprintln!("nilometer: the router forwards");
     while !stop.load(Ordering::Acquire) && router.is_running() {
         thread::sleep(Duration::from_millis(50));
     }
+    drop(control);
     let tally = router.stop()?;
     match args.json {
         true => println!("{}", serde_json::to_string(&tally)?),

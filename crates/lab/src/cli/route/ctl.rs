@@ -1,0 +1,434 @@
+//! `nilometer route ctl`: looks at a running router and changes it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, Subcommand};
+use hyper::Method;
+use serde_json::{Map, Value, json};
+
+use super::shown;
+use crate::cli::Verdict;
+use crate::document::{read_text, write_whole};
+use crate::route::control::client::Address;
+use crate::route::control::socket::usual_folder;
+
+/// Looks at a running router and changes it, without losing a packet.
+///
+/// Speaks to the router by its control socket, or by HTTP. Without --socket and --url it takes the one
+/// router whose socket is in the usual place.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub struct CtlArgs {
+    /// The router's control socket.
+    #[arg(long, value_name = "PATH", global = true, conflicts_with = "url")]
+    socket: Option<PathBuf>,
+    /// The router's control address, `http://HOST:PORT`.
+    #[arg(long, value_name = "URL", global = true)]
+    url: Option<String>,
+    /// A file whose first line is the token that the address asks for.
+    #[arg(long, value_name = "FILE", global = true, requires = "url")]
+    token_file: Option<PathBuf>,
+    /// Print the API's object.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: CtlCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum CtlCommand {
+    /// All counters in short.
+    Status,
+    /// The ports and their counters.
+    Ports,
+    /// The queues of a port's discipline.
+    Queues {
+        /// The port's number.
+        port: usize,
+    },
+    /// Backlogs and rates at the last broadcast.
+    Fabric,
+    /// Filters: list, add, del.
+    Filters {
+        #[command(subcommand)]
+        command: FilterCommand,
+    },
+    /// Routes: list, add, del, lookup.
+    Routes {
+        #[command(subcommand)]
+        command: RouteCommand,
+    },
+    /// Neighbours in both families.
+    Neighbours,
+    /// Hold a port's link to a rate.
+    SetRate {
+        /// The port's number.
+        port: usize,
+        /// As `500 Mb/s`; `none` lets the device alone limit it.
+        rate: String,
+    },
+    /// Make a port's link longer.
+    SetDelay {
+        /// The port's number.
+        port: usize,
+        /// As `20 ms`.
+        delay: String,
+    },
+    /// Give a port another discipline.
+    SetQueue {
+        /// The port's number.
+        port: usize,
+        /// Keys of a `queue` table: discipline=red buffer_packets=500.
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+    },
+    /// Change the fabric.
+    SetFabric {
+        /// Keys of `[fabric]`: queueing=original period="500 us" speedup=4.
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+    },
+    /// Show or change the lookup engines.
+    Engine {
+        /// Of IPv4: lines, wide_lines or tree_bitmap.
+        #[arg(long)]
+        v4: Option<String>,
+        /// Of IPv6: tree_bitmap.
+        #[arg(long)]
+        v6: Option<String>,
+    },
+    /// Show or change the classifier: tuples or linear.
+    Classifier {
+        /// Its name.
+        name: Option<String>,
+    },
+    /// Save the configuration in force as a ROUTER.toml.
+    Save {
+        /// Where to.
+        file: PathBuf,
+        /// Replace a ROUTER.toml that is there.
+        #[arg(long)]
+        force: bool,
+    },
+    /// The latest messages; or which are kept, and where they go.
+    Messages {
+        /// Keep messages from this level on: error, warning, info, debug.
+        #[arg(long)]
+        level: Option<String>,
+        /// Let them go to stderr, nowhere but the ring, or a file of this path.
+        #[arg(long, value_name = "stderr|ring|PATH")]
+        to: Option<String>,
+    },
+    /// Write packets of filters with copy=true into a capture, until interrupted.
+    Trace {
+        /// The capture, as pcapng.
+        #[arg(short, long, value_name = "FILE")]
+        write: PathBuf,
+        /// Replace a capture that is there.
+        #[arg(long)]
+        force: bool,
+        /// End after so many seconds.
+        #[arg(long, value_name = "S")]
+        seconds: Option<f64>,
+    },
+    /// Backlogs and rates as they are broadcast, until interrupted.
+    Watch {
+        /// End after so many.
+        #[arg(long, value_name = "N")]
+        count: Option<u64>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum FilterCommand {
+    /// All of them, with the packets they met.
+    List,
+    /// Enter one.
+    Add {
+        /// Keys of a `[[filter]]`: action=deny protocol=tcp destination_ports=23.
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+    },
+    /// Take one out.
+    Del {
+        /// Its number.
+        id: u32,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum RouteCommand {
+    /// How many there are, and those entered by hand.
+    List,
+    /// Enter one, or replace the one to the same prefix.
+    Add {
+        /// Where to.
+        prefix: String,
+        /// The gateways.
+        #[arg(long, value_name = "ADDRESS")]
+        via: Vec<String>,
+        /// The port whose link it is on.
+        #[arg(long)]
+        interface: Option<String>,
+        /// In place of forwarding: blackhole, unreachable, prohibited.
+        #[arg(long)]
+        fate: Option<String>,
+        /// The lesser counts.
+        #[arg(long, default_value_t = 0)]
+        metric: u32,
+    },
+    /// Withdraw one that was entered by hand.
+    Del {
+        /// Where to.
+        prefix: String,
+    },
+    /// What is known of a prefix, or of the way to an address.
+    Lookup {
+        /// A prefix or an address.
+        prefix: String,
+    },
+}
+
+/// A question, and how its answer is shown to people.
+struct Question {
+    method: Method,
+    path: String,
+    body: Option<Value>,
+    show: fn(&Value) -> String,
+}
+
+impl Question {
+    fn get(path: impl Into<String>, show: fn(&Value) -> String) -> Question {
+        Question { method: Method::GET, path: path.into(), body: None, show }
+    }
+
+    fn change(method: Method, path: impl Into<String>, body: Option<Value>) -> Question {
+        Question { method, path: path.into(), body, show: shown::done }
+    }
+}
+
+/// Runs `nilometer route ctl`.
+///
+/// # Errors
+/// When nobody answers, or the router refuses.
+pub fn run(args: CtlArgs) -> Result<Verdict> {
+    let address = address(&args)?;
+    match &args.command {
+        CtlCommand::Save { file, force } => return save(&address, file, *force),
+        CtlCommand::Watch { count } => return watch(&address, *count, args.json),
+        CtlCommand::Trace { write, force, seconds } => {
+            return trace(&address, write, *force, *seconds);
+        }
+        _ => {}
+    }
+    let Question { method, path, body, show } = question(&args.command)?;
+    let answer = address.ask(&method, &path, body.map(|body| body.to_string()))?.success()?;
+    let value: Value = serde_json::from_slice(&answer).context("the answer is no JSON")?;
+    match args.json {
+        true => println!("{value}"),
+        false => print!("{}", show(&value)),
+    }
+    Ok(Verdict::Done)
+}
+
+fn question(command: &CtlCommand) -> Result<Question> {
+    let put = |path: String, body| Ok(Question::change(Method::PUT, path, Some(body)));
+    match command {
+        CtlCommand::Status => Ok(Question::get("/v1/tally", shown::status)),
+        CtlCommand::Ports => Ok(Question::get("/v1/ports", shown::ports)),
+        CtlCommand::Queues { port } => {
+            Ok(Question::get(format!("/v1/queues/{port}"), shown::queues))
+        }
+        CtlCommand::Fabric => Ok(Question::get("/v1/fabric", shown::fabric)),
+        CtlCommand::Neighbours => Ok(Question::get("/v1/neighbours", shown::neighbours)),
+        CtlCommand::Filters { command } => filters(command),
+        CtlCommand::Routes { command } => Ok(routes(command)),
+        CtlCommand::SetRate { port, rate } => {
+            let rate = Some(rate).filter(|rate| *rate != "none");
+            put(format!("/v1/ports/{port}/rate"), json!({ "rate": rate }))
+        }
+        CtlCommand::SetDelay { port, delay } => {
+            put(format!("/v1/ports/{port}/delay"), json!({ "delay": delay }))
+        }
+        CtlCommand::SetQueue { port, keys } => {
+            put(format!("/v1/ports/{port}/queue"), object(keys, &[])?)
+        }
+        CtlCommand::SetFabric { keys } => put("/v1/fabric".into(), object(keys, &[])?),
+        CtlCommand::Engine { v4: None, v6: None } => Ok(Question::get("/v1/engine", shown::plain)),
+        CtlCommand::Engine { v4, v6 } => put("/v1/engine".into(), given([("v4", v4), ("v6", v6)])),
+        CtlCommand::Classifier { name: None } => Ok(Question::get("/v1/classifier", shown::plain)),
+        CtlCommand::Classifier { name: Some(name) } => {
+            put("/v1/classifier".into(), json!({ "classifier": name }))
+        }
+        CtlCommand::Messages { level: None, to: None } => {
+            Ok(Question::get("/v1/messages", shown::messages))
+        }
+        CtlCommand::Messages { level, to } => {
+            let (to, file) = match to.as_deref() {
+                Some("stderr" | "ring") | None => (to.clone(), None),
+                Some(path) => {
+                    let path = std::path::absolute(path)?.display().to_string();
+                    (Some("file".to_owned()), Some(path))
+                }
+            };
+            let keys = [("level", level), ("destination", &to), ("file", &file)];
+            put("/v1/messages".into(), given(keys))
+        }
+        CtlCommand::Save { .. } | CtlCommand::Watch { .. } | CtlCommand::Trace { .. } => {
+            bail!("answered before")
+        }
+    }
+}
+
+fn filters(command: &FilterCommand) -> Result<Question> {
+    Ok(match command {
+        FilterCommand::List => Question::get("/v1/filters", shown::filters),
+        FilterCommand::Add { keys } => {
+            // Ports and protocols are texts even where they are numbers.
+            let texts = ["source_ports", "destination_ports", "protocol"];
+            let body = Some(object(keys, &texts)?);
+            let added = Question::change(Method::POST, "/v1/filters", body);
+            Question { show: shown::made, ..added }
+        }
+        FilterCommand::Del { id } => {
+            Question::change(Method::DELETE, format!("/v1/filters/{id}"), None)
+        }
+    })
+}
+
+fn routes(command: &RouteCommand) -> Question {
+    match command {
+        RouteCommand::List => Question::get("/v1/routes", shown::routes),
+        RouteCommand::Lookup { prefix } => {
+            Question::get(format!("/v1/routes?prefix={prefix}"), shown::routes)
+        }
+        RouteCommand::Del { prefix } => {
+            Question::change(Method::DELETE, format!("/v1/routes?prefix={prefix}"), None)
+        }
+        RouteCommand::Add { prefix, via, interface, fate, metric } => {
+            let mut body = given([("interface", interface), ("fate", fate)]);
+            body["prefix"] = json!(prefix);
+            body["via"] = json!(via);
+            body["metric"] = json!(metric);
+            Question::change(Method::POST, "/v1/routes", Some(body))
+        }
+    }
+}
+
+/// The router that is meant.
+fn address(args: &CtlArgs) -> Result<Address> {
+    if let Some(url) = &args.url {
+        let first = |path: &PathBuf| {
+            let text = read_text(path)?;
+            Ok::<_, anyhow::Error>(text.lines().next().unwrap_or_default().trim().to_owned())
+        };
+        return Address::http(url, args.token_file.as_ref().map(first).transpose()?);
+    }
+    if let Some(socket) = &args.socket {
+        return Ok(Address::Socket(socket.clone()));
+    }
+    let folder = usual_folder().context("name the router by --socket or --url")?;
+    let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    let sockets = entries.map(|entry| entry.path());
+    let mut sockets: Vec<PathBuf> =
+        sockets.filter(|path| path.extension().is_some_and(|it| it == "sock")).collect();
+    sockets.sort();
+    match &sockets[..] {
+        [] => bail!("no router has a socket in {}; give --socket or --url", folder.display()),
+        [one] => Ok(Address::Socket(one.clone())),
+        all => {
+            let names: Vec<_> = all.iter().map(|path| path.display().to_string()).collect();
+            bail!("give --socket, one of {}", names.join(", "))
+        }
+    }
+}
+
+/// Those that are given, as an object.
+fn given<const N: usize>(keys: [(&str, &Option<String>); N]) -> Value {
+    let some = keys.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
+    some.map(|(key, value)| (key.to_owned(), json!(value))).collect::<Map<_, _>>().into()
+}
+
+/// `KEY=VALUE` as an object; a value is a number or true or false where it looks like one, but for
+/// keys that are texts.
+fn object(keys: &[String], texts: &[&str]) -> Result<Value> {
+    let mut object = Map::new();
+    for pair in keys {
+        let Some((key, value)) = pair.split_once('=') else {
+            bail!("`{pair}` is no KEY=VALUE");
+        };
+        let read = serde_json::from_str(value).ok();
+        let plain = read.filter(|it: &Value| it.is_number() || it.is_boolean());
+        let value = plain.filter(|_| !texts.contains(&key)).unwrap_or_else(|| json!(value));
+        let twice = object.insert(key.to_owned(), value);
+        ensure!(twice.is_none(), "`{key}` is given twice");
+    }
+    Ok(object.into())
+}
+
+fn save(address: &Address, file: &Path, force: bool) -> Result<Verdict> {
+    const BEGINNING: &[u8] = b"# Saved from a running Nilometer router.\n";
+    crate::document::guard_output(file, &[], force, BEGINNING)?;
+    let text = address.ask(&Method::GET, "/v1/config", None)?.success()?;
+    write_whole(file, &[BEGINNING, &text].concat())?;
+    Ok(Verdict::Done)
+}
+
+fn watch(address: &Address, count: Option<u64>, is_json: bool) -> Result<Verdict> {
+    let stop = crate::trial::signals::stop_flag()?;
+    let (mut rest, mut seen) = (Vec::new(), 0);
+    address.follow("/v1/events", |piece| {
+        rest.extend_from_slice(piece);
+        while let Some(at) = rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = rest.drain(..=at).collect();
+            let Some(event) = line.strip_prefix(b"data: ") else { continue };
+            let event: Value = serde_json::from_slice(event).context("an event is no JSON")?;
+            match is_json {
+                true => println!("{event}"),
+                false => print!("{}", shown::fabric(&event)),
+            }
+            seen += 1;
+            if count == Some(seen) {
+                return Ok(false);
+            }
+        }
+        Ok(!stop.load(std::sync::atomic::Ordering::Acquire))
+    })?;
+    Ok(Verdict::Done)
+}
+
+fn trace(address: &Address, file: &Path, force: bool, seconds: Option<f64>) -> Result<Verdict> {
+    // Where each capture of ours begins: a section header block.
+    crate::document::guard_output(file, &[], force, &[0x0a, 0x0d, 0x0d, 0x0a])?;
+    let stop = crate::trial::signals::stop_flag()?;
+    let mut to =
+        std::fs::File::create(file).with_context(|| format!("cannot write {}", file.display()))?;
+    let began = std::time::Instant::now();
+    address.follow("/v1/trace", |piece| {
+        to.write_all(piece).with_context(|| format!("cannot write {}", file.display()))?;
+        let is_over = seconds.is_some_and(|seconds| began.elapsed().as_secs_f64() >= seconds);
+        Ok(!is_over && !stop.load(std::sync::atomic::Ordering::Acquire))
+    })?;
+    Ok(Verdict::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_become_an_object() {
+        let keys = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let red = object(&keys(&["discipline=red", "buffer_packets=50", "ecn=true"]), &[]);
+        let expected = json!({"discipline": "red", "buffer_packets": 50, "ecn": true});
+        assert_eq!(red.expect("an object"), expected);
+        let filter = object(&keys(&["protocol=6", "priority=6"]), &["protocol"]);
+        assert_eq!(filter.expect("an object"), json!({"protocol": "6", "priority": 6}));
+        assert!(object(&keys(&["red"]), &[]).is_err());
+        assert!(
+            object(&keys(&["a=1", "a=2"]), &[]).expect_err("twice").to_string().contains("`a`")
+        );
+    }
+}

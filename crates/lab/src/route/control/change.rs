@@ -1,0 +1,196 @@
+//! Fabric, ports, lookup engines and classifier, changed while packets pass.
+
+use nilometer_router::classifier::{Classified, Classifier, Refused as Full, Rule, RuleId};
+use nilometer_router::{Engine, EngineFault};
+use nilometer_sim::quantity::span_text;
+use nilometer_sim::queueing::QueueSpec;
+
+use super::answer::Refused;
+use super::desk::{Desk, GiveBack, InForce};
+use super::look::{no_port, shown_rate};
+use super::routing::locked;
+use super::view::{ClassifierBody, DelayBody, EngineBody, FabricBody, RateBody};
+use crate::route::assemble::{PortPlace, fabric};
+use crate::route::config::PortSection;
+use crate::route::filter::ClassifierName;
+
+/// What a new classifier is filled with.
+type Filled<A> = Result<Box<dyn Classifier<A> + Send>, Full>;
+
+impl Desk {
+    /// Gives the fabric other equations, another period or speed-up. What waits stays.
+    ///
+    /// # Errors
+    /// 400 for a value out of its range.
+    pub fn set_fabric(&self, body: FabricBody) -> Result<(), Refused> {
+        let mut in_force = self.change();
+        let section = body.over(&in_force.config.fabric).map_err(Refused::bad)?;
+        let ports = self.ask(|driver| driver.router().ports().len())?;
+        let plan = fabric(&section, ports).map_err(Refused::bad)?;
+        let done = self.ask(move |driver| {
+            let now = driver.now();
+            let (router, memory) = driver.parts_mut();
+            let fabric = router.fabric_mut();
+            fabric.set_queueing(now, plan.shape, plan.variant, &mut GiveBack(memory))
+        })?;
+        done.map_err(Refused::bad)?;
+        self.told(format!(
+            "fabric: {}, speed-up {}, period {}",
+            plan.variant.map_or("off", |variant| variant.name()),
+            section.speedup,
+            span_text(section.period)
+        ));
+        in_force.config.fabric = section;
+        Ok(())
+    }
+
+    /// Gives an output another discipline; what waits goes over to it in the order in which it would
+    /// have left.
+    ///
+    /// # Errors
+    /// 400 for a discipline that cannot be, 404 for no such port.
+    pub fn set_queue(&self, number: usize, queue: QueueSpec) -> Result<(), Refused> {
+        let mut in_force = self.change();
+        let rate = port_section(&mut in_force, number)?.rate;
+        let plan = self.ask(move |driver| driver.router().ports()[number].plan().clone())?;
+        let place = PortPlace { plan: &plan, number, rate, config: &in_force.config };
+        let discipline = place.discipline(Some(&queue)).map_err(Refused::bad)?;
+        self.ask(move |driver| {
+            let now = driver.now();
+            let (router, memory) = driver.parts_mut();
+            router.fabric_mut().set_discipline(now, number, discipline, &mut GiveBack(memory));
+        })?;
+        self.told(format!("port {number}: the discipline is {}", queue.discipline));
+        port_section(&mut in_force, number)?.queue = Some(queue);
+        Ok(())
+    }
+
+    /// Holds an output's link to another rate. A discipline that was told the rate when it was made
+    /// keeps what it was told.
+    ///
+    /// # Errors
+    /// 400 for no rate, 404 for no such port.
+    pub fn set_rate(&self, number: usize, body: &RateBody) -> Result<(), Refused> {
+        let rate = body.rate().map_err(Refused::bad)?;
+        let mut in_force = self.change();
+        let section = port_section(&mut in_force, number)?;
+        self.ask(move |driver| driver.router_mut().fabric_mut().set_rate(number, rate))?;
+        section.rate = rate;
+        self.told(format!("port {number}: the rate is {}", shown_rate(rate)));
+        Ok(())
+    }
+
+    /// Makes an output's link longer or shorter, for what leaves from now on.
+    ///
+    /// # Errors
+    /// 400 for no time, 404 for no such port.
+    pub fn set_delay(&self, number: usize, body: &DelayBody) -> Result<(), Refused> {
+        let delay = body.delay().map_err(Refused::bad)?;
+        let mut in_force = self.change();
+        let section = port_section(&mut in_force, number)?;
+        self.ask(move |driver| driver.router_mut().fabric_mut().set_delay(number, delay))?;
+        section.delay = delay;
+        self.told(format!("port {number}: the delay is {}", span_text(delay)));
+        Ok(())
+    }
+
+    /// The lookup engines.
+    pub fn engine(&self) -> EngineBody {
+        let tables = self.change().config.tables.clone();
+        let name = |engine: Engine| Some(engine.name().to_owned());
+        EngineBody { v4: name(tables.engine_v4), v6: name(tables.engine_v6) }
+    }
+
+    /// Lets other engines look routes up: their tables are loaded here and exchanged between two
+    /// turns.
+    ///
+    /// # Errors
+    /// 400 for no such engine, 409 for one that cannot hold the routes or name their next hops.
+    pub fn set_engine(&self, body: &EngineBody) -> Result<(), Refused> {
+        let engine = |text: &Option<String>| {
+            let parse = |text: &String| text.parse().map_err(|why: EngineFault| Refused::bad(why));
+            text.as_ref().map(parse).transpose()
+        };
+        let (v4, v6): (Option<Engine>, Option<Engine>) = (engine(&body.v4)?, engine(&body.v6)?);
+        if v4.or(v6).is_none() {
+            return Err(Refused::bad("give `v4`, `v6` or both"));
+        }
+        if let Some(unfit) = v6.filter(|engine| *engine != Engine::TreeBitmap) {
+            return Err(Refused::bad(EngineFault::Family(unfit)));
+        }
+        let mut in_force = self.change();
+        let (room_v4, room_v6) =
+            (in_force.config.tables.routes_v4, in_force.config.tables.routes_v6);
+        if let Some(engine) = v4 {
+            // Until the driver looks up in it, routes do not change.
+            let mut routes = locked(&self.routes);
+            let reader = routes.exchange_v4(engine, room_v4).map_err(Refused::conflict)?;
+            let swap = move |old: &mut _| std::mem::replace(old, reader);
+            let _old = self.ask(|driver| swap(&mut driver.router_mut().tables_mut().routes4))?;
+            in_force.config.tables.engine_v4 = engine;
+            self.told(format!("IPv4 routes are looked up in {engine}"));
+        }
+        if let Some(engine) = v6 {
+            let mut routes = locked(&self.routes);
+            let reader = routes.exchange_v6(engine, room_v6).map_err(Refused::conflict)?;
+            let swap = move |old: &mut _| std::mem::replace(old, reader);
+            let _old = self.ask(|driver| swap(&mut driver.router_mut().tables_mut().routes6))?;
+            in_force.config.tables.engine_v6 = engine;
+            self.told(format!("IPv6 routes are looked up in {engine}"));
+        }
+        Ok(())
+    }
+
+    /// The classifier.
+    pub fn classifier(&self) -> ClassifierBody {
+        ClassifierBody { classifier: self.change().config.tables.classifier }
+    }
+
+    /// Lets another classifier find the filters; it is filled here, and exchanged between two turns.
+    ///
+    /// # Errors
+    /// 409 when it cannot hold the filters.
+    pub fn set_classifier(&self, body: ClassifierBody) -> Result<(), Refused> {
+        let mut in_force = self.change();
+        let (name, room) = (body.classifier, in_force.config.tables.filters);
+        let (mut fours, mut sixes) = (Vec::new(), Vec::new());
+        for (&id, filter) in &in_force.filters {
+            let (four, six) = filter.rules().map_err(Refused::conflict)?;
+            fours.extend(four.map(|rule| (RuleId(id), rule)));
+            sixes.extend(six.map(|rule| (RuleId(id), rule)));
+        }
+        let four = filled(name, room, fours).map_err(Refused::conflict)?;
+        let six = filled(name, room, sixes).map_err(Refused::conflict)?;
+        let is_done = self.ask(move |driver| {
+            let tables = driver.router_mut().tables_mut();
+            let fits = four.len() == tables.filters4.len() && six.len() == tables.filters6.len();
+            // The old ones are taken apart where they were asked for, not by who forwards.
+            fits.then(|| {
+                (tables.filters4.exchange_filled(four), tables.filters6.exchange_filled(six))
+            })
+        })?;
+        if is_done.is_none() {
+            return Err(Refused::conflict("the filters are not those that were entered here"));
+        }
+        in_force.config.tables.classifier = name;
+        self.told(format!("the classifier is {name:?}").to_lowercase());
+        Ok(())
+    }
+}
+
+fn filled<A: Classified + Send + 'static>(
+    name: ClassifierName,
+    room: u32,
+    rules: Vec<(RuleId, Rule<A>)>,
+) -> Filled<A> {
+    let mut classifier = name.classifier(room);
+    for (id, rule) in rules {
+        classifier.insert(id, rule)?;
+    }
+    Ok(classifier)
+}
+
+/// The section of a port; spare ports have none yet, and cannot be changed.
+fn port_section(in_force: &mut InForce, number: usize) -> Result<&mut PortSection, Refused> {
+    in_force.config.ports.get_mut(number).ok_or_else(|| no_port(number))
+}

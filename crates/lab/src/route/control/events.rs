@@ -1,0 +1,97 @@
+//! Streams that go on: backlogs and rates as they are broadcast, and the body that they come in.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::Frame;
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::answer::{Answer, Refused};
+use super::desk::Desk;
+use super::fabric_view::hear;
+
+/// Streams that may go on at once.
+pub const STREAMS_MAX: usize = 8;
+/// The least time between two events: 20 a second.
+pub const BETWEEN_EVENTS: Duration = Duration::from_millis(50);
+/// Events that may wait for who listens.
+const EVENTS_WAITING: usize = 4;
+
+/// A body that is written while it is read.
+pub struct Stream {
+    pieces: Receiver<Bytes>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Stream {
+    /// A body of `pieces`, which keeps its place among the streams until it ends.
+    pub fn new(pieces: Receiver<Bytes>, place: OwnedSemaphorePermit) -> Stream {
+        Stream { pieces, _place: place }
+    }
+
+    /// The answer that has it.
+    pub fn answer(self, kind: &'static str) -> Response {
+        let headers = [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-store")];
+        (StatusCode::OK, headers, Body::new(self)).into_response()
+    }
+}
+
+impl hyper::body::Body for Stream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.pieces.poll_recv(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+/// A place among the streams.
+///
+/// # Errors
+/// 503 when all are taken.
+pub fn place(streams: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refused> {
+    let full = |_| Refused::unavailable(format!("{STREAMS_MAX} streams are open; close one"));
+    Arc::clone(streams).try_acquire_owned().map_err(full)
+}
+
+/// Backlogs and rates, an event for each broadcast that was not yet told of, at most 20 a second.
+///
+/// # Errors
+/// 503 when there are too many streams.
+pub fn events(desk: Arc<Desk>, streams: &Arc<Semaphore>) -> Answer {
+    let place = place(streams)?;
+    let (say, pieces) = channel(EVENTS_WAITING);
+    tokio::spawn(async move {
+        let mut told = None;
+        // Between two events nothing is done but to see whether anybody still listens.
+        while tokio::time::timeout(BETWEEN_EVENTS, say.closed()).await.is_err() {
+            let asked = Arc::clone(&desk);
+            let heard = tokio::task::spawn_blocking(move || asked.ask(hear)).await;
+            let Ok(Ok(heard)) = heard else { return };
+            if told == Some(heard.broadcasts()) && heard.broadcasts() > 0 {
+                continue;
+            }
+            told = Some(heard.broadcasts());
+            let Some(event) = heard.view().ok().and_then(|view| serde_json::to_string(&view).ok())
+            else {
+                return;
+            };
+            // Who listens slowly misses some, and is told the latest.
+            match say.try_send(Bytes::from(format!("event: fabric\ndata: {event}\n\n"))) {
+                Err(tokio::sync::mpsc::error::TrySendError::Closed(_)) => return,
+                Ok(()) | Err(tokio::sync::mpsc::error::TrySendError::Full(_)) => {}
+            }
+        }
+    });
+    Ok(Stream::new(pieces, place).answer("text/event-stream"))
+}

@@ -1,0 +1,180 @@
+//! Ports, queues, fabric and neighbours, to be looked at.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use nilometer_router::neighbour::{Entry, State};
+use nilometer_sim::quantity::rate_text;
+use nilometer_wire::Rate;
+
+use super::answer::Refused;
+use super::desk::Desk;
+use super::fabric_view::{FabricView, hear};
+use super::view::{NeighbourView, NeighboursView, PortView, PortsView, QueueView, QueuesView};
+use crate::route::driver::Driver;
+use crate::route::tally::{self, PortTally};
+
+/// Queues that are looked at for one request.
+const QUEUES_LOOKED_AT: u32 = 4_096;
+/// Neighbours that are told of.
+const NEIGHBOURS_TOLD: usize = 4_096;
+
+pub(super) fn shown_mac(mac: [u8; 6]) -> String {
+    mac.map(|octet| format!("{octet:02x}")).join(":")
+}
+
+impl Desk {
+    /// A port.
+    ///
+    /// # Errors
+    /// When there is none of this number.
+    pub fn port(&self, number: usize) -> Result<PortView, Refused> {
+        let counters = self.ask(move |driver| {
+            let is_there = number < driver.router().ports().len();
+            is_there.then(|| (tally::port(driver, number), about(driver, number)))
+        })?;
+        let (counters, about) = counters.ok_or_else(|| no_port(number))?;
+        Ok(self.port_view(number, counters, about))
+    }
+
+    /// All ports.
+    ///
+    /// # Errors
+    /// When the router has stopped.
+    pub fn ports(&self) -> Result<PortsView, Refused> {
+        let all = self.ask(|driver| {
+            let numbers = 0..driver.router().ports().len();
+            let port = |number| (tally::port(driver, number), about(driver, number));
+            numbers.map(port).collect::<Vec<_>>()
+        })?;
+        let view = |(number, (counters, about))| self.port_view(number, counters, about);
+        Ok(PortsView { ports: all.into_iter().enumerate().map(view).collect() })
+    }
+
+    fn port_view(&self, number: usize, counters: PortTally, about: About) -> PortView {
+        let in_force = self.change();
+        let section = in_force.config.ports.get(number);
+        PortView {
+            number,
+            mac: shown_mac(about.mac),
+            mtu_bytes: about.mtu_bytes,
+            addresses: about.addresses,
+            rate_bps: section.and_then(|port| port.rate).map(Rate::bits_per_second),
+            delay_us: section.map_or(0.0, |port| port.delay.as_nanos() as f64 / 1e3),
+            counters,
+        }
+    }
+
+    /// The queues of an output's discipline, from number `from` on.
+    ///
+    /// # Errors
+    /// When there is no such port.
+    pub fn queues(&self, number: usize, from: u32) -> Result<QueuesView, Refused> {
+        let view = self.ask(move |driver| {
+            let is_there = number < driver.router().ports().len();
+            is_there.then(|| queues(driver, number, from))
+        })?;
+        view.ok_or_else(|| no_port(number))
+    }
+
+    /// The fabric, with its rates worked out from its broadcasts.
+    ///
+    /// # Errors
+    /// When the router has stopped.
+    pub fn fabric(&self) -> Result<FabricView, Refused> {
+        self.ask(hear)?.view().map_err(Refused::unavailable)
+    }
+
+    /// Neighbours in both families.
+    ///
+    /// # Errors
+    /// When the router has stopped.
+    pub fn neighbours(&self) -> Result<NeighboursView, Refused> {
+        self.ask(neighbours)
+    }
+}
+
+pub(super) fn no_port(number: usize) -> Refused {
+    Refused::missing(format!("there is no port {number}"))
+}
+
+/// What a port is, besides its counters.
+struct About {
+    mac: [u8; 6],
+    mtu_bytes: u16,
+    addresses: Vec<String>,
+}
+
+fn about(driver: &Driver, number: usize) -> About {
+    let plan = driver.router().ports()[number].plan();
+    let four = plan.addresses4.iter().map(|&(own, length)| {
+        let own = Ipv4Addr::from(own);
+        format!("{own}/{length}")
+    });
+    let six = plan.addresses6.iter().map(|&(own, length)| {
+        let own = Ipv6Addr::from(own);
+        format!("{own}/{length}")
+    });
+    About { mac: plan.mac, mtu_bytes: plan.mtu_bytes, addresses: four.chain(six).collect() }
+}
+
+fn queues(driver: &Driver, port: usize, from: u32) -> QueuesView {
+    let fabric = driver.router().fabric();
+    let (discipline, waiting) = (fabric.discipline(port), fabric.output_backlog(port));
+    let end = from.saturating_add(QUEUES_LOOKED_AT);
+    let states = (from..end).map_while(|queue| Some((queue, discipline.queue_state(queue)?)));
+    let used = states.filter(|(_, state)| state.packets > 0 || state.sent_bytes > 0);
+    let view = |(queue, state): (u32, nilometer_queue::QueueState)| QueueView {
+        queue,
+        packets: state.packets,
+        bytes: state.bytes,
+        weight: state.weight,
+        active: state.is_active,
+        sent_bytes: state.sent_bytes,
+        throughput_bps: state.throughput_bps,
+    };
+    QueuesView {
+        port,
+        discipline: discipline.kind().name().to_owned(),
+        waiting_packets: waiting.packets,
+        waiting_bytes: waiting.bytes,
+        queues: used.map(view).collect(),
+        next: discipline.queue_state(end).map(|_| end),
+    }
+}
+
+fn neighbours(driver: &mut Driver) -> NeighboursView {
+    let (mut neighbours, mut count) = (Vec::new(), 0);
+    for (number, port) in driver.router().ports().iter().enumerate() {
+        let four = port.arp().table.entries().map(|entry| shown(Ipv4Addr::from, entry));
+        let six = port.neighbours6().entries().map(|entry| shown(Ipv6Addr::from, entry));
+        for (address, mac, state) in four.chain(six) {
+            count += 1;
+            if neighbours.len() < NEIGHBOURS_TOLD {
+                let interface = port.plan().name.clone();
+                neighbours.push(NeighbourView { port: number, interface, address, mac, state });
+            }
+        }
+    }
+    NeighboursView { count, neighbours }
+}
+
+fn shown<A, S: ToString>(
+    address: impl Fn(A) -> S,
+    entry: Entry<A>,
+) -> (String, Option<String>, String) {
+    let state = match entry.state {
+        State::Incomplete => "incomplete",
+        State::Reachable => "reachable",
+        State::Stale => "stale",
+        State::Delay => "delay",
+        State::Probe => "probe",
+        State::Failed => "failed",
+        State::Permanent => "permanent",
+    };
+    (address(entry.address).to_string(), entry.mac.map(shown_mac), state.to_owned())
+}
+
+/// A rate in words, for messages.
+pub(super) fn shown_rate(rate: Option<Rate>) -> String {
+    rate.map_or("none".to_owned(), rate_text)
+}

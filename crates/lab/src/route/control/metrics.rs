@@ -1,0 +1,186 @@
+//! The counters as Prometheus reads them: its text format, version 0.0.4.
+//!
+//! The counters are kept where packets pass, and a metrics library would want to keep them again; what
+//! is left of one is this page of text, so it is written here. Series are bounded: ports and reasons by
+//! their number, queues and filters by [`QUEUES_TOLD`] a port and [`FILTERS_TOLD`].
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::answer::Refused;
+use super::desk::Desk;
+use super::view::{FilterView, QueueView};
+use crate::route::driver::Driver;
+use crate::route::tally::{PortTally, Tally, tally};
+
+/// Queues of each port that have series, the first in use.
+const QUEUES_TOLD: usize = 64;
+/// Queues that are looked at for them.
+const QUEUES_LOOKED_AT: u32 = 1_024;
+/// Filters that have series, by number.
+const FILTERS_TOLD: usize = 1_000;
+
+/// A page of text for Prometheus.
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP nilometer_{name} {help}\n# TYPE nilometer_{name} {kind}");
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        let _ = write!(self.0, "nilometer_{name}");
+        for (at, (label, value)) in labels.iter().enumerate() {
+            let sign = if at == 0 { '{' } else { ',' };
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.0, "{sign}{label}=\"{value}\"");
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{end} {value}");
+    }
+}
+
+/// Everything that has been counted.
+///
+/// # Errors
+/// When the router has stopped.
+pub fn metrics(desk: &Desk) -> Result<String, Refused> {
+    let (tally, queues) = desk.ask(|driver| {
+        let ports = 0..driver.router().ports().len();
+        let queues = ports.map(|port| queues(driver, port)).collect::<Vec<_>>();
+        (tally(driver), queues)
+    })?;
+    let mut filters = desk.filters(0)?.filters;
+    filters.truncate(FILTERS_TOLD);
+    let mut page = Page(String::new());
+    whole(&mut page, &tally);
+    ports(&mut page, &tally.ports);
+    waiting(&mut page, &tally.ports, &queues);
+    met(&mut page, &filters);
+    Ok(page.0)
+}
+
+fn queues(driver: &Driver, port: usize) -> Vec<QueueView> {
+    let discipline = driver.router().fabric().discipline(port);
+    let states =
+        (0..QUEUES_LOOKED_AT).map_while(|queue| Some((queue, discipline.queue_state(queue)?)));
+    let used = states.filter(|(_, state)| state.packets > 0 || state.sent_bytes > 0);
+    let view = |(queue, state): (u32, nilometer_queue::QueueState)| QueueView {
+        queue,
+        packets: state.packets,
+        bytes: state.bytes,
+        weight: state.weight,
+        active: state.is_active,
+        sent_bytes: state.sent_bytes,
+        throughput_bps: state.throughput_bps,
+    };
+    used.take(QUEUES_TOLD).map(view).collect()
+}
+
+fn whole(page: &mut Page, tally: &Tally) {
+    page.family("packets_total", "counter", "Packets of the router by how they came and went.");
+    let ways = [
+        ("received", tally.received),
+        ("injected", tally.injected),
+        ("made", tally.made),
+        ("transmitted", tally.transmitted),
+        ("punted", tally.punted),
+        ("absorbed", tally.absorbed),
+        ("discarded", tally.discarded),
+        ("dropped", tally.dropped),
+    ];
+    for (way, count) in ways {
+        page.line("packets_total", &[("way", way)], count);
+    }
+    page.family("inside_packets", "gauge", "Packets that are in the router.");
+    page.line("inside_packets", &[], tally.inside);
+    page.family("balances", "gauge", "Whether no packet vanished.");
+    page.line("balances", &[], u8::from(tally.balances));
+    page.family("broadcasts_total", "counter", "Broadcasts of distributed queueing.");
+    page.line("broadcasts_total", &[], tally.broadcasts);
+    page.family("uptime_seconds", "gauge", "Seconds since the router began.");
+    page.line("uptime_seconds", &[], tally.seconds);
+}
+
+fn ports(page: &mut Page, ports: &[PortTally]) {
+    type Count = fn(&PortTally) -> u64;
+    let counts: [(&str, &str, &str, Count); 7] = [
+        ("port_in_packets_total", "counter", "Frames that came.", |port| port.in_packets),
+        ("port_in_bytes_total", "counter", "Their bytes.", |port| port.in_bytes),
+        ("port_out_packets_total", "counter", "Frames that left.", |port| port.out_packets),
+        ("port_out_bytes_total", "counter", "Their bytes.", |port| port.out_bytes),
+        ("port_waiting_packets", "gauge", "Packets at the output.", |port| port.waiting_packets),
+        ("port_waiting_bytes", "gauge", "Their bytes.", |port| port.waiting_bytes),
+        ("port_up", "gauge", "Whether it carries traffic.", |port| u64::from(port.state == "up")),
+    ];
+    for (name, kind, help, count) in counts {
+        page.family(name, kind, help);
+        for port in ports {
+            page.line(name, &[("port", &port.name)], count(port));
+        }
+    }
+    type Reasons = fn(&PortTally) -> &BTreeMap<String, u64>;
+    let reasons: [(&str, &str, Reasons); 4] = [
+        ("port_lost_total", "Frames that the device lost.", |port| &port.lost),
+        ("port_discards_total", "Packets that came and were discarded.", |port| &port.discards),
+        ("port_input_drops_total", "Packets dropped by input queues.", |port| &port.input_drops),
+        ("port_output_drops_total", "Packets dropped by disciplines.", |port| &port.output_drops),
+    ];
+    for (name, help, reasons) in reasons {
+        page.family(name, "counter", help);
+        for port in ports {
+            for (reason, count) in reasons(port) {
+                page.line(name, &[("port", &port.name), ("reason", reason)], count);
+            }
+        }
+    }
+}
+
+fn waiting(page: &mut Page, ports: &[PortTally], queues: &[Vec<QueueView>]) {
+    type Count = fn(&QueueView) -> u64;
+    let counts: [(&str, &str, &str, Count); 3] = [
+        ("queue_packets", "gauge", "Packets in a queue of a discipline.", |queue| queue.packets),
+        ("queue_bytes", "gauge", "Their bytes.", |queue| queue.bytes),
+        ("queue_sent_bytes_total", "counter", "Bytes that left it.", |queue| queue.sent_bytes),
+    ];
+    for (name, kind, help, count) in counts {
+        page.family(name, kind, help);
+        for (port, queues) in ports.iter().zip(queues) {
+            for queue in queues {
+                let number = queue.queue.to_string();
+                page.line(name, &[("port", &port.name), ("queue", &number)], count(queue));
+            }
+        }
+    }
+}
+
+fn met(page: &mut Page, filters: &[FilterView]) {
+    page.family("filter_packets_total", "counter", "Packets that a filter decided.");
+    for filter in filters {
+        let id = filter.id.to_string();
+        page.line("filter_packets_total", &[("filter", &id)], filter.packets);
+    }
+    page.family("filter_bytes_total", "counter", "Their bytes, from the IP header on.");
+    for filter in filters {
+        let id = filter.id.to_string();
+        page.line("filter_bytes_total", &[("filter", &id)], filter.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_quoted_and_families_told_once() {
+        let mut page = Page(String::new());
+        let reason = BTreeMap::from([("ttl".to_owned(), 3)]);
+        let port = PortTally { name: "p\"0".into(), discards: reason, ..PortTally::default() };
+        ports(&mut page, &[port.clone(), PortTally { name: "p1".into(), ..port }]);
+        let lines: Vec<&str> = page.0.lines().collect();
+        let line = r#"nilometer_port_discards_total{port="p\"0",reason="ttl"} 3"#;
+        assert!(lines.contains(&line), "{}", page.0);
+        let told = lines.iter().filter(|line| line.starts_with("# TYPE nilometer_port_in_bytes"));
+        assert_eq!(told.count(), 1);
+    }
+}

@@ -1,0 +1,97 @@
+//! The control processor: how a running router is looked at, changed, saved and watched.
+//!
+//! ```text
+//!   route ctl, curl, Prometheus ── socket or HTTP ── gate ── paths ── desk ── between two turns ── driver
+//!                                    [`serve`]             [`paths`]  [`desk`]
+//! ```
+//!
+//! A thread of its own serves, at a lower priority than the one that forwards. What it may cost has
+//! bounds, each a constant where it is kept: connections at a door, bytes of a request, time for it,
+//! requests a second, questions to the forwarding thread a second.
+
+pub mod answer;
+mod change;
+pub mod client;
+pub mod desk;
+pub mod events;
+pub mod fabric_view;
+mod filters;
+mod look;
+pub mod messages;
+pub mod metrics;
+pub mod paths;
+mod routing;
+pub mod serve;
+pub mod socket;
+pub mod trace;
+pub mod view;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+
+use self::desk::Desk;
+use self::serve::{Door, Server, token};
+use self::socket::{Claimed, usual_place};
+use super::config::RouterConfig;
+use super::running::Running;
+
+/// The control processor of a running router, which ends when this value goes.
+pub struct Control {
+    /// What it does, for whoever is in the same process.
+    pub desk: Arc<Desk>,
+    server: Option<Server>,
+    socket: Option<Claimed>,
+}
+
+impl Control {
+    /// Opens the doors that `config` asks for, in the namespace of the calling thread: none where it
+    /// asks for none.
+    ///
+    /// # Errors
+    /// When an address is open to others and there is no token, a socket is another's, or a door
+    /// cannot be opened.
+    pub fn start(running: &Running, config: &RouterConfig) -> Result<Control> {
+        let desk = Arc::new(Desk::new(running, config)?);
+        let (mut doors, mut socket) = (Vec::new(), None);
+        if let Some(path) = &config.control.socket {
+            let (listener, claimed) = Claimed::listen(path).context("control.socket")?;
+            doors.push(Door::Unix(listener));
+            socket = Some(claimed);
+        }
+        if let Some(address) = config.control.listen {
+            let token = config.control.token_file.as_deref().map(token).transpose()?;
+            doors.push(Door::tcp(address, token)?);
+        }
+        let is_open = !doors.is_empty();
+        let server = is_open.then(|| Server::start(doors, Arc::clone(&desk))).transpose()?;
+        Ok(Control { desk, server, socket })
+    }
+
+    /// Where its socket is.
+    pub fn socket(&self) -> Option<PathBuf> {
+        self.socket.as_ref().map(|claimed| claimed.path().to_owned())
+    }
+
+    /// The address that it serves HTTP at.
+    pub fn address(&self) -> Option<std::net::SocketAddr> {
+        self.server.as_ref().and_then(Server::address)
+    }
+}
+
+/// Puts the socket of a router called `name` in its usual place where the file does not say; what
+/// stood in the way, if it cannot be.
+pub fn with_usual_socket(config: &mut RouterConfig, name: &str) -> Option<String> {
+    let control = &mut config.control;
+    if control.socket.is_some() || control.listen.is_some() {
+        return None;
+    }
+    match usual_place(name).and_then(|path| Claimed::listen(&path).map(|_| path)) {
+        Ok(path) => {
+            control.socket = Some(path);
+            None
+        }
+        Err(why) => Some(format!("no control socket: {why:#}")),
+    }
+}

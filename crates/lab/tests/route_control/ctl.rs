@@ -1,0 +1,95 @@
+//! `nilometer route ctl` against a live router: what a person types, and what comes of it.
+
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::site::{Stand, privileged};
+
+/// Runs the command on the stand's socket.
+fn ctl(stand: &Stand, words: &[&str]) -> Output {
+    let all = [&["route", "ctl", "--socket", "control.sock"], words].concat();
+    stand.room.command(&all).output().expect("it runs")
+}
+
+/// What it printed, where it is done.
+fn done(stand: &Stand, words: &[&str]) -> String {
+    let output = ctl(stand, words);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {error}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn refused(stand: &Stand, words: &[&str], part: &str) {
+    let output = ctl(stand, words);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{words:?}: {error}");
+    assert!(error.contains(part) && error.trim_end().lines().count() == 1, "{words:?}: {error}");
+}
+
+#[test]
+fn what_is_typed_is_done_and_shown() {
+    if !privileged("route ctl") {
+        return;
+    }
+    let stand = Stand::new("ctl", "").expect("a router");
+    let flow = stand.site.flow().expect("a flow");
+    assert!(done(&stand, &["status"]).contains("packets in"));
+    assert!(done(&stand, &["ports"]).contains("qsdrr"));
+    done(&stand, &["set-queue", "1", "discipline=red", "buffer_packets=500"]);
+    assert!(done(&stand, &["queues", "1"]).starts_with("red: "));
+    done(&stand, &["set-rate", "1", "300 Mb/s"]);
+    done(&stand, &["set-delay", "1", "1 ms"]);
+    done(&stand, &["set-fabric", "queueing=original", "period=400 us", "speedup=3"]);
+    assert!(done(&stand, &["fabric"]).contains("original, period 400"));
+    done(&stand, &["engine", "--v4", "lines"]);
+    assert_eq!(done(&stand, &["engine"]), "v4: lines\nv6: tree_bitmap\n");
+    done(&stand, &["classifier", "linear"]);
+    let filter = ["filters", "add", "protocol=17", "destination=198.19.0.0/24", "copy=true"];
+    assert_eq!(done(&stand, &filter), "0\n");
+    flow.wait_for(10);
+    let listed: Value =
+        serde_json::from_str(&done(&stand, &["filters", "list", "--json"])).expect("JSON");
+    assert!(listed["filters"][0]["packets"].as_u64() >= Some(10), "{listed}");
+    done(&stand, &["trace", "-w", "flow.pcapng", "--seconds", "0.3"]);
+    let words = ["flows", "flow.pcapng", "--json", "-o", "flow.parquet"];
+    let read = stand.room.command(&words).output().expect("it runs");
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    let flows: Value = serde_json::from_slice(&read.stdout).expect("JSON");
+    assert!(flows.to_string().contains("packets"), "{flows}");
+    assert!(stand.room.read_bytes("flow.pcapng").len() > 10 * 400, "few packets");
+    done(&stand, &["filters", "del", "0"]);
+    done(&stand, &["routes", "add", "198.18.64.0/18", "--via", "198.18.0.2"]);
+    assert!(done(&stand, &["routes", "lookup", "198.18.64.9"]).contains("p0 198.18.0.2"));
+    done(&stand, &["routes", "del", "198.18.64.0/18"]);
+    assert!(done(&stand, &["neighbours"]).contains("permanent"));
+    assert_eq!(done(&stand, &["watch", "--count", "3", "--json"]).lines().count(), 3);
+    done(&stand, &["messages", "--level", "debug", "--to", "router.log"]);
+    done(&stand, &["set-delay", "1", "0 s"]);
+    assert!(done(&stand, &["messages"]).contains("the delay is 0 s"));
+    done(&stand, &["save", "saved.toml"]);
+    assert!(stand.room.read("saved.toml").contains("discipline = \"red\""));
+    let (sent, came) = flow.end();
+    assert_eq!(sent, came);
+    stand.end();
+}
+
+#[test]
+fn what_cannot_be_is_said_in_one_line() {
+    if !privileged("refusals of route ctl") {
+        return;
+    }
+    let stand = Stand::new("ctl-refused", "").expect("a router");
+    refused(&stand, &["set-rate", "9", "1 Mb/s"], "no port 9");
+    refused(&stand, &["set-rate", "1", "fast"], "no rate");
+    refused(&stand, &["set-queue", "1", "red"], "no KEY=VALUE");
+    refused(&stand, &["filters", "del", "4"], "no filter 4");
+    stand.room.write("mine.toml", "mine");
+    refused(&stand, &["save", "mine.toml"], "exists already");
+    refused(&stand, &["save", "mine.toml", "--force"], "another kind");
+    let nobody = ["route", "ctl", "--socket", "none.sock", "status"];
+    let output = stand.room.command(&nobody).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no router answers at none.sock"));
+    stand.end();
+}

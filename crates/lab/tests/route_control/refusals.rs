@@ -1,0 +1,186 @@
+//! What the control processor refuses: strangers, nonsense, too much, and the places of others.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use nilometer_lab::route::config::RouterConfig;
+use nilometer_lab::route::control::client::Address;
+use nilometer_lab::route::control::serve::BODY_BYTES_MAX;
+use serde_json::json;
+
+use crate::common::Room;
+use crate::site::{PATIENCE, ROUTER, Site, Stand, ask, privileged};
+
+#[test]
+fn nonsense_is_refused_in_one_line() {
+    if !privileged("refusals of the control processor") {
+        return;
+    }
+    let stand = Stand::new("control-refuse", "").expect("a router");
+    let put = |path: &str, text: &str| ask(&stand.address, &Method::PUT, path, Some(text.into()));
+    let cases = [
+        (put("/v1/fabric", "{\"queueing\":"), 400, "EOF"),
+        (put("/v1/fabric", "{\"queuing\": \"off\"}"), 400, "did you mean `queueing`"),
+        (put("/v1/fabric", "{\"speedup\": 0.5}"), 400, "speedup is 0.5"),
+        (put("/v1/fabric", "{\"period\": \"5\"}"), 400, "period"),
+        (put("/v1/ports/7/rate", "{\"rate\": \"1 Mb/s\"}"), 404, "no port 7"),
+        (put("/v1/ports/x/rate", "{\"rate\": \"1 Mb/s\"}"), 404, ""),
+        (put("/v1/ports/1/rate", "{\"rate\": \"fast\"}"), 400, "`fast` is no rate"),
+        (put("/v1/ports/1/queue", "{\"discipline\": \"qsdr\"}"), 400, "did you mean `qsdrr`"),
+        (put("/v1/engine", "{\"v4\": \"linear\"}"), 400, "no lookup engine"),
+        (put("/v1/engine", "{\"v6\": \"lines\"}"), 400, "IPv6"),
+        (put("/v1/engine", "{}"), 400, "give `v4`"),
+        (put("/v1/tally", "{}"), 405, "openapi"),
+        (put("/v2", "{}"), 404, "openapi"),
+        (put("/v1/fabric", &" ".repeat(BODY_BYTES_MAX + 1)), 413, ""),
+    ];
+    for ((status, said), expected, words) in cases {
+        let line = said["error"].as_str().unwrap_or_default();
+        assert_eq!(status, expected, "{said}");
+        assert!(line.contains(words) && !line.contains('\n') && !line.is_empty(), "{said}");
+    }
+    let post = |path: &str, body| stand.ask(&Method::POST, path, Some(body)).0;
+    assert_eq!(post("/v1/filters", json!({"protocol": "tpc"})), 400);
+    assert_eq!(post("/v1/routes", json!({"prefix": "198.18.0.1/16", "via": ["198.18.0.2"]})), 400);
+    assert_eq!(post("/v1/routes", json!({"prefix": "198.18.0.0/16", "via": ["192.0.2.1"]})), 400);
+    let asked = |method: Method, path: &str| stand.ask(&method, path, None).0;
+    assert_eq!(asked(Method::DELETE, "/v1/filters/3"), 404);
+    assert_eq!(asked(Method::DELETE, "/v1/routes?prefix=198.18.0.0/16"), 404);
+    assert_eq!(asked(Method::GET, "/v1/routes?prefix=192.0.2.1"), 404);
+    assert_eq!(asked(Method::GET, "/v1/routes?prefix=here"), 400);
+    stand.end();
+}
+
+#[test]
+fn filters_beyond_the_room_are_a_conflict_and_numbers_are_used_again() {
+    if !privileged("room for filters") {
+        return;
+    }
+    let stand = Stand::new("control-room", "[tables]\nfilters = 3\n").expect("a router");
+    let add = || {
+        let filter = json!({"action": "deny", "protocol": "tcp"});
+        stand.ask(&Method::POST, "/v1/filters", Some(filter))
+    };
+    for number in 0..3 {
+        assert_eq!(add(), (201, json!({"id": number})));
+    }
+    assert_eq!(add().0, 409);
+    assert_eq!(stand.ask(&Method::DELETE, "/v1/filters/1", None).0, 200);
+    assert_eq!(add(), (201, json!({"id": 1})));
+    stand.end();
+}
+
+#[test]
+fn whoever_stalls_keeps_nobody_else_from_asking() {
+    if !privileged("stalled clients") {
+        return;
+    }
+    let stand = Stand::new("control-stall", "").expect("a router");
+    let socket = stand.room.path("control.sock");
+    let mut stalled: Vec<UnixStream> = (0..40)
+        .map(|_| {
+            let mut stream = UnixStream::connect(&socket).expect("a connection");
+            stream.write_all(b"PUT /v1/fabric HTTP/1.1\r\nHost: localhost\r\n").expect("written");
+            stream
+        })
+        .collect();
+    assert_eq!(stand.get("/v1/tally")["balances"], true);
+    let one = stalled.pop().expect("forty");
+    one.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    let mut rest = Vec::new();
+    // It is answered, or hung up on; it is not kept for ever.
+    (&one).read_to_end(&mut rest).expect("it ends in time");
+    stand.end();
+}
+
+#[test]
+fn by_tcp_the_token_is_asked_for() {
+    if !privileged("tokens") {
+        return;
+    }
+    let (site, room) = (Site::new().expect("a site"), Room::new("control-token"));
+    room.write("token", "0123456789abcdef0123456789abcdef\n");
+    let mode = |mode| {
+        fs::set_permissions(room.path("token"), fs::Permissions::from_mode(mode)).expect("a mode");
+    };
+    let mut config: RouterConfig = toml::from_str(ROUTER).expect("a description");
+    config.control.listen = Some("127.0.0.1:0".parse().expect("an address"));
+    config.control.token_file = Some(room.path("token"));
+    mode(0o600);
+    let stand = Stand::build(site, room, config).expect("a router");
+    let at = stand.control.address().expect("an address").to_string();
+    let with = |token: Option<&str>| {
+        let address = Address::Http(at.clone(), token.map(str::to_owned));
+        ask(&address, &Method::GET, "/v1/tally", None)
+    };
+    assert_eq!(with(Some("0123456789abcdef0123456789abcdef")).0, 200);
+    assert_eq!(with(Some("0123456789abcdef0123456789abcdeg")).0, 401);
+    let (status, said) = with(None);
+    assert!(status == 401 && said["error"].as_str().is_some_and(|it| it.contains("token")));
+    // A file is named by the socket alone.
+    let token = Some("0123456789abcdef0123456789abcdef".to_owned());
+    let body = json!({"destination": "file", "file": "never.log"}).to_string();
+    let set = ask(&Address::Http(at, token), &Method::PUT, "/v1/messages", Some(body));
+    assert_eq!(set.0, 403);
+    stand.end();
+}
+
+/// Starts the binary on a site's router, with its socket in the room; returns when it forwards.
+fn start(site: &Site, room: &Room) -> Child {
+    let words = ["route", "run", "router.toml", "--host-interfaces"];
+    let child = site.router.run(|| {
+        let mut command = room.command(&words);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
+    });
+    let address = Address::Socket(room.path("r.sock"));
+    let began = Instant::now();
+    while address.ask(&Method::GET, "/v1/engine", None).is_err() {
+        assert!(began.elapsed() < PATIENCE, "no router answers");
+        thread::sleep(Duration::from_millis(10));
+    }
+    child
+}
+
+fn end(mut child: Child, signal: libc::c_int) {
+    // SAFETY: the child is ours and has not been waited for.
+    unsafe { libc::kill(child.id() as libc::pid_t, signal) };
+    child.wait().expect("it ends");
+}
+
+#[test]
+fn the_socket_of_a_killed_router_is_taken_over_and_no_other() {
+    if !privileged("sockets left behind") {
+        return;
+    }
+    let (site, room) = (Site::new().expect("a site"), Room::new("control-socket"));
+    room.write("router.toml", format!("[control]\nsocket = \"r.sock\"\n{ROUTER}"));
+    let refusal = || {
+        let words = ["route", "run", "router.toml", "--host-interfaces"];
+        let output = site.router.run(|| room.command(&words).output().expect("it runs"));
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        error
+    };
+    end(start(&site, &room), libc::SIGKILL);
+    assert!(room.path("r.sock").exists(), "killed, it leaves its socket");
+    let live = start(&site, &room);
+    // The live one's interfaces are taken as well, so the second has others.
+    let other = Site::new().expect("a site");
+    let words = ["route", "run", "router.toml", "--host-interfaces"];
+    let second = other.router.run(|| room.command(&words).output().expect("it runs"));
+    let error = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(2), "{error}");
+    assert!(error.contains("somebody listens"), "{error}");
+    assert!(Address::Socket(room.path("r.sock")).ask(&Method::GET, "/v1/tally", None).is_ok());
+    end(live, libc::SIGTERM);
+    assert!(!room.path("r.sock").exists(), "told to stop, it takes its socket away");
+    room.write("r.sock", "somebody's file");
+    assert!(refusal().contains("no socket"));
+    assert_eq!(room.read("r.sock"), "somebody's file");
+}
