@@ -119,7 +119,9 @@ fn router(
         let discipline = place.discipline(queue)?;
         ports.push((plan.clone(), discipline));
     }
-    Router::new(RouterPlan::new(fabric, config.seed), ports, tables).map_err(|why| anyhow!("{why}"))
+    let manners = config.manners.manners();
+    Router::new(RouterPlan { manners, ..RouterPlan::new(fabric, config.seed) }, ports, tables)
+        .map_err(|why| anyhow!("{why}"))
 }
 
 /// Where a discipline is to stand.

@@ -18,6 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::filter::{ClassifierName, FilterSection};
+use super::manners::MannersSection;
 use crate::device::testbed::DevicePort;
 
 /// A ROUTER.toml with every key.
@@ -38,6 +39,8 @@ pub struct RouterConfig {
     pub fabric: FabricSection,
     /// Tables.
     pub tables: TablesSection,
+    /// What it says of itself and to senders.
+    pub manners: MannersSection,
     /// Where the router is spoken to.
     pub control: ControlSection,
     /// Ports, numbered from 0 in this order.
@@ -213,6 +216,9 @@ pub struct PortSection {
     /// Whether sources are tested by the way back (RFC 3704).
     #[serde(default)]
     pub reverse_path: ReversePath,
+    /// Whether hosts are told of a better router on their network (RFC 1812, 5.2.7.2).
+    #[serde(default = "yes")]
+    pub redirects: bool,
     /// How often the link is asked whether another has an IPv6 address before it is used; 0 takes
     /// addresses at once.
     #[serde(default = "one_probe")]
@@ -362,6 +368,7 @@ impl RouterConfig {
         for neighbour in &self.neighbours {
             self.port_named(&neighbour.interface)?;
         }
+        ensure!(self.manners.hop_limit > 0, "manners.hop_limit is 0, and no packet would arrive");
         let speedup = self.fabric.speedup;
         ensure!((1.0..=64.0).contains(&speedup), "fabric.speedup is {speedup}; give 1 to 64");
         Ok(())
@@ -390,6 +397,7 @@ impl PortSection {
             queue: None,
             punt: None,
             reverse_path: ReversePath::Off,
+            redirects: true,
             address_probes: 1,
             partial_checksums: true,
             busy_poll_us: None,
@@ -409,6 +417,7 @@ impl PortSection {
         plan.rate = self.rate;
         plan.delay = self.delay;
         plan.overhead_bytes = self.overhead_bytes;
+        plan.redirects = self.redirects;
         plan.address_probes = self.address_probes;
         plan.is_punting = self.punt.is_some();
         plan.reverse_path = match self.reverse_path {

@@ -10,6 +10,7 @@ pub mod fpm;
 pub mod keeper;
 pub mod kernel;
 pub mod latest;
+pub mod manners;
 mod memory;
 pub mod news;
 pub mod pages;

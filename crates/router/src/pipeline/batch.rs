@@ -129,7 +129,10 @@ impl Router {
                     self.shunt(input, place, Why::LinkBroadcast, memory)
                 }
                 AnyKey::V4(key) => self.lanes.lane4.push(brief, key),
-                AnyKey::V6(key) if is_discovery(frame, &key, &header) => {
+                AnyKey::V6(key)
+                    if is_discovery(frame, &key, &header)
+                        && self.ports[input].is_of_link(key.destination) =>
+                {
                     self.shunt(input, place, Why::Discovery, memory);
                 }
                 AnyKey::V6(key) => self.lanes.lane6.push(brief, key),
@@ -176,7 +179,8 @@ impl Router {
     }
 }
 
-/// Whether the packet is of neighbour discovery (RFC 4861): such a one never goes further than this.
+/// Whether the packet is of neighbour discovery (RFC 4861). One to an address of this link goes no
+/// further; one to another is a packet like others, and void where it arrives.
 #[inline]
 fn is_discovery(frame: &[u8], key: &Key<u128>, header: &Header) -> bool {
     const AT: usize = crate::header::ETHERNET_BYTES;

@@ -8,6 +8,7 @@ use core::fmt;
 use nilometer_wire::{Rate, Span, Time};
 
 use super::broadcasts::Broadcasts;
+use super::decide::Version;
 use super::groups::{MulticastError, MulticastPlan};
 use crate::discard::Discards;
 use crate::forward::urpf::Mode;
@@ -265,6 +266,14 @@ impl Port {
     /// Tests sources by the way back, or not.
     pub fn set_reverse_path(&mut self, mode: Mode) {
         self.plan.reverse_path = mode;
+    }
+
+    /// Whether who sends to `destination` means this link: a group, a link-local address, one of the
+    /// port's own.
+    pub(super) fn is_of_link(&self, destination: u128) -> bool {
+        destination.is_multicast()
+            || destination.is_link_local()
+            || self.discovery.table.own().has(destination)
     }
 
     /// Packets that wait here: for an address, or to be fetched by who runs beside.

@@ -1,0 +1,72 @@
+//! `[manners]` of ROUTER.toml: what RFC 1812 wants to be configurable of a router as a whole.
+
+use nilometer_router::forward::limit::{Allowance, Allowances, KINDS, Limits};
+use nilometer_router::forward::options::SourceRouting;
+use nilometer_router::pipeline::Manners;
+use serde::{Deserialize, Serialize};
+
+/// `[manners]`: what RFC 1812 wants to be configurable.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MannersSection {
+    /// Time to live of packets that it makes (4.2.2.9).
+    pub hop_limit: u8,
+    /// Whether it answers echo requests (4.3.3.6).
+    pub answers_echo: bool,
+    /// Whether ICMP errors and echo replies are limited, to 1,000 of a kind a second and 10 to one
+    /// destination (4.3.2.8). Unlimited is for measurements.
+    pub limits_icmp: bool,
+    /// What is done with source routes: `refuse`, `ignore` or `follow` (5.3.13.4).
+    pub source_routing: SourceRoutes,
+    /// Whether who is rejected by a route that prohibits is told (5.2.7.1).
+    pub tells_prohibited: bool,
+    /// Whether who is denied by a filter is told (5.3.9).
+    pub tells_denied: bool,
+}
+
+/// What is done with source routes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceRoutes {
+    /// The packet is discarded and answered as prohibited.
+    #[default]
+    Refuse,
+    /// The option is passed over.
+    Ignore,
+    /// They are followed.
+    Follow,
+}
+
+impl Default for MannersSection {
+    fn default() -> MannersSection {
+        let usual = Manners::default();
+        MannersSection {
+            hop_limit: usual.hop_limit,
+            answers_echo: usual.answers_echo,
+            limits_icmp: true,
+            source_routing: SourceRoutes::Refuse,
+            tells_prohibited: usual.tells_prohibited,
+            tells_denied: usual.tells_denied,
+        }
+    }
+}
+
+impl MannersSection {
+    /// As the pipeline is told.
+    pub fn manners(&self) -> Manners {
+        let open = Allowances { router: Allowance::UNLIMITED, destination: Allowance::UNLIMITED };
+        Manners {
+            hop_limit: self.hop_limit,
+            answers_echo: self.answers_echo,
+            limits: if self.limits_icmp { Limits::default() } else { Limits([open; KINDS]) },
+            source_routing: match self.source_routing {
+                SourceRoutes::Refuse => SourceRouting::Refuse,
+                SourceRoutes::Ignore => SourceRouting::Ignore,
+                SourceRoutes::Follow => SourceRouting::Follow,
+            },
+            tells_prohibited: self.tells_prohibited,
+            tells_denied: self.tells_denied,
+            ..Manners::default()
+        }
+    }
+}
