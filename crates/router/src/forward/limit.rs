@@ -145,6 +145,11 @@ impl Limiter {
         }
     }
 
+    /// Other limits from now on; counters stay, and what was used up before counts.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
     /// Whether a message of this kind may be sent to `destination` at `now` (IPv4 addresses as their
     /// number). It is counted either way.
     pub fn allow(&mut self, now: Time, kind: Kind, destination: u128) -> bool {

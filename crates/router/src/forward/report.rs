@@ -82,6 +82,11 @@ impl Reporter {
         self.hop_limit = hop_limit.max(1);
     }
 
+    /// Sets how many messages are sent (4.3.2.8).
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limiter.set_limits(limits);
+    }
+
     /// Sets whether echo requests are answered; they are unless told otherwise (4.3.3.6).
     pub fn set_answers_echo(&mut self, answers_echo: bool) {
         self.answers_echo = answers_echo;

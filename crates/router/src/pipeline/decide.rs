@@ -301,8 +301,8 @@ impl Router {
         if key.destination.is_martian_destination(martians) {
             return Err(self.martian(input, key, Discard::MartianDestination));
         }
-        if self.ports[input].plan.reverse_path != Mode::Off {
-            self.test_way_back(self.ports[input].plan.reverse_path, input, key.source)?;
+        if self.ports[input].asks {
+            self.admit(input, key.source, found.1)?;
         }
         let Some(next) = found.1 else { return Err(Turn::Slow(Why::NoRoute)) };
         let (output, gateway, hop) = self.way(next, brief.hash)?;
@@ -316,8 +316,8 @@ impl Router {
         if brief.ip_bytes > port.plan.mtu_bytes {
             return Err(Turn::Slow(Why::TooBig(output)));
         }
-        if !port.is_up {
-            return Err(Turn::Discard(Discard::PortDown));
+        if !port.is_open {
+            return Err(Turn::Discard(port.why_shut()));
         }
         if usize::from(output) == input && port.plan.redirects {
             self.redirect(now, input, brief.place, gateway, memory);
@@ -391,6 +391,25 @@ impl Router {
         let (mac, handle) = mac_of(lookup, output, gateway)?;
         self.adjacencies.keep(hop, handle);
         Ok(mac)
+    }
+
+    /// Whether a packet that came by `input` may go where its route says: anywhere, or only here.
+    fn admit<A: Version>(
+        &mut self,
+        input: usize,
+        source: A,
+        found: Option<NextHop>,
+    ) -> Result<(), Turn> {
+        let mode = self.ports[input].plan.reverse_path;
+        if mode != Mode::Off {
+            self.test_way_back(mode, input, source)?;
+        }
+        let is_local =
+            || found.is_some_and(|next| matches!(self.way(next, 0), Err(Turn::Slow(Why::Local))));
+        if !self.ports[input].plan.forwards && !is_local() {
+            return Err(Turn::Discard(Discard::ForwardingOff));
+        }
+        Ok(())
     }
 
     /// RFC 3704: is the way back to the packet's source the port that it came by?

@@ -23,6 +23,7 @@
 
 pub mod account;
 mod adjacency;
+pub mod admin;
 pub mod batch;
 mod broadcasts;
 mod decide;
@@ -197,7 +198,9 @@ impl Router {
             fabric.set_rate(number, port.rate);
             fabric.set_delay(number, port.delay);
             let seed = plan.seed ^ number as u64;
-            ports.push(Port::new(port, seed).map_err(|why| RouterError::Port(number, why))?);
+            ports.push(
+                Port::new(Time::ZERO, port, seed).map_err(|why| RouterError::Port(number, why))?,
+            );
         }
         Ok(Router {
             broadcasts: port::broadcasts(&ports),
@@ -226,6 +229,9 @@ impl Router {
         memory: &mut M,
         probe: &mut impl Probe,
     ) {
+        if !self.ports[input].is_up {
+            return self.receive_down(input, frames, memory);
+        }
         for some in frames.chunks(BATCH) {
             probe.enter(Stage::Parse);
             self.parse(input, some, memory);
@@ -261,6 +267,7 @@ impl Router {
         self.fabric.announce(now);
         probe.enter(Stage::Discipline);
         self.fabric.cross(now, &mut drops);
+        self.drain_down(now, memory);
         probe.enter(Stage::Elsewhere);
     }
 
@@ -276,6 +283,9 @@ impl Router {
         output: usize,
         memory: &mut M,
     ) -> Option<Place> {
+        if !self.ports[output].is_up {
+            return None;
+        }
         let ticket = self.fabric.transmit(now, output, &mut GiveBack(memory))?;
         if ticket.is_marked() {
             crate::forward::ecn::mark(memory.frame_mut(ticket.place));

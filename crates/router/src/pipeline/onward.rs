@@ -141,8 +141,9 @@ impl Router {
             Err(Turn::Hold(..)) => unreachable!("what is to be held has a way"),
         };
         let port = &self.ports[usize::from(way.0)];
-        if !port.is_up {
-            return self.discard(input, place, Discard::PortDown, memory);
+        if !port.is_open || !self.ports[input].plan.forwards {
+            let why = if port.is_open { Discard::ForwardingOff } else { port.why_shut() };
+            return self.discard(input, place, why, memory);
         }
         if header.ip_bytes > port.plan.mtu_bytes {
             return self.cut(now, (input, place), way, onward, memory);

@@ -10,7 +10,7 @@ use nilometer_wire::{Rate, Span, Time};
 use super::broadcasts::Broadcasts;
 use super::decide::Version;
 use super::groups::{MulticastError, MulticastPlan};
-use crate::discard::Discards;
+use crate::discard::{Discard, Discards};
 use crate::forward::urpf::Mode;
 use crate::memory::{Place, Ticket};
 use crate::neighbour::{
@@ -60,6 +60,11 @@ pub struct PortPlan {
     pub redirects: bool,
     /// What it does for groups; without it nobody on its link is asked, and no group leaves by it.
     pub multicast: Option<MulticastPlan>,
+    /// Whether packets are forwarded from here and to here; if not, the port is for the router's own
+    /// (RFC 1812, 5.3.11).
+    pub forwards: bool,
+    /// Whether it is only a place for a port that comes later.
+    pub is_vacant: bool,
 }
 
 impl PortPlan {
@@ -80,13 +85,20 @@ impl PortPlan {
             reverse_path: Mode::Off,
             redirects: true,
             multicast: None,
+            forwards: true,
+            is_vacant: false,
         }
+    }
+
+    /// A place for a port that comes later ([`super::Router::plug`]); its link is down.
+    pub fn vacant() -> PortPlan {
+        PortPlan { is_vacant: true, ..PortPlan::new("", [2, 0, 0, 0, 0, 0]) }
     }
 }
 
 impl PortPlan {
     /// All of its addresses, the link-local one among them.
-    fn own(&self) -> Result<(Own<u32>, Own<u128>), PortError> {
+    pub(super) fn own(&self) -> Result<(Own<u32>, Own<u128>), PortError> {
         if !(68..=9_216).contains(&self.mtu_bytes) {
             return Err(PortError::Mtu(self.mtu_bytes));
         }
@@ -179,32 +191,121 @@ pub struct Port {
     /// On the way to who runs beside the forwarding plane.
     pub(super) punt: VecDeque<Place>,
     pub(super) is_up: bool,
+    /// Packets may be forwarded to here.
+    pub(super) is_open: bool,
+    /// Not every packet that comes here may be forwarded.
+    pub(super) asks: bool,
     pub(super) discards: Discards,
     pub(super) in_packets: u64,
     pub(super) in_bytes: u64,
 }
 
 impl Port {
-    pub(super) fn new(plan: PortPlan, seed: u64) -> Result<Port, PortError> {
+    pub(super) fn new(now: Time, plan: PortPlan, seed: u64) -> Result<Port, PortError> {
         let (own4, own6) = plan.own()?;
         let mut discovery = match plan.address_probes {
             0 => Discovery::new(Settings::discovery(seed), own6.clone(), 0)?,
             probes => Discovery::new(Settings::discovery(seed), Own::new(plan.mac)?, probes)?,
         };
         for &(address, prefix) in own6.addresses().iter().filter(|_| plan.address_probes > 0) {
-            discovery.add_address(Time::ZERO, address, prefix.length())?;
+            discovery.add_address(now, address, prefix.length())?;
         }
-        Ok(Port {
+        let mut port = Port {
             arp: Arp::new(Settings::arp(seed), own4)?,
             discovery,
             duplicates: Vec::new(),
             punt: VecDeque::new(),
-            is_up: true,
+            is_up: !plan.is_vacant,
+            is_open: false,
+            asks: false,
             discards: Discards::default(),
             in_packets: 0,
             in_bytes: 0,
             plan,
-        })
+        };
+        port.settle();
+        Ok(port)
+    }
+
+    /// What is asked of every packet, from the plan and the state of the link.
+    fn settle(&mut self) {
+        self.is_open = self.is_up && self.plan.forwards;
+        self.asks = !self.plan.forwards || self.plan.reverse_path != Mode::Off;
+    }
+
+    /// Why nothing is forwarded to here.
+    #[cold]
+    pub(super) fn why_shut(&self) -> Discard {
+        if self.is_up { Discard::ForwardingOff } else { Discard::PortDown }
+    }
+
+    /// The link has gone down: neighbours are forgotten, what was to be said is not.
+    pub(super) fn sleep(&mut self) {
+        self.is_up = false;
+        self.settle();
+        self.arp.table.flush();
+        self.discovery.table.flush();
+        let mut frame = [0; FRAME_BYTES_MAX];
+        while self.poll_speech(&mut frame).is_some() {}
+    }
+
+    /// The link has come up: addresses are announced, or tried first.
+    pub(super) fn wake(&mut self, now: Time) -> Result<(), PortError> {
+        let (own4, own6) = self.plan.own()?;
+        self.is_up = true;
+        self.settle();
+        own4.addresses().iter().for_each(|&(address, _)| self.arp.announce(address));
+        self.duplicates.clear();
+        for &(address, prefix) in own6.addresses() {
+            if self.plan.address_probes > 0 {
+                self.discovery.remove_address(address);
+            }
+            self.discovery.add_address(now, address, prefix.length())?;
+        }
+        Ok(())
+    }
+
+    /// Other addresses, by a plan that differs in nothing else.
+    pub(super) fn readdress(&mut self, now: Time, plan: PortPlan) -> Result<(), PortError> {
+        let (new4, new6) = plan.own()?;
+        let (old4, old6) = self.plan.own()?;
+        let gone4 = old4.addresses().iter().filter(|there| !new4.has(there.0));
+        gone4.for_each(|&(address, _)| _ = self.arp.table.remove_address(address));
+        for &(address, prefix) in new4.addresses() {
+            self.arp.table.add_address(address, prefix.length())?;
+            if self.is_up && !old4.has(address) {
+                self.arp.announce(address);
+            }
+        }
+        let gone6 = old6.addresses().iter().filter(|there| !new6.has(there.0));
+        for &(address, _) in gone6 {
+            self.discovery.remove_address(address);
+            self.duplicates.retain(|duplicate| *duplicate != address);
+        }
+        for &(address, prefix) in new6.addresses() {
+            if !old6.addresses().contains(&(address, prefix)) {
+                self.discovery.add_address(now, address, prefix.length())?;
+            }
+        }
+        self.plan = plan;
+        Ok(())
+    }
+
+    /// Nobody's port from now on.
+    pub(super) fn vacate(&mut self) {
+        self.plan = PortPlan { is_vacant: true, ..self.plan.clone() };
+        for (address, _) in self.arp.table.own().addresses().to_vec() {
+            self.arp.table.remove_address(address);
+        }
+        for (address, _) in self.discovery.table.own().addresses().to_vec() {
+            self.discovery.remove_address(address);
+        }
+    }
+
+    /// The next packet that waited for a neighbour and is let go, whatever came of it.
+    pub(super) fn poll_held(&mut self) -> Option<Held> {
+        let outcome = self.arp.table.poll_packet().map(|outcome| outcome.packet);
+        outcome.or_else(|| self.discovery.table.poll_packet().map(|outcome| outcome.packet))
     }
 
     /// What it is.
@@ -266,6 +367,23 @@ impl Port {
     /// Tests sources by the way back, or not.
     pub fn set_reverse_path(&mut self, mode: Mode) {
         self.plan.reverse_path = mode;
+        self.settle();
+    }
+
+    /// Forwards packets from here and to here, or not (RFC 1812, 5.3.11).
+    pub fn set_forwards(&mut self, forwards: bool) {
+        self.plan.forwards = forwards;
+        self.settle();
+    }
+
+    /// Tells hosts of a better router on their network, or not (RFC 1812, 5.2.7.2).
+    pub fn set_redirects(&mut self, redirects: bool) {
+        self.plan.redirects = redirects;
+    }
+
+    /// Hands packets for the router to who runs beside the forwarding plane, or not.
+    pub fn set_punting(&mut self, is_punting: bool) {
+        self.plan.is_punting = is_punting;
     }
 
     /// Whether who sends to `destination` means this link: a group, a link-local address, one of the
@@ -282,13 +400,20 @@ impl Port {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
+        if !self.is_up {
+            return None;
+        }
         self.arp.poll_timeout().into_iter().chain(self.discovery.poll_timeout()).min()
     }
 
-    /// What the timers of its neighbours ask for at `now`, and what came of addresses on trial.
+    /// What the timers of its neighbours ask for at `now`.
     pub(super) fn handle_timeout(&mut self, now: Time) {
         self.arp.handle_timeout(now);
         self.discovery.handle_timeout(now);
+    }
+
+    /// What came of addresses on trial.
+    pub(super) fn heed_verdicts(&mut self) {
         while let Some(verdict) = self.discovery.poll_verdict() {
             if verdict.is_ours {
                 self.duplicates.retain(|address| *address != verdict.address);

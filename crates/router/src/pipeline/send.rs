@@ -111,6 +111,11 @@ impl Router {
         memory: &mut M,
     ) {
         match sent {
+            Ok((output, _)) | Err(Turn::Hold(output, _))
+                if !self.ports[usize::from(output)].is_up =>
+            {
+                self.discard(input, place, Discard::PortDown, memory);
+            }
             Ok((output, mac)) => {
                 let own = self.ports[usize::from(output)].plan.mac;
                 let frame = memory.frame_mut(place);
@@ -150,6 +155,9 @@ impl Router {
         place: Place,
         memory: &mut M,
     ) {
+        if !self.ports[ports.1].is_up {
+            return self.discard(ports.0, place, Discard::PortDown, memory);
+        }
         let ticket = self.ticket(ports.1, place, memory);
         self.fabric.enqueue(now, ports, ticket, &mut GiveBack(memory));
     }
@@ -179,9 +187,13 @@ impl Router {
     pub(super) fn serve_neighbours<M: Memory>(&mut self, now: Time, memory: &mut M) {
         let mut frame = [0; FRAME_BYTES_MAX];
         for output in 0..self.ports.len() {
+            if !self.ports[output].is_up {
+                continue;
+            }
             if self.ports[output].poll_timeout().is_some_and(|due| due <= now) {
                 self.ports[output].handle_timeout(now);
             }
+            self.ports[output].heed_verdicts();
             while let Some(outcome) = self.ports[output].arp.table.poll_packet() {
                 self.release(now, output, outcome.packet, outcome.fate.ok(), memory);
             }

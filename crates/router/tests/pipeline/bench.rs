@@ -101,7 +101,7 @@ pub struct Plans {
     pub ports: Vec<PortPlan>,
 }
 
-fn port(number: usize) -> PortPlan {
+pub fn port(number: usize) -> PortPlan {
     let third = number as u8;
     let own4 = u32::from(Ipv4Addr::new(198, 18, third, 1));
     let own6 = u128::from(Ipv6Addr::new(0xfd00, number as u16, 0, 0, 0, 0, 0, 1));
@@ -178,7 +178,9 @@ impl Bench {
         self.route6(&format!("fd00:1{number}::/64"), by6);
         let router = self.router.port_mut(number);
         let table = &mut router.arp_mut().table;
-        table.set(Time::ZERO, gateway4.into(), host(number), Given::Permanent).expect("room");
+        if table.own().is_on_link(gateway4.into()) {
+            table.set(Time::ZERO, gateway4.into(), host(number), Given::Permanent).expect("room");
+        }
         if router.neighbours6().own().is_on_link(gateway6.into()) {
             let table = router.neighbours6_mut();
             table.set(Time::ZERO, gateway6.into(), host(number), Given::Permanent).expect("room");

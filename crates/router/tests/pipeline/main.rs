@@ -1,5 +1,6 @@
 //! The pipeline from end to end, in memory: what comes out of which port for what went in.
 
+mod admin;
 mod bench;
 mod cost;
 mod discovery;

@@ -1,14 +1,16 @@
 //! Hostile and random frames, under changes: no panic, no packet lost without a reason, no buffer.
 
 use nilometer_queue::{Any, Capacity, Kind, Settings};
+use nilometer_router::discard::Discard;
 use nilometer_router::header::Header;
 use nilometer_router::memory::Memory;
 use nilometer_router::multicast::{Protocol, RecordKind};
+use nilometer_router::neighbour::Given;
 use nilometer_router::pipeline::groups::MulticastPlan;
 use nilometer_stat::Rng;
 use nilometer_wire::{Rate, Span, build};
 
-use crate::bench::{Bench, PORTS, framed, mend, udp};
+use crate::bench::{Bench, PORTS, framed, host, mend, port, udp};
 use crate::groups::frames::{Hosts, one};
 
 fn sample(rng: &mut Rng) -> Vec<u8> {
@@ -49,16 +51,71 @@ fn address_to_group(frame: &mut [u8]) {
     }
 }
 
+/// What an operator may do at any moment; some of it is refused.
+fn change(bench: &mut Bench, rng: &mut Rng) {
+    let (number, now) = (rng.below(PORTS as u64) as usize, bench.now);
+    let plan = port(number);
+    match rng.below(6) {
+        0 => _ = bench.router.set_link(now, number, false, &mut bench.memory),
+        1 | 2 => _ = bench.router.set_link(now, number, true, &mut bench.memory),
+        3 => {
+            let some = rng.below(2) as usize;
+            let (four, six) = (&plan.addresses4[some..], &plan.addresses6[some..]);
+            _ = bench.router.set_addresses(now, number, four, six);
+        }
+        4 => _ = bench.router.unplug(number, &mut bench.memory),
+        _ => _ = bench.router.plug(now, number, plan),
+    }
+    let all = 0..PORTS;
+    all.for_each(|number| {
+        // Half of the time everything is up, so that something passes.
+        if bench.router.ports()[number].plan().is_vacant {
+            _ = bench.router.plug(now, number, port(number));
+        }
+        if rng.below(2) == 0 {
+            _ = bench.router.set_link(now, number, true, &mut bench.memory);
+        }
+        // The host behind which the far networks are, where its network is on the port.
+        let gateway = 0xc612_0002 | (number as u32) << 8;
+        let table = &mut bench.router.port_mut(number).arp_mut().table;
+        _ = table.set(now, gateway, host(number), Given::Permanent);
+    });
+}
+
+/// What is left of a storm: frames that were sent, and how many of them were IP.
+struct Outcome {
+    bench: Bench,
+    sent: u64,
+    sound: u64,
+}
+
 #[test]
 fn whatever_comes_nothing_vanishes() {
+    let Outcome { bench, sent, sound } = storm(0);
+    assert!(sent > 20_000 && sound > 20_000, "{sent} sent, {sound} of them IP");
+    let records = |port| bench.router.membership4(port).map_or(0, |there| there.ledger().records);
+    assert!((0..PORTS).all(|port| records(port) > 100), "hosts were heard");
+}
+
+#[test]
+fn whatever_changes_nothing_vanishes() {
+    let Outcome { bench, sent, sound } = storm(60);
+    assert!(sent > 10_000 && sound > 10_000, "{sent} sent, {sound} of them IP");
+    let down: u64 =
+        bench.router.ports().iter().map(|port| port.discards().of(Discard::PortDown)).sum();
+    assert!(down > 0, "{down} met a port that was down");
+}
+
+/// Sixty thousand frames, and about so many changes among them.
+fn storm(changes: u64) -> Outcome {
     let mut rng = Rng::new(11, u32::from_be_bytes(*b"strm"), 0);
     let mut bench = Bench::with(|plans| {
         plans.ports.iter_mut().for_each(|port| port.multicast = Some(MulticastPlan::default()));
     });
     let (mut sent, mut sound) = (0u64, 0u64);
     for round in 0..60_000u64 {
-        let port = rng.below(PORTS as u64) as usize;
-        let mut frame = framed(port, &sample(&mut rng));
+        let input = rng.below(PORTS as u64) as usize;
+        let mut frame = framed(input, &sample(&mut rng));
         address_to_group(&mut frame);
         if rng.below(2) == 0 {
             for _ in 0..1 + rng.below(4) {
@@ -77,7 +134,7 @@ fn whatever_comes_nothing_vanishes() {
         if frame.is_empty() {
             continue;
         }
-        bench.receive(port, &frame);
+        bench.receive(input, &frame);
         if round % 16 == 0 {
             bench.now += Span::from_nanos(rng.below(200_000));
             bench.router.advance(bench.now, &mut bench.memory, &mut ());
@@ -101,10 +158,11 @@ fn whatever_comes_nothing_vanishes() {
             bench.router.fabric_mut().set_discipline(bench.now, output, discipline, &mut drops);
             drops.into_iter().for_each(|(_, ticket)| bench.memory.give(ticket.place));
         }
+        if changes > 0 && rng.below(60_000) < changes {
+            change(&mut bench, &mut rng);
+        }
         assert_eq!(bench.memory.taken() as u64, bench.router.inside(), "round {round}");
         assert!(bench.router.balances(), "round {round}");
     }
-    assert!(sent > 20_000 && sound > 20_000, "{sent} sent, {sound} of them IP");
-    let records = |port| bench.router.membership4(port).map_or(0, |there| there.ledger().records);
-    assert!((0..PORTS).all(|port| records(port) > 100), "hosts were heard");
+    Outcome { bench, sent, sound }
 }

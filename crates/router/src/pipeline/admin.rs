@@ -1,0 +1,209 @@
+//! Changes to a router that runs: links that go down and come up, other addresses, ports that come and go.
+//!
+//! The fabric has as many ports as it was made with, and distributed queueing has a row and a column
+//! for each. So a port that is to be plugged in later is reserved from the start
+//! ([`PortPlan::vacant`]): it is down, belongs to nobody, and costs its place in the arrays. What is
+//! pulled out becomes vacant again.
+//!
+//! What waits for a port that goes down is of no use to anyone when it comes up. Packets that wait for
+//! a neighbour's address are discarded at once. Those in the queues of the fabric are discarded as fast
+//! as the link would have sent them, so that the books of the fabric stay those of a link. Routes are
+//! not the forwarding plane's: whoever has the next hops lets them fail over
+//! ([`crate::NextHops::fail`] with [`crate::Point::Port`]) and hands in the new [`crate::Snapshot`].
+
+use core::fmt;
+
+use nilometer_wire::Time;
+
+use super::port::{self, Port, PortError, PortPlan};
+use super::{Manners, Router};
+use crate::discard::Discard;
+use crate::memory::{Memory, Place};
+
+/// Why a change was refused; nothing has changed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refusal {
+    /// The router has no port of this number.
+    NoPort(usize),
+    /// The port is in use: unplug it first.
+    Occupied(usize),
+    /// The port is vacant: plug it in first.
+    Vacant(usize),
+    /// Packets of the port's last user are still on their way out.
+    Draining(usize),
+    /// The port cannot be so.
+    Port(PortError),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NoPort(port) => write!(f, "there is no port {port}"),
+            Refusal::Occupied(port) => write!(f, "port {port} is in use; unplug it first"),
+            Refusal::Vacant(port) => write!(f, "port {port} is vacant; plug it in first"),
+            Refusal::Draining(port) => {
+                write!(f, "port {port} still holds packets of its last user; try again")
+            }
+            Refusal::Port(why) => why.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+impl From<PortError> for Refusal {
+    fn from(why: PortError) -> Refusal {
+        Refusal::Port(why)
+    }
+}
+
+impl Router {
+    /// The link of `port` has gone down or come up. Down, it forgets its neighbours but those set by
+    /// hand, and neither sends nor receives ([`Discard::PortDown`]). Up, it announces its addresses,
+    /// those of IPv6 after a trial (RFC 4862, 5.4).
+    ///
+    /// # Errors
+    /// Where there is no such port, or nobody has plugged it in.
+    pub fn set_link<M: Memory>(
+        &mut self,
+        now: Time,
+        port: usize,
+        is_up: bool,
+        memory: &mut M,
+    ) -> Result<(), Refusal> {
+        let there = self.occupied(port)?;
+        match (there.is_up, is_up) {
+            (false, true) => there.wake(now)?,
+            (true, false) => self.take_down(port, memory),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Gives `port` these addresses in place of those it has, each with the length of its network.
+    /// Addresses that stay are not disturbed; new ones are announced, those of IPv6 after a trial.
+    ///
+    /// # Errors
+    /// Where there is no such port, or it cannot have such addresses.
+    pub fn set_addresses(
+        &mut self,
+        now: Time,
+        port: usize,
+        addresses4: &[(u32, u8)],
+        addresses6: &[(u128, u8)],
+    ) -> Result<(), Refusal> {
+        let there = self.occupied(port)?;
+        let plan = PortPlan {
+            addresses4: addresses4.to_vec(),
+            addresses6: addresses6.to_vec(),
+            ..there.plan.clone()
+        };
+        there.readdress(now, plan)?;
+        self.broadcasts = port::broadcasts(&self.ports);
+        Ok(())
+    }
+
+    /// Gives the link of `port` another MTU.
+    ///
+    /// # Errors
+    /// Where there is no such port, or it is out of range ([`PortError::Mtu`], [`PortError::Mtu6`]).
+    pub fn set_mtu(&mut self, port: usize, mtu_bytes: u16) -> Result<(), Refusal> {
+        let there = self.occupied(port)?;
+        let plan = PortPlan { mtu_bytes, ..there.plan.clone() };
+        plan.own()?;
+        there.plan = plan;
+        Ok(())
+    }
+
+    /// Changes what the router says of itself and to senders. What waits to be put together stays
+    /// under its old bounds.
+    pub fn set_manners(&mut self, manners: Manners) {
+        let reporter = &mut self.slow.reporter;
+        reporter.set_hop_limit(manners.hop_limit);
+        reporter.set_answers_echo(manners.answers_echo);
+        reporter.set_limits(manners.limits);
+        let reassembly = self.plan.manners.reassembly;
+        self.plan.manners = Manners { reassembly, ..manners };
+    }
+
+    /// Plugs a port in where one is vacant; its link is up. Its counters begin at zero, and its
+    /// discipline is that of the place ([`crate::Fabric::set_discipline`] gives it another).
+    ///
+    /// # Errors
+    /// Where there is no vacant port of this number, or the port cannot be as described.
+    pub fn plug(&mut self, now: Time, port: usize, plan: PortPlan) -> Result<(), Refusal> {
+        let there = self.ports.get(port).ok_or(Refusal::NoPort(port))?;
+        if !there.plan.is_vacant {
+            return Err(Refusal::Occupied(port));
+        }
+        let inputs = 0..self.ports.len();
+        let waits = |input: usize| self.fabric.input_backlog_bytes(input)[port] > 0;
+        if self.fabric.waiting(port).packets > 0 || inputs.into_iter().any(waits) {
+            return Err(Refusal::Draining(port));
+        }
+        let (rate, delay) = (plan.rate, plan.delay);
+        let plan = PortPlan { is_vacant: false, ..plan };
+        self.ports[port] = Port::new(now, plan, self.plan.seed ^ port as u64)?;
+        self.fabric.set_rate(port, rate);
+        self.fabric.set_delay(port, delay);
+        // Handles of the last user's neighbours could be taken for those of the new one's.
+        self.adjacencies.renew(&self.hops);
+        self.broadcasts = port::broadcasts(&self.ports);
+        Ok(())
+    }
+
+    /// Pulls a port out: its link goes down, what waits for who runs beside is discarded, and its
+    /// place is vacant.
+    ///
+    /// # Errors
+    /// Where there is no such port, or it is vacant already.
+    pub fn unplug<M: Memory>(&mut self, port: usize, memory: &mut M) -> Result<(), Refusal> {
+        self.occupied(port)?;
+        self.take_down(port, memory);
+        while let Some(place) = self.ports[port].punt.pop_front() {
+            self.discard(port, place, Discard::PortDown, memory);
+        }
+        self.ports[port].vacate();
+        self.broadcasts = port::broadcasts(&self.ports);
+        Ok(())
+    }
+
+    fn occupied(&mut self, port: usize) -> Result<&mut Port, Refusal> {
+        let there = self.ports.get_mut(port).ok_or(Refusal::NoPort(port))?;
+        if there.plan.is_vacant { Err(Refusal::Vacant(port)) } else { Ok(there) }
+    }
+
+    fn take_down<M: Memory>(&mut self, port: usize, memory: &mut M) {
+        self.ports[port].sleep();
+        while let Some(held) = self.ports[port].poll_held() {
+            self.discard(usize::from(held.input), held.ticket.place, Discard::PortDown, memory);
+        }
+    }
+
+    /// Frames that came to a port whose link is down.
+    pub(super) fn receive_down<M: Memory>(
+        &mut self,
+        input: usize,
+        frames: &[Place],
+        memory: &mut M,
+    ) {
+        self.account.received += frames.len() as u64;
+        for &place in frames {
+            self.ports[input].in_packets += 1;
+            self.ports[input].in_bytes += u64::from(place.bytes);
+            self.discard(input, place, Discard::PortDown, memory);
+        }
+    }
+
+    /// Discards what the links that are down would have sent by `now`.
+    pub(super) fn drain_down<M: Memory>(&mut self, now: Time, memory: &mut M) {
+        for port in 0..self.ports.len() {
+            if self.ports[port].is_up {
+                continue;
+            }
+            while let Some(ticket) = self.fabric.transmit(now, port, &mut super::GiveBack(memory)) {
+                self.discard(port, ticket.place, Discard::PortDown, memory);
+            }
+        }
+    }
+}
