@@ -17,6 +17,7 @@ use super::broadcasts::Broadcasts;
 use super::engine::Filters;
 use super::groups::{Groups, Side};
 use super::port::{Held, Port};
+use super::reverse::WaysBack;
 use super::slow::Why;
 use crate::classifier::{Action, RuleId};
 use crate::discard::Discard;
@@ -25,7 +26,7 @@ use crate::forward::hop;
 use crate::forward::icmp::Problem;
 use crate::forward::martian::Filter as Martians;
 use crate::forward::report::{Cause, Reporter, Unsent};
-use crate::forward::urpf::{self, Mode, Reverse};
+use crate::forward::urpf::Mode;
 use crate::header::{self, ETHERNET_BYTES, Key};
 use crate::memory::{Memory, Place, Ticket};
 use crate::multicast::Protocol;
@@ -39,7 +40,13 @@ pub(super) trait Version: Protocol + Default {
     const IS_SIX: bool = Self::BITS == 128;
     fn lane(lanes: &mut Lanes) -> &mut Lane<Self>;
     fn filters(router: &mut Router) -> &mut Filters<Self>;
-    fn route(router: &mut Router, address: Self) -> Option<NextHop>;
+    /// What the forwarding table says.
+    fn look_up(router: &mut Router, address: Self) -> Option<NextHop>;
+    fn ways_back(router: &Router) -> &WaysBack<Self>;
+    /// The route: that of the forwarding table, or the default one that is kept beside it.
+    fn route(router: &mut Router, address: Self) -> Option<NextHop> {
+        Self::look_up(router, address).or(Self::ways_back(router).default_route())
+    }
     fn is_martian_source(self, filter: Martians) -> bool;
     fn is_martian_destination(self, filter: Martians) -> bool;
     fn is_multicast(self) -> bool;
@@ -75,7 +82,11 @@ impl Version for u32 {
         &mut router.tables.filters4
     }
 
-    fn route(router: &mut Router, address: u32) -> Option<NextHop> {
+    fn ways_back(router: &Router) -> &WaysBack<u32> {
+        &router.ways_back4
+    }
+
+    fn look_up(router: &mut Router, address: u32) -> Option<NextHop> {
         let mut next = [None];
         router.tables.routes4.look_up(&[address], &mut next);
         next[0]
@@ -158,7 +169,11 @@ impl Version for u128 {
         &mut router.tables.filters6
     }
 
-    fn route(router: &mut Router, address: u128) -> Option<NextHop> {
+    fn ways_back(router: &Router) -> &WaysBack<u128> {
+        &router.ways_back6
+    }
+
+    fn look_up(router: &mut Router, address: u128) -> Option<NextHop> {
         let mut next = [None];
         router.tables.routes6.look_up(&[address], &mut next);
         next[0]
@@ -304,7 +319,9 @@ impl Router {
         if self.ports[input].asks {
             self.admit(input, key.source, found.1)?;
         }
-        let Some(next) = found.1 else { return Err(Turn::Slow(Why::NoRoute)) };
+        let Some(next) = found.1.or_else(|| A::ways_back(self).default_route()) else {
+            return Err(Turn::Slow(Why::NoRoute));
+        };
         let (output, gateway, hop) = self.way(next, brief.hash)?;
         if brief.notes & header::OPTIONS != 0 {
             return Err(Turn::Slow(Why::Options));
@@ -410,19 +427,6 @@ impl Router {
             return Err(Turn::Discard(Discard::ForwardingOff));
         }
         Ok(())
-    }
-
-    /// RFC 3704: is the way back to the packet's source the port that it came by?
-    pub(super) fn test_way_back<A: Version>(
-        &mut self,
-        mode: Mode,
-        input: usize,
-        source: A,
-    ) -> Result<(), Turn> {
-        let ports = A::route(self, source).map(|next| self.hops.ports_of(next));
-        let reverse = ports.as_ref().map(|best| Reverse { best, others: &[], is_default: false });
-        let passed = urpf::check(mode, input as u16, || reverse);
-        passed.map_err(|_| Turn::Discard(Discard::ReversePath))
     }
 
     /// Writes the link header and the time to live; the ticket of the packet.

@@ -33,6 +33,7 @@ mod onward;
 mod own;
 pub mod port;
 mod replicate;
+pub mod reverse;
 mod send;
 pub mod slow;
 pub mod stage;
@@ -63,6 +64,7 @@ use broadcasts::Broadcasts;
 use engine::Tables;
 use groups::Groups;
 use port::{Port, PortPlan};
+use reverse::WaysBack;
 use slow::SlowPath;
 use stage::{Probe, Stage};
 
@@ -160,6 +162,8 @@ pub struct Router {
     hops: Arc<Snapshot>,
     adjacencies: Adjacencies,
     broadcasts: Broadcasts,
+    ways_back4: WaysBack<u32>,
+    ways_back6: WaysBack<u128>,
     lanes: Box<Lanes>,
     slow: SlowPath,
     groups: Groups,
@@ -205,6 +209,8 @@ impl Router {
         Ok(Router {
             broadcasts: port::broadcasts(&ports),
             groups: Groups::new(&ports)?,
+            ways_back4: WaysBack::default(),
+            ways_back6: WaysBack::default(),
             plan,
             ports,
             fabric,

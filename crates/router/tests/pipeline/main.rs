@@ -7,6 +7,7 @@ mod discovery;
 mod groups;
 mod options;
 mod own;
+mod reverse;
 mod storm;
 mod tell;
 
