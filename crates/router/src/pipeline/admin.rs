@@ -73,7 +73,10 @@ impl Router {
     ) -> Result<(), Refusal> {
         let there = self.occupied(port)?;
         match (there.is_up, is_up) {
-            (false, true) => there.wake(now)?,
+            (false, true) => {
+                there.wake(now)?;
+                self.ask_groups(now, port)?;
+            }
             (true, false) => self.take_down(port, memory),
             _ => {}
         }
@@ -98,9 +101,11 @@ impl Router {
             addresses6: addresses6.to_vec(),
             ..there.plan.clone()
         };
+        let speaker = |plan: &PortPlan| (plan.addresses4.first().copied(), plan.link_local());
+        let speaks_anew = speaker(&there.plan) != speaker(&plan);
         there.readdress(now, plan)?;
         self.broadcasts = port::broadcasts(&self.ports);
-        Ok(())
+        if speaks_anew { self.ask_groups(now, port) } else { Ok(()) }
     }
 
     /// Gives the link of `port` another MTU.
@@ -149,7 +154,11 @@ impl Router {
         // Handles of the last user's neighbours could be taken for those of the new one's.
         self.adjacencies.renew(&self.hops);
         self.broadcasts = port::broadcasts(&self.ports);
-        Ok(())
+        let asked = self.ask_groups(now, port);
+        if asked.is_err() {
+            self.ports[port].vacate();
+        }
+        asked
     }
 
     /// Pulls a port out: its link goes down, what waits for who runs beside is discarded, and its
@@ -163,9 +172,17 @@ impl Router {
         while let Some(place) = self.ports[port].punt.pop_front() {
             self.discard(port, place, Discard::PortDown, memory);
         }
+        self.groups.stop(port);
         self.ports[port].vacate();
         self.broadcasts = port::broadcasts(&self.ports);
         Ok(())
+    }
+
+    /// Asks the hosts of `port` for their groups as if it had just begun, where it serves any.
+    fn ask_groups(&mut self, now: Time, port: usize) -> Result<(), Refusal> {
+        let plan = self.ports[port].plan.multicast.clone();
+        let asked = self.set_multicast(now, port, plan);
+        asked.map_err(|why| Refusal::Port(PortError::Multicast(why)))
     }
 
     fn occupied(&mut self, port: usize) -> Result<&mut Port, Refusal> {

@@ -174,7 +174,7 @@ impl Groups {
         added.map_err(|why| MulticastError::Static(fixed, why))
     }
 
-    fn stop(&mut self, port: usize) {
+    pub(super) fn stop(&mut self, port: usize) {
         self.side4.stop(port);
         self.side6.stop(port);
     }

@@ -293,11 +293,13 @@ impl Port {
 
     /// Nobody's port from now on.
     pub(super) fn vacate(&mut self) {
-        self.plan = PortPlan { is_vacant: true, ..self.plan.clone() };
+        self.plan = PortPlan { is_vacant: true, multicast: None, ..self.plan.clone() };
+        self.is_up = false;
+        self.settle();
         for (address, _) in self.arp.table.own().addresses().to_vec() {
             self.arp.table.remove_address(address);
         }
-        for (address, _) in self.discovery.table.own().addresses().to_vec() {
+        for (address, _) in self.plan.own().map_or(Vec::new(), |own| own.1.addresses().to_vec()) {
             self.discovery.remove_address(address);
         }
     }

@@ -97,6 +97,8 @@ impl Router {
             self.shunt(input, brief.place, Why::Group, memory);
         } else if outputs.is_empty() {
             self.discard(input, brief.place, Discard::NoGroup, memory);
+        } else if !self.ports[input].plan.forwards {
+            self.discard(input, brief.place, Discard::ForwardingOff, memory);
         } else if self.test_way_back(Mode::Strict, input, key.source).is_err() {
             self.discard(input, brief.place, Discard::ReversePath, memory);
         } else if hop::expires(brief.hop_limit) {
@@ -165,8 +167,8 @@ impl Router {
     fn obstacle(&self, output: usize, brief: &Brief) -> Option<Discard> {
         let port = &self.ports[output];
         let threshold = port.plan.multicast.as_ref().map_or(0, |plan| plan.ttl_threshold);
-        if !port.is_up {
-            Some(Discard::PortDown)
+        if !port.is_open {
+            Some(port.why_shut())
         } else if brief.hop_limit <= threshold {
             Some(Discard::Expired)
         } else {
