@@ -9,7 +9,7 @@ use nilometer_wire::Time;
 
 use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
 use crate::fifos::End;
-use crate::lengths::Lengths;
+use crate::ranking::Ranking;
 use crate::round_robin::{Layout, QueueState, RoundRobin, WeightError};
 use crate::settings::SettingsError;
 
@@ -17,7 +17,7 @@ use crate::settings::SettingsError;
 #[derive(Clone, Debug)]
 pub struct Drr<P> {
     core: RoundRobin<P>,
-    lengths: Lengths,
+    ranking: Ranking,
     drop_from: End,
 }
 
@@ -28,8 +28,8 @@ impl<P: Packet> Drr<P> {
     /// When `layout` is out of its ranges.
     pub fn new(layout: &Layout, drop_from: End) -> Result<Drr<P>, SettingsError> {
         let core = RoundRobin::new(layout)?;
-        let lengths = Lengths::new(core.queues(), layout.capacity, false);
-        Ok(Drr { core, lengths, drop_from })
+        let ranking = Ranking::new(core.queues(), layout.capacity, false);
+        Ok(Drr { core, ranking, drop_from })
     }
 
     /// Gives `queue` a share of the link proportional to `weight`, from its next turn on.
@@ -54,19 +54,19 @@ impl<P: Packet> Discipline<P> for Drr<P> {
             return;
         }
         let arrived = self.core.push(packet);
-        self.lengths.change(arrived.queue, arrived.units);
+        self.ranking.change(arrived.queue, arrived.units);
         while self.core.is_over() {
-            let Some(victim) = self.lengths.longest() else { return };
+            let Some(victim) = self.ranking.ask(&self.core).longest() else { return };
             let dropped = self.core.push_out(victim, self.drop_from, arrived, drops);
             let Some(dropped) = dropped else { return };
-            self.lengths.change(victim, dropped.units);
+            self.ranking.change(victim, dropped.units);
         }
     }
 
     #[inline]
     fn dequeue(&mut self, _now: Time, _drops: &mut impl Drops<P>) -> Option<P> {
         let sent = self.core.send()?;
-        self.lengths.change(sent.queue, sent.units);
+        self.ranking.change(sent.queue, sent.units);
         self.core.take(sent)
     }
 

@@ -22,6 +22,12 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         IndexedHeap { nodes: Vec::new(), places: vec![ABSENT; things as usize] }
     }
 
+    /// Takes everything out.
+    pub(crate) fn clear(&mut self) {
+        self.nodes.clear();
+        self.places.fill(ABSENT);
+    }
+
     /// Gives `thing` the key `key`, whether it was in the heap or not.
     pub(crate) fn set(&mut self, thing: u32, key: K) {
         let place = self.places[thing as usize];

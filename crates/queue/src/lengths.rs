@@ -51,6 +51,23 @@ impl Lengths {
         }
     }
 
+    /// Every queue is empty.
+    pub(crate) fn clear(&mut self) {
+        match self {
+            Lengths::Stepwise(buckets) => buckets.clear(),
+            Lengths::Any(heaps) => heaps.clear(),
+        }
+    }
+
+    /// The length of `queue`, of which nothing was said since all were empty, is `to`. To be said of
+    /// the shorter first, and of equally long ones of that which changed last at last.
+    pub(crate) fn rank(&mut self, queue: u32, to: u64) {
+        match self {
+            Lengths::Stepwise(buckets) => buckets.rank(queue, to as u32),
+            Lengths::Any(heaps) => heaps.change(queue, to),
+        }
+    }
+
     /// The longest queue that is not empty; of several the one that changed last.
     #[inline]
     pub(crate) fn longest(&self) -> Option<u32> {
@@ -94,14 +111,39 @@ pub(crate) struct Buckets {
 
 impl Buckets {
     fn new(queues: u32) -> Buckets {
-        // One ring of all queues and the bucket of length 0.
+        let mut buckets = Buckets { places: Vec::new(), queues };
+        buckets.clear();
+        buckets
+    }
+
+    /// One ring of all queues and the bucket of length 0; no other bucket.
+    fn clear(&mut self) {
+        let queues = self.queues;
         let place = |at: u32| Place {
             next: if at == queues { 0 } else { at + 1 },
             prev: if at == 0 { queues } else { at - 1 },
             below: 0,
             above: 0,
         };
-        Buckets { places: (0..=queues).map(place).collect(), queues }
+        self.places.clear();
+        self.places.extend((0..=queues).map(place));
+    }
+
+    /// Moves `queue` from the bucket of length 0 into one above which there is none.
+    fn rank(&mut self, queue: u32, to: u32) {
+        let (top, bucket) = (self.bucket(0).below, self.queues + to);
+        if self.places.len() <= bucket as usize {
+            self.grow(to);
+        }
+        let Place { next, prev, .. } = self.places[queue as usize];
+        self.places[prev as usize].next = next;
+        self.places[next as usize].prev = prev;
+        let second = core::mem::replace(&mut self.places[bucket as usize].next, queue);
+        self.places[second as usize].prev = queue;
+        self.places[queue as usize] = Place { next: second, prev: bucket, below: to, above: 0 };
+        if second == bucket {
+            self.link(top, to);
+        }
     }
 
     #[inline]
@@ -189,6 +231,14 @@ impl Heaps {
             lengths: vec![0; queues as usize],
             changes: 0,
         }
+    }
+
+    fn clear(&mut self) {
+        self.longest.clear();
+        if let Some(shortest) = &mut self.shortest {
+            shortest.clear();
+        }
+        self.lengths.fill(0);
     }
 
     fn change(&mut self, queue: u32, to: u64) {

@@ -22,6 +22,7 @@ pub mod ledger;
 mod lengths;
 pub mod pie;
 pub mod qsdrr;
+mod ranking;
 pub mod red;
 pub mod round_robin;
 pub mod settings;

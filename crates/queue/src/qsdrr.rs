@@ -21,7 +21,7 @@ use nilometer_wire::Time;
 
 use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
 use crate::fifos::End;
-use crate::lengths::Lengths;
+use crate::ranking::Ranking;
 use crate::round_robin::{Layout, QueueState, RoundRobin, WeightError};
 use crate::settings::SettingsError;
 
@@ -48,7 +48,7 @@ impl Default for QsdrrOptions {
 #[derive(Clone, Debug)]
 pub struct Qsdrr<P> {
     core: RoundRobin<P>,
-    lengths: Lengths,
+    ranking: Ranking,
     victim: Option<u32>,
     options: QsdrrOptions,
     /// The victim is forgotten when less than this is taken, in units of the capacity.
@@ -67,9 +67,9 @@ impl<P: Packet> Qsdrr<P> {
             Some(percent @ 1..=100) => u64::from(percent),
             Some(_) => return Err(SettingsError::Qsdrr("release_below_percent is not 1 to 100")),
         };
-        let lengths = Lengths::new(core.queues(), layout.capacity, true);
+        let ranking = Ranking::new(core.queues(), layout.capacity, true);
         let release_below = (layout.capacity.limit() * percent).div_ceil(100);
-        Ok(Qsdrr { core, lengths, victim: None, options, release_below })
+        Ok(Qsdrr { core, ranking, victim: None, options, release_below })
     }
 
     /// Gives `queue` a share of the link proportional to `weight`, from its next turn on.
@@ -94,10 +94,10 @@ impl<P: Packet> Qsdrr<P> {
     #[inline]
     fn choose(&mut self) -> Option<u32> {
         let strictly = self.options.strictly_smallest;
-        let stays = |&victim: &u32| {
-            self.core.units(victim) > 0 && !self.lengths.is_smallest(victim, strictly)
-        };
-        self.victim = self.victim.filter(stays).or_else(|| self.lengths.longest());
+        let lengths = self.ranking.ask(&self.core);
+        let stays =
+            |&victim: &u32| self.core.units(victim) > 0 && !lengths.is_smallest(victim, strictly);
+        self.victim = self.victim.filter(stays).or_else(|| lengths.longest());
         self.victim
     }
 }
@@ -110,19 +110,19 @@ impl<P: Packet> Discipline<P> for Qsdrr<P> {
             return;
         }
         let arrived = self.core.push(packet);
-        self.lengths.change(arrived.queue, arrived.units);
+        self.ranking.change(arrived.queue, arrived.units);
         while self.core.is_over() {
             let Some(victim) = self.choose() else { return };
             let dropped = self.core.push_out(victim, self.options.drop_from, arrived, drops);
             let Some(dropped) = dropped else { return };
-            self.lengths.change(victim, dropped.units);
+            self.ranking.change(victim, dropped.units);
         }
     }
 
     #[inline]
     fn dequeue(&mut self, _now: Time, _drops: &mut impl Drops<P>) -> Option<P> {
         let sent = self.core.send()?;
-        self.lengths.change(sent.queue, sent.units);
+        self.ranking.change(sent.queue, sent.units);
         if self.core.occupancy().units() < self.release_below {
             self.victim = None;
         }

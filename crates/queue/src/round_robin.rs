@@ -99,6 +99,8 @@ struct Queue {
     units: u64,
     sent_bytes: u64,
     bytes: u64,
+    /// The number of its last change among those of all queues.
+    changed: u64,
     waiting: Fifo,
     deficit: u32,
     quantum: u32,
@@ -126,6 +128,8 @@ pub(crate) struct RoundRobin<P> {
     current: u32,
     /// Whether the current queue has been given its quantum.
     turn_began: bool,
+    /// Changes of queues' lengths so far.
+    changes: u64,
     occupancy: Occupancy,
     spread: Spread,
     mtu_bytes: u32,
@@ -139,6 +143,7 @@ impl<P: Packet> RoundRobin<P> {
             units: 0,
             sent_bytes: 0,
             bytes: 0,
+            changed: 0,
             waiting: Fifo::EMPTY,
             deficit: 0,
             quantum: layout.mtu_bytes,
@@ -150,6 +155,7 @@ impl<P: Packet> RoundRobin<P> {
             packets: Fifos::new(),
             current: NONE,
             turn_began: false,
+            changes: 0,
             occupancy: Occupancy::new(layout.capacity),
             spread: Spread::new(layout.hashing, layout.queues, layout.hash_seed),
             mtu_bytes: layout.mtu_bytes,
@@ -170,6 +176,8 @@ impl<P: Packet> RoundRobin<P> {
         let queue = &mut self.queues[number as usize];
         let slot = self.packets.push(&mut queue.waiting, packet, bytes);
         queue.bytes += u64::from(bytes);
+        self.changes += 1;
+        queue.changed = self.changes;
         queue.units += self.occupancy.add(bytes);
         let moved = Moved { queue: number, units: queue.units, bytes, slot };
         if queue.waiting.length() == 1 {
@@ -193,6 +201,20 @@ impl<P: Packet> RoundRobin<P> {
     #[inline]
     pub(crate) fn units(&self, queue: u32) -> u64 {
         self.queues[queue as usize].units
+    }
+
+    /// Of every active queue what it takes of the buffer, when it last changed, and its number; in the
+    /// order of the round.
+    pub(crate) fn active(&self) -> impl Iterator<Item = (u64, u64, u32)> + '_ {
+        let first = (self.current != NONE).then_some(self.current);
+        let next = |at: &u32| {
+            let next = self.queues[*at as usize].next;
+            (next != self.current).then_some(next)
+        };
+        core::iter::successors(first, next).map(|at| {
+            let queue = &self.queues[at as usize];
+            (queue.units, queue.changed, at)
+        })
     }
 
     /// Whether one packet waits in `queue`, as just after it became active.
@@ -268,6 +290,8 @@ impl<P: Packet> RoundRobin<P> {
         let queue = &mut self.queues[number as usize];
         let (slot, bytes) = self.packets.release(&mut queue.waiting, end)?;
         queue.bytes -= u64::from(bytes);
+        self.changes += 1;
+        queue.changed = self.changes;
         queue.units -= self.occupancy.remove(bytes);
         let moved = Moved { queue: number, units: queue.units, bytes, slot };
         if queue.waiting.length() == 0 {

@@ -1,0 +1,157 @@
+//! The ranking of queues by length, kept only while somebody asks for it.
+//!
+//! Push-out asks who is the longest, and only when the buffer is full; to keep [`Lengths`] up to date
+//! costs every packet about as much as its queue does. So the ranking is given up when it has not been
+//! asked for during [`PATIENCE`] changes for each queue, and made again from the queues themselves when it
+//! is. They know their lengths and when they last changed, which is all that it depends on: of equally
+//! long queues the one that changed last is the longest, so ranking them in the order of (length, last
+//! change) gives what would have been kept. That takes a sort of the active queues, but never more often
+//! than after as many changes as are many times their number.
+
+use alloc::vec::Vec;
+
+use crate::capacity::Capacity;
+use crate::discipline::Packet;
+use crate::lengths::Lengths;
+use crate::round_robin::RoundRobin;
+
+/// Changes for each queue for which the ranking is kept without being asked for.
+const PATIENCE: u32 = 4;
+
+/// A [`Lengths`] that is there when it is needed.
+#[derive(Clone, Debug)]
+pub(crate) struct Ranking {
+    lengths: Lengths,
+    is_kept: bool,
+    /// Changes since somebody asked.
+    unasked: u32,
+    patience: u32,
+    /// Length, moment of the last change, number: while it is made again.
+    order: Vec<(u64, u64, u32)>,
+}
+
+impl Ranking {
+    /// Of `queues` empty queues; the rest is as for [`Lengths::new`].
+    pub(crate) fn new(queues: u32, capacity: Capacity, with_smallest: bool) -> Ranking {
+        Ranking {
+            lengths: Lengths::new(queues, capacity, with_smallest),
+            is_kept: false,
+            unasked: 0,
+            patience: queues.saturating_mul(PATIENCE),
+            order: Vec::new(),
+        }
+    }
+
+    /// The length of `queue` is now `to`; of a queue counted in packets it was one less or more.
+    #[inline]
+    pub(crate) fn change(&mut self, queue: u32, to: u64) {
+        if self.is_kept {
+            self.lengths.change(queue, to);
+            self.unasked += 1;
+            self.is_kept = self.unasked <= self.patience;
+        }
+    }
+
+    /// The ranking of the queues of `core`, of all of whose changes it was told.
+    #[inline]
+    pub(crate) fn ask<P: Packet>(&mut self, core: &RoundRobin<P>) -> &Lengths {
+        self.unasked = 0;
+        if !self.is_kept {
+            self.make(core);
+        }
+        &self.lengths
+    }
+
+    #[cold]
+    fn make<P: Packet>(&mut self, core: &RoundRobin<P>) {
+        self.order.clear();
+        self.order.extend(core.active());
+        self.order.sort_unstable();
+        self.lengths.clear();
+        for &(length, _, queue) in &self.order {
+            self.lengths.rank(queue, length);
+        }
+        self.is_kept = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::End;
+    use crate::discipline::Reason;
+    use crate::hashing::Hashing;
+    use crate::round_robin::Layout;
+    use nilometer_stat::Rng;
+    use nilometer_wire::Ecn;
+
+    struct Piece(u32, u32);
+
+    impl Packet for Piece {
+        fn bytes(&self) -> u32 {
+            self.1
+        }
+        fn flow(&self) -> u32 {
+            self.0
+        }
+        fn ecn(&self) -> Ecn {
+            Ecn::NotCapable
+        }
+        fn mark(&mut self) {}
+    }
+
+    /// Asked now and then, it says what a ranking that is always kept says.
+    fn hold(capacity: Capacity) {
+        for seed in 0..100 {
+            let mut rng = Rng::new(seed, 7, 0);
+            let queues = 1 + rng.below(20) as u32;
+            let hashing = Hashing::Direct;
+            let layout = Layout { capacity, queues, hashing, hash_seed: 0, mtu_bytes: 1_500 };
+            let mut core = RoundRobin::<Piece>::new(&layout).expect("sound");
+            let mut ranking = Ranking::new(queues, capacity, true);
+            let mut kept = Lengths::new(queues, capacity, true);
+            let mut made = 0;
+            for moment in 0..4_000 {
+                let moved = match rng.below(2) {
+                    0 => core.push(Piece(rng.below(queues.into()) as u32, rng.below(1_500) as u32)),
+                    _ => match core.send() {
+                        Some(sent) => {
+                            core.take(sent);
+                            sent
+                        }
+                        None => continue,
+                    },
+                };
+                ranking.change(moved.queue, moved.units);
+                kept.change(moved.queue, moved.units);
+                // Often for a while, then hardly ever.
+                if rng.below(if moment / 500 % 2 == 0 { 3 } else { 200 }) > 0 {
+                    continue;
+                }
+                made += u32::from(!ranking.is_kept);
+                let longest = ranking.ask(&core).longest();
+                assert_eq!(longest, kept.longest(), "seed {seed}, {moment}");
+                for queue in (0..queues).filter(|queue| core.units(*queue) > 0) {
+                    for strictly in [false, true] {
+                        let said = ranking.ask(&core).is_smallest(queue, strictly);
+                        assert_eq!(said, kept.is_smallest(queue, strictly), "seed {seed}");
+                    }
+                }
+                if let Some(victim) = longest.filter(|_| core.is_over()) {
+                    let drops = &mut Vec::<(Reason, Piece)>::new();
+                    let dropped = core.push_out(victim, End::Front, moved, drops);
+                    let dropped = dropped.expect("it is not empty");
+                    ranking.change(victim, dropped.units);
+                    kept.change(victim, dropped.units);
+                }
+            }
+            assert!(made > 1 || queues > 10, "seed {seed}: made {made} times");
+        }
+    }
+
+    #[test]
+    fn what_is_made_again_is_what_would_have_been_kept() {
+        hold(Capacity::Packets(100));
+        hold(Capacity::Bytes(60_000));
+    }
+}
