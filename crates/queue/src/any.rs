@@ -163,6 +163,11 @@ impl<P: Packet> Any<P> {
 
 impl<P: Packet> Discipline<P> for Any<P> {
     #[inline]
+    fn expect(&self, packets: &[P]) {
+        each!(&self.variant, discipline => discipline.expect(packets))
+    }
+
+    #[inline]
     fn enqueue(&mut self, now: Time, packet: P, drops: &mut impl Drops<P>) {
         if packet.bytes() > self.mtu_bytes {
             return drops.dropped(Reason::TooBig, packet);

@@ -88,6 +88,10 @@ pub struct Backlog {
 
 /// Buffer management and scheduling of one link.
 pub trait Discipline<P: Packet> {
+    /// `packets` will arrive soon: what is read for them is brought into the cache, all at once and not
+    /// packet by packet. Nothing changes, and whoever does not say it loses nothing but time.
+    fn expect(&self, _packets: &[P]) {}
+
     /// `packet` arrives at `now`. It is kept, or it or others go to `drops`.
     fn enqueue(&mut self, now: Time, packet: P, drops: &mut impl Drops<P>);
 

@@ -48,6 +48,11 @@ impl<P: Packet> Drr<P> {
 
 impl<P: Packet> Discipline<P> for Drr<P> {
     #[inline]
+    fn expect(&self, packets: &[P]) {
+        self.core.expect(packets);
+    }
+
+    #[inline]
     fn enqueue(&mut self, _now: Time, packet: P, drops: &mut impl Drops<P>) {
         if !self.core.could_hold(packet.bytes()) {
             drops.dropped(Reason::TooBig, packet);

@@ -117,6 +117,14 @@ impl<T> Fifos<T> {
         Some((at, link.bytes))
     }
 
+    /// Reads what is known of the slot at `end` of `fifo`, so that it is in the cache when it is needed.
+    #[inline]
+    pub(crate) fn glance(&self, fifo: &Fifo, end: End) -> u32 {
+        let at = fifo.slot(end) as usize;
+        let item = self.items.get(at).map_or(0, |item| u32::from(item.is_some()));
+        self.links.get(at).map_or(0, |link| link.next ^ item)
+    }
+
     /// How many items all lists hold.
     pub(crate) fn length(&self) -> u64 {
         u64::from(self.length)

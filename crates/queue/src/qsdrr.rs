@@ -104,6 +104,11 @@ impl<P: Packet> Qsdrr<P> {
 
 impl<P: Packet> Discipline<P> for Qsdrr<P> {
     #[inline]
+    fn expect(&self, packets: &[P]) {
+        self.core.expect(packets);
+    }
+
+    #[inline]
     fn enqueue(&mut self, _now: Time, packet: P, drops: &mut impl Drops<P>) {
         if !self.core.could_hold(packet.bytes()) {
             drops.dropped(Reason::TooBig, packet);

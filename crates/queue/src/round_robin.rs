@@ -18,6 +18,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::hint::black_box;
 
 use crate::capacity::{Capacity, Occupancy};
 use crate::discipline::{Backlog, Drops, Packet, Reason};
@@ -30,6 +31,8 @@ pub const MOST_QUEUES: u32 = 1 << 20;
 /// The largest packet that a queue may be told to expect, and the largest weight: their product and
 /// one more packet still fit a deficit of 32 bits.
 pub const LARGEST_MTU_BYTES: u32 = 65_535;
+/// Packets that are expected together.
+const TOGETHER: usize = 32;
 /// The largest weight.
 pub const LARGEST_WEIGHT: u32 = 65_535;
 
@@ -168,6 +171,26 @@ impl<P: Packet> RoundRobin<P> {
         bytes <= self.mtu_bytes && self.occupancy.could_hold(bytes)
     }
 
+    /// Reads what [`RoundRobin::push`] will read for `packets`, first the queues, then the slots at their
+    /// tails.
+    #[inline]
+    pub(crate) fn expect(&self, packets: &[P]) {
+        for packets in packets.chunks(TOGETHER) {
+            let mut queues = [0; TOGETHER];
+            let mut read = 0;
+            for (queue, packet) in queues.iter_mut().zip(packets) {
+                *queue = self.spread.queue(packet.flow());
+                read ^= self.queues[*queue as usize].changed;
+            }
+            black_box(read);
+            let tails = queues[..packets.len()].iter();
+            let tails = tails.map(|queue| &self.queues[*queue as usize].waiting);
+            black_box(
+                tails.fold(0, |read, waiting| read ^ self.packets.glance(waiting, End::Tail)),
+            );
+        }
+    }
+
     /// Takes `packet` in, whether there is room or not.
     #[inline]
     pub(crate) fn push(&mut self, packet: P) -> Moved {
@@ -256,6 +279,10 @@ impl<P: Packet> RoundRobin<P> {
         let queue = self.turn()?;
         let moved = self.remove(queue, End::Front)?;
         self.queues[queue as usize].sent_bytes += u64::from(moved.bytes);
+        // What the next turn reads is asked for now.
+        if let Some(queue) = self.queues.get(self.current as usize) {
+            black_box(self.packets.glance(&queue.waiting, End::Front));
+        }
         Some(moved)
     }
 

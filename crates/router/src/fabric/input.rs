@@ -6,11 +6,15 @@ use alloc::vec::Vec;
 
 use nilometer_queue::voq::InputLimits;
 use nilometer_queue::{Backlog, Drops, Ledger, Packet, Reason};
-use nilometer_wire::Span;
+use nilometer_wire::{Span, Time};
+
+use super::output::Output;
 
 /// Credit is counted in this fraction of a byte.
 const PARTS_PER_BYTE: f64 = 65_536.0;
 const PARTS_SHIFT: u32 = 16;
+/// Packets that are handed over together.
+const TOGETHER: usize = 32;
 
 /// The queue for one output.
 #[derive(Debug)]
@@ -72,33 +76,51 @@ impl<P: Packet> Input<P> {
 
     /// Hands over what has credit, queue by queue.
     #[inline]
-    pub(super) fn cross(&mut self, mut hand: impl FnMut(usize, P)) {
+    pub(super) fn cross(
+        &mut self,
+        now: Time,
+        outputs: &mut [Output<P>],
+        drops: &mut impl Drops<P>,
+    ) {
         for word in 0..self.active.len() {
             let mut left = self.active[word];
             while left != 0 {
                 let output = word * 64 + left.trailing_zeros() as usize;
                 left &= left - 1;
-                self.spend(output, &mut hand);
+                while self.spend(now, (output, &mut outputs[output]), drops) {}
             }
         }
     }
 
-    fn spend(&mut self, output: usize, hand: &mut impl FnMut(usize, P)) {
-        let (framing, queue) = (self.limits.framing, &mut self.queues[output]);
-        let (mut packets, mut bytes) = (0, 0);
-        while let Some(head) = queue.packets.front() {
-            let cost = framing.fabric_bytes(head.bytes()) << PARTS_SHIFT;
-            if cost > queue.credit {
+    /// Hands some packets over to an output; whether there may be more to hand over.
+    #[inline]
+    fn spend(
+        &mut self,
+        now: Time,
+        (number, output): (usize, &mut Output<P>),
+        drops: &mut impl Drops<P>,
+    ) -> bool {
+        let (framing, queue) = (self.limits.framing, &mut self.queues[number]);
+        let (first, _) = queue.packets.as_slices();
+        let first = &first[..first.len().min(TOGETHER)];
+        let (mut credit, mut packets, mut bytes) = (queue.credit, 0, 0);
+        for packet in first {
+            let cost = framing.fabric_bytes(packet.bytes()) << PARTS_SHIFT;
+            if cost > credit {
                 break;
             }
-            queue.credit -= cost;
+            credit -= cost;
             packets += 1;
-            bytes += u64::from(head.bytes());
-            if let Some(packet) = queue.packets.pop_front() {
-                hand(output, packet);
-            }
+            bytes += u64::from(packet.bytes());
         }
-        self.left(output, packets, bytes);
+        queue.credit = credit;
+        let may_go_on = packets == first.len() && packets > 0;
+        output.expect(&first[..packets]);
+        for packet in queue.packets.drain(..packets) {
+            output.enqueue(now, packet, drops);
+        }
+        self.left(number, packets as u64, bytes);
+        may_go_on
     }
 
     /// Hands over everything, credit or not.

@@ -169,7 +169,7 @@ impl<P: Packet> Fabric<P> {
         }
         let outputs = &mut self.outputs;
         for input in &mut self.inputs {
-            input.cross(|j, packet| outputs[j].enqueue(now, packet, drops));
+            input.cross(now, outputs, drops);
         }
     }
 
@@ -227,7 +227,7 @@ impl<P: Packet> Fabric<P> {
 
     /// Gives the link of `output` another rate; without one, only the device limits it.
     pub fn set_rate(&mut self, output: usize, rate: Option<Rate>) {
-        self.outputs[output].rate = rate;
+        self.outputs[output].set_rate(rate);
     }
 
     /// Makes what leaves `output` from now on arrive later by `delay`: a longer link.

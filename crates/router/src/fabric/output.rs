@@ -20,7 +20,9 @@ const MADE_UP: Span = Span::from_nanos(2_000_000);
 pub(super) struct Output<P> {
     discipline: Any<P>,
     /// The rate of the link; without one only the device limits it.
-    pub(super) rate: Option<Rate>,
+    rate: Option<Rate>,
+    /// Of the last packet: its bytes and how long it kept the link, which mostly is the next one's too.
+    last: (u32, Span),
     /// How long the wire is.
     pub(super) delay: Span,
     free_at: Time,
@@ -39,6 +41,7 @@ impl<P: Packet> Output<P> {
         Output {
             discipline,
             rate: None,
+            last: (0, Span::ZERO),
             delay: Span::ZERO,
             free_at: Time::ZERO,
             is_idle: true,
@@ -47,6 +50,19 @@ impl<P: Packet> Output<P> {
             held: None,
             ledger: Ledger::default(),
         }
+    }
+
+    /// Gives the link another rate; without one, only the device limits it.
+    pub(super) fn set_rate(&mut self, rate: Option<Rate>) {
+        self.rate = rate;
+        // A packet of no bytes takes no time at any rate.
+        self.last = (0, Span::ZERO);
+    }
+
+    /// [`Discipline::expect`].
+    #[inline]
+    pub(super) fn expect(&self, packets: &[P]) {
+        self.discipline.expect(packets);
     }
 
     #[inline]
@@ -83,8 +99,11 @@ impl<P: Packet> Output<P> {
         };
         let earliest = if self.is_idle { now } else { Time(now.0.saturating_sub(MADE_UP.0)) };
         self.is_idle = false;
-        let took = self.rate.map_or(Span::ZERO, |rate| rate.span_of(u64::from(packet.bytes())));
-        self.free_at = self.free_at.max(earliest) + took;
+        if self.last.0 != packet.bytes() {
+            let span = |rate: Rate| rate.span_of(u64::from(packet.bytes()));
+            self.last = (packet.bytes(), self.rate.map_or(Span::ZERO, span));
+        }
+        self.free_at = self.free_at.max(earliest) + self.last.1;
         Some(packet)
     }
 
