@@ -28,8 +28,8 @@ pub mod slots;
 pub mod tree_bitmap;
 
 pub use classifier::{
-    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, Octet, Ports, Refused,
-    Rule, RuleId,
+    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, ClassifierVectors, Octet,
+    Ports, Refused, Rule, RuleId,
 };
 pub use direct::Direct;
 pub use engine::{Engine, EngineFault, Routed};

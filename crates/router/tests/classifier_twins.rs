@@ -1,8 +1,8 @@
 //! The classifier and its linear twin against a scan of all rules, while rules come and go.
 
 use nilometer_router::{
-    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, Key, Octet, Ports, Prefix,
-    Refused, Rule, RuleId,
+    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, ClassifierVectors, Key,
+    Octet, Ports, Prefix, Refused, Rule, RuleId,
 };
 use nilometer_stat::Rng;
 
@@ -92,6 +92,7 @@ fn hold<A: Classified>(seed: u64, operations: u32, address: fn(&mut Rng) -> A) {
     let mut chance = Chance { rng: Rng::new(seed, 1, u64::from(A::BITS)), address };
     let mut tuples = ClassifierTuples::<A>::new(RULES_MAX);
     let mut linear = ClassifierLinear::<A>::new(RULES_MAX);
+    let mut vectors = ClassifierVectors::<A>::new(RULES_MAX);
     let mut rules: Vec<Option<Rule<A>>> = vec![None; RULES_MAX as usize];
     let mut answered = 0u32;
     for operation in 0..operations {
@@ -105,18 +106,30 @@ fn hold<A: Classified>(seed: u64, operations: u32, address: fn(&mut Rng) -> A) {
             place.get_or_insert(rule);
             assert_eq!(tuples.insert(id, rule), expected);
             assert_eq!(linear.insert(id, rule), expected);
+            assert_eq!(vectors.insert(id, rule), expected);
         } else {
             let expected = place.take();
             assert_eq!(tuples.remove(id), expected);
             assert_eq!(linear.remove(id), expected);
+            assert_eq!(vectors.remove(id), expected);
+            // Half of them come back as they were.
+            if let Some(rule) = expected.filter(|_| chance.rng.below(2) == 0) {
+                assert_eq!(vectors.insert(id, rule), Ok(()));
+                assert_eq!(vectors.rule(id), Some(&rule));
+                assert_eq!(vectors.remove(id), expected);
+            }
         }
         if operation % 50_000 == 49_999 {
             tuples.replan();
         }
+        if operation % 30_000 == 29_999 {
+            vectors.settle();
+            assert!(!vectors.is_stale());
+        }
         if operation % 1_000 == 0 {
             assert!(tuples.balances(), "after {operation} operations");
             let count = rules.iter().flatten().count();
-            assert_eq!((tuples.len(), linear.len()), (count, count));
+            assert_eq!([tuples.len(), linear.len(), vectors.len()], [count; 3]);
         }
         let key = chance.key();
         let expected = linear.classify(&key);
@@ -124,6 +137,7 @@ fn hold<A: Classified>(seed: u64, operations: u32, address: fn(&mut Rng) -> A) {
             assert_eq!(expected, scanned(&rules, &key));
         }
         assert_eq!(tuples.classify(&key), expected, "{key:?} after {operation} operations");
+        assert_eq!(vectors.classify(&key), expected, "{key:?} after {operation} operations");
         answered += u32::from(expected.is_some());
     }
     assert!(answered > operations / 10, "{answered} of {operations} headers have a rule");
@@ -156,15 +170,45 @@ fn batches_answer_as_single_searches_do() {
     }
 }
 
+/// Settled, with young rules beside them, and so many that none is settled.
+#[test]
+fn vectors_answer_as_tables_do() {
+    let mut chance = Chance { rng: Rng::new(9, 1, 0), address: |rng| rng.below(1 << 12) as u32 };
+    let mut tuples = ClassifierTuples::<u32>::new(4_000);
+    let mut vectors = ClassifierVectors::<u32>::new(4_000);
+    for id in (0..4_000).map(RuleId) {
+        let rule = chance.rule();
+        assert_eq!((tuples.insert(id, rule), vectors.insert(id, rule)), (Ok(()), Ok(())));
+        if ![0, 1, 255, 256, 257, 300, 1_000, 2_048, 2_100, 3_999].contains(&id.0) {
+            continue;
+        }
+        if id.0 != 300 {
+            vectors.settle();
+        }
+        for gone in [RuleId(0), RuleId(id.0 / 2)] {
+            assert_eq!(tuples.remove(gone), vectors.remove(gone));
+        }
+        let keys: Vec<Key<u32>> = (0..3_000).map(|_| chance.key()).collect();
+        let (mut one, mut other) = (vec![None; keys.len()], vec![None; keys.len()]);
+        tuples.classify_batch(&keys, &mut one);
+        vectors.classify_batch(&keys, &mut other);
+        assert_eq!(one, other, "{} rules", id.0);
+        assert!(keys.iter().map(|key| vectors.classify(key)).eq(one), "{} rules", id.0);
+    }
+    assert!(vectors.bytes() > 100_000);
+}
+
 #[test]
 fn rules_beyond_the_limit_are_refused_and_change_nothing() {
     let mut tuples = ClassifierTuples::<u32>::new(3);
     let mut linear = ClassifierLinear::<u32>::new(3);
-    let engines: [&mut dyn Classifier<u32>; 2] = [&mut tuples, &mut linear];
+    let mut vectors = ClassifierVectors::<u32>::new(3);
+    let engines: [&mut dyn Classifier<u32>; 3] = [&mut tuples, &mut linear, &mut vectors];
     for engine in engines {
         for id in 0..3 {
             assert_eq!(engine.insert(RuleId(id), Rule::any(9, Action::Deny)), Ok(()));
         }
+        engine.settle();
         let generation = engine.generation();
         let beyond = engine.insert(RuleId(3), Rule::any(0, Action::Permit));
         assert_eq!(beyond, Err(Refused::BeyondLimit { rules_max: 3 }));

@@ -2,6 +2,7 @@
 
 use super::block::{Block, LANES};
 use super::rule::RuleId;
+use super::settled::ClassifierVectors;
 use super::tuples::ClassifierTuples;
 use crate::header::Key;
 use crate::prefix::Address;
@@ -41,6 +42,32 @@ impl Instructions {
             Instructions::Wide => unsafe { search_all_wide(classifier, keys, found) },
         }
     }
+
+    /// The first settled rule of `classifier` for each of `keys`.
+    #[inline]
+    pub fn search_settled<A: Classified>(
+        self,
+        classifier: &ClassifierVectors<A>,
+        keys: &[Key<A>],
+        found: &mut [Option<RuleId>],
+    ) {
+        match self {
+            Instructions::Common => classifier.search_all(keys, found),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `best` has asked the processor for each of these instructions.
+            Instructions::Wide => unsafe { search_settled_wide(classifier, keys, found) },
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+fn search_settled_wide<A: Classified>(
+    classifier: &ClassifierVectors<A>,
+    keys: &[Key<A>],
+    found: &mut [Option<RuleId>],
+) {
+    classifier.search_all(keys, found);
 }
 
 #[cfg(target_arch = "x86_64")]

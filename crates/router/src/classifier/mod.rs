@@ -25,12 +25,17 @@
 //! table is opened when none takes it or all are crowded, and [`ClassifierTuples::is_stale`] says when a
 //! new plan may pay. Nothing but the speed depends on the plan.
 //!
+//! **Vectors.** A thousand rules need no tables at all: for each part of a header a vector of bits says
+//! which rules its value leaves standing, and the first bit of their conjunction is the answer
+//! ([`ClassifierVectors`], `vectors.rs`). Vectors stand for rules that were settled after a load; those
+//! that come later wait in tables.
+//!
 //! **Flows.** Longest match over the bits of the header ([`FlowFilters`]) is the same search, with the
 //! missing bits as priority. A packet is looked up among both kinds of filters, and [`Verdict`] says
 //! what that comes to. A [`FlowCache`] may stand before either.
 //!
-//! **Twin.** [`ClassifierLinear`] asks one rule after the other. Both are [`Classifier`]s, and a router
-//! may run with either.
+//! **Twin.** [`ClassifierLinear`] asks one rule after the other. All are [`Classifier`]s, and a router
+//! may run with any.
 
 mod block;
 pub mod cache;
@@ -40,8 +45,10 @@ mod kernel;
 pub mod linear;
 mod plan;
 pub mod rule;
+pub mod settled;
 mod table;
 pub mod tuples;
+mod vectors;
 pub mod verdict;
 
 pub use cache::FlowCache;
@@ -49,5 +56,6 @@ pub use flow::{FlowFilters, FlowPrefix};
 pub use kernel::Classified;
 pub use linear::ClassifierLinear;
 pub use rule::{Action, Classifier, Octet, Ports, Refused, Rule, RuleId};
+pub use settled::ClassifierVectors;
 pub use tuples::ClassifierTuples;
 pub use verdict::Verdict;

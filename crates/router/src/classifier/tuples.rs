@@ -61,6 +61,16 @@ impl<A: Classified> ClassifierTuples<A> {
             + self.places.len()
     }
 
+    /// Every number that a rule has is below this one.
+    pub(super) fn numbers(&self) -> u32 {
+        self.rules.len() as u32
+    }
+
+    /// Takes all rules out.
+    pub(super) fn clear(&mut self) {
+        *self = ClassifierTuples { generation: self.generation + 1, ..Self::new(self.rules_max) };
+    }
+
     /// Whether so many rules came since the tables were planned that they may be planned better.
     pub fn is_stale(&self) -> bool {
         self.unplanned > self.planned / 2 + BUCKET_RULES as usize

@@ -14,7 +14,8 @@ use nilometer_router::pipeline::engine::{Filters, Tables};
 use nilometer_router::pipeline::port::PortPlan;
 use nilometer_router::pipeline::{Router, RouterPlan};
 use nilometer_router::{
-    Classified, ClassifierTuples, FabricPlan, Lookups, NextHop, Rule, RuleId, TreeBitmap,
+    Classified, ClassifierTuples, ClassifierVectors, FabricPlan, Lookups, NextHop, Rule, RuleId,
+    TreeBitmap,
 };
 use nilometer_wire::{Rate, Span, Time};
 
@@ -150,7 +151,7 @@ fn tables(
     variant: Variant,
     cache: Option<usize>,
 ) -> Result<Tables> {
-    let classifier = ClassifierTuples::<u32>::new(rules.len() as u32);
+    let classifier = ClassifierVectors::<u32>::new(rules.len() as u32);
     let mut filters4 = Filters::new(Box::new(classifier));
     if variant != Variant::NoClassifier {
         for (id, rule) in rules.iter().enumerate() {
