@@ -4,6 +4,7 @@ pub mod addresses;
 pub mod classify;
 pub mod clock;
 pub mod fib;
+pub mod forward;
 pub mod headers;
 pub mod peer;
 pub mod pipeline;

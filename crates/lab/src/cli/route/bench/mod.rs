@@ -7,6 +7,7 @@ use crate::cli::Verdict;
 
 pub mod classify;
 pub mod fib;
+pub mod forward;
 pub mod pipeline;
 
 /// Arguments of `nilometer route bench`.
@@ -23,6 +24,8 @@ enum BenchCommand {
     Classify(classify::ClassifyArgs),
     /// Longest match: lookups and updates a second of every forwarding table.
     Fib(fib::FibArgs),
+    /// The router on links: packets a second and packets a CPU-second, beside the kernel.
+    Forward(forward::ForwardArgs),
     /// The whole pipeline without devices: what a packet costs, stage by stage.
     Pipeline(pipeline::PipelineArgs),
 }
@@ -35,6 +38,7 @@ pub fn run(args: BenchArgs) -> Result<Verdict> {
     match args.command {
         BenchCommand::Classify(args) => classify::run(args),
         BenchCommand::Fib(args) => fib::run(args),
+        BenchCommand::Forward(args) => forward::run(args),
         BenchCommand::Pipeline(args) => pipeline::run(args),
     }
 }
