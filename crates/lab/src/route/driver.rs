@@ -404,6 +404,9 @@ impl Driver {
         let before = std::mem::replace(&mut self.seats[number].presence, presence);
         if before != presence {
             self.say(Level::Info, format!("port {number} is {}", presence.name()));
+            // A port that nobody has plugged in has no link to tell of.
+            let (now, is_up) = (self.now(), presence == Presence::Up);
+            let _ = self.router.set_link(now, number, is_up, &mut self.memory);
         }
     }
 
