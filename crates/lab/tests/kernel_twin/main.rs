@@ -18,7 +18,14 @@ struct Explained {
     is_it: fn(&[u8], &str, &str) -> bool,
 }
 
-const EXPLAINED: [Explained; 5] = [
+const EXPLAINED: [Explained; 6] = [
+    Explained {
+        why: "an IPv6 packet without the header that it names next: broken, which the kernel sees only \
+              when it has to read that header",
+        is_it: |packet, _, own| {
+            own == "nothing" && packet[0] >> 4 == 6 && packet[4..6] == [0, 0] && packet[6] != 59
+        },
+    },
     Explained {
         why: "UDP-Lite to the device: the kernel speaks it (RFC 3828), we do not and say so",
         is_it: |packet, theirs, _| {

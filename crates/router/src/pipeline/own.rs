@@ -197,8 +197,7 @@ impl Router {
             }
             AnyKey::V4(Key { protocol, .. }) | AnyKey::V6(Key { protocol, .. }) => {
                 let pointer = extension::protocol_at(cause.packet, header.transport_at);
-                let is_sound =
-                    protocol != protocol::UDP || is_sound(cause.packet, header.transport_at);
+                let is_sound = protocol != protocol::UDP || is_sound(cause.packet, &header);
                 let what = unspoken(protocol, pointer).filter(|_| is_sound);
                 let message = what.and_then(|what| self.message(input, cause, what));
                 message.map(|(message, way)| (Ok(way), message))
@@ -231,11 +230,12 @@ impl Router {
 
 /// Whether a datagram is as it was sent: its length fits, and its checksum (RFC 768; RFC 1122, 4.1.3.4:
 /// what was changed on its way is not answered).
-fn is_sound(packet: &[u8], transport_at: u16) -> bool {
-    let datagram = packet.get(usize::from(transport_at)..).unwrap_or_default();
-    let length =
-        datagram.get(4..6).map_or(0, |word| usize::from(word[0]) << 8 | usize::from(word[1]));
-    (8..=datagram.len()).contains(&length) && transport_checksum_ok(packet) != Some(false)
+fn is_sound(packet: &[u8], header: &Header) -> bool {
+    let end = packet.len().min(usize::from(header.ip_bytes));
+    let datagram = packet.get(usize::from(header.transport_at)..end).unwrap_or_default();
+    let length = datagram.get(4..6).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]));
+    (8..=datagram.len()).contains(&usize::from(length))
+        && transport_checksum_ok(packet) != Some(false)
 }
 
 /// What is wrong with a packet of this protocol to the router, which listens on no port; nothing is said

@@ -2,7 +2,7 @@
 //!
 //! The counters are kept where packets pass, and a metrics library would want to keep them again; what
 //! is left of one is this page of text, so it is written here. Series are bounded: ports and reasons by
-//! their number, queues and filters by [`QUEUES_TOLD`] a port and [`FILTERS_TOLD`].
+//! their number, queues and filters by `QUEUES_TOLD` a port and `FILTERS_TOLD`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
