@@ -179,10 +179,6 @@ pub struct ControlSection {
     pub listen: Option<SocketAddr>,
     /// A file whose first line every request over HTTP must carry.
     pub token_file: Option<PathBuf>,
-    /// Where a routing daemon's forwarding plane manager connects to; 127.0.0.1:2620 is FRR's default.
-    pub fpm: Option<SocketAddr>,
-    /// Whether the routes of the kernel's main table are followed.
-    pub kernel_routes: bool,
 }
 
 /// `[[port]]`.
