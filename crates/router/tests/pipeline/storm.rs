@@ -100,7 +100,7 @@ fn whatever_comes_nothing_vanishes() {
 #[test]
 fn whatever_changes_nothing_vanishes() {
     let Outcome { bench, sent, sound } = storm(60);
-    assert!(sent > 10_000 && sound > 10_000, "{sent} sent, {sound} of them IP");
+    assert!(sent > 5_000 && sound > 5_000, "{sent} sent, {sound} of them IP");
     let down: u64 =
         bench.router.ports().iter().map(|port| port.discards().of(Discard::PortDown)).sum();
     assert!(down > 0, "{down} met a port that was down");
