@@ -1,6 +1,6 @@
 //! Routes and filters of the pipeline's bench: read from files, or drawn from a seed.
 //!
-//! Drawn prefixes have the lengths of a routing table of the Internet in [`LENGTHS`], and half of them
+//! Drawn prefixes have the lengths of a routing table of the Internet in `LENGTHS`, and half of them
 //! lie in the /12 of one that was drawn before, as routes of one network do. Drawn filters are those of
 //! an access list: some hundred sources, destinations from the routes, ports open, well known or a range,
 //! and a last one that matches everything.
