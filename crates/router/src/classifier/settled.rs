@@ -1,6 +1,6 @@
 //! A classifier for sets of some thousand rules: bit vectors of those that stand, tables for the young.
 //!
-//! [`Vectors`] answer several times as fast as the tables of [`ClassifierTuples`] for a thousand rules, and
+//! `Vectors` answer several times as fast as the tables of [`ClassifierTuples`] for a thousand rules, and
 //! cannot take in one more. So a rule that comes is put into tables, which take it in less than a
 //! microsecond, and a search asks both and takes the rule that goes first. [`Classifier::settle`] builds
 //! the vectors of all rules there are and empties the tables; that takes some milliseconds, so it belongs
