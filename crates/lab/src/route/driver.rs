@@ -14,8 +14,8 @@
 //!
 //! A turn takes at most [`TAKEN_AT_ONCE`] frames from a port before the outputs are served, and the
 //! slow path is bounded by the pipeline. So work per turn is bounded, every port is served in every
-//! turn, and what is too much is dropped by the device's own ring before we have touched it: offered
-//! load beyond the peak costs nothing here (the paper's receiver livelock cannot begin).
+//! turn, and what is too much is dropped by the device's own ring before we have touched it, so that the
+//! paper's receiver livelock cannot begin in this thread. What the kernel spends before that is not ours.
 //!
 //! # Devices that go
 //!
@@ -48,10 +48,10 @@ pub const TAKEN_AT_ONCE: usize = 256;
 const GIVEN_AT_ONCE: usize = 256;
 /// A timer that is due this soon is waited for awake: the kernel's sleep is no finer.
 const AWAKE_FOR: Duration = Duration::from_micros(60);
-/// The longest sleep, so that links are looked at and a stop is noticed.
+/// The longest sleep, so that a stop is noticed; and how often links are looked at.
 const ASLEEP_FOR: Duration = Duration::from_millis(100);
 
-/// How long the packets of a device without room, or without a link, are left alone.
+/// How long the packets of a device without room are left alone.
 const STUCK_FOR: Duration = Duration::from_micros(200);
 
 /// What may be said to the driver.
@@ -91,6 +91,16 @@ struct Seat {
     is_blocked: bool,
     /// What devices that are gone have counted.
     before: PortStatistics,
+    lost: Lost,
+}
+
+/// Packets that left the pipeline and got no further.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// The device went before it took them.
+    pub unsent: u64,
+    /// The kernel's side of the port had no room for them, or there is none.
+    pub unpunted: u64,
 }
 
 /// The driver of one router.
@@ -160,6 +170,7 @@ impl Driver {
             leaving: VecDeque::new(),
             is_blocked: false,
             before: PortStatistics::default(),
+            lost: Lost::default(),
         };
         let now = Instant::now();
         let driver = Driver {
@@ -191,9 +202,8 @@ impl Driver {
     /// Takes the device from port `number`. Panics where there is no such port.
     pub fn unseat(&mut self, number: usize) {
         let seat = &mut self.seats[number];
-        for place in seat.leaving.drain(..) {
-            self.memory.give(place);
-        }
+        seat.lost.unsent += seat.leaving.len() as u64;
+        seat.leaving.drain(..).for_each(|place| self.memory.give(place));
         if let Some(mut device) = seat.device.take() {
             seat.before = added(seat.before, device.statistics().unwrap_or_default());
             device.close(&mut self.memory);
@@ -236,6 +246,11 @@ impl Driver {
         let seat = &mut self.seats[number];
         let now = seat.device.as_mut().and_then(|device| device.statistics().ok());
         added(seat.before, now.unwrap_or_default())
+    }
+
+    /// What left the pipeline by port `number` and got no further. Panics where there is no such port.
+    pub fn lost(&self, number: usize) -> Lost {
+        self.seats[number].lost
     }
 
     /// Tells `messages` from now on what happens to ports.
@@ -304,6 +319,10 @@ impl Driver {
     /// One turn; whether anything moved.
     pub fn turn(&mut self) -> bool {
         let mut moved = self.listen();
+        if self.links_seen.elapsed() >= ASLEEP_FOR {
+            self.links_seen = Instant::now();
+            (0..self.seats.len()).for_each(|number| self.look_at_link(number));
+        }
         let now = self.now();
         for number in 0..self.seats.len() {
             moved |= self.take_in(now, number);
@@ -383,7 +402,7 @@ impl Driver {
             let _ = beside.transmit(&mut self.memory, &mut punted);
             let _ = beside.flush(&mut self.memory);
         }
-        // The kernel's queue is full, or there is none: its sender will say it again.
+        seat.lost.unpunted += punted.len() as u64;
         punted.into_iter().for_each(|place| self.memory.give(place));
         any
     }
@@ -403,6 +422,7 @@ impl Driver {
     fn set_presence(&mut self, number: usize, presence: Presence) {
         let before = std::mem::replace(&mut self.seats[number].presence, presence);
         if before != presence {
+            self.seats[number].is_blocked = false;
             self.say(Level::Info, format!("port {number} is {}", presence.name()));
             // A port that nobody has plugged in has no link to tell of.
             let (now, is_up) = (self.now(), presence == Presence::Up);
@@ -422,15 +442,10 @@ impl Driver {
 
     /// Sleeps until there is something to do.
     fn sleep(&mut self) -> Result<()> {
-        if self.links_seen.elapsed() >= ASLEEP_FOR {
-            self.links_seen = Instant::now();
-            (0..self.seats.len()).for_each(|number| self.look_at_link(number));
-        }
         let now = self.now();
         let due = self.router.poll_timeout().map(|due| due.since(now).as_nanos());
         let rest = due.map_or(ASLEEP_FOR, |nanos| Duration::from_nanos(nanos).min(ASLEEP_FOR));
-        let is_stuck =
-            self.seats.iter().any(|seat| seat.is_blocked || seat.presence != Presence::Up);
+        let is_stuck = self.seats.iter().any(|seat| seat.is_blocked);
         if rest < AWAKE_FOR && !is_stuck {
             std::hint::spin_loop();
             return Ok(());

@@ -55,7 +55,8 @@ pub struct PortTally {
     pub out_packets: u64,
     /// Their bytes, as the link's rate counts.
     pub out_bytes: u64,
-    /// Frames that the device lost on the way in, by reason.
+    /// Frames that the device lost on the way in, and what left the pipeline and got no further (`unsent`,
+    /// `unpunted`), by reason.
     pub lost: BTreeMap<String, u64>,
     /// Packets that came here and were discarded, by reason.
     pub discards: BTreeMap<String, u64>,
@@ -104,18 +105,20 @@ pub fn tally(driver: &mut Driver) -> Tally {
 
 /// Reads the counters of port `number`. Panics where there is no such port.
 pub fn port(driver: &mut Driver, number: usize) -> PortTally {
-    let device = driver.statistics(number);
+    let (device, lost) = (driver.statistics(number), driver.lost(number));
     let state = driver.presence(number).name();
     let (port, fabric) = (&driver.router().ports()[number], driver.router().fabric());
     let (in_packets, in_bytes) = port.received();
     let (output, waiting) = (fabric.output_ledger(number), fabric.output_backlog(number));
-    let lost = [
+    let reasons = [
         ("dropped", device.rx_dropped),
         ("invalid", device.rx_invalid),
         ("ring_full", device.rx_ring_full),
         ("fill_empty", device.rx_fill_empty),
         ("oversize", device.rx_oversize),
         ("tx_invalid", device.tx_invalid),
+        ("unsent", lost.unsent),
+        ("unpunted", lost.unpunted),
     ];
     let discards = Discard::ALL.iter().map(|why| (why.name(), port.discards().of(*why)));
     PortTally {
@@ -125,7 +128,7 @@ pub fn port(driver: &mut Driver, number: usize) -> PortTally {
         in_bytes,
         out_packets: output.out_packets,
         out_bytes: output.out_bytes,
-        lost: counted(lost.into_iter()),
+        lost: counted(reasons.into_iter()),
         discards: counted(discards),
         input_drops: drops(fabric.input_ledger(number)),
         output_drops: drops(output),
