@@ -24,6 +24,8 @@ use super::virtio_header::{self, HEADER_BYTES};
 
 /// `IFF_TUN_EXCL`: an interface of the name must not exist.
 const EXCLUSIVELY: libc::c_int = 0x8000;
+/// `TUNSETCARRIER`.
+const SET_CARRIER: libc::Ioctl = 0x4004_54e2;
 /// `TUN_F_CSUM`: we can take packets whose checksum is still to be filled in.
 const CHECKSUMS_OPEN: libc::c_ulong = 1;
 /// How many frames [`TapPort::room`] suggests to try at once.
@@ -86,6 +88,21 @@ impl TapPort {
             gone: false,
             statistics: PortStatistics::default(),
         })
+    }
+
+    /// Lets the kernel's side have a carrier or none, so that who runs there notices what the port's link
+    /// does.
+    ///
+    /// # Errors
+    /// When the kernel cannot (before 5.0), or the interface is gone.
+    pub fn set_carrier(&self, is_up: bool) -> Result<(), PortError> {
+        let carrier = libc::c_int::from(is_up);
+        // SAFETY: the request reads one integer, which lives until it returns.
+        let result = unsafe { libc::ioctl(self.file.as_raw_fd(), SET_CARRIER, &carrier) };
+        match result {
+            0.. => Ok(()),
+            _ => Err(self.interface.failure("set the carrier", io::Error::last_os_error())),
+        }
     }
 
     fn check_gone(&self) -> Result<(), PortError> {

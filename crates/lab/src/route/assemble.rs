@@ -26,6 +26,7 @@ use super::config::{FabricSection, PortKind, PortSection, Queueing, RouterConfig
 use super::driver::{Driver, Remote};
 use super::routes::Routes;
 use crate::device::memory::{Memory, MemoryConfig};
+use crate::device::netlink::Netlink;
 use crate::device::packet_port::{PacketPort, PacketPortConfig};
 use crate::device::port::{ChecksumOffload, Port, PortIo};
 use crate::device::tap::{TapConfig, TapPort};
@@ -75,7 +76,7 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     for port in &config.ports {
         let (device, note) = open(&mut memory, port, allow_foreign, &mut notes.fallbacks)?;
         notes.ports.push(format!("{}: {note}", port.interface));
-        let beside = port.punt.as_ref().map(|name| beside(&mut memory, name, &device));
+        let beside = port.punt.as_ref().map(|name| beside(&mut memory, name, port, &device));
         opened.push((device, beside.transpose()?));
     }
     let macs = opened.iter().map(|(device, _)| (device.mac(), device.mtu_bytes()));
@@ -88,21 +89,21 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     let spare = (0..spare).map(spare_port);
     let plans: Vec<_> = plans.chain(spare).collect();
     let mut routes = Routes::new(config)?;
+    let lookups = routes.keeper().lookups()?;
     let tables = Tables {
-        routes4: routes.reader_v4()?,
-        routes6: routes.reader_v6()?,
+        routes4: lookups.v4,
+        routes6: lookups.v6,
         filters4: Filters::new(config.tables.classifier.classifier(config.tables.filters)),
         filters6: Filters::new(config.tables.classifier.classifier(config.tables.filters)),
     };
     let mut router = router(config, &plans, tables)?;
     filter(&mut router, config)?;
     introduce(&mut router, config)?;
-    routes.enter(config)?;
-    router.set_hops(routes.snapshot());
-    let (mut driver, remote) = Driver::new(router, memory)?;
+    let (mut driver, remote) = Driver::new(router, memory, routes.keeper().hops())?;
     for (number, (device, beside)) in opened.into_iter().enumerate() {
         driver.seat(number, device, beside);
     }
+    routes.listen(config).context("control")?;
     Ok(Assembly { driver, remote, routes, notes })
 }
 
@@ -217,6 +218,9 @@ fn filter(router: &mut Router, config: &RouterConfig) -> Result<()> {
             insert(tables.filters6.insert(id, rule), number)?;
         }
     }
+    let tables = router.tables_mut();
+    tables.filters4.settle();
+    tables.filters6.settle();
     Ok(())
 }
 
@@ -295,10 +299,11 @@ fn described(port: XdpPort) -> (Port, String) {
     (Port::Xdp(port), description)
 }
 
-/// Makes the interface on which the kernel gets what came by `device` for the router itself.
-fn beside(memory: &mut Memory, name: &str, device: &Port) -> Result<TapPort> {
+/// Makes the interface on which the kernel gets what came by `device` for the router itself, and gives
+/// it the port's addresses: by it daemons know the port.
+fn beside(memory: &mut Memory, name: &str, port: &PortSection, device: &Port) -> Result<TapPort> {
     ensure!(name.len() <= 15 && !name.is_empty(), "port.punt: `{name}` is no interface name");
-    TapPort::create(
+    let tap = TapPort::create(
         memory,
         &TapConfig {
             name: name.to_owned(),
@@ -307,5 +312,12 @@ fn beside(memory: &mut Memory, name: &str, device: &Port) -> Result<TapPort> {
             checksum: ChecksumOffload::Partial,
             reserve: BESIDE_RESERVE,
         },
-    )
+    )?;
+    let mut netlink = Netlink::open()?;
+    for at in &port.addresses {
+        netlink
+            .add_address(name, at.address, at.length)
+            .with_context(|| format!("cannot give {name} the address {}", String::from(*at)))?;
+    }
+    Ok(tap)
 }

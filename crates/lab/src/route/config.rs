@@ -4,6 +4,7 @@
 //! field. Rates and times are written with their units (`500 Mb/s`, `20 ms`), as in a scenario; the
 //! table of a queue is the same as there.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -179,6 +180,11 @@ pub struct ControlSection {
     pub listen: Option<SocketAddr>,
     /// A file whose first line every request over HTTP must carry.
     pub token_file: Option<PathBuf>,
+    /// Where FRR's zebra brings its routes: the address at which its forwarding plane manager's protocol
+    /// is listened for.
+    pub fpm: Option<SocketAddr>,
+    /// Whether the kernel's routes of this namespace, in its tables `main` and `local`, are followed.
+    pub kernel_routes: bool,
 }
 
 /// `[[port]]`.
@@ -317,9 +323,6 @@ pub struct RouteSection {
     /// What becomes of the packets in place of being forwarded.
     #[serde(default)]
     pub fate: Option<Fate>,
-    /// Of two routes to a prefix the lesser counts.
-    #[serde(default)]
-    pub metric: u32,
 }
 
 /// What becomes of packets that are not forwarded.
@@ -363,6 +366,11 @@ impl RouterConfig {
         }
         for neighbour in &self.neighbours {
             self.port_named(&neighbour.interface)?;
+        }
+        let mut prefixes = BTreeSet::new();
+        for RouteSection { prefix, .. } in &self.routes {
+            let is_new = prefixes.insert(prefix);
+            ensure!(is_new, "route: {prefix} is entered twice; `via` takes several gateways");
         }
         ensure!(self.manners.hop_limit > 0, "manners.hop_limit is 0, and no packet would arrive");
         let speedup = self.fabric.speedup;
@@ -453,7 +461,6 @@ pub fn testbed_router(ports: &[DevicePort], seed: u64) -> RouterConfig {
                 via: vec![*gateway],
                 interface: Some(port.interface.to_owned()),
                 fate: None,
-                metric: 0,
             });
         }
     }

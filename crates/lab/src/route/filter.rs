@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use nilometer_router::classifier::{
-    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, Octet, Ports, Rule,
+    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, ClassifierVectors, Octet,
+    Ports, Rule,
 };
 use nilometer_router::prefix::{Address, Malformed, Prefix};
 use serde::{Deserialize, Serialize};
@@ -70,6 +71,9 @@ pub enum ClassifierName {
     /// Tables by the shapes of the rules.
     #[default]
     Tuples,
+    /// Vectors with a bit for each rule, fastest up to 2,048 rules; beyond, and for rules that are
+    /// entered one by one, tables.
+    Vectors,
     /// One rule after the other.
     Linear,
 }
@@ -82,6 +86,7 @@ impl ClassifierName {
     ) -> Box<dyn Classifier<A> + Send> {
         match self {
             ClassifierName::Tuples => Box::new(ClassifierTuples::<A>::new(rules_max)),
+            ClassifierName::Vectors => Box::new(ClassifierVectors::<A>::new(rules_max)),
             ClassifierName::Linear => Box::new(ClassifierLinear::<A>::new(rules_max)),
         }
     }

@@ -1,150 +1,111 @@
-//! The routes of a live router: told by several sources, chosen by trust, served to the driver.
+//! The routes of a live router, from its description: who keeps them, what the operator entered, and
+//! the sources that are listened to.
+//!
+//! Daemons and the kernel know a port by the interface on the kernel's side: its TAP where it has one,
+//! otherwise the interface itself.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use nilometer_router::Engine;
-use nilometer_router::fib::{Lookups, ServingFib};
-use nilometer_router::next_hop::{Hop, Rejection, Snapshot};
+use nilometer_router::next_hop::{Hop, Member, Rejection};
 use nilometer_router::prefix::Prefix;
-use nilometer_router::rib::Source;
-use nilometer_router::route_table::{RouteLimits, RouteTable};
-use nilometer_router::route_update::{AnyPrefix, Path, RouteUpdate, Way};
+use nilometer_router::route_table::RouteLimits;
+use nilometer_router::route_update::AnyPrefix;
 
-use super::config::{Fate, RouteSection, RouterConfig};
+use super::config::{ControlSection, Fate, RouteSection, RouterConfig};
+use super::fpm::{FpmConfig, FpmListener, FpmStatus};
+use super::keeper::{Engines, Keeper, StaticRoute};
+use super::kernel::{KernelMirror, MirrorStatus};
+use crate::device::netlink::Netlink;
 
-/// The routes, and the tables that follow them.
+/// The routes, and who tells them.
 pub struct Routes {
-    table: RouteTable<Box<dyn ServingFib<u32>>, Box<dyn ServingFib<u128>>>,
-}
-
-/// Port `number`, as routes name it: links count from 1.
-pub fn link_of(number: usize) -> u32 {
-    number as u32 + 1
+    // Dropped in this order: who tells goes before who is told.
+    fpm: Option<FpmListener>,
+    mirror: Option<KernelMirror>,
+    keeper: Keeper,
 }
 
 impl Routes {
-    /// No routes.
+    /// The routes of a configuration: to the router's own addresses, to the networks at its ports, and
+    /// those entered by hand.
     ///
     /// # Errors
-    /// When there is no memory for so many.
+    /// The first route that cannot be, by its prefix; when there is no memory for so many.
     pub fn new(config: &RouterConfig) -> Result<Routes> {
         let tables = &config.tables;
-        let told = |why| anyhow!("tables: {why}");
-        let four = tables.engine_v4.table::<u32>(tables.routes_v4).map_err(told)?;
-        let six = tables.engine_v6.table::<u128>(tables.routes_v6).map_err(told)?;
         let limits = RouteLimits {
             routes_v4: tables.routes_v4,
             routes_v6: tables.routes_v6,
             seed: config.seed,
             ..RouteLimits::default()
         };
-        let mut table = RouteTable::new(limits, four, six);
-        for number in 0..config.ports.len() {
-            table.set_port(link_of(number), number as u16);
-        }
-        Ok(Routes { table })
-    }
-
-    /// A reader of the IPv4 routes, for the driver.
-    ///
-    /// # Errors
-    /// When there are too many readers.
-    pub fn reader_v4(&self) -> Result<Box<dyn Lookups<u32>>> {
-        self.table.fib_v4().reader().context("too many readers of the routes")
-    }
-
-    /// A reader of the IPv6 routes, for the driver.
-    ///
-    /// # Errors
-    /// When there are too many readers.
-    pub fn reader_v6(&self) -> Result<Box<dyn Lookups<u128>>> {
-        self.table.fib_v6().reader().context("too many readers of the routes")
-    }
-
-    /// Enters the routes of a configuration: to the router's own addresses, to the networks at its
-    /// ports, and those given by hand.
-    ///
-    /// # Errors
-    /// The first route that cannot be, by its prefix.
-    pub fn enter(&mut self, config: &RouterConfig) -> Result<()> {
-        let (mut own, mut connected) = (Vec::new(), Vec::new());
+        let engines = Engines { v4: tables.engine_v4, v6: tables.engine_v6 };
+        let keeper = Keeper::start(limits, engines).context("tables")?;
+        let mut refused = 0;
         for (number, port) in config.ports.iter().enumerate() {
-            for at in &port.addresses {
-                let all = if at.address.is_ipv4() { 32 } else { 128 };
-                own.push(announce(prefix(at.address, all)?, 0, Way::Fate(Hop::Local)));
-                let path = Path { link: link_of(number), gateway: None, weight: 1 };
-                connected.push(announce(prefix(at.address, at.length)?, 0, Way::Path(path)));
-            }
+            let addresses: Vec<_> =
+                port.addresses.iter().map(|at| (at.address, at.length)).collect();
+            refused += keeper.set_addresses(number as u16, &addresses);
         }
-        self.table.apply(Source::Local, &own);
-        self.table.apply(Source::Connected, &connected);
-        let fixed: Result<Vec<_>> =
-            config.routes.iter().map(|route| by_hand(route, config)).collect();
-        self.table.apply(Source::Static, &fixed?);
-        let counters = self.table.counters();
-        let refused = counters.routes_refused + counters.next_hops_refused;
+        refused += keeper.set_static(&entered(config)?);
         ensure!(
             refused == 0,
             "{refused} routes found no room: raise tables.routes_v4 or routes_v6"
         );
+        Ok(Routes { fpm: None, mirror: None, keeper })
+    }
+
+    /// Listens to routing daemons and to the kernel as `[control]` says, in the namespace of the calling
+    /// thread, where the ports' interfaces are.
+    ///
+    /// # Errors
+    /// When an interface is not there, an address cannot be listened at, or the kernel's routes cannot
+    /// be followed.
+    pub fn listen(&mut self, config: &RouterConfig) -> Result<()> {
+        let ControlSection { fpm, kernel_routes, .. } = config.control;
+        if fpm.is_none() && !kernel_routes {
+            return Ok(());
+        }
+        let mut netlink = Netlink::open()?;
+        for (number, port) in config.ports.iter().enumerate() {
+            let name = port.punt.as_ref().unwrap_or(&port.interface);
+            self.keeper.set_port(netlink.link(name)?.index, number as u16);
+            // One that is made anew has another index.
+            self.keeper.name_port(name, number as u16);
+        }
+        if let Some(address) = fpm {
+            let fpm = FpmConfig { address, ..FpmConfig::default() };
+            self.fpm = Some(FpmListener::start(None, fpm, self.keeper.news())?);
+        }
+        if kernel_routes {
+            self.mirror = Some(KernelMirror::start(None, self.keeper.news())?);
+        }
         Ok(())
     }
 
-    /// The next hops as they are now.
-    pub fn snapshot(&mut self) -> Arc<Snapshot> {
-        self.table.hops_mut().snapshot()
+    /// Who keeps them.
+    pub fn keeper(&self) -> &Keeper {
+        &self.keeper
     }
 
-    /// Lets another engine serve IPv4: a reader of its table, which has every route, for the driver to
-    /// look up in from then on. Until it does it goes on with the old table, which changes no more.
-    ///
-    /// # Errors
-    /// When the engine has no room for the routes, or no name for some next hop; the old one stays.
-    pub fn exchange_v4(&mut self, engine: Engine, room: usize) -> Result<Box<dyn Lookups<u32>>> {
-        let mut fib = engine.table::<u32>(room).map_err(|why| anyhow!("{why}"))?;
-        let mut routes = self.table.rib_v4().best().map(|route| (route.prefix, route.next));
-        fib.load(&mut routes).map_err(|_| no_room(engine))?;
-        let reader = fib.reader().context("too many readers of the routes")?;
-        drop(routes);
-        *self.table.fibs_mut().0 = fib;
-        Ok(reader)
+    /// How the listener for zebra is, where there is one.
+    pub fn fpm(&self) -> Option<FpmStatus> {
+        self.fpm.as_ref().map(FpmListener::status)
     }
 
-    /// As [`Routes::exchange_v4`], of IPv6.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn exchange_v6(&mut self, engine: Engine, room: usize) -> Result<Box<dyn Lookups<u128>>> {
-        let mut fib = engine.table::<u128>(room).map_err(|why| anyhow!("{why}"))?;
-        let mut routes = self.table.rib_v6().best().map(|route| (route.prefix, route.next));
-        fib.load(&mut routes).map_err(|_| no_room(engine))?;
-        let reader = fib.reader().context("too many readers of the routes")?;
-        drop(routes);
-        *self.table.fibs_mut().1 = fib;
-        Ok(reader)
-    }
-
-    /// The routes, to be looked at.
-    pub fn table(&self) -> &RouteTable<Box<dyn ServingFib<u32>>, Box<dyn ServingFib<u128>>> {
-        &self.table
-    }
-
-    /// The table behind it all.
-    pub fn table_mut(
-        &mut self,
-    ) -> &mut RouteTable<Box<dyn ServingFib<u32>>, Box<dyn ServingFib<u128>>> {
-        &mut self.table
+    /// How the kernel's mirror is, where there is one.
+    pub fn mirror(&self) -> Option<MirrorStatus> {
+        self.mirror.as_ref().map(KernelMirror::status)
     }
 }
 
-fn no_room(engine: Engine) -> anyhow::Error {
-    anyhow!("{engine} has no room for these routes, or cannot name all of their next hops")
-}
-
-fn announce(prefix: AnyPrefix, metric: u32, way: Way) -> RouteUpdate {
-    RouteUpdate::Announce { prefix, protocol: 4, metric, way }
+/// The routes that a configuration has entered by hand.
+///
+/// # Errors
+/// The first that cannot be, by its prefix.
+pub fn entered(config: &RouterConfig) -> Result<Vec<StaticRoute>> {
+    config.routes.iter().map(|route| by_hand(route, config)).collect()
 }
 
 /// The network of so many bits that an address is in.
@@ -176,36 +137,35 @@ pub fn read_prefix(text: &str) -> Result<AnyPrefix> {
     })
 }
 
-/// What a route entered by hand tells the table.
+/// What a route entered by hand tells the keeper.
 ///
 /// # Errors
 /// What is wrong with it, by its prefix.
-pub fn by_hand(route: &RouteSection, config: &RouterConfig) -> Result<RouteUpdate> {
+pub fn by_hand(route: &RouteSection, config: &RouterConfig) -> Result<StaticRoute> {
     let (text, prefix) = (&route.prefix, read_prefix(&route.prefix)?);
-    let way = match (&route.via[..], &route.interface, route.fate) {
-        ([], None, Some(fate)) => Way::Fate(match fate {
+    let port = |interface: &String| Ok::<_, anyhow::Error>(config.port_named(interface)? as u16);
+    let hops = match (&route.via[..], &route.interface, route.fate) {
+        ([], None, Some(fate)) => vec![match fate {
             Fate::Blackhole => Hop::Blackhole,
             Fate::Unreachable => Hop::Reject(Rejection::Unreachable),
             Fate::Prohibited => Hop::Reject(Rejection::Prohibited),
-        }),
-        ([], Some(interface), None) => {
-            let link = link_of(config.port_named(interface)?);
-            Way::Path(Path { link, gateway: None, weight: 1 })
-        }
+        }],
+        ([], Some(interface), None) => vec![Hop::Via { port: port(interface)?, gateway: None }],
         ([_, ..], interface, None) => {
-            let path = |via: &IpAddr| {
-                let number = match interface {
-                    Some(interface) => config.port_named(interface),
-                    None => port_towards(*via, config),
+            let hop = |via: &IpAddr| {
+                let port = match interface {
+                    Some(interface) => port(interface),
+                    None => port_towards(*via, config).map(|number| number as u16),
                 };
-                Ok(Path { link: link_of(number?), gateway: Some(*via), weight: 1 })
+                Ok(Hop::Via { port: port?, gateway: Some(*via) })
             };
-            let paths: Result<Vec<_>> = route.via.iter().map(path).collect();
-            Way::Paths(paths.with_context(|| format!("route {text}"))?)
+            let hops: Result<Vec<_>> = route.via.iter().map(hop).collect();
+            hops.with_context(|| format!("route {text}"))?
         }
         _ => bail!("route {text}: give `via`, or `interface`, or `fate`"),
     };
-    Ok(announce(prefix, route.metric, way))
+    let members = hops.into_iter().map(|hop| Member { hop, weight: 1 }).collect();
+    Ok(StaticRoute { prefix, members })
 }
 
 /// The port that has `gateway` in one of its networks, the most specific.

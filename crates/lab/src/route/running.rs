@@ -1,12 +1,13 @@
 //! A router on a thread of its own: started, spoken to, and stopped with its last account.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use nilometer_router::next_hop::Point;
 
 use super::assemble::{Assembly, Notes, assemble};
 use super::bench::clock::thread_time;
@@ -27,12 +28,25 @@ pub struct Running {
     /// To look and to change.
     pub remote: Remote,
     /// Its routes, for whoever changes them.
-    pub routes: Arc<Mutex<Routes>>,
+    pub routes: Arc<Routes>,
     /// What a person should know of how it was put together.
     pub notes: Notes,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<()>>>,
+    links: Option<JoinHandle<()>>,
     ports: usize,
+}
+
+/// Fails the next hops of ports that go, and restores those of ports that come, until the driver is no
+/// more.
+fn follow(routes: &Routes, watched: Receiver<(usize, Presence)>) {
+    for (number, presence) in watched {
+        let point = Point::Port(number as u16);
+        match presence {
+            Presence::Up => routes.keeper().restore(point),
+            Presence::Down | Presence::Gone => routes.keeper().fail(point),
+        };
+    }
 }
 
 /// What the other thread hands over before it drives.
@@ -71,8 +85,22 @@ impl Running {
         };
         let (remote, routes, notes) =
             handed.recv().map_err(|_| anyhow!("the router ended while it was put together"))??;
-        let routes = Arc::new(Mutex::new(routes));
-        Ok(Running { remote, routes, notes, stop, thread: Some(thread), ports })
+        let routes = Arc::new(routes);
+        let thread = Some(thread);
+        let mut running = Running { remote, routes, notes, stop, thread, links: None, ports };
+        running.watch_links()?;
+        Ok(running)
+    }
+
+    fn watch_links(&mut self) -> Result<()> {
+        let (watcher, watched) = channel();
+        let routes = Arc::clone(&self.routes);
+        let links = thread::Builder::new()
+            .name("links".into())
+            .spawn(move || follow(&routes, watched))
+            .context("cannot start the thread that watches links")?;
+        self.links = Some(links);
+        self.remote.call(move |driver| driver.watch(watcher))
     }
 
     /// Returns when every port carries traffic.
@@ -111,15 +139,6 @@ impl Running {
         self.remote.call(|_| thread_time())
     }
 
-    /// Brings the driver the next hops as the routes have them now.
-    ///
-    /// # Errors
-    /// When it has stopped.
-    pub fn renew_hops(&self) -> Result<()> {
-        let hops = self.routes.lock().unwrap_or_else(PoisonError::into_inner).snapshot();
-        self.remote.call(move |driver| driver.router_mut().set_hops(hops))
-    }
-
     /// Whether it still drives.
     pub fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
@@ -138,10 +157,15 @@ impl Running {
     fn end(&mut self) -> Result<()> {
         self.stop.store(true, Ordering::Release);
         self.remote.ring();
-        match self.thread.take().map(JoinHandle::join) {
+        let ended = match self.thread.take().map(JoinHandle::join) {
             Some(Err(_)) => Err(anyhow!("the router's thread panicked")),
             Some(Ok(ended)) => ended,
             None => Ok(()),
+        };
+        // It ends because the driver, who told it, is no more.
+        match self.links.take().map(JoinHandle::join) {
+            Some(Err(_)) => ended.and(Err(anyhow!("the thread that watches links panicked"))),
+            _ => ended,
         }
     }
 }

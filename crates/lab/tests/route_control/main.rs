@@ -199,7 +199,7 @@ fn what_is_saved_makes_the_same_router() {
         post("/v1/filters", filter);
     }
     assert_eq!(stand.ask(&Method::DELETE, "/v1/filters/1", None).0, 200);
-    post("/v1/routes", json!({"prefix": "198.18.64.0/18", "via": ["198.18.0.2"], "metric": 7}));
+    post("/v1/routes", json!({"prefix": "198.18.64.0/18", "via": ["198.18.0.2"]}));
     post("/v1/routes", json!({"prefix": "198.18.128.0/18", "fate": "blackhole"}));
     let saved = stand.address.ask(&Method::GET, "/v1/config", None).expect("an answer");
     let saved = String::from_utf8(saved.body).expect("text");

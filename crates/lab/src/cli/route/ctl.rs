@@ -175,9 +175,6 @@ enum RouteCommand {
         /// In place of forwarding: blackhole, unreachable, prohibited.
         #[arg(long)]
         fate: Option<String>,
-        /// The lesser counts.
-        #[arg(long, default_value_t = 0)]
-        metric: u32,
     },
     /// Withdraw one that was entered by hand.
     Del {
@@ -307,11 +304,10 @@ fn routes(command: &RouteCommand) -> Question {
         RouteCommand::Del { prefix } => {
             Question::change(Method::DELETE, format!("/v1/routes?prefix={prefix}"), None)
         }
-        RouteCommand::Add { prefix, via, interface, fate, metric } => {
+        RouteCommand::Add { prefix, via, interface, fate } => {
             let mut body = given([("interface", interface), ("fate", fate)]);
             body["prefix"] = json!(prefix);
             body["via"] = json!(via);
-            body["metric"] = json!(metric);
             Question::change(Method::POST, "/v1/routes", Some(body))
         }
     }

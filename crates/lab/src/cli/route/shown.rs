@@ -125,13 +125,21 @@ pub fn routes(value: &Value) -> String {
         cell(&value["prefixes_v4"]),
         cell(&value["prefixes_v6"])
     );
+    for source in value["sources"].as_array().into_iter().flatten() {
+        let (v4, v6) = (cell(&source["v4"]), cell(&source["v6"]));
+        if (v4.as_str(), v6.as_str()) != ("0", "0") {
+            let _ = writeln!(text, "{}: {v4} IPv4, {v6} IPv6", cell(&source["source"]));
+        }
+    }
     for route in value["routes"].as_array().into_iter().flatten() {
         for way in route["ways"].as_array().into_iter().flatten() {
             let _ = writeln!(
                 text,
-                "{} by {}, metric {}: {} {} {}",
+                "{}{} by {} ({}), metric {}: {} {} {}",
+                if route["best"] == true { "* " } else { "  " },
                 cell(&route["prefix"]),
                 cell(&route["source"]),
+                cell(&route["protocol"]),
                 cell(&route["metric"]),
                 cell(&way["interface"]),
                 cell(&way["gateway"]),

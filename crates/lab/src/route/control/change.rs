@@ -8,7 +8,6 @@ use nilometer_sim::queueing::QueueSpec;
 use super::answer::Refused;
 use super::desk::{Desk, GiveBack, InForce};
 use super::look::{no_port, shown_rate};
-use super::routing::locked;
 use super::view::{ClassifierBody, DelayBody, EngineBody, FabricBody, RateBody};
 use crate::route::assemble::{PortPlace, fabric};
 use crate::route::config::PortSection;
@@ -119,22 +118,27 @@ impl Desk {
             return Err(Refused::bad(EngineFault::Family(unfit)));
         }
         let mut in_force = self.change();
-        let (room_v4, room_v6) =
-            (in_force.config.tables.routes_v4, in_force.config.tables.routes_v6);
         if let Some(engine) = v4 {
-            // Until the driver looks up in it, routes do not change.
-            let mut routes = locked(&self.routes);
-            let reader = routes.exchange_v4(engine, room_v4).map_err(Refused::conflict)?;
-            let swap = move |old: &mut _| std::mem::replace(old, reader);
-            let _old = self.ask(|driver| swap(&mut driver.router_mut().tables_mut().routes4))?;
+            let mut is_there = Ok(());
+            let install = |reader| {
+                let swap = move |old: &mut _| std::mem::replace(old, reader);
+                let old = self.ask(|driver| swap(&mut driver.router_mut().tables_mut().routes4));
+                is_there = old.map(drop);
+            };
+            self.routes.keeper().exchange_v4(engine, install).map_err(Refused::conflict)?;
+            is_there?;
             in_force.config.tables.engine_v4 = engine;
             self.told(format!("IPv4 routes are looked up in {engine}"));
         }
         if let Some(engine) = v6 {
-            let mut routes = locked(&self.routes);
-            let reader = routes.exchange_v6(engine, room_v6).map_err(Refused::conflict)?;
-            let swap = move |old: &mut _| std::mem::replace(old, reader);
-            let _old = self.ask(|driver| swap(&mut driver.router_mut().tables_mut().routes6))?;
+            let mut is_there = Ok(());
+            let install = |reader| {
+                let swap = move |old: &mut _| std::mem::replace(old, reader);
+                let old = self.ask(|driver| swap(&mut driver.router_mut().tables_mut().routes6));
+                is_there = old.map(drop);
+            };
+            self.routes.keeper().exchange_v6(engine, install).map_err(Refused::conflict)?;
+            is_there?;
             in_force.config.tables.engine_v6 = engine;
             self.told(format!("IPv6 routes are looked up in {engine}"));
         }
@@ -187,6 +191,7 @@ fn filled<A: Classified + Send + 'static>(
     for (id, rule) in rules {
         classifier.insert(id, rule)?;
     }
+    classifier.settle();
     Ok(classifier)
 }
 

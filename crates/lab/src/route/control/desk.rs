@@ -37,7 +37,7 @@ pub const BETWEEN_QUESTIONS: Duration = Duration::from_millis(3);
 pub struct Desk {
     remote: Remote,
     asked: Mutex<Option<Instant>>,
-    pub(super) routes: Arc<Mutex<Routes>>,
+    pub(super) routes: Arc<Routes>,
     pub(super) in_force: Mutex<InForce>,
     /// What the router says of itself.
     pub messages: Messages,

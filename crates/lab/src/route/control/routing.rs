@@ -1,28 +1,20 @@
 //! Routes, looked up, entered and withdrawn while packets pass: all that the desk wants of them.
-//!
-//! A new route's next hop is numbered first, then made known to the forwarding thread, and only then
-//! does the route lead there, so that no packet meets a number that says nothing.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nilometer_router::next_hop::{Hop, Member, Rejection};
-use nilometer_router::rib::{Route, Source};
-use nilometer_router::route_update::{AnyPrefix, RouteUpdate, Way};
+use nilometer_router::rib::Source;
+use nilometer_router::route_update::AnyPrefix;
 
 use super::answer::Refused;
 use super::desk::Desk;
-use super::view::{RouteView, RoutesView, WayView};
+use super::view::{RouteView, RoutesView, SourceView, WayView};
 use crate::route::config::{RouteSection, RouterConfig};
-use crate::route::routes::{Routes, by_hand, link_of, read_prefix};
+use crate::route::keeper::{self, Keeper};
+use crate::route::routes::{by_hand, entered, read_prefix};
 
 /// Routes that may be entered by hand.
 const ENTERED_MAX: usize = 10_000;
-
-/// The routes, for one at a time.
-pub(super) fn locked(routes: &Mutex<Routes>) -> MutexGuard<'_, Routes> {
-    routes.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Desk {
     /// What was told about a prefix, or about the longest one that contains an address; where nothing
@@ -31,29 +23,38 @@ impl Desk {
     /// # Errors
     /// 400 for what is neither prefix nor address, 404 where there is no route.
     pub fn routes(&self, asked: Option<&str>) -> Result<RoutesView, Refused> {
+        let keeper = self.routes.keeper();
         let in_force = self.change();
-        let routes = locked(&self.routes);
-        let found = match asked {
+        let (routes, entered) = match asked {
             Some(text) => {
-                let found = look_up(&routes, text, &in_force.config)?;
-                if found.is_empty() {
+                let told = look_up(keeper, text)?;
+                if told.is_empty() {
                     return Err(Refused::missing(format!("there is no route to {text}")));
                 }
-                found
+                let view = |told| route_view(told, &in_force.config);
+                (told.iter().map(view).collect(), Vec::new())
             }
-            None => Vec::new(),
+            None => (Vec::new(), in_force.config.routes.clone()),
         };
-        let entered = match asked {
-            Some(_) => Vec::new(),
-            None => in_force.config.routes.clone(),
+        drop(in_force);
+        let status = keeper.status();
+        let (prefixes_v4, prefixes_v6) = (status.prefixes_v4, status.prefixes_v6);
+        Ok(RoutesView { prefixes_v4, prefixes_v6, sources: self.sources(), routes, entered })
+    }
+
+    /// Who tells routes, and how many.
+    fn sources(&self) -> Vec<SourceView> {
+        let view = |count: keeper::RouteCount| SourceView {
+            source: count.source.to_string(),
+            v4: count.v4,
+            v6: count.v6,
+            replaying: count.is_replaying,
+            connected: match count.source {
+                Source::Fpm => self.routes.fpm().map(|fpm| fpm.is_connected),
+                _ => None,
+            },
         };
-        let table = routes.table();
-        Ok(RoutesView {
-            prefixes_v4: table.rib_v4().prefixes(),
-            prefixes_v6: table.rib_v6().prefixes(),
-            routes: found,
-            entered,
-        })
+        self.routes.keeper().counts().into_iter().map(view).collect()
     }
 
     /// Enters a route by hand, in place of one that was entered to the same prefix.
@@ -62,31 +63,25 @@ impl Desk {
     /// 400 for a route that cannot be, 409 where there is no room.
     pub fn add_route(&self, route: RouteSection) -> Result<(), Refused> {
         let mut in_force = self.change();
-        let update = by_hand(&route, &in_force.config).map_err(Refused::bad)?;
+        by_hand(&route, &in_force.config).map_err(Refused::bad)?;
         let prefix = read_prefix(&route.prefix).map_err(Refused::bad)?;
-        let place = entered(&in_force.config, prefix);
-        if place.is_none() && in_force.config.routes.len() >= ENTERED_MAX {
-            let why = format!("{ENTERED_MAX} routes may be entered by hand; a daemon tells more");
-            return Err(Refused::conflict(why));
+        let before = in_force.config.routes.clone();
+        let text = route.prefix.clone();
+        match place_of(&before, prefix) {
+            Some(place) => in_force.config.routes[place] = route,
+            None if before.len() < ENTERED_MAX => in_force.config.routes.push(route),
+            None => {
+                let why =
+                    format!("{ENTERED_MAX} routes may be entered by hand; a daemon tells more");
+                return Err(Refused::conflict(why));
+            }
         }
-        let mut routes = locked(&self.routes);
-        let table = routes.table_mut();
-        let held = table.hops_mut().intern(&members(&update)).map_err(Refused::conflict)?;
-        self.renew(&mut routes)?;
-        let table = routes.table_mut();
-        let before = table.counters();
-        table.apply(Source::Static, &[update]);
-        table.hops_mut().release(held);
-        let refused = table.counters().routes_refused - before.routes_refused;
-        self.renew(&mut routes)?;
-        if refused > 0 {
+        if self.enter(&in_force.config)? > 0 {
+            in_force.config.routes = before;
+            self.enter(&in_force.config)?;
             return Err(Refused::conflict("there is no room for the route"));
         }
-        self.told(format!("a route to {} is entered", route.prefix));
-        match place {
-            Some(place) => in_force.config.routes[place] = route,
-            None => in_force.config.routes.push(route),
-        }
+        self.told(format!("a route to {text} is entered"));
         Ok(())
     }
 
@@ -97,86 +92,68 @@ impl Desk {
     pub fn remove_route(&self, text: &str) -> Result<(), Refused> {
         let prefix = read_prefix(text).map_err(Refused::bad)?;
         let mut in_force = self.change();
-        let Some(place) = entered(&in_force.config, prefix) else {
+        let Some(place) = place_of(&in_force.config.routes, prefix) else {
             return Err(Refused::missing(format!("no route to {text} was entered by hand")));
         };
-        let mut routes = locked(&self.routes);
-        let metric = in_force.config.routes[place].metric;
-        let update = RouteUpdate::Withdraw { prefix, metric };
-        routes.table_mut().apply(Source::Static, &[update]);
-        self.renew(&mut routes)?;
         in_force.config.routes.remove(place);
+        self.enter(&in_force.config)?;
         self.told(format!("the route to {text} is withdrawn"));
         Ok(())
     }
 
-    /// Makes the next hops known to the forwarding thread.
-    fn renew(&self, routes: &mut Routes) -> Result<(), Refused> {
-        let hops = routes.snapshot();
-        self.ask(move |driver| driver.router_mut().set_hops(hops))
+    /// Lets the keeper have what is entered now; how many routes found no room.
+    fn enter(&self, config: &RouterConfig) -> Result<u64, Refused> {
+        let routes = entered(config).map_err(Refused::conflict)?;
+        Ok(self.routes.keeper().set_static(&routes))
     }
 }
 
 /// Where a prefix stands among the routes entered by hand.
-fn entered(config: &RouterConfig, prefix: AnyPrefix) -> Option<usize> {
+fn place_of(routes: &[RouteSection], prefix: AnyPrefix) -> Option<usize> {
     let is_same = |route: &RouteSection| read_prefix(&route.prefix).ok() == Some(prefix);
-    config.routes.iter().position(is_same)
+    routes.iter().position(is_same)
 }
 
-/// The ways of a route by hand in forwarding's own terms.
-fn members(update: &RouteUpdate) -> Vec<Member> {
-    let RouteUpdate::Announce { way, .. } = update else { return Vec::new() };
-    let paths = match way {
-        Way::Fate(hop) => return vec![Member { hop: *hop, weight: 1 }],
-        Way::Path(path) => std::slice::from_ref(path),
-        Way::Paths(paths) => paths,
-        _ => &[],
-    };
-    let member = |path: &nilometer_router::Path| {
-        let port = (path.link - link_of(0)) as u16;
-        Member { hop: Hop::Via { port, gateway: path.gateway }, weight: path.weight }
-    };
-    paths.iter().map(member).collect()
-}
-
-fn look_up(routes: &Routes, text: &str, config: &RouterConfig) -> Result<Vec<RouteView>, Refused> {
+fn look_up(keeper: &Keeper, text: &str) -> Result<Vec<keeper::RouteView>, Refused> {
     if text.contains('/') {
         let prefix = read_prefix(text).map_err(Refused::bad)?;
-        return Ok(told_about(routes, prefix, config));
+        return Ok(keeper.told_about(prefix));
     }
     let address: IpAddr = text.parse().map_err(|_| {
         Refused::bad(format!("`{text}` is neither an address nor a prefix, as 198.18.0.0/16 is"))
     })?;
-    let longest = if address.is_ipv4() { 32 } else { 128 };
-    let prefixes = (0..=longest).rev().filter_map(|length| AnyPrefix::new(address, length));
-    let mut found = prefixes.map(|prefix| told_about(routes, prefix, config));
-    Ok(found.find(|told| !told.is_empty()).unwrap_or_default())
+    Ok(keeper.look_up(address))
 }
 
-fn told_about(routes: &Routes, prefix: AnyPrefix, config: &RouterConfig) -> Vec<RouteView> {
-    let table = routes.table();
-    let view = |text: String, source: Source, metric: u32, members: Vec<Member>| RouteView {
-        prefix: text,
-        source: format!("{source:?}").to_lowercase(),
-        metric,
-        ways: members.iter().map(|member| way(member, config)).collect(),
-    };
-    match prefix {
-        AnyPrefix::V4(prefix) => {
-            let route = |route: Route<u32>| {
-                let members = table.hops().members(route.next);
-                view(route.prefix.to_string(), route.source, route.metric, members)
-            };
-            table.rib_v4().candidates(prefix).into_iter().map(route).collect()
-        }
-        AnyPrefix::V6(prefix) => {
-            let route = |route: Route<u128>| {
-                let members = table.hops().members(route.next);
-                view(route.prefix.to_string(), route.source, route.metric, members)
-            };
-            table.rib_v6().candidates(prefix).into_iter().map(route).collect()
-        }
+fn route_view(told: &keeper::RouteView, config: &RouterConfig) -> RouteView {
+    RouteView {
+        prefix: told.prefix.to_string(),
+        source: told.source.to_string(),
+        protocol: protocol_name(told.protocol),
+        distance: told.distance,
+        metric: told.metric,
+        best: told.is_best,
+        ways: told.members.iter().map(|member| way(member, config)).collect(),
     }
+}
+
+/// What `ip route` calls an `rtm_protocol`; its number where it has no name that everybody knows.
+fn protocol_name(number: u8) -> String {
+    let name = match number {
+        2 => "kernel",
+        3 => "boot",
+        4 => "static",
+        9 => "ra",
+        11 => "zebra",
+        16 => "dhcp",
+        186 => "bgp",
+        187 => "isis",
+        188 => "ospf",
+        189 => "rip",
+        192 => "eigrp",
+        _ => return number.to_string(),
+    };
+    name.to_owned()
 }
 
 fn way(member: &Member, config: &RouterConfig) -> WayView {

@@ -145,12 +145,33 @@ pub struct WayView {
 pub struct RouteView {
     /// Where to.
     pub prefix: String,
-    /// Who told it.
+    /// Who told it: `local`, `connected`, `static`, `fpm` (zebra), `kernel`.
     pub source: String,
+    /// By which protocol the source has it.
+    pub protocol: String,
+    /// How far it is trusted, the less the better.
+    pub distance: u8,
     /// The source's preference.
     pub metric: u32,
+    /// Whether packets go by it.
+    pub best: bool,
     /// Which way.
     pub ways: Vec<WayView>,
+}
+
+/// How many routes a source has told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SourceView {
+    /// Who.
+    pub source: String,
+    /// Of IPv4.
+    pub v4: usize,
+    /// Of IPv6.
+    pub v6: usize,
+    /// Whether it is telling everything again; what it does not repeat goes at the end.
+    pub replaying: bool,
+    /// Whether it is there, where that can be known.
+    pub connected: Option<bool>,
 }
 
 /// Routes, and how many there are.
@@ -160,6 +181,8 @@ pub struct RoutesView {
     pub prefixes_v4: usize,
     /// IPv6 prefixes that have a route.
     pub prefixes_v6: usize,
+    /// How many each source has told.
+    pub sources: Vec<SourceView>,
     /// All that was told about the prefix, or about the longest that contains the address, the best
     /// first.
     pub routes: Vec<RouteView>,

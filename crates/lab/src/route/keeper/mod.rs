@@ -219,18 +219,20 @@ impl Keeper {
         lock(&self.shared.ports_by_name).insert(name.into(), port);
     }
 
-    /// What the operator entered, in place of what was entered before.
-    pub fn set_static(&self, routes: &[StaticRoute]) {
+    /// What the operator entered, in place of what was entered before. Returns how many of the routes
+    /// found no room; who minds enters again what was before.
+    pub fn set_static(&self, routes: &[StaticRoute]) -> u64 {
         let wanted = routes.iter().map(|route| {
             let members = route.members.clone();
             (route.prefix, Way::Members(members))
         });
-        self.replace(Source::Static, wanted.collect());
+        self.replace(Source::Static, wanted.collect())
     }
 
     /// The addresses of a port, each with the length of its network, in place of those that it had:
     /// its networks are on the link, the addresses and IPv4 networks' broadcast are the router's own.
-    pub fn set_addresses(&self, port: u16, addresses: &[(IpAddr, u8)]) {
+    /// Returns how many of the routes found no room.
+    pub fn set_addresses(&self, port: u16, addresses: &[(IpAddr, u8)]) -> u64 {
         let mut all = lock(&self.addresses);
         all.insert(port, addresses.to_vec());
         let mut wanted = Told::new();
@@ -246,7 +248,7 @@ impl Keeper {
             let own = own(address, length).into_iter();
             wanted.extend(own.map(|own| (own, Way::Fate(Hop::Local))));
         }
-        self.replace(Source::Connected, wanted);
+        self.replace(Source::Connected, wanted)
     }
 
     /// Takes a port or a neighbour down: packets go other ways at once, where there are others.
@@ -322,6 +324,11 @@ impl Keeper {
         view::look_up(&self.shared.called(), address)
     }
 
+    /// All that was told about exactly this prefix, the best first.
+    pub fn told_about(&self, prefix: AnyPrefix) -> Vec<RouteView> {
+        view::exact(&self.shared.called(), prefix)
+    }
+
     /// The routes that packets go by, of those that are asked for, by prefix.
     pub fn list(&self, selection: Selection) -> Vec<RouteView> {
         view::list(&self.shared.called(), selection)
@@ -357,7 +364,7 @@ impl Keeper {
     }
 
     /// Tells what `wanted` has other than what was told of a source before.
-    fn replace(&self, source: Source, wanted: Told) {
+    fn replace(&self, source: Source, wanted: Told) -> u64 {
         let mut told = lock(&self.told);
         let (place, protocol) = match source {
             Source::Static => (&mut told[0], PROTOCOL_STATIC),
@@ -374,8 +381,8 @@ impl Keeper {
         });
         // What is new first, so that a shorter prefix takes over before a longer one goes.
         let updates: Vec<RouteUpdate> = new.chain(gone).collect();
-        self.shared.apply(source, &updates);
         *place = wanted;
+        self.shared.apply(source, &updates)
     }
 }
 
@@ -393,7 +400,9 @@ impl Shared {
     fn run(&self, news: &Receiver<RouteNews>) {
         while !self.over.load(Ordering::Relaxed) {
             match news.recv_timeout(LOOK) {
-                Ok(RouteNews::Routes(batch)) => self.apply(batch.source, &batch.updates),
+                Ok(RouteNews::Routes(batch)) => {
+                    self.apply(batch.source, &batch.updates);
+                }
                 Ok(RouteNews::Link { index, name }) => {
                     let port = lock(&self.ports_by_name).get(&name).copied();
                     if let Some(port) = port {
@@ -407,15 +416,19 @@ impl Shared {
         }
     }
 
-    fn apply(&self, source: Source, updates: &[RouteUpdate]) {
+    /// Returns how many updates found no room.
+    fn apply(&self, source: Source, updates: &[RouteUpdate]) -> u64 {
         let _turn = lock(&self.turn);
+        let mut refused = 0;
         for piece in updates.chunks(PIECE) {
             while self.callers.load(Ordering::Relaxed) > 0 {
                 thread::sleep(Duration::from_micros(20));
             }
             let (prepared, youngest) = {
                 let mut table = lock(&self.table);
+                let before = table.counters().next_hops_refused;
                 let prepared = table.prepare(source, piece);
+                refused += table.counters().next_hops_refused - before;
                 self.publish(&mut table);
                 (prepared, table.hops().youngest())
             };
@@ -424,8 +437,12 @@ impl Shared {
             {
                 self.late_readers.fetch_add(1, Ordering::Relaxed);
             }
-            lock(&self.table).commit(prepared);
+            let mut table = lock(&self.table);
+            let before = table.counters().routes_refused;
+            table.commit(prepared);
+            refused += table.counters().routes_refused - before;
         }
+        refused
     }
 
     fn set_port(&self, link: u32, port: u16) {

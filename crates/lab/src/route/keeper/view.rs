@@ -100,6 +100,22 @@ fn longest<A: Address>(
     let prefixes = (0..=A::BITS).rev().filter_map(|length| Prefix::new(address, length));
     let mut candidates = prefixes.map(|prefix| rib.candidates(prefix));
     let found = candidates.find(|found| !found.is_empty()).unwrap_or_default();
+    ranked(table, found, wrap)
+}
+
+/// All that was told about one prefix, the best first.
+pub(super) fn exact(table: &Table, prefix: AnyPrefix) -> Vec<RouteView> {
+    match prefix {
+        AnyPrefix::V4(prefix) => ranked(table, table.rib_v4().candidates(prefix), AnyPrefix::V4),
+        AnyPrefix::V6(prefix) => ranked(table, table.rib_v6().candidates(prefix), AnyPrefix::V6),
+    }
+}
+
+fn ranked<A: Address>(
+    table: &Table,
+    found: Vec<Route<A>>,
+    wrap: fn(Prefix<A>) -> AnyPrefix,
+) -> Vec<RouteView> {
     let told = found.into_iter().enumerate();
     told.map(|(rank, route)| view(table, route, wrap, rank == 0)).collect()
 }

@@ -173,7 +173,6 @@ fn described(variant: Variant, seed: u64, mtu_bytes: u32) -> RouterConfig {
         via: vec![GATEWAY.into()],
         interface: Some(PORTS[1].0.to_owned()),
         fate: None,
-        metric: 0,
     };
     config.routes = traffic::routes(seed, ROUTES).into_iter().map(route).collect();
     if variant != Variant::NoClassifier {

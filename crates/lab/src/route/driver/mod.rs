@@ -22,25 +22,30 @@
 //! A link that goes down or an interface that is removed is a state of its port ([`Presence`]), and the
 //! router is told; the others go on. A port that is gone can be given another device.
 
+mod remote;
+mod seat;
+
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use nilometer_router::memory::Place;
 use nilometer_router::pipeline::Router;
 use nilometer_wire::Time;
 
 use super::control::messages::{Level, Messages};
 use super::control::trace::{Traced, Tracer};
+use super::latest::HopsReader;
 use crate::device::memory::{Census, Memory};
 use crate::device::port::{Port, PortError, PortIo, PortStatistics, wait_with};
 use crate::device::tap::TapPort;
+use remote::Ear;
+pub use remote::Remote;
+use seat::Seat;
+pub use seat::{Lost, Presence};
 
 /// Frames that a port may hand in before the outputs are served.
 pub const TAKEN_AT_ONCE: usize = 256;
@@ -54,55 +59,6 @@ const ASLEEP_FOR: Duration = Duration::from_millis(100);
 /// How long the packets of a device without room are left alone.
 const STUCK_FOR: Duration = Duration::from_micros(200);
 
-/// What may be said to the driver.
-type Word = Box<dyn FnOnce(&mut Driver) + Send>;
-
-/// Whether a port's device is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// It carries traffic.
-    Up,
-    /// Its link is down.
-    Down,
-    /// There is no device: it was removed, or not yet given.
-    Gone,
-}
-
-impl Presence {
-    /// What people call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Presence::Up => "up",
-            Presence::Down => "down",
-            Presence::Gone => "gone",
-        }
-    }
-}
-
-/// A port of the router and what stands behind it.
-struct Seat {
-    device: Option<Port>,
-    /// The kernel's side, to which packets for the router itself are punted.
-    beside: Option<TapPort>,
-    presence: Presence,
-    /// Taken from the router, and not yet by the device.
-    leaving: VecDeque<Place>,
-    /// The device had no room.
-    is_blocked: bool,
-    /// What devices that are gone have counted.
-    before: PortStatistics,
-    lost: Lost,
-}
-
-/// Packets that left the pipeline and got no further.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
-    /// The device went before it took them.
-    pub unsent: u64,
-    /// The kernel's side of the port had no room for them, or there is none.
-    pub unpunted: u64,
-}
-
 /// The driver of one router.
 pub struct Driver {
     router: Router,
@@ -110,8 +66,8 @@ pub struct Driver {
     memory: Memory,
     began: Instant,
     taken: Vec<Place>,
-    words: Receiver<Word>,
-    bell: UnixStream,
+    ear: Ear,
+    hops: HopsReader,
     links_seen: Instant,
     /// Turns that were made, and those after which it slept.
     turns: (u64, u64),
@@ -119,74 +75,35 @@ pub struct Driver {
     messages: Option<Messages>,
     /// Who gets the copies that filters ask for.
     tracer: Option<Tracer>,
-}
-
-/// Speaks to a driver from other threads.
-#[derive(Clone)]
-pub struct Remote {
-    words: Sender<Word>,
-    bell: Arc<UnixStream>,
-}
-
-impl Remote {
-    /// Runs `work` between two turns, and returns what it returned.
-    ///
-    /// # Errors
-    /// When the router has stopped.
-    pub fn call<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Driver) -> T + Send + 'static,
-    ) -> Result<T> {
-        let stopped = || anyhow!("the router has stopped");
-        let (answer, answered) = channel();
-        let word = move |driver: &mut Driver| drop(answer.send(work(driver)));
-        self.words.send(Box::new(word)).map_err(|_| stopped())?;
-        self.ring();
-        answered.recv().map_err(|_| stopped())
-    }
-
-    /// Wakes the driver.
-    pub fn ring(&self) {
-        // A bell that is full has been rung.
-        let _ = (&*self.bell).write(&[1]);
-    }
+    /// Who is told which ports come and go.
+    watcher: Option<Sender<(usize, Presence)>>,
 }
 
 impl Driver {
-    /// A driver for `router`, whose ports have no devices yet, and a way to speak to it.
+    /// A driver for `router`, whose next hops are those of a keeper and whose ports have no devices
+    /// yet, and a way to speak to it.
     ///
     /// # Errors
     /// When the process has no descriptors left.
-    pub fn new(router: Router, memory: Memory) -> Result<(Driver, Remote)> {
-        let (bell, far) = UnixStream::pair().context("cannot make a bell for the driver")?;
-        for end in [&bell, &far] {
-            end.set_nonblocking(true).context("cannot make a bell for the driver")?;
-        }
-        let (say, words) = channel();
-        let seat = |_| Seat {
-            device: None,
-            beside: None,
-            presence: Presence::Gone,
-            leaving: VecDeque::new(),
-            is_blocked: false,
-            before: PortStatistics::default(),
-            lost: Lost::default(),
-        };
+    pub fn new(mut router: Router, memory: Memory, hops: HopsReader) -> Result<(Driver, Remote)> {
+        let (ear, remote) = remote::line()?;
+        router.set_hops(Arc::clone(hops.current()));
         let now = Instant::now();
         let driver = Driver {
-            seats: (0..router.ports().len()).map(seat).collect(),
+            seats: router.ports().iter().map(|_| Seat::empty()).collect(),
             router,
             memory,
             began: now,
             taken: Vec::with_capacity(TAKEN_AT_ONCE),
-            words,
-            bell,
+            ear,
+            hops,
             links_seen: now,
             turns: (0, 0),
             messages: None,
             tracer: None,
+            watcher: None,
         };
-        Ok((driver, Remote { words: say, bell: Arc::new(far) }))
+        Ok((driver, remote))
     }
 
     /// Gives port `number` a device and, where packets for the router are punted, the kernel's side.
@@ -201,16 +118,7 @@ impl Driver {
 
     /// Takes the device from port `number`. Panics where there is no such port.
     pub fn unseat(&mut self, number: usize) {
-        let seat = &mut self.seats[number];
-        seat.lost.unsent += seat.leaving.len() as u64;
-        seat.leaving.drain(..).for_each(|place| self.memory.give(place));
-        if let Some(mut device) = seat.device.take() {
-            seat.before = added(seat.before, device.statistics().unwrap_or_default());
-            device.close(&mut self.memory);
-        }
-        if let Some(beside) = seat.beside.take() {
-            beside.close(&mut self.memory);
-        }
+        self.seats[number].clear(&mut self.memory);
         self.set_presence(number, Presence::Gone);
     }
 
@@ -243,9 +151,7 @@ impl Driver {
     /// What the devices of port `number` have counted, one after the other. Panics where there is no
     /// such port.
     pub fn statistics(&mut self, number: usize) -> PortStatistics {
-        let seat = &mut self.seats[number];
-        let now = seat.device.as_mut().and_then(|device| device.statistics().ok());
-        added(seat.before, now.unwrap_or_default())
+        self.seats[number].statistics()
     }
 
     /// What left the pipeline by port `number` and got no further. Panics where there is no such port.
@@ -256,6 +162,16 @@ impl Driver {
     /// Tells `messages` from now on what happens to ports.
     pub fn set_messages(&mut self, messages: Messages) {
         self.messages = Some(messages);
+    }
+
+    /// Tells `watcher` from now on which ports come and go, and at once how they are. It is told by
+    /// messages, because who fails next hops may wait for this thread to take them.
+    pub fn watch(&mut self, watcher: Sender<(usize, Presence)>) {
+        for (number, seat) in self.seats.iter().enumerate() {
+            // Who has stopped watching does not want to know.
+            let _ = watcher.send((number, seat.presence));
+        }
+        self.watcher = Some(watcher);
     }
 
     /// Lets `tracer` have the copies that filters ask for; whether nobody has them already.
@@ -319,6 +235,9 @@ impl Driver {
     /// One turn; whether anything moved.
     pub fn turn(&mut self) -> bool {
         let mut moved = self.listen();
+        if let Some(newer) = self.hops.newer() {
+            self.router.set_hops(Arc::clone(newer));
+        }
         if self.links_seen.elapsed() >= ASLEEP_FOR {
             self.links_seen = Instant::now();
             (0..self.seats.len()).for_each(|number| self.look_at_link(number));
@@ -338,7 +257,7 @@ impl Driver {
     /// Does what was said.
     fn listen(&mut self) -> bool {
         let mut any = false;
-        while let Ok(word) = self.words.try_recv() {
+        while let Some(word) = self.ear.next_word() {
             word(self);
             any = true;
         }
@@ -427,6 +346,13 @@ impl Driver {
             // A port that nobody has plugged in has no link to tell of.
             let (now, is_up) = (self.now(), presence == Presence::Up);
             let _ = self.router.set_link(now, number, is_up, &mut self.memory);
+            if let Some(watcher) = &self.watcher {
+                let _ = watcher.send((number, presence));
+            }
+            let failed = self.seats[number].beside.as_ref().map(|beside| beside.set_carrier(is_up));
+            if let Some(Err(failure)) = failed {
+                self.say(Level::Warning, format!("port {number}: {failure}"));
+            }
         }
     }
 
@@ -451,7 +377,7 @@ impl Driver {
             return Ok(());
         }
         let rest = if is_stuck { rest.max(STUCK_FOR) } else { rest };
-        let mut polls = vec![(self.bell.as_raw_fd(), libc::POLLIN)];
+        let mut polls = vec![(self.ear.descriptor(), libc::POLLIN)];
         for seat in &mut self.seats {
             let is_blocked = seat.is_blocked;
             let mut add = |descriptor, events| polls.push((descriptor, events));
@@ -462,38 +388,9 @@ impl Driver {
                 beside.interest(false, &mut add);
             }
         }
+        self.hops.rest();
         wait_with(&polls, rest).context("the router cannot sleep")?;
-        self.silence_bell();
+        self.ear.silence();
         Ok(())
-    }
-
-    fn silence_bell(&mut self) {
-        let mut rung = [0; 64];
-        loop {
-            match self.bell.read(&mut rung) {
-                Ok(1..) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                _ => return,
-            }
-        }
-    }
-}
-
-/// The sums of two accounts.
-fn added(a: PortStatistics, b: PortStatistics) -> PortStatistics {
-    PortStatistics {
-        rx_packets: a.rx_packets + b.rx_packets,
-        rx_bytes: a.rx_bytes + b.rx_bytes,
-        tx_packets: a.tx_packets + b.tx_packets,
-        tx_bytes: a.tx_bytes + b.tx_bytes,
-        rx_dropped: a.rx_dropped + b.rx_dropped,
-        rx_invalid: a.rx_invalid + b.rx_invalid,
-        rx_ring_full: a.rx_ring_full + b.rx_ring_full,
-        rx_fill_empty: a.rx_fill_empty + b.rx_fill_empty,
-        rx_oversize: a.rx_oversize + b.rx_oversize,
-        rx_partial_checksum: a.rx_partial_checksum + b.rx_partial_checksum,
-        tx_partial_checksum: a.tx_partial_checksum + b.tx_partial_checksum,
-        tx_invalid: a.tx_invalid + b.tx_invalid,
-        tx_full: a.tx_full + b.tx_full,
     }
 }

@@ -1,0 +1,88 @@
+//! How other threads speak to the one that drives.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use anyhow::{Context, Result, anyhow};
+
+use super::Driver;
+
+/// What may be said to the driver.
+pub(super) type Word = Box<dyn FnOnce(&mut Driver) + Send>;
+
+/// Speaks to a driver from other threads.
+#[derive(Clone)]
+pub struct Remote {
+    words: Sender<Word>,
+    bell: Arc<UnixStream>,
+}
+
+/// The driver's end: what was said, and a bell that wakes it from its sleep.
+pub(super) struct Ear {
+    words: Receiver<Word>,
+    bell: UnixStream,
+}
+
+/// Both ends.
+///
+/// # Errors
+/// When the process has no descriptors left.
+pub(super) fn line() -> Result<(Ear, Remote)> {
+    let (bell, far) = UnixStream::pair().context("cannot make a bell for the driver")?;
+    for end in [&bell, &far] {
+        end.set_nonblocking(true).context("cannot make a bell for the driver")?;
+    }
+    let (say, words) = channel();
+    Ok((Ear { words, bell }, Remote { words: say, bell: Arc::new(far) }))
+}
+
+impl Remote {
+    /// Runs `work` between two turns, and returns what it returned.
+    ///
+    /// # Errors
+    /// When the router has stopped.
+    pub fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Driver) -> T + Send + 'static,
+    ) -> Result<T> {
+        let stopped = || anyhow!("the router has stopped");
+        let (answer, answered) = channel();
+        let word = move |driver: &mut Driver| drop(answer.send(work(driver)));
+        self.words.send(Box::new(word)).map_err(|_| stopped())?;
+        self.ring();
+        answered.recv().map_err(|_| stopped())
+    }
+
+    /// Wakes the driver.
+    pub fn ring(&self) {
+        // A bell that is full has been rung.
+        let _ = (&*self.bell).write(&[1]);
+    }
+}
+
+impl Ear {
+    /// What was said next.
+    pub(super) fn next_word(&self) -> Option<Word> {
+        self.words.try_recv().ok()
+    }
+
+    /// What becomes readable when the bell rings.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.bell.as_raw_fd()
+    }
+
+    /// Lets the bell be rung again.
+    pub(super) fn silence(&mut self) {
+        let mut rung = [0; 64];
+        loop {
+            match self.bell.read(&mut rung) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                _ => return,
+            }
+        }
+    }
+}
