@@ -10,7 +10,6 @@ use nilometer_lab::route::fpm::{FpmConfig, FpmListener};
 use nilometer_lab::route::keeper::{Engines, Keeper};
 use nilometer_lab::route::kernel::KernelMirror;
 use nilometer_router::{Hop, Prefix, RouteLimits, Source};
-use nilometer_stat::Rng;
 
 #[path = "common/bgp.rs"]
 mod bgp;
@@ -20,14 +19,13 @@ mod forwarder;
 #[path = "common/frr.rs"]
 mod frr;
 
-use bgp::Speaker;
+use bgp::{Speaker, some_routes};
 use common::Room;
 use forwarder::{Forwarder, Watch, Ways, wait, ways};
-use frr::{Daemon, Router};
+use frr::{Daemon, Router, cpu_s, kernel_routes, ospf, resident_kib, rip};
 
-/// BGP brings so many routes unless `NILOMETER_FRR_ROUTES` says otherwise, by so many next hops.
+/// BGP brings so many routes unless `NILOMETER_FRR_ROUTES` says otherwise.
 const BGP_ROUTES: usize = 1_000;
-const BGP_NEXT_HOPS: u32 = 64;
 const OSPF_ROUTES: u32 = 1_000;
 const RIP_ROUTES: u32 = 1_000;
 const OURS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 1, 1)];
@@ -86,30 +84,6 @@ fn protocols(router: &Router) -> Vec<Daemon> {
     ]
 }
 
-fn ospf(interface: &str, id: Ipv4Addr, redistributed: u32) -> String {
-    let tell = if redistributed > 0 { " redistribute kernel\n" } else { "" };
-    format!(
-        "interface {interface}\n ip ospf network point-to-point\n ip ospf hello-interval 1\n \
-         ip ospf dead-interval 5\n\
-         router ospf\n ospf router-id {id}\n network 198.18.0.0/24 area 0\n{tell}"
-    )
-}
-
-fn rip(number: u32) -> String {
-    let tell = if number > 1 { " redistribute kernel\n" } else { "" };
-    format!("router rip\n network 198.18.1.0/24\n timers basic 5 180 120\n{tell}")
-}
-
-/// So many routes of a neighbour's kernel, which its daemons redistribute.
-fn kernel_routes(namespace: &Namespace, network: u32, count: u32) {
-    let mut netlink = namespace.enter(Netlink::open).expect("netlink");
-    for number in 0..count {
-        let to = IpAddr::V4(Ipv4Addr::from(network + (number << 8)));
-        let to = nilometer_lab::device::prefix::Prefix::new(to, 24).expect("a prefix");
-        netlink.add_route(&to, None, "lo").expect("a route");
-    }
-}
-
 /// R2 with OSPF, R3 with RIP.
 fn neighbours(r2: &Router, r3: &Router) -> Vec<Daemon> {
     kernel_routes(r2.namespace, 0x0a00_0000, OSPF_ROUTES);
@@ -120,25 +94,6 @@ fn neighbours(r2: &Router, r3: &Router) -> Vec<Daemon> {
     daemons.push(r2.start("ospfd", &ospf("peer-0", THEIRS[0], OSPF_ROUTES), &[]));
     daemons.push(r3.start("ripd", &rip(3), &[]));
     daemons
-}
-
-/// Prefixes drawn from most of the unicast addresses, no two alike, none where the lab has its own;
-/// each with one of 64 next hops on the link to R2.
-fn bgp_routes(count: usize) -> Vec<(Prefix<u32>, Ipv4Addr)> {
-    let mut rng = Rng::new(11, 1, 0);
-    let mut seen = BTreeSet::new();
-    let mut routes = Vec::new();
-    while routes.len() < count {
-        let length = [16, 20, 22, 23, 24, 24, 24, 24][rng.below(8) as usize];
-        let address = (0x1000_0000 + rng.below(0x9000_0000)) as u32;
-        let prefix = Prefix::new(address, length).expect("short enough");
-        let is_reserved = [127, 172].contains(&(prefix.address() >> 24));
-        if !is_reserved && seen.insert(prefix) {
-            let next = u32::from(THEIRS[0]) + rng.below(u64::from(BGP_NEXT_HOPS)) as u32;
-            routes.push((prefix, Ipv4Addr::from(next)));
-        }
-    }
-    routes
 }
 
 /// What FRR says are the routes of a protocol that it forwards by.
@@ -158,7 +113,7 @@ fn said(router: &Router, protocol: &str) -> Ways {
 }
 
 fn spent(name: &str, daemon: &Daemon) -> String {
-    format!("{name} {:.1} s, {} MB", daemon.cpu_s(), daemon.resident_kib() / 1024)
+    format!("{name} {:.1} s, {} MB", cpu_s(daemon), resident_kib(daemon) / 1024)
 }
 
 fn keeper(lab: &Lab) -> Keeper {
@@ -316,7 +271,7 @@ fn daemons_bring_their_routes_and_may_be_killed() {
     let daemons = protocols(&r1);
     let _others = neighbours(&r2, &r3);
     let speaker = Speaker::connect(&lab.r2, THEIRS[0], OURS[0], 65_002);
-    let (told, expected, lab) = (bgp_routes(count), Ways::new(), &lab);
+    let (told, expected, lab) = (some_routes(count, THEIRS[0]), Ways::new(), &lab);
     let mut scene =
         Scene { lab, r1, forwarding, mirrored, zebra, daemons, speaker, told, expected };
     scene.arrive();

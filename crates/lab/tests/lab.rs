@@ -143,6 +143,27 @@ fn a_short_run_holds_what_noise_cannot_move() {
     replaced(&room);
 }
 
+/// The kernel forwards, by routes that FRR's daemons have brought it.
+#[test]
+fn a_short_run_through_frr_is_sound() {
+    let what = "a run through FRR";
+    if !privileged(what) {
+        return;
+    }
+    if !nilometer_lab::device::frr::is_installed() {
+        println!("skipped: {what}: FRR is not installed (Debian: apt-get install frr)");
+        return;
+    }
+    let room = Room::new("short-frr");
+    let words = ["lab", "run", "--out", "run", "--seed", "3", "--duration", "2", "--dut", "frr"];
+    let words = [&words[..], &["--calibration", "0", "--json"]].concat();
+    let result = room.counted(&words);
+    sound(&result);
+    assert_eq!(result["dut"], "frr");
+    let packets = &result["packets"];
+    assert_eq!(count(packets, "in"), count(packets, "out"), "{packets}");
+}
+
 /// The digest of a run is that of its plan, whatever the threads; seed and model change it.
 fn planned(room: &Room, result: &Value) {
     let ours = result["digest"].as_str().expect("text");

@@ -1,5 +1,7 @@
-//! Devices: network namespaces, veth pairs, packet rings, a router's ports, interfaces' counters.
+//! Devices: network namespaces, veth pairs, packet rings, a router's ports, interfaces' counters, and
+//! FRR's daemons.
 
+pub mod frr;
 mod interface;
 pub mod memory;
 pub mod memory_port;

@@ -42,6 +42,8 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 pub enum DeviceKind {
     /// Linux, which forwards between two links.
     Linux,
+    /// Linux as well, but its routes are brought by somebody else, after [`Testbed::raise`].
+    LinuxWithoutRoutes,
     /// A program that somebody starts in the device's namespace between [`Testbed::build`] and
     /// [`Testbed::raise`]: the kernel there has no addresses and forwards nothing.
     Program,
@@ -108,8 +110,7 @@ pub struct Testbed {
     client: Namespace,
     server: Namespace,
     device: Option<Namespace>,
-    /// Whether the kernel is the device.
-    by_kernel: bool,
+    kind: DeviceKind,
     plan: Plan,
 }
 
@@ -118,12 +119,11 @@ impl Testbed {
     pub fn build(config: &TestbedConfig) -> Result<Testbed> {
         let plan = Plan::new(config)?;
         let device = match config.device {
-            DeviceKind::Linux | DeviceKind::Program => Some(Namespace::new()?),
             DeviceKind::Wire => None,
+            _ => Some(Namespace::new()?),
         };
-        let by_kernel = config.device == DeviceKind::Linux;
         let (client, server) = (Namespace::new()?, Namespace::new()?);
-        let testbed = Testbed { client, server, device, by_kernel, plan };
+        let testbed = Testbed { client, server, device, kind: config.device, plan };
         for host in [&testbed.client, &testbed.server] {
             host.write_sysctls(&QUIET)?;
             host.write_sysctls(&HOST)?;
@@ -150,7 +150,7 @@ impl Testbed {
             })?;
         }
         // Only now: a router joins groups on every link that takes part in multicast.
-        if let Some(device) = testbed.device.as_ref().filter(|_| by_kernel) {
+        if let Some(device) = testbed.device.as_ref().filter(|_| testbed.is_by_kernel()) {
             device.write_sysctls(&FORWARDING)?;
         }
         Ok(testbed)
@@ -170,6 +170,9 @@ impl Testbed {
                 }
                 for &(address, mac) in &port.neighbours {
                     netlink.add_neighbour(port.name, address, mac)?;
+                }
+                if port.site == Site::Device && self.kind == DeviceKind::LinuxWithoutRoutes {
+                    return Ok(());
                 }
                 for (prefix, gateway) in &port.routes {
                     netlink.add_route(prefix, Some(*gateway), port.name)?;
@@ -224,7 +227,11 @@ impl Testbed {
 
     /// Whether the kernel of the port's namespace is to know addresses, neighbours and routes.
     fn is_configured(&self, port: &Port) -> bool {
-        self.by_kernel || port.site != Site::Device
+        self.is_by_kernel() || port.site != Site::Device
+    }
+
+    fn is_by_kernel(&self) -> bool {
+        matches!(self.kind, DeviceKind::Linux | DeviceKind::LinuxWithoutRoutes)
     }
 
     fn namespace(&self, site: Site) -> &Namespace {
@@ -332,7 +339,7 @@ impl Plan {
                 connect(&mut client, &mut server, (clients, servers), &config.links, 0);
                 vec![client, server]
             }
-            DeviceKind::Linux | DeviceKind::Program => {
+            _ => {
                 let mut inner = Port::new(Site::Device, DEVICE_INTERFACES[0], 2);
                 let mut outer = Port::new(Site::Device, DEVICE_INTERFACES[1], 3);
                 connect(&mut client, &mut inner, (clients, servers), &config.links, 0);

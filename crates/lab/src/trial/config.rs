@@ -42,6 +42,8 @@ pub enum DutKind {
     Nilometer,
     /// The Linux kernel's forwarding in a namespace of its own.
     Linux,
+    /// The same, by routes that FRR's daemons keep.
+    Frr,
     /// Nothing: the calibration cable.
     Wire,
 }
@@ -52,6 +54,7 @@ impl DutKind {
         match self {
             DutKind::Nilometer => "nilometer",
             DutKind::Linux => "linux",
+            DutKind::Frr => "frr",
             DutKind::Wire => "wire",
         }
     }
@@ -217,8 +220,8 @@ input = []
 # bytes are kept, and the report says by how much the bit rate differs.
 # duration_s = 60.0
 
-# The device under test: "nilometer" (our own router), "linux" (kernel forwarding) or "wire" (nothing
-# between the hosts).
+# The device under test: "nilometer" (our own router), "linux" (kernel forwarding), "frr" (the same, by
+# routes that FRR keeps) or "wire" (nothing between the hosts).
 dut = "nilometer"
 
 [model]

@@ -18,6 +18,7 @@ use nilometer_traffic::PlannedConnection;
 use super::config::{DutKind, LabConfig};
 use super::meter::{MeterLive, PassiveMeter, Sighted, Watch};
 use super::outcome::RouterOutcome;
+use crate::device::frr::{self, FrrDevice};
 use crate::device::prefix::Prefix;
 use crate::device::testbed::{DeviceKind, InterfaceCounters, Testbed, TestbedConfig};
 use crate::generate::{Client, ClientConfig, Execution, Live, Server, ServerConfig, ServerReport};
@@ -86,6 +87,7 @@ fn build_testbed(dut: DutKind, config: &LabConfig) -> Result<Testbed> {
         device: match dut {
             DutKind::Nilometer => DeviceKind::Program,
             DutKind::Linux => DeviceKind::Linux,
+            DutKind::Frr => DeviceKind::LinuxWithoutRoutes,
             DutKind::Wire => DeviceKind::Wire,
         },
         clients: prefixes(&config.traffic.clients)?,
@@ -102,6 +104,14 @@ fn start_router(dut: DutKind, testbed: &Testbed, seed: u64) -> Result<Option<Run
     };
     let config = testbed_router(&testbed.device_ports(), seed);
     Running::start(Some(namespace), config, false).map(Some).context("the router cannot start")
+}
+
+/// Starts FRR beside the kernel that forwards, if that is the device.
+fn start_frr(dut: DutKind, testbed: &Testbed) -> Result<Option<FrrDevice>> {
+    let Some(namespace) = testbed.device().filter(|_| dut == DutKind::Frr) else {
+        return Ok(None);
+    };
+    FrrDevice::start(namespace, &testbed.device_ports()).map(Some).context("dut frr")
 }
 
 /// Stops the router; what it has counted.
@@ -121,6 +131,10 @@ pub fn rehearse(config: &LabConfig) -> Result<()> {
     let testbed = build_testbed(config.dut, config)?;
     PassiveMeter::open(&testbed, config.meter.ring_mib)?;
     start_router(config.dut, &testbed, config.seed)?;
+    ensure!(
+        config.dut != DutKind::Frr || frr::is_installed(),
+        "dut frr: FRR is not installed (Debian: apt-get install frr)"
+    );
     testbed.server().enter(|| bind_server(config))?;
     testbed.client().enter(|| bind_client(config, Instant::now()))?;
     Ok(())
@@ -144,6 +158,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
     if let Some(router) = &router {
         router.wait_until_up()?;
     }
+    let _frr = start_frr(leg.dut, &testbed)?;
     let server = testbed.server().enter(|| bind_server(leg.config))?;
     let (wall_ns, now) = both_clocks();
     let (origin, origin_ns) = (now + LEAD, wall_ns + LEAD.as_nanos() as u64);

@@ -1,5 +1,6 @@
 //! A small BGP speaker (RFC 4271, RFC 6793): it opens a session, announces and withdraws.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::thread;
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use nilometer_lab::device::namespace::Namespace;
 use nilometer_router::Prefix;
+use nilometer_stat::Rng;
 use socket2::{Domain, Socket, Type};
 
 const OPEN: u8 = 1;
@@ -14,6 +16,28 @@ const UPDATE: u8 = 2;
 const KEEPALIVE: u8 = 4;
 /// The longest message.
 const MESSAGE_BYTES: usize = 4096;
+
+/// Next hops of [`some_routes`].
+const NEXT_HOPS: u64 = 64;
+
+/// Prefixes drawn from most of the unicast addresses, no two alike, none where the labs have their own;
+/// each with one of 64 next hops, from `first` on.
+pub fn some_routes(count: usize, first: Ipv4Addr) -> Vec<(Prefix<u32>, Ipv4Addr)> {
+    let mut rng = Rng::new(11, 1, 0);
+    let mut seen = BTreeSet::new();
+    let mut routes = Vec::new();
+    while routes.len() < count {
+        let length = [16, 20, 22, 23, 24, 24, 24, 24][rng.below(8) as usize];
+        let address = (0x1000_0000 + rng.below(0x9000_0000)) as u32;
+        let prefix = Prefix::new(address, length).expect("short enough");
+        let is_reserved = [127, 172].contains(&(prefix.address() >> 24));
+        if !is_reserved && seen.insert(prefix) {
+            let next = u32::from(first) + rng.below(NEXT_HOPS) as u32;
+            routes.push((prefix, Ipv4Addr::from(next)));
+        }
+    }
+    routes
+}
 
 /// A session that is established; it ends when this goes.
 pub struct Speaker {
