@@ -34,7 +34,7 @@ impl Connection {
             let is_expected = segment.length > 0
                 && sender.una == sender.max
                 && ecn != Ecn::Congestion
-                && !sender.is_doubtful()
+                && !sender.is_doubtful
                 && sender.repair.is_none()
                 && self.receiver.takes_next(segment.length);
             if is_expected {

@@ -19,6 +19,9 @@ use crate::statistics::Statistics;
 /// How many of the newest blocks are remembered for repeating.
 const RECENT_LIMIT: usize = 4;
 
+/// Where the FIN is that has not been seen: beyond everything.
+const UNSEEN: u64 = u64::MAX;
+
 /// What is to be done about acknowledging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
@@ -53,12 +56,15 @@ pub(crate) struct Receiver {
     pub scale: Option<u8>,
     auto_read: bool,
     pub has_fin: bool,
+    /// Whether a SACK option belongs on the next acknowledgement, as `held` and `duplicate` say, which
+    /// data in order need not be asked for.
+    has_blocks: bool,
     /// Bytes that the application took, when it takes them itself.
     taken: u64,
     held: Ranges,
     duplicate: Option<Range>,
-    /// Offset of the peer's FIN, once seen.
-    fin: Option<u64>,
+    /// Offset of the peer's FIN, or [`UNSEEN`].
+    fin: u64,
     recent: [u64; RECENT_LIMIT],
     ranges_limit: usize,
 }
@@ -75,12 +81,13 @@ impl Receiver {
             scale: None,
             auto_read: config.auto_read,
             has_fin: false,
+            has_blocks: false,
             delayed_until: Time(u64::MAX),
             delay: config.delayed_ack.unwrap_or(Span::ZERO),
             initial: 0,
             buffer: config.receive_buffer,
             taken: 0,
-            fin: None,
+            fin: UNSEEN,
             acknowledged: 0,
             held: Ranges::default(),
             recent: [0; RECENT_LIMIT],
@@ -193,7 +200,8 @@ impl Receiver {
     /// Whether payload of `length` bytes that begins at [`Receiver::next`] is all that there is to take.
     #[inline]
     pub fn takes_next(&self, length: u16) -> bool {
-        self.held.is_empty() && self.next + u64::from(length) <= self.edge
+        let is_in_order = !self.has_blocks || self.held.is_empty();
+        is_in_order && self.next + u64::from(length) <= self.edge
     }
 
     /// Takes what [`Receiver::takes_next`] said it takes.
@@ -234,11 +242,11 @@ impl Receiver {
         self.due = Due::Now;
         let has_fin = segment.has(crate::segment::FIN);
         let end = start + u64::from(segment.length);
-        if has_fin && end <= self.edge && self.fin.is_none() && end >= self.next {
-            self.fin = Some(end);
+        if has_fin && end <= self.edge && self.fin == UNSEEN && end >= self.next {
+            self.fin = end;
         }
         // Nothing beyond the window or the FIN is taken.
-        let end = end.min(self.edge).min(self.fin.unwrap_or(u64::MAX));
+        let end = end.min(self.edge).min(self.fin);
         if start < end {
             self.note_duplicate(start, end, counts);
         }
@@ -253,10 +261,15 @@ impl Receiver {
                 self.held.discard_below(first.right);
             }
         }
-        if self.fin == Some(self.next) && !self.has_fin {
+        if self.fin == self.next && !self.has_fin {
             self.next += 1;
             self.has_fin = true;
         }
+        self.note_blocks();
+    }
+
+    fn note_blocks(&mut self) {
+        self.has_blocks = self.duplicate.is_some() || !self.held.is_empty();
     }
 
     fn hold(&mut self, start: u64, end: u64) {
@@ -293,18 +306,20 @@ impl Receiver {
             && start + u64::from(length) <= self.next
         {
             self.note_duplicate(start, start + u64::from(length), counts);
+            self.note_blocks();
         }
     }
 
     /// Whether a SACK option belongs on the next acknowledgement.
     #[inline]
     pub fn has_blocks(&self) -> bool {
-        self.duplicate.is_some() || !self.held.is_empty()
+        self.has_blocks
     }
 
     /// The peer does not want to know what came twice.
     pub fn forget_duplicate(&mut self) {
         self.duplicate = None;
+        self.note_blocks();
     }
 
     /// Adds the SACK blocks, after the acknowledgement number and the timestamps.
@@ -331,6 +346,6 @@ impl Receiver {
             }
             told[place] = Some(block);
         }
-        self.duplicate = None;
+        self.forget_duplicate();
     }
 }

@@ -83,8 +83,10 @@ pub(crate) struct Sender {
     /// Whether it is pacing that holds back the next segment.
     pub is_paced: bool,
     pub cwr: bool,
-    /// Whether needless reductions are taken back: only then is anything in `doubt`.
-    pub undoes: bool,
+    /// Whether the reductions of an episode may yet be taken back: only then is anything in `doubt`.
+    pub is_doubtful: bool,
+    /// New segments that F-RTO may still send.
+    pub probes: u8,
     pub hold: Hold,
     /// When the retransmission (or persist) timer runs out.
     pub deadline: Time,
@@ -105,6 +107,8 @@ pub(crate) struct Sender {
     // What follows is of interest with SACK, when something was lost, or rarely.
     pub scoreboard: Scoreboard,
     pub doubt: Doubt,
+    /// Whether needless reductions are taken back.
+    pub undoes: bool,
     pub recovery: Recovery,
     pub idle_restart: IdleRestart,
     pub is_impatient: bool,
@@ -158,6 +162,8 @@ impl Sender {
             controller: Any::new(config, &window, u64::from(initial)),
             flight: None,
             doubt: Doubt::default(),
+            is_doubtful: false,
+            probes: 0,
             recover: 0,
             previous: 0,
             after_timeout: false,
@@ -254,12 +260,6 @@ impl Sender {
         self.has_sack && !self.scoreboard.is_empty()
     }
 
-    /// Whether the reductions of an episode may yet be taken back.
-    #[inline(always)]
-    pub fn is_doubtful(&self) -> bool {
-        self.undoes && self.doubt.is_open
-    }
-
     /// The smallest unacknowledged distance, `next - una`, for window arithmetic outside recovery.
     #[inline]
     pub fn outstanding(&self) -> u64 {
@@ -297,7 +297,7 @@ impl Sender {
             return self.on_ack_recorded(ack, arrival, counts);
         }
         let sacked = if self.has_sack { self.record_blocks(ack, arrival) } else { 0 };
-        if self.is_doubtful() {
+        if self.is_doubtful {
             self.examine(ack, arrival, counts);
         }
         if ack <= self.una {

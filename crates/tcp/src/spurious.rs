@@ -33,8 +33,6 @@ pub(crate) enum Step {
 /// What is remembered of an episode to be able to take it back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Doubt {
-    /// Whether the reductions of this episode may be taken back.
-    pub is_open: bool,
     /// Timestamp of the first segment sent again.
     stamp: Option<u32>,
     /// Bytes sent again that the receiver did not report as duplicates.
@@ -44,8 +42,6 @@ pub(crate) struct Doubt {
     /// Once this is acknowledged no more signs are awaited.
     until: u64,
     pub step: Step,
-    /// New segments that F-RTO may still send.
-    pub probes: u8,
     /// Whether originals were reported that had not been sent again.
     pub saw_original: bool,
 }
@@ -53,11 +49,10 @@ pub(crate) struct Doubt {
 impl Sender {
     /// An episode of recovery begins.
     pub(crate) fn doubt(&mut self, step: Step) {
-        let is_open = self.undoes;
-        self.doubt = Doubt { is_open, start: self.una, until: u64::MAX, step, ..Doubt::default() };
-        if !is_open {
-            self.doubt.step = Step::Off;
-        }
+        self.is_doubtful = self.undoes;
+        self.probes = 0;
+        let step = if self.undoes { step } else { Step::Off };
+        self.doubt = Doubt { start: self.una, until: u64::MAX, step, ..Doubt::default() };
     }
 
     /// `bytes` were sent again.
@@ -89,7 +84,7 @@ impl Sender {
         } else if self.phase == Phase::Open {
             // Reports of duplicates come at most a round trip after the end of the episode.
             self.doubt.until = self.doubt.until.min(self.max);
-            self.doubt.is_open = ack < self.doubt.until;
+            self.is_doubtful = ack < self.doubt.until;
         }
     }
 
@@ -115,12 +110,12 @@ impl Sender {
             Step::First | Step::Second if saw_original => true,
             _ if ack >= self.recover => {
                 self.doubt.step = Step::Off;
-                self.doubt.probes = 0;
+                self.probes = 0;
                 false
             }
             Step::First if advances && self.next_is_new() => {
                 self.doubt.step = Step::Second;
-                self.doubt.probes = PROBES;
+                self.probes = PROBES;
                 self.next = self.max;
                 false
             }
@@ -138,7 +133,7 @@ impl Sender {
             self.next = from;
         }
         self.doubt.step = Step::Off;
-        self.doubt.probes = 0;
+        self.probes = 0;
     }
 
     fn next_is_new(&self) -> bool {
@@ -149,6 +144,8 @@ impl Sender {
         counts.undone += 1;
         self.controller.undo(now, &mut self.window);
         self.doubt = Doubt::default();
+        self.is_doubtful = false;
+        self.probes = 0;
         self.phase = Phase::Open;
         self.repeat_first = false;
         self.after_timeout = false;

@@ -39,8 +39,7 @@ impl Sender {
             return self.transmit_recorded(now, counts);
         }
         let is_selective = self.has_sack && self.phase != Phase::Open;
-        let is_probing = self.undoes && self.doubt.probes > 0;
-        let is_ordinary = !self.repeat_first && !is_selective && !is_probing;
+        let is_ordinary = !self.repeat_first && !is_selective && self.probes == 0;
         if is_ordinary && self.next >= self.last() {
             return self.pause();
         }
@@ -100,7 +99,7 @@ impl Sender {
             self.repeat_first = false;
             return Some(self.first());
         }
-        if self.doubt.probes > 0 {
+        if self.probes > 0 {
             return self.choose_probe();
         }
         if self.doubt.step == Step::Second { None } else { self.choose_selectively(now) }
@@ -108,10 +107,10 @@ impl Sender {
 
     /// New data by which F-RTO tells delay from loss, whatever the congestion window says.
     fn choose_probe(&mut self) -> Option<Chunk> {
-        self.doubt.probes -= 1;
+        self.probes -= 1;
         let right = self.last().min(self.next + u64::from(self.window.mss)).min(self.edge);
         if self.next >= right {
-            self.doubt.probes = 0;
+            self.probes = 0;
             return None;
         }
         Some(self.chunk(self.next, right))
@@ -311,7 +310,7 @@ impl Sender {
             counts.retransmitted_segments += 1;
             counts.retransmitted_bytes += length;
             self.timed = None;
-            if self.doubt.is_open {
+            if self.is_doubtful {
                 self.doubt_repeat(now, length);
             }
         } else if self.timed.is_none() {
