@@ -102,6 +102,7 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     let (mut driver, remote) = Driver::new(router, memory, routes.keeper().hops())?;
     for (number, (device, beside)) in opened.into_iter().enumerate() {
         driver.seat(number, device, beside);
+        driver.set_pace(number, config.ports[number].rate, config.ports[number].delay);
     }
     routes.listen(config).context("control")?;
     Ok(Assembly { driver, remote, routes, notes })

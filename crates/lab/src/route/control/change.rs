@@ -73,7 +73,8 @@ impl Desk {
         let rate = body.rate().map_err(Refused::bad)?;
         let mut in_force = self.change();
         let section = port_section(&mut in_force, number)?;
-        self.ask(move |driver| driver.router_mut().fabric_mut().set_rate(number, rate))?;
+        let delay = section.delay;
+        self.ask(move |driver| driver.set_pace(number, rate, delay))?;
         section.rate = rate;
         self.told(format!("port {number}: the rate is {}", shown_rate(rate)));
         Ok(())
@@ -87,7 +88,8 @@ impl Desk {
         let delay = body.delay().map_err(Refused::bad)?;
         let mut in_force = self.change();
         let section = port_section(&mut in_force, number)?;
-        self.ask(move |driver| driver.router_mut().fabric_mut().set_delay(number, delay))?;
+        let rate = section.rate;
+        self.ask(move |driver| driver.set_pace(number, rate, delay))?;
         section.delay = delay;
         self.told(format!("port {number}: the delay is {}", span_text(delay)));
         Ok(())

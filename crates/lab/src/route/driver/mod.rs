@@ -3,6 +3,7 @@
 //! ```text
 //!   each turn:   told to do? ─ for each port: receive ─ pipeline ─ advance ─ for each port: transmit
 //!                     nothing moved?  sleep until a packet, a timer of the pipeline, or a word
+//!                     few frames, and more to come?  rest until some have gathered
 //! ```
 //!
 //! Everything that forwards belongs to this thread, so there is not a lock on a packet's way. Whoever
@@ -22,6 +23,7 @@
 //! A link that goes down or an interface that is removed is a state of its port ([`Presence`]), and the
 //! router is told; the others go on. A port that is gone can be given another device.
 
+mod gather;
 mod remote;
 mod seat;
 
@@ -29,12 +31,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use nilometer_router::memory::Place;
 use nilometer_router::pipeline::Router;
-use nilometer_wire::Time;
+use nilometer_wire::{Rate, Span, Time};
 
 use super::control::messages::{Level, Messages};
 use super::control::trace::{Traced, Tracer};
@@ -42,6 +45,8 @@ use super::latest::HopsReader;
 use crate::device::memory::{Census, Memory};
 use crate::device::port::{Port, PortError, PortIo, PortStatistics, wait_with};
 use crate::device::tap::TapPort;
+use crate::generate::epoll::PromptTimers;
+use gather::Gathering;
 use remote::Ear;
 pub use remote::Remote;
 use seat::Seat;
@@ -66,6 +71,9 @@ pub struct Driver {
     memory: Memory,
     began: Instant,
     taken: Vec<Place>,
+    /// Frames that devices handed in during this turn.
+    came: usize,
+    gathering: Gathering,
     ear: Ear,
     hops: HopsReader,
     links_seen: Instant,
@@ -91,10 +99,12 @@ impl Driver {
         let now = Instant::now();
         let driver = Driver {
             seats: router.ports().iter().map(|_| Seat::empty()).collect(),
+            gathering: Gathering::new(router.ports().len()),
             router,
             memory,
             began: now,
             taken: Vec::with_capacity(TAKEN_AT_ONCE),
+            came: 0,
             ear,
             hops,
             links_seen: now,
@@ -136,6 +146,15 @@ impl Driver {
     /// The router, to be changed.
     pub fn router_mut(&mut self) -> &mut Router {
         &mut self.router
+    }
+
+    /// Gives the link of output `number` a rate and a length; without a rate only the device limits
+    /// it. Where a link has either, packets are taken in as they come, for the sake of their times.
+    /// Panics where there is no such port.
+    pub fn set_pace(&mut self, number: usize, rate: Option<Rate>, delay: Span) {
+        self.gathering.set_paced(number, rate.is_some() || delay > Span::ZERO);
+        self.router.fabric_mut().set_rate(number, rate);
+        self.router.fabric_mut().set_delay(number, delay);
     }
 
     /// The router and the memory that its packets lie in, for changes by which packets are dropped.
@@ -219,11 +238,14 @@ impl Driver {
     /// # Errors
     /// When the kernel refuses to let the thread sleep.
     pub fn run(&mut self, stop: &AtomicBool) -> Result<()> {
+        let _prompt = PromptTimers::new();
         while !stop.load(Ordering::Acquire) {
             self.turns.0 += 1;
             if !self.turn() {
                 self.turns.1 += 1;
                 self.sleep()?;
+            } else if let Some(rest) = self.rest() {
+                thread::sleep(rest);
             }
         }
         for number in 0..self.seats.len() {
@@ -243,6 +265,7 @@ impl Driver {
             (0..self.seats.len()).for_each(|number| self.look_at_link(number));
         }
         let now = self.now();
+        self.came = 0;
         for number in 0..self.seats.len() {
             moved |= self.take_in(now, number);
         }
@@ -271,7 +294,7 @@ impl Driver {
         if let Some(device) = &mut seat.device {
             self.taken.clear();
             match device.receive(&mut self.memory, &mut self.taken, TAKEN_AT_ONCE) {
-                Ok(taken) => count += taken,
+                Ok(taken) => (count, self.came) = (taken, self.came + taken),
                 Err(failure) => self.device_failed(number, &failure),
             }
             self.router.receive(now, number, &self.taken, &mut self.memory, &mut ());
@@ -364,6 +387,18 @@ impl Driver {
             Ok(false) => self.set_presence(number, Presence::Down),
             Err(failure) => self.device_failed(number, &failure),
         }
+    }
+
+    /// How long to let frames gather after this turn.
+    fn rest(&mut self) -> Option<Duration> {
+        if self.came == 0 || self.seats.iter().any(|seat| seat.is_blocked) {
+            return None;
+        }
+        let now = self.now();
+        let due =
+            self.router.poll_timeout().map(|due| Duration::from_nanos(due.since(now).as_nanos()));
+        let free = due.map_or(ASLEEP_FOR, |due| due.saturating_sub(AWAKE_FOR));
+        self.gathering.rest(now, self.came, free)
     }
 
     /// Sleeps until there is something to do.
