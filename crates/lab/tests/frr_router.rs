@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use nilometer_lab::device::namespace::Namespace;
-use nilometer_lab::device::netlink::{Netlink, VethEnd};
+use nilometer_lab::device::netlink::Netlink;
 use nilometer_lab::route::config::RouterConfig;
 use nilometer_lab::route::running::Running;
 use nilometer_router::{Prefix, Source};
@@ -26,11 +26,14 @@ mod common;
 mod forwarder;
 #[path = "common/frr.rs"]
 mod frr;
+#[path = "common/links.rs"]
+mod links;
 
 use bgp::{Speaker, some_routes};
 use common::Room;
 use forwarder::wait;
 use frr::{Daemon, Router, kernel_routes, ospf, rip};
+use links::{link, settle};
 
 /// BGP brings so many routes unless `NILOMETER_FRR_ROUTES` says otherwise.
 const BGP_ROUTES: usize = 1_000;
@@ -68,28 +71,13 @@ impl Site {
         let router = Namespace::new()?;
         let others = [Namespace::new()?, Namespace::new()?, Namespace::new()?];
         for (number, other) in (0u8..).zip(&others) {
-            let (ours, theirs) = (format!("p{number}"), format!("peer-{number}"));
-            let end = |namespace, name, last| VethEnd {
-                namespace,
-                name,
-                mac: [2, 0, 0, 0, number, last],
-            };
-            router.enter(|| {
-                let mut netlink = Netlink::open()?;
-                netlink.create_veth(end(&router, &ours, 1), end(other, &theirs, 2), 1_500)?;
-                netlink.set_up(&ours)
-            })?;
-            other.enter(|| {
-                let mut netlink = Netlink::open()?;
-                netlink.add_address(&theirs, [198, 18, number, 2].into(), 24)?;
-                netlink.set_up(&theirs)
-            })?;
+            let theirs = format!("peer-{number}");
+            link(&router, &format!("p{number}"), other, &theirs, number)?;
+            let address = Ipv4Addr::new(198, 18, number, 2);
+            let gateway = Ipv4Addr::new(198, 18, number, 1).into();
+            let way = Some(("198.19.0.0/16", gateway)).filter(|_| number == 2);
+            settle(other, &theirs, address, way)?;
         }
-        others[2].enter(|| {
-            let gateway = Ipv4Addr::new(198, 18, 2, 1);
-            let to = "198.19.0.0/16".parse()?;
-            Netlink::open()?.add_route(&to, Some(gateway.into()), "peer-2")
-        })?;
         for other in &others[..2] {
             other.enter(|| Netlink::open()?.add_address("lo", TARGET.into(), 32))?;
         }

@@ -16,4 +16,5 @@ pub mod news;
 pub mod pages;
 pub mod routes;
 pub mod running;
+pub mod stress;
 pub mod tally;

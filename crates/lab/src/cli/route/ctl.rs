@@ -99,10 +99,15 @@ enum CtlCommand {
         #[arg(long)]
         v6: Option<String>,
     },
-    /// Show or change the classifier: tuples or linear.
+    /// Show or change the classifier: tuples, vectors or linear.
     Classifier {
         /// Its name.
         name: Option<String>,
+    },
+    /// The stress test of distributed queueing (Table 4), beside the simulator's figures.
+    Stress {
+        #[command(subcommand)]
+        command: StressCommand,
     },
     /// Save the configuration in force as a ROUTER.toml.
     Save {
@@ -156,6 +161,20 @@ enum FilterCommand {
         /// Its number.
         id: u32,
     },
+}
+
+#[derive(Debug, Subcommand)]
+enum StressCommand {
+    /// Begin one on the fabric as it is.
+    Start {
+        /// sources=4 stages=5 packet_bytes=520 t1_periods=400.
+        #[arg(value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+    },
+    /// How it goes, and what came of it.
+    Show,
+    /// End it.
+    Stop,
 }
 
 #[derive(Debug, Subcommand)]
@@ -242,6 +261,7 @@ fn question(command: &CtlCommand) -> Result<Question> {
         CtlCommand::Neighbours => Ok(Question::get("/v1/neighbours", shown::neighbours)),
         CtlCommand::Filters { command } => filters(command),
         CtlCommand::Routes { command } => Ok(routes(command)),
+        CtlCommand::Stress { command } => stress(command),
         CtlCommand::SetRate { port, rate } => {
             let rate = Some(rate).filter(|rate| *rate != "none");
             put(format!("/v1/ports/{port}/rate"), json!({ "rate": rate }))
@@ -292,6 +312,17 @@ fn filters(command: &FilterCommand) -> Result<Question> {
         FilterCommand::Del { id } => {
             Question::change(Method::DELETE, format!("/v1/filters/{id}"), None)
         }
+    })
+}
+
+fn stress(command: &StressCommand) -> Result<Question> {
+    const PATH: &str = "/v1/stress";
+    Ok(match command {
+        StressCommand::Start { keys } => {
+            Question::change(Method::POST, PATH, Some(object(keys, &[])?))
+        }
+        StressCommand::Show => Question::get(PATH, shown::stress),
+        StressCommand::Stop => Question::change(Method::DELETE, PATH, None),
     })
 }
 

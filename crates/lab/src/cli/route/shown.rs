@@ -153,6 +153,31 @@ pub fn routes(value: &Value) -> String {
     text
 }
 
+/// A stress test, a line for each figure, beside the simulator's.
+pub fn stress(value: &Value) -> String {
+    let (live, simulated) = (value, &value["simulated"]);
+    let lines = [
+        ("stages end at", "stages"),
+        ("output 1 holds at T1, bytes", "output_backlog_bytes_at_t1"),
+        ("input 1 holds for it, bytes", "input_backlog_bytes_at_t1"),
+        ("rate to an idle output at T1, Mb/s", "idle_voq_mbps"),
+        ("rate in the last stage, Mb/s", "last_stage_mbps"),
+    ];
+    let row = |&(what, key): &(&str, &str)| {
+        vec![what.to_owned(), cell(&live[key]), cell(&simulated[key])]
+    };
+    let head = format!(
+        "{}, {} after {} periods, {} packets, {} late broadcasts, {} packets without a buffer\n",
+        cell(&value["queueing"]),
+        if value["is_over"] == true { "over" } else { "goes on" },
+        cell(&value["periods"]),
+        cell(&value["sent_packets"]),
+        cell(&value["late_broadcasts"]),
+        cell(&value["starved_packets"])
+    );
+    head + &table(&["", "ROUTER", "SIMULATOR"], lines.iter().map(row).collect())
+}
+
 /// Messages, a line each.
 pub fn messages(value: &Value) -> String {
     let mut text = String::new();

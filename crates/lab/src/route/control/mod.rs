@@ -23,6 +23,7 @@ pub mod paths;
 mod routing;
 pub mod serve;
 pub mod socket;
+pub mod stress;
 pub mod trace;
 pub mod view;
 

@@ -20,6 +20,7 @@ use super::fabric_view::FabricView;
 use super::messages::{Destination, Level, MessagesView};
 use super::metrics;
 use super::serve::{BODY_BYTES_MAX, Peer};
+use super::stress::StressReport;
 use super::trace;
 use super::view::{
     ClassifierBody, DelayBody, EngineBody, FabricBody, FiltersView, Made, NeighboursView, PortView,
@@ -27,6 +28,7 @@ use super::view::{
 };
 use crate::route::config::RouteSection;
 use crate::route::filter::FilterSection;
+use crate::route::stress::StressBody;
 use crate::route::tally::Tally;
 
 /// What every path has at hand.
@@ -61,6 +63,9 @@ pub struct Hall {
         set_engine,
         classifier,
         set_classifier,
+        stress,
+        start_stress,
+        end_stress,
         config,
         events,
         trace,
@@ -98,6 +103,7 @@ pub fn paths(desk: Arc<Desk>) -> Router {
         .route("/v1/routes", get(routes).post(add_route).delete(remove_route))
         .route("/v1/engine", get(engine).put(set_engine))
         .route("/v1/classifier", get(classifier).put(set_classifier))
+        .route("/v1/stress", get(stress).post(start_stress).delete(end_stress))
         .route("/v1/config", get(config))
         .route("/v1/events", get(events))
         .route("/v1/trace", get(trace))
@@ -357,6 +363,29 @@ async fn classifier(State(hall): State<Hall>) -> Answer {
 async fn set_classifier(State(hall): State<Hall>, sent: Sent) -> Answer {
     let body = body(sent)?;
     changed(hall, move |desk| desk.set_classifier(body)).await
+}
+
+/// How the stress test goes that was begun last, and what it was to come to.
+#[utoipa::path(get, path = "/v1/stress",
+    responses((status = 200, body = StressReport), (status = 404, body = ErrorLine)))]
+async fn stress(State(hall): State<Hall>) -> Answer {
+    shown(hall, Desk::stress).await
+}
+
+/// Begins the stress test of distributed queueing (Table 4) on the fabric as it is.
+#[utoipa::path(post, path = "/v1/stress", request_body = StressBody,
+    responses((status = 201, body = Done), (status = 400, body = ErrorLine),
+        (status = 409, body = ErrorLine)))]
+async fn start_stress(State(hall): State<Hall>, sent: Sent) -> Answer {
+    let body = body::<StressBody>(sent)?;
+    away(hall, move |desk| desk.start_stress(body)).await?;
+    Ok(object(StatusCode::CREATED, &Done {}))
+}
+
+/// Ends the stress test before its time.
+#[utoipa::path(delete, path = "/v1/stress", responses((status = 200, body = Done)))]
+async fn end_stress(State(hall): State<Hall>) -> Answer {
+    changed(hall, Desk::end_stress).await
 }
 
 /// The configuration in force, as a ROUTER.toml that makes this router again.

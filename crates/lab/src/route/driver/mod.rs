@@ -42,6 +42,7 @@ use nilometer_wire::{Rate, Span, Time};
 use super::control::messages::{Level, Messages};
 use super::control::trace::{Traced, Tracer};
 use super::latest::HopsReader;
+use super::stress::Stress;
 use crate::device::memory::{Census, Memory};
 use crate::device::port::{Port, PortError, PortIo, PortStatistics, wait_with};
 use crate::device::tap::TapPort;
@@ -85,6 +86,7 @@ pub struct Driver {
     tracer: Option<Tracer>,
     /// Who is told which ports come and go.
     watcher: Option<Sender<(usize, Presence)>>,
+    stress: Option<Box<Stress>>,
 }
 
 impl Driver {
@@ -112,6 +114,7 @@ impl Driver {
             messages: None,
             tracer: None,
             watcher: None,
+            stress: None,
         };
         Ok((driver, remote))
     }
@@ -202,6 +205,27 @@ impl Driver {
         is_free
     }
 
+    /// Plays `stress` from now on; whether none is being played.
+    pub fn set_stress(&mut self, stress: Stress) -> bool {
+        let is_free = self.stress.as_ref().is_none_or(|stress| stress.view().is_over);
+        if is_free {
+            self.stress = Some(Box::new(stress));
+        }
+        is_free
+    }
+
+    /// The stress test that was begun last.
+    pub fn stress(&self) -> Option<&Stress> {
+        self.stress.as_deref()
+    }
+
+    /// Ends the stress test that was begun last, if it is not over.
+    pub fn end_stress(&mut self) {
+        if let Some(stress) = &mut self.stress {
+            stress.end();
+        }
+    }
+
     /// Hands the copies on that filters ask for.
     fn trace(&mut self) {
         while let Some((port, place)) = self.router.poll_copy() {
@@ -270,6 +294,9 @@ impl Driver {
             moved |= self.take_in(now, number);
         }
         self.router.advance(now, &mut self.memory, &mut ());
+        if let Some(stress) = &mut self.stress {
+            moved |= stress.turn(now, &mut self.router, &mut self.memory);
+        }
         self.trace();
         for number in 0..self.seats.len() {
             moved |= self.let_out(now, number);
@@ -404,7 +431,9 @@ impl Driver {
     /// Sleeps until there is something to do.
     fn sleep(&mut self) -> Result<()> {
         let now = self.now();
-        let due = self.router.poll_timeout().map(|due| due.since(now).as_nanos());
+        let stress = self.stress.as_ref().and_then(|stress| stress.poll_timeout());
+        let due = self.router.poll_timeout().into_iter().chain(stress).min();
+        let due = due.map(|due| due.since(now).as_nanos());
         let rest = due.map_or(ASLEEP_FOR, |nanos| Duration::from_nanos(nanos).min(ASLEEP_FOR));
         let is_stuck = self.seats.iter().any(|seat| seat.is_blocked);
         if rest < AWAKE_FOR && !is_stuck {

@@ -1,0 +1,215 @@
+//! The DER's question put to kernels: which packet should a full router drop (section 7)?
+//!
+//! TCP Reno of the kernel, without SACK, through the router that runs: each flow paced to 10 Mb/s, 5 Mb/s
+//! of the bottleneck for each, 100 ms of round-trip time in the ports' delay lines. The simulator plays
+//! the same scenario; the disciplines must come in its order where it sees them clearly apart.
+//!
+//! In short here: 20 flows for some seconds. `NILOMETER_FLOWS=100 NILOMETER_SECONDS=100` is the paper's
+//! size, with all six disciplines.
+
+mod common;
+#[path = "common/links.rs"]
+mod links;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use common::Room;
+use links::{link, settle};
+use nilometer_lab::device::namespace::Namespace;
+use nilometer_lab::route::config::RouterConfig;
+use nilometer_lab::route::running::Running;
+use serde_json::Value;
+
+const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 2), Ipv4Addr::new(198, 19, 0, 2)];
+/// The fair share of a flow, and the rate that it is paced to.
+const SHARE_BPS: f64 = 5e6;
+const ACCESS_BYTES: u32 = 1_250_000;
+/// Disciplines whose deviations differ by less than this factor in virtual time have no order.
+const CLEARLY: f64 = 2.0;
+
+/// Reno as the paper's sources are: no selective acknowledgements, nothing that finds losses by time.
+const SETTINGS: [(&str, &str); 7] = [
+    ("net/ipv4/tcp_congestion_control", "reno"),
+    ("net/ipv4/tcp_sack", "0"),
+    ("net/ipv4/tcp_recovery", "0"),
+    ("net/ipv4/tcp_early_retrans", "0"),
+    ("net/ipv4/tcp_ecn", "0"),
+    ("net/ipv4/tcp_min_tso_segs", "1"),
+    ("net/ipv4/tcp_no_metrics_save", "1"),
+];
+
+fn number(name: &str, usual: usize) -> usize {
+    let asked = std::env::var(name).ok();
+    asked.map_or(usual, |text| text.parse().expect("a number"))
+}
+
+/// Sources, destinations, and the router between them.
+fn site() -> Result<[Namespace; 3]> {
+    let (left, right, router) = (Namespace::new()?, Namespace::new()?, Namespace::new()?);
+    for (number, host) in (0u8..).zip([&left, &right]) {
+        host.write_sysctls(&SETTINGS)?;
+        link(&router, &format!("p{number}"), host, "eth", number)?;
+        let gateway = Ipv4Addr::new(198, 18 + number, 0, 1).into();
+        settle(host, "eth", HOSTS[usize::from(number)], Some(("198.18.0.0/15", gateway)))?;
+    }
+    Ok([left, right, router])
+}
+
+fn description(discipline: &str, buffer: usize, flows: usize) -> RouterConfig {
+    let many = match discipline {
+        "drr" | "tdrr" | "qsdrr" => ", queues = 16384",
+        "red" => ", max_p = 0.01, w_q = 0.001, min_th_percent = 20, max_th_percent = 100",
+        _ => "",
+    };
+    let text = format!(
+        "seed = 1\n[tables]\nroutes_v4 = 1000\nroutes_v6 = 1000\nfilters = 100\n\
+         [fabric]\nqueueing = \"off\"\n\
+         [[port]]\ninterface = \"p0\"\naddresses = [\"198.18.0.1/24\"]\ndelay = \"50 ms\"\n\
+         queue = {{ discipline = \"tail_drop\", buffer_packets = 20000 }}\n\
+         [[port]]\ninterface = \"p1\"\naddresses = [\"198.19.0.1/24\"]\ndelay = \"50 ms\"\n\
+         rate = \"{} Mb/s\"\n\
+         queue = {{ discipline = \"{discipline}\", buffer_packets = {buffer}{many} }}\n",
+        5 * flows
+    );
+    toml::from_str(&text).expect("a description")
+}
+
+/// Connections, each with its two ends.
+fn connections(
+    [left, right]: [&Namespace; 2],
+    count: usize,
+) -> Result<Vec<(TcpStream, TcpStream)>> {
+    let listener = right.enter(|| Ok(TcpListener::bind((HOSTS[1], 0))?))?;
+    let at: SocketAddr = listener.local_addr()?;
+    let connect = |_| {
+        let near = left.enter(|| Ok(TcpStream::connect_timeout(&at, Duration::from_secs(5))?))?;
+        let (far, _) = listener.accept()?;
+        let rate = ACCESS_BYTES;
+        // SAFETY: the option is read from an integer that lives until the call returns.
+        let set = unsafe {
+            libc::setsockopt(
+                near.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MAX_PACING_RATE,
+                (&raw const rate).cast(),
+                size_of::<u32>() as libc::socklen_t,
+            )
+        };
+        ensure!(set == 0, "no pacing: {}", std::io::Error::last_os_error());
+        Ok((near, far))
+    };
+    (0..count).map(connect).collect()
+}
+
+/// What each flow brought, as a share of 5 Mb/s.
+fn shares(all: Vec<(TcpStream, TcpStream)>, duration: Duration) -> Result<Vec<f64>> {
+    let came: Vec<_> = all.iter().map(|_| Arc::new(AtomicU64::new(0))).collect();
+    let mut threads = Vec::new();
+    let mut ends = Vec::new();
+    for ((mut near, mut far), count) in all.into_iter().zip(&came) {
+        ends.extend([near.try_clone()?, far.try_clone()?]);
+        let count = Arc::clone(count);
+        threads.push(thread::spawn(move || {
+            let mut bytes = [0; 65_536];
+            while let Ok(got @ 1..) = far.read(&mut bytes) {
+                count.fetch_add(got as u64, Ordering::Relaxed);
+            }
+        }));
+        threads.push(thread::spawn(move || while near.write(&[0; 65_536]).is_ok() {}));
+    }
+    thread::sleep(duration);
+    let fair = SHARE_BPS / 8.0 * duration.as_secs_f64();
+    let shares = came.iter().map(|count| count.load(Ordering::Relaxed) as f64 / fair).collect();
+    for end in ends {
+        // One that is closed already has nothing to shut down.
+        let _ = end.shutdown(Shutdown::Both);
+    }
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    Ok(shares)
+}
+
+fn played(discipline: &str, buffer: usize, flows: usize, seconds: usize) -> Result<Vec<f64>> {
+    let [left, right, namespace] = site()?;
+    let config = description(discipline, buffer, flows);
+    let router = Running::start(Some(&namespace), config, false)?;
+    router.wait_until_up()?;
+    let all = connections([&left, &right], flows).context("connections")?;
+    let shares = shares(all, Duration::from_secs(seconds as u64))?;
+    let tally = router.stop()?;
+    ensure!(tally.balances, "{tally:?}");
+    let lost: u64 = tally.ports.iter().flat_map(|port| port.lost.values()).sum();
+    println!("{discipline}: {} dropped by queues, {lost} lost by devices", tally.dropped);
+    Ok(shares)
+}
+
+/// Mean, and standard deviation among the flows, in parts of the fair share.
+fn spread(shares: &[f64]) -> [f64; 2] {
+    let count = shares.len() as f64;
+    let mean = shares.iter().sum::<f64>() / count;
+    let squares: f64 = shares.iter().map(|share| (share - mean).powi(2)).sum();
+    [mean, (squares / count).sqrt()]
+}
+
+fn simulated(
+    room: &Room,
+    discipline: &str,
+    buffer: usize,
+    flows: usize,
+    seconds: usize,
+) -> [f64; 2] {
+    let set = [
+        format!("discipline={discipline}"),
+        format!("buffer_packets={buffer}"),
+        format!("flows={flows}"),
+        format!("duration_s={seconds}"),
+    ];
+    let mut words = vec!["simulate", "qsdrr", "--seeds", "3", "--json"];
+    words.extend(set.iter().flat_map(|text| ["--set", text]));
+    let output = room.command(&words).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    let point = &result["points"][0];
+    let share = point["fair_share_percent"].as_f64().expect("a share") / 100.0;
+    [share, point["stddev_over_fair_share"].as_f64().expect("a deviation")]
+}
+
+#[test]
+fn disciplines_come_in_the_simulators_order() {
+    if !common::privileged("fairness among kernels' flows") {
+        return;
+    }
+    let (flows, seconds) = (number("NILOMETER_FLOWS", 20), number("NILOMETER_SECONDS", 12));
+    let disciplines: &[&str] = match seconds {
+        ..60 => &["tail_drop", "qsdrr"],
+        _ => &["tail_drop", "red", "blue", "drr", "tdrr", "qsdrr"],
+    };
+    let room = Room::new("live-fairness");
+    let buffer = 10 * flows;
+    let mut found: Vec<(&str, [f64; 2], [f64; 2])> = Vec::new();
+    for &discipline in disciplines {
+        let live = spread(&played(discipline, buffer, flows, seconds).expect("it is played"));
+        let simulated = simulated(&room, discipline, buffer, flows, seconds);
+        println!(
+            "{discipline}, {buffer} packets: router {:.1} % / {:.3}, simulator {:.1} % / {:.3}",
+            100.0 * live[0],
+            live[1],
+            100.0 * simulated[0],
+            simulated[1]
+        );
+        found.push((discipline, live, simulated));
+    }
+    for (one, live, simulated) in &found {
+        for (other, others_live, others_simulated) in &found {
+            if simulated[1] * CLEARLY < others_simulated[1] {
+                assert!(live[1] < others_live[1], "{one} is fairer than {other} in virtual time");
+            }
+        }
+    }
+}
