@@ -13,8 +13,11 @@ use common::Room;
 use nilometer_lab::device::namespace::Namespace;
 use nilometer_lab::device::netlink::{Netlink, VethEnd};
 use nilometer_lab::device::privilege::{self, Privilege};
-use nilometer_lab::route::config::{RouterConfig, TEMPLATE};
+use nilometer_lab::route::config::{PortSection, RouterConfig, TEMPLATE};
+use nilometer_lab::route::driver::Driver;
+use nilometer_lab::route::multicast::{GroupSection, MulticastSection};
 use nilometer_lab::route::running::Running;
+use nilometer_wire::Span;
 use serde_json::Value;
 
 /// How long anything may take.
@@ -49,25 +52,40 @@ struct Site {
     router: Namespace,
 }
 
+/// A host's interface, the router's, a number; the host's address, what is beyond, and by whom.
+type End = (&'static str, &'static str, u8, [u8; 4], &'static str, [u8; 4]);
+
+const ENDS: [End; 2] = [
+    ("l0", "p0", 1, LEFT.octets(), "198.19.0.0/24", [198, 18, 0, 1]),
+    ("r0", "p1", 2, RIGHT.octets(), "198.18.0.0/24", [198, 19, 0, 1]),
+];
+
+/// Links a host with the router, whose end has this address.
+fn connect(
+    router: &Namespace,
+    host: &Namespace,
+    end: &End,
+    mac: [u8; 6],
+    mtu_bytes: u32,
+) -> Result<()> {
+    let &(name, peer, number, address, far, gateway) = end;
+    let one = VethEnd { namespace: host, name, mac: [2, 0, 0, 0, 0, number] };
+    let other = VethEnd { namespace: router, name: peer, mac };
+    router.enter(|| Netlink::open()?.create_veth(one, other, mtu_bytes))?;
+    router.enter(|| Netlink::open()?.set_up(peer))?;
+    host.enter(|| {
+        let mut netlink = Netlink::open()?;
+        netlink.add_address(name, address.into(), 24)?;
+        netlink.set_up(name)?;
+        netlink.add_route(&far.parse()?, Some(gateway.into()), name)
+    })
+}
+
 impl Site {
     fn new() -> Result<Site> {
         let (left, right, router) = (Namespace::new()?, Namespace::new()?, Namespace::new()?);
-        let ends = [
-            (&left, "l0", "p0", 1, LEFT, "198.19.0.0/24", [198, 18, 0, 1]),
-            (&right, "r0", "p1", 2, RIGHT, "198.18.0.0/24", [198, 19, 0, 1]),
-        ];
-        for (host, name, peer, number, address, far, gateway) in ends {
-            let one = VethEnd { namespace: host, name, mac: [2, 0, 0, 0, 0, number] };
-            let other = VethEnd { namespace: &router, name: peer, mac: [2, 0, 0, 0, 1, number] };
-            router.enter(|| Netlink::open()?.create_veth(one, other, 1_500))?;
-            router.enter(|| Netlink::open()?.set_up(peer))?;
-            host.enter(|| {
-                let mut netlink = Netlink::open()?;
-                netlink.add_address(name, address.into(), 24)?;
-                netlink.set_up(name)?;
-                let gateway = Ipv4Addr::from(gateway);
-                netlink.add_route(&far.parse()?, Some(gateway.into()), name)
-            })?;
+        for (host, end) in [&left, &right].into_iter().zip(&ENDS) {
+            connect(&router, host, end, [2, 0, 0, 0, 1, end.2], 1_500)?;
         }
         Ok(Site { left, right, router })
     }
@@ -186,6 +204,86 @@ fn a_link_that_flaps_comes_back_and_one_that_is_removed_leaves_the_others_alone(
     router.stop().expect("it still stops");
 }
 
+/// A host asks for a group and leaves it; another group is forwarded unasked.
+#[test]
+fn groups_reach_who_asked_and_who_need_not() {
+    if !privileged("multicast") {
+        return;
+    }
+    let site = Site::new().expect("a site");
+    let mut config: RouterConfig = toml::from_str(ROUTER).expect("a description");
+    let group = |last| Ipv4Addr::new(239, 1, 1, last);
+    let fixed = vec![GroupSection { group: group(2).into(), source: Some(LEFT.into()) }];
+    config.ports[0].multicast = Some(MulticastSection::default());
+    config.ports[1].multicast = Some(MulticastSection {
+        last_member_interval: Span::from_secs(1) / 10,
+        groups: fixed,
+        ..MulticastSection::default()
+    });
+    let router = Running::start(Some(&site.router), config, false).expect("a router");
+    router.wait_until_up().expect("its ports are up");
+    let far = site.right.enter(|| Ok(UdpSocket::bind(("0.0.0.0", 7_000))?)).expect("a socket");
+    far.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+    // The kernel would throw away what none of its sockets has asked for.
+    far.join_multicast_v4(&group(2), &RIGHT).expect("it may join");
+    let near = site.left.enter(|| Ok(UdpSocket::bind((LEFT, 0))?)).expect("a socket");
+    near.set_multicast_ttl_v4(8).expect("a time to live");
+    let until = |to: Ipv4Addr, what: &str, condition: &mut dyn FnMut() -> bool| {
+        let began = Instant::now();
+        while !condition() {
+            assert!(began.elapsed() < PATIENCE, "{what}");
+            near.send_to(&to.octets(), (to, 7_000)).expect("it is sent");
+        }
+    };
+    let came = |to: Ipv4Addr| {
+        let mut bytes = [0; 8];
+        far.recv(&mut bytes).is_ok_and(|length| bytes[..length] == to.octets())
+    };
+    // What nobody wants any more is discarded by the router, not by the host.
+    let unwanted = || {
+        let tally = router.tally().expect("it answers");
+        tally.ports[0].discards.get("no_group").copied().unwrap_or(0)
+    };
+    until(group(2), "the static group does not come", &mut || came(group(2)));
+    let before = unwanted();
+    until(group(1), "nobody has asked, and it goes on", &mut || unwanted() > before);
+    far.join_multicast_v4(&group(1), &RIGHT).expect("it joins");
+    until(group(1), "the group that was asked for does not come", &mut || came(group(1)));
+    far.leave_multicast_v4(&group(1), &RIGHT).expect("it leaves");
+    let before = unwanted();
+    until(group(1), "the group goes on though nobody wants it", &mut || unwanted() > before);
+    let tally = router.stop().expect("its counters");
+    assert!(tally.balances, "{tally:?}");
+}
+
+/// An interface is removed and made again, with another link-layer address; another comes late.
+#[test]
+fn an_interface_that_comes_again_is_taken_again() {
+    if !privileged("an interface that comes again") {
+        return;
+    }
+    let mut site = Site::new().expect("a site");
+    let mut config: RouterConfig = toml::from_str(ROUTER).expect("a description");
+    config.ports.push(PortSection { hotplug: true, ..PortSection::new("late") });
+    let router = Running::start(Some(&site.router), config, false).expect("a router");
+    router.wait_until_up().expect("its ports are up");
+    site.echo().expect("an answer");
+    site.left = Namespace::new().expect("a namespace");
+    wait_for_state(&router, 0, "gone");
+    wait_for_state(&router, 2, "gone");
+    connect(&site.router, &site.left, &ENDS[0], [2, 0, 0, 0, 9, 9], 1_500).expect("a link");
+    let late = Namespace::new().expect("a namespace");
+    let end = ("r1", "late", 3, [198, 18, 1, 2], "198.19.0.0/24", [198, 18, 1, 1]);
+    connect(&site.router, &late, &end, [2, 0, 0, 0, 9, 8], 1_400).expect("a link");
+    wait_for_state(&router, 0, "up");
+    wait_for_state(&router, 2, "up");
+    site.echo().expect("an answer by the new link");
+    let mtu_bytes = |driver: &mut Driver| driver.router().ports()[2].plan().mtu_bytes;
+    assert_eq!(router.remote.call(mtu_bytes).expect("it answers"), 1_400, "the device's");
+    let tally = router.stop().expect("its counters");
+    assert!(tally.balances, "{tally:?}");
+}
+
 fn wait_for_state(router: &Running, port: usize, state: &str) {
     let began = Instant::now();
     loop {
@@ -225,6 +323,30 @@ fn the_command_runs_until_it_is_told_to_stop() {
     let tally: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert_eq!(tally["balances"], true, "{tally}");
     assert!(tally["transmitted"].as_u64() >= Some(2), "{tally}");
+}
+
+/// SIGKILL leaves nothing that keeps the next from starting: XDP programs and sockets go with the process.
+#[test]
+fn a_router_that_was_killed_is_started_again() {
+    if !privileged("a killed router") {
+        return;
+    }
+    let site = Site::new().expect("a site");
+    let room = Room::new("route-killed");
+    room.write("router.toml", ROUTER.replacen("[[port]]", "[[port]]\npunt = \"cpu0\"", 1));
+    let start = || {
+        let words = ["route", "run", "router.toml", "--host-interfaces"];
+        site.router.run(|| {
+            let mut command = room.command(&words);
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
+        })
+    };
+    for _ in 0..2 {
+        let mut child = start();
+        site.echo().expect("an answer");
+        child.kill().expect("it is ours");
+        child.wait().expect("it has ended");
+    }
 }
 
 #[test]

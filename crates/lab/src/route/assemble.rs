@@ -36,6 +36,8 @@ use crate::device::xdp::{XdpConfig, XdpPort};
 const RING_ENTRIES: u32 = 2_048;
 /// Buffers that are kept for what the kernel's side hands in.
 const BESIDE_RESERVE: u32 = 64;
+/// The MTU of a port whose interface is not there yet.
+const MTU_ABSENT: u16 = 1_500;
 /// Packets of the discipline where a port does not say.
 const QUEUE_PACKETS: u32 = 2_048;
 
@@ -74,15 +76,22 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     .context("memory")?;
     let (mut opened, mut notes) = (Vec::new(), Notes::default());
     for port in &config.ports {
+        if port.hotplug && Netlink::open()?.link(&port.interface).is_err() {
+            notes.ports.push(format!("{}: not there yet", port.interface));
+            opened.push(None);
+            continue;
+        }
         let (device, note) = open(&mut memory, port, allow_foreign, &mut notes.fallbacks)?;
         notes.ports.push(format!("{}: {note}", port.interface));
-        let beside = port.punt.as_ref().map(|name| beside(&mut memory, name, port, &device));
-        opened.push((device, beside.transpose()?));
+        let beside = beside(&mut memory, port, &device)?;
+        opened.push(Some((device, beside)));
     }
-    let macs = opened.iter().map(|(device, _)| (device.mac(), device.mtu_bytes()));
-    let plans = config.ports.iter().zip(macs).map(|(port, (mac, mtu_bytes))| {
-        let mtu_bytes = u16::try_from(mtu_bytes).unwrap_or(u16::MAX).min(9_216);
-        (port.plan(mac, mtu_bytes), Some(port))
+    let plans = config.ports.iter().zip(&opened).enumerate().map(|(number, (port, opened))| {
+        let plan = match opened {
+            Some((device, _)) => plan_of(port, device),
+            None => port.plan(local_mac(number), MTU_ABSENT),
+        };
+        (plan, Some(port))
     });
     // A fabric has two ports at least.
     let spare = config.fabric.spare_ports.max(2usize.saturating_sub(config.ports.len()));
@@ -98,14 +107,70 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     };
     let mut router = router(config, &plans, tables)?;
     filter(&mut router, config)?;
-    introduce(&mut router, config)?;
+    introduce(&mut router, config, None)?;
     let (mut driver, remote) = Driver::new(router, memory, routes.keeper().hops())?;
-    for (number, (device, beside)) in opened.into_iter().enumerate() {
-        driver.seat(number, device, beside);
-        driver.set_pace(number, config.ports[number].rate, config.ports[number].delay);
+    for (number, opened) in opened.into_iter().enumerate() {
+        if let Some((device, beside)) = opened {
+            driver.seat(number, device, beside);
+        }
+        if let Some(port) = config.ports.get(number) {
+            driver.set_pace(number, port.rate, port.delay);
+        }
     }
     routes.listen(config).context("control")?;
     Ok(Assembly { driver, remote, routes, notes })
+}
+
+/// Opens the device of port `number` again, whose interface has come. Panics where there is no such port.
+///
+/// # Errors
+/// When it cannot be opened, or packets of the port's last device are still on their way.
+pub fn reopen(
+    driver: &mut Driver,
+    config: &RouterConfig,
+    number: usize,
+    allow_foreign: bool,
+) -> Result<()> {
+    let port = &config.ports[number];
+    let (_, memory) = driver.parts_mut();
+    let (device, _) = open(memory, port, allow_foreign, &mut Vec::new())?;
+    match make_fit(driver, port, number, &device) {
+        Ok(beside) => driver.seat(number, device, beside),
+        Err(why) => {
+            device.close(driver.parts_mut().1);
+            return Err(why);
+        }
+    }
+    introduce(driver.router_mut(), config, Some(number))
+}
+
+/// Makes the place of a port fit a device, and the kernel's side of it.
+fn make_fit(
+    driver: &mut Driver,
+    port: &PortSection,
+    number: usize,
+    device: &Port,
+) -> Result<Option<TapPort>> {
+    let now = driver.now();
+    let (router, memory) = driver.parts_mut();
+    let before = router.ports()[number].plan();
+    let (was_vacant, same) = (before.is_vacant, (before.mac, before.mtu_bytes));
+    let new = plan_of(port, device);
+    if same != (new.mac, new.mtu_bytes) {
+        // What was changed while it ran stays.
+        let (rate, delay) = (router.fabric().rate(number), router.fabric().delay(number));
+        if !was_vacant {
+            router.unplug(number, memory)?;
+        }
+        router.plug(now, number, PortPlan { rate, delay, ..new })?;
+    }
+    beside(memory, port, device)
+}
+
+/// What the pipeline is told of a port with this device.
+fn plan_of(port: &PortSection, device: &Port) -> PortPlan {
+    let mtu_bytes = u16::try_from(device.mtu_bytes()).unwrap_or(u16::MAX).min(9_216);
+    port.plan(device.mac(), mtu_bytes)
 }
 
 fn router(
@@ -200,8 +265,12 @@ fn variant(section: &FabricSection, ports: usize) -> Option<Variant> {
 }
 
 fn spare_port<'a>(number: usize) -> (PortPlan, Option<&'a PortSection>) {
-    let mac = [0x02, b'N', b'I', b'L', 0xff, number as u8];
-    (PortPlan::new(&format!("spare{number}"), mac), None)
+    (PortPlan::new(&format!("spare{number}"), local_mac(number)), None)
+}
+
+/// The link-layer address of a port without a device.
+fn local_mac(number: usize) -> [u8; 6] {
+    [0x02, b'N', b'I', b'L', 0xff, number as u8]
 }
 
 /// Enters the filters, numbered in the order of the file.
@@ -225,10 +294,13 @@ fn filter(router: &mut Router, config: &RouterConfig) -> Result<()> {
     Ok(())
 }
 
-/// Enters the neighbours that are given by hand.
-fn introduce(router: &mut Router, config: &RouterConfig) -> Result<()> {
+/// Enters the neighbours that are given by hand, all or those of one port.
+fn introduce(router: &mut Router, config: &RouterConfig, only: Option<usize>) -> Result<()> {
     for neighbour in &config.neighbours {
         let number = config.port_named(&neighbour.interface)?;
+        if only.is_some_and(|only| only != number) {
+            continue;
+        }
         let mac = read_mac(&neighbour.mac)?;
         let port = router.port_mut(number);
         let given = match neighbour.address {
@@ -302,7 +374,8 @@ fn described(port: XdpPort) -> (Port, String) {
 
 /// Makes the interface on which the kernel gets what came by `device` for the router itself, and gives
 /// it the port's addresses: by it daemons know the port.
-fn beside(memory: &mut Memory, name: &str, port: &PortSection, device: &Port) -> Result<TapPort> {
+fn beside(memory: &mut Memory, port: &PortSection, device: &Port) -> Result<Option<TapPort>> {
+    let Some(name) = &port.punt else { return Ok(None) };
     ensure!(name.len() <= 15 && !name.is_empty(), "port.punt: `{name}` is no interface name");
     let tap = TapPort::create(
         memory,
@@ -320,5 +393,5 @@ fn beside(memory: &mut Memory, name: &str, port: &PortSection, device: &Port) ->
             .add_address(name, at.address, at.length)
             .with_context(|| format!("cannot give {name} the address {}", String::from(*at)))?;
     }
-    Ok(tap)
+    Ok(Some(tap))
 }

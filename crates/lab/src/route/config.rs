@@ -20,6 +20,7 @@ use utoipa::ToSchema;
 
 use super::filter::{ClassifierName, FilterSection};
 use super::manners::MannersSection;
+use super::multicast::MulticastSection;
 use crate::device::testbed::DevicePort;
 
 /// A ROUTER.toml with every key.
@@ -183,6 +184,8 @@ pub struct ControlSection {
     /// Where FRR's zebra brings its routes: the address at which its forwarding plane manager's protocol
     /// is listened for.
     pub fpm: Option<SocketAddr>,
+    /// Where an SNMP daemon listens for AgentX: an address and a port, or the path of a socket.
+    pub agentx: Option<String>,
     /// Whether the kernel's routes of this namespace, in its tables `main` and `local`, are followed.
     pub kernel_routes: bool,
 }
@@ -228,6 +231,13 @@ pub struct PortSection {
     /// Passes checksums on that a sending kernel left to its card, as hosts behind a veth do.
     #[serde(default = "yes")]
     pub partial_checksums: bool,
+    /// Whether the interface may be absent at the start; it is taken when it comes. One that goes and
+    /// comes again is taken again in any case.
+    #[serde(default)]
+    pub hotplug: bool,
+    /// What it does for groups; nothing where absent.
+    #[serde(default)]
+    pub multicast: Option<MulticastSection>,
     /// Polls the driver for so many microseconds instead of waiting for its interrupt.
     #[serde(default)]
     pub busy_poll_us: Option<u32>,
@@ -258,7 +268,8 @@ pub enum PortKind {
     Packet,
 }
 
-/// The test of sources by the way back.
+/// The test of sources by the way back. The pipeline knows two more (RFC 3704, 2.3 and 2.5); nobody tells it
+/// yet of routes that are not the best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReversePath {
@@ -267,12 +278,8 @@ pub enum ReversePath {
     Off,
     /// The best route leaves by the port of arrival.
     Strict,
-    /// Any known route does.
-    Feasible,
     /// There is a route.
     Loose,
-    /// There is a route other than the default.
-    LooseWithoutDefault,
 }
 
 /// An address and the length of its network: `198.18.0.1/24`.
@@ -404,6 +411,8 @@ impl PortSection {
             redirects: true,
             address_probes: 1,
             partial_checksums: true,
+            hotplug: false,
+            multicast: None,
             busy_poll_us: None,
         }
     }
@@ -424,12 +433,11 @@ impl PortSection {
         plan.redirects = self.redirects;
         plan.address_probes = self.address_probes;
         plan.is_punting = self.punt.is_some();
+        plan.multicast = self.multicast.as_ref().map(MulticastSection::plan);
         plan.reverse_path = match self.reverse_path {
             ReversePath::Off => Mode::Off,
             ReversePath::Strict => Mode::Strict,
-            ReversePath::Feasible => Mode::Feasible,
             ReversePath::Loose => Mode::Loose,
-            ReversePath::LooseWithoutDefault => Mode::LooseWithoutDefault,
         };
         plan
     }

@@ -60,19 +60,19 @@ impl Routes {
     /// thread, where the ports' interfaces are.
     ///
     /// # Errors
-    /// When an interface is not there, an address cannot be listened at, or the kernel's routes cannot
+    /// When an address cannot be listened at, or the kernel's routes cannot
     /// be followed.
     pub fn listen(&mut self, config: &RouterConfig) -> Result<()> {
-        let ControlSection { fpm, kernel_routes, .. } = config.control;
+        let &ControlSection { fpm, kernel_routes, .. } = &config.control;
         if fpm.is_none() && !kernel_routes {
             return Ok(());
         }
         let mut netlink = Netlink::open()?;
-        for (number, port) in config.ports.iter().enumerate() {
-            let name = port.punt.as_ref().unwrap_or(&port.interface);
-            self.keeper.set_port(netlink.link(name)?.index, number as u16);
-            // One that is made anew has another index.
-            self.keeper.name_port(name, number as u16);
+        for number in 0..config.ports.len() {
+            // One that is not there yet is known when it comes.
+            if netlink.link(kernel_side(config, number)).is_ok() {
+                self.know(config, number)?;
+            }
         }
         if let Some(address) = fpm {
             let fpm = FpmConfig { address, ..FpmConfig::default() };
@@ -80,6 +80,19 @@ impl Routes {
         }
         if kernel_routes {
             self.mirror = Some(KernelMirror::start(None, self.keeper.news())?);
+        }
+        Ok(())
+    }
+
+    /// Lets sources that name the interface on the kernel's side of port `number` mean the port, as it
+    /// is now; does nothing where there are none. Panics where there is no such port.
+    ///
+    /// # Errors
+    /// When the interface is not there, in the calling thread's namespace.
+    pub fn know(&self, config: &RouterConfig, number: usize) -> Result<()> {
+        if config.control.fpm.is_some() || config.control.kernel_routes {
+            let link = Netlink::open()?.link(kernel_side(config, number))?;
+            self.keeper.set_port(link.index, number as u16);
         }
         Ok(())
     }
@@ -98,6 +111,12 @@ impl Routes {
     pub fn mirror(&self) -> Option<MirrorStatus> {
         self.mirror.as_ref().map(KernelMirror::status)
     }
+}
+
+/// The interface by which the kernel knows a port.
+fn kernel_side(config: &RouterConfig, number: usize) -> &str {
+    let port = &config.ports[number];
+    port.punt.as_ref().unwrap_or(&port.interface)
 }
 
 /// The routes that a configuration has entered by hand.

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use nilometer_router::next_hop::Point;
 
 use super::assemble::{Assembly, Notes, assemble};
 use super::bench::clock::thread_time;
 use super::config::RouterConfig;
 use super::driver::{Presence, Remote};
+use super::hotplug::Watcher;
 use super::routes::Routes;
 use super::tally::{Tally, tally};
 use crate::device::namespace::Namespace;
@@ -34,18 +34,22 @@ pub struct Running {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<()>>>,
     links: Option<JoinHandle<()>>,
-    ports: usize,
+    /// Those that are to be there from the start.
+    ports: Vec<usize>,
 }
 
-/// Fails the next hops of ports that go, and restores those of ports that come, until the driver is no
-/// more.
-fn follow(routes: &Routes, watched: Receiver<(usize, Presence)>) {
-    for (number, presence) in watched {
-        let point = Point::Port(number as u16);
-        match presence {
-            Presence::Up => routes.keeper().restore(point),
-            Presence::Down | Presence::Gone => routes.keeper().fail(point),
-        };
+/// Starts a thread in a namespace, or in that of the calling thread.
+fn on_thread<T: Send + 'static>(
+    namespace: Option<&Namespace>,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>> {
+    match namespace {
+        Some(namespace) => namespace.spawn(name, work),
+        None => thread::Builder::new()
+            .name(name.into())
+            .spawn(work)
+            .with_context(|| format!("cannot start the thread {name:?}")),
     }
 }
 
@@ -65,7 +69,8 @@ impl Running {
     ) -> Result<Running> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let ports = config.ports.len();
+        let ports = (0..config.ports.len()).filter(|&number| !config.ports[number].hotplug);
+        let (ports, watched) = (ports.collect(), config.clone());
         let (hand, handed) = channel::<Handed>();
         let work = move || -> Result<()> {
             let Assembly { mut driver, remote, routes, notes } =
@@ -76,31 +81,21 @@ impl Running {
             hand.send(Ok((remote, routes, notes))).map_err(|_| anyhow!(NOBODY))?;
             driver.run(&stopped)
         };
-        let thread = match namespace {
-            Some(namespace) => namespace.spawn("router", work)?,
-            None => thread::Builder::new()
-                .name("router".into())
-                .spawn(work)
-                .context("cannot start the thread of the router")?,
-        };
+        let thread = on_thread(namespace, "router", work)?;
         let (remote, routes, notes) =
             handed.recv().map_err(|_| anyhow!("the router ended while it was put together"))??;
         let routes = Arc::new(routes);
-        let thread = Some(thread);
-        let mut running = Running { remote, routes, notes, stop, thread, links: None, ports };
-        running.watch_links()?;
-        Ok(running)
-    }
-
-    fn watch_links(&mut self) -> Result<()> {
-        let (watcher, watched) = channel();
-        let routes = Arc::clone(&self.routes);
-        let links = thread::Builder::new()
-            .name("links".into())
-            .spawn(move || follow(&routes, watched))
-            .context("cannot start the thread that watches links")?;
-        self.links = Some(links);
-        self.remote.call(move |driver| driver.watch(watcher))
+        let watcher = Watcher {
+            routes: Arc::clone(&routes),
+            remote: remote.clone(),
+            config: watched,
+            allow_foreign,
+        };
+        let (tell, told) = channel();
+        let links = on_thread(namespace, "links", move || watcher.run(&told))?;
+        remote.call(move |driver| driver.watch(tell))?;
+        let (thread, links) = (Some(thread), Some(links));
+        Ok(Running { remote, routes, notes, stop, thread, links, ports })
     }
 
     /// Returns when every port carries traffic.
@@ -108,11 +103,12 @@ impl Running {
     /// # Errors
     /// When one does not within ten seconds, or the router stops.
     pub fn wait_until_up(&self) -> Result<()> {
-        let (began, ports) = (Instant::now(), self.ports);
+        let began = Instant::now();
         loop {
+            let ports = self.ports.clone();
             let down = self.remote.call(move |driver| {
-                (0..ports).for_each(|number| driver.look_at_link(number));
-                (0..ports).find(|&number| driver.presence(number) != Presence::Up)
+                ports.iter().for_each(|&number| driver.look_at_link(number));
+                ports.into_iter().find(|&number| driver.presence(number) != Presence::Up)
             })?;
             let Some(number) = down else { return Ok(()) };
             ensure!(

@@ -67,6 +67,9 @@ fn what_is_typed_is_done_and_shown() {
     done(&stand, &["messages", "--level", "debug", "--to", "router.log"]);
     done(&stand, &["set-delay", "1", "0 s"]);
     assert!(done(&stand, &["messages"]).contains("the delay is 0 s"));
+    refused(&stand, &["stress", "start"], "sources are 1 to the number of ports, not 4");
+    refused(&stand, &["stress", "start", "stages=2", "sources=2"], "the rate of the fabric's link");
+    refused(&stand, &["stress", "show"], "no stress test was begun");
     done(&stand, &["save", "saved.toml"]);
     assert!(stand.room.read("saved.toml").contains("discipline = \"red\""));
     let (sent, came) = flow.end();
@@ -91,5 +94,30 @@ fn what_cannot_be_is_said_in_one_line() {
     let output = stand.room.command(&nobody).output().expect("it runs");
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no router answers at none.sock"));
+    stand.end();
+}
+
+/// A disk that is full: the command says so, nothing half-written stays, and the router goes on.
+#[test]
+fn on_a_full_disk_nothing_is_half_written() {
+    if !privileged("a full disk") {
+        return;
+    }
+    let stand = Stand::new("full-disk", "").expect("a router");
+    let flow = stand.site.flow().expect("a flow");
+    // The mount is of a namespace that ends with the shell.
+    let script = "mkdir full && mount -t tmpfs -o size=16k none full && cd full && \
+                  { head -c 1M /dev/zero > filler; true; } 2>/dev/null && \
+                  \"$0\" route ctl --socket ../control.sock save saved.toml; echo \"status $?\"; ls";
+    let words = ["-m", "sh", "-c", script, crate::common::BINARY];
+    let mut command = std::process::Command::new("unshare");
+    let output = command.args(words).current_dir(stand.room.path("")).output().expect("it runs");
+    let (out, error) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(out, "status 2\nfiller\n", "{error}");
+    assert!(error.contains("No space left") && error.trim_end().lines().count() == 1, "{error}");
+    flow.wait_for(10);
+    let (sent, came) = flow.end();
+    assert_eq!(sent, came);
     stand.end();
 }

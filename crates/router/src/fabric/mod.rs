@@ -230,6 +230,16 @@ impl<P: Packet> Fabric<P> {
         self.outputs[output].set_rate(rate);
     }
 
+    /// The rate that the link of `output` is held to. Panics where there is no such port.
+    pub fn rate(&self, output: usize) -> Option<Rate> {
+        self.outputs[output].rate
+    }
+
+    /// By how much the link of `output` is made longer. Panics where there is no such port.
+    pub fn delay(&self, output: usize) -> Span {
+        self.outputs[output].delay
+    }
+
     /// Makes what leaves `output` from now on arrive later by `delay`: a longer link.
     pub fn set_delay(&mut self, output: usize, delay: Span) {
         self.outputs[output].delay = delay;

@@ -20,7 +20,7 @@ const MADE_UP: Span = Span::from_nanos(2_000_000);
 pub(super) struct Output<P> {
     discipline: Any<P>,
     /// The rate of the link; without one only the device limits it.
-    rate: Option<Rate>,
+    pub(super) rate: Option<Rate>,
     /// Of the last packet: its bytes and how long it kept the link, which mostly is the next one's too.
     last: (u32, Span),
     /// How long the wire is.

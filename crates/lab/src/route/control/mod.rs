@@ -37,6 +37,7 @@ use self::serve::{Door, Server, token};
 use self::socket::{Claimed, usual_place};
 use super::config::RouterConfig;
 use super::running::Running;
+use super::snmp::Subagent;
 
 /// The control processor of a running router, which ends when this value goes.
 pub struct Control {
@@ -44,6 +45,7 @@ pub struct Control {
     pub desk: Arc<Desk>,
     server: Option<Server>,
     socket: Option<Claimed>,
+    _snmp: Option<Subagent>,
 }
 
 impl Control {
@@ -67,7 +69,9 @@ impl Control {
         }
         let is_open = !doors.is_empty();
         let server = is_open.then(|| Server::start(doors, Arc::clone(&desk))).transpose()?;
-        Ok(Control { desk, server, socket })
+        let place = config.control.agentx.as_deref();
+        let snmp = place.map(|place| Subagent::start(place, Arc::clone(&desk))).transpose()?;
+        Ok(Control { desk, server, socket, _snmp: snmp })
     }
 
     /// Where its socket is.
