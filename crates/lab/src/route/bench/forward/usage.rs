@@ -6,6 +6,10 @@
 //! the device's thread, and of those kernel threads is all that the traffic cost. On a machine that
 //! does nothing else this is the whole machine's time; on one that does, the others' share is left
 //! out, and [`Machine`] says how large it was.
+//!
+//! One thing it does not see: where an interface's polling is put off (`napi_defer_hard_irqs` and
+//! `gro_flush_timeout`), a timer's interrupt does the work, and is billed to whoever it interrupts, or
+//! on an idle processor to nobody. A device on such interfaces looks cheaper than it is.
 
 use std::fs;
 use std::time::{Duration, Instant};
