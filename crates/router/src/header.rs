@@ -98,6 +98,25 @@ pub struct Header {
     pub notes: u8,
 }
 
+/// The same of a packet whose family is known: nothing in it has to be taken apart again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fields<A> {
+    pub(crate) key: Key<A>,
+    pub(crate) ip_bytes: u16,
+    pub(crate) transport_at: u16,
+    pub(crate) traffic_class: u8,
+    pub(crate) hop_limit: u8,
+    pub(crate) notes: u8,
+}
+
+impl<A> Fields<A> {
+    #[inline]
+    fn header(self, any: impl FnOnce(Key<A>) -> AnyKey) -> Header {
+        let Fields { key, ip_bytes, transport_at, traffic_class, hop_limit, notes } = self;
+        Header { key: any(key), ip_bytes, transport_at, traffic_class, hop_limit, notes }
+    }
+}
+
 /// What the frame carries if not a sound IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unusable {
@@ -161,8 +180,32 @@ impl Header {
     ///
     /// # Errors
     /// What the first check that failed says of it.
-    #[inline]
     pub fn read_ipv4(packet: &[u8]) -> Result<Header, Fault> {
+        Ok(Fields::<u32>::read(packet)?.header(AnyKey::V4))
+    }
+
+    /// Reads the headers of an IPv6 packet, behind which there may be padding.
+    ///
+    /// # Errors
+    /// What the first check that failed says of it.
+    pub fn read_ipv6(packet: &[u8]) -> Result<Header, Fault> {
+        Ok(Fields::<u128>::read(packet)?.header(AnyKey::V6))
+    }
+}
+
+impl Fields<u32> {
+    /// Reads the headers of an IPv4 packet.
+    #[inline(always)]
+    pub(crate) fn read(packet: &[u8]) -> Result<Fields<u32>, Fault> {
+        match packet.first_chunk::<IPV4_BYTES>() {
+            Some(head) if head[0] == 0x45 => Fields::summed(head, packet, IPV4_BYTES, sum_of(head)),
+            _ => Fields::read_unusual(packet),
+        }
+    }
+
+    /// The same of one that is not as nearly all are, of version 4 with a header of five words.
+    #[cold]
+    fn read_unusual(packet: &[u8]) -> Result<Fields<u32>, Fault> {
         let head = packet.first_chunk::<IPV4_BYTES>().ok_or(Fault::Short)?;
         if head[0] >> 4 != 4 {
             return Err(Fault::Version);
@@ -171,25 +214,33 @@ impl Header {
         if header_bytes < IPV4_BYTES {
             return Err(Fault::HeaderLength);
         }
-        let whole = packet.get(..header_bytes).ok_or(Fault::Short)?;
-        let sum = sum_of(head) + whole[IPV4_BYTES..].chunks_exact(4).map(sum_of_word).sum::<u64>();
+        let options = packet.get(IPV4_BYTES..header_bytes).ok_or(Fault::Short)?;
+        let sum = sum_of(head) + options.chunks_exact(4).map(sum_of_word).sum::<u64>();
+        Fields::summed(head, packet, header_bytes, sum)
+    }
+
+    /// The same of a header of so many bytes, of which the sum is known.
+    #[inline(always)]
+    fn summed(
+        head: &[u8; IPV4_BYTES],
+        packet: &[u8],
+        header_bytes: usize,
+        sum: u64,
+    ) -> Result<Fields<u32>, Fault> {
         if folded(sum) != 0xffff {
             return Err(Fault::HeaderChecksum);
         }
         let ip_bytes = u16::from_be_bytes([head[2], head[3]]);
-        if usize::from(ip_bytes) < header_bytes || usize::from(ip_bytes) > packet.len() {
+        let Some(behind) = packet.get(header_bytes..usize::from(ip_bytes)) else {
             return Err(Fault::TotalLength);
-        }
+        };
         let fragmentation = u16::from_be_bytes([head[6], head[7]]);
         let mut notes = u8::from(header_bytes > IPV4_BYTES) * OPTIONS;
         notes |= u8::from(fragmentation & 0x3fff != 0) * FRAGMENT;
         notes |= u8::from(fragmentation & 0x1fff != 0) * LATER_FRAGMENT;
         notes |= u8::from(fragmentation & 0x4000 != 0) * DONT_FRAGMENT;
-        let transport = if notes & LATER_FRAGMENT == 0 {
-            Transport::read(head[9], &packet[header_bytes..usize::from(ip_bytes)])
-        } else {
-            Transport::default()
-        };
+        let is_later = notes & LATER_FRAGMENT != 0;
+        let transport = Transport::read(head[9], if is_later { &[] } else { behind });
         let key = Key {
             source: u32::from_be_bytes([head[12], head[13], head[14], head[15]]),
             destination: u32::from_be_bytes([head[16], head[17], head[18], head[19]]),
@@ -198,8 +249,8 @@ impl Header {
             protocol: head[9],
             flags: transport.flags,
         };
-        Ok(Header {
-            key: AnyKey::V4(key),
+        Ok(Fields {
+            key,
             ip_bytes,
             transport_at: header_bytes as u16,
             traffic_class: head[1],
@@ -207,13 +258,12 @@ impl Header {
             notes,
         })
     }
+}
 
-    /// Reads the headers of an IPv6 packet, behind which there may be padding.
-    ///
-    /// # Errors
-    /// What the first check that failed says of it.
+impl Fields<u128> {
+    /// Reads the headers of an IPv6 packet.
     #[inline]
-    pub fn read_ipv6(packet: &[u8]) -> Result<Header, Fault> {
+    pub(crate) fn read(packet: &[u8]) -> Result<Fields<u128>, Fault> {
         let head = packet.first_chunk::<IPV6_BYTES>().ok_or(Fault::Short)?;
         if head[0] >> 4 != 6 {
             return Err(Fault::Version);
@@ -234,8 +284,8 @@ impl Header {
             protocol: chain.protocol,
             flags: transport.flags,
         };
-        Ok(Header {
-            key: AnyKey::V6(key),
+        Ok(Fields {
+            key,
             ip_bytes: u16::try_from(ip_bytes).map_err(|_| Fault::TotalLength)?,
             transport_at: chain.at as u16,
             traffic_class: head[0] << 4 | head[1] >> 4,
@@ -254,17 +304,17 @@ struct Transport {
 }
 
 impl Transport {
+    /// Protocols change from packet to packet, so what the transport is decides no branch.
     #[inline]
     fn read(kind: u8, bytes: &[u8]) -> Transport {
-        let has_ports = matches!(kind, protocol::TCP | protocol::UDP | protocol::SCTP);
-        let Some(&[a, b, c, d]) = bytes.first_chunk::<4>().filter(|_| has_ports) else {
-            return Transport::default();
-        };
-        let flags = if kind == protocol::TCP { bytes.get(13).copied().unwrap_or(0) } else { 0 };
+        let is_tcp = kind == protocol::TCP;
+        let has_ports = is_tcp | (kind == protocol::UDP) | (kind == protocol::SCTP);
+        let first = bytes.first_chunk::<4>().map_or(0, |four| u32::from_be_bytes(*four));
+        let ports = first * u32::from(has_ports);
         Transport {
-            source_port: u16::from_be_bytes([a, b]),
-            destination_port: u16::from_be_bytes([c, d]),
-            flags,
+            source_port: (ports >> 16) as u16,
+            destination_port: ports as u16,
+            flags: bytes.get(13).copied().unwrap_or(0) * u8::from(is_tcp),
         }
     }
 }
@@ -316,7 +366,8 @@ impl Chain {
     }
 }
 
-/// The sum of an IPv4 header's ten words, not folded.
+/// The sum of an IPv4 header's ten words, not folded. Its octets may be taken in either order: that
+/// only exchanges those of the sum (RFC 1071, 2), and all ones stay all ones.
 #[inline(always)]
 fn sum_of(head: &[u8; IPV4_BYTES]) -> u64 {
     head.chunks_exact(4).map(sum_of_word).sum()
@@ -324,7 +375,7 @@ fn sum_of(head: &[u8; IPV4_BYTES]) -> u64 {
 
 #[inline(always)]
 fn sum_of_word(four: &[u8]) -> u64 {
-    u64::from(u32::from_be_bytes([four[0], four[1], four[2], four[3]]))
+    u64::from(u32::from_ne_bytes([four[0], four[1], four[2], four[3]]))
 }
 
 /// A ones' complement sum of 32-bit words, folded to 16 bits.

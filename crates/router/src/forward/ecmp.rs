@@ -19,7 +19,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::header::{AnyKey, FRAGMENT, Header};
+use crate::header::{AnyKey, FRAGMENT, Header, Key};
 
 /// Slots of a [`Group`].
 pub const SLOTS: usize = 256;
@@ -31,25 +31,53 @@ pub const MEMBERS_MAX: usize = 128;
 /// zero.
 #[inline]
 pub fn flow_hash(seed: u64, header: &Header, flow_label: Option<u32>) -> u64 {
-    let (addresses, ports, protocol) = match header.key {
-        AnyKey::V4(key) => {
-            let addresses = u64::from(key.source) << 32 | u64::from(key.destination);
-            (addresses, [key.source_port, key.destination_port], key.protocol)
-        }
-        AnyKey::V6(key) => {
-            let halves = |address: u128| ((address >> 64) as u64, address as u64);
-            let (from, to) = (halves(key.source), halves(key.destination));
-            let source = mixed(seed ^ from.0, from.1);
-            let addresses = mixed(source ^ to.0, to.1);
-            (addresses, [key.source_port, key.destination_port], key.protocol)
-        }
-    };
-    let flow = match flow_label.filter(|label| *label != 0) {
-        Some(label) => 1 << 48 | u64::from(label),
-        None if header.notes & FRAGMENT != 0 => 0,
-        None => u64::from(protocol) << 32 | u64::from(ports[0]) << 16 | u64::from(ports[1]),
-    };
+    match (header.key, flow_label.filter(|label| *label != 0)) {
+        (AnyKey::V4(key), None) => flow_hash_ipv4(seed, &key, header.notes),
+        (AnyKey::V6(key), None) => flow_hash_ipv6(seed, &key, header.notes),
+        (AnyKey::V4(key), Some(label)) => hashed(seed, of_ipv4(&key), labelled(label)),
+        (AnyKey::V6(key), Some(label)) => hashed(seed, of_ipv6(seed, &key), labelled(label)),
+    }
+}
+
+/// [`flow_hash`] of an IPv4 packet with these notes.
+#[inline(always)]
+pub(crate) fn flow_hash_ipv4(seed: u64, key: &Key<u32>, notes: u8) -> u64 {
+    hashed(seed, of_ipv4(key), flow(key, notes))
+}
+
+/// [`flow_hash`] of an IPv6 packet with these notes.
+#[inline]
+pub(crate) fn flow_hash_ipv6(seed: u64, key: &Key<u128>, notes: u8) -> u64 {
+    hashed(seed, of_ipv6(seed, key), flow(key, notes))
+}
+
+#[inline(always)]
+fn hashed(seed: u64, addresses: u64, flow: u64) -> u64 {
     mixed(mixed(seed ^ 0x9e37_79b9_7f4a_7c15, addresses), flow)
+}
+
+#[inline(always)]
+fn of_ipv4(key: &Key<u32>) -> u64 {
+    u64::from(key.source) << 32 | u64::from(key.destination)
+}
+
+#[inline]
+fn of_ipv6(seed: u64, key: &Key<u128>) -> u64 {
+    let halves = |address: u128| ((address >> 64) as u64, address as u64);
+    let (from, to) = (halves(key.source), halves(key.destination));
+    let source = mixed(seed ^ from.0, from.1);
+    mixed(source ^ to.0, to.1)
+}
+
+/// Protocol and ports, of what is whole.
+#[inline(always)]
+fn flow<A>(key: &Key<A>, notes: u8) -> u64 {
+    let ports = u64::from(key.source_port) << 16 | u64::from(key.destination_port);
+    if notes & FRAGMENT != 0 { 0 } else { u64::from(key.protocol) << 32 | ports }
+}
+
+fn labelled(label: u32) -> u64 {
+    1 << 48 | u64::from(label)
 }
 
 /// Two words become one: both halves of a product of 128 bits, in which every bit of each word has
@@ -187,7 +215,7 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::{Key, LATER_FRAGMENT};
+    use crate::header::LATER_FRAGMENT;
     use nilometer_stat::Rng;
 
     const PURPOSE: u32 = u32::from_be_bytes(*b"ecmp");

@@ -1,17 +1,22 @@
 //! A batch on its way: what each stage leaves for the next, in arrays side by side.
 
 use alloc::vec::Vec;
-use core::hint::black_box;
+use core::mem;
 
 use super::replicate::is_for_group;
 use super::{BATCH, Router};
 use crate::classifier::RuleId;
 use crate::discard::Discard;
 use crate::fib::NextHop;
-use crate::forward::ecmp::flow_hash;
-use crate::header::{AnyKey, Header, Key, Unusable, protocol};
+use crate::forward::ecmp::{flow_hash_ipv4, flow_hash_ipv6};
+use crate::header::{AnyKey, ETHERNET_BYTES, Fields, Header, Key, Unusable, protocol};
 use crate::memory::{Memory, Place, Ticket};
 use crate::pipeline::slow::Why;
+use crate::slots::kernel::ask_for;
+
+/// Frames between the one that is read and the one whose line is asked for: no more, because buffers of
+/// a power of two share a few sets of the first cache.
+pub(super) const AHEAD: usize = 8;
 
 /// What deciding needs of a header besides its key.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,6 +33,14 @@ pub struct Brief {
     pub hop_limit: u8,
     /// The header's notes.
     pub notes: u8,
+}
+
+impl Brief {
+    #[inline(always)]
+    fn of<A>(place: Place, hash: u64, fields: &Fields<A>) -> Brief {
+        let &Fields { ip_bytes, traffic_class, hop_limit, notes, .. } = fields;
+        Brief { place, hash, ip_bytes, traffic_class, hop_limit, notes }
+    }
 }
 
 /// The packets of one family in a batch.
@@ -103,42 +116,65 @@ impl Router {
         self.ports[input].in_packets += frames.len() as u64;
         self.ports[input].in_bytes +=
             frames.iter().map(|place| u64::from(place.bytes)).sum::<u64>();
-        fetch(frames, memory);
-        for &place in frames {
-            let frame = memory.frame(place);
-            let is_ours = frame.first_chunk() == Some(&mac);
-            if !is_ours && frame.first().is_some_and(|first| first & 1 == 0) {
-                self.discard(input, place, Discard::OtherStation, memory);
+        for place in frames.iter().take(AHEAD) {
+            ask_for(memory.frame(*place).as_ptr());
+        }
+        // Kept at hand while the rest of the router may change.
+        let mut lane4 = mem::replace(&mut self.lanes.lane4, Lane::empty());
+        for (at, &place) in frames.iter().enumerate() {
+            if let Some(ahead) = frames.get(at + AHEAD) {
+                ask_for(memory.frame(*ahead).as_ptr());
+            }
+            let is_ours = memory.frame(place).first_chunk() == Some(&mac);
+            if !is_ours && !self.goes_on(input, place, memory) {
                 continue;
             }
-            let header = match Header::read(frame) {
-                Ok(header) => header,
-                Err(unusable) => {
-                    self.turn_aside(input, place, unusable, memory);
-                    continue;
+            match ipv4_of(memory.frame(place)).map(Fields::<u32>::read) {
+                Some(Ok(fields)) => {
+                    let hash = flow_hash_ipv4(seed, &fields.key, fields.notes);
+                    lane4.push(Brief::of(place, hash, &fields), fields.key);
                 }
-            };
-            let brief = Brief {
-                place,
-                hash: flow_hash(seed, &header, None),
-                ip_bytes: header.ip_bytes,
-                traffic_class: header.traffic_class,
-                hop_limit: header.hop_limit,
-                notes: header.notes,
-            };
-            match header.key {
-                _ if !is_ours && !is_for_group(frame, &header) => {
-                    self.shunt(input, place, Why::LinkBroadcast, memory)
-                }
-                AnyKey::V4(key) => self.lanes.lane4.push(brief, key),
-                AnyKey::V6(key)
-                    if is_discovery(frame, &key, &header)
-                        && self.ports[input].is_of_link(key.destination) =>
-                {
-                    self.shunt(input, place, Why::Discovery, memory);
-                }
-                AnyKey::V6(key) => self.lanes.lane6.push(brief, key),
+                Some(Err(fault)) => self.discard(input, place, fault.into(), memory),
+                None => self.parse_other(input, place, memory),
             }
+        }
+        self.lanes.lane4 = lane4;
+    }
+
+    /// Whether a frame that is not for this port alone goes on like others because it is for a group;
+    /// it has been seen to if not.
+    #[cold]
+    fn goes_on<M: Memory>(&mut self, input: usize, place: Place, memory: &mut M) -> bool {
+        let frame = memory.frame(place);
+        if frame.first().is_some_and(|first| first & 1 == 0) {
+            self.discard(input, place, Discard::OtherStation, memory);
+            return false;
+        }
+        match Header::read(frame) {
+            Ok(header) if is_for_group(frame, &header) => return true,
+            Ok(_) => self.shunt(input, place, Why::LinkBroadcast, memory),
+            Err(unusable) => self.turn_aside(input, place, unusable, memory),
+        }
+        false
+    }
+
+    /// A frame that does not carry IPv4.
+    #[inline(never)]
+    fn parse_other<M: Memory>(&mut self, input: usize, place: Place, memory: &mut M) {
+        let header = match Header::read(memory.frame(place)) {
+            Ok(header) => header,
+            Err(unusable) => return self.turn_aside(input, place, unusable, memory),
+        };
+        let AnyKey::V6(key) = header.key else { return };
+        let Header { ip_bytes, transport_at, traffic_class, hop_limit, notes, .. } = header;
+        let hash = flow_hash_ipv6(self.plan.seed, &key, notes);
+        let brief = Brief { place, hash, ip_bytes, traffic_class, hop_limit, notes };
+        if is_discovery(memory.frame(place), &key, &brief, transport_at)
+            && self.ports[input].is_of_link(key.destination)
+        {
+            self.shunt(input, place, Why::Discovery, memory);
+        } else {
+            self.lanes.lane6.push(brief, key);
         }
     }
 
@@ -181,22 +217,20 @@ impl Router {
     }
 }
 
-/// Reads a byte of each frame, so that the memory brings their headers at the same time and not one
-/// after the other while they are parsed.
-#[inline]
-fn fetch<M: Memory>(frames: &[Place], memory: &M) {
-    let bytes = frames.iter().map(|place| memory.frame(*place).first().copied().unwrap_or(0));
-    black_box(bytes.fold(0, |all, byte| all ^ byte));
+/// The packet in a frame of IPv4.
+#[inline(always)]
+fn ipv4_of(frame: &[u8]) -> Option<&[u8]> {
+    let (ethernet, packet) = frame.split_first_chunk::<ETHERNET_BYTES>()?;
+    (ethernet[12..] == [0x08, 0x00]).then_some(packet)
 }
 
 /// Whether the packet is of neighbour discovery (RFC 4861). One to an address of this link goes no
 /// further; one to another is a packet like others, and void where it arrives.
 #[inline]
-fn is_discovery(frame: &[u8], key: &Key<u128>, header: &Header) -> bool {
-    const AT: usize = crate::header::ETHERNET_BYTES;
+fn is_discovery(frame: &[u8], key: &Key<u128>, brief: &Brief, transport_at: u16) -> bool {
     key.protocol == protocol::ICMPV6
-        && header.hop_limit == 255
+        && brief.hop_limit == 255
         && frame
-            .get(AT + usize::from(header.transport_at))
+            .get(ETHERNET_BYTES + usize::from(transport_at))
             .is_some_and(|kind| (133..=137).contains(kind))
 }

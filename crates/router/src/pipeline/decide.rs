@@ -4,244 +4,25 @@
 //! size, next hop. The common packet answers them from what earlier stages left and from three
 //! arrays; everything else is one reason to leave the fast path.
 
-use alloc::vec::Vec;
-use core::array;
 use core::mem;
 use core::net::IpAddr;
 
 use nilometer_wire::Time;
 
 use super::Router;
-use super::batch::{Brief, Lane, Lanes};
-use super::broadcasts::Broadcasts;
-use super::engine::Filters;
-use super::groups::{Groups, Side};
-use super::port::{Held, Port};
-use super::reverse::WaysBack;
+use super::batch::{AHEAD, Brief, Lane};
 use super::slow::Why;
+use super::version::Version;
 use crate::classifier::{Action, RuleId};
 use crate::discard::Discard;
 use crate::fib::NextHop;
 use crate::forward::hop;
-use crate::forward::icmp::Problem;
-use crate::forward::martian::Filter as Martians;
-use crate::forward::report::{Cause, Reporter, Unsent};
 use crate::forward::urpf::Mode;
 use crate::header::{self, ETHERNET_BYTES, Key};
 use crate::memory::{Memory, Place, Ticket};
-use crate::multicast::Protocol;
-use crate::neighbour::{Handle, Lookup, Mac, Table};
+use crate::neighbour::{Handle, Lookup, Mac};
 use crate::next_hop::{Hop, Rejection};
-
-/// What the two families do differently.
-pub(super) trait Version: Protocol + Default {
-    /// The ethertype.
-    const ETHERTYPE: [u8; 2];
-    const IS_SIX: bool = Self::BITS == 128;
-    fn lane(lanes: &mut Lanes) -> &mut Lane<Self>;
-    fn filters(router: &mut Router) -> &mut Filters<Self>;
-    /// What the forwarding table says.
-    fn look_up(router: &mut Router, address: Self) -> Option<NextHop>;
-    fn ways_back(router: &Router) -> &WaysBack<Self>;
-    /// The route: that of the forwarding table, or the default one that is kept beside it.
-    fn route(router: &mut Router, address: Self) -> Option<NextHop> {
-        Self::look_up(router, address).or(Self::ways_back(router).default_route())
-    }
-    fn is_martian_source(self, filter: Martians) -> bool;
-    fn is_martian_destination(self, filter: Martians) -> bool;
-    fn is_multicast(self) -> bool;
-    fn table(port: &mut Port) -> &mut Table<Self, Held>;
-    fn groups(groups: &mut Groups) -> &mut Side<Self>;
-    fn decrement(packet: &mut [u8]) -> Result<(), hop::Stopped>;
-    fn address(self) -> IpAddr;
-    /// The address in `address`, if it is of this family.
-    fn of(address: IpAddr) -> Option<Self>;
-    fn is_broadcast(self, broadcasts: &Broadcasts) -> bool;
-    /// The sender of the packet that begins here.
-    fn sender(packet: &[u8]) -> Self;
-    /// The destination of the packet that begins here.
-    fn destination(packet: &[u8]) -> Self;
-    fn error(
-        reporter: &mut Reporter,
-        cause: Cause<'_>,
-        problem: Problem,
-        source: Self,
-    ) -> Result<Vec<u8>, Unsent>;
-}
-
-impl Version for u32 {
-    const ETHERTYPE: [u8; 2] = [0x08, 0x00];
-
-    #[inline]
-    fn lane(lanes: &mut Lanes) -> &mut Lane<u32> {
-        &mut lanes.lane4
-    }
-
-    #[inline]
-    fn filters(router: &mut Router) -> &mut Filters<u32> {
-        &mut router.tables.filters4
-    }
-
-    fn ways_back(router: &Router) -> &WaysBack<u32> {
-        &router.ways_back4
-    }
-
-    fn look_up(router: &mut Router, address: u32) -> Option<NextHop> {
-        let mut next = [None];
-        router.tables.routes4.look_up(&[address], &mut next);
-        next[0]
-    }
-
-    #[inline]
-    fn is_martian_source(self, filter: Martians) -> bool {
-        filter.source_ipv4(self).is_some()
-    }
-
-    #[inline]
-    fn is_martian_destination(self, filter: Martians) -> bool {
-        filter.destination_ipv4(self).is_some()
-    }
-
-    #[inline]
-    fn is_multicast(self) -> bool {
-        self >> 28 == 0xe
-    }
-
-    #[inline]
-    fn table(port: &mut Port) -> &mut Table<u32, Held> {
-        &mut port.arp.table
-    }
-
-    #[inline]
-    fn groups(groups: &mut Groups) -> &mut Side<u32> {
-        &mut groups.side4
-    }
-
-    #[inline]
-    fn decrement(packet: &mut [u8]) -> Result<(), hop::Stopped> {
-        hop::decrement_ipv4(packet)
-    }
-
-    fn address(self) -> IpAddr {
-        IpAddr::V4(self.into())
-    }
-
-    fn of(address: IpAddr) -> Option<u32> {
-        match address {
-            IpAddr::V4(address) => Some(address.into()),
-            IpAddr::V6(_) => None,
-        }
-    }
-
-    #[inline]
-    fn is_broadcast(self, broadcasts: &Broadcasts) -> bool {
-        broadcasts.has(self)
-    }
-
-    fn sender(packet: &[u8]) -> u32 {
-        packet.get(12..16).map_or(0, |four| u32::from_be_bytes(array::from_fn(|at| four[at])))
-    }
-
-    fn destination(packet: &[u8]) -> u32 {
-        packet.get(4..).map_or(0, u32::sender)
-    }
-
-    fn error(
-        reporter: &mut Reporter,
-        cause: Cause<'_>,
-        problem: Problem,
-        source: u32,
-    ) -> Result<Vec<u8>, Unsent> {
-        reporter.error_ipv4(cause, problem, source)
-    }
-}
-
-impl Version for u128 {
-    const ETHERTYPE: [u8; 2] = [0x86, 0xdd];
-
-    #[inline]
-    fn lane(lanes: &mut Lanes) -> &mut Lane<u128> {
-        &mut lanes.lane6
-    }
-
-    #[inline]
-    fn filters(router: &mut Router) -> &mut Filters<u128> {
-        &mut router.tables.filters6
-    }
-
-    fn ways_back(router: &Router) -> &WaysBack<u128> {
-        &router.ways_back6
-    }
-
-    fn look_up(router: &mut Router, address: u128) -> Option<NextHop> {
-        let mut next = [None];
-        router.tables.routes6.look_up(&[address], &mut next);
-        next[0]
-    }
-
-    #[inline]
-    fn is_martian_source(self, filter: Martians) -> bool {
-        filter.source_ipv6(self).is_some()
-    }
-
-    #[inline]
-    fn is_martian_destination(self, filter: Martians) -> bool {
-        filter.destination_ipv6(self).is_some()
-    }
-
-    #[inline]
-    fn is_multicast(self) -> bool {
-        self >> 120 == 0xff
-    }
-
-    #[inline]
-    fn table(port: &mut Port) -> &mut Table<u128, Held> {
-        &mut port.discovery.table
-    }
-
-    #[inline]
-    fn groups(groups: &mut Groups) -> &mut Side<u128> {
-        &mut groups.side6
-    }
-
-    #[inline]
-    fn decrement(packet: &mut [u8]) -> Result<(), hop::Stopped> {
-        hop::decrement_ipv6(packet)
-    }
-
-    fn address(self) -> IpAddr {
-        IpAddr::V6(self.into())
-    }
-
-    fn of(address: IpAddr) -> Option<u128> {
-        match address {
-            IpAddr::V4(_) => None,
-            IpAddr::V6(address) => Some(address.into()),
-        }
-    }
-
-    #[inline]
-    fn is_broadcast(self, _: &Broadcasts) -> bool {
-        false
-    }
-
-    fn sender(packet: &[u8]) -> u128 {
-        packet.get(8..24).map_or(0, |octets| u128::from_be_bytes(array::from_fn(|at| octets[at])))
-    }
-
-    fn destination(packet: &[u8]) -> u128 {
-        packet.get(16..).map_or(0, u128::sender)
-    }
-
-    fn error(
-        reporter: &mut Reporter,
-        cause: Cause<'_>,
-        problem: Problem,
-        source: u128,
-    ) -> Result<Vec<u8>, Unsent> {
-        reporter.error_ipv6(cause, problem, source)
-    }
-}
+use crate::slots::kernel::ask_for;
 
 /// Why a packet leaves the fast path.
 #[derive(Clone, Copy)]
@@ -252,6 +33,21 @@ pub(super) enum Turn {
     Slow(Why),
     /// It waits at a port for the link-layer address of a next hop.
     Hold(u16, IpAddr),
+}
+
+/// A link-layer address as a number, its first octet lowest. (As six octets it would pass through memory
+/// between the functions here, stored in one width and loaded in another, which no processor forwards.)
+type Station = u64;
+
+#[inline(always)]
+fn station([a, b, c, d, e, f]: Mac) -> Station {
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+}
+
+#[inline(always)]
+fn mac(station: Station) -> Mac {
+    let [a, b, c, d, e, f, _, _] = station.to_le_bytes();
+    [a, b, c, d, e, f]
 }
 
 /// A way out: the port, the gateway if there is one, and the number of the hop.
@@ -266,27 +62,48 @@ impl Router {
 
     fn decide_lane<A: Version, M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {
         let lane = mem::replace(A::lane(&mut self.lanes), Lane::empty());
-        for at in 0..lane.briefs.len() {
-            let (brief, key) = (&lane.briefs[at], &lane.keys[at]);
-            match self.judge(now, input, brief, key, (lane.rules[at], lane.next[at]), memory) {
-                Ok((output, mac)) => {
-                    let ticket = self.rewrite::<A, M>(usize::from(output), brief, mac, memory);
-                    self.lanes.decided.push((output, ticket));
+        let mut decided = mem::take(&mut self.lanes.decided);
+        let found = lane.rules.iter().copied().zip(lane.next.iter().copied());
+        let packets = lane.briefs.iter().zip(&lane.keys).zip(found);
+        for (at, ((brief, key), found)) in packets.enumerate() {
+            if let Some(ahead) = lane.briefs.get(at + AHEAD) {
+                ask_for(memory.frame(ahead.place).as_ptr());
+            }
+            match self.judge(now, input, brief, key, found, memory) {
+                Ok((output, station)) => {
+                    let ticket = self.rewrite::<A, M>(usize::from(output), brief, station, memory);
+                    decided.push((output, ticket));
                 }
-                Err(Turn::Discard(why)) => self.discard(input, brief.place, why, memory),
-                Err(Turn::Slow(Why::Group)) => self.meet_group(now, input, brief, key, memory),
-                Err(Turn::Slow(why)) => self.shunt(input, brief.place, why, memory),
-                Err(Turn::Hold(output, address)) => {
-                    let ticket = self.rewrite::<A, M>(usize::from(output), brief, [0; 6], memory);
-                    self.hold(now, (input, usize::from(output)), address, ticket, memory);
-                }
+                Err(turn) => self.turn_off(now, input, (brief, key), turn, memory),
             }
         }
+        self.lanes.decided = decided;
         *A::lane(&mut self.lanes) = lane;
     }
 
+    /// A packet leaves the fast path.
+    #[inline(never)]
+    fn turn_off<A: Version, M: Memory>(
+        &mut self,
+        now: Time,
+        input: usize,
+        (brief, key): (&Brief, &Key<A>),
+        turn: Turn,
+        memory: &mut M,
+    ) {
+        match turn {
+            Turn::Discard(why) => self.discard(input, brief.place, why, memory),
+            Turn::Slow(Why::Group) => self.meet_group(now, input, brief, key, memory),
+            Turn::Slow(why) => self.shunt(input, brief.place, why, memory),
+            Turn::Hold(output, address) => {
+                let ticket = self.rewrite::<A, M>(usize::from(output), brief, 0, memory);
+                self.hold(now, (input, usize::from(output)), address, ticket, memory);
+            }
+        }
+    }
+
     /// The output and the link-layer address of a packet, or why it has none here.
-    #[inline]
+    #[inline(always)]
     fn judge<A: Version, M: Memory>(
         &mut self,
         now: Time,
@@ -295,7 +112,7 @@ impl Router {
         key: &Key<A>,
         found: (Option<RuleId>, Option<NextHop>),
         memory: &mut M,
-    ) -> Result<(u16, Mac), Turn> {
+    ) -> Result<(u16, Station), Turn> {
         let (action, is_copied) = A::filters(self).meet(found.0, brief.ip_bytes);
         if is_copied {
             self.copy_to_management(input, brief.place, memory);
@@ -339,14 +156,18 @@ impl Router {
         if usize::from(output) == input && port.plan.redirects {
             self.redirect(now, input, brief.place, gateway, memory);
         }
-        let mac = match gateway {
-            Some(gateway) => self.mac_of_gateway(now, output, gateway, hop)?,
+        let station = match gateway {
+            Some(gateway) => match self.ready(output, gateway, hop) {
+                Some(station) => station,
+                None => station(self.find_gateway(now, output, gateway, hop)?),
+            },
             None => {
                 let table = A::table(&mut self.ports[usize::from(output)]);
-                mac_of(table.lookup(now, key.destination), output, key.destination.address())?.0
+                let lookup = table.lookup(now, key.destination);
+                station(mac_of(lookup, output, key.destination.address())?.0)
             }
         };
-        Ok((output, mac))
+        Ok((output, station))
     }
 
     /// A packet with an address that may not be forwarded goes nowhere, unless it is of the link and
@@ -381,8 +202,19 @@ impl Router {
         }
     }
 
+    /// The station of a gateway, if the handle that is kept says it.
+    #[inline(always)]
+    fn ready(&self, output: u16, gateway: IpAddr, hop: u16) -> Option<Station> {
+        let port = &self.ports[usize::from(output)];
+        let handle = self.adjacencies.handle(hop);
+        let mac = match gateway {
+            IpAddr::V4(_) => port.arp.table.ready(handle),
+            IpAddr::V6(_) => port.discovery.table.ready(handle),
+        };
+        mac.map(station)
+    }
+
     /// The link-layer address of a gateway: by the handle that is kept, or asked for again.
-    #[inline]
     pub(super) fn mac_of_gateway(
         &mut self,
         now: Time,
@@ -390,21 +222,25 @@ impl Router {
         gateway: IpAddr,
         hop: u16,
     ) -> Result<Mac, Turn> {
-        let port = &mut self.ports[usize::from(output)];
-        let handle = self.adjacencies.handle(hop);
-        let (ready, lookup) = match gateway {
-            IpAddr::V4(address) => match port.arp.table.ready(handle) {
-                None => (None, port.arp.table.lookup(now, address.into())),
-                ready => (ready, Lookup::Queue),
-            },
-            IpAddr::V6(address) => match port.discovery.table.ready(handle) {
-                None => (None, port.discovery.table.lookup(now, address.into())),
-                ready => (ready, Lookup::Queue),
-            },
-        };
-        if let Some(mac) = ready {
-            return Ok(mac);
+        match self.ready(output, gateway, hop) {
+            Some(station) => Ok(mac(station)),
+            None => self.find_gateway(now, output, gateway, hop),
         }
+    }
+
+    #[cold]
+    fn find_gateway(
+        &mut self,
+        now: Time,
+        output: u16,
+        gateway: IpAddr,
+        hop: u16,
+    ) -> Result<Mac, Turn> {
+        let port = &mut self.ports[usize::from(output)];
+        let lookup = match gateway {
+            IpAddr::V4(address) => port.arp.table.lookup(now, address.into()),
+            IpAddr::V6(address) => port.discovery.table.lookup(now, address.into()),
+        };
         let (mac, handle) = mac_of(lookup, output, gateway)?;
         self.adjacencies.keep(hop, handle);
         Ok(mac)
@@ -429,20 +265,22 @@ impl Router {
         Ok(())
     }
 
-    /// Writes the link header and the time to live; the ticket of the packet.
-    #[inline]
+    /// Writes the link header and the time to live; the ticket of the packet. (Always inlined: a ticket
+    /// that is put together in small stores and copied by a wide load waits for all stores before it,
+    /// and those to the frame are slow.)
+    #[inline(always)]
     pub(super) fn rewrite<A: Version, M: Memory>(
         &mut self,
         output: usize,
         brief: &Brief,
-        mac: Mac,
+        station: Station,
         memory: &mut M,
     ) -> Ticket {
         // What stands behind the packet is padding of the link that it came by.
         let place = Place { bytes: ETHERNET_BYTES as u16 + brief.ip_bytes, ..brief.place };
         let plan = &self.ports[output].plan;
         let frame = memory.frame_mut(place);
-        frame[..6].copy_from_slice(&mac);
+        frame[..6].copy_from_slice(&mac(station));
         frame[6..12].copy_from_slice(&plan.mac);
         frame[12..14].copy_from_slice(&A::ETHERTYPE);
         let passed = A::decrement(&mut frame[ETHERNET_BYTES..]);

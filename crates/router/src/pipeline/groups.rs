@@ -10,8 +10,8 @@ use core::net::IpAddr;
 
 use nilometer_wire::{Span, Time};
 
-use super::decide::Version;
 use super::port::{Port, PortError};
+use super::version::Version;
 use super::{Router, RouterError};
 use crate::discard::Discard;
 use crate::header::{AnyKey, ETHERNET_BYTES, Header, Key, protocol};

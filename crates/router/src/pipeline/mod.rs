@@ -38,6 +38,7 @@ mod send;
 pub mod slow;
 pub mod stage;
 mod tell;
+mod version;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -9,8 +9,9 @@ use alloc::vec::Vec;
 use nilometer_wire::Time;
 
 use super::Router;
-use super::decide::{Turn, Version, Way, mac_of};
+use super::decide::{Turn, Way, mac_of};
 use super::slow::{Why, stamp};
+use super::version::Version;
 use crate::discard::Discard;
 use crate::forward::extension::{HopByHop, hop_by_hop};
 use crate::forward::fragment::{Fragments, Refusal};

@@ -6,8 +6,8 @@ use nilometer_wire::Time;
 use nilometer_wire::checksum::transport_checksum_ok;
 
 use super::Router;
-use super::decide::Version;
 use super::slow::stamp;
+use super::version::Version;
 use crate::discard::Discard;
 use crate::forward::extension::{self, HopByHop, hop_by_hop, unfollowed_route};
 use crate::forward::icmp::Problem;

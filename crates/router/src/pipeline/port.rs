@@ -8,8 +8,8 @@ use core::fmt;
 use nilometer_wire::{Rate, Span, Time};
 
 use super::broadcasts::Broadcasts;
-use super::decide::Version;
 use super::groups::{MulticastError, MulticastPlan};
+use super::version::Version;
 use crate::discard::{Discard, Discards};
 use crate::forward::urpf::Mode;
 use crate::memory::{Place, Ticket};

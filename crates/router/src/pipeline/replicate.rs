@@ -19,9 +19,9 @@ use core::mem;
 use nilometer_wire::Time;
 
 use super::batch::Brief;
-use super::decide::Version;
 use super::groups::is_mld;
 use super::slow::Why;
+use super::version::Version;
 use super::{GiveBack, Router};
 use crate::discard::Discard;
 use crate::forward::ecmp::flow_hash;

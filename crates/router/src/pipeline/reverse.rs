@@ -13,7 +13,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::Router;
-use super::decide::{Turn, Version};
+use super::decide::Turn;
+use super::version::Version;
 use crate::discard::Discard;
 use crate::fib::{Full, NextHop};
 use crate::forward::urpf::{self, Mode, Reverse};

@@ -7,8 +7,9 @@ use core::net::IpAddr;
 use nilometer_stat::Rng;
 use nilometer_wire::Time;
 
-use super::decide::{Turn, Version, Way};
+use super::decide::{Turn, Way};
 use super::port::Held;
+use super::version::Version;
 use super::{GiveBack, Router};
 use crate::discard::Discard;
 use crate::forward::fragment::Fragments;

@@ -11,8 +11,9 @@ use core::net::IpAddr;
 use nilometer_wire::Time;
 
 use super::Router;
-use super::decide::{Turn, Version, Way};
+use super::decide::{Turn, Way};
 use super::slow::Why;
+use super::version::Version;
 use crate::discard::Discard;
 use crate::forward::icmp::Problem;
 use crate::forward::options::{Options, SourceRouting};

@@ -1,0 +1,230 @@
+//! What the two versions of IP do differently on a packet's way.
+
+use alloc::vec::Vec;
+use core::array;
+use core::net::IpAddr;
+
+use super::Router;
+use super::batch::{Lane, Lanes};
+use super::broadcasts::Broadcasts;
+use super::engine::Filters;
+use super::groups::{Groups, Side};
+use super::port::{Held, Port};
+use super::reverse::WaysBack;
+use crate::fib::NextHop;
+use crate::forward::hop;
+use crate::forward::icmp::Problem;
+use crate::forward::martian::Filter as Martians;
+use crate::forward::report::{Cause, Reporter, Unsent};
+use crate::multicast::Protocol;
+use crate::neighbour::Table;
+
+/// What the two families do differently.
+pub(super) trait Version: Protocol + Default {
+    /// The ethertype.
+    const ETHERTYPE: [u8; 2];
+    const IS_SIX: bool = Self::BITS == 128;
+    fn lane(lanes: &mut Lanes) -> &mut Lane<Self>;
+    fn filters(router: &mut Router) -> &mut Filters<Self>;
+    /// What the forwarding table says.
+    fn look_up(router: &mut Router, address: Self) -> Option<NextHop>;
+    fn ways_back(router: &Router) -> &WaysBack<Self>;
+    /// The route: that of the forwarding table, or the default one that is kept beside it.
+    fn route(router: &mut Router, address: Self) -> Option<NextHop> {
+        Self::look_up(router, address).or(Self::ways_back(router).default_route())
+    }
+    fn is_martian_source(self, filter: Martians) -> bool;
+    fn is_martian_destination(self, filter: Martians) -> bool;
+    fn is_multicast(self) -> bool;
+    fn table(port: &mut Port) -> &mut Table<Self, Held>;
+    fn groups(groups: &mut Groups) -> &mut Side<Self>;
+    fn decrement(packet: &mut [u8]) -> Result<(), hop::Stopped>;
+    fn address(self) -> IpAddr;
+    /// The address in `address`, if it is of this family.
+    fn of(address: IpAddr) -> Option<Self>;
+    fn is_broadcast(self, broadcasts: &Broadcasts) -> bool;
+    /// The sender of the packet that begins here.
+    fn sender(packet: &[u8]) -> Self;
+    /// The destination of the packet that begins here.
+    fn destination(packet: &[u8]) -> Self;
+    fn error(
+        reporter: &mut Reporter,
+        cause: Cause<'_>,
+        problem: Problem,
+        source: Self,
+    ) -> Result<Vec<u8>, Unsent>;
+}
+
+impl Version for u32 {
+    const ETHERTYPE: [u8; 2] = [0x08, 0x00];
+
+    #[inline]
+    fn lane(lanes: &mut Lanes) -> &mut Lane<u32> {
+        &mut lanes.lane4
+    }
+
+    #[inline]
+    fn filters(router: &mut Router) -> &mut Filters<u32> {
+        &mut router.tables.filters4
+    }
+
+    fn ways_back(router: &Router) -> &WaysBack<u32> {
+        &router.ways_back4
+    }
+
+    fn look_up(router: &mut Router, address: u32) -> Option<NextHop> {
+        let mut next = [None];
+        router.tables.routes4.look_up(&[address], &mut next);
+        next[0]
+    }
+
+    #[inline]
+    fn is_martian_source(self, filter: Martians) -> bool {
+        filter.source_ipv4(self).is_some()
+    }
+
+    #[inline]
+    fn is_martian_destination(self, filter: Martians) -> bool {
+        filter.destination_ipv4(self).is_some()
+    }
+
+    #[inline]
+    fn is_multicast(self) -> bool {
+        self >> 28 == 0xe
+    }
+
+    #[inline]
+    fn table(port: &mut Port) -> &mut Table<u32, Held> {
+        &mut port.arp.table
+    }
+
+    #[inline]
+    fn groups(groups: &mut Groups) -> &mut Side<u32> {
+        &mut groups.side4
+    }
+
+    #[inline]
+    fn decrement(packet: &mut [u8]) -> Result<(), hop::Stopped> {
+        hop::decrement_ipv4(packet)
+    }
+
+    fn address(self) -> IpAddr {
+        IpAddr::V4(self.into())
+    }
+
+    fn of(address: IpAddr) -> Option<u32> {
+        match address {
+            IpAddr::V4(address) => Some(address.into()),
+            IpAddr::V6(_) => None,
+        }
+    }
+
+    #[inline]
+    fn is_broadcast(self, broadcasts: &Broadcasts) -> bool {
+        broadcasts.has(self)
+    }
+
+    fn sender(packet: &[u8]) -> u32 {
+        packet.get(12..16).map_or(0, |four| u32::from_be_bytes(array::from_fn(|at| four[at])))
+    }
+
+    fn destination(packet: &[u8]) -> u32 {
+        packet.get(4..).map_or(0, u32::sender)
+    }
+
+    fn error(
+        reporter: &mut Reporter,
+        cause: Cause<'_>,
+        problem: Problem,
+        source: u32,
+    ) -> Result<Vec<u8>, Unsent> {
+        reporter.error_ipv4(cause, problem, source)
+    }
+}
+
+impl Version for u128 {
+    const ETHERTYPE: [u8; 2] = [0x86, 0xdd];
+
+    #[inline]
+    fn lane(lanes: &mut Lanes) -> &mut Lane<u128> {
+        &mut lanes.lane6
+    }
+
+    #[inline]
+    fn filters(router: &mut Router) -> &mut Filters<u128> {
+        &mut router.tables.filters6
+    }
+
+    fn ways_back(router: &Router) -> &WaysBack<u128> {
+        &router.ways_back6
+    }
+
+    fn look_up(router: &mut Router, address: u128) -> Option<NextHop> {
+        let mut next = [None];
+        router.tables.routes6.look_up(&[address], &mut next);
+        next[0]
+    }
+
+    #[inline]
+    fn is_martian_source(self, filter: Martians) -> bool {
+        filter.source_ipv6(self).is_some()
+    }
+
+    #[inline]
+    fn is_martian_destination(self, filter: Martians) -> bool {
+        filter.destination_ipv6(self).is_some()
+    }
+
+    #[inline]
+    fn is_multicast(self) -> bool {
+        self >> 120 == 0xff
+    }
+
+    #[inline]
+    fn table(port: &mut Port) -> &mut Table<u128, Held> {
+        &mut port.discovery.table
+    }
+
+    #[inline]
+    fn groups(groups: &mut Groups) -> &mut Side<u128> {
+        &mut groups.side6
+    }
+
+    #[inline]
+    fn decrement(packet: &mut [u8]) -> Result<(), hop::Stopped> {
+        hop::decrement_ipv6(packet)
+    }
+
+    fn address(self) -> IpAddr {
+        IpAddr::V6(self.into())
+    }
+
+    fn of(address: IpAddr) -> Option<u128> {
+        match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(address) => Some(address.into()),
+        }
+    }
+
+    #[inline]
+    fn is_broadcast(self, _: &Broadcasts) -> bool {
+        false
+    }
+
+    fn sender(packet: &[u8]) -> u128 {
+        packet.get(8..24).map_or(0, |octets| u128::from_be_bytes(array::from_fn(|at| octets[at])))
+    }
+
+    fn destination(packet: &[u8]) -> u128 {
+        packet.get(16..).map_or(0, u128::sender)
+    }
+
+    fn error(
+        reporter: &mut Reporter,
+        cause: Cause<'_>,
+        problem: Problem,
+        source: u128,
+    ) -> Result<Vec<u8>, Unsent> {
+        reporter.error_ipv6(cause, problem, source)
+    }
+}
