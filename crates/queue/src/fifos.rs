@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::fetch::ask_for;
+
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -117,12 +119,12 @@ impl<T> Fifos<T> {
         Some((at, link.bytes))
     }
 
-    /// Reads what is known of the slot at `end` of `fifo`, so that it is in the cache when it is needed.
+    /// Asks for what is known of the slot at `end` of `fifo`, and for its item.
     #[inline]
-    pub(crate) fn glance(&self, fifo: &Fifo, end: End) -> u32 {
+    pub(crate) fn ask(&self, fifo: &Fifo, end: End) {
         let at = fifo.slot(end) as usize;
-        let item = self.items.get(at).map_or(0, |item| u32::from(item.is_some()));
-        self.links.get(at).map_or(0, |link| link.next ^ item)
+        ask_for(self.links.as_ptr().wrapping_add(at));
+        ask_for(self.items.as_ptr().wrapping_add(at));
     }
 
     /// How many items all lists hold.

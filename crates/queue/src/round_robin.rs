@@ -18,10 +18,10 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::hint::black_box;
 
 use crate::capacity::{Capacity, Occupancy};
 use crate::discipline::{Backlog, Drops, Packet, Reason};
+use crate::fetch::ask_for;
 use crate::fifos::{End, Fifo, Fifos, NONE};
 use crate::hashing::{Hashing, Spread};
 use crate::settings::SettingsError;
@@ -171,23 +171,19 @@ impl<P: Packet> RoundRobin<P> {
         bytes <= self.mtu_bytes && self.occupancy.could_hold(bytes)
     }
 
-    /// Reads what [`RoundRobin::push`] will read for `packets`, first the queues, then the slots at their
-    /// tails.
+    /// Asks for what [`RoundRobin::push`] will read for `packets`, first the queues, then the slots at
+    /// their tails.
     #[inline]
     pub(crate) fn expect(&self, packets: &[P]) {
         for packets in packets.chunks(TOGETHER) {
             let mut queues = [0; TOGETHER];
-            let mut read = 0;
             for (queue, packet) in queues.iter_mut().zip(packets) {
                 *queue = self.spread.queue(packet.flow());
-                read ^= self.queues[*queue as usize].changed;
+                ask_for(&raw const self.queues[*queue as usize]);
             }
-            black_box(read);
-            let tails = queues[..packets.len()].iter();
-            let tails = tails.map(|queue| &self.queues[*queue as usize].waiting);
-            black_box(
-                tails.fold(0, |read, waiting| read ^ self.packets.glance(waiting, End::Tail)),
-            );
+            for queue in &queues[..packets.len()] {
+                self.packets.ask(&self.queues[*queue as usize].waiting, End::Tail);
+            }
         }
     }
 
@@ -279,11 +275,19 @@ impl<P: Packet> RoundRobin<P> {
         let queue = self.turn()?;
         let moved = self.remove(queue, End::Front)?;
         self.queues[queue as usize].sent_bytes += u64::from(moved.bytes);
-        // What the next turn reads is asked for now.
-        if let Some(queue) = self.queues.get(self.current as usize) {
-            black_box(self.packets.glance(&queue.waiting, End::Front));
-        }
+        self.look_ahead();
         Some(moved)
+    }
+
+    /// Asks for what the next packets to be sent stand in: the slots at the front of this queue and of
+    /// the next, and the queue behind, whose slots come when it is the next.
+    #[inline]
+    fn look_ahead(&self) {
+        let Some(queue) = self.queues.get(self.current as usize) else { return };
+        self.packets.ask(&queue.waiting, End::Front);
+        let Some(next) = self.queues.get(queue.next as usize) else { return };
+        self.packets.ask(&next.waiting, End::Front);
+        ask_for(self.queues.as_ptr().wrapping_add(next.next as usize));
     }
 
     /// The packet that [`RoundRobin::send`] chose.

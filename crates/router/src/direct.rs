@@ -17,10 +17,11 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU16, Ordering};
 
+use nilometer_queue::fetch::ask_for;
+
 use crate::fib::{Fib, Full, Lookups, NextHop, ServingFib};
 use crate::prefix::Prefix;
 use crate::quiescence::Readers;
-use crate::slots::kernel::ask_for;
 use crate::slots::routes::{Leaf, Routes, Run, leaf, next_hop};
 
 /// Bits of a network.

@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::mem;
 
+use nilometer_queue::fetch::ask_for;
+
 use super::replicate::is_for_group;
 use super::{BATCH, Router};
 use crate::classifier::RuleId;
@@ -12,7 +14,6 @@ use crate::forward::ecmp::{flow_hash_ipv4, flow_hash_ipv6};
 use crate::header::{AnyKey, ETHERNET_BYTES, Fields, Header, Key, Unusable, protocol};
 use crate::memory::{Memory, Place, Ticket};
 use crate::pipeline::slow::Why;
-use crate::slots::kernel::ask_for;
 
 /// Frames between the one that is read and the one whose line is asked for: no more, because buffers of
 /// a power of two share a few sets of the first cache.

@@ -7,6 +7,7 @@
 use core::mem;
 use core::net::IpAddr;
 
+use nilometer_queue::fetch::ask_for;
 use nilometer_wire::Time;
 
 use super::Router;
@@ -22,7 +23,6 @@ use crate::header::{self, ETHERNET_BYTES, Key};
 use crate::memory::{Memory, Place, Ticket};
 use crate::neighbour::{Handle, Lookup, Mac};
 use crate::next_hop::{Hop, Rejection};
-use crate::slots::kernel::ask_for;
 
 /// Why a packet leaves the fast path.
 #[derive(Clone, Copy)]

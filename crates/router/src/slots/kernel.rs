@@ -14,6 +14,8 @@
 
 use core::sync::atomic::Ordering;
 
+use nilometer_queue::fetch::ask_for;
+
 use super::Layout;
 use super::division::Divided;
 use super::lines::{BITS, Lines};
@@ -164,17 +166,4 @@ fn deepen<const BYTES: usize>(
             *next = next_hop(Lines::<BYTES>::find(memory, block, *address));
         }
     }
-}
-
-/// Asks for the line of `at`, wherever that is.
-#[inline(always)]
-pub(crate) fn ask_for<T>(at: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint, which reads nothing; every x86-64 processor has it.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }
