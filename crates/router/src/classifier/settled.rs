@@ -20,11 +20,13 @@ use super::vectors::Vectors;
 use crate::header::Key;
 
 /// Rules of a set beyond which it is not settled.
-pub const RULES_SETTLED_MAX: usize = 2_048;
+pub const RULES_SETTLED_MAX: usize = super::vectors::RULES_MAX;
 /// Young rules beyond which the vectors should be built again.
 const YOUNG_MANY: usize = 64;
 /// Headers that are classified together.
 const TOGETHER: usize = 64;
+/// Headers that go through the vectors together.
+const SEARCHED: usize = 16;
 /// No place among the settled.
 const NOWHERE: u32 = u32::MAX;
 
@@ -83,15 +85,21 @@ impl<A: Classified> ClassifierVectors<A> {
     }
 
     /// The settled rule of one header.
-    #[inline(always)]
     fn search(&self, key: &Key<A>) -> Option<RuleId> {
-        self.vectors.search(key).map(|place| self.places[place].1)
+        let [found] = self.vectors.search(&[*key]);
+        found.map(|place| self.places[place].1)
     }
 
     /// The settled rules of many headers.
     #[inline(always)]
     pub(super) fn search_all(&self, keys: &[Key<A>], found: &mut [Option<RuleId>]) {
-        for (key, found) in keys.iter().zip(found) {
+        let (many, rest) = keys.as_chunks::<SEARCHED>();
+        let (many_found, rest_found) = found.as_chunks_mut::<SEARCHED>();
+        for (keys, found) in many.iter().zip(many_found) {
+            let places = self.vectors.search(keys);
+            *found = places.map(|place| place.map(|place| self.places[place].1));
+        }
+        for (key, found) in rest.iter().zip(rest_found) {
             *found = self.search(key);
         }
     }

@@ -8,8 +8,14 @@
 //! the rules the first one of the conjunction is the answer (Lakshman and Stiliadis 1998; the tables by
 //! direct index are the first phase of Gupta and McKeown 1999).
 //!
-//! A search has no chains, no hashing and hardly a branch: eight loads that wait for nobody, then a few
-//! words of each vector, [`RANK_BITS`] rules at a time until one stands. Memory is rules times classes,
+//! Most words of most vectors are empty, because a network's rules are few. So each vector has a *summary*
+//! of one bit for each of its words, whether there is anything in it (Baboescu and Varghese 2001: aggregated
+//! bit vectors). The conjunction of the summaries names the words in which a rule may stand, and leaves
+//! one or two of them where there were sixteen. Summaries stand together and stay in the first cache.
+//!
+//! A search has no chains, no hashing and hardly a branch: eight loads that wait for nobody, eight
+//! summaries, and a word of each vector until a rule stands. Where every network has rules in most words,
+//! as in some firewalls, summaries spare nothing and cost a little. Memory is rules times classes,
 //! which is why this is for sets of some thousand rules, and why they are not changed in place: a rule that
 //! has gone has its bit taken out of one more vector, and one that comes waits elsewhere for the next
 //! building ([`super::ClassifierVectors`]).
@@ -19,59 +25,68 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
+use nilometer_queue::fetch::ask_for;
+
 use super::kernel::Classified;
 use super::rule::{Octet, Rule};
 use crate::header::Key;
 
-/// Rules that are looked at together.
-pub(super) const RANK_BITS: usize = 256;
-/// Their words.
-const WORDS: usize = RANK_BITS / 64;
+/// The most rules: a summary has a bit for each word of a vector.
+pub(super) const RULES_MAX: usize = WORD_BITS * Summary::BITS as usize;
+/// Rules of a word.
+const WORD_BITS: usize = u64::BITS as usize;
 /// Bits of a part.
 const PART_BITS: u32 = 16;
 /// Parts of two IPv6 addresses, ports, protocol and flags.
 const PARTS_MAX: usize = 20;
 
-/// As many bits as are looked at together.
-type Rank = [u64; WORDS];
+/// Which words of a vector are not empty.
+type Summary = u32;
 
 /// Values of a part that stand together.
 const BLOCK: usize = 64;
 
-/// Of which class each value of a part is, in two steps: most blocks of values are of one class and
+/// Of which class each value of each part is, in two steps: most blocks of values are of one class and
 /// share one block of the table, which therefore stays in the cache.
-#[derive(Clone, Debug)]
-struct Part {
-    /// By block of values, the block of `classes`.
+#[derive(Clone, Debug, Default)]
+struct Classes {
+    /// By part and block of values, the block of `classes`.
     blocks: Vec<u16>,
-    /// Blocks of classes.
-    classes: Vec<[u16; BLOCK]>,
-    /// The number of the first class among the classes of all parts.
-    first: usize,
+    /// Blocks of classes, counted within their part.
+    classes: Vec<u16>,
+    /// Of each part: its first block among `blocks`, and its first class among those of all parts.
+    firsts: Vec<(u32, u32)>,
 }
 
-impl Part {
-    /// The table of classes by value, of which there are whole blocks.
-    fn new(by_value: &[u16], first: usize) -> Part {
+impl Classes {
+    /// Adds a part: the classes by value, of which there are whole blocks; `first` is the number of the
+    /// first class among those of all parts.
+    fn add(&mut self, by_value: &[u16], first: u32) {
         let mut known: BTreeMap<[u16; BLOCK], u16> = BTreeMap::new();
-        let mut part = Part { blocks: Vec::new(), classes: Vec::new(), first };
+        self.firsts.push((self.blocks.len() as u32, first));
         let (blocks, _) = by_value.as_chunks::<BLOCK>();
         for block in blocks {
             let number = *known.entry(*block).or_insert_with(|| {
-                part.classes.push(*block);
-                (part.classes.len() - 1) as u16
+                self.classes.extend_from_slice(block);
+                (self.classes.len() / BLOCK - 1) as u16
             });
-            part.blocks.push(number);
+            self.blocks.push(number);
         }
-        part
     }
 
-    /// The class of `value`, which is below the number of values.
+    /// Where the class of the value of a part stands; the value is below the number of values.
     #[inline(always)]
-    fn class(&self, value: u32) -> usize {
-        let value = value as usize;
-        let block = self.blocks[value / BLOCK];
-        self.first + usize::from(self.classes[usize::from(block)][value % BLOCK])
+    fn place(&self, part: usize, value: u32) -> u32 {
+        let (first, _) = self.firsts[part];
+        let block = self.blocks[(first + value / BLOCK as u32) as usize];
+        u32::from(block) * BLOCK as u32 + value % BLOCK as u32
+    }
+
+    /// The class at a place of a part, among those of all parts.
+    #[inline(always)]
+    fn class(&self, part: usize, place: u32) -> usize {
+        let (_, first) = self.firsts[part];
+        (first + u32::from(self.classes[place as usize])) as usize
     }
 
     fn bytes(&self) -> usize {
@@ -82,12 +97,14 @@ impl Part {
 /// The vectors of rules in their order.
 #[derive(Clone, Debug)]
 pub(super) struct Vectors {
-    parts: Vec<Part>,
-    /// Of all classes, one behind the other, `ranks` each.
-    vectors: Vec<Rank>,
-    classes: usize,
+    classes: Classes,
+    /// Of all classes, one behind the other, `words` each.
+    vectors: Vec<u64>,
+    /// Of each class.
+    summaries: Vec<Summary>,
+    words: usize,
     /// Rules that have not gone.
-    alive: Vec<Rank>,
+    alive: Vec<u64>,
 }
 
 /// Where the values of a part's rules lie.
@@ -106,24 +123,24 @@ impl Accepted {
 }
 
 impl Vectors {
-    /// The vectors of `rules`, the first of which goes first.
+    /// The vectors of `rules`, [`RULES_MAX`] at most, the first of which goes first.
     pub fn new<A: Classified>(rules: &[Rule<A>]) -> Vectors {
-        let ranks = rules.len().div_ceil(RANK_BITS);
-        let mut alive = vec![[0; WORDS]; ranks];
+        let words = rules.len().div_ceil(WORD_BITS);
+        let mut alive = vec![0; words];
         for place in 0..rules.len() {
             set(&mut alive, place);
         }
-        let mut built = Vectors { parts: Vec::new(), vectors: Vec::new(), classes: 0, alive };
+        let (classes, vectors, summaries) = (Classes::default(), Vec::new(), Vec::new());
+        let mut built = Vectors { classes, vectors, summaries, words, alive };
         for part in 0..parts::<A>() {
             let accepted: Vec<Accepted> = rules.iter().map(|rule| accepted(rule, part)).collect();
-            let part = built.part(&accepted, values::<A>(part));
-            built.parts.push(part);
+            built.add(&accepted, values::<A>(part));
         }
         built
     }
 
     /// Finds the classes of a part; vectors of classes that are new are added.
-    fn part(&mut self, accepted: &[Accepted], values: u32) -> Part {
+    fn add(&mut self, accepted: &[Accepted], values: u32) {
         let mut starts = vec![false; values as usize];
         starts[0] = true;
         for accepted in accepted {
@@ -137,77 +154,96 @@ impl Vectors {
                 Accepted::Octet(_) => starts.fill(true),
             }
         }
-        let mut known: BTreeMap<Vec<Rank>, u16> = BTreeMap::new();
-        let first = self.classes;
+        let mut known: BTreeMap<Vec<u64>, u16> = BTreeMap::new();
+        let first = self.summaries.len();
         let mut by_value = Vec::with_capacity(values as usize);
         let mut class = 0;
         for value in 0..values {
             if starts[value as usize] {
-                let mut vector = vec![[0; WORDS]; self.alive.len()];
+                let mut vector = vec![0; self.words];
                 for (place, accepted) in accepted.iter().enumerate() {
                     if accepted.contains(value) {
                         set(&mut vector, place);
                     }
                 }
-                let Vectors { vectors, classes, .. } = self;
+                let Vectors { vectors, summaries, .. } = self;
                 class = *known.entry(vector).or_insert_with_key(|vector| {
                     vectors.extend_from_slice(vector);
-                    *classes += 1;
-                    (*classes - 1 - first) as u16
+                    summaries.push(summary(vector));
+                    (summaries.len() - 1 - first) as u16
                 });
             }
             by_value.push(class);
         }
-        Part::new(&by_value, first)
+        self.classes.add(&by_value, first as u32);
     }
 
-    /// The place of the first rule that matches.
+    /// The places of the first rules that match, of some headers at a time: step by step, so that what
+    /// one step reads is asked for by the step before.
     #[inline(always)]
-    pub fn search<A: Classified>(&self, key: &Key<A>) -> Option<usize> {
-        let values = values_of(key);
-        let mut classes = [0usize; PARTS_MAX];
-        let classes = &mut classes[..parts::<A>()];
-        for ((class, part), value) in classes.iter_mut().zip(&self.parts).zip(values) {
-            *class = part.class(value) * self.alive.len();
+    pub fn search<A: Classified, const SOME: usize>(
+        &self,
+        keys: &[Key<A>; SOME],
+    ) -> [Option<usize>; SOME] {
+        let mut rows = [[0u32; PARTS_MAX]; SOME];
+        for (rows, key) in rows.iter_mut().zip(keys) {
+            let values = values_of(key).into_iter().enumerate();
+            for (row, (part, value)) in rows[..parts::<A>()].iter_mut().zip(values) {
+                *row = self.classes.place(part, value);
+                ask_for(self.classes.classes.as_ptr().wrapping_add(*row as usize));
+            }
         }
-        for (rank, alive) in self.alive.iter().enumerate() {
-            let mut standing = *alive;
-            for class in &*classes {
-                let vector = &self.vectors[class + rank];
-                for (standing, word) in standing.iter_mut().zip(vector) {
-                    *standing &= word;
-                }
+        let mut words = [Summary::MAX; SOME];
+        for (rows, words) in rows.iter_mut().zip(&mut words) {
+            for (part, row) in rows[..parts::<A>()].iter_mut().enumerate() {
+                let class = self.classes.class(part, *row);
+                *words &= self.summaries[class];
+                *row = (class * self.words) as u32;
             }
-            if standing != [0; WORDS] {
-                return Some(rank * RANK_BITS + first(&standing));
+            let first = words.trailing_zeros() as usize;
+            for row in &rows[..parts::<A>()] {
+                ask_for(self.vectors.as_ptr().wrapping_add(*row as usize + first));
             }
+        }
+        core::array::from_fn(|at| self.first(&rows[at][..parts::<A>()], words[at]))
+    }
+
+    /// The place of the first bit that is set in all of these `rows`, in one of these `words`.
+    #[inline(always)]
+    fn first(&self, rows: &[u32], mut words: Summary) -> Option<usize> {
+        while words != 0 {
+            let word = words.trailing_zeros() as usize;
+            let standing = |standing, row: &u32| standing & self.vectors[*row as usize + word];
+            let standing = rows.iter().fold(self.alive[word], standing);
+            if standing != 0 {
+                return Some(word * WORD_BITS + standing.trailing_zeros() as usize);
+            }
+            words &= words - 1;
         }
         None
     }
 
     /// The rule at `place` has gone, or has come again.
     pub fn set_alive(&mut self, place: usize, is_alive: bool) {
-        let word = &mut self.alive[place / RANK_BITS][place % RANK_BITS / 64];
-        let bit = 1 << (place % 64);
+        let word = &mut self.alive[place / WORD_BITS];
+        let bit = 1 << (place % WORD_BITS);
         *word = if is_alive { *word | bit } else { *word & !bit };
     }
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        let classes = self.parts.iter().map(Part::bytes).sum::<usize>();
-        classes + size_of_val(&self.vectors[..]) + size_of_val(&self.alive[..])
+        let vectors = size_of_val(&self.vectors[..]) + size_of_val(&self.summaries[..]);
+        self.classes.bytes() + vectors + size_of_val(&self.alive[..])
     }
 }
 
-fn set(vector: &mut [Rank], place: usize) {
-    vector[place / RANK_BITS][place % RANK_BITS / 64] |= 1 << (place % 64);
+fn set(vector: &mut [u64], place: usize) {
+    vector[place / WORD_BITS] |= 1 << (place % WORD_BITS);
 }
 
-/// The first bit that is set; there is one.
-#[inline(always)]
-fn first(rank: &Rank) -> usize {
-    let word = rank.iter().position(|word| *word != 0).unwrap_or(0);
-    word * 64 + rank[word].trailing_zeros() as usize
+fn summary(vector: &[u64]) -> Summary {
+    let words = vector.iter().enumerate();
+    words.fold(0, |all, (at, word)| all | Summary::from(*word != 0) << at)
 }
 
 /// Parts of an address.
