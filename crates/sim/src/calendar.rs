@@ -79,15 +79,6 @@ struct Landing<T> {
     what: T,
 }
 
-impl<T: Copy> Landing<T> {
-    #[inline]
-    fn fill(&mut self, place: u32, moment: Time, what: &T) {
-        self.moment = moment;
-        self.place = place;
-        self.what = *what;
-    }
-}
-
 impl<T> Landing<T> {
     #[inline]
     fn key(&self, head: usize) -> Key {
@@ -178,13 +169,14 @@ impl<T: Copy + Default> Calendar<T> {
         }
     }
 
-    /// Schedules the landing of `what` at `place`: in the lane of `group` that ends latest of those that
-    /// end before, so that the others stay open to what lands earlier (patience sorting).
+    /// Schedules a landing at `place`: in the lane of `group` that ends latest of those that end before,
+    /// so that the others stay open to what lands earlier (patience sorting). `fill` makes what lands,
+    /// in a place that holds anything.
     #[inline]
-    pub fn push(&mut self, group: Group, place: usize, moment: Time, what: &T) {
+    pub fn push(&mut self, group: Group, place: usize, moment: Time, fill: impl FnOnce(&mut T)) {
         let (group, place) = (usize::from(group.0), place as u32);
         let Some(lasts) = self.lasts.get_mut(group) else {
-            return self.push_heap(place, moment, what);
+            return self.push_heap(place, moment, made(fill));
         };
         let (mut choice, mut latest) = (LANES_OF_A_GROUP, 0);
         for (lane, &last) in lasts.iter().enumerate() {
@@ -193,13 +185,15 @@ impl<T: Copy + Default> Calendar<T> {
             }
         }
         let Some(last) = lasts.get_mut(choice) else {
-            return self.overtake(group, place, moment, what);
+            return self.overtake(group, place, moment, made(fill));
         };
         *last = moment.0;
         let lane = group * LANES_OF_A_GROUP + choice;
         let waiting = &mut self.lanes[lane];
         let is_first = waiting.is_empty();
-        waiting.push_back().fill(place, moment, what);
+        let landing = waiting.push_back();
+        (landing.moment, landing.place) = (moment, place);
+        fill(&mut landing.what);
         if is_first {
             self.enter(LANES + lane, key(moment, place, LANES + lane));
         }
@@ -208,7 +202,7 @@ impl<T: Copy + Default> Calendar<T> {
     /// No lane ends before the landing: it takes its place among the last of the lane that ends first,
     /// or in the heap. What that lane ends with stays, or is as late.
     #[cold]
-    fn overtake(&mut self, group: usize, place: u32, moment: Time, what: &T) {
+    fn overtake(&mut self, group: usize, place: u32, moment: Time, what: T) {
         let lasts = self.lasts[group].iter().enumerate();
         let Some((choice, _)) = lasts.min_by_key(|&(_, last)| last) else { return };
         let lane = group * LANES_OF_A_GROUP + choice;
@@ -219,16 +213,16 @@ impl<T: Copy + Default> Calendar<T> {
             return self.push_heap(place, moment, what);
         }
         let is_first = overtaken == waiting.len();
-        waiting.insert_before_last(overtaken).fill(place, moment, what);
+        *waiting.insert_before_last(overtaken) = Landing { moment, place, what };
         if is_first {
             self.enter(LANES + lane, own);
         }
     }
 
     #[cold]
-    fn push_heap(&mut self, place: u32, moment: Time, what: &T) {
+    fn push_heap(&mut self, place: u32, moment: Time, what: T) {
         let own = key(moment, place, HEAP);
-        self.heap.push(Delayed(Landing { moment, place, what: *what }));
+        self.heap.push(Delayed(Landing { moment, place, what }));
         if own < self.heads[self.players + HEAP] {
             self.enter(HEAP, own);
         }
@@ -254,10 +248,10 @@ impl<T: Copy + Default> Calendar<T> {
     }
 
     /// Takes the next event, if it is due by `end`: the earliest moment and, of those that share it,
-    /// the lowest place. A timer that ran out is stopped. What lands is put in `landed`: passed on by
+    /// the lowest place. A timer that ran out is stopped. What lands is shown to `take`: passed on by
     /// value it would be copied again and again, at offsets that stall the loads.
     #[inline(always)]
-    pub fn pop(&mut self, end: Time, landed: &mut T) -> Option<(Time, Event)> {
+    pub fn pop(&mut self, end: Time, take: impl FnOnce(&T)) -> Option<(Time, Event)> {
         let first = self.heads[1];
         let moment = Time((first >> 64) as u64);
         if moment > end || first == NOTHING {
@@ -268,7 +262,7 @@ impl<T: Copy + Default> Calendar<T> {
         let number = head.wrapping_sub(LANES);
         let event = match self.lanes.get_mut(number) {
             Some(lane) => {
-                *landed = lane.front()?.what;
+                take(&lane.front()?.what);
                 let next = match lane.pop_front() {
                     Some(next) => next.key(head),
                     None => {
@@ -280,7 +274,7 @@ impl<T: Copy + Default> Calendar<T> {
                 Event::Landing(place as usize)
             }
             None if head == HEAP => {
-                self.pop_heap(landed);
+                self.pop_heap().as_ref().map(take);
                 Event::Landing(place as usize)
             }
             None => {
@@ -293,12 +287,11 @@ impl<T: Copy + Default> Calendar<T> {
     }
 
     #[inline(never)]
-    fn pop_heap(&mut self, landed: &mut T) {
-        if let Some(Delayed(landing)) = self.heap.pop() {
-            let next = self.heap.peek().map_or(NOTHING, |next| next.0.key(HEAP));
-            self.enter(HEAP, next);
-            *landed = landing.what;
-        }
+    fn pop_heap(&mut self) -> Option<T> {
+        let Delayed(landing) = self.heap.pop()?;
+        let next = self.heap.peek().map_or(NOTHING, |next| next.0.key(HEAP));
+        self.enter(HEAP, next);
+        Some(landing.what)
     }
 
     /// Every pending landing: its moment, its place and what lands.
@@ -308,6 +301,13 @@ impl<T: Copy + Default> Calendar<T> {
             .chain(self.heap.iter().map(|delayed| &delayed.0))
             .map(|landing| (landing.moment, landing.place as usize, &landing.what))
     }
+}
+
+/// What `fill` makes, by value.
+fn made<T: Default>(fill: impl FnOnce(&mut T)) -> T {
+    let mut what = T::default();
+    fill(&mut what);
+    what
 }
 
 #[cfg(test)]
@@ -336,7 +336,7 @@ mod tests {
                     let place = rng.below(places) as u32;
                     // What lands tells when, so that mixing two up is seen.
                     let group = Group(rng.below(3) as u8);
-                    calendar.push(group, place as usize, Time(moment), &moment);
+                    calendar.push(group, place as usize, Time(moment), |what| *what = moment);
                     landings.push((moment, place));
                 }
                 let timer = |(slot, &moment): (usize, &u64)| (moment, places as u32 + slot as u32);
@@ -351,7 +351,7 @@ mod tests {
                     (Time(first.0), event)
                 });
                 let mut landed = u64::MAX;
-                assert_eq!(calendar.pop(Time(end), &mut landed), expected, "seed {seed}");
+                assert_eq!(calendar.pop(Time(end), |what| landed = *what), expected, "seed {seed}");
                 let is_landing = matches!(expected, Some((_, Event::Landing(_))));
                 assert_eq!(landed, if is_landing { first.0 } else { u64::MAX }, "seed {seed}");
                 match expected {

@@ -14,6 +14,7 @@ pub mod network;
 pub mod outcome;
 pub mod overload;
 pub mod packet;
+mod parcel;
 pub mod plan;
 pub mod quantity;
 pub mod queueing;

@@ -38,6 +38,7 @@ use nilometer_stat::Rng;
 use nilometer_wire::{Rate, Span, Time};
 
 use crate::packet::{Packet, Route};
+use crate::parcel::Parcel;
 use crate::plan::{Hop, Turns, Way};
 use crate::ring::Ring;
 
@@ -76,7 +77,7 @@ struct Follower {
     /// When the one before it lands, or a little earlier.
     after: Time,
     arrival: Time,
-    packet: Packet,
+    parcel: Parcel,
 }
 
 /// The random time that a sender's processing takes before each packet.
@@ -319,31 +320,32 @@ impl Link {
         (discipline.backlog().packets > 0).then_some(self.free_at + self.delay)
     }
 
-    /// Keeps a packet that follows another until that one, which was the last, lands.
+    /// Keeps a packet that follows another until that one, which was the last, lands. The place of its
+    /// parcel.
     #[inline]
-    pub fn follow(&mut self, arrival: Time, packet: &Packet) {
+    pub(crate) fn follow(&mut self, arrival: Time) -> &mut Parcel {
         // Not after the one before it lands: between the two are this packet's time and the overhead.
         let overhead = self.overhead.as_ref().map_or(Span::ZERO, |overhead| overhead.most);
         let after = Time(arrival.0.saturating_sub((self.last_span + overhead).0));
         let follower = self.followers.push_back();
         follower.after = after;
         follower.arrival = arrival;
-        follower.packet = *packet;
+        &mut follower.parcel
     }
 
     /// A packet has landed: the one that followed it, if one did, and its landing.
     #[inline]
-    pub fn follower(&self, landed: Time) -> Option<(Time, &Packet)> {
+    pub(crate) fn follower(&self, landed: Time) -> Option<(Time, &Parcel)> {
         if self.pending == 0 {
             return None;
         }
         let follower = self.followers.front().filter(|first| first.after <= landed)?;
-        Some((follower.arrival, &follower.packet))
+        Some((follower.arrival, &follower.parcel))
     }
 
     /// The one that followed is on its way.
     #[inline]
-    pub fn let_follower_go(&mut self) {
+    pub(crate) fn let_follower_go(&mut self) {
         self.followers.pop_front();
     }
 
@@ -395,7 +397,7 @@ impl Link {
         let (transmitted_packets, transmitted_bytes) = self.departed();
         let mut counters =
             Counters { offered_packets, transmitted_packets, transmitted_bytes, drops: self.drops };
-        let followers = self.followers.iter().map(|f| (f.arrival, f.packet.bytes));
+        let followers = self.followers.iter().map(|f| (f.arrival, f.parcel.bytes));
         let leaving = followers.chain(self.ahead.iter().copied());
         for (_, bytes) in leaving.filter(|&(lands, _)| self.is_leaving(now, lands)) {
             counters.transmitted_packets -= 1;

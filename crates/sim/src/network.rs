@@ -24,6 +24,7 @@ use nilometer_wire::{Node, Port, Time};
 use crate::calendar::{Calendar, Event};
 use crate::link::{Counters, Link};
 use crate::packet::Packet;
+use crate::parcel::{Annex, Parcel};
 use crate::plan::{Hop, Plan};
 use crate::seat::Seat;
 use crate::tap::Dropping;
@@ -59,7 +60,8 @@ pub struct Network<M, T = ()> {
     now: Time,
     /// Until when members may be told in advance.
     horizon: Time,
-    calendar: Calendar<Packet>,
+    calendar: Calendar<Parcel>,
+    annex: Annex,
     links: Vec<Link>,
     /// The links whose alarms are the first timers.
     alarms: Vec<u32>,
@@ -96,6 +98,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             now: Time::ZERO,
             horizon: Time::ZERO,
             calendar: Calendar::new(groups, links.len(), timers),
+            annex: Annex::default(),
             links,
             alarms,
             seats,
@@ -122,7 +125,9 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     pub fn advance(&mut self, end: Time, horizon: Time) {
         self.horizon = horizon;
         let mut packet = Packet::default();
-        while let Some((now, event)) = self.calendar.pop(end, &mut packet) {
+        loop {
+            let take = |parcel: &Parcel| self.annex.unpack(parcel, &mut packet);
+            let Some((now, event)) = self.calendar.pop(end, take) else { break };
             self.now = now;
             self.journal.events += 1;
             match event {
@@ -158,7 +163,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         let landed = &mut self.links[link];
         landed.pending -= 1;
         if let Some((next, follower)) = landed.follower(now) {
-            self.calendar.push(landed.way.group, link, next, follower);
+            self.calendar.push(landed.way.group, link, next, |parcel| *parcel = *follower);
             landed.let_follower_go();
         }
         match landed.onward(packet.route) {
@@ -374,9 +379,11 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         flown.pending += 1;
         // What it follows was told of in advance if nothing else is pending, and will not land.
         if follows && flown.pending > 1 {
-            flown.follow(arrival, packet);
+            self.annex.stow(packet, flown.follow(arrival));
         } else {
-            self.calendar.push(flown.way.group, link, arrival, packet);
+            let annex = &mut self.annex;
+            let fill = |parcel: &mut Parcel| annex.stow(packet, parcel);
+            self.calendar.push(flown.way.group, link, arrival, fill);
         }
     }
 
@@ -417,10 +424,10 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         debug_assert!(self.horizon <= self.now, "links forget what leaves before the horizon");
         let mut counters: Vec<Counters> =
             self.links.iter().map(|link| link.counters(self.now)).collect();
-        for (lands, link, packet) in self.calendar.landings() {
+        for (lands, link, parcel) in self.calendar.landings() {
             if self.links[link].is_leaving(self.now, lands) {
                 counters[link].transmitted_packets -= 1;
-                counters[link].transmitted_bytes -= u64::from(packet.bytes);
+                counters[link].transmitted_bytes -= u64::from(parcel.bytes);
             }
         }
         counters

@@ -6,7 +6,7 @@
 //! then drops it.
 //!
 //! A ring is written all round, so that its room and not its length decides what stays in the caches:
-//! it grows by a quarter and not to twice its size.
+//! it grows by a quarter and not to twice its size, and when it is empty begins again at its first place.
 
 use alloc::vec::Vec;
 
@@ -65,8 +65,8 @@ impl<T: Copy + Default> Ring<T> {
     #[inline]
     pub fn pop_front(&mut self) -> Option<&T> {
         if self.len > 0 {
-            self.head = self.place(1);
             self.len -= 1;
+            self.head = if self.len == 0 { 0 } else { self.place(1) };
         }
         self.front()
     }

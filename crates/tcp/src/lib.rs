@@ -35,6 +35,6 @@ pub use connection::{Connection, Outgoing};
 pub use controller::{Acked, Any, Congestion, Controller, Delivery, Lost, Window};
 pub use inspect::Episode;
 pub use rack::Sums;
-pub use segment::Segment;
+pub use segment::{Extra, Segment};
 pub use state::State;
 pub use statistics::Statistics;

@@ -24,8 +24,12 @@ pub const CWR: u8 = 0x80;
 /// Most SACK blocks that a header without other options holds (RFC 2018).
 pub const BLOCKS_LIMIT: usize = 4;
 
+/// SACK edges, left and right in turn; on a SYN the MSS and the window scale.
+pub type Extra = [u32; 2 * BLOCKS_LIMIT];
+
 /// A segment without its payload's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Segment {
     /// Sequence number of the first byte, or of the SYN.
     pub sequence: u32,
@@ -33,8 +37,6 @@ pub struct Segment {
     pub acknowledgement: u32,
     /// TSval and TSecr (RFC 7323), when [`Segment::has_timestamps`].
     pub timestamps: [u32; 2],
-    /// SACK edges, left and right in turn; on a SYN the MSS and the window scale.
-    extra: [u32; 2 * BLOCKS_LIMIT],
     /// Payload bytes.
     pub length: u16,
     /// The window field as it stands in the header, unscaled.
@@ -43,6 +45,7 @@ pub struct Segment {
     pub flags: u8,
     /// Which options are present, and how many SACK blocks.
     options: u8,
+    extra: Extra,
 }
 
 const HAS_TIMESTAMPS: u8 = 0x10;
@@ -140,6 +143,27 @@ impl Segment {
         self.extra[2 * count + 1] = right;
         self.options += 1;
         true
+    }
+
+    /// Which options are present, as a byte, and what they say besides the timestamps, if they do: for
+    /// who keeps many segments, of which few have more than timestamps.
+    #[inline]
+    pub const fn options(&self) -> (u8, Option<&Extra>) {
+        let has_extra = self.options & !HAS_TIMESTAMPS != 0;
+        (self.options, if has_extra { Some(&self.extra) } else { None })
+    }
+
+    /// Puts back the first part of what [`Segment::options`] told; whether there is a second.
+    #[inline]
+    pub const fn set_options(&mut self, options: u8) -> bool {
+        self.options = options;
+        options & !HAS_TIMESTAMPS != 0
+    }
+
+    /// Puts back the second part of what [`Segment::options`] told.
+    #[inline]
+    pub const fn set_extra(&mut self, extra: &Extra) {
+        self.extra = *extra;
     }
 
     /// Sequence numbers that it takes: payload, SYN and FIN.
