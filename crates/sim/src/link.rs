@@ -110,10 +110,12 @@ pub struct Link {
     /// Whether it is a FIFO with random times, or with tail drop's account of its buffer.
     is_particular: bool,
     last_span: Span,
-    /// Packets that have departed one after another with the last length.
-    alike: u64,
+    /// Packets that have departed one after another with the last length, modulo 2³².
+    alike: u32,
     /// Packets that have departed for the far end and not landed there, those that follow included.
     pub(crate) pending: u32,
+    /// Those that follow.
+    following: u32,
     /// What comes after it.
     pub(crate) way: Way,
     /// Packets on the wire or soon to be, that follow others.
@@ -159,6 +161,7 @@ impl Link {
             last_span: Span::ZERO,
             alike: 0,
             pending: 0,
+            following: 0,
             way: Way::default(),
             followers: Ring::default(),
             turns: Turns::default(),
@@ -197,8 +200,12 @@ impl Link {
     /// has to follow another, or why not.
     #[inline(always)]
     pub fn admit(&mut self, now: Time, bytes: u16) -> Result<(Time, bool), Reason> {
-        if bytes > self.mtu {
-            return Err(Reason::TooBig);
+        if self.last_bytes != bytes {
+            // What was let pass last need not be measured against the MTU again.
+            if bytes > self.mtu {
+                return Err(Reason::TooBig);
+            }
+            self.measure(bytes);
         }
         if self.free_at.since(now) > self.limit {
             return Err(Reason::Full);
@@ -208,7 +215,7 @@ impl Link {
         if self.is_particular {
             start = self.admit_particular(now, start, bytes)?;
         }
-        Ok((self.transmit(start, bytes), follows))
+        Ok((self.transmit(start), follows))
     }
 
     /// What random times and tail drop's account have to say of a packet that could begin at `start`:
@@ -267,7 +274,10 @@ impl Link {
             match discipline.dequeue(self.free_at, &mut drops) {
                 Some(packet) => {
                     let follows = replace(&mut self.is_streaming, true);
-                    return Some((self.transmit(self.free_at, packet.bytes), packet, follows));
+                    if self.last_bytes != packet.bytes {
+                        self.measure(packet.bytes);
+                    }
+                    return Some((self.transmit(self.free_at), packet, follows));
                 }
                 None => self.is_busy = false,
             }
@@ -275,16 +285,23 @@ impl Link {
         None
     }
 
-    /// Puts a packet of `bytes` on the wire at `start`, when the transmitter is free.
+    /// Puts a packet of the length measured last on the wire at `start`, when the transmitter is free.
     #[inline]
-    fn transmit(&mut self, start: Time, bytes: u16) -> Time {
-        if self.last_bytes != bytes {
-            self.measure(bytes);
-        }
+    fn transmit(&mut self, start: Time) -> Time {
         // A run ends long before the end of time.
         self.free_at = Time(start.0 + self.last_span.0);
-        self.alike += 1;
+        self.alike = self.alike.wrapping_add(1);
+        if self.alike == 0 {
+            self.carry();
+        }
         Time(self.free_at.0 + self.delay.0)
+    }
+
+    /// Counts the 2³² packets that [`Link::alike`] has forgotten.
+    #[cold]
+    fn carry(&mut self) {
+        self.out_packets += 1 << 32;
+        self.out_bytes += u64::from(self.last_bytes) << 32;
     }
 
     #[inline(never)]
@@ -297,8 +314,8 @@ impl Link {
 
     /// Packets and bytes that have departed.
     fn departed(&self) -> (u64, u64) {
-        let alike_bytes = self.alike * u64::from(self.last_bytes);
-        (self.out_packets + self.alike, self.out_bytes + alike_bytes)
+        let alike = u64::from(self.alike);
+        (self.out_packets + alike, self.out_bytes + alike * u64::from(self.last_bytes))
     }
 
     /// Where a packet on `route` goes when it has landed.
@@ -327,6 +344,7 @@ impl Link {
         // Not after the one before it lands: between the two are this packet's time and the overhead.
         let overhead = self.overhead.as_ref().map_or(Span::ZERO, |overhead| overhead.most);
         let after = Time(arrival.0.saturating_sub((self.last_span + overhead).0));
+        self.following += 1;
         let follower = self.followers.push_back();
         follower.after = after;
         follower.arrival = arrival;
@@ -336,7 +354,7 @@ impl Link {
     /// A packet has landed: the one that followed it, if one did, and its landing.
     #[inline]
     pub(crate) fn follower(&self, landed: Time) -> Option<(Time, &Parcel)> {
-        if self.pending == 0 {
+        if self.following == 0 {
             return None;
         }
         let follower = self.followers.front().filter(|first| first.after <= landed)?;
@@ -346,6 +364,7 @@ impl Link {
     /// The one that followed is on its way.
     #[inline]
     pub(crate) fn let_follower_go(&mut self) {
+        self.following -= 1;
         self.followers.pop_front();
     }
 
@@ -443,5 +462,27 @@ impl<D: Drops<Packet>> Drops<Packet> for Account<'_, D> {
     fn dropped(&mut self, reason: Reason, packet: Packet) {
         self.0.dropped(reason, packet);
         self.1.dropped(reason, packet);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_lost_when_the_count_of_like_packets_overflows() {
+        let queue = Queue::Fifo { limit_bytes: 1 << 20 };
+        let mut link = Link::new(Rate::from_megabits(1_000), Span::ZERO, 1_500, queue);
+        link.admit(Time::ZERO, 1_000).expect("room");
+        link.alike = u32::MAX - 1;
+        for _ in 0..3 {
+            link.admit(Time::ZERO, 1_000).expect("room");
+        }
+        link.admit(Time::ZERO, 40).expect("room");
+        let departed = (1 << 32) + 1;
+        assert_eq!(link.departed(), (departed + 1, departed * 1_000 + 40));
+        assert_eq!(link.admit(Time::ZERO, 1_501), Err(Reason::TooBig));
+        assert_eq!(link.departed(), (departed + 1, departed * 1_000 + 40));
+        assert!(link.balances());
     }
 }
