@@ -66,8 +66,11 @@ impl Router {
         let found = lane.rules.iter().copied().zip(lane.next.iter().copied());
         let packets = lane.briefs.iter().zip(&lane.keys).zip(found);
         for (at, ((brief, key), found)) in packets.enumerate() {
-            if let Some(ahead) = lane.briefs.get(at + AHEAD) {
+            if let (Some(ahead), Some(rule)) =
+                (lane.briefs.get(at + AHEAD), lane.rules.get(at + AHEAD))
+            {
                 ask_for(memory.frame(ahead.place).as_ptr());
+                A::filters(self).ask(*rule);
             }
             match self.judge(now, input, brief, key, found, memory) {
                 Ok((output, station)) => {

@@ -5,6 +5,9 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
+
+use nilometer_queue::fetch::ask_for;
 
 use crate::classifier::{Action, Classified, Classifier, FlowCache, Refused, Rule, RuleId};
 use crate::fib::Lookups;
@@ -121,6 +124,19 @@ impl<A: Address> Filters<A> {
     /// Headers that the flow cache knew and did not know, if there is one.
     pub fn flow_cache(&self) -> Option<(u64, u64)> {
         self.cache.as_ref().map(FlowCache::hits_and_misses)
+    }
+
+    /// Where the flow cache lies in memory, if there is one.
+    pub fn flow_cache_span(&self) -> Option<Range<usize>> {
+        self.cache.as_ref().map(FlowCache::span)
+    }
+
+    /// Asks for the counters of the filter that was found.
+    #[inline(always)]
+    pub(super) fn ask(&self, found: Option<RuleId>) {
+        if let Some(id) = found {
+            ask_for(self.filters.as_ptr().wrapping_add(id.0 as usize));
+        }
     }
 
     /// What the filter that was found does; counts the packet.

@@ -21,6 +21,7 @@ use nilometer_wire::{Rate, Span, Time};
 
 use super::tables::{NEXT_HOPS, Routes};
 use super::{LINKS_PPS, Options, Variant};
+use crate::route::pages::ask_for_large_pages;
 
 /// Most ports.
 pub const PORTS_MAX: usize = 64;
@@ -160,6 +161,9 @@ fn tables(
         filters4.settle();
     }
     filters4.set_flow_cache(cache);
+    if let Some(span) = filters4.flow_cache_span() {
+        ask_for_large_pages(span);
+    }
     let routes6 = TreeBitmap::<u128>::new(1 << 17)?;
     let routes6 = routes6.reader().ok_or_else(|| anyhow!("no place for a reader"))?;
     Ok(Tables {
