@@ -71,6 +71,25 @@ fn every_shell_gets_completions() {
     }
 }
 
+/// What a shell sees of `nilometer … | head -c1`, and of a disk that is full.
+#[test]
+fn output_that_nobody_takes_ends_a_command_quietly() {
+    let run = ["simulate", "qsdrr", "--json", "--seeds", "1", "--set", "duration_s=0.1"];
+    let run = [&run[..], &["--set", "discipline=red", "--set", "buffer_packets=100"]].concat();
+    for args in [&run[..], &["completions", "bash"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let unread = Command::new(BINARY).args(args).stdout(writer).output().expect("it runs");
+        assert_eq!((unread.status.code(), text(&unread.stderr)), (Some(141), ""), "{args:?}");
+        let full = fs::File::options().write(true).open("/dev/full").expect("Linux");
+        let full = Command::new(BINARY).args(args).stdout(full).output().expect("it runs");
+        let said = "nilometer: standard output cannot be written: No space left on device";
+        assert_eq!(full.status.code(), Some(2), "{args:?}");
+        assert!(text(&full.stderr).starts_with(said), "{}", text(&full.stderr));
+        assert_eq!(text(&full.stderr).lines().count(), 1, "{args:?}");
+    }
+}
+
 #[test]
 fn every_command_has_a_manual_page() {
     let folder = scratch("manual");

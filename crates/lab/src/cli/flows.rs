@@ -1,11 +1,11 @@
 //! `nilometer flows`: captures and flow exports into flow records.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{ArgAction, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use nilometer_flow::meter::MeterConfig;
@@ -131,7 +131,7 @@ pub fn run(args: FlowsArgs) -> Result<Verdict> {
         true => serde_json::to_string(&summary)? + "\n",
         false => table(&summary, args.output.as_deref()),
     };
-    io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")?;
+    print!("{text}");
     Ok(Verdict::Done)
 }
 

@@ -1,7 +1,7 @@
 //! The command line: what was typed, and how every command ends.
 //!
 //! Exit status 0 is done, 1 a negative verdict, 2 could not run (one line on stderr says what, where
-//! and what to do), 130 interrupted. With `--json` a command prints one JSON object on stdout and
+//! and what to do), 130 interrupted, 141 nobody read on. With `--json` a command prints one JSON object on stdout and
 //! nothing else there; progress and warnings go to stderr.
 
 use std::process::ExitCode;
@@ -17,6 +17,7 @@ pub mod report;
 pub mod route;
 pub mod shell;
 pub mod simulate;
+mod stdout;
 
 /// How a command that ran came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,7 @@ enum Command {
 
 /// Reads the command line, runs it, and says how it ended.
 pub fn main() -> ExitCode {
+    stdout::mind();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),

@@ -1,6 +1,5 @@
 //! `nilometer completions` and `nilometer man`: generated from the same definitions as the parser.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -28,7 +27,7 @@ pub struct ManArgs {
 pub fn completions(args: CompletionsArgs) -> Result<Verdict> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "nilometer", &mut script);
-    std::io::stdout().write_all(&script).context("cannot write the completions to stdout")?;
+    print!("{}", String::from_utf8(script).context("completions are text")?);
     Ok(Verdict::Done)
 }
 
