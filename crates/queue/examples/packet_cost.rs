@@ -1,6 +1,6 @@
 //! Measures what a packet costs in each discipline: nanoseconds of one arrival and what follows.
 //!
-//! `cargo run --release -p nilometer-queue --example cost [DISCIPLINE]`. 100 flows send packets of
+//! `cargo run --release -p nilometer-queue --example packet_cost [DISCIPLINE]`. 100 flows send packets of
 //! 64 to 1,500 bytes; a record of 64 bytes travels. "room": one departure per arrival, nothing is
 //! dropped. "overload": the buffer is full and two packets arrive per departure, so that every
 //! second one makes somebody drop. Rounds last a few milliseconds, less than a time slice; the best
