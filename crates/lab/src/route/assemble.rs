@@ -156,7 +156,8 @@ fn make_fit(
     let before = router.ports()[number].plan();
     let (was_vacant, same) = (before.is_vacant, (before.mac, before.mtu_bytes));
     let new = plan_of(port, device);
-    if same != (new.mac, new.mtu_bytes) {
+    // One that was pulled out and could not be plugged in yet is vacant, whatever its plan says.
+    if was_vacant || same != (new.mac, new.mtu_bytes) {
         // What was changed while it ran stays.
         let (rate, delay) = (router.fabric().rate(number), router.fabric().delay(number));
         if !was_vacant {
