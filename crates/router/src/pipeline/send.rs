@@ -17,7 +17,7 @@ use crate::forward::icmp::Problem;
 use crate::forward::{ecmp, source_fragment};
 use crate::header::{ETHERNET_BYTES, Header};
 use crate::memory::{Memory, Place, Ticket};
-use crate::neighbour::{FRAME_BYTES_MAX, Mac};
+use crate::neighbour::{FRAME_BYTES_MAX, Mac, Reason};
 
 /// The purpose of the identification of fragments of IPv6.
 const IDENTIFICATION: u32 = u32::from_be_bytes(*b"frag");
@@ -196,10 +196,10 @@ impl Router {
             }
             self.ports[output].heed_verdicts();
             while let Some(outcome) = self.ports[output].arp.table.poll_packet() {
-                self.release(now, output, outcome.packet, outcome.fate.ok(), memory);
+                self.release(now, output, outcome.packet, outcome.fate, memory);
             }
             while let Some(outcome) = self.ports[output].discovery.table.poll_packet() {
-                self.release(now, output, outcome.packet, outcome.fate.ok(), memory);
+                self.release(now, output, outcome.packet, outcome.fate, memory);
             }
             while let Some(bytes) = self.ports[output].poll_speech(&mut frame) {
                 if let Some(place) = self.made(output, bytes as u16, memory) {
@@ -210,22 +210,28 @@ impl Router {
         }
     }
 
-    /// A packet that was held: to its output's queue, or back to its sender as undeliverable.
+    /// A packet that was held: to its output's queue, or back to its sender as undeliverable. Only of an
+    /// address that does not answer is its sender told (RFC 1812, 3.3.2): one that had to give way to
+    /// a later packet may well reach it when it is sent again.
     fn release<M: Memory>(
         &mut self,
         now: Time,
         output: usize,
         held: Held,
-        mac: Option<Mac>,
+        fate: Result<Mac, Reason>,
         memory: &mut M,
     ) {
-        let input = usize::from(held.input);
-        let Some(mac) = mac else {
-            let (place, problem) = (held.ticket.place, Problem::AddressUnreachable);
-            self.report(now, input, place, problem, memory);
-            return self.discard(input, place, Discard::Unresolved, memory);
-        };
-        memory.frame_mut(held.ticket.place)[..6].copy_from_slice(&mac);
-        self.fabric.enqueue(now, (input, output), held.ticket, &mut GiveBack(memory));
+        let (input, place) = (usize::from(held.input), held.ticket.place);
+        match fate {
+            Ok(mac) => {
+                memory.frame_mut(place)[..6].copy_from_slice(&mac);
+                self.fabric.enqueue(now, (input, output), held.ticket, &mut GiveBack(memory));
+            }
+            Err(reason) => {
+                let problem =
+                    (reason == Reason::Unreachable).then_some(Problem::AddressUnreachable);
+                self.refuse(now, (input, place), problem, Discard::Unresolved, memory);
+            }
+        }
     }
 }

@@ -47,15 +47,8 @@ fn a_packet_goes_on_with_one_hop_less() {
     }
 }
 
-#[test]
-fn an_unknown_neighbour_is_asked_for_and_the_packet_waits() {
-    let mut bench = Bench::new();
-    let out = bench.pass(0, &framed(0, &udp("198.19.0.9", "198.18.2.77", 30)));
-    let [(2, frame)] = &out[..] else { panic!("{out:?}") };
-    let request = ArpPacket::read(frame).expect("ARP");
-    assert_eq!((request.operation, request.frame_to), (ArpOperation::Request, BROADCAST));
-    assert_eq!(request.target, u32::from(Ipv4Addr::new(198, 18, 2, 77)));
-    assert_eq!(bench.router.inside(), 1);
+/// What the neighbour on port 2 says who is asked for.
+fn answer(request: &ArpPacket) -> ([u8; 64], usize) {
     let reply = ArpPacket {
         frame_to: mac(2),
         frame_from: [2, 0, 0, 9, 9, 9],
@@ -67,9 +60,38 @@ fn an_unknown_neighbour_is_asked_for_and_the_packet_waits() {
     };
     let mut frame = [0; 64];
     let bytes = reply.write(&mut frame);
+    (frame, bytes)
+}
+
+#[test]
+fn an_unknown_neighbour_is_asked_for_and_the_packet_waits() {
+    let mut bench = Bench::new();
+    let out = bench.pass(0, &framed(0, &udp("198.19.0.9", "198.18.2.77", 30)));
+    let [(2, frame)] = &out[..] else { panic!("{out:?}") };
+    let request = ArpPacket::read(frame).expect("ARP");
+    assert_eq!((request.operation, request.frame_to), (ArpOperation::Request, BROADCAST));
+    assert_eq!(request.target, u32::from(Ipv4Addr::new(198, 18, 2, 77)));
+    assert_eq!(bench.router.inside(), 1);
+    let (frame, bytes) = answer(&request);
     let out = bench.pass(2, &frame[..bytes]);
     let [(2, frame)] = &out[..] else { panic!("{out:?}") };
     assert_eq!((frame[..6].to_vec(), frame[22]), (vec![2, 0, 0, 9, 9, 9], 63));
+}
+
+#[test]
+fn of_many_packets_for_an_unknown_neighbour_the_last_wait_and_nobody_is_told() {
+    let mut bench = Bench::new();
+    let mut request = None;
+    for number in 0..100 {
+        let out = bench.pass(0, &framed(0, &udp("198.19.0.9", "198.18.2.77", 30 + number)));
+        assert!(out.iter().all(|(port, _)| *port == 2), "no message for {number}: {out:?}");
+        request = request.or(out.first().and_then(|(_, frame)| ArpPacket::read(frame)));
+    }
+    assert_eq!(bench.router.ports()[0].discards().of(Discard::Unresolved), 97);
+    let (frame, bytes) = answer(&request.expect("it was asked for"));
+    let out = bench.pass(2, &frame[..bytes]);
+    let lengths: Vec<usize> = out.iter().map(|(_, frame)| frame.len() - 42).collect();
+    assert_eq!(lengths, [127, 128, 129], "the newest, in their order");
 }
 
 #[test]
