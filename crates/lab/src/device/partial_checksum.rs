@@ -13,6 +13,8 @@
 //! what was right before and writes the same value; all that is lost, for this packet, is the
 //! ability to tell that its payload was damaged on the way.
 
+use nilometer_wire::checksum::internet_checksum;
+
 /// Where a checksum is still to be put, in the manner of virtio and AF_XDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartialChecksum {
@@ -20,6 +22,20 @@ pub struct PartialChecksum {
     pub start: u16,
     /// Where the checksum stands, from `start`.
     pub offset: u16,
+}
+
+impl PartialChecksum {
+    /// Sums what is left and puts the checksum into `frame`, in which this was found, as the kernel would.
+    pub fn complete(&self, frame: &mut [u8]) {
+        let start = usize::from(self.start);
+        // UDP writes zero as its complement (RFC 768), and for TCP the two are one number.
+        let sum = match internet_checksum(&[&frame[start..]]) {
+            0 => 0xffff,
+            sum => sum,
+        };
+        let at = start + usize::from(self.offset);
+        frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
 }
 
 const IPV4: u16 = 0x0800;
@@ -125,12 +141,14 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
 mod tests {
     use super::*;
     use nilometer_stat::Rng;
-    use nilometer_wire::checksum::{Checksum, internet_checksum};
+    use nilometer_wire::checksum::{Checksum, transport_checksum_ok};
     use std::net::IpAddr;
 
     /// A packet with its checksum left open, and where that is to be found.
     struct Sample {
         frame: Vec<u8>,
+        /// Where the IP packet begins.
+        packet: usize,
         expected: PartialChecksum,
     }
 
@@ -139,6 +157,7 @@ mod tests {
         for _ in 0..rng.below(3) {
             frame.extend([0x81, 0x00, 0x00, 0x07]);
         }
+        let packet = frame.len() + 2;
         let (protocol, offset, header_bytes) =
             if rng.below(2) == 0 { (TCP, 16, 20) } else { (UDP, 6, 8) };
         let segment_bytes = header_bytes + rng.below(100) as usize;
@@ -175,7 +194,11 @@ mod tests {
         let open = !checksum.finish();
         frame[start + offset..start + offset + 2].copy_from_slice(&open.to_be_bytes());
         frame.extend(vec![0; rng.below(20) as usize]);
-        Sample { frame, expected: PartialChecksum { start: start as u16, offset: offset as u16 } }
+        Sample {
+            frame,
+            packet,
+            expected: PartialChecksum { start: start as u16, offset: offset as u16 },
+        }
     }
 
     #[test]
@@ -183,13 +206,10 @@ mod tests {
         let mut rng = Rng::new(7, 2, 0);
         let mut mistaken = 0;
         for _ in 0..20_000 {
-            let Sample { mut frame, expected } = sample(&mut rng);
+            let Sample { mut frame, packet, expected } = sample(&mut rng);
             assert_eq!(partial_checksum(&frame), Some(expected), "{frame:02x?}");
-            // What the kernel would do: sum from the start on, the open value included.
-            let start = usize::from(expected.start);
-            let field = start + usize::from(expected.offset);
-            let complete = internet_checksum(&[&frame[start..]]);
-            frame[field..field + 2].copy_from_slice(&complete.to_be_bytes());
+            expected.complete(&mut frame);
+            assert_eq!(transport_checksum_ok(&frame[packet..]), Some(true), "{frame:02x?}");
             mistaken += u32::from(partial_checksum(&frame).is_some());
         }
         assert!(mistaken <= 5, "{mistaken} complete checksums of 20,000 were taken for open ones");
@@ -199,7 +219,7 @@ mod tests {
     fn what_is_cut_or_odd_is_left_alone() {
         let mut rng = Rng::new(7, 2, 1);
         for _ in 0..200 {
-            let Sample { frame, expected } = sample(&mut rng);
+            let Sample { frame, expected, .. } = sample(&mut rng);
             for end in 0..usize::from(expected.start) + 8 {
                 assert_eq!(partial_checksum(&frame[..end]), None);
             }

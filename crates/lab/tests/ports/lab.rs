@@ -226,6 +226,11 @@ impl Host {
 
     /// The next frame of the tests' own kind, if one comes within a second.
     pub fn receive(&self) -> Result<Option<Vec<u8>>> {
+        self.receive_of(OURS)
+    }
+
+    /// The next frame of an EtherType, if one comes within a second.
+    pub fn receive_of(&self, kind: [u8; 2]) -> Result<Option<Vec<u8>>> {
         let mut frame = vec![0; 65_536];
         loop {
             let mut poll =
@@ -238,7 +243,7 @@ impl Host {
                 libc::recv(poll.fd, frame.as_mut_ptr().cast(), frame.len(), 0)
             };
             ensure!(received >= 0, "receiving: {}", io::Error::last_os_error());
-            if frame[12..14] == OURS {
+            if frame[12..14] == kind {
                 frame.truncate(received as usize);
                 return Ok(Some(frame));
             }

@@ -9,10 +9,11 @@ use anyhow::Result;
 use lab::{Host, Kind, Lab, Patch, exchange, memory, privileged};
 use nilometer_lab::device::memory_port::MemoryPort;
 use nilometer_lab::device::netlink::Netlink;
-use nilometer_lab::device::port::ChecksumOffload::{AsIs, Partial};
+use nilometer_lab::device::port::ChecksumOffload::{self, AsIs, Partial};
 use nilometer_lab::device::port::{Port, PortError, PortIo};
 use nilometer_lab::device::tap::{TapConfig, TapPort};
 use nilometer_lab::device::xdp::{Attachment, XdpMode};
+use nilometer_wire::checksum::{Checksum, internet_checksum};
 
 /// Every length that an MTU allows, in steps that also hit the ends.
 fn lengths(mtu_bytes: usize) -> Vec<usize> {
@@ -59,6 +60,113 @@ fn native_xdp_passes_every_frame_in_order() -> Result<()> {
     passes_frames(3498, [kind.clone(), kind])?;
     let kind = Kind::xdp(XdpMode::Native, Partial);
     passes_frames(1500, [kind.clone(), kind])
+}
+
+/// Two native ports that the thread that opened them drives, as a router does.
+fn at_home<T: Send>(
+    mtu_bytes: u32,
+    checksum: ChecksumOffload,
+    work: impl FnOnce(&Lab, &mut Patch) -> Result<T> + Send,
+) -> Result<T> {
+    let lab = Lab::new(mtu_bytes, false)?;
+    lab.router.enter(|| {
+        let mut memory = memory()?;
+        let kind = Kind::xdp(XdpMode::Native, checksum);
+        let ports = [kind.open(&mut memory, "p0")?, kind.open(&mut memory, "p1")?];
+        let Port::Xdp(first) = &ports[0] else { unreachable!("of this kind") };
+        println!("{}", first.description());
+        let mut patch = Patch::new(memory, ports);
+        let result = work(&lab, &mut patch)?;
+        patch.close()?;
+        Ok(result)
+    })
+}
+
+#[test]
+fn batches_pass_every_frame_in_order() -> Result<()> {
+    if !privileged("native XDP ports that send in batches") {
+        return Ok(());
+    }
+    for mtu_bytes in [1_500, 3_498] {
+        at_home(mtu_bytes, Partial, |lab, patch| both_ways(lab, patch, mtu_bytes as usize))?;
+    }
+    Ok(())
+}
+
+/// A UDP datagram whose checksum is still to be filled in, or is there.
+fn datagram(number: u16, is_open: bool) -> Vec<u8> {
+    let (source, destination) = ([198, 18, 0, 1], [198, 18, 0, 2]);
+    let payload = vec![number as u8; usize::from(number) * 20];
+    let bytes = 8 + payload.len() as u16;
+    let mut packet = vec![0x45, 0];
+    packet.extend((20 + bytes).to_be_bytes());
+    packet.extend(number.to_be_bytes());
+    packet.extend([0, 0, 64, 17, 0, 0]);
+    packet.extend(source.iter().chain(&destination));
+    let sum = internet_checksum(&[&packet]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    for word in [1_000, 2_000, bytes, 0] {
+        packet.extend(word.to_be_bytes());
+    }
+    packet.extend(payload);
+    let mut checksum = Checksum::new();
+    checksum.add_pseudo_header(source.into(), destination.into(), 17, u32::from(bytes));
+    if !is_open {
+        checksum.add(&packet[20..]);
+    }
+    let sum = checksum.finish();
+    let sum = if is_open { !sum } else { sum };
+    packet[26..28].copy_from_slice(&sum.to_be_bytes());
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+    frame.extend(packet);
+    frame
+}
+
+#[test]
+fn batches_fill_in_what_checksums_are_open_and_touch_no_other() -> Result<()> {
+    if !privileged("checksums of batches") {
+        return Ok(());
+    }
+    at_home(1_500, Partial, |lab, patch| {
+        let (left, right) = (Host::open(&lab.left, "l0")?, Host::open(&lab.right, "r0")?);
+        let numbers = 1..=32;
+        for number in numbers.clone() {
+            left.send(&datagram(number, number % 3 == 0))?;
+        }
+        let mut came = 0;
+        while came < 32 {
+            came += patch.step()?;
+        }
+        for number in numbers {
+            let found = right.receive_of([8, 0])?.expect("it comes");
+            assert_eq!(found, datagram(number, false), "{number}");
+        }
+        let counted = patch.ports[1].statistics()?;
+        assert_eq!((counted.tx_partial_checksum, counted.tx_invalid), (10, 0), "{counted:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_batch_on_a_link_that_is_down_is_counted_and_said() -> Result<()> {
+    if !privileged("a batch on a link that is down") {
+        return Ok(());
+    }
+    at_home(1_500, AsIs, |lab, patch| {
+        Netlink::open()?.set_down("p1")?;
+        lab::await_link(&lab.router, "p1", false)?;
+        for number in 0..16 {
+            let buffer = patch.memory.take().expect("there are many");
+            let packet = buffer.packet(60);
+            patch.memory.frame_mut(&packet).copy_from_slice(&lab::frame(number, 60));
+            patch.queues[1].push_back(packet);
+        }
+        let failure = patch.ports[1].transmit(&mut patch.memory, &mut patch.queues[1]);
+        assert!(matches!(failure, Err(PortError::Down { .. })), "{failure:?}");
+        assert_eq!(patch.ports[1].statistics()?.tx_invalid, 16);
+        assert!(patch.queues[1].is_empty());
+        Netlink::open()?.set_up("p1")
+    })
 }
 
 #[test]

@@ -12,9 +12,12 @@
 //! * what the transmit ring has no room for stays with the caller;
 //! * frames leave by the first queue only, so that they keep their order.
 
+mod batch;
+mod bpf;
 mod mode;
 mod program;
 mod rings;
+mod sending;
 mod socket;
 
 use std::collections::VecDeque;
@@ -26,22 +29,15 @@ use anyhow::{Context, Result, ensure};
 use super::interface::Interface;
 use super::memory::{Account, Memory, Packet};
 use super::netlink::MacAddress;
-use super::partial_checksum::partial_checksum;
 use super::port::{ChecksumOffload, PortError, PortIo, PortStatistics};
 use super::ring::pending_error;
+use batch::{BatchSender, WORTH_WHILE};
 use mode::attach;
 use program::{Program, SocketMap};
-use socket::{METADATA_BYTES, Wishes, XdpSocket};
+use socket::{Wishes, XdpSocket};
 
 pub use mode::XdpMode;
 pub use program::{Attachment, Link};
-
-/// `XDP_TX_METADATA`: in a descriptor, that metadata stands in front of the frame.
-const WITH_METADATA: u32 = 1 << 1;
-/// `XDP_TXMD_FLAGS_CHECKSUM`: in the metadata, that a checksum is to be filled in.
-const FILL_CHECKSUM: u64 = 1 << 1;
-/// How many system calls one flush makes at most.
-const CALLS_PER_FLUSH: usize = 64;
 
 /// How to open a port by AF_XDP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +85,8 @@ pub struct XdpPort {
     link: Option<Link>,
     _map: SocketMap,
     sockets: Vec<XdpSocket>,
+    /// Sends many frames in a call, where the driver would copy them one by one.
+    batches: Option<BatchSender>,
     interface: Interface,
     account: Account,
     /// Whose frames to take first next time.
@@ -174,6 +172,15 @@ impl XdpPort {
             (false, true) => ", one copy (the driver refuses zero copy)",
             (false, false) => ", one copy",
         };
+        let batches = match sockets[0].zero_copy || link.attachment() == Attachment::Generic {
+            true => None,
+            // A kernel that has no such thing sends one by one, and the description does not say so.
+            false => BatchSender::new(interface.index()).ok(),
+        };
+        description += match &batches {
+            Some(_) => ", sent in batches",
+            None => "",
+        };
         description += match (wanted, partial_checksums) {
             (false, _) => ", checksums as they are",
             (true, true) => ", partial checksums passed on",
@@ -183,6 +190,7 @@ impl XdpPort {
             link: Some(link),
             _map: map,
             sockets,
+            batches,
             interface,
             account,
             next_socket: 0,
@@ -243,30 +251,6 @@ impl XdpPort {
         if any {
             socket.completion.release();
         }
-    }
-
-    /// Whether the device could take such a frame at all.
-    fn is_sendable(&self, packet: &Packet) -> bool {
-        u32::from(packet.offset) >= METADATA_BYTES
-            && packet.bytes >= 14
-            && u32::from(packet.bytes) <= self.interface.frame_bytes_max()
-    }
-
-    /// The descriptor's options for a packet: whether metadata was written in front of it.
-    fn announce(&mut self, memory: &mut Memory, packet: &Packet) -> u32 {
-        if !self.partial_checksums {
-            return 0;
-        }
-        let Some(found) = partial_checksum(memory.frame(packet)) else {
-            return 0;
-        };
-        let metadata = memory.head_room_mut(packet, METADATA_BYTES as u16);
-        metadata[..8].copy_from_slice(&FILL_CHECKSUM.to_ne_bytes());
-        metadata[8..10].copy_from_slice(&found.start.to_ne_bytes());
-        metadata[10..12].copy_from_slice(&found.offset.to_ne_bytes());
-        metadata[12..].fill(0);
-        self.statistics.tx_partial_checksum += 1;
-        WITH_METADATA
     }
 }
 
@@ -329,28 +313,16 @@ impl PortIo for XdpPort {
         if packets.is_empty() {
             return Ok(0);
         }
-        let room = self.room(memory).min(packets.len());
-        for packet in packets.drain(..room) {
-            if !self.is_sendable(&packet) {
-                self.statistics.tx_invalid += 1;
-                memory.give(packet);
-                continue;
-            }
-            let options = self.announce(memory, &packet);
-            memory.lend(&packet, self.account);
-            let start = u64::from(packet.buffer) * u64::from(memory.chunk_bytes());
-            self.sockets[0].transmit.push(libc::xdp_desc {
-                addr: start + u64::from(packet.offset),
-                len: u32::from(packet.bytes),
-                options,
-            });
-            self.statistics.tx_packets += 1;
-            self.statistics.tx_bytes += u64::from(packet.bytes);
+        let count = self.room(memory).min(packets.len());
+        // What was handed over before goes first.
+        let mut outcome = Ok(count);
+        if !self.unsent && count >= WORTH_WHILE && self.has_batches() {
+            outcome = self.transmit_batches(memory, packets, count).map(|()| count);
+        } else {
+            self.transmit_one_by_one(memory, packets, count);
         }
-        self.sockets[0].transmit.publish();
-        self.unsent = true;
         self.statistics.tx_full += u64::from(!packets.is_empty());
-        Ok(room)
+        outcome
     }
 
     fn flush(&mut self, memory: &mut Memory) -> Result<(), PortError> {
@@ -420,29 +392,6 @@ impl PortIo for XdpPort {
         self.link = None;
         self.sockets.clear();
         memory.close_account(self.account);
-    }
-}
-
-impl XdpPort {
-    /// Calls the kernel until it has taken everything, or will not.
-    fn send(&mut self) -> Result<(), PortError> {
-        let socket = &mut self.sockets[0];
-        for _ in 0..CALLS_PER_FLUSH {
-            if !socket.transmit.needs_wakeup() {
-                break;
-            }
-            match socket.wake_transmit() {
-                Ok(()) => break,
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::EAGAIN) => {}
-                    // The device's own queue is full: what is left waits for the next flush.
-                    Some(libc::EBUSY | libc::ENOBUFS) => break,
-                    _ => return Err(self.interface.failure("send to", error)),
-                },
-            }
-        }
-        self.unsent = !socket.transmit.is_drained();
-        Ok(())
     }
 }
 

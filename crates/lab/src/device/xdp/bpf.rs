@@ -1,0 +1,254 @@
+//! Programs and maps of the kernel's BPF machine: tables of instructions, loaded without a library.
+//!
+//! A program is an array of instructions of eight bytes (RFC 9669). One that names a map carries the
+//! map's descriptor in an instruction of two words. A map of one value can be shared with programs like
+//! memory ([`SharedMap`]).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+use anyhow::{Result, anyhow, ensure};
+
+pub(super) const MAP_CREATE: libc::c_long = 0;
+pub(super) const MAP_UPDATE_ELEM: libc::c_long = 2;
+const PROG_LOAD: libc::c_long = 5;
+pub(super) const PROG_TEST_RUN: libc::c_long = 10;
+pub(super) const LINK_CREATE: libc::c_long = 28;
+pub(super) const LINK_DETACH: libc::c_long = 34;
+
+/// A map as it is asked for.
+#[repr(C)]
+pub(super) struct MapShape {
+    pub(super) map_type: u32,
+    pub(super) key_bytes: u32,
+    pub(super) value_bytes: u32,
+    pub(super) entries_max: u32,
+    pub(super) flags: u32,
+}
+
+const MAP_TYPE_ARRAY: u32 = 2;
+/// `BPF_F_MMAPABLE`.
+const MAPPABLE: u32 = 1 << 10;
+
+pub(super) const LOAD_WORD: u8 = 0x61;
+pub(super) const STORE_WORD: u8 = 0x63;
+pub(super) const LOAD_64: u8 = 0x18;
+pub(super) const ADD: u8 = 0x07;
+pub(super) const ADD_REGISTER: u8 = 0x0f;
+pub(super) const MULTIPLY: u8 = 0x27;
+pub(super) const AND: u8 = 0x57;
+pub(super) const SHIFT_LEFT: u8 = 0x67;
+pub(super) const SHIFT_RIGHT: u8 = 0x77;
+pub(super) const MOVE: u8 = 0xb7;
+pub(super) const MOVE_REGISTER: u8 = 0xbf;
+pub(super) const IF_EQUAL: u8 = 0x15;
+pub(super) const IF_EQUAL_REGISTER: u8 = 0x1d;
+pub(super) const IF_NOT_EQUAL: u8 = 0x55;
+pub(super) const IF_GREATER: u8 = 0x25;
+pub(super) const IF_AT_LEAST_REGISTER: u8 = 0x3d;
+pub(super) const JUMP: u8 = 0x05;
+pub(super) const CALL: u8 = 0x85;
+pub(super) const EXIT: u8 = 0x95;
+
+/// In the source register of a load of 64 bits: the value is the descriptor of a map.
+pub(super) const MAP_DESCRIPTOR: u8 = 1;
+/// In the same place: the address of the map's only value is meant.
+pub(super) const MAP_VALUE: u8 = 2;
+
+/// One instruction as little-endian machines have it in memory.
+pub(super) const fn instruction(code: u8, to: u8, from: u8, offset: i16, value: i32) -> u64 {
+    code as u64
+        | ((to | from << 4) as u64) << 8
+        | (offset as u16 as u64) << 16
+        | (value as u32 as u64) << 32
+}
+
+/// A program that is being written, with names for the places that it jumps to.
+#[derive(Default)]
+pub(super) struct Assembly {
+    words: Vec<u64>,
+    labels: BTreeMap<&'static str, usize>,
+    jumps: Vec<(usize, &'static str)>,
+}
+
+impl Assembly {
+    /// Appends an instruction.
+    pub(super) fn put(&mut self, code: u8, to: u8, from: u8, offset: i16, value: i32) {
+        self.words.push(instruction(code, to, from, offset, value));
+    }
+
+    /// Appends a jump, which compares a register with another or with a value.
+    pub(super) fn jump(&mut self, code: u8, to: u8, from: u8, value: i32, label: &'static str) {
+        self.jumps.push((self.words.len(), label));
+        self.put(code, to, from, 0, value);
+    }
+
+    /// Appends what loads the address of a map's value into a register.
+    pub(super) fn address(&mut self, register: u8, map: &SharedMap) {
+        self.put(LOAD_64, register, MAP_VALUE, 0, map.map.as_raw_fd());
+        self.words.push(0);
+    }
+
+    /// Names the place of the next instruction.
+    pub(super) fn label(&mut self, name: &'static str) {
+        self.labels.insert(name, self.words.len());
+    }
+
+    /// The program. Panics where a place that is jumped to has no name.
+    pub(super) fn finish(mut self) -> Vec<u64> {
+        for (at, label) in self.jumps {
+            let offset = self.labels[label] as i64 - at as i64 - 1;
+            self.words[at] |= (offset as i16 as u16 as u64) << 16;
+        }
+        self.words
+    }
+}
+
+/// Loads a program of a type; the error carries what the verifier said.
+pub(super) fn load(program_type: u32, instructions: &[u64]) -> Result<OwnedFd> {
+    #[repr(C)]
+    struct Load {
+        program_type: u32,
+        instructions: u32,
+        first: u64,
+        licence: u64,
+        log_level: u32,
+        log_bytes: u32,
+        log: u64,
+    }
+    ensure!(cfg!(target_endian = "little"), "BPF programs are written for little-endian only");
+    // A log that has no room for what the verifier says makes a sound program fail, so the log is asked
+    // for only when there is something to explain.
+    let mut log = vec![0u8; 1 << 16];
+    let mut attributes = Load {
+        program_type,
+        instructions: instructions.len() as u32,
+        first: instructions.as_ptr() as u64,
+        licence: c"Dual MIT/GPL".as_ptr() as u64,
+        log_level: 0,
+        log_bytes: 0,
+        log: 0,
+    };
+    let error = match bpf_descriptor(PROG_LOAD, &attributes) {
+        Ok(program) => return Ok(program),
+        Err(error) => error,
+    };
+    if error.raw_os_error() == Some(libc::EPERM) {
+        return Err(anyhow!(
+            "cannot load a BPF program: {error}; it takes CAP_BPF and CAP_NET_ADMIN outside of any \
+             user namespace: use AF_PACKET ports without"
+        ));
+    }
+    attributes.log_level = 1;
+    attributes.log_bytes = log.len() as u32;
+    attributes.log = log.as_mut_ptr() as u64;
+    let _ = bpf(PROG_LOAD, &attributes);
+    let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+    let log = String::from_utf8_lossy(&log[..end]);
+    let said: Vec<&str> = log.lines().filter(|line| !line.is_empty()).collect();
+    let last = &said[said.len().saturating_sub(8)..];
+    Err(anyhow!("cannot load a BPF program: {error}; verifier: {}", last.join(" | ")))
+}
+
+/// The bpf system call with one command's attributes; what it returns.
+pub(super) fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<libc::c_long> {
+    let attributes: *const T = attributes;
+    // SAFETY: the attributes are a live structure of the shape that the command expects, as the
+    // callers see to, and whatever addresses they hold are those of live values; the kernel takes
+    // what is beyond its end for zero.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes, size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+pub(super) fn bpf_descriptor<T>(command: libc::c_long, attributes: &T) -> io::Result<OwnedFd> {
+    let descriptor = bpf(command, attributes)?;
+    // SAFETY: the callers' commands return a descriptor that is new and ours alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
+}
+
+/// One value that programs find at an address, and we at another.
+pub(super) struct SharedMap {
+    map: OwnedFd,
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to the thread that made it, and only the map that
+// owns it reads or writes it.
+unsafe impl Send for SharedMap {}
+
+impl SharedMap {
+    /// A map of one value of so many bytes, all of them zero.
+    pub(super) fn new(bytes: usize) -> io::Result<SharedMap> {
+        let shape = MapShape {
+            map_type: MAP_TYPE_ARRAY,
+            key_bytes: 4,
+            value_bytes: bytes as u32,
+            entries_max: 1,
+            flags: MAPPABLE,
+        };
+        let map = bpf_descriptor(MAP_CREATE, &shape)?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let null = std::ptr::null_mut();
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let start =
+            unsafe { libc::mmap(null, bytes, access, libc::MAP_SHARED, map.as_raw_fd(), 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).expect("the kernel maps nothing at address zero");
+        Ok(SharedMap { map, start, bytes })
+    }
+
+    /// The value; whoever calls knows that no program runs.
+    pub(super) fn value(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping has so many bytes and lives as long as the borrow; programs that write
+        // to it run only inside of a system call of ours, which this borrow does not outlast.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for SharedMap {
+    fn drop(&mut self) {
+        // SAFETY: exactly the range that mmap returned, unmapped once; no slice outlives the map.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jumps_lead_to_their_places() {
+        let mut all = Assembly::default();
+        all.label("again");
+        all.put(MOVE, 0, 0, 0, 0);
+        all.jump(IF_EQUAL, 0, 0, 0, "end");
+        all.jump(JUMP, 0, 0, 0, "again");
+        all.label("end");
+        all.put(EXIT, 0, 0, 0, 0);
+        let offsets = all.finish().iter().map(|word| (word >> 16) as i16).collect::<Vec<_>>();
+        assert_eq!(offsets, [0, 1, -3, 0]);
+    }
+
+    #[test]
+    fn instructions_are_those_of_the_standard() {
+        // RFC 9669: opcode, registers, offset and immediate, in this order of bytes.
+        assert_eq!(
+            instruction(LOAD_WORD, 2, 1, 16, 0).to_le_bytes(),
+            [0x61, 0x12, 16, 0, 0, 0, 0, 0]
+        );
+        assert_eq!(
+            instruction(LOAD_64, 1, MAP_DESCRIPTOR, 0, 0).to_le_bytes(),
+            [0x18, 0x11, 0, 0, 0, 0, 0, 0]
+        );
+        assert_eq!(instruction(CALL, 0, 0, 0, 51).to_le_bytes(), [0x85, 0, 0, 0, 51, 0, 0, 0]);
+        assert_eq!(
+            instruction(MOVE, 0, 0, -1, -2).to_le_bytes()[2..],
+            [255, 255, 254, 255, 255, 255]
+        );
+    }
+}
