@@ -8,9 +8,17 @@
 //! ```
 //!
 //! What passes without loss is found while the same flood goes into a bare sink, so that its cost to the
-//! machine is the same. Ten seconds here; `NILOMETER_FLOOD_SECONDS=600` is the promise. A machine that
-//! lets a thread wait loses packets of its own: a thread that only sleeps counts these stalls, and losses
-//! are held against it only when there were none.
+//! machine is the same. Ten seconds here; `NILOMETER_FLOOD_SECONDS=600` is the promise.
+//!
+//! # Whose loss
+//!
+//! A machine that lets threads wait loses packets of its own. Each loss is told by its place:
+//!
+//! * at the sink, whose ring was full because the tester was late: the tester's;
+//! * on a link, whose other end the kernel did not serve in time: the kernel's;
+//! * at the router's own ring. The driver counts the stretches in which it was not let run while frames
+//!   waited, if they were long enough to fill half of its ring. What came in the rest of them may be
+//!   lost, and not one frame more.
 
 mod common;
 #[path = "../../router/tests/pipeline/frames.rs"]
@@ -18,7 +26,7 @@ mod frames;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -29,11 +37,11 @@ use nilometer_lab::device::netlink::{Netlink, VethEnd};
 use nilometer_lab::device::offload;
 use nilometer_lab::device::packet_port::{PacketPort, PacketPortConfig};
 use nilometer_lab::device::port::PortIo;
-use nilometer_lab::route::bench::forward::site::{PORTS, SINK, Site, first_hop};
+use nilometer_lab::route::bench::forward::site::{PORTS, SINK, SOURCE, Site, first_hop};
 use nilometer_lab::route::bench::forward::tester::{Load, Run, Tester};
 use nilometer_lab::route::bench::forward::traffic::Frames;
 use nilometer_lab::route::config::RouterConfig;
-use nilometer_lab::route::driver::Driver;
+use nilometer_lab::route::driver::{Driver, Stalls};
 use nilometer_lab::route::running::Running;
 use nilometer_stat::Rng;
 
@@ -41,8 +49,10 @@ use nilometer_stat::Rng;
 const FLOOD_PPS: u64 = 20_000;
 /// Rates at which it is tried whether everything passes.
 const RATES: [f64; 8] = [10e3, 20e3, 40e3, 80e3, 120e3, 160e3, 240e3, 320e3];
-/// A thread that was woken so late was stalled.
-const STALL: Duration = Duration::from_millis(4);
+/// How often a rate is tried until nothing is lost.
+const TRIES: usize = 3;
+/// Frames that a port's ring takes, at least, when its driver stalls: half of it.
+const RING_ROOM: f64 = 1_024.0;
 /// Link-layer address of the flooded port.
 const FLOODED: [u8; 6] = [2, 0, 0, 0, 1, 3];
 
@@ -139,18 +149,35 @@ impl Flood {
     }
 }
 
-/// Counts how often the machine lets a thread wait.
-fn watch(stop: &Arc<AtomicBool>) -> Arc<AtomicU64> {
-    let (stalls, until) = (Arc::new(AtomicU64::new(0)), Arc::clone(stop));
-    let count = Arc::clone(&stalls);
-    thread::spawn(move || {
-        while !until.load(Ordering::Relaxed) {
-            let before = Instant::now();
-            thread::sleep(Duration::from_millis(1));
-            count.fetch_add(u64::from(before.elapsed() > STALL), Ordering::Relaxed);
-        }
-    });
-    stalls
+/// A load and what became of it beside the flood.
+#[derive(Debug, Default)]
+struct Outcome {
+    run: Run,
+    /// Frames that found no room on a link of the traffic's way.
+    on_links: u64,
+    stalls: Stalls,
+}
+
+impl Outcome {
+    /// Frames that neither the tester nor the kernel lost.
+    fn lost_by_router(&self) -> u64 {
+        let Run { sent, delivered, unheard, .. } = self.run;
+        (sent - delivered).saturating_sub(unheard + self.on_links)
+    }
+
+    /// Frames of the traffic that came while the router was not let run and its ring was full.
+    fn came_in_stalls(&self, pps: f64) -> u64 {
+        let filling = self.stalls.count as f64 * RING_ROOM;
+        (self.stalls.total.as_secs_f64() * pps - filling).max(0.0) as u64
+    }
+}
+
+/// Frames that were sent into the links of the traffic's way and not taken from them.
+fn dropped_by_links(site: &Site) -> Result<u64> {
+    let dropped = |namespace: &Namespace, name: &str| {
+        namespace.enter(|| Ok(Netlink::open()?.statistics(name)?.tx_dropped))
+    };
+    Ok(dropped(&site.left, SOURCE.0)? + dropped(site.middle(), PORTS[1].0)?)
 }
 
 fn flooder(site: &Site) -> Result<Namespace> {
@@ -170,8 +197,9 @@ fn flooder(site: &Site) -> Result<Namespace> {
     Ok(flooder)
 }
 
-/// The traffic through a router, with a flood beside it.
-fn offered(text: &str, loads: &[Load], is_done: fn(&Run) -> bool) -> Result<(Run, u64)> {
+/// The traffic through a router with a flood beside it: the last load of which the judge would keep what
+/// became of it, after three tries at most.
+fn offered(text: &str, loads: &[Load], is_kept: fn(&Outcome) -> bool) -> Result<Outcome> {
     let site = Site::build(true, 1_500)?;
     let flooder = flooder(&site)?;
     let config: RouterConfig = toml::from_str(text)?;
@@ -182,18 +210,26 @@ fn offered(text: &str, loads: &[Load], is_done: fn(&Run) -> bool) -> Result<(Run
     // Whoever is asked for the first time is asked for now.
     tester.offer(&frames, Load { pps: 1_000.0, duration: Duration::from_millis(200) })?;
     let flood = Flood::start(&flooder)?;
-    let mut last = (Run::default(), 0);
-    for load in loads {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stalls = watch(&stop);
+    let mut kept = Outcome::default();
+    let mut play = |load: &Load| -> Result<Outcome> {
+        let dropped_before = dropped_by_links(&site)?;
+        let least = Duration::from_secs_f64(RING_ROOM / load.pps);
+        router.remote.call(move |driver| driver.watch_stalls(least))?;
         let run = tester.offer(&frames, *load)?;
-        stop.store(true, Ordering::Relaxed);
-        let is_over = is_done(&run);
-        if !is_over || loads.len() == 1 {
-            last = (run, stalls.load(Ordering::Relaxed));
+        let stalls = router.remote.call(|driver| driver.stalls())?;
+        Ok(Outcome { run, on_links: dropped_by_links(&site)? - dropped_before, stalls })
+    };
+    for load in loads {
+        let mut found = None;
+        for _ in 0..TRIES {
+            found = Some(play(load)?).filter(is_kept);
+            if found.is_some() {
+                break;
+            }
         }
-        if is_over {
-            break;
+        match found {
+            Some(outcome) => kept = outcome,
+            None => break,
         }
     }
     let flooded = flood.end();
@@ -208,7 +244,7 @@ fn offered(text: &str, loads: &[Load], is_done: fn(&Run) -> bool) -> Result<(Run
         tally.received, tally.transmitted, tally.made, tally.discarded
     );
     assert!(tally.balances, "{tally:?}");
-    Ok(last)
+    Ok(kept)
 }
 
 #[test]
@@ -221,8 +257,8 @@ fn a_port_that_floods_harms_no_other() {
     assert_eq!((PORTS[1].0, SINK.1), ("p1", [2, 0, 0, 0, 0, 2]));
     let tries = RATES.map(|pps| Load { pps, duration: Duration::from_secs(1) });
     // A generator that was held up has offered less, and what it offered counts.
-    let has_lost = |run: &Run| run.delivered < run.sent;
-    let (lossless, _) = offered(ROUTER, &tries, has_lost).expect("it is offered");
+    let is_lossless = |outcome: &Outcome| outcome.run.delivered == outcome.run.sent;
+    let lossless = offered(ROUTER, &tries, is_lossless).expect("it is offered").run;
     let pps = lossless.sent as f64 / lossless.seconds.max(0.1) / 2.0;
     println!("without loss pass {:.0} packets/s while the flood goes into a sink", 2.0 * pps);
     if lossless.sent == 0 {
@@ -231,13 +267,23 @@ fn a_port_that_floods_harms_no_other() {
     }
     let load = Load { pps, duration: Duration::from_secs(seconds) };
     let both = format!("{ROUTER}{THIRD}");
-    let (run, stalls) = offered(&both, &[load], |_| true).expect("it is offered");
-    let lost = run.sent - run.delivered;
+    let outcome = offered(&both, &[load], |_| true).expect("it is offered");
+    let Outcome { run, on_links, stalls } = &outcome;
     println!(
-        "{} of {} packets were lost beside the flood, {} were not sent in time, {stalls} stalls",
-        lost, run.sent, run.missed
+        "of {} packets {} were lost: {} at the sink, {on_links} on links, {} at the router (at most {} \
+         by stalls), which was not let run {} times for {:?} together, {:?} at the longest; {} came too \
+         late to be sent",
+        run.sent,
+        run.sent - run.delivered,
+        run.unheard,
+        outcome.lost_by_router(),
+        outcome.came_in_stalls(pps),
+        stalls.count,
+        stalls.total,
+        stalls.longest,
+        run.missed
     );
-    assert!(lost == 0 || stalls > 0, "{run:?}");
-    // Stalls explain some losses, never many.
-    assert!(lost * 100 <= run.sent, "{run:?}");
+    assert!(outcome.lost_by_router() <= outcome.came_in_stalls(pps), "{outcome:?}");
+    // What the machine does explains some losses, never many.
+    assert!((run.sent - run.delivered) * 100 <= run.sent, "{outcome:?}");
 }

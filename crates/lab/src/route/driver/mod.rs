@@ -26,6 +26,7 @@
 mod gather;
 mod remote;
 mod seat;
+mod stalls;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -52,6 +53,8 @@ use remote::Ear;
 pub use remote::Remote;
 use seat::Seat;
 pub use seat::{Lost, Presence};
+pub use stalls::Stalls;
+use stalls::Watch;
 
 /// Frames that a port may hand in before the outputs are served.
 pub const TAKEN_AT_ONCE: usize = 256;
@@ -87,6 +90,7 @@ pub struct Driver {
     /// Who is told which ports come and go.
     watcher: Option<Sender<(usize, Presence)>>,
     stress: Option<Box<Stress>>,
+    stalls: Option<Watch>,
 }
 
 impl Driver {
@@ -115,6 +119,7 @@ impl Driver {
             tracer: None,
             watcher: None,
             stress: None,
+            stalls: None,
         };
         Ok((driver, remote))
     }
@@ -252,6 +257,17 @@ impl Driver {
         self.memory.census()
     }
 
+    /// Counts from now on how often the thread, which is the calling one, is kept from running for
+    /// `least` while frames wait.
+    pub fn watch_stalls(&mut self, least: Duration) {
+        self.stalls = Some(Watch::new(least));
+    }
+
+    /// The stalls that were counted.
+    pub fn stalls(&self) -> Stalls {
+        self.stalls.as_ref().map_or(Stalls::default(), |watch| watch.found)
+    }
+
     /// Turns that were made, and how many of them found nothing to do and slept.
     pub fn turns(&self) -> (u64, u64) {
         self.turns
@@ -292,6 +308,9 @@ impl Driver {
         self.came = 0;
         for number in 0..self.seats.len() {
             moved |= self.take_in(now, number);
+        }
+        if let Some(watch) = &mut self.stalls {
+            watch.turn(self.came);
         }
         self.router.advance(now, &mut self.memory, &mut ());
         if let Some(stress) = &mut self.stress {

@@ -61,6 +61,8 @@ pub struct Run {
     pub delivered: u64,
     /// Those that came after one of the same flow with a greater number.
     pub disordered: u64,
+    /// Frames that the tester itself lost: they came to the sink while its ring was full.
+    pub unheard: u64,
     /// How long was sent, in seconds.
     pub seconds: f64,
 }
@@ -104,6 +106,7 @@ impl Tester {
     pub fn offer(&mut self, frames: &Frames, load: Load) -> Result<Run> {
         self.run += 1;
         let (mut run, mut next) = (Run::default(), [0; FLOWS]);
+        let unheard_before = self.sink.statistics()?.rx_lost();
         let began = Instant::now();
         let total = (load.pps * load.duration.as_secs_f64()) as u64;
         let late_max = (load.pps * LATE.as_secs_f64()).ceil().max(1.0) as u64;
@@ -124,6 +127,7 @@ impl Tester {
         }
         run.seconds = began.elapsed().as_secs_f64();
         self.drain(&mut run, &mut next)?;
+        run.unheard = self.sink.statistics()?.rx_lost() - unheard_before;
         let Run { sent, delivered, .. } = run;
         ensure!(delivered <= sent, "{delivered} frames came back of {sent} that were sent");
         Ok(run)
