@@ -12,7 +12,7 @@
 
 use alloc::vec::Vec;
 
-use nilometer_tcp::{Extra, Segment};
+use nilometer_tcp::Extra;
 use nilometer_wire::Ecn;
 
 use crate::packet::{Packet, Protocol, Route};
@@ -67,11 +67,10 @@ impl Annex {
         }
     }
 
-    /// The packet that was laid by in `parcel`, once.
+    /// The packet that was laid by in `parcel`, once, in the place of another.
     #[inline(always)]
     pub fn unpack(&mut self, parcel: &Parcel, packet: &mut Packet) {
         let segment = &mut packet.segment;
-        *segment = Segment::default();
         segment.sequence = parcel.sequence;
         segment.acknowledgement = parcel.acknowledgement;
         segment.timestamps = parcel.timestamps;
@@ -146,6 +145,7 @@ mod tests {
         for seed in 0..20 {
             let mut rng = Rng::new(seed, 1, 0);
             let (mut annex, mut waiting) = (Annex::default(), Vec::new());
+            let mut back = Packet::default();
             for _ in 0..2_000 {
                 if rng.below(2) == 0 {
                     let (packet, mut parcel) = (packet(&mut rng), Parcel::default());
@@ -154,7 +154,6 @@ mod tests {
                 } else if !waiting.is_empty() {
                     let chosen = rng.below(waiting.len() as u64) as usize;
                     let (packet, parcel) = waiting.swap_remove(chosen);
-                    let mut back = Packet::default();
                     annex.unpack(&parcel, &mut back);
                     assert_eq!(back, packet, "seed {seed}");
                 }

@@ -165,7 +165,7 @@ impl Connection {
         }
         if is_due && self.sender.rests() {
             self.sender.is_spent = true;
-            *segment = self.acknowledgement(now);
+            self.acknowledgement(now, segment);
             return Some(Ecn::NotCapable);
         }
         if self.state.sends() {
@@ -179,7 +179,7 @@ impl Connection {
         if !is_due {
             return None;
         }
-        *segment = self.acknowledgement(now);
+        self.acknowledgement(now, segment);
         Some(Ecn::NotCapable)
     }
 
@@ -317,17 +317,15 @@ impl Connection {
 
     /// A segment with this sequence offset, acknowledging what there is to acknowledge.
     #[inline(always)]
-    fn header(&mut self, now: Time, offset: u64, length: u32, flags: u8) -> Segment {
+    fn header(&mut self, now: Time, offset: u64, length: u32, flags: u8, segment: &mut Segment) {
         let sequence = wrap(self.sender.initial, offset);
         let (acknowledgement, window) = self.receiver.acknowledge(self.sender.window.mss);
         let flags = if self.echoes_mark { flags | ECE } else { flags };
-        let numbers = [sequence, acknowledgement];
-        let mut segment = Segment::acknowledging(numbers, length as u16, window, flags);
+        segment.acknowledge([sequence, acknowledgement], length as u16, window, flags);
         if self.has_timestamps {
             segment.set_timestamps(Connection::timestamp(now), self.recent_timestamp);
         }
         self.statistics.segments_sent += 1;
-        segment
     }
 
     #[inline(always)]
@@ -339,21 +337,21 @@ impl Connection {
         if chunk.length > 0 && chunk.start + u64::from(chunk.length) == self.sender.end {
             flags |= PSH;
         }
-        *segment = self.header(now, chunk.start, chunk.length, flags);
+        self.header(now, chunk.start, chunk.length, flags, segment);
         let is_marked = self.has_ecn && !chunk.is_repeat && chunk.length > 0;
         if is_marked { Ecn::Capable0 } else { Ecn::NotCapable }
     }
 
     /// A segment without payload.
     #[inline(always)]
-    fn acknowledgement(&mut self, now: Time) -> Segment {
-        self.header(now, self.sender.max, 0, 0)
+    fn acknowledgement(&mut self, now: Time, segment: &mut Segment) {
+        self.header(now, self.sender.max, 0, 0, segment);
     }
 
     /// A segment that tells what came out of order or twice.
     #[inline(never)]
     fn selective_acknowledgement(&mut self, now: Time, segment: &mut Segment) {
-        *segment = self.acknowledgement(now);
+        self.acknowledgement(now, segment);
         if self.sender.has_sack {
             self.receiver.push_blocks(segment);
         } else {
@@ -365,7 +363,7 @@ impl Connection {
     /// and 3.10.7.4): what deployed stacks send instead of a byte of new data.
     fn window_probe(&mut self, now: Time, segment: &mut Segment) -> Ecn {
         self.sender.probe = false;
-        *segment = self.header(now, self.sender.una - 1, 0, 0);
+        self.header(now, self.sender.una - 1, 0, 0, segment);
         Ecn::NotCapable
     }
 }

@@ -45,6 +45,7 @@ pub struct Segment {
     pub flags: u8,
     /// Which options are present, and how many SACK blocks.
     options: u8,
+    /// Zero where `options` says nothing of it.
     extra: Extra,
 }
 
@@ -55,21 +56,25 @@ const HAS_SACK_PERMITTED: u8 = 0x80;
 const BLOCKS_MASK: u8 = 0x07;
 
 impl Segment {
-    /// A segment with an acknowledgement and without options.
-    /// Written at once: a header filled in field by field is slow to copy afterwards.
+    /// Makes it a segment with an acknowledgement and without options, where it is.
     #[inline(always)]
-    pub(crate) fn acknowledging(numbers: [u32; 2], length: u16, window: u16, flags: u8) -> Segment {
-        let [sequence, acknowledgement] = numbers;
-        Segment {
-            sequence,
-            acknowledgement,
-            timestamps: [0; 2],
-            extra: [0; 2 * BLOCKS_LIMIT],
-            length,
-            window,
-            flags: flags | ACK,
-            options: 0,
+    pub(crate) fn acknowledge(&mut self, numbers: [u32; 2], length: u16, window: u16, flags: u8) {
+        self.clear_options();
+        [self.sequence, self.acknowledgement] = numbers;
+        self.timestamps = [0; 2];
+        self.length = length;
+        self.window = window;
+        self.flags = flags | ACK;
+    }
+
+    /// Takes out all options but the timestamps' values. Nearly no segment has others, and what is not
+    /// there is zero, so that nearly always there is nothing to write.
+    #[inline(always)]
+    pub fn clear_options(&mut self) {
+        if self.options & !HAS_TIMESTAMPS != 0 {
+            self.extra = [0; 2 * BLOCKS_LIMIT];
         }
+        self.options = 0;
     }
 
     /// Whether all of `flags` are set.
@@ -153,9 +158,11 @@ impl Segment {
         (self.options, if has_extra { Some(&self.extra) } else { None })
     }
 
-    /// Puts back the first part of what [`Segment::options`] told; whether there is a second.
+    /// Puts the first part of what [`Segment::options`] told in the place of its own options; whether
+    /// there is a second.
     #[inline]
-    pub const fn set_options(&mut self, options: u8) -> bool {
+    pub fn set_options(&mut self, options: u8) -> bool {
+        self.clear_options();
         self.options = options;
         options & !HAS_TIMESTAMPS != 0
     }
