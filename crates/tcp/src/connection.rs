@@ -95,10 +95,14 @@ impl Connection {
     #[inline]
     pub fn receive(&mut self, now: Time, segment: &Segment, ecn: Ecn) {
         self.statistics.segments_received += 1;
-        self.sender.is_spent = false;
-        if self.receive_predicted(now, segment, ecn) {
-            return;
+        if !self.receive_predicted(now, segment, ecn) {
+            self.receive_unusual(now, segment, ecn);
         }
+    }
+
+    #[inline(never)]
+    fn receive_unusual(&mut self, now: Time, segment: &Segment, ecn: Ecn) {
+        self.sender.is_spent = false;
         match self.state {
             State::Closed => self.receive_closed(segment),
             State::Listen => self.receive_listening(segment),
@@ -163,12 +167,17 @@ impl Connection {
             self.selective_acknowledgement(now, segment);
             return Some(Ecn::NotCapable);
         }
-        if is_due && self.sender.rests() {
+        if is_due && self.sender.is_silent() {
             self.sender.is_spent = true;
             self.acknowledgement(now, segment);
             return Some(Ecn::NotCapable);
         }
         if self.state.sends() {
+            if let Some(start) = self.sender.transmit_plain(now, &mut self.statistics) {
+                let flags = if self.sender.next == self.sender.end { PSH } else { 0 };
+                self.header(now, start, self.sender.window.mss, flags, segment);
+                return Some(if self.has_ecn { Ecn::Capable0 } else { Ecn::NotCapable });
+            }
             if let Some(chunk) = self.sender.transmit(now, &mut self.statistics) {
                 return Some(self.packet(now, &chunk, segment));
             }

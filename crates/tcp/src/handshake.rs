@@ -129,7 +129,7 @@ impl Connection {
             mss = mss.saturating_sub(TIMESTAMP_BYTES).max(1);
         }
         if let (Some(ours), Some(theirs)) = (self.config.window_scale, segment.scale()) {
-            self.receiver.scale = Some(ours.min(SCALE_LIMIT));
+            self.receiver.set_scale(Some(ours.min(SCALE_LIMIT)));
             self.peer_scale = theirs.min(SCALE_LIMIT);
         }
         let offers_sack = matches!(self.config.recovery, Recovery::Sack | Recovery::Rack);
@@ -181,7 +181,7 @@ impl Connection {
 
     fn syn(&mut self, now: Time) -> Segment {
         let has_peer = self.state == State::SynReceived;
-        let scale = self.config.window_scale.filter(|_| !has_peer || self.receiver.scale.is_some());
+        let scale = self.config.window_scale.filter(|_| !has_peer || self.receiver.scales());
         let mut segment = Segment::default();
         segment.sequence = wrap(self.sender.initial, 0);
         segment.flags = SYN;

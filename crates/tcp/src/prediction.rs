@@ -38,6 +38,8 @@ impl Connection {
                 && sender.repair.is_none()
                 && self.receiver.takes_next(segment.length);
             if is_expected {
+                // A sender that has nothing to send has nothing to send.
+                sender.is_spent &= sender.una == sender.last();
                 sender.update_window(start, sender.una, window);
                 sender.hold.on_ack();
                 if self.has_timestamps {
@@ -51,6 +53,7 @@ impl Connection {
             return false;
         }
         let ack = sender.una + news;
+        sender.is_spent = false;
         let is_bare = !sender.update_window(start, ack, window);
         let is_echoed = self.has_timestamps && sender.timed.is_none();
         let echoed = if is_echoed { self.echoed(now, segment) } else { None };
@@ -69,6 +72,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::connection::Outgoing;
+    use crate::transmit::Chunk;
     use alloc::collections::VecDeque;
     use alloc::format;
     use nilometer_wire::Span;
@@ -86,10 +90,44 @@ mod tests {
         let is_predicted = predicted.receive_predicted(now, segment, ecn);
         if is_predicted {
             general.receive_synchronized(now, segment, ecn);
+            general.sender.is_spent = predicted.sender.is_spent;
         }
         assert_eq!(format!("{general:?}"), format!("{predicted:?}"));
         end.receive(now, segment, ecn);
         is_predicted
+    }
+
+    /// An acknowledgement of something new, if that is what `segment` is, must leave the same sender on
+    /// the plain path, which the sender chooses itself, and on the general one; whether it chose it.
+    fn acknowledge(end: &Connection, now: Time, segment: &Segment) -> bool {
+        let una = wrap(end.sender.initial, end.sender.una);
+        let news = u64::from(segment.acknowledgement.wrapping_sub(una));
+        if news == 0 || news > end.sender.max - end.sender.una {
+            return false;
+        }
+        let (mut plain, mut general) = (end.clone(), end.clone());
+        let ack = end.sender.una + news;
+        let arrival = Arrival { now, segment, echoed: None, is_bare: true };
+        plain.sender.on_ack(ack, &arrival, &mut plain.statistics);
+        general.sender.on_ack_unusual(ack, &arrival, &mut general.statistics);
+        assert_eq!(format!("{plain:?}"), format!("{general:?}"));
+        end.sender.is_plain(segment)
+    }
+
+    /// A plain segment of new data must be what the general path sends; whether there is one.
+    fn send(end: &Connection, now: Time) -> bool {
+        let mut plain = end.clone();
+        let sent = plain.sender.transmit_plain(now, &mut plain.statistics);
+        let mut general = end.clone();
+        if let Some(start) = sent {
+            let chunk = general.sender.transmit(now, &mut general.statistics);
+            let length = end.sender.window.mss;
+            let expected =
+                Chunk { start, length, has_fin: false, is_repeat: false, has_cwr: false };
+            assert_eq!(chunk, Some(expected));
+        }
+        assert_eq!(format!("{plain:?}"), format!("{general:?}"));
+        sent.is_some()
     }
 
     /// Asks for a segment. A spent sender must have none, and asking it must change nothing.
@@ -109,7 +147,7 @@ mod tests {
     /// Two ends that write at random, over ways that lose, mark and reorder.
     #[test]
     fn what_is_predicted_is_what_the_general_path_does() {
-        let (mut predicted, mut all, mut in_vain) = (0, 0, 0);
+        let (mut predicted, mut all, mut in_vain, mut plain) = (0, 0, 0, [0; 2]);
         for seed in 0..120u64 {
             let mut state = seed;
             let profiles = [Config::ns2_reno, Config::rfc, Config::linux, Config::fulltcp];
@@ -131,11 +169,13 @@ mod tests {
                     while due(&ways[end]) {
                         let (_, segment, ecn) = ways[end].pop_front().expect("a segment");
                         all += 1;
+                        plain[0] += u64::from(acknowledge(&ends[end], now, &segment));
                         predicted += u64::from(hand(&mut ends[end], now, &segment, ecn));
                     }
                     if ends[end].poll_timeout().is_some_and(|at| at <= now) {
                         ends[end].handle_timeout(now);
                     }
+                    plain[1] += u64::from(ends[end].state.sends() && send(&ends[end], now));
                     while let Some(out) = ask(&mut ends[end], now, &mut in_vain) {
                         let lost = next(&mut state, 60) == 0;
                         let ecn = if next(&mut state, 60) == 0 { Ecn::Congestion } else { out.ecn };
@@ -150,5 +190,6 @@ mod tests {
         }
         assert!(predicted * 8 > all && predicted < all, "{predicted} of {all}");
         assert!(in_vain * 8 > all, "{in_vain} of {all}");
+        assert!(plain.iter().all(|&plain| plain * 40 > all), "{plain:?} of {all}");
     }
 }

@@ -53,12 +53,15 @@ pub(crate) struct Receiver {
     /// Segments that are still acknowledged at once, so that the peer's slow start is not slowed.
     quick: u8,
     /// Shift of our window field, once both ends agreed to scale.
-    pub scale: Option<u8>,
+    scale: Option<u8>,
     auto_read: bool,
     pub has_fin: bool,
     /// Whether a SACK option belongs on the next acknowledgement, as `held` and `duplicate` say, which
     /// data in order need not be asked for.
     has_blocks: bool,
+    /// The window field of a receiver that takes everything at once, and what it announces.
+    field: u16,
+    announced: u32,
     /// Bytes that the application took, when it takes them itself.
     taken: u64,
     held: Ranges,
@@ -71,7 +74,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub fn new(config: &Config) -> Receiver {
-        Receiver {
+        let mut receiver = Receiver {
             next: 0,
             edge: 0,
             due: Due::Nothing,
@@ -82,6 +85,8 @@ impl Receiver {
             auto_read: config.auto_read,
             has_fin: false,
             has_blocks: false,
+            field: 0,
+            announced: 0,
             delayed_until: Time(u64::MAX),
             delay: config.delayed_ack.unwrap_or(Span::ZERO),
             initial: 0,
@@ -93,7 +98,22 @@ impl Receiver {
             recent: [0; RECENT_LIMIT],
             duplicate: None,
             ranges_limit: config.receive_buffer as usize / 512 + 64,
-        }
+        };
+        receiver.set_scale(None);
+        receiver
+    }
+
+    /// Both ends agreed to scale, ours by `scale`.
+    pub fn set_scale(&mut self, scale: Option<u8>) {
+        self.scale = scale;
+        let shift = scale.unwrap_or(0);
+        self.field = (self.buffer >> shift).min(65_535) as u16;
+        self.announced = u32::from(self.field) << shift;
+    }
+
+    /// Whether both ends agreed to scale.
+    pub fn scales(&self) -> bool {
+        self.scale.is_some()
     }
 
     /// The peer's SYN arrived with this sequence number.
@@ -155,13 +175,12 @@ impl Receiver {
         self.unacknowledged = 0;
         self.delayed_until = Time(u64::MAX);
         self.acknowledged = self.next;
-        let window = if self.auto_read {
-            u64::from(self.buffer)
-        } else {
-            self.window_without_silliness(mss)
-        };
+        if self.auto_read {
+            self.edge = self.edge.max(self.next + u64::from(self.announced));
+            return (wrap(self.initial, self.next), self.field);
+        }
         let scale = self.scale.unwrap_or(0);
-        let field = (window >> scale).min(65_535);
+        let field = (self.window_without_silliness(mss) >> scale).min(65_535);
         self.edge = self.edge.max(self.next + (field << scale));
         (wrap(self.initial, self.next), field as u16)
     }

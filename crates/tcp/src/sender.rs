@@ -278,7 +278,7 @@ impl Sender {
         let changed = edge != self.edge;
         self.edge = edge;
         self.peer_window_max = self.peer_window_max.max(window);
-        if changed && self.is_persisting && edge > self.una {
+        if self.is_persisting && changed && edge > self.una {
             self.is_persisting = false;
             self.probe = false;
             self.retries = 0;
@@ -288,11 +288,43 @@ impl Sender {
         changed
     }
 
-    /// An acceptable acknowledgement: `ack` is at most `max`, `echoed` the round trip that its
-    /// timestamp tells. `is_duplicate` says that it looks like a duplicate of RFC 5681, apart from
-    /// its number.
-    #[inline]
+    /// An acceptable acknowledgement: `ack` is at most `max`. Of a sender that has lost nothing and to
+    /// which nothing odd is told, nothing but what is here is asked; the rest would find the same.
+    #[inline(always)]
     pub fn on_ack(&mut self, ack: u64, arrival: &Arrival<'_>, counts: &mut Statistics) {
+        if ack <= self.una || !self.is_plain(arrival.segment) {
+            return self.on_ack_unusual(ack, arrival, counts);
+        }
+        let bytes = ack - self.una;
+        let rtt = self.move_una(ack, arrival);
+        let round_ended = self.end_round();
+        match &mut self.controller {
+            // It asks for no more.
+            Any::Reno(reno) if self.is_window_limited => reno.grow(&mut self.window, bytes),
+            Any::Reno(_) => {}
+            _ => self.tell_controller(bytes, rtt, false, round_ended, arrival.now),
+        }
+    }
+
+    /// Whether nothing is lost, in doubt, recorded or reported.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self, segment: &Segment) -> bool {
+        let has_reports = self.duplicates > 0
+            || (self.has_sack && (segment.blocks().len() > 0 || !self.scoreboard.is_empty()));
+        self.phase == Phase::Open
+            && !self.is_doubtful
+            && !has_reports
+            && self.repair.is_none()
+            && self.flight.is_none()
+    }
+
+    #[inline(never)]
+    pub(crate) fn on_ack_unusual(
+        &mut self,
+        ack: u64,
+        arrival: &Arrival<'_>,
+        counts: &mut Statistics,
+    ) {
         if self.repair.is_some() {
             return self.on_ack_recorded(ack, arrival, counts);
         }
@@ -307,13 +339,8 @@ impl Sender {
             return;
         }
         let bytes = ack - self.una;
-        self.previous = self.una;
-        self.una = ack;
-        self.next = self.next.max(ack);
-        self.retries = 0;
-        let rtt = self.measure(ack, arrival);
         let deadline = self.deadline;
-        self.deadline = if ack < self.max { arrival.now + self.rtt.rto() } else { NEVER };
+        let rtt = self.move_una(ack, arrival);
         let mut counted = bytes;
         let in_recovery = self.phase == Phase::Recovery;
         let has_reports = self.duplicates > 0 || self.has_holes();
@@ -328,9 +355,33 @@ impl Sender {
             counted = delivered.saturating_sub(reported).max(segment);
         }
         let round_ended = self.end_round();
+        self.tell_controller(counted, rtt, in_recovery, round_ended, arrival.now);
+    }
+
+    /// Everything below `ack` has arrived; the round-trip time that this tells, if it does.
+    #[inline(always)]
+    fn move_una(&mut self, ack: u64, arrival: &Arrival<'_>) -> Option<Span> {
+        self.previous = self.una;
+        self.una = ack;
+        self.next = self.next.max(ack);
+        self.retries = 0;
+        let rtt = self.measure(ack, arrival);
+        self.deadline = if ack < self.max { arrival.now + self.rtt.rto() } else { NEVER };
+        rtt
+    }
+
+    #[inline(never)]
+    fn tell_controller(
+        &mut self,
+        bytes: u64,
+        rtt: Option<Span>,
+        in_recovery: bool,
+        round_ended: bool,
+        now: Time,
+    ) {
         let mut acked = Acked {
-            now: arrival.now,
-            bytes: counted,
+            now,
+            bytes,
             rtt,
             smoothed_rtt: self.rtt.smoothed(),
             in_flight: self.in_flight(),
@@ -372,7 +423,7 @@ impl Sender {
 
     /// A round-trip time, if this acknowledgement tells one: of the timed segment, unless something
     /// was sent again meanwhile (Karn and Partridge 1987), or of the echoed timestamp.
-    #[inline]
+    #[inline(always)]
     fn measure(&mut self, ack: u64, arrival: &Arrival<'_>) -> Option<Span> {
         let sampled = match &mut self.flight {
             Some(flight) => {

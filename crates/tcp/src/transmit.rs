@@ -1,7 +1,8 @@
 //! What the sender sends next, if anything.
 //!
 //! The ordinary answer, the next segment of new data if the window has room for all of it, is found
-//! in a few comparisons. Repairs come first. Small segments wait: for the acknowledgement of what
+//! in a few comparisons, on a path of its own ([`Sender::transmit_plain`]) that gives up where
+//! anything else may have to be said: the general one would have answered the same. Repairs come first. Small segments wait: for the acknowledgement of what
 //! is under way (RFC 896), or for the peer's window to open by a worthwhile step (RFC 9293,
 //! 3.8.6.2.1); when nothing is under way that could open it, the persist timer asks (3.8.6.1).
 //!
@@ -13,7 +14,7 @@
 use nilometer_wire::Time;
 
 use crate::config::IdleRestart;
-use crate::controller::Controller;
+use crate::controller::{Any, Controller};
 use crate::sender::{NEVER, Phase, Sender};
 use crate::spurious::Step;
 use crate::statistics::Statistics;
@@ -32,8 +33,44 @@ pub(crate) struct Chunk {
 }
 
 impl Sender {
-    /// The next segment, entered into the account as sent.
+    /// The next segment if it is a full one of new data, more is under way, nothing else is to be said
+    /// or repeated and nobody counts more than bytes: its offset. It is what [`Sender::transmit`] would
+    /// have chosen, and is entered into the account as sent; otherwise nothing has happened.
     #[inline(always)]
+    pub(crate) fn transmit_plain(&mut self, now: Time, counts: &mut Statistics) -> Option<u64> {
+        let is_asked = self.repeat_first | self.has_fin | self.cwr | self.is_persisting;
+        let is_plain = !is_asked && self.probes == 0 && self.phase == Phase::Open;
+        let is_recorded = self.repair.is_some() || self.flight.is_some();
+        if !is_plain || is_recorded || now < self.paced_until || self.paces() {
+            return None;
+        }
+        let (start, mss) = (self.next, u64::from(self.window.mss));
+        let right = start + mss;
+        let is_next = start == self.max && self.una < start && self.deadline != NEVER;
+        if !is_next || right > self.end.min(self.edge) || self.room() < mss.max(1) {
+            return None;
+        }
+        self.is_paced = false;
+        self.probe = false;
+        self.next = right;
+        self.max = right;
+        self.last_sent = now;
+        counts.bytes_sent += mss;
+        if self.timed.is_none() {
+            self.timed = Some((right - 1, now));
+        }
+        self.look_ahead(now);
+        Some(start)
+    }
+
+    /// Whether the controller spaces segments.
+    #[inline(always)]
+    fn paces(&self) -> bool {
+        !matches!(self.controller, Any::Reno(_)) && self.controller.pacing_rate().is_some()
+    }
+
+    /// The next segment, entered into the account as sent.
+    #[inline(never)]
     pub(crate) fn transmit(&mut self, now: Time, counts: &mut Statistics) -> Option<Chunk> {
         if self.repair.is_some() {
             return self.transmit_recorded(now, counts);

@@ -40,6 +40,17 @@ impl Reno {
         Reno { growth, is_after_timeout: false, counted: 0, before: None }
     }
 
+    /// `bytes`, not none, were acknowledged to a sender that the window held back.
+    #[inline(always)]
+    pub(crate) fn grow(&mut self, window: &mut Window, bytes: u64) {
+        if window.cwnd < window.ssthresh {
+            self.slow_start(window, bytes);
+        } else {
+            self.avoid_congestion(window, bytes);
+        }
+    }
+
+    #[inline(never)]
     fn slow_start(&mut self, window: &mut Window, bytes: u64) {
         let segments = if self.is_after_timeout { 1 } else { SLOW_START_LIMIT };
         let mss = u64::from(window.mss);
@@ -49,6 +60,7 @@ impl Reno {
         };
     }
 
+    #[inline(always)]
     fn avoid_congestion(&mut self, window: &mut Window, bytes: u64) {
         self.is_after_timeout = false;
         let mss = u64::from(window.mss);
@@ -66,13 +78,8 @@ impl Reno {
 impl Controller for Reno {
     #[inline]
     fn on_ack(&mut self, window: &mut Window, acked: &Acked) {
-        if acked.in_recovery || !acked.is_window_limited || acked.bytes == 0 {
-            return;
-        }
-        if window.cwnd < window.ssthresh {
-            self.slow_start(window, acked.bytes);
-        } else {
-            self.avoid_congestion(window, acked.bytes);
+        if !acked.in_recovery && acked.is_window_limited && acked.bytes > 0 {
+            self.grow(window, acked.bytes);
         }
     }
 
