@@ -172,7 +172,7 @@ impl<T: Copy + Default> Calendar<T> {
     /// Schedules a landing at `place`: in the lane of `group` that ends latest of those that end before,
     /// so that the others stay open to what lands earlier (patience sorting). `fill` makes what lands,
     /// in a place that holds anything.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, group: Group, place: usize, moment: Time, fill: impl FnOnce(&mut T)) {
         let (group, place) = (usize::from(group.0), place as u32);
         let Some(lasts) = self.lasts.get_mut(group) else {
@@ -254,7 +254,8 @@ impl<T: Copy + Default> Calendar<T> {
     pub fn pop(&mut self, end: Time, take: impl FnOnce(&T)) -> Option<(Time, Event)> {
         let first = self.heads[1];
         let moment = Time((first >> 64) as u64);
-        if moment > end || first == NOTHING {
+        // Nothing ever happens at the end of time.
+        if moment > end || moment.0 == u64::MAX {
             return None;
         }
         let place = (first >> 32) as u32;

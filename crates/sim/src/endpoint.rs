@@ -69,7 +69,7 @@ impl Endpoint {
 }
 
 impl Node<Packet> for Endpoint {
-    #[inline]
+    #[inline(always)]
     fn receive(&mut self, now: Time, _port: Port, packet: &Packet) {
         self.connection.receive(now, &packet.segment, packet.ecn);
         if self.finished.is_none() && self.connection.delivered() >= self.expects {

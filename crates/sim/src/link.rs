@@ -35,7 +35,7 @@ use core::mem::{offset_of, replace};
 
 use nilometer_queue::{Any, Backlog, Discipline, Drops, Foretold, Ledger, Reason, Tally};
 use nilometer_stat::Rng;
-use nilometer_wire::{Rate, Span, Time};
+use nilometer_wire::{Port, Rate, Span, Time};
 
 use crate::packet::{Packet, Route};
 use crate::parcel::Parcel;
@@ -342,8 +342,11 @@ impl Link {
     #[inline]
     pub(crate) fn follow(&mut self, arrival: Time) -> &mut Parcel {
         // Not after the one before it lands: between the two are this packet's time and the overhead.
-        let overhead = self.overhead.as_ref().map_or(Span::ZERO, |overhead| overhead.most);
-        let after = Time(arrival.0.saturating_sub((self.last_span + overhead).0));
+        let mut own = self.last_span;
+        if self.is_particular {
+            own = own + self.overhead.as_ref().map_or(Span::ZERO, |overhead| overhead.most);
+        }
+        let after = Time(arrival.0.saturating_sub(own.0));
         self.following += 1;
         let follower = self.followers.push_back();
         follower.after = after;
@@ -351,12 +354,24 @@ impl Link {
         &mut follower.parcel
     }
 
+    /// The member at its end and the port there, if that may be told now of what lands at `arrival`.
+    #[inline(always)]
+    pub(crate) fn tells(&self, arrival: Time, horizon: Time) -> Option<(u32, Port)> {
+        if !self.way.is_eager || self.pending > 0 || arrival > horizon {
+            return None;
+        }
+        self.way.member()
+    }
+
+    /// Whether packets follow others.
+    #[inline]
+    pub(crate) fn is_followed(&self) -> bool {
+        self.following > 0
+    }
+
     /// A packet has landed: the one that followed it, if one did, and its landing.
     #[inline]
     pub(crate) fn follower(&self, landed: Time) -> Option<(Time, &Parcel)> {
-        if self.following == 0 {
-            return None;
-        }
         let follower = self.followers.front().filter(|first| first.after <= landed)?;
         Some((follower.arrival, &follower.parcel))
     }

@@ -38,7 +38,7 @@ macro_rules! each {
 /// Nearly all members are endpoints. Each call asks for that first, and leaves the others to a function
 /// of their own, or it would be made a jump through a table.
 impl Node<Packet> for Member {
-    #[inline]
+    #[inline(always)]
     fn receive(&mut self, now: Time, port: Port, packet: &Packet) {
         #[inline(never)]
         fn other(member: &mut Member, now: Time, port: Port, packet: &Packet) {

@@ -23,7 +23,7 @@ use nilometer_wire::{Node, Port, Time};
 
 use crate::calendar::{Calendar, Event};
 use crate::link::{Counters, Link};
-use crate::packet::Packet;
+use crate::packet::{Packet, Route};
 use crate::parcel::{Annex, Parcel};
 use crate::plan::{Hop, Plan};
 use crate::seat::Seat;
@@ -70,6 +70,8 @@ pub struct Network<M, T = ()> {
     ports: Vec<u32>,
     /// By route, the last link and the member at its end.
     receivers: Vec<(u32, u32)>,
+    /// What a member has just sent.
+    outgoing: Packet,
     journal: Journal,
     tap: T,
 }
@@ -104,6 +106,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             seats,
             ports,
             receivers,
+            outgoing: Packet::default(),
             journal: Journal::default(),
             tap,
         };
@@ -132,7 +135,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             self.journal.events += 1;
             match event {
                 Event::Landing(link) => {
-                    self.look_ahead(&packet);
+                    self.look_ahead(packet.route);
                     self.land(link, now, &packet);
                 }
                 Event::Timer(timer) => self.run_out(timer, now),
@@ -144,32 +147,34 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         }
     }
 
-    /// Reads what the packet may need at the end of its way, so that it comes into the caches while
+    /// Reads what a packet may need at the end of its way, so that it comes into the caches while
     /// the routers on the way are passed: 7 % at a hundred flows.
-    #[inline]
-    fn look_ahead(&self, packet: &Packet) {
-        if let Some(&(link, member)) = self.receivers.get(packet.route.0 as usize) {
+    #[inline(always)]
+    fn look_ahead(&self, route: Route) {
+        if let Some(&(link, member)) = self.receivers.get(route.0 as usize) {
             black_box(self.links[link as usize].pending);
             black_box(self.seats[member as usize].member.poll_timeout());
         }
     }
 
     /// `packet` lands at the end of a link.
-    #[inline]
+    #[inline(always)]
     fn land(&mut self, link: usize, now: Time, packet: &Packet) {
         if self.links[link].is_busy() {
             self.settle(link, now);
         }
         let landed = &mut self.links[link];
         landed.pending -= 1;
-        if let Some((next, follower)) = landed.follower(now) {
+        if landed.is_followed()
+            && let Some((next, follower)) = landed.follower(now)
+        {
             self.calendar.push(landed.way.group, link, next, |parcel| *parcel = *follower);
             landed.let_follower_go();
         }
         match landed.onward(packet.route) {
             Some(&Hop::Link(onward)) => self.send(onward as usize, now, packet),
             Some(&Hop::Member(member, port)) => {
-                self.deliver(member as usize, Port(u32::from(port)), now, packet);
+                self.deliver_apart(member as usize, Port(u32::from(port)), now, packet);
             }
             None => self.journal.unroutable += 1,
         }
@@ -205,15 +210,49 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         }
     }
 
-    #[inline]
+    /// A member is told of a packet, and what it sends is taken.
+    #[inline(always)]
     fn deliver(&mut self, member: usize, port: Port, now: Time, packet: &Packet) {
         self.journal.deliveries += 1;
         let seat = &mut self.seats[member];
         seat.delivered(now, packet);
         self.tap.delivered(member, now, packet);
         seat.member.receive(now, port, packet);
-        self.transmit(member, now);
-        self.watch_timer(member);
+        let first = seat.link;
+        let Some(line) = self.links.get_mut(first as usize) else { return };
+        // Nearly always a host sends into its own line, which is plain: [`Network::pass`] would ask
+        // whether it is fused or eager, and where it leads, in vain.
+        loop {
+            let packet = &mut self.outgoing;
+            let Some(port) = seat.member.poll_transmit(now, packet) else { break };
+            if port != Port(0) || !line.way.is_plain {
+                self.transmit_from(member, port, now);
+                return self.watch_timer(member);
+            }
+            self.journal.sent += 1;
+            match line.admit(now, packet.bytes) {
+                Ok((arrival, follows)) => {
+                    self.tap.transmitted(first as usize, arrival, packet);
+                    let (calendar, annex) = (&mut self.calendar, &mut self.annex);
+                    schedule(calendar, annex, line, first, arrival, packet, follows);
+                }
+                Err(reason) => {
+                    line.refuse(reason, *packet);
+                    self.tap.dropped(first as usize, now, reason, packet);
+                }
+            }
+        }
+        seat.ask();
+        if seat.due < seat.alarm {
+            seat.alarm = seat.due;
+            self.calendar.set(self.alarms.len() + member, seat.due);
+        }
+    }
+
+    /// As [`Network::deliver`].
+    #[inline(never)]
+    fn deliver_apart(&mut self, member: usize, port: Port, now: Time, packet: &Packet) {
+        self.deliver(member, port, now, packet);
     }
 
     /// Tells a member of a packet that will reach it at `at`, after the timers that run out before.
@@ -243,18 +282,28 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     }
 
     /// Takes what a member has to send.
-    #[inline]
     fn transmit(&mut self, member: usize, now: Time) {
-        let mut packet = Packet::default();
+        if let Some(port) = self.seats[member].member.poll_transmit(now, &mut self.outgoing) {
+            self.transmit_from(member, port, now);
+        }
+    }
+
+    /// Sends what a member has made for `port`, and takes what else it has to send.
+    #[inline(never)]
+    fn transmit_from(&mut self, member: usize, mut port: Port, now: Time) {
         loop {
-            let seat = &mut self.seats[member];
-            let Some(port) = seat.member.poll_transmit(now, &mut packet) else { return };
+            let (seat, packet) = (&self.seats[member], self.outgoing);
             let link = match port {
                 Port(0) => seat.link,
                 Port(port) => self.ports[(seat.first_port + port) as usize],
             };
             self.journal.sent += 1;
-            self.launch(link as usize, now, &packet);
+            self.send(link as usize, now, &packet);
+            let seat = &mut self.seats[member];
+            match seat.member.poll_transmit(now, &mut self.outgoing) {
+                Some(next) => port = next,
+                None => return,
+            }
         }
     }
 
@@ -270,25 +319,8 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         }
     }
 
-    /// `packet` of a member joins a link's queue. Nearly always that is a host's own line, which is
-    /// plain: [`Network::pass`] would ask whether it is fused or eager, and where it leads, in vain.
-    #[inline(always)]
-    fn launch(&mut self, link: usize, now: Time, packet: &Packet) {
-        let line = &mut self.links[link];
-        if !line.way.is_plain {
-            return self.send(link, now, packet);
-        }
-        match line.admit(now, packet.bytes) {
-            Ok((arrival, follows)) => {
-                self.tap.transmitted(link, arrival, packet);
-                self.schedule(link, arrival, packet, follows);
-            }
-            Err(reason) => self.refuse(link, now, reason, packet),
-        }
-    }
-
     /// `packet` joins a link's queue.
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, link: usize, now: Time, packet: &Packet) {
         if self.links[link].is_fifo() {
             self.pass(link, now, packet);
@@ -298,6 +330,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     }
 
     /// `packet` is given to a link's discipline.
+    #[inline(never)]
     fn queue(&mut self, link: usize, now: Time, packet: &Packet) {
         self.settle(link, now);
         let mut drops = Dropping { tap: &mut self.tap, link, now };
@@ -307,7 +340,6 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     }
 
     /// Makes up for a link's departures until `now`.
-    #[inline]
     fn settle(&mut self, link: usize, now: Time) {
         while self.links[link].is_busy() {
             let mut drops = Dropping { tap: &mut self.tap, link, now };
@@ -323,13 +355,14 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
                     _ => self.journal.unroutable += 1,
                 }
             } else {
+                // Whoever is told in advance is told by FIFOs.
                 self.fly(link, arrival, &packet, follows);
             }
         }
     }
 
     /// `packet` joins the queue of a FIFO at `now`, and of those fused to it when it gets there.
-    #[inline]
+    #[inline(never)]
     fn pass(&mut self, mut link: usize, mut now: Time, packet: &Packet) {
         loop {
             let fifo = &mut self.links[link];
@@ -338,16 +371,18 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
                 Err(reason) => return self.refuse(link, now, reason, packet),
             };
             self.tap.transmitted(link, arrival, packet);
-            if !fifo.way.is_fused {
-                self.fly(link, arrival, packet, follows);
-                return;
+            if fifo.way.is_fused {
+                fifo.remember(self.now, self.horizon, arrival, packet.bytes);
+                let Some(&Hop::Link(onward)) = fifo.onward(packet.route) else {
+                    self.journal.unroutable += 1;
+                    return;
+                };
+                (link, now) = (onward as usize, arrival);
+            } else if let Some((member, port)) = fifo.tells(arrival, self.horizon) {
+                return self.deliver_ahead(member as usize, port, arrival, packet);
+            } else {
+                return self.fly(link, arrival, packet, follows);
             }
-            fifo.remember(self.now, self.horizon, arrival, packet.bytes);
-            let Some(&Hop::Link(onward)) = fifo.onward(packet.route) else {
-                self.journal.unroutable += 1;
-                return;
-            };
-            (link, now) = (onward as usize, arrival);
         }
     }
 
@@ -358,33 +393,12 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         self.tap.dropped(link, now, reason, packet);
     }
 
-    /// `packet` is on its way to the far end.
-    #[inline(always)]
+    /// `packet` is on its way to the far end, of which nobody is told in advance.
+    #[inline(never)]
     fn fly(&mut self, link: usize, arrival: Time, packet: &Packet, follows: bool) {
-        let flown = &self.links[link];
-        if flown.way.is_eager
-            && flown.pending == 0
-            && arrival <= self.horizon
-            && let Some(&Hop::Member(member, port)) = flown.onward(packet.route)
-        {
-            return self.deliver_ahead(member as usize, Port(u32::from(port)), arrival, packet);
-        }
-        self.schedule(link, arrival, packet, follows);
-    }
-
-    /// `packet` lands at `arrival`: an event, or one to be when the packet that it follows has landed.
-    #[inline(always)]
-    fn schedule(&mut self, link: usize, arrival: Time, packet: &Packet, follows: bool) {
+        let (calendar, annex) = (&mut self.calendar, &mut self.annex);
         let flown = &mut self.links[link];
-        flown.pending += 1;
-        // What it follows was told of in advance if nothing else is pending, and will not land.
-        if follows && flown.pending > 1 {
-            self.annex.stow(packet, flown.follow(arrival));
-        } else {
-            let annex = &mut self.annex;
-            let fill = |parcel: &mut Parcel| annex.stow(packet, parcel);
-            self.calendar.push(flown.way.group, link, arrival, fill);
-        }
+        schedule(calendar, annex, flown, link as u32, arrival, packet, follows);
     }
 
     /// The moment until which everything has happened.
@@ -454,5 +468,27 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             found += drops + link.kept();
         }
         journal.sent == found && self.links.iter().all(Link::balances)
+    }
+}
+
+/// `packet` lands at `arrival` at the end of `link`, which is number `place`: an event, or one to be
+/// when the packet that it follows has landed.
+#[inline(always)]
+fn schedule(
+    calendar: &mut Calendar<Parcel>,
+    annex: &mut Annex,
+    link: &mut Link,
+    place: u32,
+    arrival: Time,
+    packet: &Packet,
+    follows: bool,
+) {
+    link.pending += 1;
+    // What it follows was told of in advance if nothing else is pending, and will not land.
+    if follows && link.pending > 1 {
+        annex.stow(packet, link.follow(arrival));
+    } else {
+        let fill = |parcel: &mut Parcel| annex.stow(packet, parcel);
+        calendar.push(link.way.group, place as usize, arrival, fill);
     }
 }

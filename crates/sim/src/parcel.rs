@@ -28,12 +28,12 @@ pub(crate) struct Parcel {
     place: u32,
     timestamps: [u32; 2],
     length: u16,
-    pub bytes: u16,
-    window: u16,
     flags: u8,
-    ecn: Ecn,
-    options: u8,
     protocol: Protocol,
+    pub bytes: u16,
+    options: u8,
+    ecn: Ecn,
+    window: u16,
 }
 
 const _: () = assert!(size_of::<Parcel>() == 36);

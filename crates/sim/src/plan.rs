@@ -6,6 +6,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+use nilometer_wire::Port;
+
 use crate::calendar::{GROUPS_LIMIT, Group};
 use crate::link::Link;
 use crate::packet::Route;
@@ -69,6 +71,15 @@ pub(crate) struct Turns {
 }
 
 impl Way {
+    /// The member to which all packets go, and the port there.
+    #[inline(always)]
+    pub fn member(&self) -> Option<(u32, Port)> {
+        match self.onward {
+            Some(Hop::Member(member, port)) => Some((member, Port(u32::from(port)))),
+            _ => None,
+        }
+    }
+
     /// What comes after the link for a packet on `route`.
     #[inline(always)]
     pub fn onward<'a>(&'a self, turns: &'a Turns, route: Route) -> Option<&'a Hop> {

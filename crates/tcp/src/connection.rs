@@ -92,7 +92,7 @@ impl Connection {
     }
 
     /// `segment` arrived at `now` in a packet with the bits `ecn`.
-    #[inline]
+    #[inline(always)]
     pub fn receive(&mut self, now: Time, segment: &Segment, ecn: Ecn) {
         self.statistics.segments_received += 1;
         if !self.receive_predicted(now, segment, ecn) {

@@ -16,7 +16,7 @@ use crate::state::State;
 
 impl Connection {
     /// Takes the segment if it is as predicted; otherwise nothing has happened.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn receive_predicted(&mut self, now: Time, segment: &Segment, ecn: Ecn) -> bool {
         let is_ordinary = self.state == State::Established
             && segment.flags & !PSH == ACK
