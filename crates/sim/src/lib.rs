@@ -8,6 +8,7 @@ pub mod calendar;
 pub mod datagram;
 pub mod endpoint;
 pub mod fault;
+mod followers;
 pub mod link;
 pub mod member;
 pub mod network;

@@ -37,10 +37,10 @@ use nilometer_queue::{Any, Backlog, Discipline, Drops, Foretold, Ledger, Reason,
 use nilometer_stat::Rng;
 use nilometer_wire::{Port, Rate, Span, Time};
 
+use crate::followers::Followers;
 use crate::packet::{Packet, Route};
-use crate::parcel::Parcel;
+use crate::parcel::{Annex, Parcel};
 use crate::plan::{Hop, Turns, Way};
-use crate::ring::Ring;
 
 /// The purpose of the random stream of processing times.
 const PURPOSE_OVERHEAD: u32 = 0x4c49_0001;
@@ -69,15 +69,6 @@ pub struct Counters {
     pub transmitted_bytes: u64,
     /// What was dropped, by reason.
     pub drops: Tally,
-}
-
-/// A packet that follows another.
-#[derive(Clone, Copy, Debug, Default)]
-struct Follower {
-    /// When the one before it lands, or a little earlier.
-    after: Time,
-    arrival: Time,
-    parcel: Parcel,
 }
 
 /// The random time that a sender's processing takes before each packet.
@@ -119,7 +110,7 @@ pub struct Link {
     /// What comes after it.
     pub(crate) way: Way,
     /// Packets on the wire or soon to be, that follow others.
-    followers: Ring<Follower>,
+    followers: Followers,
     pub(crate) turns: Turns,
     /// Packets and bytes that departed, but for those that are counted as alike.
     out_packets: u64,
@@ -163,7 +154,7 @@ impl Link {
             pending: 0,
             following: 0,
             way: Way::default(),
-            followers: Ring::default(),
+            followers: Followers::default(),
             turns: Turns::default(),
             out_packets: 0,
             out_bytes: 0,
@@ -337,10 +328,9 @@ impl Link {
         (discipline.backlog().packets > 0).then_some(self.free_at + self.delay)
     }
 
-    /// Keeps a packet that follows another until that one, which was the last, lands. The place of its
-    /// parcel.
-    #[inline]
-    pub(crate) fn follow(&mut self, arrival: Time) -> &mut Parcel {
+    /// Keeps a packet that follows another until that one, which was the last, lands.
+    #[inline(always)]
+    pub(crate) fn follow(&mut self, annex: &mut Annex, arrival: Time, packet: &Packet) {
         // Not after the one before it lands: between the two are this packet's time and the overhead.
         let mut own = self.last_span;
         if self.is_particular {
@@ -348,10 +338,7 @@ impl Link {
         }
         let after = Time(arrival.0.saturating_sub(own.0));
         self.following += 1;
-        let follower = self.followers.push_back();
-        follower.after = after;
-        follower.arrival = arrival;
-        &mut follower.parcel
+        self.followers.push(annex, after, arrival, packet);
     }
 
     /// The member at its end and the port there, if that may be told now of what lands at `arrival`.
@@ -363,24 +350,17 @@ impl Link {
         self.way.member()
     }
 
-    /// Whether packets follow others.
-    #[inline]
-    pub(crate) fn is_followed(&self) -> bool {
-        self.following > 0
-    }
-
     /// A packet has landed: the one that followed it, if one did, and its landing.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn follower(&self, landed: Time) -> Option<(Time, &Parcel)> {
-        let follower = self.followers.front().filter(|first| first.after <= landed)?;
-        Some((follower.arrival, &follower.parcel))
+        if self.following == 0 { None } else { self.followers.first(landed) }
     }
 
     /// The one that followed is on its way.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn let_follower_go(&mut self) {
         self.following -= 1;
-        self.followers.pop_front();
+        self.followers.drop_first();
     }
 
     /// Remembers a departure that is passed to another link's flight, if it is after `horizon`: until
@@ -420,7 +400,7 @@ impl Link {
     /// not in the calendar yet. A FIFO keeps none that waits.
     pub fn kept(&self) -> u64 {
         let waiting = self.discipline.as_ref().map_or(0, |discipline| discipline.backlog().packets);
-        waiting + self.followers.len() as u64
+        waiting + u64::from(self.following)
     }
 
     /// The counters at `now`, at which everything due has been made up for. Packets that follow
@@ -431,8 +411,7 @@ impl Link {
         let (transmitted_packets, transmitted_bytes) = self.departed();
         let mut counters =
             Counters { offered_packets, transmitted_packets, transmitted_bytes, drops: self.drops };
-        let followers = self.followers.iter().map(|f| (f.arrival, f.parcel.bytes));
-        let leaving = followers.chain(self.ahead.iter().copied());
+        let leaving = self.followers.landings().chain(self.ahead.iter().copied());
         for (_, bytes) in leaving.filter(|&(lands, _)| self.is_leaving(now, lands)) {
             counters.transmitted_packets -= 1;
             counters.transmitted_bytes -= u64::from(bytes);

@@ -165,9 +165,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         }
         let landed = &mut self.links[link];
         landed.pending -= 1;
-        if landed.is_followed()
-            && let Some((next, follower)) = landed.follower(now)
-        {
+        if let Some((next, follower)) = landed.follower(now) {
             self.calendar.push(landed.way.group, link, next, |parcel| *parcel = *follower);
             landed.let_follower_go();
         }
@@ -486,7 +484,7 @@ fn schedule(
     link.pending += 1;
     // What it follows was told of in advance if nothing else is pending, and will not land.
     if follows && link.pending > 1 {
-        annex.stow(packet, link.follow(arrival));
+        link.follow(annex, arrival, packet);
     } else {
         let fill = |parcel: &mut Parcel| annex.stow(packet, parcel);
         calendar.push(link.way.group, place as usize, arrival, fill);

@@ -38,6 +38,35 @@ pub(crate) struct Parcel {
 
 const _: () = assert!(size_of::<Parcel>() == 36);
 
+impl Parcel {
+    /// Whether `packet` is what is here but for its sequence number, and that is `number` times the
+    /// payload's length higher.
+    #[inline(always)]
+    pub fn is_like(&self, packet: &Packet, number: u32) -> bool {
+        let segment = &packet.segment;
+        let (options, extra) = segment.options();
+        let sequence = self.sequence.wrapping_add(number.wrapping_mul(u32::from(self.length)));
+        segment.sequence == sequence
+            && packet.bytes == self.bytes
+            && segment.acknowledgement == self.acknowledgement
+            && segment.window == self.window
+            && segment.length == self.length
+            && segment.flags == self.flags
+            && options == self.options
+            && extra.is_none()
+            && segment.timestamps == self.timestamps
+            && packet.route == self.route
+            && packet.ecn == self.ecn
+            && packet.protocol == self.protocol
+    }
+
+    /// Makes it the one after it, which is like it.
+    #[inline(always)]
+    pub fn advance(&mut self) {
+        self.sequence = self.sequence.wrapping_add(u32::from(self.length));
+    }
+}
+
 /// What of packets has no room in parcels.
 #[derive(Debug, Default)]
 pub(crate) struct Annex {

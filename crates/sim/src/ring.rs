@@ -50,6 +50,19 @@ impl<T: Copy + Default> Ring<T> {
         if self.len == 0 { None } else { self.places.get(self.head) }
     }
 
+    /// The first, to be changed.
+    #[inline]
+    pub fn front_mut(&mut self) -> Option<&mut T> {
+        if self.len == 0 { None } else { self.places.get_mut(self.head) }
+    }
+
+    /// The last, to be changed.
+    #[inline]
+    pub fn back_mut(&mut self) -> Option<&mut T> {
+        let place = self.place(self.len.checked_sub(1)?);
+        self.places.get_mut(place)
+    }
+
     /// The place of a new last, which holds anything.
     #[inline]
     pub fn push_back(&mut self) -> &mut T {
