@@ -5,7 +5,7 @@
 //! link idle lands a fixed time later: the landings come in the order of writing. A packet that had
 //! to wait for the one before it lands a packet's time after that one, so that its landing, if it is
 //! scheduled when that one lands, is in order too, among its like. So links that are alike share a few
-//! *lanes*, rings of pending landings in order. A landing goes into the lane that ends latest of those
+//! *lanes*, queues of pending landings in order. A landing goes into the lane that ends latest of those
 //! that end before it; this is patience sorting, and a handful of nearly sorted streams needs as many
 //! piles. What fits behind none is inserted from the back, or, if it would have to overtake many, goes
 //! into a heap. Timers, which are set again and again before they run out, have a slot each in a
@@ -13,7 +13,7 @@
 //! own.
 //!
 //! A landing carries its packet. So the packets that are under way lie side by side in the order in
-//! which they will be needed, in a few rings that are written at one end and read at the other, and
+//! which they will be needed, in a few queues that are written at one end and read at the other, and
 //! not scattered over hundreds of links.
 //!
 //! Of equal moments the lower place comes first, wherever it waits. The order of events is (moment,
@@ -29,7 +29,7 @@ use core::cmp::Ordering;
 
 use nilometer_wire::Time;
 
-use crate::ring::Ring;
+use crate::lanes::Lanes;
 use crate::tournament::{NEVER, Tournament};
 
 /// Most groups of lanes.
@@ -116,7 +116,7 @@ pub struct Calendar<T> {
     /// The heads at `players` and after, the winner of all at 1.
     heads: [Key; 2 * HEADS_LIMIT],
     players: usize,
-    lanes: Vec<Ring<Landing<T>>>,
+    lanes: Lanes<Landing<T>>,
     /// The moment of each lane's last landing, by group; 0 where there is none.
     lasts: Vec<[u64; LANES_OF_A_GROUP]>,
     heap: BinaryHeap<Delayed<T>>,
@@ -133,7 +133,7 @@ impl<T: Copy + Default> Calendar<T> {
         Calendar {
             heads: [NOTHING; 2 * HEADS_LIMIT],
             players: (LANES + groups * LANES_OF_A_GROUP).next_power_of_two(),
-            lanes: vec![Ring::default(); groups * LANES_OF_A_GROUP],
+            lanes: Lanes::new(groups * LANES_OF_A_GROUP),
             lasts: vec![[0; LANES_OF_A_GROUP]; groups],
             heap: BinaryHeap::new(),
             timers: Tournament::new(timers),
@@ -189,9 +189,7 @@ impl<T: Copy + Default> Calendar<T> {
         };
         *last = moment.0;
         let lane = group * LANES_OF_A_GROUP + choice;
-        let waiting = &mut self.lanes[lane];
-        let is_first = waiting.is_empty();
-        let landing = waiting.push_back();
+        let (landing, is_first) = self.lanes.push_back(lane);
         (landing.moment, landing.place) = (moment, place);
         fill(&mut landing.what);
         if is_first {
@@ -207,13 +205,13 @@ impl<T: Copy + Default> Calendar<T> {
         let Some((choice, _)) = lasts.min_by_key(|&(_, last)| last) else { return };
         let lane = group * LANES_OF_A_GROUP + choice;
         let own = key(moment, place, LANES + lane);
-        let waiting = &mut self.lanes[lane];
-        let overtaken = waiting.count_last(OVERTAKES_LIMIT + 1, |it| own < it.key(LANES + lane));
+        let is_later = |it: &Landing<T>| own < it.key(LANES + lane);
+        let overtaken = self.lanes.count_last(lane, OVERTAKES_LIMIT + 1, is_later);
         if overtaken > OVERTAKES_LIMIT {
             return self.push_heap(place, moment, what);
         }
-        let is_first = overtaken == waiting.len();
-        *waiting.insert_before_last(overtaken) = Landing { moment, place, what };
+        let is_first = overtaken == self.lanes.len(lane);
+        *self.lanes.insert_before_last(lane, overtaken) = Landing { moment, place, what };
         if is_first {
             self.enter(LANES + lane, own);
         }
@@ -261,10 +259,10 @@ impl<T: Copy + Default> Calendar<T> {
         let place = (first >> 32) as u32;
         let head = first as u32 as usize;
         let number = head.wrapping_sub(LANES);
-        let event = match self.lanes.get_mut(number) {
-            Some(lane) => {
-                take(&lane.front()?.what);
-                let next = match lane.pop_front() {
+        let event = match self.lanes.front(number) {
+            Some(landing) => {
+                take(&landing.what);
+                let next = match self.lanes.pop_front(number) {
                     Some(next) => next.key(head),
                     None => {
                         self.lasts[number / LANES_OF_A_GROUP][number % LANES_OF_A_GROUP] = 0;
@@ -297,7 +295,7 @@ impl<T: Copy + Default> Calendar<T> {
 
     /// Every pending landing: its moment, its place and what lands.
     pub fn landings(&self) -> impl Iterator<Item = (Time, usize, &T)> {
-        let lanes = self.lanes.iter().flat_map(Ring::iter);
+        let lanes = self.lanes.iter();
         lanes
             .chain(self.heap.iter().map(|delayed| &delayed.0))
             .map(|landing| (landing.moment, landing.place as usize, &landing.what))

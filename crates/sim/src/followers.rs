@@ -8,11 +8,12 @@
 //! before it. So what is kept is the first of such a *run* and how many come after it. Whatever differs
 //! in anything begins another run.
 
+use alloc::collections::VecDeque;
+
 use nilometer_wire::{Span, Time};
 
 use crate::packet::Packet;
 use crate::parcel::{Annex, Parcel};
-use crate::ring::Ring;
 
 /// A packet that follows another, and those after it that are alike.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,7 +47,7 @@ impl Run {
 /// Packets that follow others, first come, first served.
 #[derive(Debug, Default)]
 pub(crate) struct Followers {
-    runs: Ring<Run>,
+    runs: VecDeque<Run>,
 }
 
 impl Followers {
@@ -59,9 +60,9 @@ impl Followers {
             run.more += 1;
             return;
         }
-        let run = self.runs.push_back();
-        (run.after, run.arrival, run.more) = (after, arrival, 0);
+        let mut run = Run { after, arrival, ..Run::default() };
         annex.stow(packet, &mut run.first);
+        self.runs.push_back(run);
     }
 
     /// The first, if the packet that it follows has landed at `landed`: when it lands itself.
@@ -100,7 +101,6 @@ impl Followers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::collections::VecDeque;
     use nilometer_stat::Rng;
 
     /// Against a queue of all packets: most continue those before them, some differ in one thing.
