@@ -84,11 +84,19 @@ impl<A: Copy> Lane<A> {
         self.destinations.clear();
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, brief: Brief, key: Key<A>) {
         self.briefs.push(brief);
         self.keys.push(key);
         self.destinations.push(key.destination);
+    }
+}
+
+impl Lane<u32> {
+    #[inline(always)]
+    fn push_fields(&mut self, seed: u64, place: Place, fields: &Fields<u32>) {
+        let hash = flow_hash_ipv4(seed, &fields.key, fields.notes);
+        self.push(Brief::of(place, hash, fields), fields.key);
     }
 }
 
@@ -117,7 +125,7 @@ impl Router {
         self.ports[input].in_packets += frames.len() as u64;
         self.ports[input].in_bytes +=
             frames.iter().map(|place| u64::from(place.bytes)).sum::<u64>();
-        for place in frames.iter().take(AHEAD) {
+        for place in frames {
             ask_for(memory.frame(*place).as_ptr());
         }
         // Kept at hand while the rest of the router may change.
@@ -130,16 +138,34 @@ impl Router {
             if !is_ours && !self.goes_on(input, place, memory) {
                 continue;
             }
-            match ipv4_of(memory.frame(place)).map(Fields::<u32>::read) {
-                Some(Ok(fields)) => {
-                    let hash = flow_hash_ipv4(seed, &fields.key, fields.notes);
-                    lane4.push(Brief::of(place, hash, &fields), fields.key);
-                }
-                Some(Err(fault)) => self.discard(input, place, fault.into(), memory),
-                None => self.parse_other(input, place, memory),
+            let usual = ipv4_of(memory.frame(place))
+                .and_then(|packet| Some((Fields::<u32>::usual(packet)?, packet)));
+            let Some((head, packet)) = usual else {
+                self.parse_unusual(input, place, &mut lane4, memory);
+                continue;
+            };
+            match Fields::<u32>::read_usual(head, packet) {
+                Ok(fields) => lane4.push_fields(seed, place, &fields),
+                Err(fault) => self.discard(input, place, fault.into(), memory),
             }
         }
         self.lanes.lane4 = lane4;
+    }
+
+    /// A frame that carries IPv4 with options, or something else.
+    #[inline(never)]
+    fn parse_unusual<M: Memory>(
+        &mut self,
+        input: usize,
+        place: Place,
+        lane4: &mut Lane<u32>,
+        memory: &mut M,
+    ) {
+        match ipv4_of(memory.frame(place)).map(Fields::<u32>::read) {
+            Some(Ok(fields)) => lane4.push_fields(self.plan.seed, place, &fields),
+            Some(Err(fault)) => self.discard(input, place, fault.into(), memory),
+            None => self.parse_other(input, place, memory),
+        }
     }
 
     /// Whether a frame that is not for this port alone goes on like others because it is for a group;
@@ -160,7 +186,6 @@ impl Router {
     }
 
     /// A frame that does not carry IPv4.
-    #[inline(never)]
     fn parse_other<M: Memory>(&mut self, input: usize, place: Place, memory: &mut M) {
         let header = match Header::read(memory.frame(place)) {
             Ok(header) => header,
