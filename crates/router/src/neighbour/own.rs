@@ -8,6 +8,8 @@ use crate::prefix::Prefix;
 
 /// Most addresses of one family on one port.
 pub const ADDRESSES_MAX: usize = 64;
+/// Bits of an address that are asked first.
+const BEGINNING_BITS: u32 = 8;
 
 /// Why a port cannot have an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub fn link_local(mac: Mac) -> u128 {
 pub struct Own<A> {
     mac: Mac,
     addresses: Vec<(A, Prefix<A>)>,
+    /// A bit for each value of the first eight bits of an address that is within a prefix.
+    beginnings: [u64; 4],
 }
 
 impl<A: Family> Own<A> {
@@ -55,7 +59,8 @@ impl<A: Family> Own<A> {
     /// # Errors
     /// [`OwnError::Mac`].
     pub fn new(mac: Mac) -> Result<Own<A>, OwnError> {
-        is_station(mac).then_some(Own { mac, addresses: Vec::new() }).ok_or(OwnError::Mac)
+        let own = Own { mac, addresses: Vec::new(), beginnings: [0; 4] };
+        is_station(mac).then_some(own).ok_or(OwnError::Mac)
     }
 
     /// The port's link-layer address.
@@ -75,12 +80,12 @@ impl<A: Family> Own<A> {
         }
         if let Some(there) = self.addresses.iter_mut().find(|there| there.0 == address) {
             there.1 = prefix;
-            return Ok(());
-        }
-        if self.addresses.len() == ADDRESSES_MAX {
+        } else if self.addresses.len() == ADDRESSES_MAX {
             return Err(OwnError::Full);
+        } else {
+            self.addresses.push((address, prefix));
         }
-        self.addresses.push((address, prefix));
+        self.begin();
         Ok(())
     }
 
@@ -88,7 +93,28 @@ impl<A: Family> Own<A> {
     pub fn remove(&mut self, address: A) -> bool {
         let before = self.addresses.len();
         self.addresses.retain(|there| there.0 != address);
+        self.begin();
         self.addresses.len() < before
+    }
+
+    /// Notes how addresses within the prefixes begin.
+    fn begin(&mut self) {
+        self.beginnings = [0; 4];
+        for (_, prefix) in &self.addresses {
+            let first = prefix.address().bits(0, BEGINNING_BITS) as usize;
+            let open = BEGINNING_BITS - prefix.length().min(BEGINNING_BITS);
+            for beginning in first..first + (1 << open) {
+                self.beginnings[beginning / 64] |= 1 << (beginning % 64);
+            }
+        }
+    }
+
+    /// Whether `address` begins as one within a prefix does: no to nearly all that are within none, at
+    /// the cost of one bit.
+    #[inline(always)]
+    pub(crate) fn begins(&self, address: A) -> bool {
+        let beginning = address.bits(0, BEGINNING_BITS) as usize;
+        self.beginnings[beginning / 64 % 4] >> (beginning % 64) & 1 == 1
     }
 
     /// The addresses and the prefixes around them.
@@ -127,6 +153,39 @@ impl<A: Family> Own<A> {
             Err(Reason::OffLink)
         } else {
             Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nilometer_stat::Rng;
+
+    #[test]
+    fn what_is_within_a_prefix_begins_as_one() {
+        let mut rng = Rng::new(11, u32::from_be_bytes(*b"ownb"), 0);
+        for _ in 0..200 {
+            let mut own = Own::<u32>::new([2, 0, 0, 0, 0, 1]).expect("a station");
+            let mut addresses = Vec::new();
+            for _ in 0..rng.below(6) {
+                let (address, length) = (rng.next_u64() as u32, 4 + rng.below(28) as u32);
+                if own.add(address, length).is_ok() {
+                    addresses.push(address);
+                }
+            }
+            if let Some(gone) = addresses.pop().filter(|_| rng.below(2) == 0) {
+                assert!(own.remove(gone));
+            }
+            for beginning in 0..256u32 {
+                let may = own.addresses().iter().any(|(_, prefix)| {
+                    let common = prefix.length().min(8);
+                    (prefix.address() >> 24 ^ beginning) >> (8 - common) == 0
+                });
+                let address = beginning << 24 | rng.next_u64() as u32 & 0x00ff_ffff;
+                assert_eq!(own.begins(address), may);
+                assert!(may || !own.addresses().iter().any(|there| there.1.contains(address)));
+            }
         }
     }
 }

@@ -156,7 +156,11 @@ impl Router {
         if !port.is_open {
             return Err(Turn::Discard(port.why_shut()));
         }
-        if usize::from(output) == input && port.plan.redirects {
+        // (In this order: hardly any sender is on a link of ours, but a port is this one at even odds.)
+        if A::is_of_redirects(port, key.source)
+            && usize::from(output) == input
+            && port.plan.redirects
+        {
             self.redirect(now, input, brief.place, gateway, memory);
         }
         let station = match gateway {

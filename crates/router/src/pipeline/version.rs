@@ -36,6 +36,9 @@ pub(super) trait Version: Protocol + Default {
     fn is_martian_source(self, filter: Martians) -> bool;
     fn is_martian_destination(self, filter: Martians) -> bool;
     fn is_multicast(self) -> bool;
+    /// Whether who sends from `source` may have to be told of a better router on the link of `port`: no
+    /// to nearly all who need not.
+    fn is_of_redirects(port: &Port, source: Self) -> bool;
     fn table(port: &mut Port) -> &mut Table<Self, Held>;
     fn groups(groups: &mut Groups) -> &mut Side<Self>;
     fn decrement(packet: &mut [u8]) -> Result<(), hop::Stopped>;
@@ -91,6 +94,11 @@ impl Version for u32 {
     #[inline]
     fn is_multicast(self) -> bool {
         self >> 28 == 0xe
+    }
+
+    #[inline]
+    fn is_of_redirects(port: &Port, source: u32) -> bool {
+        port.arp.table.own().begins(source)
     }
 
     #[inline]
@@ -178,6 +186,12 @@ impl Version for u128 {
     #[inline]
     fn is_multicast(self) -> bool {
         self >> 120 == 0xff
+    }
+
+    /// Those of IPv6 are neighbour discovery's.
+    #[inline]
+    fn is_of_redirects(_: &Port, _: u128) -> bool {
+        false
     }
 
     #[inline]
