@@ -20,6 +20,7 @@ pub enum Framing {
 
 impl Framing {
     /// Bytes of the fabric that a packet of `bytes` takes.
+    #[inline]
     pub const fn fabric_bytes(self, bytes: u32) -> u64 {
         match self {
             Framing::Whole => bytes as u64,

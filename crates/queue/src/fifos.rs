@@ -17,11 +17,14 @@ pub enum End {
     Tail,
 }
 
-/// What is known of a slot without touching its item: its neighbours, each of which counts only as
-/// far as the list reaches, and the size of the item.
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    /// Towards the tail; in the list of free slots, the next free one.
+/// A place for an item, with the neighbours of its list, each of which counts only as far as the list
+/// reaches. A ticket of a router and what is known of it are half a line of the cache, which no other
+/// line has a part of.
+#[derive(Clone, Debug)]
+#[repr(align(32))]
+struct Slot<T> {
+    item: Option<T>,
+    /// Towards the tail.
     next: u32,
     /// Towards the front.
     prev: u32,
@@ -57,46 +60,48 @@ impl Fifo {
 }
 
 /// The slab that lists share. Freed slots are used again last in, first out, so that a short
-/// backlog stays within few cache lines however large the limit is. Where a list ends is known from
-/// its length, so that taking from it touches no neighbour; links stand apart from the items, so
-/// that adding to it touches no other item.
+/// backlog stays within few cache lines however large the limit is; which are free is known apart from
+/// them, so that the next one need not be read to know the one behind it. Where a list ends is known from
+/// its length, so that taking from it touches no neighbour.
 #[derive(Clone, Debug)]
 pub(crate) struct Fifos<T> {
-    items: Vec<Option<T>>,
-    links: Vec<Link>,
-    free: u32,
-    length: u32,
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
 }
 
 impl<T> Fifos<T> {
     /// No slots yet.
     pub(crate) fn new() -> Fifos<T> {
-        Fifos { items: Vec::new(), links: Vec::new(), free: NONE, length: 0 }
+        Fifos { slots: Vec::new(), free: Vec::new() }
     }
 
     /// Puts `item` of `bytes` at the tail of `fifo`, and says in which slot.
     #[inline]
     pub(crate) fn push(&mut self, fifo: &mut Fifo, item: T, bytes: u32) -> u32 {
-        let at = self.free;
-        let link = Link { next: NONE, prev: fifo.tail, bytes };
-        let at = if let Some(slot) = self.items.get_mut(at as usize) {
-            *slot = Some(item);
-            self.free = core::mem::replace(&mut self.links[at as usize], link).next;
-            at
-        } else {
-            self.items.push(Some(item));
-            self.links.push(link);
-            (self.items.len() - 1) as u32
+        let slot = Slot { item: Some(item), next: NONE, prev: fifo.tail, bytes };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.slots[at as usize] = slot;
+                at
+            }
+            None => self.grow(slot),
         };
         if fifo.length == 0 {
             fifo.front = at;
         } else {
-            self.links[fifo.tail as usize].next = at;
+            self.slots[fifo.tail as usize].next = at;
         }
         fifo.tail = at;
         fifo.length += 1;
-        self.length += 1;
         at
+    }
+
+    /// One more slot, and room for it among the free.
+    #[cold]
+    fn grow(&mut self, slot: Slot<T>) -> u32 {
+        self.slots.push(slot);
+        self.free.reserve(self.slots.capacity());
+        (self.slots.len() - 1) as u32
     }
 
     /// Takes the slot at `end` out of `fifo`: which, and the bytes of its item. The item is still
@@ -108,34 +113,31 @@ impl<T> Fifos<T> {
             return None;
         }
         let at = fifo.slot(end);
-        let link = &mut self.links[at as usize];
+        let slot = &self.slots[at as usize];
         match end {
-            End::Front => fifo.front = link.next,
-            End::Tail => fifo.tail = link.prev,
+            End::Front => fifo.front = slot.next,
+            End::Tail => fifo.tail = slot.prev,
         }
         fifo.length -= 1;
-        self.length -= 1;
-        link.next = core::mem::replace(&mut self.free, at);
-        Some((at, link.bytes))
+        self.free.push(at);
+        Some((at, slot.bytes))
     }
 
-    /// Asks for what is known of the slot at `end` of `fifo`, and for its item.
+    /// Asks for the slot at `end` of `fifo`.
     #[inline]
     pub(crate) fn ask(&self, fifo: &Fifo, end: End) {
-        let at = fifo.slot(end) as usize;
-        ask_for(self.links.as_ptr().wrapping_add(at));
-        ask_for(self.items.as_ptr().wrapping_add(at));
+        ask_for(self.slots.as_ptr().wrapping_add(fifo.slot(end) as usize));
     }
 
     /// How many items all lists hold.
     pub(crate) fn length(&self) -> u64 {
-        u64::from(self.length)
+        (self.slots.len() - self.free.len()) as u64
     }
 
     /// Takes the item out of `slot`.
     #[inline]
     pub(crate) fn take(&mut self, slot: u32) -> Option<T> {
-        self.items[slot as usize].take()
+        self.slots[slot as usize].item.take()
     }
 
     /// Bytes of the item at the front of `fifo`.
@@ -144,7 +146,7 @@ impl<T> Fifos<T> {
         if fifo.length == 0 {
             return None;
         }
-        Some(self.links[fifo.front as usize].bytes)
+        Some(self.slots[fifo.front as usize].bytes)
     }
 }
 
@@ -183,7 +185,7 @@ mod tests {
                 most = most.max(held);
                 let front = twins[list].front().map(|&item| item as u32 + 7);
                 assert_eq!(fifos.front_bytes(&lists[list]), front);
-                assert_eq!(fifos.items.len(), most);
+                assert_eq!(fifos.slots.len(), most);
                 assert_eq!(fifos.length(), held as u64);
             }
         }

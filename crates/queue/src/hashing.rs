@@ -38,6 +38,7 @@ impl Spread {
 
     /// Two rounds of xor-shift and multiply (the finaliser of splitmix64: Steele, Lea, Flood 2014),
     /// then the high bits times the number of queues: no division, and no power of two is needed.
+    #[inline]
     fn mixed(&self, flow: u32) -> u32 {
         let mut word = (u64::from(flow) ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

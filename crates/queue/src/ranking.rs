@@ -46,10 +46,15 @@ impl Ranking {
     #[inline]
     pub(crate) fn change(&mut self, queue: u32, to: u64) {
         if self.is_kept {
-            self.lengths.change(queue, to);
-            self.unasked += 1;
-            self.is_kept = self.unasked <= self.patience;
+            self.change_kept(queue, to);
         }
+    }
+
+    /// (Apart, so that those who have no ranking to keep have no more of it than a test.)
+    fn change_kept(&mut self, queue: u32, to: u64) {
+        self.lengths.change(queue, to);
+        self.unasked += 1;
+        self.is_kept = self.unasked <= self.patience;
     }
 
     /// The ranking of the queues of `core`, of all of whose changes it was told.

@@ -111,6 +111,24 @@ struct Queue {
     prev: u32,
 }
 
+impl Queue {
+    /// Takes the packet at `end` of the queue of this `number` out of its list and out of all accounts.
+    #[inline(always)]
+    fn release<P>(
+        &mut self,
+        number: u32,
+        end: End,
+        (packets, occupancy, changes): (&mut Fifos<P>, &mut Occupancy, &mut u64),
+    ) -> Option<Moved> {
+        let (slot, bytes) = packets.release(&mut self.waiting, end)?;
+        self.bytes -= u64::from(bytes);
+        *changes += 1;
+        self.changed = *changes;
+        self.units -= occupancy.remove(bytes);
+        Some(Moved { queue: number, units: self.units, bytes, slot })
+    }
+}
+
 /// What has come to a queue, or gone from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
@@ -188,7 +206,7 @@ impl<P: Packet> RoundRobin<P> {
     }
 
     /// Takes `packet` in, whether there is room or not.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, packet: P) -> Moved {
         let bytes = packet.bytes();
         let number = self.spread.queue(packet.flow());
@@ -270,11 +288,16 @@ impl<P: Packet> RoundRobin<P> {
     }
 
     /// The next to be sent, no longer counted; the packet is to be had from [`RoundRobin::take`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(&mut self) -> Option<Moved> {
-        let queue = self.turn()?;
-        let moved = self.remove(queue, End::Front)?;
-        self.queues[queue as usize].sent_bytes += u64::from(moved.bytes);
+        let number = self.turn()?;
+        let RoundRobin { queues, packets, occupancy, changes, .. } = self;
+        let queue = &mut queues[number as usize];
+        let moved = queue.release(number, End::Front, (packets, occupancy, changes))?;
+        queue.sent_bytes += u64::from(moved.bytes);
+        if queue.waiting.length() == 0 {
+            self.retire(number);
+        }
         self.look_ahead();
         Some(moved)
     }
@@ -297,7 +320,7 @@ impl<P: Packet> RoundRobin<P> {
     }
 
     /// The queue that sends next, its first packet already charged to it.
-    #[inline]
+    #[inline(always)]
     fn turn(&mut self) -> Option<u32> {
         loop {
             let queue = self.queues.get_mut(self.current as usize)?;
@@ -316,15 +339,11 @@ impl<P: Packet> RoundRobin<P> {
     }
 
     /// Takes the packet at `end` of a queue out of all accounts; it is left in its slot.
-    #[inline]
+    #[inline(always)]
     fn remove(&mut self, number: u32, end: End) -> Option<Moved> {
-        let queue = &mut self.queues[number as usize];
-        let (slot, bytes) = self.packets.release(&mut queue.waiting, end)?;
-        queue.bytes -= u64::from(bytes);
-        self.changes += 1;
-        queue.changed = self.changes;
-        queue.units -= self.occupancy.remove(bytes);
-        let moved = Moved { queue: number, units: queue.units, bytes, slot };
+        let RoundRobin { queues, packets, occupancy, changes, .. } = self;
+        let queue = &mut queues[number as usize];
+        let moved = queue.release(number, end, (packets, occupancy, changes))?;
         if queue.waiting.length() == 0 {
             self.retire(number);
         }
