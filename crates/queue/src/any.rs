@@ -161,6 +161,42 @@ impl<P: Packet> Any<P> {
     }
 }
 
+impl<P: Packet> Any<P> {
+    /// [`Discipline::enqueue`] of one after the other, in one of the discipline's own loops.
+    #[inline]
+    pub fn enqueue_all(
+        &mut self,
+        now: Time,
+        packets: impl Iterator<Item = P>,
+        drops: &mut impl Drops<P>,
+    ) {
+        let mtu_bytes = self.mtu_bytes;
+        each!(&mut self.variant, discipline => for packet in packets {
+            match packet.bytes() <= mtu_bytes {
+                true => discipline.enqueue(now, packet, drops),
+                false => drops.dropped(Reason::TooBig, packet),
+            }
+        })
+    }
+
+    /// [`Discipline::dequeue`] over and over, in one of the discipline's own loops, until `give` wants no
+    /// more (then true) or nothing waits.
+    #[inline]
+    pub fn dequeue_while(
+        &mut self,
+        now: Time,
+        drops: &mut impl Drops<P>,
+        mut give: impl FnMut(P) -> bool,
+    ) -> bool {
+        each!(&mut self.variant, discipline => loop {
+            match discipline.dequeue(now, drops) {
+                Some(packet) => if !give(packet) { return true },
+                None => return false,
+            }
+        })
+    }
+}
+
 impl<P: Packet> Discipline<P> for Any<P> {
     #[inline]
     fn expect(&self, packets: &[P]) {

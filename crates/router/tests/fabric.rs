@@ -116,6 +116,66 @@ fn nothing_vanishes_whatever_is_changed_and_flows_stay_in_order() {
     }
 }
 
+/// Every discipline, with and without distributed queueing, rates and wires that change: packets handed
+/// over together and taken together are those that go one by one, at the same moments.
+#[test]
+fn together_is_one_by_one() {
+    for (kind, variant) in
+        Kind::ALL.into_iter().flat_map(|kind| [(kind, None), (kind, Some(dq_plus()))])
+    {
+        let mut rng = Rng::new(9, u32::from_be_bytes(*b"twin"), kind as u64);
+        let (mut one, mut all) = (fabric(variant, 60), fabric(variant, 60));
+        let (mut drops_one, mut drops_all) = (Drops::new(), Drops::new());
+        for output in 0..PORTS {
+            one.set_discipline(us(0), output, discipline(kind, 50), &mut drops_one);
+            all.set_discipline(us(0), output, discipline(kind, 50), &mut drops_all);
+        }
+        let mut number = 0;
+        for step in 0..4_000 {
+            let (now, input) = (us(step * 20), rng.below(5) as usize);
+            let mut packets: Vec<(u16, Cargo)> = Vec::new();
+            for _ in 0..rng.below(6) {
+                let output = rng.below(5) as usize;
+                let bytes = if rng.below(200) == 0 { 1501 } else { 64 + rng.below(1437) as u32 };
+                packets.push((output as u16, Cargo { bytes, input, output, number }));
+                number += 1;
+            }
+            for &(output, cargo) in &packets {
+                one.enqueue(now, (input, usize::from(output)), cargo, &mut drops_one);
+            }
+            all.enqueue_all(now, input, &mut packets, &mut drops_all);
+            one.advance(now, &mut drops_one);
+            all.advance(now, &mut drops_all);
+            let (output, most) = (rng.below(5) as usize, rng.below(9) as usize);
+            let (mut got_one, mut got_all) = (Vec::new(), Vec::new());
+            while got_one.len() < most
+                && let Some(cargo) = one.transmit(now, output, &mut drops_one)
+            {
+                got_one.push(cargo);
+            }
+            let count =
+                all.transmit_all(now, output, most, &mut drops_all, |cargo| got_all.push(cargo));
+            assert_eq!((got_one, count), (got_all.clone(), got_all.len()), "{kind:?}, step {step}");
+            let (rate, delay) = (rng.below(2) == 0, Span::from_nanos(rng.below(2) * 300_000));
+            for fabric in [&mut one, &mut all].into_iter().filter(|_| step % 300 == 0) {
+                fabric.set_rate(output, rate.then_some(LINK));
+                fabric.set_delay(output, delay);
+            }
+            if got_all.len() > 1 && step % 7 == 0 {
+                one.put_back(output, got_all[got_all.len() - 1]);
+                all.put_back(output, got_all[got_all.len() - 1]);
+            }
+            assert_eq!(one.poll_timeout(), all.poll_timeout());
+            assert!(packets.is_empty() && all.balances());
+        }
+        assert_eq!(drops_one, drops_all, "{kind:?}");
+        for port in 0..PORTS {
+            assert_eq!(one.input_ledger(port), all.input_ledger(port));
+            assert_eq!(one.output_ledger(port), all.output_ledger(port));
+        }
+    }
+}
+
 #[test]
 fn a_link_keeps_its_rate_though_its_driver_comes_by_irregularly() {
     let mut rng = Rng::new(4, u32::from_be_bytes(*b"pace"), 0);

@@ -50,9 +50,25 @@ impl<P: Packet> Input<P> {
 
     #[inline]
     pub(super) fn enqueue(&mut self, output: usize, packet: P, drops: &mut impl Drops<P>) {
-        let bytes = packet.bytes();
         self.ledger.in_packets += 1;
-        self.ledger.in_bytes += u64::from(bytes);
+        self.ledger.in_bytes += u64::from(packet.bytes());
+        self.seat(output, packet, drops);
+    }
+
+    /// All of `packets`, each with its output; none is left in the list.
+    #[inline]
+    pub(super) fn enqueue_all(&mut self, packets: &mut Vec<(u16, P)>, drops: &mut impl Drops<P>) {
+        self.ledger.in_packets += packets.len() as u64;
+        self.ledger.in_bytes +=
+            packets.iter().map(|(_, packet)| u64::from(packet.bytes())).sum::<u64>();
+        for (output, packet) in packets.drain(..) {
+            self.seat(usize::from(output), packet, drops);
+        }
+    }
+
+    #[inline(always)]
+    fn seat(&mut self, output: usize, packet: P, drops: &mut impl Drops<P>) {
+        let bytes = packet.bytes();
         if bytes > self.limits.packet_bytes || self.packets >= self.limits.packets {
             let is_big = bytes > self.limits.packet_bytes;
             let reason = if is_big { Reason::TooBig } else { Reason::Full };
@@ -116,9 +132,7 @@ impl<P: Packet> Input<P> {
         queue.credit = credit;
         let may_go_on = packets == first.len() && packets > 0;
         output.expect(&first[..packets]);
-        for packet in queue.packets.drain(..packets) {
-            output.enqueue(now, packet, drops);
-        }
+        output.enqueue_all(now, queue.packets.drain(..packets), bytes, drops);
         self.left(number, packets as u64, bytes);
         may_go_on
     }

@@ -30,6 +30,7 @@ mod output;
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::slice;
 
 use nilometer_queue::broadcast::{Announcement, Board, DqError};
 use nilometer_queue::distributed::{Allocator, Fabric as Shape, Variant};
@@ -141,6 +142,27 @@ impl<P: Packet> Fabric<P> {
         self.outputs[output].enqueue(now, packet, drops);
     }
 
+    /// [`Fabric::enqueue`] of all `packets`, each with the output that it is for, in their order. None is
+    /// left in the list.
+    #[inline]
+    pub fn enqueue_all(
+        &mut self,
+        now: Time,
+        input: usize,
+        packets: &mut Vec<(u16, P)>,
+        drops: &mut impl Drops<P>,
+    ) {
+        if self.queueing.is_some() {
+            return self.inputs[input].enqueue_all(packets, drops);
+        }
+        for (output, packet) in packets.iter() {
+            self.outputs[usize::from(*output)].expect(slice::from_ref(packet));
+        }
+        for (output, packet) in packets.drain(..) {
+            self.enqueue(now, (input, usize::from(output)), packet, drops);
+        }
+    }
+
     /// [`Fabric::announce`], then [`Fabric::cross`].
     pub fn advance(&mut self, now: Time, drops: &mut impl Drops<P>) {
         self.announce(now);
@@ -197,6 +219,19 @@ impl<P: Packet> Fabric<P> {
     #[inline]
     pub fn transmit(&mut self, now: Time, output: usize, drops: &mut impl Drops<P>) -> Option<P> {
         self.outputs[output].transmit(now, drops)
+    }
+
+    /// [`Fabric::transmit`] of `most` packets at most, one after the other; says how many there were.
+    #[inline]
+    pub fn transmit_all(
+        &mut self,
+        now: Time,
+        output: usize,
+        most: usize,
+        drops: &mut impl Drops<P>,
+        give: impl FnMut(P),
+    ) -> usize {
+        self.outputs[output].transmit_all(now, most, drops, give)
     }
 
     /// Puts back a packet that [`Fabric::transmit`] gave and the device had no room for: it is the

@@ -73,6 +73,74 @@ impl<P: Packet> Output<P> {
         self.discipline.enqueue(now, packet, &mut counted);
     }
 
+    /// As many `packets` of `bytes` together, which were expected.
+    #[inline]
+    pub(super) fn enqueue_all(
+        &mut self,
+        now: Time,
+        packets: impl ExactSizeIterator<Item = P>,
+        bytes: u64,
+        drops: &mut impl Drops<P>,
+    ) {
+        self.ledger.in_packets += packets.len() as u64;
+        self.ledger.in_bytes += bytes;
+        let mut counted = Counted { tally: &mut self.ledger.drops, drops };
+        self.discipline.enqueue_all(now, packets, &mut counted);
+    }
+
+    /// Gives `most` packets at most, those that may go to the device at `now`; says how many.
+    #[inline]
+    pub(super) fn transmit_all(
+        &mut self,
+        now: Time,
+        most: usize,
+        drops: &mut impl Drops<P>,
+        mut give: impl FnMut(P),
+    ) -> usize {
+        let is_plain = self.delay == Span::ZERO && self.wire.is_empty() && self.held.is_none();
+        if is_plain {
+            return self.serve_all(now, most, drops, give);
+        }
+        let packets = core::iter::from_fn(|| self.transmit(now, drops)).take(most);
+        packets.map(&mut give).count()
+    }
+
+    /// [`Output::serve`] of `most` packets at most.
+    #[inline]
+    fn serve_all(
+        &mut self,
+        now: Time,
+        most: usize,
+        drops: &mut impl Drops<P>,
+        mut give: impl FnMut(P),
+    ) -> usize {
+        let rate = self.rate;
+        if most == 0 || rate.is_some() && self.free_at > now {
+            return 0;
+        }
+        let made_up = Time(now.0.saturating_sub(MADE_UP.0));
+        let (mut free_at, mut last, mut is_idle) = (self.free_at, self.last, self.is_idle);
+        let (mut packets, mut bytes) = (0, 0);
+        let mut counted = Counted { tally: &mut self.ledger.drops, drops };
+        let waits = self.discipline.dequeue_while(now, &mut counted, |packet| {
+            let packet_bytes = packet.bytes();
+            packets += 1;
+            bytes += u64::from(packet_bytes);
+            if last.0 != packet_bytes {
+                let span = |rate: Rate| rate.span_of(u64::from(packet_bytes));
+                last = (packet_bytes, rate.map_or(Span::ZERO, span));
+            }
+            free_at = free_at.max(if is_idle { now } else { made_up }) + last.1;
+            is_idle = false;
+            give(packet);
+            packets < most && (rate.is_none() || free_at <= now)
+        });
+        (self.free_at, self.last, self.is_idle) = (free_at, last, !waits);
+        self.ledger.out_packets += packets as u64;
+        self.ledger.out_bytes += bytes;
+        packets
+    }
+
     /// What may go to the device at `now`.
     #[inline]
     pub(super) fn transmit(&mut self, now: Time, drops: &mut impl Drops<P>) -> Option<P> {

@@ -107,11 +107,14 @@ pub struct Lanes {
     pub(super) lane6: Lane<u128>,
     /// What is to be queued: the output, and the ticket.
     pub(super) decided: Vec<(u16, Ticket)>,
+    /// What leaves and was marked by a queue.
+    pub(super) marked: Vec<Place>,
 }
 
 impl Default for Lanes {
     fn default() -> Lanes {
-        Lanes { lane4: Lane::new(), lane6: Lane::new(), decided: Vec::with_capacity(BATCH) }
+        let (lane4, lane6) = (Lane::new(), Lane::new());
+        Lanes { lane4, lane6, decided: Vec::with_capacity(BATCH), marked: Vec::new() }
     }
 }
 

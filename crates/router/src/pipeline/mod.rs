@@ -43,7 +43,7 @@ mod version;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
+use core::{fmt, mem};
 
 use nilometer_queue::broadcast::DqError;
 use nilometer_queue::{Any, Drops, Reason};
@@ -256,11 +256,7 @@ impl Router {
 
     /// Puts what a batch decided to send into the virtual output queues.
     fn enqueue<M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {
-        let mut drops = GiveBack(memory);
-        for &(output, ticket) in &self.lanes.decided {
-            self.fabric.enqueue(now, (input, usize::from(output)), ticket, &mut drops);
-        }
-        self.lanes.decided.clear();
+        self.fabric.enqueue_all(now, input, &mut self.lanes.decided, &mut GiveBack(memory));
     }
 
     /// What is due by `now`: broadcasts, timers of neighbours, the slow path; then moves what may
@@ -299,6 +295,37 @@ impl Router {
         }
         self.account.transmitted += 1;
         Some(ticket.place)
+    }
+
+    /// [`Router::transmit`] of `most` frames at most, one after the other, given to `give`.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    #[inline]
+    pub fn transmit_all<M: Memory>(
+        &mut self,
+        now: Time,
+        output: usize,
+        most: usize,
+        memory: &mut M,
+        mut give: impl FnMut(Place),
+    ) {
+        if !self.ports[output].is_up {
+            return;
+        }
+        let mut marked = mem::take(&mut self.lanes.marked);
+        let drops = &mut GiveBack(memory);
+        let sent = self.fabric.transmit_all(now, output, most, drops, |ticket| {
+            if ticket.is_marked() {
+                marked.push(ticket.place);
+            }
+            give(ticket.place);
+        });
+        for place in marked.drain(..) {
+            crate::forward::ecn::mark(memory.frame_mut(place));
+        }
+        self.lanes.marked = marked;
+        self.account.transmitted += sent as u64;
     }
 
     /// When the router wants to be told the time, if time alone changes anything.

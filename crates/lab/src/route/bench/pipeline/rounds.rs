@@ -32,6 +32,8 @@ pub const STAGES: [Stage; Stage::ALL.len() + 1] = {
 pub const INTERRUPTED: u64 = 2_000;
 /// Frames that lie ready when a timed stretch begins, at least: the receive rings of some ports.
 const READY_FRAMES: usize = 2_048;
+/// Frames that an output is asked for at once, as by the driver.
+const GIVEN_AT_ONCE: usize = 256;
 /// Turns in which queues fill, if their discipline lets them.
 const FILLING_TURNS: usize = 8 * BACKLOG_PACKETS as usize / BATCH;
 
@@ -210,9 +212,8 @@ impl Clocked {
         let (router, memory) = (&mut self.machine.router, &mut self.memory);
         probe.enter(Stage::Discipline);
         for output in 0..self.ports {
-            while let Some(place) = router.transmit(self.now, output, memory) {
-                self.sent.push(place);
-            }
+            let sent = &mut self.sent;
+            router.transmit_all(self.now, output, GIVEN_AT_ONCE, memory, |place| sent.push(place));
         }
         probe.enter(Stage::Elsewhere);
     }
