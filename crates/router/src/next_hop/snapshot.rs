@@ -75,12 +75,18 @@ impl Snapshot {
     /// kept beside it.
     #[inline]
     pub fn resolve_numbered(&self, next: NextHop, flow_hash: u32) -> Option<(u16, &Hop)> {
+        let bucket = self.number(next, flow_hash)?;
+        self.hops.get(usize::from(bucket)).map(|hop| (bucket, hop))
+    }
+
+    /// The number alone.
+    #[inline(always)]
+    pub(crate) fn number(&self, next: NextHop, flow_hash: u32) -> Option<u16> {
         let range = self.ranges.get(usize::from(next.0))?;
         if range.first == u32::MAX {
             return None;
         }
-        let bucket = *self.buckets.get((range.first + (flow_hash & range.mask)) as usize)?;
-        self.hops.get(usize::from(bucket)).map(|hop| (bucket, hop))
+        self.buckets.get((range.first + (flow_hash & range.mask)) as usize).copied()
     }
 
     /// All hops, by number.

@@ -1,37 +1,62 @@
 //! From a next hop to the port and the link-layer address it is reached by, in a few array reads.
 //!
 //! For each hop of the [`Snapshot`] with a gateway a [`Handle`] of the gateway's neighbour entry is
-//! kept. It is void as soon as the entry changes, so nothing has to be told when one does: the next
-//! packet asks the table again.
+//! kept, with the port. It is void as soon as the entry changes, so nothing has to be told when one does:
+//! the next packet asks the table again.
 
 use alloc::vec::Vec;
 
+use crate::fib::NextHop;
 use crate::neighbour::Handle;
 use crate::next_hop::Snapshot;
 
-/// The handles, by number of hop.
+/// What is kept of a hop: the port that it leads out of and the gateway's entry there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) handle: Handle,
+    pub(super) output: u16,
+    /// Whether the gateway has an address of IPv6.
+    pub(super) is_six: bool,
+    /// Whether anything is kept.
+    pub(super) is_any: bool,
+}
+
+impl Kept {
+    /// Nothing.
+    pub(super) const NOTHING: Kept =
+        Kept { handle: Handle::VOID, output: 0, is_six: false, is_any: false };
+}
+
+/// All that is kept, by number of hop.
 #[derive(Debug, Default)]
 pub(super) struct Adjacencies {
-    handles: Vec<Handle>,
+    kept: Vec<Kept>,
 }
 
 impl Adjacencies {
     /// Other hops are in force.
     pub(super) fn renew(&mut self, hops: &Snapshot) {
-        self.handles.clear();
-        self.handles.resize(hops.hops().len(), Handle::VOID);
+        self.kept.clear();
+        self.kept.resize(hops.hops().len(), Kept::NOTHING);
     }
 
     /// What is kept for hop number `hop`.
     #[inline]
-    pub(super) fn handle(&self, hop: u16) -> Handle {
-        self.handles.get(usize::from(hop)).copied().unwrap_or(Handle::VOID)
+    pub(super) fn of(&self, hop: u16) -> Kept {
+        self.kept.get(usize::from(hop)).copied().unwrap_or(Kept::NOTHING)
     }
 
-    /// Keeps `handle` for hop number `hop`.
-    pub(super) fn keep(&mut self, hop: u16, handle: Handle) {
-        if let Some(kept) = self.handles.get_mut(usize::from(hop)) {
-            *kept = handle;
+    /// What is kept for the hop that `next` stands for, for the flow of this hash.
+    #[inline(always)]
+    pub(super) fn find(&self, hops: &Snapshot, next: NextHop, hash: u64) -> Kept {
+        let number = hops.number(next, (hash >> 32) as u32);
+        number.map_or(Kept::NOTHING, |number| self.of(number))
+    }
+
+    /// Keeps this for hop number `hop`.
+    pub(super) fn keep(&mut self, hop: u16, kept: Kept) {
+        if let Some(place) = self.kept.get_mut(usize::from(hop)) {
+            *place = kept;
         }
     }
 }

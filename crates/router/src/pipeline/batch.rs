@@ -3,8 +3,6 @@
 use alloc::vec::Vec;
 use core::mem;
 
-use nilometer_queue::fetch::ask_for;
-
 use super::replicate::is_for_group;
 use super::{BATCH, Router};
 use crate::classifier::RuleId;
@@ -81,14 +79,19 @@ impl<A: Copy> Lane<A> {
     fn clear(&mut self) {
         self.briefs.clear();
         self.keys.clear();
+    }
+
+    /// As many places for next hops as there are packets, and their destinations side by side.
+    fn make_ready(&mut self) {
         self.destinations.clear();
+        self.destinations.extend(self.keys.iter().map(|key| key.destination));
+        self.next.resize(self.keys.len(), None);
     }
 
     #[inline(always)]
     fn push(&mut self, brief: Brief, key: Key<A>) {
         self.briefs.push(brief);
         self.keys.push(key);
-        self.destinations.push(key.destination);
     }
 }
 
@@ -129,13 +132,13 @@ impl Router {
         self.ports[input].in_bytes +=
             frames.iter().map(|place| u64::from(place.bytes)).sum::<u64>();
         for place in frames {
-            ask_for(memory.frame(*place).as_ptr());
+            memory.expect(*place);
         }
         // Kept at hand while the rest of the router may change.
         let mut lane4 = mem::replace(&mut self.lanes.lane4, Lane::empty());
         for (at, &place) in frames.iter().enumerate() {
             if let Some(ahead) = frames.get(at + AHEAD) {
-                ask_for(memory.frame(*ahead).as_ptr());
+                memory.expect(*ahead);
             }
             let is_ours = memory.frame(place).first_chunk() == Some(&mac);
             if !is_ours && !self.goes_on(input, place, memory) {
@@ -235,11 +238,11 @@ impl Router {
     /// Finds each packet's route.
     pub(super) fn look_up(&mut self) {
         let Lanes { lane4, lane6, .. } = &mut *self.lanes;
-        lane4.next.resize(lane4.keys.len(), None);
+        lane4.make_ready();
         if !lane4.keys.is_empty() {
             self.tables.routes4.look_up(&lane4.destinations, &mut lane4.next);
         }
-        lane6.next.resize(lane6.keys.len(), None);
+        lane6.make_ready();
         if !lane6.keys.is_empty() {
             self.tables.routes6.look_up(&lane6.destinations, &mut lane6.next);
         }

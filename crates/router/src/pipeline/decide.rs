@@ -7,10 +7,10 @@
 use core::mem;
 use core::net::IpAddr;
 
-use nilometer_queue::fetch::ask_for;
 use nilometer_wire::Time;
 
 use super::Router;
+use super::adjacency::Kept;
 use super::batch::{AHEAD, Brief, Lane};
 use super::slow::Why;
 use super::version::Version;
@@ -69,7 +69,7 @@ impl Router {
             if let (Some(ahead), Some(rule)) =
                 (lane.briefs.get(at + AHEAD), lane.rules.get(at + AHEAD))
             {
-                ask_for(memory.frame(ahead.place).as_ptr());
+                memory.expect(ahead.place);
                 A::filters(self).ask(*rule);
             }
             match self.judge(now, input, brief, key, found, memory) {
@@ -142,14 +142,16 @@ impl Router {
         let Some(next) = found.1.or_else(|| A::ways_back(self).default_route()) else {
             return Err(Turn::Slow(Why::NoRoute));
         };
-        let (output, gateway, hop) = self.way(next, brief.hash)?;
+        let kept = self.adjacencies.find(&self.hops, next, brief.hash);
+        let output =
+            if kept.is_any { kept.output } else { self.way(next, brief.hash).map(|way| way.0)? };
         if brief.notes & header::OPTIONS != 0 {
             return Err(Turn::Slow(Why::Options));
         }
         if hop::expires(brief.hop_limit) {
             return Err(Turn::Slow(Why::Expired));
         }
-        let port = &mut self.ports[usize::from(output)];
+        let port = &self.ports[usize::from(output)];
         if brief.ip_bytes > port.plan.mtu_bytes {
             return Err(Turn::Slow(Why::TooBig(output)));
         }
@@ -161,20 +163,32 @@ impl Router {
             && usize::from(output) == input
             && port.plan.redirects
         {
+            let (_, gateway, _) = self.way(next, brief.hash)?;
             self.redirect(now, input, brief.place, gateway, memory);
         }
-        let station = match gateway {
-            Some(gateway) => match self.ready(output, gateway, hop) {
-                Some(station) => station,
-                None => station(self.find_gateway(now, output, gateway, hop)?),
-            },
+        match self.ready(kept) {
+            Some(station) => Ok((output, station)),
+            None => self.find_station(now, key, self.way(next, brief.hash)?),
+        }
+    }
+
+    /// The output and the link-layer address of a packet that goes a certain way, asked of the tables.
+    #[inline(never)]
+    fn find_station<A: Version>(
+        &mut self,
+        now: Time,
+        key: &Key<A>,
+        (output, gateway, hop): Way,
+    ) -> Result<(u16, Station), Turn> {
+        let mac = match gateway {
+            Some(gateway) => self.mac_of_gateway(now, output, gateway, hop)?,
             None => {
                 let table = A::table(&mut self.ports[usize::from(output)]);
                 let lookup = table.lookup(now, key.destination);
-                station(mac_of(lookup, output, key.destination.address())?.0)
+                mac_of(lookup, output, key.destination.address())?.0
             }
         };
-        Ok((output, station))
+        Ok((output, station(mac)))
     }
 
     /// A packet with an address that may not be forwarded goes nowhere, unless it is of the link and
@@ -211,12 +225,11 @@ impl Router {
 
     /// The station of a gateway, if the handle that is kept says it.
     #[inline(always)]
-    fn ready(&self, output: u16, gateway: IpAddr, hop: u16) -> Option<Station> {
-        let port = &self.ports[usize::from(output)];
-        let handle = self.adjacencies.handle(hop);
-        let mac = match gateway {
-            IpAddr::V4(_) => port.arp.table.ready(handle),
-            IpAddr::V6(_) => port.discovery.table.ready(handle),
+    fn ready(&self, kept: Kept) -> Option<Station> {
+        let port = &self.ports[usize::from(kept.output)];
+        let mac = match kept.is_six {
+            false => port.arp.table.ready(kept.handle),
+            true => port.discovery.table.ready(kept.handle),
         };
         mac.map(station)
     }
@@ -229,7 +242,7 @@ impl Router {
         gateway: IpAddr,
         hop: u16,
     ) -> Result<Mac, Turn> {
-        match self.ready(output, gateway, hop) {
+        match self.ready(self.adjacencies.of(hop)) {
             Some(station) => Ok(mac(station)),
             None => self.find_gateway(now, output, gateway, hop),
         }
@@ -249,7 +262,8 @@ impl Router {
             IpAddr::V6(address) => port.discovery.table.lookup(now, address.into()),
         };
         let (mac, handle) = mac_of(lookup, output, gateway)?;
-        self.adjacencies.keep(hop, handle);
+        let is_six = gateway.is_ipv6();
+        self.adjacencies.keep(hop, Kept { handle, output, is_six, is_any: true });
         Ok(mac)
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use nilometer_queue::fetch::ask_for;
 use nilometer_router::Key;
 use nilometer_router::header::{ETHERNET_BYTES, IPV4_BYTES, protocol};
 use nilometer_router::memory::{Memory, Place};
@@ -69,6 +70,11 @@ impl Memory for Pool {
     #[inline]
     fn frame(&self, place: Place) -> &[u8] {
         &self.bytes[Pool::range(place)]
+    }
+
+    #[inline(always)]
+    fn expect(&self, place: Place) {
+        ask_for(self.bytes.as_ptr().wrapping_add(Pool::range(place).start));
     }
 
     #[inline]
