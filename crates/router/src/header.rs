@@ -197,20 +197,14 @@ impl Fields<u32> {
     /// Reads the headers of an IPv4 packet.
     #[inline(always)]
     pub(crate) fn read(packet: &[u8]) -> Result<Fields<u32>, Fault> {
-        match Fields::usual(packet) {
-            Some(head) => Fields::read_usual(head, packet),
-            None => Fields::read_unusual(packet),
+        match packet.first_chunk::<IPV4_BYTES>() {
+            Some(head) if head[0] == 0x45 => Fields::read_usual(head, packet),
+            _ => Fields::read_unusual(packet),
         }
     }
 
-    /// The header of a packet that is as nearly all are, of version 4 with a header of five words.
-    #[inline(always)]
-    pub(crate) fn usual(packet: &[u8]) -> Option<&[u8; IPV4_BYTES]> {
-        packet.first_chunk::<IPV4_BYTES>().filter(|head| head[0] == 0x45)
-    }
-
-    /// Reads the header of such a packet. (Whoever calls this and [`Fields::read`] for the others apart
-    /// has the fields in registers: what comes from either of two functions goes through memory, stored
+    /// The same of one that is as nearly all are, of version 4 with a header of five words. (Whoever calls
+    /// this for those, and [`Fields::read`] elsewhere for others, has the fields in registers: what comes from either of two functions goes through memory, stored
     /// in one width and loaded in another, which no processor forwards.)
     #[inline(always)]
     pub(crate) fn read_usual(head: &[u8; IPV4_BYTES], packet: &[u8]) -> Result<Fields<u32>, Fault> {

@@ -129,6 +129,25 @@ pub const IPV6: [Entry<u128>; 8] = [
     six((0x3fff << 112, 20), BOTH, Registry, Martian::Documentation, "RFC 9637"),
 ];
 
+/// By the first octet of an IPv4 address, whether there is more to ask: whether it may be a martian under
+/// any filter, or a group.
+const ASKED_IPV4: [bool; 256] = {
+    let mut asked = [false; 256];
+    let mut first = 0;
+    while first < 256 {
+        asked[first] = matches!(first, 0 | 127 | 169 | 192 | 198 | 203 | 224..);
+        first += 1;
+    }
+    asked
+};
+
+/// Whether neither address may be a martian or a group, by its first octet: so of nearly all packets.
+#[inline(always)]
+pub fn are_plain_ipv4(source: u32, destination: u32) -> bool {
+    let asked = |address: u32| ASKED_IPV4[(address >> 24) as usize];
+    !(asked(source) | asked(destination))
+}
+
 impl Filter {
     /// Why a packet from `source` may not be forwarded, if it may not.
     #[inline]
@@ -210,6 +229,25 @@ mod tests {
     use nilometer_stat::Rng;
 
     const FILTERS: [Filter; 3] = [Least, Standard, Registry];
+
+    #[test]
+    fn plain_addresses_are_no_martians_and_no_groups() {
+        let mut rng = Rng::new(2, u32::from_be_bytes(*b"plan"), 0);
+        let mut plain = 0;
+        for _ in 0..200_000 {
+            let word = rng.next_u64();
+            let (source, destination) = ((word >> 32) as u32, word as u32);
+            if are_plain_ipv4(source, destination) {
+                let refused = |filter: Filter| {
+                    filter.source_ipv4(source).or(filter.destination_ipv4(destination))
+                };
+                assert!(FILTERS.into_iter().all(|filter| refused(filter).is_none()));
+                assert!(destination >> 28 != 0xe);
+                plain += 1;
+            }
+        }
+        assert!(plain > 100_000, "{plain}");
+    }
 
     fn walk<A: PartialOrd + Copy>(
         table: &[Entry<A>],

@@ -9,8 +9,9 @@ use crate::classifier::RuleId;
 use crate::discard::Discard;
 use crate::fib::NextHop;
 use crate::forward::ecmp::{flow_hash_ipv4, flow_hash_ipv6};
-use crate::header::{AnyKey, ETHERNET_BYTES, Fields, Header, Key, Unusable, protocol};
+use crate::header::{AnyKey, ETHERNET_BYTES, Fields, Header, IPV4_BYTES, Key, Unusable, protocol};
 use crate::memory::{Memory, Place, Ticket};
+use crate::neighbour::Mac;
 use crate::pipeline::slow::Why;
 
 /// Frames between the one that is read and the one whose line is asked for: no more, because buffers of
@@ -140,25 +141,22 @@ impl Router {
             if let Some(ahead) = frames.get(at + AHEAD) {
                 memory.expect(*ahead);
             }
-            let is_ours = memory.frame(place).first_chunk() == Some(&mac);
-            if !is_ours && !self.goes_on(input, place, memory) {
+            if let Some((head, packet)) = usual(memory.frame(place), &mac) {
+                match Fields::<u32>::read_usual(head, packet) {
+                    Ok(fields) => lane4.push_fields(seed, place, &fields),
+                    Err(fault) => self.discard(input, place, fault.into(), memory),
+                }
                 continue;
             }
-            let usual = ipv4_of(memory.frame(place))
-                .and_then(|packet| Some((Fields::<u32>::usual(packet)?, packet)));
-            let Some((head, packet)) = usual else {
+            let is_ours = memory.frame(place).first_chunk() == Some(&mac);
+            if is_ours || self.goes_on(input, place, memory) {
                 self.parse_unusual(input, place, &mut lane4, memory);
-                continue;
-            };
-            match Fields::<u32>::read_usual(head, packet) {
-                Ok(fields) => lane4.push_fields(seed, place, &fields),
-                Err(fault) => self.discard(input, place, fault.into(), memory),
             }
         }
         self.lanes.lane4 = lane4;
     }
 
-    /// A frame that carries IPv4 with options, or something else.
+    /// A frame for a group, or one that carries IPv4 with options or something else.
     #[inline(never)]
     fn parse_unusual<M: Memory>(
         &mut self,
@@ -247,6 +245,16 @@ impl Router {
             self.tables.routes6.look_up(&lane6.destinations, &mut lane6.next);
         }
     }
+}
+
+/// The header and the packet in a frame that is as nearly all are: for this station alone, and of IPv4 with
+/// a header of five words.
+#[inline(always)]
+fn usual<'a>(frame: &'a [u8], mac: &Mac) -> Option<(&'a [u8; IPV4_BYTES], &'a [u8])> {
+    let (ethernet, packet) = frame.split_first_chunk::<ETHERNET_BYTES>()?;
+    let head = packet.first_chunk::<IPV4_BYTES>()?;
+    let is_usual = ethernet[..6] == *mac && ethernet[12..] == [0x08, 0x00] && head[0] == 0x45;
+    is_usual.then_some((head, packet))
 }
 
 /// The packet in a frame of IPv4.

@@ -63,16 +63,16 @@ impl Router {
     fn decide_lane<A: Version, M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {
         let lane = mem::replace(A::lane(&mut self.lanes), Lane::empty());
         let mut decided = mem::take(&mut self.lanes.decided);
-        let found = lane.rules.iter().copied().zip(lane.next.iter().copied());
-        let packets = lane.briefs.iter().zip(&lane.keys).zip(found);
-        for (at, ((brief, key), found)) in packets.enumerate() {
-            if let (Some(ahead), Some(rule)) =
-                (lane.briefs.get(at + AHEAD), lane.rules.get(at + AHEAD))
-            {
-                memory.expect(ahead.place);
-                A::filters(self).ask(*rule);
+        let packets = lane.briefs.len();
+        let (briefs, keys) = (&lane.briefs[..packets], &lane.keys[..packets]);
+        let (rules, next) = (&lane.rules[..packets], &lane.next[..packets]);
+        for at in 0..packets {
+            if at + AHEAD < packets {
+                memory.expect(briefs[at + AHEAD].place);
+                A::filters(self).ask(rules[at + AHEAD]);
             }
-            match self.judge(now, input, brief, key, found, memory) {
+            let (brief, key) = (&briefs[at], &keys[at]);
+            match self.judge(now, input, brief, key, (rules[at], next[at]), memory) {
                 Ok((output, station)) => {
                     let ticket = self.rewrite::<A, M>(usize::from(output), brief, station, memory);
                     decided.push((output, ticket));
@@ -126,15 +126,11 @@ impl Router {
                 false => Turn::Discard(Discard::Denied),
             });
         }
-        let martians = self.plan.martians;
-        if key.source.is_martian_source(martians) || key.source.is_broadcast(&self.broadcasts) {
+        if key.source.is_broadcast(&self.broadcasts) {
             return Err(self.martian(input, key, Discard::MartianSource));
         }
-        if key.destination.is_multicast() {
-            return Err(Turn::Slow(Why::Group));
-        }
-        if key.destination.is_martian_destination(martians) {
-            return Err(self.martian(input, key, Discard::MartianDestination));
+        if !A::are_plain(key.source, key.destination) {
+            self.question(input, key)?;
         }
         if self.ports[input].asks {
             self.admit(input, key.source, found.1)?;
@@ -170,6 +166,22 @@ impl Router {
             Some(station) => Ok((output, station)),
             None => self.find_station(now, key, self.way(next, brief.hash)?),
         }
+    }
+
+    /// Whether the addresses of a packet may be forwarded in the ordinary way.
+    #[inline(never)]
+    fn question<A: Version>(&mut self, input: usize, key: &Key<A>) -> Result<(), Turn> {
+        let martians = self.plan.martians;
+        if key.source.is_martian_source(martians) {
+            return Err(self.martian(input, key, Discard::MartianSource));
+        }
+        if key.destination.is_multicast() {
+            return Err(Turn::Slow(Why::Group));
+        }
+        if key.destination.is_martian_destination(martians) {
+            return Err(self.martian(input, key, Discard::MartianDestination));
+        }
+        Ok(())
     }
 
     /// The output and the link-layer address of a packet that goes a certain way, asked of the tables.
@@ -300,12 +312,15 @@ impl Router {
         // What stands behind the packet is padding of the link that it came by.
         let place = Place { bytes: ETHERNET_BYTES as u16 + brief.ip_bytes, ..brief.place };
         let plan = &self.ports[output].plan;
-        let frame = memory.frame_mut(place);
-        frame[..6].copy_from_slice(&mac(station));
-        frame[6..12].copy_from_slice(&plan.mac);
-        frame[12..14].copy_from_slice(&A::ETHERTYPE);
-        let passed = A::decrement(&mut frame[ETHERNET_BYTES..]);
-        debug_assert!(passed.is_ok(), "who is at its end was turned aside");
+        if let Some((ethernet, packet)) =
+            memory.frame_mut(place).split_first_chunk_mut::<ETHERNET_BYTES>()
+        {
+            ethernet[..6].copy_from_slice(&mac(station));
+            ethernet[6..12].copy_from_slice(&plan.mac);
+            ethernet[12..].copy_from_slice(&A::ETHERTYPE);
+            let passed = A::decrement(packet);
+            debug_assert!(passed.is_ok(), "who is at its end was turned aside");
+        }
         Ticket {
             place,
             flow: brief.hash as u32,

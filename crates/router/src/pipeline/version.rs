@@ -14,7 +14,7 @@ use super::reverse::WaysBack;
 use crate::fib::NextHop;
 use crate::forward::hop;
 use crate::forward::icmp::Problem;
-use crate::forward::martian::Filter as Martians;
+use crate::forward::martian::{self, Filter as Martians};
 use crate::forward::report::{Cause, Reporter, Unsent};
 use crate::multicast::Protocol;
 use crate::neighbour::Table;
@@ -33,6 +33,8 @@ pub(super) trait Version: Protocol + Default {
     fn route(router: &mut Router, address: Self) -> Option<NextHop> {
         Self::look_up(router, address).or(Self::ways_back(router).default_route())
     }
+    /// Whether neither address may be a martian or a group by how it begins.
+    fn are_plain(source: Self, destination: Self) -> bool;
     fn is_martian_source(self, filter: Martians) -> bool;
     fn is_martian_destination(self, filter: Martians) -> bool;
     fn is_multicast(self) -> bool;
@@ -79,6 +81,11 @@ impl Version for u32 {
         let mut next = [None];
         router.tables.routes4.look_up(&[address], &mut next);
         next[0]
+    }
+
+    #[inline(always)]
+    fn are_plain(source: u32, destination: u32) -> bool {
+        martian::are_plain_ipv4(source, destination)
     }
 
     #[inline]
@@ -171,6 +178,11 @@ impl Version for u128 {
         let mut next = [None];
         router.tables.routes6.look_up(&[address], &mut next);
         next[0]
+    }
+
+    #[inline(always)]
+    fn are_plain(_: u128, _: u128) -> bool {
+        false
     }
 
     #[inline]
