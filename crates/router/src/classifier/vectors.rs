@@ -1,7 +1,7 @@
 //! Bit vectors of a set of rules: for each part of a header, which rules its value leaves standing.
 //!
-//! A header is cut into parts of at most 16 bits: the halves of the addresses, the ports, protocol and
-//! flags. A table by value says of which *class* a part is, and each
+//! A header is cut into parts of 16 bits: the halves of the addresses, the ports, protocol and flags
+//! together. A table by value says of which *class* a part is, and each
 //! class has a vector of one bit for each rule: whether the rule accepts values of this class there. What
 //! a part knows of, say, prefixes is a range of values, so there are hardly more classes than rules. The
 //! rules that match a header are the conjunction of its parts' vectors, and with the bits in the order of
@@ -13,7 +13,7 @@
 //! bit vectors). The conjunction of the summaries names the words in which a rule may stand, and leaves
 //! one or two of them where there were sixteen. Summaries stand together and stay in the first cache.
 //!
-//! A search has no chains, no hashing and hardly a branch: eight loads that wait for nobody, eight
+//! A search has no chains, no hashing and hardly a branch: seven loads that wait for nobody, seven
 //! summaries, and a word of each vector until a rule stands. Where every network has rules in most words,
 //! as in some firewalls, summaries spare nothing and cost a little. Memory is rules times classes,
 //! which is why this is for sets of some thousand rules, and why they are not changed in place: a rule that
@@ -28,7 +28,7 @@ use core::ops::RangeInclusive;
 use nilometer_queue::fetch::ask_for;
 
 use super::kernel::Classified;
-use super::rule::{Octet, Rule};
+use super::rule::{Octet, Ports, Rule};
 use crate::header::Key;
 
 /// The most rules: a summary has a bit for each word of a vector.
@@ -37,8 +37,8 @@ pub(super) const RULES_MAX: usize = WORD_BITS * Summary::BITS as usize;
 const WORD_BITS: usize = u64::BITS as usize;
 /// Bits of a part.
 const PART_BITS: u32 = 16;
-/// Parts of two IPv6 addresses, ports, protocol and flags.
-const PARTS_MAX: usize = 20;
+/// Parts of two IPv6 addresses, ports, and protocol with flags.
+const PARTS_MAX: usize = 19;
 
 /// Which words of a vector are not empty.
 type Summary = u32;
@@ -55,15 +55,15 @@ struct Classes {
     /// Blocks of classes, counted within their part.
     classes: Vec<u16>,
     /// Of each part: its first block among `blocks`, and its first class among those of all parts.
-    firsts: Vec<(u32, u32)>,
+    firsts: [(u32, u32); PARTS_MAX],
 }
 
 impl Classes {
-    /// Adds a part: the classes by value, of which there are whole blocks; `first` is the number of the
+    /// Adds `part`: the classes by value, of which there are whole blocks; `first` is the number of the
     /// first class among those of all parts.
-    fn add(&mut self, by_value: &[u16], first: u32) {
+    fn add(&mut self, part: usize, by_value: &[u16], first: u32) {
         let mut known: BTreeMap<[u16; BLOCK], u16> = BTreeMap::new();
-        self.firsts.push((self.blocks.len() as u32, first));
+        self.firsts[part] = (self.blocks.len() as u32, first);
         let (blocks, _) = by_value.as_chunks::<BLOCK>();
         for block in blocks {
             let number = *known.entry(*block).or_insert_with(|| {
@@ -107,21 +107,6 @@ pub(super) struct Vectors {
     alive: Vec<u64>,
 }
 
-/// Where the values of a part's rules lie.
-enum Accepted {
-    Range(RangeInclusive<u32>),
-    Octet(Octet),
-}
-
-impl Accepted {
-    fn contains(&self, value: u32) -> bool {
-        match self {
-            Accepted::Range(range) => range.contains(&value),
-            Accepted::Octet(octet) => octet.contains(value as u8),
-        }
-    }
-}
-
 impl Vectors {
     /// The vectors of `rules`, [`RULES_MAX`] at most, the first of which goes first.
     pub fn new<A: Classified>(rules: &[Rule<A>]) -> Vectors {
@@ -132,50 +117,26 @@ impl Vectors {
         }
         let (classes, vectors, summaries) = (Classes::default(), Vec::new(), Vec::new());
         let mut built = Vectors { classes, vectors, summaries, words, alive };
-        for part in 0..parts::<A>() {
-            let accepted: Vec<Accepted> = rules.iter().map(|rule| accepted(rule, part)).collect();
-            built.add(&accepted, values::<A>(part));
+        for part in 0..parts::<A>() - 1 {
+            let ranges: Vec<_> = rules.iter().map(|rule| accepted(rule, part)).collect();
+            let starts = ranges.iter().flat_map(|range| [*range.start(), *range.end() + 1]);
+            let sorted = Sorted::new(words, 1 << PART_BITS, starts, |place, value| {
+                ranges.get(place).map(|range| range.contains(&value))
+            });
+            built.add(part, &sorted);
         }
+        built.add(parts::<A>() - 1, &Sorted::octets(words, rules));
         built
     }
 
-    /// Finds the classes of a part; vectors of classes that are new are added.
-    fn add(&mut self, accepted: &[Accepted], values: u32) {
-        let mut starts = vec![false; values as usize];
-        starts[0] = true;
-        for accepted in accepted {
-            match accepted {
-                Accepted::Range(range) => {
-                    starts[*range.start() as usize] = true;
-                    if let Some(start) = starts.get_mut(*range.end() as usize + 1) {
-                        *start = true;
-                    }
-                }
-                Accepted::Octet(_) => starts.fill(true),
-            }
+    /// Adds `part`, whose values are sorted into classes.
+    fn add(&mut self, part: usize, sorted: &Sorted) {
+        let first = self.summaries.len() as u32;
+        self.classes.add(part, &sorted.by_value, first);
+        for vector in &sorted.vectors {
+            self.vectors.extend_from_slice(vector);
+            self.summaries.push(summary(vector));
         }
-        let mut known: BTreeMap<Vec<u64>, u16> = BTreeMap::new();
-        let first = self.summaries.len();
-        let mut by_value = Vec::with_capacity(values as usize);
-        let mut class = 0;
-        for value in 0..values {
-            if starts[value as usize] {
-                let mut vector = vec![0; self.words];
-                for (place, accepted) in accepted.iter().enumerate() {
-                    if accepted.contains(value) {
-                        set(&mut vector, place);
-                    }
-                }
-                let Vectors { vectors, summaries, .. } = self;
-                class = *known.entry(vector).or_insert_with_key(|vector| {
-                    vectors.extend_from_slice(vector);
-                    summaries.push(summary(vector));
-                    (summaries.len() - 1 - first) as u16
-                });
-            }
-            by_value.push(class);
-        }
-        self.classes.add(&by_value, first as u32);
     }
 
     /// The places of the first rules that match, of some headers at a time: step by step, so that what
@@ -237,6 +198,82 @@ impl Vectors {
     }
 }
 
+/// The values of a part in classes: of each class which rules accept it, and of each value the class.
+struct Sorted {
+    vectors: Vec<Vec<u64>>,
+    by_value: Vec<u16>,
+}
+
+impl Sorted {
+    /// Of so many `values`, where classes change at no other values than `starts`; the rule at a place, if
+    /// there is one, `accepts` a value or not.
+    fn new(
+        words: usize,
+        values: u32,
+        starts: impl Iterator<Item = u32>,
+        accepts: impl Fn(usize, u32) -> Option<bool>,
+    ) -> Sorted {
+        let mut is_start = vec![false; values as usize + 1];
+        is_start[0] = true;
+        starts.for_each(|start| is_start[start as usize] = true);
+        let mut known = Known::default();
+        let mut by_value = Vec::with_capacity(values as usize);
+        let mut class = 0;
+        for value in 0..values {
+            if is_start[value as usize] {
+                let mut vector = vec![0; words];
+                let accepted = (0..).map_while(|place| accepts(place, value));
+                for (place, _) in accepted.enumerate().filter(|(_, accepts)| *accepts) {
+                    set(&mut vector, place);
+                }
+                class = known.class(vector);
+            }
+            by_value.push(class);
+        }
+        Sorted { vectors: known.vectors, by_value }
+    }
+
+    /// Protocol and flags, the protocol in the higher octet: the conjunctions of the classes of both.
+    fn octets<A: Classified>(words: usize, rules: &[Rule<A>]) -> Sorted {
+        let octets = |of: fn(&Rule<A>) -> Octet| {
+            let accepts = |place: usize, value| Some(of(rules.get(place)?).contains(value as u8));
+            Sorted::new(words, 1 << u8::BITS, 0..1 << u8::BITS, accepts)
+        };
+        let (protocols, flags) = (octets(|rule| rule.protocol), octets(|rule| rule.flags));
+        let mut known = Known::default();
+        let mut of_pair = Vec::new();
+        for protocol in &protocols.vectors {
+            for flags in &flags.vectors {
+                let both = protocol.iter().zip(flags).map(|(one, other)| one & other);
+                of_pair.push(known.class(both.collect()));
+            }
+        }
+        let row = |class: u16| usize::from(class) * flags.vectors.len();
+        let of_row = |row: usize| flags.by_value.iter().map(move |class| row + usize::from(*class));
+        let pairs = protocols.by_value.iter().flat_map(|class| of_row(row(*class)));
+        let by_value = pairs.map(|pair| of_pair[pair]).collect();
+        Sorted { vectors: known.vectors, by_value }
+    }
+}
+
+/// Vectors, each once.
+#[derive(Default)]
+struct Known {
+    vectors: Vec<Vec<u64>>,
+    numbers: BTreeMap<Vec<u64>, u16>,
+}
+
+impl Known {
+    /// The number of a vector.
+    fn class(&mut self, vector: Vec<u64>) -> u16 {
+        let vectors = &mut self.vectors;
+        *self.numbers.entry(vector).or_insert_with_key(|vector| {
+            vectors.push(vector.clone());
+            (vectors.len() - 1) as u16
+        })
+    }
+}
+
 fn set(vector: &mut [u64], place: usize) {
     vector[place / WORD_BITS] |= 1 << (place % WORD_BITS);
 }
@@ -253,12 +290,7 @@ const fn halves<A: Classified>() -> usize {
 
 /// Parts: those of source and destination, the ports, protocol and flags.
 const fn parts<A: Classified>() -> usize {
-    2 * halves::<A>() + 4
-}
-
-/// How many values a part can have.
-const fn values<A: Classified>(part: usize) -> u32 {
-    if part < parts::<A>() - 2 { 1 << PART_BITS } else { 1 << u8::BITS }
+    2 * halves::<A>() + 3
 }
 
 /// What a header has at each part.
@@ -273,34 +305,29 @@ fn values_of<A: Classified>(key: &Key<A>) -> [u32; PARTS_MAX] {
     let (ports, octets) = (2 * halves::<A>(), 2 * halves::<A>() + 2);
     values[ports] = u32::from(key.source_port);
     values[ports + 1] = u32::from(key.destination_port);
-    values[octets] = u32::from(key.protocol);
-    values[octets + 1] = u32::from(key.flags);
+    values[octets] = u32::from(key.protocol) << 8 | u32::from(key.flags);
     values
 }
 
-/// What a rule accepts at a part.
-fn accepted<A: Classified>(rule: &Rule<A>, part: usize) -> Accepted {
+/// What a rule accepts at a part that is not the last one.
+fn accepted<A: Classified>(rule: &Rule<A>, part: usize) -> RangeInclusive<u32> {
     let halves = halves::<A>();
     let prefix = |address: A, length: u32, half: usize| {
         let at = half as u32 * PART_BITS;
         let open = PART_BITS - length.saturating_sub(at).min(PART_BITS);
         let low = address.bits(at, PART_BITS);
-        Accepted::Range(low..=low | ((1 << open) - 1))
+        low..=low | ((1 << open) - 1)
     };
     match part {
         _ if part < halves => prefix(rule.source.address(), rule.source.length(), part),
         _ if part < 2 * halves => {
             prefix(rule.destination.address(), rule.destination.length(), part - halves)
         }
-        _ => match part - 2 * halves {
-            0 => ports(rule.source_ports),
-            1 => ports(rule.destination_ports),
-            2 => Accepted::Octet(rule.protocol),
-            _ => Accepted::Octet(rule.flags),
-        },
+        _ if part == 2 * halves => ports(rule.source_ports),
+        _ => ports(rule.destination_ports),
     }
 }
 
-fn ports(ports: super::rule::Ports) -> Accepted {
-    Accepted::Range(u32::from(ports.first())..=u32::from(ports.last()))
+fn ports(ports: Ports) -> RangeInclusive<u32> {
+    u32::from(ports.first())..=u32::from(ports.last())
 }
