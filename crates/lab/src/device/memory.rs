@@ -197,6 +197,12 @@ impl Memory {
         unsafe { std::slice::from_raw_parts_mut(start, usize::from(packet.bytes)) }
     }
 
+    /// Where a frame would lie, held or not: for a hint to the processor, not to be read.
+    pub fn whereabouts(&self, packet: &Packet) -> *const u8 {
+        let chunk = packet.buffer as usize * self.chunk_bytes as usize;
+        self.mapping.start.as_ptr().wrapping_add(chunk + usize::from(packet.offset))
+    }
+
     /// The greatest frame that a chunk takes behind the usual head-room, in bytes.
     pub fn frame_bytes_max(&self) -> u16 {
         self.chunk_bytes as u16 - HEAD_ROOM_BYTES

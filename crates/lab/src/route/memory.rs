@@ -1,5 +1,6 @@
 //! The ports' packet memory, as the pipeline asks for it.
 
+use nilometer_queue::fetch::ask_for;
 use nilometer_router::memory::{Memory as Asked, Place};
 
 use crate::device::memory::Memory;
@@ -14,6 +15,11 @@ impl Asked for Memory {
 
     fn give(&mut self, place: Place) {
         Memory::give(self, place);
+    }
+
+    #[inline(always)]
+    fn expect(&self, place: Place) {
+        ask_for(self.whereabouts(&place));
     }
 
     #[inline]

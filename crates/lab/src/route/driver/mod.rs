@@ -366,10 +366,9 @@ impl Driver {
             return moved;
         }
         let room = device.room(&mut self.memory).min(GIVEN_AT_ONCE);
-        while seat.leaving.len() < room {
-            let Some(place) = self.router.transmit(now, number, &mut self.memory) else { break };
-            seat.leaving.push_back(place);
-        }
+        let (leaving, memory) = (&mut seat.leaving, &mut self.memory);
+        let most = room.saturating_sub(leaving.len());
+        self.router.transmit_all(now, number, most, memory, |place| leaving.push_back(place));
         let waiting = !seat.leaving.is_empty();
         let sent = device.transmit(&mut self.memory, &mut seat.leaving);
         let flushed = device.flush(&mut self.memory);
