@@ -41,6 +41,8 @@ use nilometer_wire::{Rate, Span, Time};
 use input::Input;
 use output::Output;
 
+pub use output::MADE_UP;
+
 /// Broadcasts that were missed are made up for up to this many periods.
 const MADE_UP_PERIODS: u64 = 4;
 

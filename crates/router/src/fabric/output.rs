@@ -8,7 +8,7 @@ use nilometer_wire::{Rate, Span, Time};
 use super::Counted;
 
 /// A link that is served late by at most this makes up for it; by more, the time is lost.
-const MADE_UP: Span = Span::from_nanos(2_000_000);
+pub const MADE_UP: Span = Span::from_nanos(2_000_000);
 
 /// A discipline and the link behind it.
 ///

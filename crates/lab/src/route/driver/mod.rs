@@ -471,7 +471,12 @@ impl Driver {
             }
         }
         self.hops.rest();
-        wait_with(&polls, rest).context("the router cannot sleep")?;
+        let began = Instant::now();
+        let is_woken = wait_with(&polls, rest).context("the router cannot sleep")?;
+        if let Some(stress) = self.stress.as_mut().filter(|_| !is_woken) {
+            let late = began.elapsed().saturating_sub(rest);
+            stress.oversleep(Span::from_nanos(late.as_nanos() as u64));
+        }
         self.ear.silence();
         Ok(())
     }
