@@ -162,6 +162,8 @@ pub struct Times {
     pub transmitted: u64,
     /// The part of them that some filter matched.
     pub filtered: f64,
+    /// Broadcasts of distributed queueing since the beginning.
+    pub broadcasts: u64,
     /// Packets that were dropped since the beginning, by reason; nothing else is a reason.
     pub dropped: BTreeMap<String, u64>,
     /// Stretches that were interrupted and left out of the stages.
@@ -301,6 +303,7 @@ fn summed_up(
         packets: all().map(|round| round.packets).sum(),
         transmitted: all().map(|round| round.transmitted).sum(),
         filtered: clocked.filtered(),
+        broadcasts: clocked.broadcasts(),
         dropped: clocked.dropped(),
         interrupted: all().map(|round| round.interrupted).sum(),
     }

@@ -293,6 +293,11 @@ impl Clocked {
         matched as f64 / router.account().received.max(1) as f64
     }
 
+    /// How many broadcasts of distributed queueing there were.
+    pub fn broadcasts(&self) -> u64 {
+        self.machine.router.fabric().updates()
+    }
+
     /// The part of all headers that the flow cache knew, if there is one.
     pub fn cache_hits(&self) -> Option<f64> {
         let (hits, misses) = self.machine.router.tables().filters4.flow_cache()?;
