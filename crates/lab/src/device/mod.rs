@@ -1,6 +1,7 @@
 //! Devices: network namespaces, veth pairs, packet rings, a router's ports, interfaces' counters, and
 //! FRR's daemons.
 
+mod bpf;
 pub mod frr;
 mod interface;
 pub mod memory;
@@ -15,6 +16,7 @@ pub mod prefix;
 pub mod privilege;
 pub mod ring;
 pub mod tap;
+mod tcx;
 pub mod testbed;
 mod virtio_header;
 pub mod xdp;

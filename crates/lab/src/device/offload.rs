@@ -12,6 +12,7 @@ use std::os::fd::AsRawFd;
 
 use anyhow::{Context, Result, ensure};
 
+const GET_DRIVER: u32 = 0x03;
 const GET_STRINGS: u32 = 0x1b;
 const GET_SET_SIZES: u32 = 0x37;
 const GET_FEATURES: u32 = 0x3a;
@@ -73,6 +74,18 @@ pub fn switch_off(interface: &str) -> Result<()> {
         .collect();
     ensure!(stubborn.is_empty(), "{interface} keeps its offloads {} on", stubborn.join(", "));
     Ok(())
+}
+
+/// The name of the driver of an interface of the calling thread's namespace (`ETHTOOL_GDRVINFO`).
+pub(super) fn driver(interface: &str) -> Result<String> {
+    // The command, then the driver's name of 32 bytes, then what is of no interest here.
+    let mut answer = [0; 49];
+    answer[0] = GET_DRIVER;
+    ioctl(interface, &mut answer)
+        .with_context(|| format!("cannot read the driver of {interface}"))?;
+    let bytes: Vec<u8> = answer[1..9].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
 }
 
 /// The answer to `ETHTOOL_GFEATURES`: for each 32 features the words available, requested,

@@ -120,6 +120,16 @@ fn compare(
         .then_some(PartialChecksum { start: start as u16, offset: offset as u16 })
 }
 
+/// The sum of the pseudo-header of a segment of so many bytes, as a checksum's field holds it while the
+/// rest is still to be summed. `header` is that of IPv4 or of IPv6.
+///
+/// # Panics
+/// When the header is shorter than such a header is.
+pub(super) fn pseudo_header_sum(header: &[u8], protocol: u8, bytes: usize) -> u16 {
+    let addresses = if header[0] >> 4 == 4 { &header[12..20] } else { &header[8..40] };
+    fold(sum(addresses) + u32::from(protocol) + bytes as u32)
+}
+
 /// The sum of the 16-bit words of some addresses.
 fn sum(addresses: &[u8]) -> u32 {
     addresses.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum()

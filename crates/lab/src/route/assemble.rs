@@ -30,7 +30,7 @@ use crate::device::netlink::Netlink;
 use crate::device::packet_port::{PacketPort, PacketPortConfig};
 use crate::device::port::{ChecksumOffload, Port, PortIo};
 use crate::device::tap::{TapConfig, TapPort};
-use crate::device::xdp::{XdpConfig, XdpPort};
+use crate::device::xdp::{XdpConfig, XdpMode, XdpPort};
 
 /// Entries of an AF_XDP port's rings, and buffers that are kept for what comes in there.
 const RING_ENTRIES: u32 = 2_048;
@@ -342,6 +342,7 @@ fn open(
         false => ChecksumOffload::AsIs,
     };
     let xdp = XdpConfig {
+        mode: XdpMode::Fitting,
         checksum,
         ring_entries: RING_ENTRIES,
         reserve: RING_ENTRIES,

@@ -62,7 +62,80 @@ fn native_xdp_passes_every_frame_in_order() -> Result<()> {
     passes_frames(1500, [kind.clone(), kind])
 }
 
-/// Two native ports that the thread that opened them drives, as a router does.
+#[test]
+fn the_hook_passes_every_frame_in_order() -> Result<()> {
+    if !privileged("ports by the traffic control hook") {
+        return Ok(());
+    }
+    let kind = Kind::xdp(XdpMode::Fitting, AsIs);
+    passes_frames(1500, [kind.clone(), kind.clone()])?;
+    passes_frames(3800, [kind.clone(), kind])?;
+    let kinds = [Kind::xdp(XdpMode::Fitting, Partial), Kind::xdp(XdpMode::Native, Partial)];
+    passes_frames(1500, kinds)
+}
+
+#[test]
+fn the_hook_counts_what_finds_no_room_and_puts_tags_back() -> Result<()> {
+    if !privileged("losses at the traffic control hook") {
+        return Ok(());
+    }
+    let lab = Lab::new(1500, false)?;
+    let mut memory = memory()?;
+    let mut port = lab.open(&mut memory, &Kind::xdp(XdpMode::Fitting, AsIs), "p0")?;
+    let left = Host::open(&lab.left, "l0")?;
+    // Rings of 512.
+    for number in 0..600 {
+        left.send(&lab::frame(number, 60))?;
+    }
+    let mut batch = Vec::new();
+    while port.receive(&mut memory, &mut batch, 100)? > 0 {}
+    for (number, packet) in batch.iter().enumerate() {
+        assert_eq!(memory.frame(packet), lab::frame(number as u64, 60));
+    }
+    let counted = port.statistics()?;
+    assert_eq!((batch.len(), counted.rx_packets, counted.rx_ring_full), (512, 512, 88));
+
+    let mut tagged = lab::frame(1, 100);
+    tagged.splice(12..12, [0x81, 0x00, 0x20, 0x07]);
+    left.send(&tagged)?;
+    assert_eq!(port.receive(&mut memory, &mut batch, 100)?, 1);
+    assert_eq!(memory.frame(batch.last().expect("it came")), tagged);
+    batch.into_iter().for_each(|packet| memory.give(packet));
+    let sleeps = |port: &mut Port| {
+        let patience = Duration::from_millis(20);
+        let began = std::time::Instant::now();
+        let woken =
+            nilometer_lab::device::port::wait(std::slice::from_mut(port), |_| false, patience);
+        woken.map(|is_woken| (is_woken, began.elapsed() >= patience))
+    };
+    assert_eq!(sleeps(&mut port)?, (false, true), "nothing comes");
+    left.send(&lab::frame(2, 60))?;
+    assert_eq!(sleeps(&mut port)?, (true, false), "something has come");
+    assert_eq!(port.receive(&mut memory, &mut Vec::new(), 0)?, 0);
+    assert_eq!(sleeps(&mut port)?, (true, false), "and is still there");
+    let mut batch = Vec::new();
+    assert_eq!(port.receive(&mut memory, &mut batch, 100)?, 1);
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(5));
+            left.send(&lab::frame(3, 60))
+        });
+        let is_woken = nilometer_lab::device::port::wait(
+            std::slice::from_mut(&mut port),
+            |_| false,
+            Duration::from_secs(10),
+        );
+        assert!(is_woken.expect("it can wait"), "whoever sleeps is woken");
+        sender.join().expect("no panic")
+    })?;
+    assert_eq!(port.receive(&mut memory, &mut batch, 100)?, 1);
+    batch.into_iter().for_each(|packet| memory.give(packet));
+    port.close(&mut memory);
+    assert_eq!(memory.census().lent, 0);
+    Ok(())
+}
+
+/// Two ports that the thread that opened them drives, as a router does.
 fn at_home<T: Send>(
     mtu_bytes: u32,
     checksum: ChecksumOffload,
@@ -71,7 +144,7 @@ fn at_home<T: Send>(
     let lab = Lab::new(mtu_bytes, false)?;
     lab.router.enter(|| {
         let mut memory = memory()?;
-        let kind = Kind::xdp(XdpMode::Native, checksum);
+        let kind = Kind::xdp(XdpMode::Fitting, checksum);
         let ports = [kind.open(&mut memory, "p0")?, kind.open(&mut memory, "p1")?];
         let Port::Xdp(first) = &ports[0] else { unreachable!("of this kind") };
         println!("{}", first.description());
@@ -287,7 +360,7 @@ fn a_port_says_what_it_is() -> Result<()> {
         let port = lab.open(&mut memory, &Kind::xdp(XdpMode::Native, Partial), "p0")?;
         let Port::Xdp(port) = port else { unreachable!() };
         println!("{}", port.description());
-        assert_eq!(port.attachment(), Attachment::Native);
+        assert_eq!(port.attachment(), Some(Attachment::Native));
         assert!(port.description().starts_with("native XDP, "));
         assert_eq!(port.passes_partial_checksums(), port.description().contains("passed on"));
         port.close(&mut memory);

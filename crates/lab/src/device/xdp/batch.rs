@@ -40,10 +40,10 @@ use std::thread::{self, ThreadId};
 
 use anyhow::{Context, Result};
 
-use super::bpf::{
+use crate::device::bpf::{
     ADD, ADD_REGISTER, AND, Assembly, CALL, EXIT, IF_AT_LEAST_REGISTER, IF_EQUAL,
     IF_EQUAL_REGISTER, IF_GREATER, IF_NOT_EQUAL, JUMP, LOAD_WORD, MOVE, MOVE_REGISTER, MULTIPLY,
-    PROG_TEST_RUN, SHIFT_LEFT, SHIFT_RIGHT, STORE_WORD, SharedMap, bpf, load,
+    PROG_TEST_RUN, PROG_TYPE_SCHED_CLS, SHIFT_LEFT, SHIFT_RIGHT, STORE_WORD, SharedMap, bpf, load,
 };
 use crate::device::partial_checksum::PartialChecksum;
 
@@ -52,7 +52,6 @@ pub(super) const FRAMES_MAX: usize = 64;
 /// From so many frames on a call costs less than AF_XDP's.
 pub(super) const WORTH_WHILE: usize = 8;
 
-const PROG_TYPE_SCHED_CLS: u32 = 3;
 const SKB_STORE_BYTES: i32 = 9;
 const CLONE_REDIRECT: i32 = 13;
 const SKB_CHANGE_TAIL: i32 = 38;

@@ -1,6 +1,6 @@
 //! A port by AF_XDP: frames pass between the driver and the packet memory by descriptors alone.
 //!
-//! The way in: our program in the driver hands each frame to the socket of its queue, the kernel
+//! The way in ([`receiving`]): our program in the driver hands each frame to the socket of its queue, the kernel
 //! takes a chunk from the *fill ring* and puts the frame's descriptor into the *receive ring*. The
 //! way out: a descriptor in the *transmit ring*, one system call for a batch, and the chunk comes
 //! back in the *completion ring*.
@@ -11,11 +11,14 @@
 //!   account of the memory, which no other port can empty;
 //! * what the transmit ring has no room for stays with the caller;
 //! * frames leave by the first queue only, so that they keep their order.
+//!
+//! On a veth both ways may go around the sockets, where that is cheaper: in by the traffic control hook
+//! ([`tcx`](super::tcx)), out in batches ([`batch`]).
 
 mod batch;
-mod bpf;
 mod mode;
 mod program;
+mod receiving;
 mod rings;
 mod sending;
 mod socket;
@@ -32,8 +35,7 @@ use super::netlink::MacAddress;
 use super::port::{ChecksumOffload, PortError, PortIo, PortStatistics};
 use super::ring::pending_error;
 use batch::{BatchSender, WORTH_WHILE};
-use mode::attach;
-use program::{Program, SocketMap};
+use receiving::{WayIn, refill};
 use socket::{Wishes, XdpSocket};
 
 pub use mode::XdpMode;
@@ -82,15 +84,12 @@ impl Default for XdpConfig {
 /// A port by AF_XDP.
 pub struct XdpPort {
     // Dropped in this order: the program first, so that no frame goes to a socket that is going.
-    link: Option<Link>,
-    _map: SocketMap,
+    way_in: Option<WayIn>,
     sockets: Vec<XdpSocket>,
     /// Sends many frames in a call, where the driver would copy them one by one.
     batches: Option<BatchSender>,
     interface: Interface,
     account: Account,
-    /// Whose frames to take first next time.
-    next_socket: usize,
     partial_checksums: bool,
     /// Something is in the transmit ring that the kernel has not taken.
     unsent: bool,
@@ -150,29 +149,24 @@ impl XdpPort {
             metadata: wanted,
             busy_poll_us: config.busy_poll_us,
         };
-        let queues = config.queues.iter().max().expect("at least one queue") + 1;
-        let map = SocketMap::new(queues).context("cannot make a map of sockets")?;
         let mut sockets = Vec::new();
         for &queue in &config.queues {
-            let mut socket = XdpSocket::open(memory, interface.index(), queue, wishes)?;
-            refill(&mut socket, memory, account);
-            map.set(queue, &socket.socket).context("cannot enter a socket into its map")?;
-            sockets.push(socket);
+            sockets.push(XdpSocket::open(memory, interface.index(), queue, wishes)?);
         }
-        let (link, why_generic) = attach(&Program::redirect(&map)?, &interface, config.mode)?;
+        let (way_in, mut description) = WayIn::open(&interface, &mut sockets, config)?;
+        if let WayIn::Driver { .. } = way_in {
+            sockets.iter_mut().for_each(|socket| refill(socket, memory, account));
+        }
         // A driver that copies nothing has to do the checksum itself, and would have to be asked
         // whether it can; the kernel's own copy always can.
         let partial_checksums = sockets.iter().all(|socket| socket.metadata && !socket.zero_copy);
-        let mut description = match link.attachment() {
-            Attachment::Native => "native XDP".to_owned(),
-            Attachment::Generic => format!("generic XDP{why_generic}"),
-        };
         description += match (sockets.iter().all(|socket| socket.zero_copy), config.zero_copy) {
             (true, _) => ", zero copy",
             (false, true) => ", one copy (the driver refuses zero copy)",
             (false, false) => ", one copy",
         };
-        let batches = match sockets[0].zero_copy || link.attachment() == Attachment::Generic {
+        let is_generic = way_in.attachment() == Some(Attachment::Generic);
+        let batches = match sockets[0].zero_copy || is_generic {
             true => None,
             // A kernel that has no such thing sends one by one, and the description does not say so.
             false => BatchSender::new(interface.index()).ok(),
@@ -187,13 +181,11 @@ impl XdpPort {
             (true, false) => ", checksums as they are (no metadata here): switch tx offload off",
         };
         Ok(XdpPort {
-            link: Some(link),
-            _map: map,
+            way_in: Some(way_in),
             sockets,
             batches,
             interface,
             account,
-            next_socket: 0,
             partial_checksums: wanted && partial_checksums,
             unsent: false,
             stalled: false,
@@ -210,9 +202,9 @@ impl XdpPort {
         &self.description
     }
 
-    /// Where the program runs.
-    pub fn attachment(&self) -> Attachment {
-        self.link.as_ref().expect("it is attached until the port is closed").attachment()
+    /// Where the XDP program runs, if frames come in by one.
+    pub fn attachment(&self) -> Option<Attachment> {
+        self.way_in.as_ref().expect("it is there until the port is closed").attachment()
     }
 
     /// Whether partial checksums are passed on.
@@ -265,39 +257,11 @@ impl PortIo for XdpPort {
             return Err(self.gone());
         }
         let before = batch.len();
-        let chunk_bytes = u64::from(memory.chunk_bytes());
-        let bytes_max = self.interface.frame_bytes_max();
-        let mut left = max;
-        for _ in 0..self.sockets.len() {
-            let number = self.next_socket;
-            self.next_socket = (number + 1) % self.sockets.len();
-            let socket = &mut self.sockets[number];
-            let at_first = left;
-            while left > 0
-                && let Some(descriptor) = socket.receive.pop()
-            {
-                left -= 1;
-                let buffer = (descriptor.addr / chunk_bytes) as u32;
-                memory.recover(buffer, self.account);
-                let offset = (descriptor.addr % chunk_bytes) as u16;
-                let packet = Packet { buffer, offset, bytes: descriptor.len as u16 };
-                if descriptor.len > bytes_max {
-                    self.statistics.rx_oversize += 1;
-                    memory.give(packet);
-                    continue;
-                }
-                self.statistics.rx_bytes += u64::from(descriptor.len);
-                batch.push(packet);
-            }
-            if left < at_first {
-                socket.receive.release();
-            }
-            refill(socket, memory, self.account);
-        }
-        if left == max && self.slept {
+        self.take(memory, batch, max);
+        let count = batch.len() - before;
+        if count == 0 && self.slept {
             self.check()?;
         }
-        let count = batch.len() - before;
         self.statistics.rx_packets += count as u64;
         Ok(count)
     }
@@ -349,6 +313,13 @@ impl PortIo for XdpPort {
         if self.gone {
             return;
         }
+        if let Some(WayIn::Hook(intake)) = &mut self.way_in {
+            // A socket that has room to send is ready at once, and so does not let anybody sleep.
+            match intake.fall_asleep() {
+                Some(bell) => each(bell, libc::POLLIN),
+                None => each(self.sockets[0].socket.as_raw_fd(), libc::POLLOUT),
+            }
+        }
         for (number, socket) in self.sockets.iter().enumerate() {
             // A link that is down has no room by and by: whoever waits for it tries again.
             let sends = number == 0 && (blocked || self.unsent) && !self.stalled;
@@ -368,6 +339,13 @@ impl PortIo for XdpPort {
             sum.tx_invalid += counted.tx_invalid_descs;
             sum.rx_ring_full += counted.rx_ring_full;
             sum.rx_fill_empty += counted.rx_fill_ring_empty_descs;
+        }
+        if let Some(WayIn::Hook(intake)) = &self.way_in {
+            let lost = intake.lost();
+            sum.rx_ring_full += lost.ring_full;
+            sum.rx_fill_empty += lost.no_chunk;
+            sum.rx_oversize += lost.oversize;
+            sum.rx_invalid += lost.unreadable;
         }
         Ok(sum)
     }
@@ -389,24 +367,8 @@ impl PortIo for XdpPort {
     }
 
     fn close(mut self, memory: &mut Memory) {
-        self.link = None;
+        self.way_in = None;
         self.sockets.clear();
         memory.close_account(self.account);
     }
-}
-
-/// Fills the fill ring as far as the account allows.
-fn refill(socket: &mut XdpSocket, memory: &mut Memory, account: Account) {
-    // Nothing is written for a handful of chunks: the kernel reads the counter's line each time.
-    const WORTH_WHILE: u32 = 16;
-    let room = socket.fill.room(WORTH_WHILE);
-    if room < WORTH_WHILE {
-        return;
-    }
-    for _ in 0..room {
-        let Some(chunk) = memory.supply(account) else { break };
-        socket.fill.push(u64::from(chunk) * u64::from(memory.chunk_bytes()));
-    }
-    socket.fill.publish();
-    socket.wake_receive();
 }

@@ -21,6 +21,9 @@ pub enum XdpMode {
     Generic,
     /// In the driver, and behind it where the driver refuses.
     NativeOrGeneric,
+    /// On a veth at the traffic control hook, and in the driver of anything else: where a frame is
+    /// copied the least. Where the kernel has no such hook, in the driver as well.
+    Fitting,
 }
 
 /// Attaches the program where the mode lets it, and says why not where one would rather have it.
@@ -44,7 +47,7 @@ pub(super) fn attach(
                     _ => String::new(),
                 };
                 let refusal = format!("the driver refuses native XDP: {error}{hint}");
-                if mode == XdpMode::Native {
+                if matches!(mode, XdpMode::Native | XdpMode::Fitting) {
                     bail!("{refusal}");
                 }
                 why = format!(" ({refusal})");

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::bpf::{
+use crate::device::bpf::{
     CALL, EXIT, LINK_CREATE, LINK_DETACH, LOAD_64, LOAD_WORD, MAP_CREATE, MAP_DESCRIPTOR,
     MAP_UPDATE_ELEM, MOVE, MapShape, bpf, bpf_descriptor, instruction, load,
 };

@@ -28,17 +28,31 @@ pub(super) struct MapShape {
     pub(super) flags: u32,
 }
 
+/// Programs of traffic control.
+pub(super) const PROG_TYPE_SCHED_CLS: u32 = 3;
+
 const MAP_TYPE_ARRAY: u32 = 2;
 /// `BPF_F_MMAPABLE`.
 const MAPPABLE: u32 = 1 << 10;
 
+pub(super) const LOAD_BYTE: u8 = 0x71;
 pub(super) const LOAD_WORD: u8 = 0x61;
+pub(super) const LOAD_DOUBLE: u8 = 0x79;
 pub(super) const STORE_WORD: u8 = 0x63;
+pub(super) const STORE_DOUBLE: u8 = 0x7b;
+/// An atomic operation on 64 bits; which one, its value says.
+pub(super) const ATOMIC: u8 = 0xdb;
+pub(super) const ATOMIC_ADD: i32 = 0x00;
+pub(super) const ATOMIC_EXCHANGE: i32 = 0xe1;
+/// Puts the named register where there is what register 0 has; register 0 gets what was there.
+pub(super) const ATOMIC_COMPARE_EXCHANGE: i32 = 0xf1;
 pub(super) const LOAD_64: u8 = 0x18;
 pub(super) const ADD: u8 = 0x07;
 pub(super) const ADD_REGISTER: u8 = 0x0f;
+pub(super) const SUBTRACT_REGISTER: u8 = 0x1f;
 pub(super) const MULTIPLY: u8 = 0x27;
 pub(super) const AND: u8 = 0x57;
+pub(super) const OR_REGISTER: u8 = 0x4f;
 pub(super) const SHIFT_LEFT: u8 = 0x67;
 pub(super) const SHIFT_RIGHT: u8 = 0x77;
 pub(super) const MOVE: u8 = 0xb7;
@@ -46,7 +60,9 @@ pub(super) const MOVE_REGISTER: u8 = 0xbf;
 pub(super) const IF_EQUAL: u8 = 0x15;
 pub(super) const IF_EQUAL_REGISTER: u8 = 0x1d;
 pub(super) const IF_NOT_EQUAL: u8 = 0x55;
+pub(super) const IF_NOT_EQUAL_REGISTER: u8 = 0x5d;
 pub(super) const IF_GREATER: u8 = 0x25;
+pub(super) const IF_GREATER_REGISTER: u8 = 0x2d;
 pub(super) const IF_AT_LEAST_REGISTER: u8 = 0x3d;
 pub(super) const JUMP: u8 = 0x05;
 pub(super) const CALL: u8 = 0x85;
@@ -69,8 +85,9 @@ pub(super) const fn instruction(code: u8, to: u8, from: u8, offset: i16, value: 
 #[derive(Default)]
 pub(super) struct Assembly {
     words: Vec<u64>,
-    labels: BTreeMap<&'static str, usize>,
-    jumps: Vec<(usize, &'static str)>,
+    labels: BTreeMap<(&'static str, &'static str), usize>,
+    jumps: Vec<(usize, (&'static str, &'static str))>,
+    part: &'static str,
 }
 
 impl Assembly {
@@ -79,9 +96,18 @@ impl Assembly {
         self.words.push(instruction(code, to, from, offset, value));
     }
 
+    /// Begins a part, to which names that begin with a full stop belong. Others belong to all parts.
+    pub(super) fn part(&mut self, name: &'static str) {
+        self.part = name;
+    }
+
+    fn place(&self, label: &'static str) -> (&'static str, &'static str) {
+        (if label.starts_with('.') { self.part } else { "" }, label)
+    }
+
     /// Appends a jump, which compares a register with another or with a value.
     pub(super) fn jump(&mut self, code: u8, to: u8, from: u8, value: i32, label: &'static str) {
-        self.jumps.push((self.words.len(), label));
+        self.jumps.push((self.words.len(), self.place(label)));
         self.put(code, to, from, 0, value);
     }
 
@@ -91,15 +117,21 @@ impl Assembly {
         self.words.push(0);
     }
 
+    /// Appends what loads a map into a register, to be passed to a helper.
+    pub(super) fn map(&mut self, register: u8, map: &OwnedFd) {
+        self.put(LOAD_64, register, MAP_DESCRIPTOR, 0, map.as_raw_fd());
+        self.words.push(0);
+    }
+
     /// Names the place of the next instruction.
     pub(super) fn label(&mut self, name: &'static str) {
-        self.labels.insert(name, self.words.len());
+        self.labels.insert(self.place(name), self.words.len());
     }
 
     /// The program. Panics where a place that is jumped to has no name.
     pub(super) fn finish(mut self) -> Vec<u64> {
         for (at, label) in self.jumps {
-            let offset = self.labels[label] as i64 - at as i64 - 1;
+            let offset = self.labels[&label] as i64 - at as i64 - 1;
             self.words[at] |= (offset as i16 as u16 as u64) << 16;
         }
         self.words
@@ -200,6 +232,11 @@ impl SharedMap {
         }
         let start = NonNull::new(start.cast()).expect("the kernel maps nothing at address zero");
         Ok(SharedMap { map, start, bytes })
+    }
+
+    /// Where the value begins, for whoever shares it with programs that may run at any time.
+    pub(super) fn start(&self) -> NonNull<u8> {
+        self.start
     }
 
     /// The value; whoever calls knows that no program runs.
