@@ -12,7 +12,7 @@ use nilometer_lab::device::netlink::Netlink;
 use nilometer_lab::device::port::ChecksumOffload::{self, AsIs, Partial};
 use nilometer_lab::device::port::{Port, PortError, PortIo};
 use nilometer_lab::device::tap::{TapConfig, TapPort};
-use nilometer_lab::device::xdp::{Attachment, XdpMode};
+use nilometer_lab::device::xdp::{Attachment, XdpConfig, XdpMode};
 use nilometer_wire::checksum::{Checksum, internet_checksum};
 
 /// Every length that an MTU allows, in steps that also hit the ends.
@@ -132,6 +132,42 @@ fn the_hook_counts_what_finds_no_room_and_puts_tags_back() -> Result<()> {
     batch.into_iter().for_each(|packet| memory.give(packet));
     port.close(&mut memory);
     assert_eq!(memory.census().lent, 0);
+    Ok(())
+}
+
+#[test]
+fn senders_on_all_processors_lose_nothing_in_a_ring_that_has_room() -> Result<()> {
+    const EACH: u64 = 12_000;
+    if !privileged("senders on all processors") {
+        return Ok(());
+    }
+    let lab = Lab::new(1500, false)?;
+    let mut memory = memory()?;
+    let config = XdpConfig { mode: XdpMode::Fitting, ring_entries: 32_768, ..Default::default() };
+    let mut port = lab.open(&mut memory, &Kind::Xdp(config), "p0")?;
+    std::thread::scope(|scope| {
+        for sender in 0..2 {
+            let lab = &lab;
+            scope.spawn(move || {
+                let left = Host::open(&lab.left, "l0").expect("a socket");
+                for number in 0..EACH {
+                    left.send(&lab::frame(sender * EACH + number, 60)).expect("the link is up");
+                }
+            });
+        }
+    });
+    let (mut next, mut batch) = ([0, EACH], Vec::new());
+    while port.receive(&mut memory, &mut batch, 64)? > 0 {
+        for packet in batch.drain(..) {
+            let frame = memory.frame(&packet);
+            let sender = next.iter().position(|&number| frame == lab::frame(number, 60));
+            next[sender.expect("the next of one of them")] += 1;
+            memory.give(packet);
+        }
+    }
+    let counted = port.statistics()?;
+    assert_eq!((next, counted.rx_lost()), ([EACH, 2 * EACH], 0), "{counted:?}");
+    port.close(&mut memory);
     Ok(())
 }
 

@@ -19,17 +19,21 @@
 //! keep the order in which they were claimed. What finds no free slot is dropped there, at the earliest
 //! point, and counted.
 //!
+//! Before that, one processor alone is given what comes in (`device::steer`): a veth
+//! that runs no XDP program has a queue for each processor that sends, and packets would overtake each
+//! other.
+//!
 //! # Packets that are none of the link's
 //!
 //! A veth that runs no XDP program passes on what its other end's host left to be done by a card: packets of
 //! up to 64 KiB that are still to be cut, checksums that are still to be summed, VLAN tags that are still
-//! to be put in. The program cuts ([`segment`]), tags are put back here, and open checksums stay open
-//! as everywhere ([`partial_checksum`](super::partial_checksum)). What cannot be cut, and whatever else
+//! to be put in. The program cuts (`segment`), tags are put back here, and open checksums stay open
+//! as everywhere (`device::partial_checksum`). What cannot be cut, and whatever else
 //! is longer than the link's frames, is dropped and counted as oversize.
 //!
 //! # Sleep
 //!
-//! Who sleeps says so in the ring; the program then rings a bell ([`bell`]), once.
+//! Who sleeps says so in the ring; the program then rings a bell (`bell`), once.
 
 mod bell;
 mod layout;
@@ -44,6 +48,7 @@ use anyhow::{Context, Result};
 use super::bpf::{LINK_CREATE, bpf_descriptor};
 use super::interface::Interface;
 use super::memory::{Account, HEAD_ROOM_BYTES, Memory, Packet};
+use super::steer;
 use bell::Bell;
 use layout::Layout;
 use ring::{Arrival, Ring};
@@ -81,7 +86,7 @@ impl Intake {
     /// Attaches to an interface of the calling thread's namespace, with a ring of so many slots.
     ///
     /// # Errors
-    /// When the kernel knows no such hook (before Linux 6.6), or may not be asked.
+    /// When the kernel knows no such hook (before Linux 6.6), may not be asked, or would not keep the order.
     pub(super) fn open(interface: &Interface, slots: u32) -> Result<Intake> {
         #[repr(C)]
         struct Create {
@@ -101,6 +106,7 @@ impl Intake {
             attach_type: ATTACH_TCX_INGRESS,
             flags: 0,
         };
+        steer::to_one_processor(interface.name(), interface.index() as usize)?;
         let link = bpf_descriptor(LINK_CREATE, &create)
             .context("cannot attach a program to the traffic control hook")?;
         let lost = Lost::default();

@@ -1,6 +1,6 @@
 //! A port by AF_XDP: frames pass between the driver and the packet memory by descriptors alone.
 //!
-//! The way in ([`receiving`]): our program in the driver hands each frame to the socket of its queue, the kernel
+//! The way in: our program in the driver hands each frame to the socket of its queue, the kernel
 //! takes a chunk from the *fill ring* and puts the frame's descriptor into the *receive ring*. The
 //! way out: a descriptor in the *transmit ring*, one system call for a batch, and the chunk comes
 //! back in the *completion ring*.
@@ -13,7 +13,7 @@
 //! * frames leave by the first queue only, so that they keep their order.
 //!
 //! On a veth both ways may go around the sockets, where that is cheaper: in by the traffic control hook
-//! ([`tcx`](super::tcx)), out in batches ([`batch`]).
+//! (`tcx`), out in batches (`batch`).
 
 mod batch;
 mod mode;
