@@ -68,6 +68,21 @@ pub use table::{Entry, Given, Handle, Lookup, Outcome, Solicit, State, Table};
 /// A link-layer address of 48 bits (IEEE 802).
 pub type Mac = [u8; 6];
 
+/// A link-layer address as a number, its first octet lowest. (As six octets it would pass through memory
+/// between functions, stored in one width and loaded in another, which no processor forwards.)
+pub(crate) type Station = u64;
+
+#[inline(always)]
+pub(crate) fn station([a, b, c, d, e, f]: Mac) -> Station {
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+}
+
+#[inline(always)]
+pub(crate) fn mac(station: Station) -> Mac {
+    let [a, b, c, d, e, f, _, _] = station.to_le_bytes();
+    [a, b, c, d, e, f]
+}
+
 /// The link-layer broadcast address.
 pub const BROADCAST: Mac = [0xff; 6];
 

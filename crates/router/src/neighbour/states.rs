@@ -7,7 +7,7 @@ use super::chains::Chain;
 use super::ledger::{Ignored, Reason};
 use super::table::{Body, Given, Hot, Outcome, State, Table};
 use super::waiting::Queue;
-use super::{Family, Mac, is_station};
+use super::{Family, Mac, is_station, station};
 
 /// How long a drawn reachable time is used (RFC 4861, 6.3.4: "every few hours").
 const DRAWN_FOR: Span = Span::from_secs(7_200);
@@ -40,7 +40,7 @@ impl<A: Family, B: Copy> Table<A, B> {
     fn take_answer(&mut self, now: Time, address: A, answer: Answer) -> Result<(), Ignored> {
         self.check_claim(address, answer.mac)?;
         let place = self.index.find(address).ok_or(Ignored::Unknown)?;
-        let known = self.hot[place as usize].mac;
+        let known = self.hot[place as usize].mac();
         let other = answer.mac.filter(|&mac| mac != known);
         let state = self.bodies[place as usize].state;
         let told = if answer.is_solicited { State::Reachable } else { State::Stale };
@@ -99,7 +99,7 @@ impl<A: Family, B: Copy> Table<A, B> {
             self.enter(now, place, State::Stale);
             return Ok(());
         };
-        let is_other = self.hot[place as usize].mac != mac;
+        let is_other = self.hot[place as usize].mac() != mac;
         match self.bodies[place as usize].state {
             State::Permanent if is_other => return Err(Ignored::Locked),
             State::Permanent => return Ok(()),
@@ -196,7 +196,7 @@ impl<A: Family, B: Copy> Table<A, B> {
     }
 
     fn set_mac(&mut self, now: Time, place: u32, mac: Mac) {
-        self.hot[place as usize].mac = mac;
+        self.hot[place as usize].station = station(mac);
         self.bodies[place as usize].changed = now;
     }
 
@@ -220,7 +220,7 @@ impl<A: Family, B: Copy> Table<A, B> {
         }
         if self.bodies.len() < self.settings.entries_max {
             self.chains.add_place();
-            self.hot.push(Hot { key: 0, mac: [0; 6] });
+            self.hot.push(Hot { key: 0, station: 0 });
             self.bodies.push(Body {
                 address: A::NONE,
                 state: State::Incomplete,
@@ -301,7 +301,7 @@ impl<A: Family, B: Copy> Table<A, B> {
         match state {
             State::Probe => self.ask(now, place),
             State::Failed => self.hand_out(place, Err(Reason::Unreachable)),
-            _ => self.hand_out(place, Ok(self.hot[place as usize].mac)),
+            _ => self.hand_out(place, Ok(self.hot[place as usize].mac())),
         }
     }
 

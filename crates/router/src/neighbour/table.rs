@@ -11,7 +11,7 @@ use super::ledger::{Ledger, Reason};
 use super::own::{Own, OwnError};
 use super::settings::{Settings, SettingsError};
 use super::waiting::{Queue, Room};
-use super::{Family, Mac};
+use super::{Family, Mac, Station, mac};
 
 /// A place and its key, to be kept beside a next hop. It is void as soon as there is anything to do or
 /// to know before the entry may be used.
@@ -105,7 +105,14 @@ pub struct Entry<A> {
 pub(super) struct Hot {
     /// Twice the number of times the place was given away, and one if nothing is to do on use.
     pub(super) key: u32,
-    pub(super) mac: Mac,
+    pub(super) station: Station,
+}
+
+impl Hot {
+    #[inline]
+    pub(super) fn mac(&self) -> Mac {
+        mac(self.station)
+    }
 }
 
 /// The rest of an entry.
@@ -168,8 +175,14 @@ impl<A: Family, B: Copy> Table<A, B> {
     /// The link-layer address behind a handle, as long as it may be used without another thought.
     #[inline(always)]
     pub fn ready(&self, handle: Handle) -> Option<Mac> {
+        self.ready_station(handle).map(mac)
+    }
+
+    /// The same as a number.
+    #[inline(always)]
+    pub(crate) fn ready_station(&self, handle: Handle) -> Option<Station> {
         let hot = self.hot.get(handle.place as usize)?;
-        (hot.key == handle.key).then_some(hot.mac)
+        (hot.key == handle.key).then_some(hot.station)
     }
 
     /// The link-layer address of a next hop. The use of a stale entry starts its delay (7.3.3);
@@ -180,7 +193,7 @@ impl<A: Family, B: Copy> Table<A, B> {
             Some(place) => {
                 let hot = self.hot[place as usize];
                 if hot.key & 1 == 1 {
-                    Lookup::Resolved(hot.mac, Handle { place, key: hot.key })
+                    Lookup::Resolved(hot.mac(), Handle { place, key: hot.key })
                 } else {
                     self.lookup_unready(now, place)
                 }
@@ -200,7 +213,7 @@ impl<A: Family, B: Copy> Table<A, B> {
             _ => {
                 self.enter(now, place, State::Delay);
                 let hot = self.hot[place as usize];
-                Lookup::Resolved(hot.mac, Handle { place, key: hot.key })
+                Lookup::Resolved(hot.mac(), Handle { place, key: hot.key })
             }
         }
     }
@@ -263,7 +276,7 @@ impl<A: Family, B: Copy> Table<A, B> {
         self.chains.put(place, None);
         self.ledger.requests += 1;
         let body = &self.bodies[place as usize];
-        let to = (body.state == State::Probe).then_some(self.hot[place as usize].mac);
+        let to = (body.state == State::Probe).then_some(self.hot[place as usize].mac());
         Some(Solicit { address: body.address, to })
     }
 
@@ -323,7 +336,7 @@ impl<A: Family, B: Copy> Table<A, B> {
     fn shown(&self, place: u32) -> Entry<A> {
         let Body { address, state, is_router, .. } = self.bodies[place as usize];
         let has_mac = !matches!(state, State::Incomplete | State::Failed);
-        let mac = has_mac.then_some(self.hot[place as usize].mac);
+        let mac = has_mac.then_some(self.hot[place as usize].mac());
         Entry { address, mac, state, is_router }
     }
 

@@ -11,7 +11,8 @@ use nilometer_wire::Time;
 
 use super::Router;
 use super::adjacency::Kept;
-use super::batch::{AHEAD, Brief, Lane};
+use super::batch::{Brief, Lane};
+use super::port::PortPlan;
 use super::slow::Why;
 use super::version::Version;
 use crate::classifier::{Action, RuleId};
@@ -21,7 +22,7 @@ use crate::forward::hop;
 use crate::forward::urpf::Mode;
 use crate::header::{self, ETHERNET_BYTES, Key};
 use crate::memory::{Memory, Place, Ticket};
-use crate::neighbour::{Handle, Lookup, Mac};
+use crate::neighbour::{Handle, Lookup, Mac, Station, mac, station};
 use crate::next_hop::{Hop, Rejection};
 
 /// Why a packet leaves the fast path.
@@ -33,21 +34,6 @@ pub(super) enum Turn {
     Slow(Why),
     /// It waits at a port for the link-layer address of a next hop.
     Hold(u16, IpAddr),
-}
-
-/// A link-layer address as a number, its first octet lowest. (As six octets it would pass through memory
-/// between the functions here, stored in one width and loaded in another, which no processor forwards.)
-type Station = u64;
-
-#[inline(always)]
-fn station([a, b, c, d, e, f]: Mac) -> Station {
-    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
-}
-
-#[inline(always)]
-fn mac(station: Station) -> Mac {
-    let [a, b, c, d, e, f, _, _] = station.to_le_bytes();
-    [a, b, c, d, e, f]
 }
 
 /// A way out: the port, the gateway if there is one, and the number of the hop.
@@ -63,22 +49,22 @@ impl Router {
     fn decide_lane<A: Version, M: Memory>(&mut self, now: Time, input: usize, memory: &mut M) {
         let lane = mem::replace(A::lane(&mut self.lanes), Lane::empty());
         let mut decided = mem::take(&mut self.lanes.decided);
-        let packets = lane.briefs.len();
-        let (briefs, keys) = (&lane.briefs[..packets], &lane.keys[..packets]);
-        let (rules, next) = (&lane.rules[..packets], &lane.next[..packets]);
-        for at in 0..packets {
-            if at + AHEAD < packets {
-                memory.expect(briefs[at + AHEAD].place);
-                A::filters(self).ask(rules[at + AHEAD]);
+        let mut at = 0;
+        loop {
+            at = self.decide_common(input, &lane, at, &mut decided, memory);
+            if at >= lane.briefs.len() {
+                break;
             }
-            let (brief, key) = (&briefs[at], &keys[at]);
-            match self.judge(now, input, brief, key, (rules[at], next[at]), memory) {
+            let (brief, key) = (&lane.briefs[at], &lane.keys[at]);
+            let found = (lane.rules[at], lane.next[at]);
+            match self.judge(now, input, brief, key, found, memory) {
                 Ok((output, station)) => {
-                    let ticket = self.rewrite::<A, M>(usize::from(output), brief, station, memory);
-                    decided.push((output, ticket));
+                    let plan = &self.ports[usize::from(output)].plan;
+                    decided.push((output, rewrite::<A, M>(plan, brief, station, memory)));
                 }
                 Err(turn) => self.turn_off(now, input, (brief, key), turn, memory),
             }
+            at += 1;
         }
         self.lanes.decided = decided;
         *A::lane(&mut self.lanes) = lane;
@@ -99,14 +85,14 @@ impl Router {
             Turn::Slow(Why::Group) => self.meet_group(now, input, brief, key, memory),
             Turn::Slow(why) => self.shunt(input, brief.place, why, memory),
             Turn::Hold(output, address) => {
-                let ticket = self.rewrite::<A, M>(usize::from(output), brief, 0, memory);
+                let plan = &self.ports[usize::from(output)].plan;
+                let ticket = rewrite::<A, M>(plan, brief, 0, memory);
                 self.hold(now, (input, usize::from(output)), address, ticket, memory);
             }
         }
     }
 
     /// The output and the link-layer address of a packet, or why it has none here.
-    #[inline(always)]
     fn judge<A: Version, M: Memory>(
         &mut self,
         now: Time,
@@ -116,7 +102,7 @@ impl Router {
         found: (Option<RuleId>, Option<NextHop>),
         memory: &mut M,
     ) -> Result<(u16, Station), Turn> {
-        let (action, is_copied) = A::filters(self).meet(found.0, brief.ip_bytes);
+        let (action, is_copied) = A::filters(&mut self.tables).meet(found.0, brief.ip_bytes);
         if is_copied {
             self.copy_to_management(input, brief.place, memory);
         }
@@ -162,7 +148,7 @@ impl Router {
             let (_, gateway, _) = self.way(next, brief.hash)?;
             self.redirect(now, input, brief.place, gateway, memory);
         }
-        match self.ready(kept) {
+        match self.ports[usize::from(output)].ready(kept) {
             Some(station) => Ok((output, station)),
             None => self.find_station(now, key, self.way(next, brief.hash)?),
         }
@@ -235,17 +221,6 @@ impl Router {
         }
     }
 
-    /// The station of a gateway, if the handle that is kept says it.
-    #[inline(always)]
-    fn ready(&self, kept: Kept) -> Option<Station> {
-        let port = &self.ports[usize::from(kept.output)];
-        let mac = match kept.is_six {
-            false => port.arp.table.ready(kept.handle),
-            true => port.discovery.table.ready(kept.handle),
-        };
-        mac.map(station)
-    }
-
     /// The link-layer address of a gateway: by the handle that is kept, or asked for again.
     pub(super) fn mac_of_gateway(
         &mut self,
@@ -254,7 +229,8 @@ impl Router {
         gateway: IpAddr,
         hop: u16,
     ) -> Result<Mac, Turn> {
-        match self.ready(self.adjacencies.of(hop)) {
+        let kept = self.adjacencies.of(hop);
+        match self.ports[usize::from(kept.output)].ready(kept) {
             Some(station) => Ok(mac(station)),
             None => self.find_gateway(now, output, gateway, hop),
         }
@@ -297,36 +273,36 @@ impl Router {
         }
         Ok(())
     }
+}
 
-    /// Writes the link header and the time to live; the ticket of the packet. (Always inlined: a ticket
-    /// that is put together in small stores and copied by a wide load waits for all stores before it,
-    /// and those to the frame are slow.)
-    #[inline(always)]
-    pub(super) fn rewrite<A: Version, M: Memory>(
-        &mut self,
-        output: usize,
-        brief: &Brief,
-        station: Station,
-        memory: &mut M,
-    ) -> Ticket {
-        // What stands behind the packet is padding of the link that it came by.
-        let place = Place { bytes: ETHERNET_BYTES as u16 + brief.ip_bytes, ..brief.place };
-        let plan = &self.ports[output].plan;
-        if let Some((ethernet, packet)) =
-            memory.frame_mut(place).split_first_chunk_mut::<ETHERNET_BYTES>()
-        {
-            ethernet[..6].copy_from_slice(&mac(station));
-            ethernet[6..12].copy_from_slice(&plan.mac);
-            ethernet[12..].copy_from_slice(&A::ETHERTYPE);
-            let passed = A::decrement(packet);
-            debug_assert!(passed.is_ok(), "who is at its end was turned aside");
-        }
-        Ticket {
-            place,
-            flow: brief.hash as u32,
-            link_bytes: place.bytes + plan.overhead_bytes,
-            bits: brief.traffic_class & 3,
-        }
+/// Writes the link header and the time to live; the ticket of a packet that leaves by the port of this
+/// `plan`. (Always inlined: a ticket that is put together in small stores and copied by a wide load waits
+/// for all stores before it, and those to the frame are slow.)
+#[inline(always)]
+pub(super) fn rewrite<A: Version, M: Memory>(
+    plan: &PortPlan,
+    brief: &Brief,
+    to: Station,
+    memory: &mut M,
+) -> Ticket {
+    // What stands behind the packet is padding of the link that it came by.
+    let place = Place { bytes: ETHERNET_BYTES as u16 + brief.ip_bytes, ..brief.place };
+    if let Some((ethernet, packet)) =
+        memory.frame_mut(place).split_first_chunk_mut::<ETHERNET_BYTES>()
+    {
+        // Both addresses in as few and as wide stores as they fit into.
+        let from = station(plan.mac);
+        ethernet[..8].copy_from_slice(&(to | from << 48).to_le_bytes());
+        ethernet[8..12].copy_from_slice(&((from >> 16) as u32).to_le_bytes());
+        ethernet[12..].copy_from_slice(&A::ETHERTYPE);
+        let passed = A::decrement(packet);
+        debug_assert!(passed.is_ok(), "who is at its end was turned aside");
+    }
+    Ticket {
+        place,
+        flow: brief.hash as u32,
+        link_bytes: place.bytes + plan.overhead_bytes,
+        bits: brief.traffic_class & 3,
     }
 }
 

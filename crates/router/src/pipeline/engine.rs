@@ -27,6 +27,15 @@ pub struct Filter {
     pub bytes: u64,
 }
 
+impl Filter {
+    /// It met a packet.
+    #[inline(always)]
+    pub(super) fn count(&mut self, ip_bytes: u16) {
+        self.packets += 1;
+        self.bytes += u64::from(ip_bytes);
+    }
+}
+
 /// The filters of one family.
 pub struct Filters<A> {
     classifier: Box<dyn Classifier<A> + Send>,
@@ -139,14 +148,19 @@ impl<A: Address> Filters<A> {
         }
     }
 
+    /// The filter that was found, if it is any.
+    #[inline(always)]
+    pub(super) fn found(&mut self, found: Option<RuleId>) -> Option<&mut Filter> {
+        found.and_then(|id| self.filters.get_mut(id.0 as usize))
+    }
+
     /// What the filter that was found does; counts the packet.
     #[inline]
     pub(super) fn meet(&mut self, found: Option<RuleId>, ip_bytes: u16) -> (Action, bool) {
-        let Some(filter) = found.and_then(|id| self.filters.get_mut(id.0 as usize)) else {
+        let Some(filter) = self.found(found) else {
             return (Action::Permit, false);
         };
-        filter.packets += 1;
-        filter.bytes += u64::from(ip_bytes);
+        filter.count(ip_bytes);
         (filter.action, filter.is_copied)
     }
 }

@@ -26,6 +26,7 @@ mod adjacency;
 pub mod admin;
 pub mod batch;
 mod broadcasts;
+mod common;
 mod decide;
 pub mod engine;
 pub mod groups;

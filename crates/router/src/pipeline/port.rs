@@ -7,6 +7,7 @@ use core::fmt;
 
 use nilometer_wire::{Rate, Span, Time};
 
+use super::adjacency::Kept;
 use super::broadcasts::Broadcasts;
 use super::groups::{MulticastError, MulticastPlan};
 use super::version::Version;
@@ -14,8 +15,8 @@ use crate::discard::{Discard, Discards};
 use crate::forward::urpf::Mode;
 use crate::memory::{Place, Ticket};
 use crate::neighbour::{
-    Arp, Discovery, FRAME_BYTES_MAX, Family, Mac, Own, OwnError, Settings, SettingsError, Table,
-    link_local,
+    Arp, Discovery, FRAME_BYTES_MAX, Family, Mac, Own, OwnError, Settings, SettingsError, Station,
+    Table, link_local,
 };
 
 /// Packets that may wait for who runs beside the forwarding plane.
@@ -225,6 +226,15 @@ impl Port {
         };
         port.settle();
         Ok(port)
+    }
+
+    /// The station of a gateway, if the handle that is kept says it.
+    #[inline(always)]
+    pub(super) fn ready(&self, kept: Kept) -> Option<Station> {
+        match kept.is_six {
+            false => self.arp.table.ready_station(kept.handle),
+            true => self.discovery.table.ready_station(kept.handle),
+        }
     }
 
     /// What is asked of every packet, from the plan and the state of the link.

@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use super::Router;
 use super::batch::{Lane, Lanes};
 use super::broadcasts::Broadcasts;
-use super::engine::Filters;
+use super::engine::{Filters, Tables};
 use super::groups::{Groups, Side};
 use super::port::{Held, Port};
 use super::reverse::WaysBack;
@@ -25,7 +25,7 @@ pub(super) trait Version: Protocol + Default {
     const ETHERTYPE: [u8; 2];
     const IS_SIX: bool = Self::BITS == 128;
     fn lane(lanes: &mut Lanes) -> &mut Lane<Self>;
-    fn filters(router: &mut Router) -> &mut Filters<Self>;
+    fn filters(tables: &mut Tables) -> &mut Filters<Self>;
     /// What the forwarding table says.
     fn look_up(router: &mut Router, address: Self) -> Option<NextHop>;
     fn ways_back(router: &Router) -> &WaysBack<Self>;
@@ -69,8 +69,8 @@ impl Version for u32 {
     }
 
     #[inline]
-    fn filters(router: &mut Router) -> &mut Filters<u32> {
-        &mut router.tables.filters4
+    fn filters(tables: &mut Tables) -> &mut Filters<u32> {
+        &mut tables.filters4
     }
 
     fn ways_back(router: &Router) -> &WaysBack<u32> {
@@ -166,8 +166,8 @@ impl Version for u128 {
     }
 
     #[inline]
-    fn filters(router: &mut Router) -> &mut Filters<u128> {
-        &mut router.tables.filters6
+    fn filters(tables: &mut Tables) -> &mut Filters<u128> {
+        &mut tables.filters6
     }
 
     fn ways_back(router: &Router) -> &WaysBack<u128> {
