@@ -235,7 +235,7 @@ impl Fields<u32> {
         header_bytes: usize,
         sum: u64,
     ) -> Result<Fields<u32>, Fault> {
-        if folded(sum) != 0xffff {
+        if !is_all_ones(sum) {
             return Err(Fault::HeaderChecksum);
         }
         let ip_bytes = u16::from_be_bytes([head[2], head[3]]);
@@ -244,9 +244,10 @@ impl Fields<u32> {
         };
         let fragmentation = u16::from_be_bytes([head[6], head[7]]);
         let mut notes = u8::from(header_bytes > IPV4_BYTES) * OPTIONS;
-        notes |= u8::from(fragmentation & 0x3fff != 0) * FRAGMENT;
-        notes |= u8::from(fragmentation & 0x1fff != 0) * LATER_FRAGMENT;
         notes |= u8::from(fragmentation & 0x4000 != 0) * DONT_FRAGMENT;
+        if fragmentation & 0x3fff != 0 {
+            notes |= FRAGMENT | u8::from(fragmentation & 0x1fff != 0) * LATER_FRAGMENT;
+        }
         let is_later = notes & LATER_FRAGMENT != 0;
         let transport = Transport::read(head[9], if is_later { &[] } else { behind });
         let key = Key {
@@ -386,17 +387,43 @@ fn sum_of_word(four: &[u8]) -> u64 {
     u64::from(u32::from_ne_bytes([four[0], four[1], four[2], four[3]]))
 }
 
-/// A ones' complement sum of 32-bit words, folded to 16 bits.
+/// Whether a sum of words of 32 bits is all ones when it is folded to 16, as that of a sound header is.
+/// Folding keeps what a sum leaves when it is divided by 2^16 - 1, and gives zero to nothing but zero; that
+/// it leaves nothing costs one multiplication.
 #[inline(always)]
-fn folded(sum: u64) -> u16 {
-    let sum = (sum >> 32) + (sum & 0xffff_ffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    ((sum >> 16) + (sum & 0xffff)) as u16
+fn is_all_ones(sum: u64) -> bool {
+    // The inverse of 2^16 - 1 among numbers of 64 bits: multiples of it become small, and nothing else.
+    const INVERSE: u64 = 0xfffe_fffe_fffe_ffff;
+    sum != 0 && sum.wrapping_mul(INVERSE) <= u64::MAX / 0xffff
 }
 
 fn address(head: &[u8; IPV6_BYTES], at: usize) -> u128 {
     let mut octets = [0; 16];
     octets.copy_from_slice(&head[at..at + 16]);
     u128::from_be_bytes(octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nilometer_stat::Rng;
+
+    /// Sums of chance, and those around every multiple that matters.
+    #[test]
+    fn a_multiple_is_what_folds_to_all_ones() {
+        let folded = |mut sum: u64| {
+            while sum > 0xffff {
+                sum = (sum >> 16) + (sum & 0xffff);
+            }
+            sum
+        };
+        let mut rng = Rng::new(4, 1, 0);
+        let drawn = core::iter::repeat_with(|| rng.next_u64() >> rng.below(64));
+        let drawn: alloc::vec::Vec<u64> = drawn.take(100_000).collect();
+        let multiples = drawn.iter().map(|sum| sum / 0xffff * 0xffff);
+        let near = multiples.flat_map(|sum| [sum, sum.saturating_sub(1), sum.saturating_add(1)]);
+        for sum in near.chain(drawn.iter().copied()).chain([0, 0xffff, u64::MAX]) {
+            assert_eq!(is_all_ones(sum), folded(sum) == 0xffff, "{sum:#x}");
+        }
+    }
 }

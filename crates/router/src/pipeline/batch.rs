@@ -1,5 +1,6 @@
 //! A batch on its way: what each stage leaves for the next, in arrays side by side.
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
 
@@ -11,7 +12,7 @@ use crate::fib::NextHop;
 use crate::forward::ecmp::{flow_hash_ipv4, flow_hash_ipv6};
 use crate::header::{AnyKey, ETHERNET_BYTES, Fields, Header, IPV4_BYTES, Key, Unusable, protocol};
 use crate::memory::{Memory, Place, Ticket};
-use crate::neighbour::Mac;
+use crate::neighbour::{Station, station};
 use crate::pipeline::slow::Why;
 
 /// Frames between the one that is read and the one whose line is asked for: no more, because buffers of
@@ -43,9 +44,11 @@ impl Brief {
     }
 }
 
-/// The packets of one family in a batch.
+/// The packets of one family in a batch: places for [`BATCH`] of them in arrays side by side.
 #[derive(Debug)]
 pub struct Lane<A> {
+    /// How many there are.
+    pub(super) packets: usize,
     pub(super) briefs: Vec<Brief>,
     pub(super) keys: Vec<Key<A>>,
     pub(super) destinations: Vec<A>,
@@ -57,6 +60,7 @@ impl<A> Lane<A> {
     /// What stands for a lane that is elsewhere.
     pub(super) fn empty() -> Lane<A> {
         Lane {
+            packets: 0,
             briefs: Vec::new(),
             keys: Vec::new(),
             destinations: Vec::new(),
@@ -66,33 +70,26 @@ impl<A> Lane<A> {
     }
 }
 
-impl<A: Copy> Lane<A> {
+impl<A: Copy + Default> Lane<A> {
     fn new() -> Lane<A> {
         Lane {
-            briefs: Vec::with_capacity(BATCH),
-            keys: Vec::with_capacity(BATCH),
-            destinations: Vec::with_capacity(BATCH),
-            rules: Vec::with_capacity(BATCH),
-            next: Vec::with_capacity(BATCH),
+            packets: 0,
+            briefs: vec![Brief::default(); BATCH],
+            keys: vec![Key::default(); BATCH],
+            destinations: vec![A::default(); BATCH],
+            rules: vec![None; BATCH],
+            next: vec![None; BATCH],
         }
     }
 
-    fn clear(&mut self) {
-        self.briefs.clear();
-        self.keys.clear();
-    }
-
-    /// As many places for next hops as there are packets, and their destinations side by side.
-    fn make_ready(&mut self) {
-        self.destinations.clear();
-        self.destinations.extend(self.keys.iter().map(|key| key.destination));
-        self.next.resize(self.keys.len(), None);
-    }
-
+    /// One more packet, of which there are never more than places.
     #[inline(always)]
     fn push(&mut self, brief: Brief, key: Key<A>) {
-        self.briefs.push(brief);
-        self.keys.push(key);
+        let at = self.packets;
+        self.briefs[at] = brief;
+        self.keys[at] = key;
+        self.destinations[at] = key.destination;
+        self.packets = at + 1;
     }
 }
 
@@ -125,23 +122,25 @@ impl Default for Lanes {
 impl Router {
     /// Reads the headers of a batch: packets into their lanes, the rest to where it belongs.
     pub(super) fn parse<M: Memory>(&mut self, input: usize, frames: &[Place], memory: &mut M) {
-        self.lanes.lane4.clear();
-        self.lanes.lane6.clear();
+        self.lanes.lane4.packets = 0;
+        self.lanes.lane6.packets = 0;
         self.account.received += frames.len() as u64;
-        let (seed, mac) = (self.plan.seed, self.ports[input].plan.mac);
-        self.ports[input].in_packets += frames.len() as u64;
-        self.ports[input].in_bytes +=
-            frames.iter().map(|place| u64::from(place.bytes)).sum::<u64>();
+        let mut bytes = 0;
         for place in frames {
             memory.expect(*place);
+            bytes += u64::from(place.bytes);
         }
+        let port = &mut self.ports[input];
+        port.in_packets += frames.len() as u64;
+        port.in_bytes += bytes;
+        let (seed, mac) = (self.plan.seed, port.plan.mac);
         // Kept at hand while the rest of the router may change.
         let mut lane4 = mem::replace(&mut self.lanes.lane4, Lane::empty());
         for (at, &place) in frames.iter().enumerate() {
             if let Some(ahead) = frames.get(at + AHEAD) {
                 memory.expect(*ahead);
             }
-            if let Some((head, packet)) = usual(memory.frame(place), &mac) {
+            if let Some((head, packet)) = usual(memory.frame(place), station(mac)) {
                 match Fields::<u32>::read_usual(head, packet) {
                     Ok(fields) => lane4.push_fields(seed, place, &fields),
                     Err(fault) => self.discard(input, place, fault.into(), memory),
@@ -227,22 +226,20 @@ impl Router {
     /// Finds each packet's filter.
     pub(super) fn classify(&mut self) {
         let Lanes { lane4, lane6, .. } = &mut *self.lanes;
-        lane4.rules.resize(lane4.keys.len(), None);
-        self.tables.filters4.classify(&lane4.keys, &mut lane4.rules);
-        lane6.rules.resize(lane6.keys.len(), None);
-        self.tables.filters6.classify(&lane6.keys, &mut lane6.rules);
+        let (four, six) = (..lane4.packets, ..lane6.packets);
+        self.tables.filters4.classify(&lane4.keys[four], &mut lane4.rules[four]);
+        self.tables.filters6.classify(&lane6.keys[six], &mut lane6.rules[six]);
     }
 
     /// Finds each packet's route.
     pub(super) fn look_up(&mut self) {
         let Lanes { lane4, lane6, .. } = &mut *self.lanes;
-        lane4.make_ready();
-        if !lane4.keys.is_empty() {
-            self.tables.routes4.look_up(&lane4.destinations, &mut lane4.next);
+        let (four, six) = (..lane4.packets, ..lane6.packets);
+        if lane4.packets > 0 {
+            self.tables.routes4.look_up(&lane4.destinations[four], &mut lane4.next[four]);
         }
-        lane6.make_ready();
-        if !lane6.keys.is_empty() {
-            self.tables.routes6.look_up(&lane6.destinations, &mut lane6.next);
+        if lane6.packets > 0 {
+            self.tables.routes6.look_up(&lane6.destinations[six], &mut lane6.next[six]);
         }
     }
 }
@@ -250,10 +247,11 @@ impl Router {
 /// The header and the packet in a frame that is as nearly all are: for this station alone, and of IPv4 with
 /// a header of five words.
 #[inline(always)]
-fn usual<'a>(frame: &'a [u8], mac: &Mac) -> Option<(&'a [u8; IPV4_BYTES], &'a [u8])> {
+fn usual(frame: &[u8], mac: Station) -> Option<(&[u8; IPV4_BYTES], &[u8])> {
     let (ethernet, packet) = frame.split_first_chunk::<ETHERNET_BYTES>()?;
     let head = packet.first_chunk::<IPV4_BYTES>()?;
-    let is_usual = ethernet[..6] == *mac && ethernet[12..] == [0x08, 0x00] && head[0] == 0x45;
+    let to = ethernet.first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight));
+    let is_usual = to << 16 == mac << 16 && ethernet[12..] == [0x08, 0x00] && head[0] == 0x45;
     is_usual.then_some((head, packet))
 }
 

@@ -31,7 +31,7 @@ impl Router {
     ) -> usize {
         let Router { ports, tables, hops, adjacencies, broadcasts, .. } = self;
         let filters = A::filters(tables);
-        let packets = if ports[input].asks { at } else { lane.briefs.len() };
+        let packets = if ports[input].asks { at } else { lane.packets };
         let (briefs, keys) = (&lane.briefs[..packets], &lane.keys[..packets]);
         let (rules, next_hops) = (&lane.rules[..packets], &lane.next[..packets]);
         for at in at..packets {

@@ -52,7 +52,7 @@ impl Router {
         let mut at = 0;
         loop {
             at = self.decide_common(input, &lane, at, &mut decided, memory);
-            if at >= lane.briefs.len() {
+            if at >= lane.packets {
                 break;
             }
             let (brief, key) = (&lane.briefs[at], &lane.keys[at]);
