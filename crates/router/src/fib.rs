@@ -57,6 +57,9 @@ pub trait Lookups<A: Address>: Send {
     /// # Panics
     /// When there are not as many `next_hops`.
     fn look_up(&mut self, addresses: &[A], next_hops: &mut [Option<NextHop>]);
+
+    /// These `addresses` will be looked up soon: where their lookups begin is brought into the cache.
+    fn expect(&self, _addresses: &[A]) {}
 }
 
 /// A table that is looked up by others while its one writer changes it.

@@ -27,6 +27,14 @@ use crate::tree_bitmap::Instructions;
 /// Addresses that go through together.
 const BURST: usize = 32;
 
+/// Asks for the roots of `addresses`.
+pub(super) fn ask_roots<A: Divided>(memory: &Memory, addresses: &[A], bits: u32) {
+    let roots = memory.words().as_ptr();
+    for address in addresses {
+        ask_for(roots.wrapping_add(address.slot(bits)));
+    }
+}
+
 /// Asks for the blocks of `addresses`, of which roots are read and nothing behind them.
 #[inline(always)]
 pub(super) fn ask<A: Divided>(memory: &Memory, addresses: &[A], bits: u32) {

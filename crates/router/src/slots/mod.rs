@@ -266,6 +266,10 @@ impl<A: Divided, L: Layout<A>> Lookups<A> for SlotReader<A, L> {
         }
         self.memory.readers.rest(self.place);
     }
+
+    fn expect(&self, addresses: &[A]) {
+        kernel::ask_roots(&self.memory, addresses, L::BITS);
+    }
 }
 
 impl<A, L> Drop for SlotReader<A, L> {
