@@ -3,15 +3,19 @@
 
 extern crate alloc;
 
+mod bytes;
 mod cache;
 pub mod connections;
+pub mod counts;
 mod coverage;
 mod hash;
 mod live;
 pub mod meter;
 pub mod netflow5;
+pub mod netflow7;
 pub mod record;
 pub mod repair;
 pub mod sequence;
+pub mod template;
 
 pub use record::{EndReason, FlowKey, FlowRecord};

@@ -128,6 +128,7 @@ impl Live {
             },
             opened: self.opened,
             end_reason,
+            sampling_interval: 0,
         }
     }
 }

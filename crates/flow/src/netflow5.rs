@@ -8,12 +8,16 @@
 //!
 //! Sampled exports are not scaled: [`Header::sampling_interval`] says 1 in how many packets was
 //! counted, and records hold what was counted. Multiplying would hide that small flows are missing.
+//!
+//! [`decode`] gives a whole datagram; [`decode_each`] hands over its records one by one and allocates
+//! nothing.
 
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr};
 
-use crate::record::{EndReason, FlowKey, FlowRecord, TCP, UDP};
+use crate::bytes::{be16, be32};
+use crate::record::{EndReason, FlowKey, FlowRecord, has_ports};
 
 /// Bytes of a datagram's header.
 pub const HEADER_BYTES: usize = 24;
@@ -23,7 +27,6 @@ pub const RECORD_BYTES: usize = 48;
 pub const RECORDS_MAX: usize = 30;
 
 const VERSION: u16 = 5;
-const SCTP: u8 = 132;
 const NANOS_PER_MILLI: i64 = 1_000_000;
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 const SAMPLING_INTERVAL_BITS: u32 = 14;
@@ -57,7 +60,7 @@ impl Header {
     }
 
     /// The wall clock when the uptime showed `uptime_ms`; not before 1970.
-    fn wall_ns(&self, uptime_ms: u32) -> u64 {
+    pub(crate) fn wall_ns(&self, uptime_ms: u32) -> u64 {
         let age_ms = i64::from(self.uptime_ms.wrapping_sub(uptime_ms) as i32);
         self.export_ns().saturating_add_signed(-age_ms * NANOS_PER_MILLI)
     }
@@ -155,6 +158,21 @@ pub fn decode(datagram: &[u8]) -> Result<Datagram, Error> {
     }
 }
 
+/// Decodes one datagram, which must be all of `datagram`; its records go to `out` in their order.
+/// Nothing is given before the whole datagram has been found sound. Gives back its header, and how
+/// many records said that their last packet was before their first.
+pub fn decode_each(
+    datagram: &[u8],
+    out: &mut impl FnMut(FlowRecord),
+) -> Result<(Header, usize), Error> {
+    let (header, body) = open(datagram, 0)?;
+    let bytes = HEADER_BYTES + body.len();
+    match datagram.len() - bytes {
+        0 => Ok((header, decode_body(&header, body, out))),
+        trailing => Err(Error::Trailing { offset: bytes, bytes: trailing }),
+    }
+}
+
 /// Splits datagrams that follow one another without framing, as `nc -u > file` would write them.
 ///
 /// An iterator: it ends after the last datagram, or after the first error.
@@ -196,63 +214,80 @@ impl Iterator for Stream<'_> {
 
 /// The datagram at the beginning of `bytes`, which stand at `offset` of the input, and its length.
 fn decode_first(bytes: &[u8], offset: usize) -> Result<(Datagram, usize), Error> {
+    let (header, body) = open(bytes, offset)?;
+    let mut records = Vec::with_capacity(body.len() / RECORD_BYTES);
+    let times_reversed = decode_body(&header, body, &mut |record| records.push(record));
+    Ok((Datagram { header, records, times_reversed }, HEADER_BYTES + body.len()))
+}
+
+/// The header at the beginning of `bytes`, and the records behind it.
+fn open(bytes: &[u8], offset: usize) -> Result<(Header, &[u8]), Error> {
     let cut = |needed_bytes| Error::Cut { offset, needed_bytes, found_bytes: bytes.len() };
-    let version = short(bytes, 0).ok_or(cut(HEADER_BYTES))?;
+    let version = bytes.get(..2).map(|version| be16(version, 0)).ok_or(cut(HEADER_BYTES))?;
     if version != VERSION {
         return Err(Error::Version { offset, found: version });
     }
     let head = bytes.get(..HEADER_BYTES).ok_or(cut(HEADER_BYTES))?;
-    let count = u16::from_be_bytes([head[2], head[3]]);
+    let count = be16(head, 2);
     if usize::from(count) > RECORDS_MAX {
         return Err(Error::Count { offset: offset + 2, found: count });
     }
     let length = HEADER_BYTES + usize::from(count) * RECORD_BYTES;
     let body = bytes.get(HEADER_BYTES..length).ok_or(cut(length))?;
-    let sampling = u16::from_be_bytes([head[22], head[23]]);
+    let sampling = be16(head, 22);
     let header = Header {
-        uptime_ms: long(head, 4),
-        unix_secs: long(head, 8),
-        unix_nsecs: long(head, 12),
-        flow_sequence: long(head, 16),
+        uptime_ms: be32(head, 4),
+        unix_secs: be32(head, 8),
+        unix_nsecs: be32(head, 12),
+        flow_sequence: be32(head, 16),
         engine_type: head[20],
         engine_id: head[21],
         sampling_mode: (sampling >> SAMPLING_INTERVAL_BITS) as u8,
         sampling_interval: sampling & ((1 << SAMPLING_INTERVAL_BITS) - 1),
     };
-    let mut times_reversed = 0;
-    let records = (body.chunks_exact(RECORD_BYTES))
-        .map(|record| decode_record(&header, record, &mut times_reversed))
-        .collect();
-    Ok((Datagram { header, records, times_reversed }, length))
+    Ok((header, body))
 }
 
-fn decode_record(header: &Header, record: &[u8], times_reversed: &mut usize) -> FlowRecord {
+/// Gives the records of `body` to `out`; says how many had their times reversed.
+fn decode_body(header: &Header, body: &[u8], out: &mut impl FnMut(FlowRecord)) -> usize {
+    let mut times_reversed = 0;
+    for record in body.chunks_exact(RECORD_BYTES) {
+        out(decode_record(header, record, &mut times_reversed));
+    }
+    times_reversed
+}
+
+/// The record that the first 40 bytes of `record` hold; those of version 7 are laid out alike.
+pub(crate) fn decode_record(
+    header: &Header,
+    record: &[u8],
+    times_reversed: &mut usize,
+) -> FlowRecord {
+    let record = &record[..40];
     let protocol = record[38];
     // Exporters write an ICMP type and code where the destination port would be.
-    let has_ports = matches!(protocol, TCP | UDP | SCTP);
-    let port = |at: usize| match has_ports {
-        true => u16::from_be_bytes([record[at], record[at + 1]]),
-        false => 0,
-    };
-    let start_ns = header.wall_ns(long(record, 24));
-    let end_ns = header.wall_ns(long(record, 28));
+    let has_ports = has_ports(protocol);
+    let port = |at: usize| if has_ports { be16(record, at) } else { 0 };
+    let start_ns = header.wall_ns(be32(record, 24));
+    let end_ns = header.wall_ns(be32(record, 28));
     *times_reversed += usize::from(end_ns < start_ns);
     FlowRecord {
         key: FlowKey {
-            source: Ipv4Addr::from_bits(long(record, 0)).into(),
-            destination: Ipv4Addr::from_bits(long(record, 4)).into(),
+            source: Ipv4Addr::from_bits(be32(record, 0)).into(),
+            destination: Ipv4Addr::from_bits(be32(record, 4)).into(),
             source_port: port(32),
             destination_port: port(34),
             protocol,
         },
         start_ns,
         end_ns: end_ns.max(start_ns),
-        packets: long(record, 16).into(),
-        octets: long(record, 20).into(),
+        packets: be32(record, 16).into(),
+        octets: be32(record, 20).into(),
         tcp_flags: record[37],
         payload_octets: None,
         opened: None,
         end_reason: EndReason::Unknown,
+        sampling_interval: header.sampling_interval.into(),
     }
 }
 
@@ -340,13 +375,4 @@ fn encode_record(
     out.extend([0, record.tcp_flags, record.key.protocol, 0]);
     out.extend([0; 8]);
     Ok(())
-}
-
-fn short(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
-}
-
-/// The 32-bit word at `at` of a header or record whose length is known.
-fn long(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

@@ -7,6 +7,15 @@ pub const TCP: u8 = 6;
 /// IANA protocol number of UDP.
 pub const UDP: u8 = 17;
 
+/// IANA protocol number of SCTP.
+pub const SCTP: u8 = 132;
+
+/// Does a packet of this protocol have ports where exporters write ports? Of others they write an
+/// ICMP type and code there, or nothing that means anything.
+pub(crate) fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, TCP | UDP | SCTP)
+}
+
 /// The bits of the TCP flags byte (RFC 9293, section 3.1).
 pub mod tcp_flags {
     /// No more data from the sender.
@@ -92,6 +101,10 @@ pub struct FlowRecord {
     pub opened: Option<bool>,
     /// Why the record ends here.
     pub end_reason: EndReason,
+    /// One packet in this many was counted (samplingPacketInterval and its kin); `packets` and
+    /// `octets` are what was counted, never scaled up. 0 where the exporter does not sample, or does
+    /// not say.
+    pub sampling_interval: u32,
 }
 
 impl FlowRecord {

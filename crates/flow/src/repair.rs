@@ -69,6 +69,7 @@ fn join(earlier: &mut FlowRecord, later: &FlowRecord) {
     };
     earlier.opened = earlier.opened.or(later.opened);
     earlier.end_reason = later.end_reason;
+    earlier.sampling_interval = earlier.sampling_interval.max(later.sampling_interval);
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -115,6 +116,7 @@ mod tests {
             payload_octets: Some(600),
             opened: (flags & SYN != 0).then_some(true),
             end_reason: EndReason::Unknown,
+            sampling_interval: 0,
         }
     }
 

@@ -7,7 +7,7 @@
 
 use alloc::collections::BTreeMap;
 
-use crate::netflow5::Datagram;
+use crate::netflow5::{Datagram, Header};
 
 /// A datagram later than this was not overtaken; its exporter was restarted. Milliseconds.
 const OVERTAKEN_MAX_MS: u32 = 60_000;
@@ -44,8 +44,11 @@ impl Sequences {
 
     /// Takes the next datagram of this exporter.
     pub fn observe(&mut self, datagram: &Datagram) {
-        let header = &datagram.header;
-        let flows = datagram.records.len() as u32;
+        self.observe_header(&datagram.header, datagram.records.len() as u32);
+    }
+
+    /// Takes the header of the next datagram of this exporter, which carried so many flows.
+    pub fn observe_header(&mut self, header: &Header, flows: u32) {
         let following =
             Engine { next: header.flow_sequence.wrapping_add(flows), uptime_ms: header.uptime_ms };
         let Some(engine) = self.engines.get_mut(&(header.engine_type, header.engine_id)) else {
@@ -72,10 +75,59 @@ impl Sequences {
     }
 }
 
+/// Follows one numbering whose numbers say how many units were sent before: datagrams (NetFlow v9,
+/// sFlow) or data records (IPFIX).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Numbering {
+    last: Option<Last>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    /// The number that comes next, where it is known.
+    next: Option<u32>,
+    secs: u32,
+}
+
+/// What a number said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbered {
+    /// The datagram follows the one before it, or nothing is known of that.
+    Follows,
+    /// So many units never came, or have not come yet.
+    Lost(u32),
+    /// The datagram was overtaken, and counted as lost then.
+    Late,
+    /// The numbers begin anew.
+    Restarted,
+}
+
+impl Numbering {
+    /// Takes a number, the units that its datagram holds (`None` where they cannot be counted, so
+    /// that the next number is not known), and when it was sent, in seconds of any clock. A number
+    /// behind the expected one belongs to an overtaken datagram, unless it was sent later.
+    pub fn observe(&mut self, number: u32, units: Option<u32>, secs: u32) -> Numbered {
+        let following = Last { next: units.map(|units| number.wrapping_add(units)), secs };
+        let Some(Last { next: Some(next), secs: last_secs }) = self.last else {
+            self.last = Some(following);
+            return Numbered::Follows;
+        };
+        let ahead = number.wrapping_sub(next) as i32;
+        if ahead < 0 && secs <= last_secs {
+            return Numbered::Late;
+        }
+        self.last = Some(following);
+        match ahead {
+            0 => Numbered::Follows,
+            1.. => Numbered::Lost(ahead as u32),
+            _ => Numbered::Restarted,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netflow5::Header;
     use crate::{EndReason, FlowKey, FlowRecord};
     use alloc::vec;
     use core::net::Ipv4Addr;
@@ -98,9 +150,23 @@ mod tests {
             payload_octets: None,
             opened: None,
             end_reason: EndReason::Unknown,
+            sampling_interval: 0,
         };
         let header = Header { engine_id, flow_sequence, uptime_ms, ..Header::default() };
         Datagram { header, records: vec![record; flows], times_reversed: 0 }
+    }
+
+    #[test]
+    fn a_numbering_of_any_units_is_followed() {
+        let mut numbering = Numbering::default();
+        assert_eq!(numbering.observe(u32::MAX - 4, Some(5), 10), Numbered::Follows);
+        assert_eq!(numbering.observe(0, Some(3), 10), Numbered::Follows);
+        assert_eq!(numbering.observe(8, Some(2), 11), Numbered::Lost(5));
+        assert_eq!(numbering.observe(3, Some(5), 11), Numbered::Late);
+        assert_eq!(numbering.observe(10, None, 11), Numbered::Follows, "what came late stays late");
+        assert_eq!(numbering.observe(90, Some(1), 11), Numbered::Follows, "nothing was known");
+        assert_eq!(numbering.observe(0, Some(1), 12), Numbered::Restarted);
+        assert_eq!(numbering.observe(1, Some(1), 12), Numbered::Follows);
     }
 
     #[test]

@@ -115,6 +115,7 @@ impl Scan {
                 false => Some(syns.iter().any(|segment| segment.flags & ACK == 0)),
             },
             end_reason: reason,
+            sampling_interval: 0,
         });
     }
 }

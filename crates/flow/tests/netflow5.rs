@@ -40,6 +40,7 @@ fn record(number: u32, age_ms: u64, lasted_ms: u64) -> FlowRecord {
         payload_octets: None,
         opened: None,
         end_reason: EndReason::Unknown,
+        sampling_interval: header().sampling_interval.into(),
     }
 }
 

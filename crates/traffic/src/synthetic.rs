@@ -155,5 +155,6 @@ fn record(
         payload_octets: Some(payload),
         opened: (key.protocol == TCP).then_some(from_client),
         end_reason: EndReason::EndOfFlow,
+        sampling_interval: 0,
     }
 }

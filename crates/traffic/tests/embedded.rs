@@ -203,6 +203,7 @@ fn exported(start_ms: u64, packets: u64, octets: u64, flags: u8) -> FlowRecord {
         payload_octets: None,
         opened: None,
         end_reason: EndReason::Unknown,
+        sampling_interval: 0,
     }
 }
 

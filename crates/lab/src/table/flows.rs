@@ -134,6 +134,7 @@ impl Columns {
                 payload_octets: payload_octets.map(|octets| *octets as u64),
                 opened: opened.copied(),
                 end_reason: end_reason(self.end_reason.values()[row]),
+                sampling_interval: 0,
             })
         })
     }
@@ -253,6 +254,7 @@ mod tests {
             payload_octets: n.is_multiple_of(2).then_some(n),
             opened: [None, Some(true), Some(false)][n as usize % 3],
             end_reason: reasons[n as usize % 3],
+            sampling_interval: 0,
         };
         (0..count).map(record).collect()
     }

@@ -1,0 +1,18 @@
+//! Numbers at fixed places of a slice whose length is known.
+
+/// The big-endian 16-bit number at `at`.
+pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes(array(bytes, at))
+}
+
+/// The big-endian 32-bit number at `at`.
+pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(array(bytes, at))
+}
+
+/// The `N` bytes at `at`, which must be there.
+pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut taken = [0; N];
+    taken.copy_from_slice(&bytes[at..at + N]);
+    taken
+}

@@ -1,0 +1,195 @@
+//! What came of exports: every record found becomes a flow, an option, or a skip with its reason.
+//!
+//! Decoders count in one [`Counts`], whatever the format, so that formats can be mixed. Two laws hold
+//! after every call ([`Counts::assert_balanced`]). Records: as many were found as became flows, were
+//! options (what an exporter says of itself) or were skipped. Bytes, where a format is cut into sets:
+//! every byte of a datagram that was taken is a header's, a template's, a record's, padding, held
+//! until its template comes, or skipped. A decoder that loses its place cannot keep both.
+
+/// Why something was passed over. Each says what is counted: records, sets of records whose number
+/// cannot be known, templates, or whole samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Skip {
+    /// Records without both IP addresses: layer 2, or statistics of an interface or application.
+    NoAddresses,
+    /// Records with addresses and no count of packets or bytes: events, such as translations.
+    NoCounts,
+    /// Records that are sums over many flows (NetFlow v8, all schemes but the full flow).
+    Aggregate,
+    /// Records that end beyond what holds them, or contradict themselves.
+    RecordDamaged,
+    /// Samples of interface counters (sFlow version 5, section 5.3).
+    CounterSample,
+    /// Samples and records of a kind that is not known here.
+    KindUnknown,
+    /// Samples of packets that are not IP, or were cut before their IP addresses.
+    NotIp,
+    /// Sets whose template never came, or came when no more could be held.
+    NoTemplate,
+    /// Sets whose length contradicts their datagram, with all that followed them; blocks likewise.
+    SetDamaged,
+    /// Sets with an identifier that is reserved (RFC 7011, section 3.3.2), and unknown blocks.
+    SetUnknown,
+    /// Templates that contradict themselves, or describe records of no length.
+    TemplateDamaged,
+    /// Templates beyond a limit on their number or their fields.
+    TemplateLimit,
+    /// Datagrams of more exporters and domains than are followed.
+    DomainLimit,
+}
+
+impl Skip {
+    /// Every reason.
+    pub const ALL: [Skip; 13] = [
+        Skip::NoAddresses,
+        Skip::NoCounts,
+        Skip::Aggregate,
+        Skip::RecordDamaged,
+        Skip::CounterSample,
+        Skip::KindUnknown,
+        Skip::NotIp,
+        Skip::NoTemplate,
+        Skip::SetDamaged,
+        Skip::SetUnknown,
+        Skip::TemplateDamaged,
+        Skip::TemplateLimit,
+        Skip::DomainLimit,
+    ];
+
+    /// Its name, for scripts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Skip::NoAddresses => "no_addresses",
+            Skip::NoCounts => "no_counts",
+            Skip::Aggregate => "aggregate",
+            Skip::RecordDamaged => "record_damaged",
+            Skip::CounterSample => "counter_sample",
+            Skip::KindUnknown => "kind_unknown",
+            Skip::NotIp => "not_ip",
+            Skip::NoTemplate => "no_template",
+            Skip::SetDamaged => "set_damaged",
+            Skip::SetUnknown => "set_unknown",
+            Skip::TemplateDamaged => "template_damaged",
+            Skip::TemplateLimit => "template_limit",
+            Skip::DomainLimit => "domain_limit",
+        }
+    }
+
+    /// Are records counted under this reason? The others count what holds them.
+    pub fn is_of_records(self) -> bool {
+        (self as u8) < Skip::NoTemplate as u8
+    }
+}
+
+/// How often each reason was met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skips([u64; Skip::ALL.len()]);
+
+impl Skips {
+    /// Counts one.
+    pub fn add(&mut self, reason: Skip) {
+        self.add_many(reason, 1);
+    }
+
+    /// Counts so many.
+    pub fn add_many(&mut self, reason: Skip, count: u64) {
+        self.0[reason as usize] += count;
+    }
+
+    /// How often for this reason.
+    pub fn of(&self, reason: Skip) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// The reasons that were met, and how often.
+    pub fn met(&self) -> impl Iterator<Item = (Skip, u64)> + '_ {
+        Skip::ALL.into_iter().map(|reason| (reason, self.of(reason))).filter(|(_, n)| *n > 0)
+    }
+
+    /// Records that were skipped, for whatever reason.
+    pub fn records(&self) -> u64 {
+        self.met().filter(|(reason, _)| reason.is_of_records()).map(|(_, count)| count).sum()
+    }
+}
+
+/// Where the bytes of datagrams made of sets went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bytes {
+    /// All that was taken.
+    pub taken: u64,
+    /// Headers of datagrams and of sets.
+    pub headers: u64,
+    /// Templates.
+    pub templates: u64,
+    /// Records, whatever came of them.
+    pub records: u64,
+    /// Padding.
+    pub padding: u64,
+    /// Sets that wait for their template.
+    pub held: u64,
+    /// What belongs to no record that could be found.
+    pub skipped: u64,
+}
+
+/// What came of exports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Datagrams that were taken, or blocks.
+    pub datagrams: u64,
+    /// Datagrams that were refused with an error, or blocks.
+    pub malformed: u64,
+    /// Records found, by the lengths and counts that announce them.
+    pub records: u64,
+    /// Those among them that are flows.
+    pub flows: u64,
+    /// Records given beyond one for each flow: the reverse halves of biflows (RFC 5103).
+    pub reverse_flows: u64,
+    /// Those that say something of the exporter: options, and descriptions in files.
+    pub options: u64,
+    /// What was passed over, by reason.
+    pub skips: Skips,
+    /// Where the bytes of datagrams made of sets went.
+    pub bytes: Bytes,
+    /// Records whose last packet was said to be before their first; taken to end when they began.
+    pub times_reversed: u64,
+    /// Records timed by an exporter's uptime whose zero had to be estimated.
+    pub times_estimated: u64,
+    /// Records without any time; they took the moment of their export.
+    pub times_absent: u64,
+    /// Records whose counts a collector has already multiplied by the sampling interval.
+    pub scaled: u64,
+    /// Records given without a sampling interval by domains that told one later.
+    pub sampling_late: u64,
+    /// Templates and options templates that were learnt, or learnt anew because they had changed.
+    pub templates: u64,
+    /// Templates that were withdrawn (RFC 7011, section 8.1).
+    pub withdrawn: u64,
+    /// Sets that waited for their template and were decoded when it came.
+    pub sets_late: u64,
+    /// Flows that never came, by the numbering of NetFlow v5 and v7, and records by that of IPFIX.
+    pub records_lost: u64,
+    /// Datagrams that never came, by the numbering of NetFlow v9 and sFlow.
+    pub datagrams_lost: u64,
+    /// Packets that a sampler dropped for want of resources (sFlow version 5, section 5).
+    pub samples_dropped: u64,
+}
+
+impl Counts {
+    /// Both laws; see the top of this file.
+    ///
+    /// # Panics
+    /// When a decoder has lost count, which is a defect here whatever the input.
+    pub fn assert_balanced(&self) {
+        let told = self.flows + self.options + self.skips.records();
+        assert_eq!(self.records, told, "every record found is a flow, an option or a skip");
+        let Bytes { taken, headers, templates, records, padding, held, skipped } = self.bytes;
+        let told = headers + templates + records + padding + held + skipped;
+        assert_eq!(taken, told, "every byte taken has its place");
+    }
+
+    /// Records given: one for each flow, and one more for each biflow with a reverse half.
+    pub fn given(&self) -> u64 {
+        self.flows + self.reverse_flows
+    }
+}

@@ -1,0 +1,156 @@
+//! Templates as they are written: RFC 3954, sections 5.2 and 6.1; RFC 7011, section 3.4.
+//!
+//! The two dialects differ in three places. IPFIX marks a field of an enterprise with the top bit of
+//! its number and four bytes more. Options templates say how many scope fields come first, version 9
+//! in bytes and IPFIX in fields. And IPFIX can withdraw a template: one without fields, by its own
+//! identifier or by that of the set for all of them (section 8.1).
+
+use alloc::vec::Vec;
+
+use super::message::Dialect;
+use crate::bytes::{be16, be32};
+
+/// A length that says: every record gives this field's length itself (RFC 7011, section 7). Some
+/// exporters of version 9 send it, too.
+pub(super) const VARIABLE: u16 = u16::MAX;
+
+/// The number of the enterprise of a field that only names a scope of version 9 (RFC 3954, section
+/// 6.1), which is no element at all.
+pub(super) const SCOPE_OF_NETFLOW9: u32 = u32::MAX;
+
+/// One field: what it is and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Field {
+    /// IANA's number for IPFIX, or a number of the enterprise's own.
+    pub(super) element: u16,
+    /// The private enterprise number, 0 for IANA's elements.
+    pub(super) enterprise: u32,
+    /// Bytes, or [`VARIABLE`].
+    pub(super) length: u16,
+}
+
+/// What a template says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Definition {
+    /// Does it describe options: something of the exporter rather than of traffic?
+    pub(super) is_options: bool,
+    /// The fields in their order, scope first.
+    pub(super) fields: Vec<Field>,
+}
+
+/// One entry of a set of templates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// A template.
+    Template(u16, Definition),
+    /// A template with more fields than the limit.
+    TooManyFields(u16),
+    /// This template is withdrawn.
+    Withdrawn(u16),
+    /// All templates of this kind are withdrawn.
+    AllWithdrawn,
+}
+
+/// The entries of a set of templates. After the last one, or when no more can be read,
+/// [`Entries::left`] says what is left over.
+#[derive(Clone, Debug)]
+pub(super) struct Entries<'a> {
+    dialect: Dialect,
+    is_options: bool,
+    fields_max: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Entries<'a> {
+    pub(super) fn new(
+        dialect: Dialect,
+        is_options: bool,
+        fields_max: usize,
+        body: &'a [u8],
+    ) -> Entries<'a> {
+        Entries { dialect, is_options, fields_max, rest: body }
+    }
+
+    /// Bytes that no entry was made of.
+    pub(super) fn left(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// The entry at the beginning of what is left, and its length.
+    fn read(&self) -> Option<(Entry, usize)> {
+        let rest = self.rest;
+        let id = rest.get(..2).map(|id| be16(id, 0))?;
+        let count = rest.get(2..4).map(|count| usize::from(be16(count, 0)))?;
+        if self.dialect == Dialect::Ipfix && count == 0 {
+            return self.withdrawal(id).map(|entry| (entry, 4));
+        }
+        if id < 256 {
+            return None;
+        }
+        let (scopes, fields, head_bytes) = match (self.is_options, self.dialect) {
+            (false, _) => (0, count, 4),
+            (true, Dialect::Ipfix) => {
+                let scopes = rest.get(4..6).map(|scopes| usize::from(be16(scopes, 0)))?;
+                (scopes, count, 6)
+            }
+            (true, Dialect::NetFlow9) => {
+                let options = rest.get(4..6).map(|options| usize::from(be16(options, 0)))?;
+                if count % 4 != 0 || options % 4 != 0 {
+                    return None;
+                }
+                (count / 4, (count + options) / 4, 6)
+            }
+        };
+        // A template without a field describes nothing, and one that is all scope is none.
+        if fields == 0 || scopes > fields {
+            return None;
+        }
+        let mut definition = Definition { is_options: self.is_options, fields: Vec::new() };
+        let mut at = head_bytes;
+        for index in 0..fields {
+            let (field, bytes) = self.field(rest.get(at..)?, index < scopes)?;
+            at += bytes;
+            if index < self.fields_max {
+                definition.fields.push(field);
+            }
+        }
+        let entry = match fields <= self.fields_max {
+            true => Entry::Template(id, definition),
+            false => Entry::TooManyFields(id),
+        };
+        Some((entry, at))
+    }
+
+    fn withdrawal(&self, id: u16) -> Option<Entry> {
+        match (id, self.is_options) {
+            (256.., _) => Some(Entry::Withdrawn(id)),
+            (2, false) | (3, true) => Some(Entry::AllWithdrawn),
+            _ => None,
+        }
+    }
+
+    fn field(&self, bytes: &[u8], is_scope: bool) -> Option<(Field, usize)> {
+        let head = bytes.get(..4)?;
+        let (number, length) = (be16(head, 0), be16(head, 2));
+        match self.dialect {
+            Dialect::Ipfix if number & 0x8000 != 0 => {
+                let enterprise = bytes.get(4..8).map(|number| be32(number, 0))?;
+                Some((Field { element: number & 0x7fff, enterprise, length }, 8))
+            }
+            Dialect::NetFlow9 if is_scope && number <= 5 => {
+                Some((Field { element: number, enterprise: SCOPE_OF_NETFLOW9, length }, 4))
+            }
+            _ => Some((Field { element: number, enterprise: 0, length }, 4)),
+        }
+    }
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        let (entry, bytes) = self.read()?;
+        self.rest = &self.rest[bytes..];
+        Some(entry)
+    }
+}

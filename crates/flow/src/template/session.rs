@@ -1,0 +1,402 @@
+//! Every exporter and domain that is listened to: datagrams in, flow records out.
+//!
+//! A template belongs to the domain that sent it: an exporter's address and a source ID (RFC 3954,
+//! section 5.1) or observation domain (RFC 7011, section 3.1). Two routers may use one identifier for
+//! two things. For IPFIX over UDP the port belongs to it, too (RFC 7011, section 8), but routers send
+//! the templates and the records of one domain from several ports, so only their numberings are kept
+//! apart.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use super::definition::{Definition, Entries, Entry};
+use super::element::Slot;
+use super::flow::{Start, give};
+use super::held::{Held, HeldSet};
+use super::message::{self, Dialect, Error, Header, SET_HEADER_BYTES, Set};
+use super::plan::{Kind, Left, Plan, Values};
+use super::sampling::Samplers;
+use crate::counts::{Counts, Skip};
+use crate::record::FlowRecord;
+use crate::sequence::{Numbered, Numbering};
+
+/// Where datagrams come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Exporter {
+    /// The address that sends them.
+    pub address: IpAddr,
+    /// The port they are sent from; 0 where it is not known.
+    pub port: u16,
+}
+
+/// Ports of a domain whose numbering is followed.
+const PORTS_MAX: usize = 64;
+
+/// How much is remembered, at most. Beyond it, things are skipped and counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Domains of all exporters.
+    pub domains_max: usize,
+    /// Templates of all domains.
+    pub templates_max: usize,
+    /// Fields of a template.
+    pub fields_max: usize,
+    /// Memory for sets that wait for their template.
+    pub held_bytes_max: usize,
+}
+
+impl Default for Limits {
+    /// 4,096 domains, 16,384 templates of 512 fields, 16 MiB for sets that wait.
+    fn default() -> Limits {
+        Limits {
+            domains_max: 4_096,
+            templates_max: 16_384,
+            fields_max: 512,
+            held_bytes_max: 16 << 20,
+        }
+    }
+}
+
+/// A domain, unmistakably.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct DomainKey {
+    address: IpAddr,
+    dialect: Dialect,
+    id: u32,
+}
+
+/// What is known of a domain.
+#[derive(Clone, Debug, Default)]
+struct Domain {
+    templates: BTreeMap<u16, Known>,
+    speaker: Speaker,
+    /// By the port that they come from.
+    numberings: BTreeMap<u16, Numbering>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    definition: Definition,
+    plan: Plan,
+}
+
+/// What options say of whoever sends records.
+#[derive(Clone, Debug, Default)]
+struct Speaker {
+    samplers: Samplers,
+    start: Start,
+}
+
+/// All exporters of NetFlow version 9 and IPFIX that are listened to.
+#[derive(Clone, Debug)]
+pub struct Session {
+    limits: Limits,
+    domains: BTreeMap<DomainKey, Domain>,
+    templates: usize,
+    held: Held,
+    scratch: Vec<usize>,
+}
+
+impl Session {
+    /// Nobody is known yet.
+    pub fn new(limits: Limits) -> Session {
+        Session {
+            domains: BTreeMap::new(),
+            templates: 0,
+            held: Held::new(limits.held_bytes_max),
+            scratch: Vec::new(),
+            limits,
+        }
+    }
+
+    /// Takes a datagram; what it holds is counted in `counts`, its flows go to `out`, and so do those
+    /// that waited for a template in it. Damage behind the header is a count, not an error.
+    ///
+    /// # Errors
+    /// When it is no such datagram, or cut; then nothing of it was taken.
+    pub fn receive(
+        &mut self,
+        exporter: Exporter,
+        datagram: &[u8],
+        counts: &mut Counts,
+        out: &mut impl FnMut(FlowRecord),
+    ) -> Result<Header, Error> {
+        let (header, sets) = message::open(datagram)?;
+        let header_bytes = message::header_bytes(header.dialect);
+        counts.datagrams += 1;
+        counts.bytes.taken += (header_bytes + sets.bytes()) as u64;
+        counts.bytes.headers += header_bytes as u64;
+        let (address, dialect) = (exporter.address, header.dialect);
+        let key = DomainKey { address, dialect, id: header.domain };
+        if !self.domains.contains_key(&key) {
+            if self.domains.len() == self.limits.domains_max {
+                counts.skips.add(Skip::DomainLimit);
+                counts.bytes.skipped += sets.bytes() as u64;
+                return Ok(header);
+            }
+            self.domains.insert(key, Domain::default());
+        }
+        let mut records = Some(0);
+        for set in sets {
+            let (found_before, late_before) = (counts.records, counts.sets_late);
+            let is_known = self.take_set(key, &header, set, counts, out);
+            // What waited is not of this datagram, and what waits has an unknown number of records.
+            let is_own = is_known && counts.sets_late == late_before;
+            records = match set {
+                Set::Records(..) if is_own => {
+                    records.map(|records| records + (counts.records - found_before) as u32)
+                }
+                Set::Records(..) | Set::Damaged(_) => None,
+                _ => records,
+            };
+        }
+        self.follow((key, exporter.port), &header, records, counts);
+        Ok(header)
+    }
+
+    /// Counts what still waits for its template as skipped: no more is to come.
+    pub fn finish(&mut self, counts: &mut Counts) {
+        for set in self.held.take_all() {
+            counts.skips.add(Skip::NoTemplate);
+            counts.bytes.held -= set.body.len() as u64;
+            counts.bytes.skipped += set.body.len() as u64;
+        }
+    }
+
+    /// Domains that sent anything.
+    pub fn domains(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// The sampling intervals that domains told last, one for each that told any.
+    pub fn sampling_intervals(&self) -> impl Iterator<Item = u32> + '_ {
+        self.domains.values().map(|domain| domain.speaker.samplers.told()).filter(|told| *told > 0)
+    }
+
+    /// Takes a set; says whether its records, if it has any, could be read.
+    fn take_set(
+        &mut self,
+        key: DomainKey,
+        header: &Header,
+        set: Set<'_>,
+        counts: &mut Counts,
+        out: &mut impl FnMut(FlowRecord),
+    ) -> bool {
+        if !matches!(set, Set::Padding(_) | Set::Damaged(_)) {
+            counts.bytes.headers += SET_HEADER_BYTES as u64;
+        }
+        match set {
+            Set::Templates(body) => self.learn(key, false, body, counts, out),
+            Set::OptionTemplates(body) => self.learn(key, true, body, counts, out),
+            Set::Records(id, body) => return self.take_records(key, header, id, body, counts, out),
+            Set::Reserved(body) => {
+                counts.skips.add(Skip::SetUnknown);
+                counts.bytes.skipped += body.len() as u64;
+            }
+            Set::Padding(rest) => counts.bytes.padding += rest.len() as u64,
+            Set::Damaged(rest) => {
+                counts.skips.add(Skip::SetDamaged);
+                counts.bytes.skipped += rest.len() as u64;
+            }
+        }
+        true
+    }
+
+    fn learn(
+        &mut self,
+        key: DomainKey,
+        is_options: bool,
+        body: &[u8],
+        counts: &mut Counts,
+        out: &mut impl FnMut(FlowRecord),
+    ) {
+        let mut entries = Entries::new(key.dialect, is_options, self.limits.fields_max, body);
+        for entry in entries.by_ref() {
+            match entry {
+                Entry::Template(id, definition) => {
+                    if self.learn_template(key, id, definition, counts) {
+                        self.take_held(key, id, counts, out);
+                    }
+                }
+                Entry::TooManyFields(_) => counts.skips.add(Skip::TemplateLimit),
+                Entry::Withdrawn(id) => self.withdraw(key, counts, |known, _| known == id),
+                Entry::AllWithdrawn => {
+                    let is_kind = |_, known: &Known| known.definition.is_options == is_options;
+                    self.withdraw(key, counts, is_kind);
+                }
+            }
+        }
+        let left = entries.left();
+        counts.bytes.templates += (body.len() - left.len()) as u64;
+        if left.len() < SET_HEADER_BYTES || left.iter().all(|byte| *byte == 0) {
+            counts.bytes.padding += left.len() as u64;
+        } else {
+            counts.skips.add(Skip::TemplateDamaged);
+            counts.bytes.skipped += left.len() as u64;
+        }
+    }
+
+    /// Learns a template; says whether records can be read by it now.
+    fn learn_template(
+        &mut self,
+        key: DomainKey,
+        id: u16,
+        definition: Definition,
+        counts: &mut Counts,
+    ) -> bool {
+        let templates = &mut self.domain(key).templates;
+        let old = templates.get(&id);
+        if old.is_some_and(|known| known.definition == definition) {
+            return true;
+        }
+        let is_new = old.is_none();
+        let Some(plan) = Plan::new(&definition) else {
+            counts.skips.add(Skip::TemplateDamaged);
+            return false;
+        };
+        if is_new && self.templates == self.limits.templates_max {
+            counts.skips.add(Skip::TemplateLimit);
+            return false;
+        }
+        self.templates += usize::from(is_new);
+        self.domain(key).templates.insert(id, Known { definition, plan });
+        counts.templates += 1;
+        true
+    }
+
+    fn withdraw(
+        &mut self,
+        key: DomainKey,
+        counts: &mut Counts,
+        is_meant: impl Fn(u16, &Known) -> bool,
+    ) {
+        let templates = &mut self.domain(key).templates;
+        let before = templates.len();
+        templates.retain(|id, known| !is_meant(*id, known));
+        let gone = before - templates.len();
+        self.templates -= gone;
+        counts.withdrawn += gone as u64;
+    }
+
+    /// Reads the sets that waited for this template.
+    fn take_held(
+        &mut self,
+        key: DomainKey,
+        id: u16,
+        counts: &mut Counts,
+        out: &mut impl FnMut(FlowRecord),
+    ) {
+        for set in self.held.take(key, id) {
+            counts.sets_late += 1;
+            counts.bytes.held -= set.body.len() as u64;
+            let is_known = self.take_records(key, &set.header, id, &set.body, counts, out);
+            assert!(is_known, "its template has just come");
+        }
+    }
+
+    /// Reads a set of records, or holds it; says whether it was read.
+    fn take_records(
+        &mut self,
+        key: DomainKey,
+        header: &Header,
+        id: u16,
+        body: &[u8],
+        counts: &mut Counts,
+        out: &mut impl FnMut(FlowRecord),
+    ) -> bool {
+        let domain = self.domains.get_mut(&key).expect("inserted when its datagram came");
+        if let Some(known) = domain.templates.get(&id) {
+            let speaker = &mut domain.speaker;
+            let reader = Reader { plan: &known.plan, header, speaker, counts, out };
+            reader.read(body, &mut self.scratch);
+            return true;
+        }
+        let set = HeldSet { header: *header, body: body.into() };
+        if self.held.hold(key, id, set) {
+            counts.bytes.held += body.len() as u64;
+        } else {
+            counts.skips.add(Skip::NoTemplate);
+            counts.bytes.skipped += body.len() as u64;
+        }
+        false
+    }
+
+    /// Compares the sequence number with what came before.
+    fn follow(
+        &mut self,
+        (key, port): (DomainKey, u16),
+        header: &Header,
+        records: Option<u32>,
+        counts: &mut Counts,
+    ) {
+        let units = match header.dialect {
+            Dialect::NetFlow9 => Some(1),
+            Dialect::Ipfix => records,
+        };
+        let numberings = &mut self.domain(key).numberings;
+        if numberings.len() == PORTS_MAX && !numberings.contains_key(&port) {
+            return;
+        }
+        let numbering = numberings.entry(port).or_default();
+        let numbered = numbering.observe(header.sequence, units, header.export_secs);
+        let lost = match header.dialect {
+            Dialect::NetFlow9 => &mut counts.datagrams_lost,
+            Dialect::Ipfix => &mut counts.records_lost,
+        };
+        match numbered {
+            Numbered::Follows | Numbered::Restarted => {}
+            Numbered::Lost(units) => *lost += u64::from(units),
+            Numbered::Late => *lost = lost.saturating_sub(units.unwrap_or(0).into()),
+        }
+    }
+
+    fn domain(&mut self, key: DomainKey) -> &mut Domain {
+        self.domains.get_mut(&key).expect("inserted when its datagram came")
+    }
+}
+
+/// A set of records about to be read.
+struct Reader<'a, F> {
+    plan: &'a Plan,
+    header: &'a Header,
+    speaker: &'a mut Speaker,
+    counts: &'a mut Counts,
+    out: &'a mut F,
+}
+
+impl<F: FnMut(FlowRecord)> Reader<'_, F> {
+    fn read(self, body: &[u8], scratch: &mut Vec<usize>) {
+        let Reader { plan, header, speaker, counts, out } = self;
+        let mut values = Values::new();
+        let left = plan.cut(body, scratch, |fields, bytes| {
+            counts.records += 1;
+            counts.bytes.records += bytes as u64;
+            match plan.kind() {
+                Kind::Flows => {
+                    plan.read(fields, &mut values);
+                    let interval = speaker.samplers.interval(plan, &values);
+                    let when = (header, &mut speaker.start);
+                    give(plan, &values, when, interval, counts, out);
+                }
+                Kind::Options => {
+                    plan.read(fields, &mut values);
+                    counts.options += 1;
+                    counts.sampling_late += speaker.samplers.learn(plan, &values);
+                    if plan.has(Slot::SystemInit, false) {
+                        speaker.start.told_ns = Some(values.get(Slot::SystemInit));
+                    }
+                }
+                Kind::Skipped(reason) => counts.skips.add(reason),
+            }
+        });
+        match left {
+            Left::Padding(rest) => counts.bytes.padding += rest.len() as u64,
+            Left::Damaged(rest) => {
+                counts.records += 1;
+                counts.skips.add(Skip::RecordDamaged);
+                counts.bytes.skipped += rest.len() as u64;
+            }
+        }
+    }
+}

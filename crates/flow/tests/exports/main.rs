@@ -1,0 +1,7 @@
+//! Decoders of exports: the documents' own examples, real exporters against others' counts, damage.
+
+mod capture;
+mod hostile;
+mod netflow7;
+mod real;
+mod template;
