@@ -13,6 +13,7 @@ mod live;
 pub mod meter;
 pub mod netflow5;
 pub mod netflow7;
+pub mod nfcapd;
 pub mod record;
 pub mod repair;
 pub mod sequence;

@@ -76,6 +76,21 @@ pub enum EndReason {
     Unknown = 0,
 }
 
+impl EndReason {
+    /// The reason with this number of flowEndReason; one that is not known is
+    /// [`EndReason::Unknown`].
+    pub fn from_number(number: u8) -> EndReason {
+        match number {
+            1 => EndReason::IdleTimeout,
+            2 => EndReason::ActiveTimeout,
+            3 => EndReason::EndOfFlow,
+            4 => EndReason::ForcedEnd,
+            5 => EndReason::LackOfResources,
+            _ => EndReason::Unknown,
+        }
+    }
+}
+
 /// One direction of one conversation. Times are wall-clock nanoseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRecord {

@@ -100,7 +100,7 @@ pub(super) fn give(
         tcp_flags: (values.of(Slot::Flags, false) | values.of(Slot::FirstFlags, false)) as u8,
         payload_octets: None,
         opened: opened(plan, values, false),
-        end_reason: end_reason(values.get(Slot::EndReason)),
+        end_reason: EndReason::from_number(values.get(Slot::EndReason) as u8),
         sampling_interval,
     };
     counts.times_reversed += u64::from(forward.end_ns < forward.start_ns);
@@ -219,16 +219,4 @@ fn opened(plan: &Plan, values: &Values, reverse: bool) -> Option<bool> {
     let first = values.of(Slot::FirstFlags, reverse) as u8;
     let has_syn = plan.has(Slot::FirstFlags, reverse) && first & tcp_flags::SYN != 0;
     has_syn.then_some(first & tcp_flags::ACK == 0)
-}
-
-/// flowEndReason (RFC 5102, section 5.11.3).
-fn end_reason(number: u64) -> EndReason {
-    match number {
-        1 => EndReason::IdleTimeout,
-        2 => EndReason::ActiveTimeout,
-        3 => EndReason::EndOfFlow,
-        4 => EndReason::ForcedEnd,
-        5 => EndReason::LackOfResources,
-        _ => EndReason::Unknown,
-    }
 }

@@ -3,5 +3,6 @@
 mod capture;
 mod hostile;
 mod netflow7;
+mod nfcapd;
 mod real;
 mod template;

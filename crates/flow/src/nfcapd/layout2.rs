@@ -1,0 +1,143 @@
+//! Records of layout 2.
+//!
+//! A flow record is a list of elements, each with its type and length, so that what is not known is
+//! passed. Four say all that is needed: generic (times, counts, ports, protocol, flags), addresses of
+//! either version, miscellany (why the flow ended, which half of a biflow), and counts of the way
+//! back. The last are the reverse half where the miscellany says that the record is a biflow (RFC
+//! 5103); elsewhere they are what left the router, the same packets once more.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{NANOS_PER_MILLI, give};
+use crate::bytes::{le16, le32, le64};
+use crate::counts::{Counts, Skip};
+use crate::record::{EndReason, FlowKey, FlowRecord, has_ports};
+
+/// A flow.
+const FLOW: u16 = 11;
+/// Exporters, samplers, and names of applications, interfaces and routing tables.
+const DESCRIPTIONS: [u16; 7] = [7, 8, 9, 12, 13, 14, 15];
+const HEADER_BYTES: usize = 12;
+const IS_SAMPLED: u8 = 0x2;
+
+const GENERIC: u16 = 1;
+const IPV4: u16 = 2;
+const IPV6: u16 = 3;
+const MISCELLANY: u16 = 4;
+const COUNTS_BACK: u16 = 5;
+
+/// Takes a record, header and all.
+pub(super) fn decode(
+    kind: u16,
+    record: &[u8],
+    counts: &mut Counts,
+    out: &mut impl FnMut(FlowRecord),
+) {
+    if kind != FLOW {
+        match DESCRIPTIONS.contains(&kind) {
+            true => counts.options += 1,
+            false => counts.skips.add(Skip::KindUnknown),
+        }
+        return;
+    }
+    let found = match Found::in_record(record) {
+        Some(found) => found,
+        None => return counts.skips.add(Skip::RecordDamaged),
+    };
+    let Some((source, destination)) = found.addresses else {
+        return counts.skips.add(Skip::NoAddresses);
+    };
+    let Some(generic) = found.generic else {
+        return counts.skips.add(Skip::NoCounts);
+    };
+    counts.flows += 1;
+    counts.scaled += u64::from(record[10] & IS_SAMPLED != 0);
+    let flow = forward(source, destination, generic, found.miscellany);
+    let back = reverse(&flow, &found);
+    give(flow, counts, out);
+    if let Some(back) = back {
+        counts.reverse_flows += 1;
+        out(back);
+    }
+}
+
+/// The elements of one record.
+#[derive(Default)]
+struct Found<'a> {
+    generic: Option<&'a [u8; 48]>,
+    addresses: Option<(IpAddr, IpAddr)>,
+    miscellany: Option<&'a [u8; 16]>,
+    counts_back: Option<&'a [u8; 24]>,
+}
+
+impl<'a> Found<'a> {
+    /// `None` if elements do not fill their record.
+    fn in_record(record: &'a [u8]) -> Option<Found<'a>> {
+        let (head, mut rest) = record.split_at_checked(HEADER_BYTES)?;
+        let mut found = Found::default();
+        for _ in 0..le16(head, 4) {
+            let (kind, bytes) = (le16(rest.get(..4)?, 0), usize::from(le16(rest.get(..4)?, 2)));
+            let element = rest.get(4..bytes)?;
+            rest = &rest[bytes..];
+            match kind {
+                GENERIC => found.generic = Some(element.first_chunk()?),
+                IPV4 => {
+                    let both: &[u8; 8] = element.first_chunk()?;
+                    let address = |at| Ipv4Addr::from_bits(le32(both, at)).into();
+                    found.addresses = Some((address(0), address(4)));
+                }
+                IPV6 => {
+                    let both: &[u8; 32] = element.first_chunk()?;
+                    let half = |at| u128::from(le64(both, at));
+                    let address = |at| Ipv6Addr::from_bits(half(at) << 64 | half(at + 8)).into();
+                    found.addresses = Some((address(0), address(16)));
+                }
+                MISCELLANY => found.miscellany = Some(element.first_chunk()?),
+                COUNTS_BACK => found.counts_back = Some(element.first_chunk()?),
+                _ => {}
+            }
+        }
+        Some(found)
+    }
+}
+
+fn forward(
+    source: IpAddr,
+    destination: IpAddr,
+    generic: &[u8; 48],
+    miscellany: Option<&[u8; 16]>,
+) -> FlowRecord {
+    let protocol = generic[44];
+    let port = |at| if has_ports(protocol) { le16(generic, at) } else { 0 };
+    let wall_ns = |at| le64(generic, at).saturating_mul(NANOS_PER_MILLI);
+    FlowRecord {
+        key: FlowKey {
+            source,
+            destination,
+            source_port: port(40),
+            destination_port: port(42),
+            protocol,
+        },
+        start_ns: wall_ns(0),
+        end_ns: wall_ns(8),
+        packets: le64(generic, 24),
+        octets: le64(generic, 32),
+        tcp_flags: generic[45],
+        payload_octets: None,
+        opened: None,
+        end_reason: EndReason::from_number(miscellany.map_or(0, |of| of[13])),
+        sampling_interval: 0,
+    }
+}
+
+fn reverse(flow: &FlowRecord, found: &Found<'_>) -> Option<FlowRecord> {
+    let (miscellany, counts) = (found.miscellany?, found.counts_back?);
+    let (direction, flags) = (miscellany[12], miscellany[14]);
+    let (packets, octets) = (le64(counts, 8), le64(counts, 16));
+    if direction == 0 && flags == 0 || packets == 0 && octets == 0 {
+        return None;
+    }
+    let end_ns = flow.end_ns.max(flow.start_ns);
+    let key = flow.key.reversed();
+    Some(FlowRecord { key, end_ns, packets, octets, tcp_flags: flags, ..flow.clone() })
+}
