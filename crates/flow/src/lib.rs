@@ -8,6 +8,7 @@ mod cache;
 pub mod connections;
 pub mod counts;
 mod coverage;
+pub mod flow_tools;
 mod hash;
 mod live;
 pub mod meter;

@@ -1,6 +1,7 @@
 //! Decoders of exports: the documents' own examples, real exporters against others' counts, damage.
 
 mod capture;
+mod flow_tools;
 mod hostile;
 mod netflow7;
 mod nfcapd;
