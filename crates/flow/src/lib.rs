@@ -5,6 +5,7 @@ extern crate alloc;
 
 mod bytes;
 mod cache;
+pub mod collector;
 pub mod connections;
 pub mod counts;
 mod coverage;
@@ -18,6 +19,7 @@ pub mod nfcapd;
 pub mod record;
 pub mod repair;
 pub mod sequence;
+pub mod sflow;
 pub mod template;
 
 pub use record::{EndReason, FlowKey, FlowRecord};

@@ -19,6 +19,7 @@ pub fn shared(what: &str) -> Option<PathBuf> {
 /// One datagram.
 pub struct Datagram {
     pub exporter: Exporter,
+    pub stamp_ns: u64,
     pub payload: Vec<u8>,
 }
 
@@ -30,19 +31,19 @@ pub fn datagrams(file: &[u8]) -> Vec<Datagram> {
         _ => panic!("a little-endian capture"),
     };
     let mut found = Vec::new();
-    for (link, original, frame) in packets {
+    for (link, stamp_ns, original, frame) in packets {
         let link = LinkType::from_dlt(link).expect("a link type that is read here");
         let Parsed::Ip(packet) = parse(link, frame, original) else { continue };
         if let Some((port, payload)) = payload(frame, packet.transport) {
             let exporter = Exporter { address: packet.source, port };
-            found.push(Datagram { exporter, payload: payload.to_vec() });
+            found.push(Datagram { exporter, stamp_ns, payload: payload.to_vec() });
         }
     }
     found
 }
 
-/// Link type, original length and what was kept of it.
-type Packet<'a> = (u32, u32, &'a [u8]);
+/// Link type, stamp, original length and what was kept of it.
+type Packet<'a> = (u32, u64, u32, &'a [u8]);
 
 fn word(file: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(file[at..at + 4].try_into().unwrap())
@@ -52,9 +53,10 @@ fn pcap(file: &[u8]) -> Vec<Packet<'_>> {
     let mut packets = Vec::new();
     let mut at = 24;
     while at + 16 <= file.len() {
+        let micros = u64::from(word(file, at)) * 1_000_000 + u64::from(word(file, at + 4));
         let kept = word(file, at + 8) as usize;
         let frame = &file[at + 16..at + 16 + kept];
-        packets.push((word(file, 20), word(file, at + 12), frame));
+        packets.push((word(file, 20), micros * 1_000, word(file, at + 12), frame));
         at += 16 + kept;
     }
     packets
@@ -68,9 +70,10 @@ fn pcapng(file: &[u8]) -> Vec<Packet<'_>> {
         match word(file, at) {
             1 => link = word(file, at + 8) & 0xffff,
             6 => {
+                let micros = u64::from(word(file, at + 12)) << 32 | u64::from(word(file, at + 16));
                 let kept = word(file, at + 20) as usize;
                 let frame = &file[at + 28..at + 28 + kept];
-                packets.push((link, word(file, at + 24), frame));
+                packets.push((link, micros * 1_000, word(file, at + 24), frame));
             }
             _ => {}
         }

@@ -1,9 +1,11 @@
 //! Decoders of exports: the documents' own examples, real exporters against others' counts, damage.
 
 mod capture;
+mod collector;
 mod flow_tools;
 mod hostile;
 mod netflow7;
 mod nfcapd;
 mod real;
+mod sflow;
 mod template;

@@ -16,7 +16,11 @@ fn decode(files: &[Vec<u8>]) -> (Vec<FlowRecord>, Counts) {
     for file in files {
         let received = match file.get(..4) {
             Some([0xd4, 0xc3, 0xb2, 0xa1] | [0x0a, 0x0d, 0x0d, 0x0a]) => datagrams(file),
-            _ => vec![crate::capture::Datagram { exporter: somebody(), payload: file.clone() }],
+            _ => vec![crate::capture::Datagram {
+                exporter: somebody(),
+                stamp_ns: 0,
+                payload: file.clone(),
+            }],
         };
         for datagram in received {
             let (exporter, payload) = (datagram.exporter, &datagram.payload);
