@@ -10,6 +10,7 @@ pub mod connections;
 pub mod counts;
 mod coverage;
 pub mod flow_tools;
+pub mod framing;
 mod hash;
 mod live;
 pub mod meter;

@@ -3,7 +3,7 @@
 //!
 //! A datagram carries samples, each of its own length: of packets (flow samples) and of interface
 //! counters, which are counted and passed over. A flow sample holds records of one packet, mostly its
-//! first bytes; the first record that tells of an IP packet makes the flow record ([`sample`]). It
+//! first bytes; the first record that tells of an IP packet makes the flow record (`sample`). It
 //! counts what was sampled, one packet; `sampling_interval` says of how many.
 //!
 //! The datagram knows its agent's uptime and no wall clock. A packet is dated by the moment at which
