@@ -9,3 +9,4 @@ mod nfcapd;
 mod real;
 mod sflow;
 mod template;
+mod twin;
