@@ -29,8 +29,8 @@ const TIMEOUT_MAX_S: f64 = 366.0 * 86_400.0;
 /// inputs pass through one cache in the order given.
 #[derive(Debug, clap::Args)]
 pub struct FlowsArgs {
-    /// Captures (pcap, pcapng), NetFlow v5 datagrams, each also in gzip, or flow records of
-    /// nilometer; `-` is standard input.
+    /// Captures (pcap, pcapng), datagrams of NetFlow v5, v7, v9, IPFIX and sFlow v5, files of nfcapd
+    /// and flow-tools, each also in gzip, or flow records of nilometer; `-` is standard input.
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
     /// Write the records to this Parquet file; without it nothing is written.
@@ -61,7 +61,8 @@ pub struct MeteringArgs {
     /// Flows kept at once; when there are more, the one least recently seen ends [default: 1048576].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     flows_max: Option<u32>,
-    /// What captures are read as: their packets, or the NetFlow v5 exports that they carry.
+    /// What captures are read as: their packets, or the exports that they carry (NetFlow v5,
+    /// v7, v9, IPFIX, sFlow v5).
     #[arg(long, value_enum, default_value_t = From::Auto)]
     from: From,
 }
@@ -182,6 +183,9 @@ fn table(summary: &FlowSummary, output: Option<&Path>) -> String {
         row(0, "export datagrams", exports.datagrams);
         row(2, "records in them", exports.records);
         row(2, "records lost before", exports.lost);
+    }
+    for (reason, count) in &summary.skipped {
+        row(0, &format!("skipped: {}", reason.replace('_', " ")), *count);
     }
     writeln!(text, "{:<28}{:>18.3}", "seconds", summary.seconds).expect("memory can be written");
     if let Some(path) = output {

@@ -1,6 +1,6 @@
 //! Is a capture traffic to be metered, or exports to be decoded?
 //!
-//! A capture that carries nothing but NetFlow v5 exports was taken in front of a collector, and who
+//! A capture that carries nothing but exports was taken in front of a collector, and who
 //! gives it wants the flows the exporter saw, not the exporter's own one. A single other IP packet
 //! says that it is ordinary traffic. So the first packets are held until one decides: at once in
 //! ordinary captures, after a thousand packets or at the end in captures of exports.

@@ -1,17 +1,18 @@
-//! A file of NetFlow v5 datagrams, one after the other, with nothing between them.
+//! A file of export datagrams, one after the other, with nothing between them.
 //!
-//! A datagram's header tells its version and how many records of 48 bytes follow, so its length is
-//! known. Where a header is no such header, what follows cannot be found again, and reading ends.
+//! A datagram's own bytes tell where it ends. Where no datagram begins, what follows cannot be found
+//! again, and reading ends.
 
 use std::io::Read;
 
-use nilometer_flow::netflow5::{HEADER_BYTES, RECORD_BYTES, RECORDS_MAX};
+use nilometer_flow::framing::{self, Extent, extent, well_formed};
+use nilometer_flow::netflow5::HEADER_BYTES;
 
 use super::capture::{Ending, ReadError};
 use super::window::Window;
 
-/// The longest datagram: a header and 30 records.
-pub const LONGEST_BYTES: usize = HEADER_BYTES + RECORDS_MAX * RECORD_BYTES;
+/// The longest datagram.
+pub const LONGEST_BYTES: usize = framing::DATAGRAM_BYTES_MAX;
 
 /// A file of datagrams being read.
 pub struct Datagrams<R> {
@@ -19,16 +20,11 @@ pub struct Datagrams<R> {
     ending: Ending,
 }
 
-/// The length a datagram claims to have, if this is the header of one.
-fn claimed_bytes(header: &[u8]) -> Option<usize> {
-    let &[0, 5, high, low, ..] = header else { return None };
-    let records = usize::from(u16::from_be_bytes([high, low]));
-    (records <= RECORDS_MAX).then_some(HEADER_BYTES + records * RECORD_BYTES)
-}
-
-/// Is this the beginning of a file of datagrams? A first datagram that is cut or empty is none.
+/// Is this the beginning of a file of datagrams? `first` is [`LONGEST_BYTES`] of it, or all. A first
+/// datagram that is cut or empty is none.
 pub fn is_datagrams(first: &[u8]) -> bool {
-    claimed_bytes(first).is_some_and(|bytes| bytes > HEADER_BYTES && bytes <= first.len())
+    let Extent::Ends(bytes) = extent(first, first.len() < LONGEST_BYTES) else { return false };
+    bytes > HEADER_BYTES && first.get(..bytes).is_some_and(|first| well_formed(first).is_some())
 }
 
 impl<R: Read> Datagrams<R> {
@@ -51,15 +47,26 @@ impl<R: Read> Datagrams<R> {
         if self.ending != Ending::Whole {
             return Ok(None);
         }
-        let header = self.window.peek(HEADER_BYTES)?;
-        let Some(length) = claimed_bytes(header) else {
-            if !header.is_empty() {
-                let cut = header.len() < HEADER_BYTES && header.starts_with(&[0, 5]);
-                let what = "no header of a NetFlow v5 datagram is here".to_owned();
-                self.ending =
-                    if cut { Ending::Cut { offset } } else { Ending::Damaged { offset, what } };
+        let mut wanted = HEADER_BYTES;
+        let length = loop {
+            let first = self.window.peek(wanted)?;
+            if first.is_empty() {
+                return Ok(None);
             }
-            return Ok(None);
+            let is_all = first.len() < wanted;
+            match extent(first, is_all) {
+                Extent::Ends(length) => break length,
+                Extent::Needs(bytes) if !is_all => wanted = bytes,
+                Extent::Needs(_) => {
+                    self.ending = Ending::Cut { offset };
+                    return Ok(None);
+                }
+                Extent::NoExport => {
+                    let what = "no export datagram begins here".to_owned();
+                    self.ending = Ending::Damaged { offset, what };
+                    return Ok(None);
+                }
+            }
         };
         if self.window.peek(length)?.len() < length {
             self.ending = Ending::Cut { offset };
@@ -77,6 +84,7 @@ impl<R: Read> Datagrams<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nilometer_flow::netflow5::RECORD_BYTES;
 
     fn datagram(records: u8) -> Vec<u8> {
         let mut datagram = vec![0, 5, 0, records];

@@ -1,18 +1,24 @@
-//! Flow records that come ready made: from NetFlow v5 datagrams and from our own tables.
+//! Flow records that come ready made: from export datagrams and from our own tables.
 //!
 //! A record is given on as it is. It also counts in the summary: its packets and bytes where the
 //! input holds no packets of its own, its times, and its connection. The counter of connections
 //! takes packets, so a TCP record is shown to it as the packets it must have held: its SYN, where
 //! it opened the connection or does not say who did, and its other flags.
+//!
+//! One collector hears the datagrams of all inputs, so that a capture which its writer cut in pieces
+//! is read as the whole: a template in one piece serves for the next. Files of datagrams do not name
+//! their exporter and share one that is nobody.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use nilometer_flow::netflow5::{self, Datagram};
+use nilometer_flow::collector::{Collector, Format};
+use nilometer_flow::counts::{Counts, Skip};
+use nilometer_flow::framing::well_formed;
 use nilometer_flow::record::{TCP, tcp_flags};
-use nilometer_flow::sequence::Sequences;
+use nilometer_flow::template::{Exporter, Limits};
 use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{Fragment, IpPacket, Parsed, TcpSegment, Transport, parse};
@@ -27,16 +33,35 @@ use super::udp;
 use super::window::Window;
 use crate::table::flows::read_flow_table;
 
-/// Exporters whose sequence numbers are followed; a file rarely has more than a few.
-const EXPORTERS_MAX: usize = 4_096;
-
-/// What is known of the exporters of one input.
-#[derive(Debug, Default)]
+/// What is known of exporters and of what they exported.
+#[derive(Debug)]
 pub(super) struct Exporters {
-    sequences: BTreeMap<IpAddr, Sequences>,
+    collector: Collector,
+    /// The counts of files that collectors wrote, and as they were when last warned of.
+    pub(super) archived: Counts,
+    pub(super) warned: Counts,
+    /// The flows of one datagram or block, on their way.
+    pub(super) flows: Vec<FlowRecord>,
+    /// Of the input being read: its formats, its sums, and the counts before it.
+    formats: BTreeSet<Format>,
     sums: ExportSummary,
-    sampling_max: u16,
-    times_reversed: u64,
+    before: Counts,
+    sampling_max: u32,
+}
+
+impl Default for Exporters {
+    fn default() -> Exporters {
+        Exporters {
+            collector: Collector::new(Limits::default()),
+            archived: Counts::default(),
+            warned: Counts::default(),
+            flows: Vec::new(),
+            formats: BTreeSet::new(),
+            sums: ExportSummary::default(),
+            before: Counts::default(),
+            sampling_max: 0,
+        }
+    }
 }
 
 /// What a packet says about whether its capture is one of exports.
@@ -44,31 +69,24 @@ pub(super) fn evidence(packet: &CapturedPacket<'_>) -> Evidence {
     let parsed = LinkType::from_dlt(packet.link_type)
         .map(|link| parse(link, packet.frame, packet.original_bytes));
     match parsed {
-        Some(Parsed::Ip(ip)) => match export_in(packet.frame, &ip) {
-            Some(Ok(_)) => Evidence::Export,
-            _ => Evidence::Traffic,
+        Some(Parsed::Ip(ip)) => match udp::payload(packet.frame, &ip).and_then(well_formed) {
+            Some(_) => Evidence::Export,
+            None => Evidence::Traffic,
         },
         _ => Evidence::Nothing,
     }
 }
 
-/// The export that a packet carries, if its payload begins like one.
-fn export_in(frame: &[u8], ip: &IpPacket) -> Option<Result<Datagram, netflow5::Error>> {
-    let payload = udp::payload(frame, ip)?;
-    payload.starts_with(&[0, 5]).then(|| netflow5::decode(payload))
-}
-
 impl Reading<'_> {
     /// Takes a packet of a capture that is read as exports.
-    pub(super) fn decode_packet(&mut self, frame: &[u8], ip: &IpPacket) {
-        match export_in(frame, ip) {
-            Some(Ok(datagram)) => {
-                let (packets, bytes) = self.take_datagram(ip.source, datagram);
-                self.exporters.sums.packets += packets;
-                self.exporters.sums.bytes += bytes;
+    pub(super) fn decode_packet(&mut self, packet: &CapturedPacket<'_>, ip: &IpPacket) {
+        let payload = udp::payload(packet.frame, ip).filter(|bytes| Format::of(bytes).is_some());
+        match (payload, ip.transport) {
+            (Some(payload), Transport::Udp { source_port, .. }) => {
+                let exporter = Exporter { address: ip.source, port: source_port };
+                self.take_datagram(exporter, packet.stamp_ns.unwrap_or(0), payload);
             }
-            Some(Err(_)) => self.exporters.sums.malformed += 1,
-            None => self.exporters.sums.other_packets += 1,
+            _ => self.exporters.sums.other_packets += 1,
         }
     }
 
@@ -79,14 +97,9 @@ impl Reading<'_> {
         mut datagrams: Datagrams<Stream>,
     ) -> Result<Window<Stream>> {
         let unreadable = || format!("{}: cannot be read", gauge.name());
+        let nobody = Exporter { address: Ipv4Addr::UNSPECIFIED.into(), port: 0 };
         while let Some(datagram) = datagrams.next_datagram().with_context(unreadable)? {
-            let Ok(datagram) = netflow5::decode(datagram) else {
-                self.exporters.sums.malformed += 1;
-                continue;
-            };
-            let (packets, bytes) = self.take_datagram(Ipv4Addr::UNSPECIFIED.into(), datagram);
-            self.exporters.sums.packets += packets;
-            self.exporters.sums.bytes += bytes;
+            let (packets, bytes) = self.take_datagram(nobody, 0, datagram);
             self.summary.packets += packets;
             self.summary.bytes += bytes;
             self.tell_progress(gauge);
@@ -114,8 +127,10 @@ impl Reading<'_> {
             let name = gauge.name();
             let sums = &self.exporters.sums;
             let (datagrams, records) = (sums.datagrams, sums.records);
+            let formats: Vec<_> = self.exporters.formats.iter().map(|of| of.name()).collect();
+            let formats = formats.join(", ");
             let mut note =
-                format!("{name}: read as {datagrams} NetFlow v5 exports of {records} flows");
+                format!("{name}: read as {datagrams} exports ({formats}) of {records} flows");
             if self.read_as.is_none() {
                 note += "; --from packets meters the packets that carry them";
             }
@@ -124,23 +139,39 @@ impl Reading<'_> {
         }
     }
 
-    /// The packets and bytes that the datagram's records count.
-    fn take_datagram(&mut self, exporter: IpAddr, datagram: Datagram) -> (u64, u64) {
-        let exporters = &mut self.exporters;
-        exporters.sums.datagrams += 1;
-        exporters.sums.records += datagram.records.len() as u64;
-        exporters.sampling_max = exporters.sampling_max.max(datagram.header.sampling_interval);
-        exporters.times_reversed += datagram.times_reversed as u64;
-        let known = exporters.sequences.len();
-        if known < EXPORTERS_MAX || exporters.sequences.contains_key(&exporter) {
-            exporters.sequences.entry(exporter).or_default().observe(&datagram);
+    /// The packets and bytes that the flows count which came with this datagram.
+    fn take_datagram(
+        &mut self,
+        exporter: Exporter,
+        received_ns: u64,
+        datagram: &[u8],
+    ) -> (u64, u64) {
+        let mut flows = std::mem::take(&mut self.exporters.flows);
+        let out = &mut |flow| flows.push(flow);
+        match self.exporters.collector.receive(exporter, received_ns, datagram, out) {
+            Ok(format) => {
+                self.exporters.formats.insert(format);
+                self.exporters.sums.datagrams += 1;
+            }
+            Err(_) => self.exporters.sums.malformed += 1,
         }
-        let (mut packets, mut bytes) = (0, 0);
-        for record in datagram.records {
-            packets += record.packets;
-            bytes += record.octets;
-            self.take_record(record);
+        self.exporters.sums.records += flows.len() as u64;
+        let (packets, bytes) = self.take_flows(flows);
+        self.exporters.sums.packets += packets;
+        self.exporters.sums.bytes += bytes;
+        (packets, bytes)
+    }
+
+    /// Takes flows, and keeps the room they stood in; the packets and bytes that they count.
+    pub(super) fn take_flows(&mut self, mut flows: Vec<FlowRecord>) -> (u64, u64) {
+        let (mut packets, mut bytes) = (0u64, 0u64);
+        for flow in flows.drain(..) {
+            packets = packets.saturating_add(flow.packets);
+            bytes = bytes.saturating_add(flow.octets);
+            self.exporters.sampling_max = self.exporters.sampling_max.max(flow.sampling_interval);
+            self.take_record(flow);
         }
+        self.exporters.flows = flows;
         (packets, bytes)
     }
 
@@ -159,33 +190,64 @@ impl Reading<'_> {
     }
 
     fn note_exports(&mut self, gauge: &Gauge) {
-        let exporters = std::mem::take(&mut self.exporters);
-        let mut sums = exporters.sums;
-        let lost = exporters.sequences.values().map(|sequences| sequences.counts().flows_lost);
-        sums.lost = lost.sum();
+        let now = self.exporters.collector.counts();
+        let before = std::mem::replace(&mut self.exporters.before, now);
+        let mut sums = std::mem::take(&mut self.exporters.sums);
+        let sampling = std::mem::take(&mut self.exporters.sampling_max);
+        self.formats.extend(std::mem::take(&mut self.exporters.formats).iter().map(|of| of.name()));
+        // What was lost before may have come late.
+        sums.lost = now.records_lost.saturating_sub(before.records_lost);
         let name = gauge.name();
-        let mut warn = |what: String| self.summary.warnings.push(format!("{name}: {what}"));
-        if sums.datagrams == 0 {
-            warn("holds no NetFlow v5 export".into());
+        let mut warn = |count: u64, what: &str| {
+            if count > 0 {
+                self.summary.warnings.push(format!("{name}: {what}"));
+            }
+        };
+        warn(u64::from(sums.datagrams == 0), "holds no export");
+        let lost = sums.lost;
+        warn(lost, &format!("by its numbering, {lost} exported flows never arrived"));
+        let lost = now.datagrams_lost.saturating_sub(before.datagrams_lost);
+        warn(lost, &format!("by its numbering, {lost} exports never arrived"));
+        if sampling > 1 {
+            let what = "packets and bytes are not scaled up";
+            warn(1, &format!("counts 1 packet in {sampling}; {what}"));
         }
-        if sums.lost > 0 {
-            warn(format!("by its numbering, {} exported flows never arrived", sums.lost));
-        }
-        if exporters.sampling_max > 1 {
-            let sampling = exporters.sampling_max;
-            warn(format!("counts 1 packet in {sampling}; packets and bytes are not scaled up"));
-        }
-        if exporters.times_reversed > 0 {
-            let reversed = exporters.times_reversed;
-            warn(format!("{reversed} flows end before they begin; they were taken as instants"));
-        }
-        if sums.malformed > 0 {
-            warn(format!("{} exports contradict themselves and were left out", sums.malformed));
-        }
-        if sums.other_packets > 0 {
-            warn(format!("{} packets are no exports and were not metered", sums.other_packets));
-        }
+        let late = now.sampling_late - before.sampling_late;
+        warn(late, &format!("{late} flows came before their sampling interval was told"));
+        let reversed = now.times_reversed - before.times_reversed;
+        warn(
+            reversed,
+            &format!("{reversed} flows end before they begin; they were taken as instants"),
+        );
+        let estimated = now.times_estimated - before.times_estimated;
+        warn(
+            estimated,
+            &format!("{estimated} flows are dated by an uptime whose beginning was estimated"),
+        );
+        let absent = now.times_absent - before.times_absent;
+        warn(absent, &format!("{absent} flows have no times; they took those of their export"));
+        let malformed = sums.malformed;
+        warn(malformed, &format!("{malformed} exports contradict themselves and were left out"));
+        let others = sums.other_packets;
+        warn(others, &format!("{others} packets are no exports and were not metered"));
         self.summary.exports.get_or_insert_default().add(&sums);
+    }
+
+    /// Says, when no more is to come, what was passed over.
+    pub(super) fn note_skips(&mut self) {
+        self.exporters.collector.finish();
+        let counts = self.exporters.collector.counts();
+        self.summary.exporters = self.exporters.collector.exporters() as u64;
+        for (reason, count) in counts.skips.met().chain(self.exporters.archived.skips.met()) {
+            *self.summary.skipped.entry(reason.name().to_owned()).or_default() += count;
+        }
+        let waiting = counts.skips.of(Skip::NoTemplate);
+        if waiting > 0 {
+            self.summary.warnings.push(format!(
+                "{waiting} sets of records were skipped, for their templates never came: begin the \
+                 capture earlier, or let it run until templates are repeated"
+            ));
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Inputs: captures and flow exports opened, recognised and streamed.
 
+pub mod archive;
 pub mod capture;
 pub mod choice;
 pub mod datagrams;

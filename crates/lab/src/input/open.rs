@@ -4,26 +4,30 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 
+use super::archive::{self, Archive};
 use super::capture::{Capture, HeaderError};
+use super::datagrams::{self, Datagrams};
 use super::pcap::{Pcap, is_pcap};
 use super::pcapng::{Pcapng, is_pcapng};
 use super::source::{self, Gauge, Stream};
 use super::window::Window;
-use crate::input::datagrams::{self, Datagrams};
 
 /// An input, recognised.
 pub enum Input {
     /// Packets.
     Capture(Capture<Stream>),
-    /// NetFlow v5 datagrams, one after the other.
+    /// Export datagrams, one after the other.
     Exports(Datagrams<Stream>),
+    /// Flow records that a collector has kept.
+    Archive(Archive, Window<Stream>),
     /// Flow records of our own, in Parquet.
     FlowTable(PathBuf, Window<Stream>),
 }
 
 /// What is recognised, for those who brought something else.
-const RECOGNISED: &str = "pcap, pcapng, NetFlow v5 datagrams (each also in gzip) and Parquet flow \
-                          records of nilometer";
+const RECOGNISED: &str = "pcap, pcapng, datagrams of NetFlow v5, v7, v9, IPFIX and sFlow v5, files \
+                          of nfcapd and flow-tools (each also in gzip) and Parquet flow records of \
+                          nilometer";
 
 /// Opens `path`, or standard input for `-`, and recognises what it is.
 ///
@@ -38,6 +42,10 @@ pub fn open(path: &Path) -> Result<(Gauge, Input)> {
         Input::Capture(Capture::Pcap(Pcap::new(window).map_err(refused)?))
     } else if is_pcapng(first) {
         Input::Capture(Capture::Pcapng(Box::new(Pcapng::new(window).map_err(refused)?)))
+    } else if let Some(archive) =
+        archive::recognise(first).map_err(|error| anyhow!("{}: {error:#}", gauge.name()))?
+    {
+        Input::Archive(archive, window)
     } else if datagrams::is_datagrams(first) {
         Input::Exports(Datagrams::new(window))
     } else if first.starts_with(b"PAR1") {
@@ -74,9 +82,9 @@ fn known_by_sight(first: &[u8]) -> Option<&'static str> {
         (&[0x04, 0x22, 0x4d, 0x18], "lz4: unpack it first"),
         (b"PK\x03\x04", "zip: unpack it first"),
         (b"snoop\0\0\0", "a snoop capture: convert it with editcap"),
-        (&[0x0c, 0xa5], "nfcapd records of nfdump, not read yet"),
-        (&[0xcf, 0x10], "flow-tools records, not read yet"),
         (&[0x00, 0x05], "like NetFlow v5, but its first header contradicts its length"),
+        (&[0x00, 0x09], "like NetFlow v9, but its first sets contradict its length"),
+        (&[0x00, 0x0a], "like IPFIX, but its first message contradicts its length"),
     ];
     KINDS.iter().find(|(magic, _)| first.starts_with(magic)).map(|(_, kind)| *kind)
 }

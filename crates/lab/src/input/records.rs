@@ -4,7 +4,7 @@
 //! pieces by its writer gives the same records as the whole. Nothing is kept but the live flows, the
 //! connections counted, and the record in hand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, bail};
@@ -75,6 +75,7 @@ pub fn read_flows(
         seen: Seen::default(),
         other_links: BTreeMap::new(),
         exporters: Exporters::default(),
+        formats: BTreeSet::new(),
         progress,
         until_progress: PROGRESS_EVERY,
     };
@@ -114,6 +115,8 @@ pub(super) struct Reading<'a> {
     pub(super) seen: Seen,
     other_links: BTreeMap<u32, u64>,
     pub(super) exporters: Exporters,
+    /// What inputs were read as.
+    pub(super) formats: BTreeSet<&'static str>,
     progress: &'a mut dyn FnMut(&Progress<'_>),
     until_progress: u64,
 }
@@ -124,7 +127,9 @@ impl Reading<'_> {
         let mut rest = match input {
             Input::Capture(capture) => self.read_capture(&gauge, capture)?,
             Input::Exports(datagrams) => self.read_datagrams(&gauge, datagrams)?,
+            Input::Archive(archive, window) => self.read_archive(&gauge, archive, window)?,
             Input::FlowTable(path, window) => {
+                self.formats.insert("nilometer-flows/1");
                 self.read_table(&gauge, &path)?;
                 window
             }
@@ -138,6 +143,8 @@ impl Reading<'_> {
         let out = &mut self.out;
         self.meter.flush(&mut |record| out.give(record));
         out.check()?;
+        self.note_skips();
+        let out = &self.out;
         let counts = self.meter.counts();
         let connections = self.connections.counts();
         let mut summary = self.summary;
@@ -146,6 +153,7 @@ impl Reading<'_> {
         summary.tcp_connections_with_syn = connections.with_syn;
         summary.tcp_connections_with_syn_and_fin = connections.with_syn_and_fin;
         summary.evicted = counts.evicted;
+        summary.format = self.formats.into_iter().collect::<Vec<_>>().join(", ");
         summary.seconds = self.seen.seconds();
         if counts.evicted > 0 {
             summary.warnings.push(format!(
@@ -192,6 +200,9 @@ impl Reading<'_> {
             }
         };
         refuse_unknown_links(gauge, &capture)?;
+        if read_as == ReadAs::Packets {
+            self.formats.insert(capture.container());
+        }
         self.note_choice(gauge, read_as);
         self.summary.note_ending(gauge, capture.ending());
         self.summary.note_packets(gauge.name(), &before, &self.other_links);
@@ -216,7 +227,7 @@ impl Reading<'_> {
                 self.summary.bytes += u64::from(ip.ip_bytes);
                 match read_as {
                     ReadAs::Packets => self.meter_packet(packet.stamp_ns, &ip),
-                    ReadAs::Exports => self.decode_packet(packet.frame, &ip),
+                    ReadAs::Exports => self.decode_packet(packet, &ip),
                 }
             }
             Parsed::NotIp(_) => self.summary.not_ip += 1,

@@ -46,7 +46,14 @@ pub struct FlowSummary {
     /// From the earliest to the latest stamp of packets that were metered, or from the earliest
     /// start to the latest end of records that were read; seconds.
     pub seconds: f64,
-    /// What the NetFlow v5 datagrams came to, where an input held any that were decoded.
+    /// What the inputs were read as: containers of packets that were metered, and formats of flow
+    /// records; joined by commas.
+    pub format: String,
+    /// Who exported the records: exporters, and for NetFlow v9, IPFIX and sFlow their domains.
+    pub exporters: u64,
+    /// What was passed over in exports and files of them, by reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// What export datagrams came to, where an input held any that were decoded.
     pub exports: Option<ExportSummary>,
     /// Name, SHA-256 and length of every input.
     pub inputs: Vec<InputDigest>,

@@ -1,0 +1,187 @@
+//! Files in which collectors keep flow records: nfcapd's and those of flow-tools.
+//!
+//! Their records are decoded in `flow`; here they are streamed, block by block, and unpacked where
+//! flow-tools compressed them. A file that ends early gives what came before.
+
+use std::io::{self, Read};
+
+use anyhow::{Context, Result, bail};
+use flate2::read::ZlibDecoder;
+use nilometer_flow::flow_tools;
+use nilometer_flow::nfcapd::{self, BLOCK_HEADER_BYTES, BlockHeader, Compression, FileHeader};
+
+use super::capture::Ending;
+use super::records::Reading;
+use super::source::{Gauge, Stream};
+use super::window::Window;
+
+/// Bytes of records decoded at a time.
+const STEP_BYTES: usize = 256 * 1024;
+
+/// Such a file, its header read.
+#[derive(Clone, Copy, Debug)]
+pub enum Archive {
+    /// nfdump's collector wrote it.
+    Nfcapd(FileHeader),
+    /// flow-tools wrote it.
+    FlowTools(flow_tools::Header),
+}
+
+/// Reads the header of such a file from its first bytes; `None` where they begin otherwise.
+///
+/// # Errors
+/// When it is one, and cut or damaged within its header, or compressed in a way not read here.
+pub fn recognise(first: &[u8]) -> Result<Option<Archive>> {
+    if first.starts_with(&nfcapd::MAGIC_BYTES) {
+        let header = FileHeader::read(first).context("nfcapd")?;
+        if header.compression != Compression::None {
+            bail!(
+                "its blocks are compressed ({:?}), which is not read yet: unpack it with `nfdump -r \
+                 FILE -w NEW`",
+                header.compression
+            );
+        }
+        Ok(Some(Archive::Nfcapd(header)))
+    } else if first.starts_with(&flow_tools::MAGIC_BYTES) {
+        Ok(Some(Archive::FlowTools(flow_tools::Header::read(first).context("flow-tools")?)))
+    } else {
+        Ok(None)
+    }
+}
+
+impl Reading<'_> {
+    /// Reads such a file; gives back the stream, to be read to its end.
+    pub(super) fn read_archive(
+        &mut self,
+        gauge: &Gauge,
+        archive: Archive,
+        mut window: Window<Stream>,
+    ) -> Result<Window<Stream>> {
+        let unreadable = || format!("{}: cannot be read", gauge.name());
+        let ending = match archive {
+            Archive::Nfcapd(file) => {
+                self.formats.insert("nfcapd");
+                window.take(file.header_bytes);
+                self.read_blocks(gauge, &file, &mut window).with_context(unreadable)?
+            }
+            Archive::FlowTools(header) => {
+                self.formats.insert("flow-tools");
+                window.take(header.header_bytes);
+                self.read_records(gauge, &header, &mut window).with_context(unreadable)?
+            }
+        };
+        self.summary.note_ending(gauge, &ending);
+        self.warn_of_archive(gauge);
+        Ok(window)
+    }
+
+    fn read_blocks(
+        &mut self,
+        gauge: &Gauge,
+        file: &FileHeader,
+        window: &mut Window<Stream>,
+    ) -> Result<Ending> {
+        let mut blocks = 0;
+        loop {
+            let offset = window.offset();
+            let head = window.peek(BLOCK_HEADER_BYTES)?;
+            let block = match BlockHeader::read(head) {
+                _ if head.is_empty() => return Ok(Ending::Whole),
+                Ok(block) => block,
+                Err(nfcapd::Error::Cut { .. }) => return Ok(Ending::Cut { offset }),
+                Err(error) => return Ok(Ending::Damaged { offset, what: error.to_string() }),
+            };
+            window.take(BLOCK_HEADER_BYTES);
+            let Some(body) = window.next(block.body_bytes)? else {
+                return Ok(Ending::Cut { offset });
+            };
+            // What follows the blocks of records describes the file.
+            let is_appendix = file.layout == nfcapd::Layout::Two && blocks >= file.blocks;
+            blocks += 1;
+            if !is_appendix {
+                let mut flows = std::mem::take(&mut self.exporters.flows);
+                let counts = &mut self.exporters.archived;
+                block.decode(file, body, counts, &mut |flow| flows.push(flow));
+                counts.assert_balanced();
+                self.take_archived(gauge, flows)?;
+            }
+        }
+    }
+
+    fn read_records(
+        &mut self,
+        gauge: &Gauge,
+        header: &flow_tools::Header,
+        window: &mut Window<Stream>,
+    ) -> Result<Ending> {
+        let offset = window.offset();
+        let rest = Rest(window);
+        let mut records: Box<dyn Read> =
+            if header.is_compressed { Box::new(ZlibDecoder::new(rest)) } else { Box::new(rest) };
+        let mut buffer = Vec::new();
+        let ending = loop {
+            let read = (&mut records).take(STEP_BYTES as u64).read_to_end(&mut buffer);
+            let mut flows = std::mem::take(&mut self.exporters.flows);
+            let counts = &mut self.exporters.archived;
+            let taken = header.decode(&buffer, counts, &mut |flow| flows.push(flow));
+            buffer.drain(..taken);
+            self.take_archived(gauge, flows)?;
+            match read {
+                Ok(0) => break Ending::Whole,
+                Ok(_) => {}
+                Err(error) if header.is_compressed && error.raw_os_error().is_none() => {
+                    let what = format!("its zlib stream: {error}");
+                    break Ending::Damaged { offset, what };
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        header.finish(&buffer, &mut self.exporters.archived);
+        self.exporters.archived.assert_balanced();
+        Ok(ending)
+    }
+
+    fn take_archived(
+        &mut self,
+        gauge: &Gauge,
+        flows: Vec<nilometer_flow::FlowRecord>,
+    ) -> Result<()> {
+        let (packets, bytes) = self.take_flows(flows);
+        self.summary.packets += packets;
+        self.summary.bytes += bytes;
+        self.tell_progress(gauge);
+        self.out.check()
+    }
+
+    /// Says what makes the records of this file suspect.
+    fn warn_of_archive(&mut self, gauge: &Gauge) {
+        let name = gauge.name();
+        let before = std::mem::replace(&mut self.exporters.warned, self.exporters.archived);
+        let now = &self.exporters.archived;
+        let reversed = now.times_reversed - before.times_reversed;
+        if reversed > 0 {
+            self.summary.warnings.push(format!(
+                "{name}: {reversed} flows end before they begin; they were taken as instants"
+            ));
+        }
+        let scaled = now.scaled - before.scaled;
+        if scaled > 0 {
+            self.summary.warnings.push(format!(
+                "{name}: the collector has scaled {scaled} records up by their sampling interval"
+            ));
+        }
+    }
+}
+
+/// What is left of a window, as a stream.
+struct Rest<'a>(&'a mut Window<Stream>);
+
+impl Read for Rest<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let here = self.0.peek(into.len())?;
+        let count = here.len();
+        into[..count].copy_from_slice(here);
+        self.0.take(count);
+        Ok(count)
+    }
+}

@@ -1,0 +1,212 @@
+//! Exports of every format as a user brings them: the binary run on datagrams, captures and archives.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nilometer_wire::build;
+use serde_json::Value;
+
+/// A run of `nilometer flows --json`: its status, its object, and what it said.
+fn flows(paths: &[PathBuf]) -> (Option<i32>, Value, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_nilometer"))
+        .args(["flows", "--json"])
+        .args(paths)
+        .output()
+        .expect("the binary runs");
+    let counts = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    (output.status.code(), counts, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// The object of a run that must succeed.
+fn counted(paths: &[PathBuf]) -> Value {
+    let (status, counts, said) = flows(paths);
+    assert_eq!(status, Some(0), "{paths:?}: {said}");
+    counts
+}
+
+struct Room(PathBuf);
+
+impl Room {
+    fn new(name: &str) -> Room {
+        let room = format!("nilometer-exports-{name}-{}", std::process::id());
+        let room = std::env::temp_dir().join(room);
+        fs::create_dir_all(&room).expect("a scratch folder");
+        Room(room)
+    }
+
+    fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, bytes).expect("a scratch file");
+        path
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn set(id: u16, body: &[u8]) -> Vec<u8> {
+    [&id.to_be_bytes()[..], &(4 + body.len() as u16).to_be_bytes(), body].concat()
+}
+
+/// Source, destination, packets, bytes.
+fn template() -> Vec<u8> {
+    [256u16, 4, 8, 4, 12, 4, 2, 4, 1, 4].iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+fn record() -> Vec<u8> {
+    [&[10, 0, 0, 1, 10, 0, 0, 2][..], &[0, 0, 0, 3, 0, 0, 5, 220]].concat()
+}
+
+fn v9(sets: &[Vec<u8>]) -> Vec<u8> {
+    let head = [[0, 9, 0, 1], [0, 0, 1, 0], [0x65, 0x53, 0xf1, 0], [0; 4], [0; 4]];
+    [head.concat(), sets.concat()].concat()
+}
+
+fn ipfix(sets: &[Vec<u8>]) -> Vec<u8> {
+    let body = sets.concat();
+    let head = [&[0, 10][..], &(16 + body.len() as u16).to_be_bytes(), &[0x65, 0x53, 0xf1, 0]];
+    [head.concat(), vec![0; 8], body].concat()
+}
+
+fn pcap(payloads: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0];
+    file.extend([0, 0, 65_535, 1u32].into_iter().flat_map(u32::to_le_bytes));
+    for payload in payloads {
+        let (from, to) = (([198, 18, 0, 9], 4_000).into(), ([198, 18, 0, 10], 2_055).into());
+        let frame = build::ethernet(&build::udp(from, to, payload));
+        let length = frame.len() as u32;
+        file.extend([1_700_000_000, 0, length, length].into_iter().flat_map(u32::to_le_bytes));
+        file.extend(frame);
+    }
+    file
+}
+
+#[test]
+fn datagrams_are_decoded_from_files_and_captures() {
+    let room = Room::new("datagrams");
+    let nine = v9(&[set(0, &template()), set(256, &record())]);
+    let ten = ipfix(&[set(2, &template()), set(256, &[record(), record()].concat())]);
+    let file = room.file("file", &[&nine[..], &ten, &nine].concat());
+    let counts = counted(&[file]);
+    assert_eq!((&counts["flow_records"], &counts["packets"]), (&4.into(), &12.into()));
+    assert_eq!((&counts["format"], &counts["exporters"]), (&"IPFIX, NetFlow v9".into(), &2.into()));
+    assert_eq!(counts["exports"]["datagrams"], 3);
+    assert_eq!(counts["skipped"], Value::Object(Default::default()));
+
+    let capture = room.file("capture", &pcap(&[nine.clone(), ten]));
+    let counts = counted(&[capture]);
+    assert_eq!((&counts["flow_records"], &counts["exports"]["bytes"]), (&3.into(), &4_500.into()));
+    assert!(counts["notes"][0].to_string().contains("NetFlow v9, IPFIX"), "{counts}");
+
+    let templates = room.file("templates", &v9(&[set(0, &template())]));
+    let records = room.file("records", &v9(&[set(256, &record())]));
+    let alone = counted(std::slice::from_ref(&templates));
+    assert_eq!((&alone["flow_records"], &alone["exports"]["datagrams"]), (&0.into(), &1.into()));
+    let alone = counted(std::slice::from_ref(&records));
+    assert_eq!((&alone["flow_records"], &alone["skipped"]["no_template"]), (&0.into(), &1.into()));
+    assert!(alone["warnings"].to_string().contains("templates never came"), "{alone}");
+    for pieces in [[templates.clone(), records.clone()], [records, templates]] {
+        assert_eq!(counted(&pieces)["flow_records"], 1, "one capture in two pieces");
+    }
+    let cut = room.file("cut", &[&nine[..], &nine[..30]].concat());
+    let counts = counted(&[cut]);
+    assert_eq!((&counts["flow_records"], &counts["cut_records"]), (&1.into(), &1.into()));
+}
+
+#[test]
+fn archives_are_decoded() {
+    let room = Room::new("archives");
+    let mut fixed = Vec::new();
+    for word in [1_700_000_000u32, 0, 90_000, 0, 0x0a00_0001, 0x0a00_0002, 0, 0, 7, 700, 1, 9] {
+        fixed.extend(word.to_be_bytes());
+    }
+    fixed.extend([0x9c, 0x40, 0, 80, 6, 0, 0x1b, 0]);
+    fixed.resize(64, 0);
+    let body = fixed.repeat(5_000);
+    let head = |flags: u8| {
+        let head = [0xcf, 0x10, 2, 3, 0, 0, 0, 22, 0, 2, 0, 2, 0, 5, 0, 8, 0, 4, 0, 0, 0, flags];
+        head.to_vec()
+    };
+    let plain = room.file("plain", &[head(0), body.clone()].concat());
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    zlib.write_all(&body).expect("memory can be written");
+    let packed = [head(2), zlib.finish().expect("memory can be written")].concat();
+    for path in [plain, room.file("packed", &packed)] {
+        let counts = counted(&[path]);
+        assert_eq!((&counts["flow_records"], &counts["packets"]), (&5_000.into(), &35_000.into()));
+        assert_eq!(
+            (&counts["format"], &counts["bytes"]),
+            (&"flow-tools".into(), &3_500_000.into())
+        );
+    }
+    let torn = counted(&[room.file("torn", &packed[..packed.len() - 9])]);
+    assert_eq!(torn["damaged"], 1, "{torn}");
+    let cut = counted(&[room.file("cut", &[head(0), body[..100].to_vec()].concat())]);
+    assert_eq!((&cut["flow_records"], &cut["skipped"]["record_damaged"]), (&1.into(), &1.into()));
+    let (status, _, said) = flows(&[room.file("unknown", &[0xcf, 0x10, 9, 3, 0, 0, 0, 8])]);
+    assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");
+}
+
+/// File below the folder of exports, what it is read as, flow records, and the sum of skips.
+const FILES: [(&str, &str, u64, u64); 19] = [
+    ("nfdump/devtestdata/nfcapd.sample", "nfcapd", 3_018, 0),
+    ("nfdump/testdata/nfcapd-empty", "nfcapd", 0, 0),
+    ("StratosphereLinuxIPS/test1-malicious.nfdump", "nfcapd", 4_593, 0),
+    ("spark-netflow/correct/ftv5.2016-01-13.compress.9.sample", "flow-tools", 1_000, 0),
+    ("spark-netflow/correct/ftv5.2016-01-13.nocompress.bigend.sample", "flow-tools", 1_000, 0),
+    ("spark-netflow/correct/ftv7.2016-02-14.compress.9.litend.sample", "flow-tools", 1_000, 0),
+    ("spark-netflow/anomaly/ftv5.2016-03-15.compress9.bigend.records1", "flow-tools", 1, 0),
+    ("spark-netflow/anomaly/ftv5.2016-04-09.compress9.large-byte-start", "flow-tools", 1_000, 0),
+    ("spark-netflow/corrupt/ftv5.2016-01-13.compress.9.sample-00", "flow-tools", 553, 1),
+    ("pmacct/101-NFv9-CISCO-cust_primitives/traffic-00.pcap", "NetFlow v9", 51, 0),
+    ("pmacct/104-IPFIXv10-IPv6-CISCO-sampling_option/traffic-00.pcap", "IPFIX", 3, 0),
+    ("nDPI/pcap/netflowv9.pcap", "NetFlow v9", 0, 23),
+    ("nDPI/pcap/netflow-fritz.pcap", "IPFIX", 0, 0),
+    ("nDPI/pcap/sflow.pcap", "sFlow v5", 1, 8),
+    ("tcpdump/tests/sflow-print-v6.pcap", "sFlow v5", 13, 48),
+    ("logstash-codec-netflow/netflow9_cisco_asr1001x_tpl259.dat", "NetFlow v9", 25, 0),
+    ("logstash-codec-netflow/ipfix.dat", "IPFIX", 12, 0),
+    ("logstash-codec-netflow/netflow5_test_microtik.dat", "NetFlow v5", 30, 0),
+    ("logstash-codec-netflow/ipfix_test_yaf_tpls_option_tpl.dat", "IPFIX", 0, 0),
+];
+
+#[test]
+fn public_exports_have_their_flows_and_all_others_a_clear_end() {
+    let Some(data) = std::env::var_os("NILOMETER_DATA") else {
+        println!("skipped: public exports (set NILOMETER_DATA)");
+        return;
+    };
+    let folder = Path::new(&data).join("flows");
+    for (name, format, records, skipped) in FILES {
+        let counts = counted(&[folder.join(name)]);
+        let skips = counts["skipped"].as_object().expect("an object").values();
+        let skips: u64 = skips.map(|count| count.as_u64().expect("a count")).sum();
+        let found = (counts["format"].as_str(), counts["flow_records"].as_u64(), skips);
+        assert_eq!(found, (Some(format), Some(records), skipped), "{name}");
+    }
+    let mut folders = vec![folder];
+    let (mut read, mut refused) = (0, Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            match flows(std::slice::from_ref(&path)) {
+                (Some(0), Value::Object(_), _) => read += 1,
+                (Some(2), Value::Null, said) if said.lines().count() == 1 => {
+                    refused.push(path.file_name().map(|name| name.to_os_string()));
+                }
+                (status, _, said) => panic!("{path:?}: status {status:?}: {said}"),
+            }
+        }
+    }
+    println!("{read} read; refused: {refused:?}");
+    assert!(read > 110 && refused.len() < 40, "{read} read, {refused:?} refused");
+}
