@@ -15,6 +15,16 @@ use nilometer_lab::device::tap::{TapConfig, TapPort};
 use nilometer_lab::device::xdp::{Attachment, XdpConfig, XdpMode};
 use nilometer_wire::checksum::{Checksum, internet_checksum};
 
+/// Waits until it is so, for ten seconds.
+fn await_that(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let began = std::time::Instant::now();
+    while !is_so()? {
+        anyhow::ensure!(began.elapsed() < Duration::from_secs(10), "{what}: not in ten seconds");
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
 /// Every length that an MTU allows, in steps that also hit the ends.
 fn lengths(mtu_bytes: usize) -> Vec<usize> {
     let mut lengths: Vec<usize> = (60..mtu_bytes + 14).step_by(7).collect();
@@ -87,6 +97,9 @@ fn the_hook_counts_what_finds_no_room_and_puts_tags_back() -> Result<()> {
     for number in 0..600 {
         left.send(&lab::frame(number, 60))?;
     }
+    // What was sent on one processor may come in on another, a moment later.
+    let is_over = |port: &mut Port| Ok(port.statistics()?.rx_ring_full == 88);
+    await_that("600 frames come", || is_over(&mut port))?;
     let mut batch = Vec::new();
     while port.receive(&mut memory, &mut batch, 100)? > 0 {}
     for (number, packet) in batch.iter().enumerate() {
@@ -98,7 +111,7 @@ fn the_hook_counts_what_finds_no_room_and_puts_tags_back() -> Result<()> {
     let mut tagged = lab::frame(1, 100);
     tagged.splice(12..12, [0x81, 0x00, 0x20, 0x07]);
     left.send(&tagged)?;
-    assert_eq!(port.receive(&mut memory, &mut batch, 100)?, 1);
+    await_that("a frame comes", || Ok(port.receive(&mut memory, &mut batch, 100)? == 1))?;
     assert_eq!(memory.frame(batch.last().expect("it came")), tagged);
     batch.into_iter().for_each(|packet| memory.give(packet));
     let sleeps = |port: &mut Port| {
@@ -157,14 +170,16 @@ fn senders_on_all_processors_lose_nothing_in_a_ring_that_has_room() -> Result<()
         }
     });
     let (mut next, mut batch) = ([0, EACH], Vec::new());
-    while port.receive(&mut memory, &mut batch, 64)? > 0 {
+    await_that("all frames come", || {
+        port.receive(&mut memory, &mut batch, 64)?;
         for packet in batch.drain(..) {
             let frame = memory.frame(&packet);
             let sender = next.iter().position(|&number| frame == lab::frame(number, 60));
             next[sender.expect("the next of one of them")] += 1;
             memory.give(packet);
         }
-    }
+        Ok(next == [EACH, 2 * EACH])
+    })?;
     let counted = port.statistics()?;
     assert_eq!((next, counted.rx_lost()), ([EACH, 2 * EACH], 0), "{counted:?}");
     port.close(&mut memory);
