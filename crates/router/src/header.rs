@@ -246,7 +246,8 @@ impl Fields<u32> {
         let mut notes = u8::from(header_bytes > IPV4_BYTES) * OPTIONS;
         notes |= u8::from(fragmentation & 0x4000 != 0) * DONT_FRAGMENT;
         if fragmentation & 0x3fff != 0 {
-            notes |= FRAGMENT | u8::from(fragmentation & 0x1fff != 0) * LATER_FRAGMENT;
+            notes |= FRAGMENT;
+            notes |= u8::from(fragmentation & 0x1fff != 0) * LATER_FRAGMENT;
         }
         let is_later = notes & LATER_FRAGMENT != 0;
         let transport = Transport::read(head[9], if is_later { &[] } else { behind });
