@@ -35,7 +35,7 @@ use super::netlink::MacAddress;
 use super::port::{ChecksumOffload, PortError, PortIo, PortStatistics};
 use super::ring::pending_error;
 use batch::{BatchSender, WORTH_WHILE};
-use receiving::{WayIn, refill};
+use receiving::WayIn;
 use socket::{Wishes, XdpSocket};
 
 pub use mode::XdpMode;
@@ -153,10 +153,8 @@ impl XdpPort {
         for &queue in &config.queues {
             sockets.push(XdpSocket::open(memory, interface.index(), queue, wishes)?);
         }
-        let (way_in, mut description) = WayIn::open(&interface, &mut sockets, config)?;
-        if let WayIn::Driver { .. } = way_in {
-            sockets.iter_mut().for_each(|socket| refill(socket, memory, account));
-        }
+        let (way_in, mut description) =
+            WayIn::open(&interface, &mut sockets, (memory, account), config)?;
         // A driver that copies nothing has to do the checksum itself, and would have to be asked
         // whether it can; the kernel's own copy always can.
         let partial_checksums = sockets.iter().all(|socket| socket.metadata && !socket.zero_copy);

@@ -28,10 +28,12 @@ pub(super) enum WayIn {
 }
 
 impl WayIn {
-    /// Opens the way that the configuration's mode asks for, and says which it is.
+    /// Opens the way that the configuration's mode asks for, and says which it is. What comes in by
+    /// sockets finds chunks from the first frame on.
     pub(super) fn open(
         interface: &Interface,
         sockets: &mut [XdpSocket],
+        (memory, account): (&mut Memory, Account),
         config: &XdpConfig,
     ) -> Result<(WayIn, String)> {
         let mut why_driver = String::new();
@@ -46,6 +48,7 @@ impl WayIn {
         let queues = config.queues.iter().max().expect("at least one queue") + 1;
         let map = SocketMap::new(queues).context("cannot make a map of sockets")?;
         for (&queue, socket) in config.queues.iter().zip(sockets) {
+            refill(socket, memory, account);
             map.set(queue, &socket.socket).context("cannot enter a socket into its map")?;
         }
         let (link, why_generic) = attach(&Program::redirect(&map)?, interface, config.mode)?;
@@ -122,7 +125,7 @@ impl XdpPort {
 }
 
 /// Fills the fill ring as far as the account allows.
-pub(super) fn refill(socket: &mut XdpSocket, memory: &mut Memory, account: Account) {
+fn refill(socket: &mut XdpSocket, memory: &mut Memory, account: Account) {
     // Nothing is written for a handful of chunks: the kernel reads the counter's line each time.
     const WORTH_WHILE: u32 = 16;
     let room = socket.fill.room(WORTH_WHILE);
