@@ -156,22 +156,18 @@ impl Collector {
     ) -> Result<Format, Error> {
         let format = Format::of(datagram).ok_or(Error::NoExport)?;
         match format {
-            Format::NetFlow5 => {
+            Format::NetFlow5 | Format::NetFlow7 => {
                 let mut flows = 0;
                 let mut out = |flow| {
                     flows += 1;
                     out(flow);
                 };
-                let taken = netflow5::decode_each(datagram, &mut out).map_err(Error::NetFlow5)?;
-                self.note((exporter.address, format), taken, flows);
-            }
-            Format::NetFlow7 => {
-                let mut flows = 0;
-                let mut out = |flow| {
-                    flows += 1;
-                    out(flow);
+                let taken = match format {
+                    Format::NetFlow5 => {
+                        netflow5::decode_each(datagram, &mut out).map_err(Error::NetFlow5)?
+                    }
+                    _ => netflow7::decode_each(datagram, &mut out).map_err(Error::NetFlow7)?,
                 };
-                let taken = netflow7::decode_each(datagram, &mut out).map_err(Error::NetFlow7)?;
                 self.note((exporter.address, format), taken, flows);
             }
             Format::NetFlow9 | Format::Ipfix => {
