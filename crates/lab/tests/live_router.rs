@@ -15,8 +15,11 @@ use nilometer_lab::device::netlink::{Netlink, VethEnd};
 use nilometer_lab::device::privilege::{self, Privilege};
 use nilometer_lab::route::config::{PortSection, RouterConfig, TEMPLATE};
 use nilometer_lab::route::driver::Driver;
+use nilometer_lab::route::keeper::StaticRoute;
 use nilometer_lab::route::multicast::{GroupSection, MulticastSection};
+use nilometer_lab::route::routes::read_prefix;
 use nilometer_lab::route::running::Running;
+use nilometer_router::{Action, Hop, Member, Ports, Rule, RuleId};
 use nilometer_wire::Span;
 use serde_json::Value;
 
@@ -164,6 +167,69 @@ fn tcp_passes_both_ways_whole() {
     // 30 MB in segments of 1,448 bytes, each way, besides acknowledgements.
     assert!(tally.received > 2 * 30_000_000 / 1_448, "{tally:?}");
     assert!(tally.discarded < 10, "{tally:?}");
+}
+
+/// Sends so many datagrams, one each millisecond, and waits for them: how many came.
+fn stream(near: &UdpSocket, far: &UdpSocket, count: usize) -> Result<usize> {
+    far.set_read_timeout(Some(Duration::from_millis(50)))?;
+    let (mut came, mut bytes) = (0, [0; 64]);
+    for _ in 0..count {
+        near.send_to(b"datagram", far.local_addr()?)?;
+        thread::sleep(Duration::from_millis(1));
+    }
+    while far.recv_from(&mut bytes).is_ok() {
+        came += 1;
+    }
+    Ok(came)
+}
+
+/// Packets of port 1 that left, and those of them that took a shortcut.
+fn left(router: &Running) -> Result<(u64, u64)> {
+    let tally = router.tally()?;
+    anyhow::ensure!(tally.balances, "{tally:?}");
+    Ok((tally.ports[1].out_packets, tally.ports[1].shortcut_packets))
+}
+
+#[test]
+fn a_shortcut_is_accounted_for_and_ends_when_what_it_rests_on_changes() {
+    if !privileged("the end of shortcuts") {
+        return;
+    }
+    let site = Site::new().expect("root makes namespaces");
+    let router = site.start().expect("the router starts");
+    site.echo().expect("the way is found");
+    let far = site.right.enter(|| Ok(UdpSocket::bind((RIGHT, 7_000))?)).expect("a socket");
+    let near = site.left.enter(|| Ok(UdpSocket::bind((LEFT, 7_001))?)).expect("a socket");
+    let before = left(&router).expect("a tally");
+    assert_eq!(stream(&near, &far, 100).expect("sockets work"), 100);
+    let after = left(&router).expect("a tally");
+    assert!(after.0 - before.0 >= 100, "{before:?} {after:?}");
+    assert!(after.1 - before.1 >= 90, "{before:?} {after:?}");
+
+    // A filter holds from the moment on at which it is said to be entered.
+    let denying = |is_in: bool| {
+        router.remote.call(move |driver| {
+            let filters = &mut driver.router_mut().tables_mut().filters4;
+            let mut rule = Rule::any(0, Action::Deny);
+            rule.destination_ports = Ports::exact(7_000);
+            match is_in {
+                true => filters.insert(RuleId(0), rule).expect("there is room"),
+                false => _ = filters.remove(RuleId(0)).expect("it is there"),
+            }
+        })
+    };
+    denying(true).expect("the router runs");
+    assert_eq!(stream(&near, &far, 50).expect("sockets work"), 0);
+    denying(false).expect("the router runs");
+    assert_eq!(stream(&near, &far, 50).expect("sockets work"), 50);
+
+    // A route that is withdrawn is noticed within 100 ms.
+    let prefix = read_prefix("198.19.0.2/32").expect("a prefix");
+    let hole = StaticRoute { prefix, members: vec![Member { hop: Hop::Blackhole, weight: 1 }] };
+    assert_eq!(router.routes.keeper().set_static(&[hole]), 0);
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(stream(&near, &far, 50).expect("sockets work"), 0);
+    router.stop().expect("it balances");
 }
 
 #[test]

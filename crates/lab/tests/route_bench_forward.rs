@@ -42,7 +42,7 @@ fn every_device_forwards_and_nothing_comes_from_nowhere() {
         points.iter().filter(|p| p["dut"] == dut && p["variant"] == variant).count()
     };
     assert_eq!(of("nilometer", "complete"), 4);
-    for variant in ["no_dq", "no_lookup", "no_classifier"] {
+    for variant in ["no_shortcuts", "no_dq", "no_lookup", "no_classifier"] {
         assert_eq!(of("nilometer", variant), 2, "{variant}");
     }
     assert_eq!(of("linux", "complete"), 4);

@@ -36,8 +36,11 @@ const MAP_TYPE_ARRAY: u32 = 2;
 const MAPPABLE: u32 = 1 << 10;
 
 pub(super) const LOAD_BYTE: u8 = 0x71;
+pub(super) const LOAD_HALF: u8 = 0x69;
 pub(super) const LOAD_WORD: u8 = 0x61;
 pub(super) const LOAD_DOUBLE: u8 = 0x79;
+pub(super) const STORE_BYTE: u8 = 0x73;
+pub(super) const STORE_HALF: u8 = 0x6b;
 pub(super) const STORE_WORD: u8 = 0x63;
 pub(super) const STORE_DOUBLE: u8 = 0x7b;
 /// An atomic operation on 64 bits; which one, its value says.
@@ -51,12 +54,21 @@ pub(super) const ADD: u8 = 0x07;
 pub(super) const ADD_REGISTER: u8 = 0x0f;
 pub(super) const SUBTRACT_REGISTER: u8 = 0x1f;
 pub(super) const MULTIPLY: u8 = 0x27;
+pub(super) const MULTIPLY_REGISTER: u8 = 0x2f;
+pub(super) const DIVIDE_REGISTER: u8 = 0x3f;
+pub(super) const EXCLUSIVE_OR: u8 = 0xa7;
+pub(super) const EXCLUSIVE_OR_REGISTER: u8 = 0xaf;
 pub(super) const AND: u8 = 0x57;
 pub(super) const OR_REGISTER: u8 = 0x4f;
 pub(super) const SHIFT_LEFT: u8 = 0x67;
 pub(super) const SHIFT_RIGHT: u8 = 0x77;
 pub(super) const MOVE: u8 = 0xb7;
 pub(super) const MOVE_REGISTER: u8 = 0xbf;
+/// Of 32 bits; the upper ones become zero.
+pub(super) const MOVE_SHORT: u8 = 0xb4;
+pub(super) const MOVE_SHORT_REGISTER: u8 = 0xbc;
+/// Makes as many bits as the value says, as they stand in a packet, a number of the machine's.
+pub(super) const FROM_NETWORK: u8 = 0xdc;
 pub(super) const IF_EQUAL: u8 = 0x15;
 pub(super) const IF_EQUAL_REGISTER: u8 = 0x1d;
 pub(super) const IF_NOT_EQUAL: u8 = 0x55;
@@ -64,6 +76,7 @@ pub(super) const IF_NOT_EQUAL_REGISTER: u8 = 0x5d;
 pub(super) const IF_GREATER: u8 = 0x25;
 pub(super) const IF_GREATER_REGISTER: u8 = 0x2d;
 pub(super) const IF_AT_LEAST_REGISTER: u8 = 0x3d;
+pub(super) const IF_GREATER_SIGNED: u8 = 0x65;
 pub(super) const JUMP: u8 = 0x05;
 pub(super) const CALL: u8 = 0x85;
 pub(super) const EXIT: u8 = 0x95;
@@ -109,6 +122,12 @@ impl Assembly {
     pub(super) fn jump(&mut self, code: u8, to: u8, from: u8, value: i32, label: &'static str) {
         self.jumps.push((self.words.len(), self.place(label)));
         self.put(code, to, from, 0, value);
+    }
+
+    /// Appends what loads a number of 64 bits into a register.
+    pub(super) fn number(&mut self, register: u8, value: u64) {
+        self.put(LOAD_64, register, 0, 0, value as u32 as i32);
+        self.words.push(value >> 32 << 32);
     }
 
     /// Appends what loads the address of a map's value into a register.
@@ -210,6 +229,10 @@ pub(super) struct SharedMap {
 // SAFETY: the mapping belongs to the process, not to the thread that made it, and only the map that
 // owns it reads or writes it.
 unsafe impl Send for SharedMap {}
+
+// SAFETY: who has no more than a reference is told where the mapping is, and what he does there he has to
+// answer for himself.
+unsafe impl Sync for SharedMap {}
 
 impl SharedMap {
     /// A map of one value of so many bytes, all of them zero.

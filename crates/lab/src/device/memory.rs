@@ -35,6 +35,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
 
+use super::shortcut::Mark;
+
 /// The least space before a received frame, in bytes (`XDP_PACKET_HEADROOM`).
 pub const HEAD_ROOM_BYTES: u16 = 256;
 
@@ -125,6 +127,10 @@ pub struct Memory {
     owner: Vec<u8>,
     /// Of each chunk that is not free, on whose account it is booked.
     booked_on: Vec<u8>,
+    /// Of each chunk the mark of the packet in it, or zero.
+    marks: Vec<Mark>,
+    /// Marks of packets whose chunks were given back.
+    unmarked: Vec<Mark>,
     ledgers: Vec<Ledger>,
     /// Chunks that no account has reserved and none uses.
     common_free: u32,
@@ -153,6 +159,8 @@ impl Memory {
             free: (0..chunks).rev().collect(),
             owner: vec![FREE; chunks as usize],
             booked_on: vec![0; chunks as usize],
+            marks: vec![0; chunks as usize],
+            unmarked: Vec::new(),
             ledgers: vec![Ledger { open: true, reserve, used: 0 }],
             common_free: chunks - reserve,
             lent: 0,
@@ -300,6 +308,28 @@ impl Memory {
         self.identity
     }
 
+    /// Marks a packet until its chunk is given back, by whoever has it then.
+    pub(super) fn mark(&mut self, packet: &Packet, mark: Mark) {
+        self.marks[packet.buffer as usize] = mark;
+    }
+
+    /// The mark of a packet, or zero.
+    pub fn mark_of(&self, packet: &Packet) -> Mark {
+        self.marks[packet.buffer as usize]
+    }
+
+    /// A packet with this mark, unless it is zero, has no chunk any more, or never had.
+    pub(super) fn unmarked(&mut self, mark: Mark) {
+        if mark != 0 {
+            self.unmarked.push(mark);
+        }
+    }
+
+    /// Marks of packets whose chunks were given back since this was last asked for.
+    pub fn take_unmarked(&mut self) -> std::vec::Drain<'_, Mark> {
+        self.unmarked.drain(..)
+    }
+
     /// Finds the bytes of a held frame, with `before` bytes in front of it.
     fn locate(&self, packet: &Packet, before: u16) -> *mut u8 {
         let Packet { buffer, offset, bytes } = *packet;
@@ -327,6 +357,8 @@ impl Memory {
         assert_eq!(found, Some(owner), "chunk {chunk} is not its giver's to give");
         self.lent -= u32::from(owner >= LENT);
         self.owner[chunk as usize] = FREE;
+        let mark = std::mem::take(&mut self.marks[chunk as usize]);
+        self.unmarked(mark);
         let ledger = &mut self.ledgers[usize::from(self.booked_on[chunk as usize])];
         self.common_free += u32::from(ledger.beyond_reserve() > 0);
         ledger.used -= 1;

@@ -15,6 +15,7 @@ pub mod port;
 pub mod prefix;
 pub mod privilege;
 pub mod ring;
+pub mod shortcut;
 mod steer;
 pub mod tap;
 mod tcx;

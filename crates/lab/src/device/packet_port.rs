@@ -66,6 +66,11 @@ pub struct PacketPort {
 }
 
 impl PacketPort {
+    /// The number of its interface.
+    pub fn interface_index(&self) -> u32 {
+        self.interface.index()
+    }
+
     /// Opens a port on an interface of the calling thread's namespace, up or still down.
     ///
     /// # Errors

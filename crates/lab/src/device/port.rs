@@ -211,6 +211,17 @@ pub enum Port {
     Memory(MemoryPort),
 }
 
+impl Port {
+    /// The number of the interface that frames leave by, if it is one of the kernel's.
+    pub fn interface_index(&self) -> Option<u32> {
+        match self {
+            Port::Xdp(port) => Some(port.interface_index()),
+            Port::Packet(port) => Some(port.interface_index()),
+            Port::Tap(_) | Port::Memory(_) => None,
+        }
+    }
+}
+
 /// Calls the same operation on whichever port it is.
 macro_rules! whichever {
     ($port:expr, $inner:ident => $call:expr) => {

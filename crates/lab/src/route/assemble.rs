@@ -29,6 +29,7 @@ use crate::device::memory::{Memory, MemoryConfig};
 use crate::device::netlink::Netlink;
 use crate::device::packet_port::{PacketPort, PacketPortConfig};
 use crate::device::port::{ChecksumOffload, Port, PortIo};
+use crate::device::shortcut::Shortcuts;
 use crate::device::tap::{TapConfig, TapPort};
 use crate::device::xdp::{XdpConfig, XdpMode, XdpPort};
 
@@ -75,13 +76,15 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     })
     .context("memory")?;
     let (mut opened, mut notes) = (Vec::new(), Notes::default());
-    for port in &config.ports {
+    let shortcuts = shortcuts(config, &mut notes.fallbacks)?;
+    for (number, port) in config.ports.iter().enumerate() {
         if port.hotplug && Netlink::open()?.link(&port.interface).is_err() {
             notes.ports.push(format!("{}: not there yet", port.interface));
             opened.push(None);
             continue;
         }
-        let (device, note) = open(&mut memory, port, allow_foreign, &mut notes.fallbacks)?;
+        let place = shortcuts.clone().map(|all| (all, number as u16));
+        let (device, note) = open(&mut memory, port, (allow_foreign, place), &mut notes.fallbacks)?;
         notes.ports.push(format!("{}: {note}", port.interface));
         let beside = beside(&mut memory, port, &device)?;
         opened.push(Some((device, beside)));
@@ -109,6 +112,9 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     filter(&mut router, config)?;
     introduce(&mut router, config, None)?;
     let (mut driver, remote) = Driver::new(router, memory, routes.keeper().hops())?;
+    if let Some(shortcuts) = shortcuts {
+        driver.set_shortcuts(shortcuts);
+    }
     for (number, opened) in opened.into_iter().enumerate() {
         if let Some((device, beside)) = opened {
             driver.seat(number, device, beside);
@@ -132,8 +138,9 @@ pub fn reopen(
     allow_foreign: bool,
 ) -> Result<()> {
     let port = &config.ports[number];
+    let place = driver.shortcuts().map(|all| (all, number as u16));
     let (_, memory) = driver.parts_mut();
-    let (device, _) = open(memory, port, allow_foreign, &mut Vec::new())?;
+    let (device, _) = open(memory, port, (allow_foreign, place), &mut Vec::new())?;
     match make_fit(driver, port, number, &device) {
         Ok(beside) => driver.seat(number, device, beside),
         Err(why) => {
@@ -329,11 +336,28 @@ pub fn read_mac(text: &str) -> Result<[u8; 6]> {
         .map_err(|_| anyhow!("`{text}` is no link-layer address, as 02:00:00:00:00:01 is"))
 }
 
-/// Opens the device of a port, and says how.
+/// The table of shortcuts, if there is to be one and can be.
+fn shortcuts(config: &RouterConfig, fallbacks: &mut Vec<String>) -> Result<Option<Shortcuts>> {
+    let places = config.tables.shortcuts;
+    let has_devices = config.ports.iter().any(|port| port.kind != PortKind::Packet);
+    if places == 0 || !has_devices {
+        return Ok(None);
+    }
+    match Shortcuts::new(places) {
+        Ok(shortcuts) => Ok(Some(shortcuts)),
+        Err(why) => {
+            fallbacks.push(format!("no flow takes a shortcut, every packet is copied: {why:#}"));
+            Ok(None)
+        }
+    }
+}
+
+/// Opens the device of a port, and says how. It may take interfaces of the host where that is allowed, and
+/// let flows pass by shortcuts.
 fn open(
     memory: &mut Memory,
     port: &PortSection,
-    allow_foreign: bool,
+    (allow_foreign, shortcuts): (bool, Option<(Shortcuts, u16)>),
     fallbacks: &mut Vec<String>,
 ) -> Result<(Port, String)> {
     let name = &port.interface;
@@ -348,6 +372,7 @@ fn open(
         reserve: RING_ENTRIES,
         busy_poll_us: port.busy_poll_us,
         allow_foreign,
+        shortcuts,
         ..XdpConfig::default()
     };
     let packet = PacketPortConfig { checksum, reserve: RING_ENTRIES, allow_foreign };

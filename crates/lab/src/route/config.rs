@@ -21,6 +21,7 @@ use utoipa::ToSchema;
 use super::filter::{ClassifierName, FilterSection};
 use super::manners::MannersSection;
 use super::multicast::MulticastSection;
+use crate::device::shortcut::Shortcuts;
 use crate::device::testbed::DevicePort;
 
 /// A ROUTER.toml with every key.
@@ -148,6 +149,9 @@ pub struct TablesSection {
     pub filters: u32,
     /// What finds the filter of a packet.
     pub classifier: ClassifierName,
+    /// Flows that may take a shortcut in the kernel at once, a power of two from 64 to 1,048,576; with 0,
+    /// every packet passes the pipeline.
+    pub shortcuts: usize,
 }
 
 impl Default for TablesSection {
@@ -159,6 +163,7 @@ impl Default for TablesSection {
             routes_v6: 500_000,
             filters: 65_536,
             classifier: ClassifierName::Tuples,
+            shortcuts: 32_768,
         }
     }
 }
@@ -380,6 +385,11 @@ impl RouterConfig {
             ensure!(is_new, "route: {prefix} is entered twice; `via` takes several gateways");
         }
         ensure!(self.manners.hop_limit > 0, "manners.hop_limit is 0, and no packet would arrive");
+        let shortcuts = self.tables.shortcuts;
+        ensure!(
+            shortcuts == 0 || shortcuts.is_power_of_two() && Shortcuts::PLACES.contains(&shortcuts),
+            "tables.shortcuts is {shortcuts}; give 0 or a power of two from 64 to 1048576"
+        );
         let speedup = self.fabric.speedup;
         ensure!((1.0..=64.0).contains(&speedup), "fabric.speedup is {speedup}; give 1 to 64");
         Ok(())

@@ -28,6 +28,8 @@ const RESTING: u64 = u64::MAX;
 #[derive(Debug, Default)]
 pub struct LatestHops {
     version: AtomicU64,
+    /// How often routes were changed.
+    routes: AtomicU64,
     place: Mutex<Place>,
 }
 
@@ -44,6 +46,11 @@ impl LatestHops {
         let version = snapshot.version();
         self.place().snapshot = snapshot;
         self.version.store(version, Ordering::SeqCst);
+    }
+
+    /// Routes lead elsewhere now.
+    pub fn change_routes(&self) {
+        self.routes.fetch_add(1, Ordering::Release);
     }
 
     /// Waits until every reader has a snapshot of `version` or later or rests, but no longer than
@@ -74,7 +81,7 @@ impl LatestHops {
         let snapshot = Arc::clone(&place.snapshot);
         let taken = Arc::new(AtomicU64::new(RESTING));
         place.readers.push(Arc::downgrade(&taken));
-        HopsReader { latest: Arc::clone(self), snapshot, taken, is_resting: true }
+        HopsReader { latest: Arc::clone(self), snapshot, taken, is_resting: true, routes: 0 }
     }
 
     fn place(&self) -> MutexGuard<'_, Place> {
@@ -89,6 +96,8 @@ pub struct HopsReader {
     snapshot: Arc<Snapshot>,
     taken: Arc<AtomicU64>,
     is_resting: bool,
+    /// How often routes had been changed when it was last asked.
+    routes: u64,
 }
 
 impl HopsReader {
@@ -111,6 +120,13 @@ impl HopsReader {
         self.snapshot = Arc::clone(&self.latest.place().snapshot);
         self.taken.store(self.snapshot.version(), Ordering::SeqCst);
         Some(&self.snapshot)
+    }
+
+    /// Whether routes were changed since this was last asked.
+    #[inline]
+    pub fn have_routes_changed(&mut self) -> bool {
+        let routes = self.latest.routes.load(Ordering::Acquire);
+        std::mem::replace(&mut self.routes, routes) != routes
     }
 
     /// Before sleep: nothing is looked up until [`HopsReader::newer`] is called again.

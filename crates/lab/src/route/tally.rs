@@ -55,6 +55,9 @@ pub struct PortTally {
     pub out_packets: u64,
     /// Their bytes, as the link's rate counts.
     pub out_bytes: u64,
+    /// Those of them that took a shortcut.
+    #[serde(default)]
+    pub shortcut_packets: u64,
     /// Frames that the device lost on the way in, and what left the pipeline and got no further (`unsent`,
     /// `unpunted`), by reason.
     pub lost: BTreeMap<String, u64>,
@@ -109,6 +112,7 @@ pub fn port(driver: &mut Driver, number: usize) -> PortTally {
     let state = driver.presence(number).name();
     let (port, fabric) = (&driver.router().ports()[number], driver.router().fabric());
     let (in_packets, in_bytes) = port.received();
+    let (by_shortcut, shortcut_bytes) = port.left_by_shortcut();
     let (output, waiting) = (fabric.output_ledger(number), fabric.output_backlog(number));
     let reasons = [
         ("dropped", device.rx_dropped),
@@ -126,8 +130,9 @@ pub fn port(driver: &mut Driver, number: usize) -> PortTally {
         state: state.to_owned(),
         in_packets,
         in_bytes,
-        out_packets: output.out_packets,
-        out_bytes: output.out_bytes,
+        out_packets: output.out_packets + by_shortcut,
+        out_bytes: output.out_bytes + shortcut_bytes,
+        shortcut_packets: by_shortcut,
         lost: counted(reasons.into_iter()),
         discards: counted(discards),
         input_drops: drops(fabric.input_ledger(number)),

@@ -1,6 +1,7 @@
 //! A router's ports on real interfaces: frames, transfers, failures; skipped without privilege.
 
 mod lab;
+mod shortcuts;
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -256,7 +256,7 @@ impl Router {
     }
 
     /// Whether a packet that came by `input` may go where its route says: anywhere, or only here.
-    fn admit<A: Version>(
+    pub(super) fn admit<A: Version>(
         &mut self,
         input: usize,
         source: A,

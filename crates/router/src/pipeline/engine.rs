@@ -9,7 +9,7 @@ use core::ops::Range;
 
 use nilometer_queue::fetch::ask_for;
 
-use crate::classifier::{Action, Classified, Classifier, FlowCache, Refused, Rule, RuleId};
+use crate::classifier::{Action, Classified, Classifier, FlowCache, Octet, Refused, Rule, RuleId};
 use crate::fib::Lookups;
 use crate::header::Key;
 use crate::prefix::Address;
@@ -41,13 +41,15 @@ pub struct Filters<A> {
     classifier: Box<dyn Classifier<A> + Send>,
     /// By number.
     filters: Vec<Filter>,
+    /// How many of them look at TCP's flags.
+    of_flags: usize,
     cache: Option<FlowCache<A>>,
 }
 
 impl<A: Address> Filters<A> {
     /// No filters yet, and a classifier without rules.
     pub fn new(classifier: Box<dyn Classifier<A> + Send>) -> Filters<A> {
-        Filters { classifier, filters: Vec::new(), cache: None }
+        Filters { classifier, filters: Vec::new(), of_flags: 0, cache: None }
     }
 
     /// Adds a filter; the next batch meets it.
@@ -56,7 +58,9 @@ impl<A: Address> Filters<A> {
     /// [`Refused`]; nothing has changed then.
     pub fn insert(&mut self, id: RuleId, rule: Rule<A>) -> Result<(), Refused> {
         let (action, is_copied) = (rule.action, rule.is_copied);
+        let is_of_flags = rule.flags != Octet::ANY;
         self.classifier.insert(id, rule)?;
+        self.of_flags += usize::from(is_of_flags);
         let at = id.0 as usize;
         if self.filters.len() <= at {
             self.filters.resize(at + 1, Filter::default());
@@ -67,7 +71,14 @@ impl<A: Address> Filters<A> {
 
     /// Takes a filter out; the next batch does not meet it.
     pub fn remove(&mut self, id: RuleId) -> Option<Rule<A>> {
-        self.classifier.remove(id)
+        let rule = self.classifier.remove(id)?;
+        self.of_flags -= usize::from(rule.flags != Octet::ANY);
+        Some(rule)
+    }
+
+    /// Whether some filter looks at TCP's flags.
+    pub(super) fn ask_for_flags(&self) -> bool {
+        self.of_flags > 0
     }
 
     /// The rule of this number, and what it has met.

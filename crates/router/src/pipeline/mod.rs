@@ -36,6 +36,7 @@ pub mod port;
 mod replicate;
 pub mod reverse;
 mod send;
+pub mod shortcut;
 pub mod slow;
 pub mod stage;
 mod tell;

@@ -199,6 +199,8 @@ pub struct Port {
     pub(super) discards: Discards,
     pub(super) in_packets: u64,
     pub(super) in_bytes: u64,
+    pub(super) shortcut_packets: u64,
+    pub(super) shortcut_bytes: u64,
 }
 
 impl Port {
@@ -222,6 +224,8 @@ impl Port {
             discards: Discards::default(),
             in_packets: 0,
             in_bytes: 0,
+            shortcut_packets: 0,
+            shortcut_bytes: 0,
             plan,
         };
         port.settle();
@@ -333,6 +337,11 @@ impl Port {
     /// Frames that came, and their bytes.
     pub fn received(&self) -> (u64, u64) {
         (self.in_packets, self.in_bytes)
+    }
+
+    /// Frames that left here by a shortcut, and their bytes as the link's rate counts.
+    pub fn left_by_shortcut(&self) -> (u64, u64) {
+        (self.shortcut_packets, self.shortcut_bytes)
     }
 
     /// Packets that came here and were discarded, by reason.

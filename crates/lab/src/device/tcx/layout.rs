@@ -11,13 +11,14 @@ pub(super) const SLOTS: usize = 192;
 
 /// Where a slot has what: whose turn it is (its position: it is free; one more: it is filled), the
 /// frame's length, which segment it is and ([`MORE`]) whether others follow it, the payload of a segment
-/// or zero, its VLAN tag or zero, the frame.
+/// or zero, its VLAN tag or zero, the bucket of its flow or zero ([`crate::device::shortcut`]), the frame.
 pub(super) const SLOT_SEQUENCE: usize = 0;
 pub(super) const SLOT_BYTES: usize = 8;
 pub(super) const SLOT_INDEX: usize = 12;
 pub(super) const SLOT_SIZE: usize = 16;
 pub(super) const SLOT_TAG: usize = 20;
-pub(super) const FRAME: usize = 24;
+pub(super) const SLOT_MARK: usize = 24;
+pub(super) const FRAME: usize = 32;
 
 /// In a slot's index: other segments of the same packet follow.
 pub(super) const MORE: u32 = 1 << 16;

@@ -31,6 +31,11 @@
 //! as everywhere (`device::partial_checksum`). What cannot be cut, and whatever else
 //! is longer than the link's frames, is dropped and counted as oversize.
 //!
+//! # Shortcuts
+//!
+//! Where the router has said beforehand what it does with the packets of a flow, the program does it itself
+//! (`shortcut`), and nothing of this comes here.
+//!
 //! # Sleep
 //!
 //! Who sleeps says so in the ring; the program then rings a bell (`bell`), once.
@@ -48,9 +53,11 @@ use anyhow::{Context, Result};
 use super::bpf::{LINK_CREATE, bpf_descriptor};
 use super::interface::Interface;
 use super::memory::{Account, HEAD_ROOM_BYTES, Memory, Packet};
+use super::shortcut::Shortcuts;
 use super::steer;
 use bell::Bell;
 use layout::Layout;
+use program::Terms;
 use ring::{Arrival, Ring};
 
 /// `BPF_TCX_INGRESS`, the place that a link attaches to.
@@ -83,11 +90,16 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// Attaches to an interface of the calling thread's namespace, with a ring of so many slots.
+    /// Attaches to an interface of the calling thread's namespace, with a ring of so many slots. Packets may
+    /// take `shortcuts`, which know the interface as this port of the router.
     ///
     /// # Errors
     /// When the kernel knows no such hook (before Linux 6.6), may not be asked, or would not keep the order.
-    pub(super) fn open(interface: &Interface, slots: u32) -> Result<Intake> {
+    pub(super) fn open(
+        interface: &Interface,
+        slots: u32,
+        shortcuts: Option<&(Shortcuts, u16)>,
+    ) -> Result<Intake> {
         #[repr(C)]
         struct Create {
             program: u32,
@@ -99,7 +111,10 @@ impl Intake {
         let layout = Layout::new(slots as usize, frame_bytes_max);
         let ring = Ring::new(layout).context("cannot make a ring for frames")?;
         let bell = Bell::new().context("cannot make a bell")?;
-        let program = program::load_program(&layout, ring.shared(), bell.descriptor())?;
+        let (shared, bell_descriptor) = (ring.shared(), bell.descriptor());
+        let shortcuts = shortcuts.map(|(all, input)| (all, *input, interface.mac()));
+        let terms = Terms { layout: &layout, shared, bell: bell_descriptor, shortcuts };
+        let program = program::load_program(&terms)?;
         let create = Create {
             program: program.as_raw_fd() as u32,
             target: interface.index(),
@@ -132,11 +147,17 @@ impl Intake {
             match store(&arrival, memory, account, self.frame_bytes_max) {
                 Ok(packet) => {
                     bytes += u64::from(packet.bytes);
+                    memory.mark(&packet, arrival.mark);
                     batch.push(packet);
                 }
-                Err(Refused::NoChunk) => self.lost.no_chunk += 1,
-                Err(Refused::Oversize) => self.lost.oversize += 1,
-                Err(Refused::Unreadable) => self.lost.unreadable += 1,
+                Err(why) => {
+                    *match why {
+                        Refused::NoChunk => &mut self.lost.no_chunk,
+                        Refused::Oversize => &mut self.lost.oversize,
+                        Refused::Unreadable => &mut self.lost.unreadable,
+                    } += 1;
+                    memory.unmarked(arrival.mark);
+                }
             }
             self.ring.release();
         }

@@ -1,6 +1,8 @@
 //! The program at the hook: copies each packet of the kernel's into slots of the ring, and ends it.
 //!
 //! ```text
+//!   a flow with a shortcut, and nothing of it under way: forward it (`device::shortcut`), and end
+//!
 //!   deliver a piece:
 //!       claim the next slot            compare-and-exchange of `head`; none free: count it as lost
 //!       write the headers, the piece   bpf_skb_load_bytes
@@ -26,7 +28,7 @@ use anyhow::Result;
 
 use super::layout::{
     ASLEEP, FRAME, FULL, HEAD, HEADERS_MAX, Layout, MORE, OVERSIZE, SEGMENTS_MAX, SLOT_BYTES,
-    SLOT_INDEX, SLOT_SEQUENCE, SLOT_SIZE, SLOT_TAG, SLOTS,
+    SLOT_INDEX, SLOT_MARK, SLOT_SEQUENCE, SLOT_SIZE, SLOT_TAG, SLOTS,
 };
 use crate::device::bpf::{
     ADD, ADD_REGISTER, AND, ATOMIC, ATOMIC_ADD, ATOMIC_COMPARE_EXCHANGE, ATOMIC_EXCHANGE, Assembly,
@@ -35,6 +37,8 @@ use crate::device::bpf::{
     OR_REGISTER, PROG_TYPE_SCHED_CLS, SHIFT_LEFT, SHIFT_RIGHT, STORE_DOUBLE, STORE_WORD,
     SUBTRACT_REGISTER, SharedMap, load,
 };
+use crate::device::netlink::MacAddress;
+use crate::device::shortcut::{Shortcuts, Taking, forward, mark_slot};
 
 const SKB_LOAD_BYTES: i32 = 26;
 const RINGBUF_OUTPUT: i32 = 130;
@@ -58,6 +62,8 @@ const HEADERS: i16 = 48;
 const SIZE: i16 = 52;
 const OFFSET: i16 = 56;
 const PIECE: i16 = 60;
+/// And the bucket of its flow.
+const MARK: i16 = 64;
 /// Where the stack has what. That the index grows is what ends the loop.
 const BYTE: i16 = -8;
 const INDEX: i16 = -16;
@@ -72,35 +78,56 @@ const UDP: i32 = 17;
 /// How often a slot is claimed in vain, because others come first, before it counts as lost.
 const TRIES_MAX: i32 = 4;
 
-/// Loads the program for a ring.
-pub(super) fn load_program(layout: &Layout, shared: &SharedMap, bell: &OwnedFd) -> Result<OwnedFd> {
-    load(PROG_TYPE_SCHED_CLS, &program(layout, shared, bell))
+/// For whom a program is written.
+pub(super) struct Terms<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) shared: &'a SharedMap,
+    pub(super) bell: &'a OwnedFd,
+    /// Where flows may take a shortcut, of packets that come by a port of the router with an address.
+    pub(super) shortcuts: Option<(&'a Shortcuts, u16, MacAddress)>,
 }
 
-fn program(layout: &Layout, shared: &SharedMap, bell: &OwnedFd) -> Vec<u64> {
+/// Loads the program for a ring.
+pub(super) fn load_program(terms: &Terms<'_>) -> Result<OwnedFd> {
+    load(PROG_TYPE_SCHED_CLS, &program(terms))
+}
+
+fn program(terms: &Terms<'_>) -> Vec<u64> {
     let mut all = Assembly::default();
     all.put(MOVE_REGISTER, 6, 1, 0, 0);
-    all.address(7, shared);
+    all.address(7, terms.shared);
     all.put(MOVE, 1, 0, 0, 0);
     all.put(STORE_DOUBLE, 10, 1, INDEX, 0);
-    for place in [HEADERS, SIZE, OFFSET] {
+    for place in [HEADERS, SIZE, OFFSET, MARK] {
         all.put(STORE_WORD, 6, 1, place, 0);
     }
+    if let Some((shortcuts, input, mac)) = terms.shortcuts {
+        let taking = Taking { shortcuts, input, mac, mark: MARK };
+        forward(&mut all, &taking, |all, label| nearly_full(all, terms.layout, label));
+    }
+    all.label("ring");
     all.put(LOAD_WORD, 1, 6, PACKET_SEGMENT_BYTES, 0);
     all.jump(IF_NOT_EQUAL, 1, 0, 0, "cut");
 
     all.part("whole");
     all.put(LOAD_WORD, 1, 6, PACKET_BYTES, 0);
     all.put(STORE_WORD, 6, 1, PIECE, 0);
-    deliver(&mut all, layout, Piece::Whole);
+    deliver(&mut all, terms, Piece::Whole);
 
     all.label("end");
-    wake(&mut all, bell);
+    wake(&mut all, terms.bell);
     all.label("drop");
     all.put(MOVE, 0, 0, 0, DROP);
     all.put(EXIT, 0, 0, 0, 0);
 
-    cut(&mut all, layout);
+    cut(&mut all, terms);
+    // (The kernel refuses programs of which something cannot be reached.)
+    if terms.shortcuts.is_some() {
+        all.label("shed");
+        all.put(MOVE, 1, 0, 0, 1);
+        all.put(ATOMIC, 7, 1, FULL as i16, ATOMIC_ADD);
+        all.jump(JUMP, 0, 0, 0, "drop");
+    }
     all.label("oversize");
     all.put(MOVE, 1, 0, 0, 1);
     all.put(ATOMIC, 7, 1, OVERSIZE as i16, ATOMIC_ADD);
@@ -120,7 +147,7 @@ enum Piece {
 }
 
 /// Delivers a packet that is still to be cut.
-fn cut(all: &mut Assembly, layout: &Layout) {
+fn cut(all: &mut Assembly, terms: &Terms<'_>) {
     all.label("cut");
     all.put(STORE_WORD, 6, 1, SIZE, 0);
     all.put(STORE_WORD, 6, 1, PIECE, 0);
@@ -130,7 +157,7 @@ fn cut(all: &mut Assembly, layout: &Layout) {
     left(all);
     all.put(LOAD_WORD, 2, 6, SIZE, 0);
     all.jump(IF_AT_LEAST_REGISTER, 2, 1, 0, "last");
-    deliver(all, layout, Piece::Segment);
+    deliver(all, terms, Piece::Segment);
     all.put(LOAD_WORD, 1, 6, OFFSET, 0);
     all.put(LOAD_WORD, 2, 6, SIZE, 0);
     all.put(ADD_REGISTER, 1, 2, 0, 0);
@@ -144,7 +171,7 @@ fn cut(all: &mut Assembly, layout: &Layout) {
     all.label("last");
     left(all);
     all.put(STORE_WORD, 6, 1, PIECE, 0);
-    deliver(all, layout, Piece::Last);
+    deliver(all, terms, Piece::Last);
     all.jump(JUMP, 0, 0, 0, "end");
 }
 
@@ -157,14 +184,15 @@ fn left(all: &mut Assembly) {
 }
 
 /// Delivers the piece of so many bytes (`PIECE`) at its place (`OFFSET`).
-fn deliver(all: &mut Assembly, layout: &Layout, piece: Piece) {
+fn deliver(all: &mut Assembly, terms: &Terms<'_>, piece: Piece) {
+    let layout = terms.layout;
     all.put(LOAD_WORD, 1, 6, PIECE, 0);
     all.put(LOAD_WORD, 2, 6, HEADERS, 0);
     all.put(ADD_REGISTER, 2, 1, 0, 0);
     all.jump(IF_GREATER, 2, 0, layout.frame_bytes_max as i32, "oversize");
     claim(all, layout);
     copy(all, layout, piece);
-    commit(all, piece);
+    commit(all, terms, piece);
     all.jump(JUMP, 0, 0, 0, ".delivered");
     all.label(".full");
     all.put(MOVE, 1, 0, 0, 1);
@@ -221,6 +249,18 @@ fn measure_headers(all: &mut Assembly) {
     all.label("measured");
     all.put(STORE_WORD, 6, 8, HEADERS, 0);
     all.put(STORE_WORD, 6, 8, OFFSET, 0);
+}
+
+/// Jumps to `label` where more than three quarters of the slots are in use.
+fn nearly_full(all: &mut Assembly, layout: &Layout, label: &'static str) {
+    all.put(LOAD_DOUBLE, 1, 7, HEAD as i16, 0);
+    all.put(ADD, 1, 0, 0, layout.slots as i32 / 4);
+    all.put(MOVE_REGISTER, 2, 1, 0, 0);
+    all.put(AND, 2, 0, 0, layout.slots as i32 - 1);
+    all.put(MULTIPLY, 2, 0, 0, layout.stride as i32);
+    all.put(ADD_REGISTER, 2, 7, 0, 0);
+    all.put(LOAD_DOUBLE, 2, 2, (SLOTS + SLOT_SEQUENCE) as i16, 0);
+    all.jump(IF_GREATER_REGISTER, 1, 2, 0, label);
 }
 
 /// Claims the next slot: its position in register 8, its address in register 9.
@@ -292,7 +332,7 @@ fn copy_headers(all: &mut Assembly) {
 }
 
 /// Says which piece it is, of what size, and under which tag it came; then lets the other side have it.
-fn commit(all: &mut Assembly, piece: Piece) {
+fn commit(all: &mut Assembly, terms: &Terms<'_>, piece: Piece) {
     all.label(".commit");
     all.put(LOAD_DOUBLE, 1, 10, INDEX, 0);
     if piece == Piece::Segment {
@@ -310,6 +350,9 @@ fn commit(all: &mut Assembly, piece: Piece) {
     all.put(OR_REGISTER, 1, 2, 0, 0);
     all.label(".tag");
     all.put(STORE_WORD, 9, 1, SLOT_TAG as i16, 0);
+    if let Some((shortcuts, ..)) = terms.shortcuts {
+        mark_slot(all, shortcuts, MARK, SLOT_MARK as i16);
+    }
     all.put(ADD, 8, 0, 0, 1);
     all.put(ATOMIC, 9, 8, SLOT_SEQUENCE as i16, ATOMIC_EXCHANGE);
 }

@@ -5,11 +5,12 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::layout::{
-    ASLEEP, FRAME, FULL, Layout, MORE, OVERSIZE, SLOT_BYTES, SLOT_INDEX, SLOT_SEQUENCE, SLOT_SIZE,
-    SLOT_TAG,
+    ASLEEP, FRAME, FULL, Layout, MORE, OVERSIZE, SLOT_BYTES, SLOT_INDEX, SLOT_MARK, SLOT_SEQUENCE,
+    SLOT_SIZE, SLOT_TAG,
 };
 use super::segment::Cut;
 use crate::device::bpf::SharedMap;
+use crate::device::shortcut::Mark;
 
 /// What lies in a slot.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(super) struct Arrival<'a> {
     /// The VLAN tag that the kernel had taken off: protocol and control information, four bytes as they
     /// stood in the frame.
     pub(super) tag: Option<[u8; 4]>,
+    /// The bucket of its flow.
+    pub(super) mark: Mark,
 }
 
 /// The memory that the program writes to, read here.
@@ -76,6 +79,7 @@ impl Ring {
             unsafe { self.shared.start().add(start + at).cast::<u32>().read() }
         };
         let (index, size, tag) = (word(SLOT_INDEX), word(SLOT_SIZE), word(SLOT_TAG));
+        let mark = word(SLOT_MARK);
         let bytes = (word(SLOT_BYTES) as usize).min(self.layout.frame_bytes_max);
         // SAFETY: as above; a slot has room for so many bytes.
         let frame = unsafe {
@@ -92,7 +96,7 @@ impl Ring {
             let [three, four] = ((tag >> 16) as u16).to_be_bytes();
             [one, two, three, four]
         });
-        Some(Arrival { frame, cut, tag })
+        Some(Arrival { frame, cut, tag, mark })
     }
 
     /// Gives the front slot back.

@@ -34,6 +34,7 @@ use super::memory::{Account, Memory, Packet};
 use super::netlink::MacAddress;
 use super::port::{ChecksumOffload, PortError, PortIo, PortStatistics};
 use super::ring::pending_error;
+use super::shortcut::Shortcuts;
 use batch::{BatchSender, WORTH_WHILE};
 use receiving::WayIn;
 use socket::{Wishes, XdpSocket};
@@ -62,6 +63,9 @@ pub struct XdpConfig {
     pub busy_poll_us: Option<u32>,
     /// Takes an interface outside of a lab's namespaces as well.
     pub allow_foreign: bool,
+    /// Which flows may pass the program by where it can let them, and the port of the router that this is
+    /// to them. Whoever receives then takes the packets' marks from the memory.
+    pub shortcuts: Option<(Shortcuts, u16)>,
 }
 
 impl Default for XdpConfig {
@@ -77,6 +81,7 @@ impl Default for XdpConfig {
             reserve: 2048,
             busy_poll_us: None,
             allow_foreign: false,
+            shortcuts: None,
         }
     }
 }
@@ -198,6 +203,11 @@ impl XdpPort {
     /// are copied, what happens to checksums.
     pub fn description(&self) -> &str {
         &self.description
+    }
+
+    /// The number of its interface.
+    pub fn interface_index(&self) -> u32 {
+        self.interface.index()
     }
 
     /// Where the XDP program runs, if frames come in by one.

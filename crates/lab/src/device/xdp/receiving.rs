@@ -38,7 +38,7 @@ impl WayIn {
     ) -> Result<(WayIn, String)> {
         let mut why_driver = String::new();
         if config.mode == XdpMode::Fitting && driver(interface.name())? == "veth" {
-            match Intake::open(interface, config.ring_entries) {
+            match Intake::open(interface, config.ring_entries, config.shortcuts.as_ref()) {
                 Ok(intake) => {
                     return Ok((WayIn::Hook(Box::new(intake)), "traffic control hook".to_owned()));
                 }
@@ -51,7 +51,8 @@ impl WayIn {
             refill(socket, memory, account);
             map.set(queue, &socket.socket).context("cannot enter a socket into its map")?;
         }
-        let (link, why_generic) = attach(&Program::redirect(&map)?, interface, config.mode)?;
+        let (link, why_generic) = attach(&Program::redirect(&map)?, interface, config.mode)
+            .with_context(|| format!("cannot attach a program to the driver{why_driver}"))?;
         let description = match link.attachment() {
             Attachment::Native => format!("native XDP{why_driver}"),
             Attachment::Generic => format!("generic XDP{why_generic}"),

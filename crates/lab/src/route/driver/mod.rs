@@ -26,6 +26,7 @@
 mod gather;
 mod remote;
 mod seat;
+mod shortcuts;
 mod stalls;
 
 use std::collections::VecDeque;
@@ -46,6 +47,7 @@ use super::latest::HopsReader;
 use super::stress::Stress;
 use crate::device::memory::{Census, Memory};
 use crate::device::port::{Port, PortError, PortIo, PortStatistics, wait_with};
+use crate::device::shortcut::Shortcuts;
 use crate::device::tap::TapPort;
 use crate::generate::epoll::PromptTimers;
 use gather::Gathering;
@@ -53,6 +55,7 @@ use remote::Ear;
 pub use remote::Remote;
 use seat::Seat;
 pub use seat::{Lost, Presence};
+use shortcuts::Grants;
 pub use stalls::Stalls;
 use stalls::Watch;
 
@@ -91,6 +94,7 @@ pub struct Driver {
     watcher: Option<Sender<(usize, Presence)>>,
     stress: Option<Box<Stress>>,
     stalls: Option<Watch>,
+    grants: Option<Box<Grants>>,
 }
 
 impl Driver {
@@ -120,8 +124,20 @@ impl Driver {
             watcher: None,
             stress: None,
             stalls: None,
+            grants: None,
         };
         Ok((driver, remote))
+    }
+
+    /// Lets flows take shortcuts of this table from now on. Devices that were opened with it are given
+    /// afterwards.
+    pub fn set_shortcuts(&mut self, table: Shortcuts) {
+        self.grants = Some(Box::new(Grants::new(table)));
+    }
+
+    /// The table of shortcuts, for devices to be opened with.
+    pub fn shortcuts(&self) -> Option<Shortcuts> {
+        self.grants.as_ref().map(|grants| grants.table())
     }
 
     /// Gives port `number` a device and, where packets for the router are punted, the kernel's side.
@@ -297,8 +313,12 @@ impl Driver {
     /// One turn; whether anything moved.
     pub fn turn(&mut self) -> bool {
         let mut moved = self.listen();
+        let have_routes_changed = self.hops.have_routes_changed();
         if let Some(newer) = self.hops.newer() {
             self.router.set_hops(Arc::clone(newer));
+            self.distrust();
+        } else if have_routes_changed {
+            self.distrust();
         }
         if self.links_seen.elapsed() >= ASLEEP_FOR {
             self.links_seen = Instant::now();
@@ -320,15 +340,38 @@ impl Driver {
         for number in 0..self.seats.len() {
             moved |= self.let_out(now, number);
         }
+        if let Some(grants) = &mut self.grants {
+            let turn = shortcuts::Turn { now, router: &mut self.router, seats: &self.seats };
+            grants.turn(turn, &mut self.memory);
+        }
         moved
     }
 
-    /// Does what was said.
+    /// Something has changed that shortcuts rest on.
+    fn distrust(&mut self) {
+        if let Some(grants) = &mut self.grants {
+            grants.distrust();
+        }
+    }
+
+    /// Does what was said. Who said it is answered when it holds for shortcuts as well.
     fn listen(&mut self) -> bool {
         let mut any = false;
         while let Some(word) = self.ear.next_word() {
-            word(self);
             any = true;
+            if let Some(grants) = &mut self.grants {
+                grants.settle(&mut self.router);
+            }
+            let answer = word(self);
+            let now = self.now();
+            if let Some(grants) = &mut self.grants {
+                grants.revise(&mut shortcuts::Turn {
+                    now,
+                    router: &mut self.router,
+                    seats: &self.seats,
+                });
+            }
+            answer();
         }
         any
     }
@@ -342,6 +385,9 @@ impl Driver {
             match device.receive(&mut self.memory, &mut self.taken, TAKEN_AT_ONCE) {
                 Ok(taken) => (count, self.came) = (taken, self.came + taken),
                 Err(failure) => self.device_failed(number, &failure),
+            }
+            if let Some(grants) = &mut self.grants {
+                grants.note(number, &self.taken, &self.memory);
             }
             self.router.receive(now, number, &self.taken, &mut self.memory, &mut ());
         }
@@ -410,6 +456,7 @@ impl Driver {
         let before = std::mem::replace(&mut self.seats[number].presence, presence);
         if before != presence {
             self.seats[number].is_blocked = false;
+            self.distrust();
             self.say(Level::Info, format!("port {number} is {}", presence.name()));
             // A port that nobody has plugged in has no link to tell of.
             let (now, is_up) = (self.now(), presence == Presence::Up);
@@ -452,7 +499,9 @@ impl Driver {
         let stress = self.stress.as_ref().and_then(|stress| stress.poll_timeout());
         let due = self.router.poll_timeout().into_iter().chain(stress).min();
         let due = due.map(|due| due.since(now).as_nanos());
-        let rest = due.map_or(ASLEEP_FOR, |nanos| Duration::from_nanos(nanos).min(ASLEEP_FOR));
+        let has_grants = self.grants.as_ref().is_some_and(|grants| grants.is_any());
+        let most = if has_grants { shortcuts::EVERY } else { ASLEEP_FOR };
+        let rest = due.map_or(most, |nanos| Duration::from_nanos(nanos).min(most));
         let is_stuck = self.seats.iter().any(|seat| seat.is_blocked);
         if rest < AWAKE_FOR && !is_stuck {
             std::hint::spin_loop();

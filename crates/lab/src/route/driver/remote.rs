@@ -10,8 +10,10 @@ use anyhow::{Context, Result, anyhow};
 
 use super::Driver;
 
-/// What may be said to the driver.
-pub(super) type Word = Box<dyn FnOnce(&mut Driver) + Send>;
+/// What may be said to the driver; what comes of it answers whoever said it.
+pub(super) type Word = Box<dyn FnOnce(&mut Driver) -> Answer + Send>;
+/// Answers, when what was said is in force.
+pub(super) type Answer = Box<dyn FnOnce()>;
 
 /// Speaks to a driver from other threads.
 #[derive(Clone)]
@@ -50,7 +52,10 @@ impl Remote {
     ) -> Result<T> {
         let stopped = || anyhow!("the router has stopped");
         let (answer, answered) = channel();
-        let word = move |driver: &mut Driver| drop(answer.send(work(driver)));
+        let word = move |driver: &mut Driver| -> Answer {
+            let result = work(driver);
+            Box::new(move || drop(answer.send(result)))
+        };
         self.words.send(Box::new(word)).map_err(|_| stopped())?;
         self.ring();
         answered.recv().map_err(|_| stopped())

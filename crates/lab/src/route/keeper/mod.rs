@@ -440,6 +440,7 @@ impl Shared {
             let mut table = lock(&self.table);
             let before = table.counters().routes_refused;
             table.commit(prepared);
+            self.latest.change_routes();
             refused += table.counters().routes_refused - before;
         }
         refused
@@ -461,6 +462,7 @@ impl Shared {
 
     fn publish(&self, table: &mut Table) {
         self.latest.publish(table.hops_mut().snapshot());
+        self.latest.change_routes();
     }
 }
 

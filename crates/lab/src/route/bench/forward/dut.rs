@@ -55,26 +55,35 @@ pub enum Variant {
     /// All.
     #[value(name = "complete")]
     Complete,
-    /// Without distributed queueing.
+    /// Every packet passes the pipeline: no flow takes a shortcut.
+    #[value(name = "no_shortcuts")]
+    NoShortcuts,
+    /// The same without distributed queueing.
     #[value(name = "no_dq")]
     NoDq,
-    /// Every address has the same next hop, without a table.
+    /// As without shortcuts, and every address has the same next hop, without a table.
     #[value(name = "no_lookup")]
     NoLookup,
-    /// Without filters.
+    /// As without shortcuts, and without filters.
     #[value(name = "no_classifier")]
     NoClassifier,
 }
 
 impl Variant {
     /// All there are.
-    pub const ALL: [Variant; 4] =
-        [Variant::Complete, Variant::NoDq, Variant::NoLookup, Variant::NoClassifier];
+    pub const ALL: [Variant; 5] = [
+        Variant::Complete,
+        Variant::NoShortcuts,
+        Variant::NoDq,
+        Variant::NoLookup,
+        Variant::NoClassifier,
+    ];
 
     /// What it is called in results.
     pub fn name(self) -> &'static str {
         match self {
             Variant::Complete => "complete",
+            Variant::NoShortcuts => "no_shortcuts",
             Variant::NoDq => "no_dq",
             Variant::NoLookup => "no_lookup",
             Variant::NoClassifier => "no_classifier",
@@ -163,6 +172,9 @@ fn described(variant: Variant, seed: u64, mtu_bytes: u32) -> RouterConfig {
     config.tables.engine_v4 = Engine::Lines;
     config.tables.routes_v4 = 2 * ROUTES;
     config.tables.routes_v6 = 1_024;
+    if variant != Variant::Complete {
+        config.tables.shortcuts = 0;
+    }
     config.neighbours = vec![NeighbourSection {
         interface: PORTS[1].0.to_owned(),
         address: GATEWAY.into(),

@@ -1,0 +1,239 @@
+//! Shortcuts: flows whose packets a program at the traffic control hook forwards itself.
+//!
+//! What the pipeline says of a flow beforehand ([`nilometer_router::pipeline::shortcut`]) is entered in a
+//! table that the programs of all ports share with us. A packet of such a flow that a program finds sound is
+//! rewritten and sent on from within the kernel, without a copy and without waking anybody; every other
+//! goes its way through the ring (`device::tcx`). This is what the kernel's own *flowtable* does with
+//! what its slow path has decided, and the fast path of the DER with what its port processors have.
+//!
+//! ```text
+//!                                 ┌─ a flow of the table, sound, nothing of it under way ─► other port
+//!   veth ─► hook: which flow? ────┤
+//!                                 └─ all else ─► ring ─► pipeline ─► other port
+//! ```
+//!
+//! # Order
+//!
+//! A packet must not overtake those of its flow that went by the ring. So each *bucket* of the table counts:
+//! the program what it lets into the ring (*passed*), and we what has left again, sent or dropped (*left*).
+//! A flow always has the same bucket, whether it is in the table or not, so where both are equal nothing of
+//! it is under way. Then its packets take the shortcut, from the first that finds nothing left for a while
+//! (30 µs) on; the first that has to go by the ring again ends that. Who has a flow
+//! counted ([`Mark`]) and tells what has left is the packet memory: a chunk carries its bucket until it is
+//! given back.
+//!
+//! A ring that is never empty would keep its flows for ever. Where it is nearly full, packets will be lost,
+//! and the first to be lost are those of flows that have a shortcut: what is under way of them then leaves,
+//! and they are gone from the ring.
+//!
+//! # Changes
+//!
+//! A flow is changed while programs run. Its *version* is odd meanwhile, and a program that found another
+//! version after it had read all than before lets the packet into the ring. What a flow has forwarded is
+//! counted in the table and never set back: who credits it remembers how far he was.
+
+mod layout;
+mod program;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use nilometer_router::Key;
+
+use super::bpf::SharedMap;
+use super::netlink::MacAddress;
+use layout::{
+    ADDRESSES, BUCKET_STRIDE, BUCKETS, BYTES, INPUT_BIT, INTERFACE, LEFT, LEFT_AT, MTU, PACKETS,
+    PORTS, PROTOCOL_BIT, STATIONS, VERSION, WAY, WAYS,
+};
+
+pub(super) use program::{Taking, forward, mark_slot};
+
+/// A bucket as packets carry it: its number and one, or zero for none.
+pub type Mark = u32;
+
+/// A flow's place in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(u32);
+
+impl Place {
+    /// Its number, from 0 on.
+    pub fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Where the packets of a flow go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// The interface, by its number.
+    pub interface: u32,
+    /// The link-layer address that they leave from.
+    pub from: MacAddress,
+    /// The link-layer address that they go to.
+    pub to: MacAddress,
+    /// The longest IP packet, in bytes.
+    pub mtu_bytes: u16,
+}
+
+/// A flow as the programs tell it from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Words {
+    addresses: u64,
+    ports: u64,
+}
+
+impl Words {
+    fn of(input: u16, key: &Key<u32>) -> Words {
+        let both = |source: [u8; 4], destination: [u8; 4]| {
+            let [a, b, c, d] = source;
+            let [e, f, g, h] = destination;
+            u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+        };
+        let [a, b] = key.source_port.to_be_bytes();
+        let [c, d] = key.destination_port.to_be_bytes();
+        Words {
+            addresses: both(key.source.to_be_bytes(), key.destination.to_be_bytes()),
+            ports: u64::from(u32::from_ne_bytes([a, b, c, d]))
+                | u64::from(key.protocol) << PROTOCOL_BIT
+                | u64::from(input) << INPUT_BIT,
+        }
+    }
+}
+
+/// The table, shared with the programs of all ports. One thread changes it.
+#[derive(Clone)]
+pub struct Shortcuts {
+    shared: Arc<SharedMap>,
+    bits: u32,
+}
+
+impl fmt::Debug for Shortcuts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shortcuts").field("places", &self.places()).finish_non_exhaustive()
+    }
+}
+
+/// The same table, not one with the same flows.
+impl PartialEq for Shortcuts {
+    fn eq(&self, other: &Shortcuts) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for Shortcuts {}
+
+impl Shortcuts {
+    /// The fewest and the most places.
+    pub const PLACES: std::ops::RangeInclusive<usize> = 64..=1 << 20;
+
+    /// An empty table with places for so many flows, a power of two.
+    ///
+    /// # Errors
+    /// When it is none, or the kernel has no such memory for us.
+    pub fn new(places: usize) -> Result<Shortcuts> {
+        ensure!(
+            places.is_power_of_two() && Shortcuts::PLACES.contains(&places),
+            "{places} shortcuts: choose a power of two from 64 to 1048576"
+        );
+        ensure!(cfg!(target_arch = "x86_64"), "shortcuts rest on the order in which x86-64 stores");
+        let buckets = places / WAYS;
+        let shared = SharedMap::new(BUCKETS + buckets * BUCKET_STRIDE)
+            .context("cannot make a map for shortcuts")?;
+        Ok(Shortcuts { shared: Arc::new(shared), bits: buckets.ilog2() })
+    }
+
+    /// How many flows there is room for.
+    pub fn places(&self) -> usize {
+        WAYS << self.bits
+    }
+
+    /// The places that a flow could have which came by port `input` of the router.
+    pub fn places_of(&self, input: u16, key: &Key<u32>) -> [Place; WAYS] {
+        let Words { addresses, ports } = Words::of(input, key);
+        let bucket = layout::bucket(addresses, ports, self.bits);
+        std::array::from_fn(|way| Place((bucket * WAYS + way) as u32))
+    }
+
+    /// Enters a flow in a place of its own, or gives the flow that has the place another exit. Its packets
+    /// take it from the next on before which nothing of the flow is under way.
+    pub fn set(&self, place: Place, input: u16, key: &Key<u32>, exit: &Exit) {
+        let Words { addresses, ports } = Words::of(input, key);
+        let [a, b, c, d, e, f] = exit.to;
+        let [g, h, i, j, k, l] = exit.from;
+        let stations = [[a, b, c, d], [e, f, g, h], [i, j, k, l]].map(u32::from_ne_bytes);
+        self.change(place, |at| {
+            self.word(at + ADDRESSES).store(addresses, Ordering::Relaxed);
+            self.word(at + PORTS).store(ports, Ordering::Relaxed);
+            self.half(at + MTU).store(exit.mtu_bytes.into(), Ordering::Relaxed);
+            self.half(at + INTERFACE).store(exit.interface, Ordering::Relaxed);
+            for (number, four) in stations.into_iter().enumerate() {
+                self.half(at + STATIONS + 4 * number).store(four, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Takes the flow of a place out.
+    pub fn clear(&self, place: Place) {
+        self.change(place, |at| {
+            self.word(at + ADDRESSES).store(0, Ordering::Relaxed);
+            self.word(at + PORTS).store(0, Ordering::Relaxed);
+        });
+    }
+
+    fn change(&self, place: Place, write: impl FnOnce(usize)) {
+        let at = self.at(place);
+        self.half(at + VERSION).fetch_add(1, Ordering::SeqCst);
+        write(at);
+        self.half(at + VERSION).fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Packets and bytes, from the IP header on, that have taken the shortcuts of a place since the
+    /// beginning.
+    pub fn forwarded(&self, place: Place) -> (u64, u64) {
+        let count = |what| self.word(self.at(place) + what).load(Ordering::Relaxed);
+        (count(PACKETS), count(BYTES))
+    }
+
+    /// Packets with these marks have left user space.
+    pub fn left(&self, marks: impl Iterator<Item = Mark>) {
+        let now = monotonic_nanos();
+        for mark in marks {
+            let bucket = BUCKETS + (mark as usize - 1) * BUCKET_STRIDE;
+            let left = self.word(bucket + LEFT);
+            self.word(bucket + LEFT_AT).store(now, Ordering::Relaxed);
+            // One thread alone counts here, after the time.
+            left.store(left.load(Ordering::Relaxed) + 1, Ordering::Release);
+        }
+    }
+
+    fn at(&self, Place(number): Place) -> usize {
+        let (bucket, way) = (number as usize / WAYS, number as usize % WAYS);
+        BUCKETS + bucket * BUCKET_STRIDE + WAY[way]
+    }
+
+    fn bytes(&self) -> usize {
+        BUCKETS + (BUCKET_STRIDE << self.bits)
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.bytes());
+        // SAFETY: the eight bytes lie within the mapping, aligned; both sides change them as a whole, and
+        // the mapping lives as long as the borrow.
+        unsafe { self.shared.start().add(at).cast::<AtomicU64>().as_ref() }
+    }
+
+    fn half(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= self.bytes());
+        // SAFETY: as in `word`, with four bytes.
+        unsafe { self.shared.start().add(at).cast::<AtomicU32>().as_ref() }
+    }
+}
+
+/// The time that programs are told.
+fn monotonic_nanos() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
