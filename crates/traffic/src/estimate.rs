@@ -1,6 +1,6 @@
 //! Self-configuration: flow records become a traffic model (Harpoon, section 4.1).
 //!
-//! Records that one flow was split into are joined first (flow surgery). A flow enters the model when
+//! Records are repaired first: those that one flow was split into are joined (flow surgery). A flow enters the model when
 //! it is TCP, both its start (SYN) and its end (FIN or RST) were seen, it is more than a stream of
 //! acknowledgements, and it carried at least 100 payload bytes; every flow that does not is counted
 //! with the first reason that applies. Its file size is exact where packets were metered, and
@@ -24,7 +24,7 @@ use core::fmt;
 use core::net::IpAddr;
 
 use nilometer_flow::record::TCP;
-use nilometer_flow::repair::merge_split;
+use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, Reason, RepairCounts, repair};
 use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::Empirical;
 
@@ -37,8 +37,6 @@ use crate::sessions::{self, Demand, PairLife};
 
 /// Flows below this many payload bytes are left out (Harpoon's own limit).
 pub const FILE_MIN_BYTES: u64 = 100;
-/// Records of one flow further apart than this are two flows (Harpoon's flow surgery).
-const SPLIT_GAP_MAX_NS: u64 = 10_000_000;
 /// Knots of the file size table and of the gap table.
 const SIZE_KNOTS: usize = 2_048;
 const GAP_KNOTS: usize = 1_024;
@@ -130,7 +128,7 @@ pub fn default_interval_s(duration_s: f64) -> f64 {
     (300.0f64).min(duration_s / 3.0).max(duration_s / 12.0)
 }
 
-/// Estimates a model.
+/// Repairs records, and estimates a model from them.
 ///
 /// # Errors
 /// Where nothing enters the model, or an option is out of range.
@@ -138,16 +136,29 @@ pub fn estimate(
     records: Vec<FlowRecord>,
     options: &EstimateOptions,
 ) -> Result<Estimate, EstimateError> {
+    let repaired = repair(records, HARPOON_GAP_MAX_NS);
+    let mut made = estimate_as_given(repaired.records, options)?;
+    made.model.coverage.records_joined = repaired.counts.joined();
+    made.warnings.extend(told(&repaired.counts));
+    Ok(made)
+}
+
+/// Estimates a model from records as they are, each a flow: for records that need no repair, and to
+/// see what it is good for.
+///
+/// # Errors
+/// Where nothing enters the model, or an option is out of range.
+pub fn estimate_as_given(
+    flows: Vec<FlowRecord>,
+    options: &EstimateOptions,
+) -> Result<Estimate, EstimateError> {
     check_options(options)?;
     let mut coverage = Coverage::default();
-    let span_ns = options.span_ns.or_else(|| span_of(&records)).unwrap_or((0, 0));
-    let tcp = tcp_only(records, &mut coverage);
-    if tcp.is_empty() {
+    let span_ns = options.span_ns.or_else(|| span_of(&flows)).unwrap_or((0, 0));
+    let flows = tcp_only(flows, &mut coverage);
+    if flows.is_empty() {
         return Err(EstimateError::NoTcp(coverage.flows));
     }
-    let repaired = merge_split(tcp, SPLIT_GAP_MAX_NS);
-    coverage.records_joined = repaired.merged as u64;
-    let flows = repaired.records;
     coverage.flows += flows.len() as u64;
     let mut warnings = Vec::new();
     let gaps = gaps(&flows, options.bound_s, &mut coverage, &mut warnings);
@@ -180,6 +191,20 @@ pub fn estimate(
     };
     model.check().map_err(EstimateError::Option)?;
     Ok(Estimate { model, warnings })
+}
+
+/// What repair changed beyond the joining of pieces, in plain words.
+fn told(counts: &RepairCounts) -> Vec<String> {
+    let said = |(reason, count): (Reason, u64)| {
+        let what = match reason {
+            Reason::Split | Reason::StartRenewed | Reason::StartKept => return None,
+            Reason::DirectionDoubled => "were exported twice and counted once",
+            Reason::CounterWrapped => "had byte counters that wrapped and were unwrapped",
+            Reason::DurationAbsurd => "had stamps that cannot be, which were replaced",
+        };
+        Some(format!("{count} flow records {what}"))
+    };
+    counts.met().filter_map(said).collect()
 }
 
 fn check_options(options: &EstimateOptions) -> Result<(), EstimateError> {
