@@ -152,6 +152,62 @@ fn archives_are_decoded() {
     assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");
 }
 
+/// A datagram of version 5: start and end of each record in seconds of uptime, flags, packets, bytes.
+fn v5(records: &[(u32, u32, u8, u32, u32)]) -> Vec<u8> {
+    let mut datagram = [&[0, 5][..], &(records.len() as u16).to_be_bytes()].concat();
+    for word in [400_000, 1_700_000_000, 0, 0, 0] {
+        datagram.extend(u32::to_be_bytes(word));
+    }
+    for &(start_s, end_s, flags, packets, bytes) in records {
+        datagram.extend([198, 18, 0, 1, 198, 18, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0]);
+        for word in [packets, bytes, start_s * 1_000, end_s * 1_000] {
+            datagram.extend(word.to_be_bytes());
+        }
+        datagram.extend([0x9c, 0x40, 0, 80, 0, flags, 6, 0]);
+        datagram.extend([0; 8]);
+    }
+    datagram
+}
+
+#[test]
+fn records_are_repaired_unless_only_decoded() {
+    let room = Room::new("repair");
+    // One connection in three pieces, the second of them exported twice and its bytes wrapped.
+    let second = (65, 120, 0x10, 5_000_000, 1_000);
+    let pieces = [(0, 60, 0x12, 10, 9_000), second, second, (121, 130, 0x11, 4, 400)];
+    let export = room.file("export", &v5(&pieces));
+    let counts = counted(std::slice::from_ref(&export));
+    assert_eq!((&counts["flow_records"], &counts["flows_after_repair"]), (&4.into(), &1.into()));
+    assert_eq!(counts["flow_packets"], 5_000_014);
+    assert_eq!(counts["flow_bytes"], 9_000 + (1u64 << 32) + 1_000 + 400);
+    let repairs = r#"{"counter_wrapped":2,"direction_doubled":1,"start_renewed":2}"#;
+    assert_eq!(counts["repairs"].to_string(), repairs);
+
+    let table = room.0.join("flows.parquet");
+    let only = [export.clone(), "--decode-only".into(), "-o".into(), table.clone()];
+    let counts = counted(&only);
+    assert_eq!((&counts["flow_records"], &counts["flows_after_repair"]), (&4.into(), &Value::Null));
+    assert_eq!(
+        (&counts["flow_packets"], &counts["flow_bytes"]),
+        (&10_000_014.into(), &11_400.into())
+    );
+    assert_eq!(counts["repairs"].to_string(), "{}");
+    // What was only decoded can be repaired later; what was repaired needs no more.
+    for (given, after) in [(4, 1), (1, 1)] {
+        let next = room.0.join(format!("next-{given}.parquet"));
+        let counts = counted(&[table.clone(), "-o".into(), next.clone()]);
+        assert_eq!(
+            (&counts["flow_records"], &counts["flows_after_repair"]),
+            (&given.into(), &after.into())
+        );
+        fs::rename(next, &table).expect("a scratch file");
+    }
+    let shown = Command::new(env!("CARGO_BIN_EXE_nilometer")).arg("flows").arg(&export).output();
+    let shown = shown.expect("the binary runs").stdout;
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(shown.contains("flows after repair") && shown.contains("start renewed"), "{shown}");
+}
+
 /// File below the folder of exports, what it is read as, flow records, and the sum of skips.
 const FILES: [(&str, &str, u64, u64); 19] = [
     ("nfdump/devtestdata/nfcapd.sample", "nfcapd", 3_018, 0),

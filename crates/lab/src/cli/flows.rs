@@ -26,7 +26,8 @@ const TIMEOUT_MAX_S: f64 = 366.0 * 86_400.0;
 ///
 /// Packets are metered as a router's flow cache does it: a record ends by FIN or RST, after the
 /// inactive timeout, at the active timeout, or when the cache is full. Exports are decoded. Several
-/// inputs pass through one cache in the order given.
+/// inputs pass through one cache in the order given. Records are then repaired: pieces of one flow
+/// joined, doubles dropped, wrapped counters and impossible stamps set right.
 #[derive(Debug, clap::Args)]
 pub struct FlowsArgs {
     /// Captures (pcap, pcapng), datagrams of NetFlow v5, v7, v9, IPFIX and sFlow v5, files of nfcapd
@@ -42,6 +43,9 @@ pub struct FlowsArgs {
     /// Print one JSON object in place of the table.
     #[arg(long, action = ArgAction::SetTrue)]
     json: bool,
+    /// Stop before repair: give records as they were metered or decoded, split, doubled or misdated.
+    #[arg(long)]
+    decode_only: bool,
     #[command(flatten)]
     metering: MeteringArgs,
 }
@@ -93,7 +97,7 @@ impl MeteringArgs {
             From::Packets => Some(ReadAs::Packets),
             From::Exports => Some(ReadAs::Exports),
         };
-        FlowOptions { meter, read_as }
+        FlowOptions { meter, read_as, ..FlowOptions::default() }
     }
 }
 
@@ -111,12 +115,11 @@ pub fn run(args: FlowsArgs) -> Result<Verdict> {
         None => None,
     };
     let mut bar = Bar::new();
-    let summary = read_flows(
-        &args.inputs,
-        &args.metering.options(),
-        &mut |progress| bar.show(progress),
-        &mut |record| writer.as_mut().map_or(Ok(()), |writer| writer.write(&record)),
-    );
+    let options = FlowOptions { repairs: !args.decode_only, ..args.metering.options() };
+    let summary =
+        read_flows(&args.inputs, &options, &mut |progress| bar.show(progress), &mut |record| {
+            writer.as_mut().map_or(Ok(()), |writer| writer.write(&record))
+        });
     bar.clear();
     let summary = summary?;
     if let Some(writer) = writer {
@@ -175,6 +178,12 @@ fn table(summary: &FlowSummary, output: Option<&Path>) -> String {
     row(0, "flow records", summary.flow_records);
     if summary.evicted > 0 {
         row(2, "ended by a full cache", summary.evicted);
+    }
+    if let Some(flows) = summary.flows_after_repair {
+        row(0, "flows after repair", flows);
+    }
+    for (reason, count) in &summary.repairs {
+        row(2, &reason.replace('_', " "), *count);
     }
     row(0, "TCP connections", summary.tcp_connections);
     row(2, "with SYN", summary.tcp_connections_with_syn);

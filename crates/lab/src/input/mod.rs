@@ -4,6 +4,7 @@ pub mod archive;
 pub mod capture;
 pub mod choice;
 pub mod datagrams;
+mod delivery;
 mod exports;
 pub mod open;
 pub mod pcap;
