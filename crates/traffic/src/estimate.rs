@@ -11,11 +11,10 @@
 //! opened the connection; where flags of single packets are not known, the lower port serves.
 //!
 //! Gaps are taken between the starts of all flows with a SYN of one directed address pair, whether
-//! they enter or not, from the side that opened where that is known (so that a connection is not
-//! counted from both sides).
+//! they enter or not, from the side that opened (so that a connection is not counted from both sides).
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -304,6 +303,19 @@ fn enter(flows: Vec<FlowRecord>, coverage: &mut Coverage) -> Vec<File> {
     files
 }
 
+/// The flows that opened connections, each connection once. Where an exporter does not say who opened,
+/// both directions have a SYN: the one from the lower port is left out if the other is there.
+fn opening(flows: &[FlowRecord]) -> impl Iterator<Item = &FlowRecord> {
+    let unsaid = |flow: &&FlowRecord| flow.has_start() && flow.opened.is_none();
+    let asks = |flow: &FlowRecord| flow.key.destination_port <= flow.key.source_port;
+    let asking: BTreeSet<FlowKey> =
+        flows.iter().filter(unsaid).filter(|flow| asks(flow)).map(|flow| flow.key).collect();
+    flows.iter().filter(move |flow| match flow.opened {
+        Some(opened) => flow.has_start() && opened,
+        None => flow.has_start() && (asks(flow) || !asking.contains(&flow.key.reversed())),
+    })
+}
+
 /// P(InterConnection), in seconds.
 fn gaps(
     flows: &[FlowRecord],
@@ -312,7 +324,7 @@ fn gaps(
     warnings: &mut Vec<String>,
 ) -> Empirical {
     let mut starts: BTreeMap<(IpAddr, IpAddr), Vec<u64>> = BTreeMap::new();
-    for flow in flows.iter().filter(|flow| flow.has_start() && flow.opened != Some(false)) {
+    for flow in opening(flows) {
         let pair = (flow.key.source, flow.key.destination);
         starts.entry(pair).or_default().push(flow.start_ns);
     }
@@ -341,7 +353,7 @@ fn gaps(
 /// The lives of all directed pairs: a pair silent for longer than the bound is another session.
 fn lives(flows: &[FlowRecord], origin_ns: u64, bound_s: f64) -> Vec<PairLife> {
     let mut pairs: BTreeMap<(IpAddr, IpAddr), Vec<(u64, u64)>> = BTreeMap::new();
-    for flow in flows.iter().filter(|flow| flow.has_start() && flow.opened != Some(false)) {
+    for flow in opening(flows) {
         let pair = (flow.key.source, flow.key.destination);
         pairs.entry(pair).or_default().push((flow.start_ns, flow.end_ns));
     }

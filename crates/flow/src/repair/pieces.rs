@@ -12,13 +12,13 @@
 //! up to the usual inactive timeout where the earlier record says that the active timeout or a full
 //! cache cut it. Most exporters say nothing. But where TCP's flags are reported, their absence says
 //! as much: a connection that has not ended, and goes on without having begun, is one connection, and
-//! the same wait holds. Exporters that keep a flow beyond its timeout repeat its start and its flags:
+//! the same wait holds. So it does for a SYN after nothing but SYNs: it is sent again. Exporters that keep a flow beyond its timeout repeat its start and its flags:
 //! records of one start that overlap are one flow, too. Records whose sum would not fit 64 bits stay apart.
 
 use alloc::vec::Vec;
 
 use super::{CONTINUATION_GAP_MAX_NS, Reason, RepairCounts};
-use crate::record::{EndReason, FlowRecord, TCP};
+use crate::record::{EndReason, FlowRecord, TCP, tcp_flags};
 
 /// Stamps of two points on a path differ by so much at most, in one flow of several packets.
 const POINTS_APART_NS: u64 = 50_000_000;
@@ -85,7 +85,7 @@ fn continues(earlier: &FlowRecord, later: &FlowRecord, gap_max_ns: u64) -> Optio
     }
     let gap_ns = later.start_ns.saturating_sub(earlier.end_ns);
     let has_flags = earlier.key.protocol == TCP && earlier.tcp_flags != 0 && later.tcp_flags != 0;
-    if earlier.has_end() || later.has_start() {
+    if earlier.has_end() || later.has_start() && !only_opens(earlier) {
         None
     } else if gap_ns <= gap_max_ns {
         Some(Reason::Split)
@@ -98,6 +98,14 @@ fn continues(earlier: &FlowRecord, later: &FlowRecord, gap_max_ns: u64) -> Optio
             _ => None,
         }
     }
+}
+
+/// Was nothing sent yet but the opening of a connection? A SYN that follows repeats it.
+fn only_opens(record: &FlowRecord) -> bool {
+    let opening_bytes = if record.key.source.is_ipv4() { 80 } else { 100 };
+    record.has_start()
+        && record.tcp_flags & (tcp_flags::PSH | tcp_flags::FIN | tcp_flags::RST) == 0
+        && record.octets <= record.packets.saturating_mul(opening_bytes)
 }
 
 fn join(earlier: &mut FlowRecord, later: &FlowRecord) {

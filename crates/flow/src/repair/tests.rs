@@ -126,6 +126,17 @@ fn a_flow_whose_start_was_renewed_is_one() {
 }
 
 #[test]
+fn an_opening_that_is_repeated_is_one() {
+    let tries = |bytes: u64| {
+        let mut tries = [record(1, 0, 1_000, SYN), record(1, 3_000, 7_000, SYN)];
+        tries.iter_mut().for_each(|one| one.octets = one.packets * bytes);
+        repaired(tries.to_vec()).1
+    };
+    assert_eq!(tries(60), [(Reason::StartRenewed, 1)]);
+    assert_eq!(tries(100), [], "something was sent, and this opens another connection");
+}
+
+#[test]
 fn a_flow_whose_start_was_kept_is_one() {
     // Stamps of one start may differ in rounding; the flags of the first piece are told again.
     let mut second = record(1, 0, 120_000, SYN);
