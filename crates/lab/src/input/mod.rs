@@ -13,4 +13,5 @@ pub mod records;
 pub mod source;
 pub mod summary;
 pub mod udp;
+pub mod unpack;
 pub mod window;
