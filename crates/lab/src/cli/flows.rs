@@ -15,7 +15,7 @@ use crate::document;
 use crate::input::choice::ReadAs;
 use crate::input::records::{FlowOptions, Progress, read_flows};
 use crate::input::summary::FlowSummary;
-use crate::table::flows::FlowWriter;
+use crate::table::text::{FlowFile, Kind};
 
 /// Work that takes longer than this shows its progress.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -31,10 +31,12 @@ const TIMEOUT_MAX_S: f64 = 366.0 * 86_400.0;
 #[derive(Debug, clap::Args)]
 pub struct FlowsArgs {
     /// Captures (pcap, pcapng), datagrams of NetFlow v5, v7, v9, IPFIX and sFlow v5, files of nfcapd
-    /// and flow-tools, each also in gzip, or flow records of nilometer; `-` is standard input.
+    /// and flow-tools, Zeek's conn.log, CSV with a header (nfdump, Argus) and JSON lines, each also in
+    /// gzip, or flow records of nilometer; `-` is standard input.
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
-    /// Write the records to this Parquet file; without it nothing is written.
+    /// Write the records to this file, as Parquet, or as CSV or JSON lines where it ends in .csv or
+    /// .ndjson; without it nothing is written.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace FILE when it exists.
@@ -107,11 +109,11 @@ impl MeteringArgs {
 /// When an input cannot be read or the output cannot be written.
 pub fn run(args: FlowsArgs) -> Result<Verdict> {
     if let Some(path) = &args.output {
-        document::guard_output(path, &args.inputs, args.force, b"PAR1")?;
+        let beginning = Kind::of(path)?.beginning();
+        document::guard_output(path, &args.inputs, args.force, beginning)?;
     }
     let mut writer = match &args.output {
-        // What may be replaced is decided above; the writer need not ask again.
-        Some(path) => Some(FlowWriter::new(path, true)?),
+        Some(path) => Some(FlowFile::new(path)?),
         None => None,
     };
     let mut bar = Bar::new();

@@ -146,7 +146,7 @@ impl Reading<'_> {
         Ok(ending)
     }
 
-    fn take_archived(
+    pub(super) fn take_archived(
         &mut self,
         gauge: &Gauge,
         flows: Vec<nilometer_flow::FlowRecord>,
@@ -159,7 +159,7 @@ impl Reading<'_> {
     }
 
     /// Says what makes the records of this file suspect.
-    fn warn_of_archive(&mut self, gauge: &Gauge) {
+    pub(super) fn warn_of_archive(&mut self, gauge: &Gauge) {
         let name = gauge.name();
         let before = std::mem::replace(&mut self.exporters.warned, self.exporters.archived);
         let now = &self.exporters.archived;

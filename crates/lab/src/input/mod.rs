@@ -12,6 +12,7 @@ pub mod pcapng;
 pub mod records;
 pub mod source;
 pub mod summary;
+pub mod text;
 pub mod udp;
 pub mod unpack;
 pub mod window;

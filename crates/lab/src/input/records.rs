@@ -111,6 +111,7 @@ impl Reading<'_> {
             Input::Capture(capture) => self.read_capture(&gauge, capture)?,
             Input::Exports(datagrams) => self.read_datagrams(&gauge, datagrams)?,
             Input::Archive(archive, window) => self.read_archive(&gauge, archive, window)?,
+            Input::Text(layout, window) => self.read_text(&gauge, layout, window)?,
             Input::FlowTable(path, window) => {
                 self.formats.insert("nilometer-flows/1");
                 self.read_table(&gauge, &path)?;
