@@ -122,6 +122,30 @@ fn logs_of_zeek_are_read() {
     assert!(room.refused(&["flows", "no.csv"]).contains("no start"));
 }
 
+#[test]
+fn directories_and_globs_are_inputs() {
+    let room = Room::new("many");
+    std::fs::create_dir(room.path("day")).expect("a folder");
+    room.write("day/1.pcap", capture(60, |_| 500));
+    room.write("day/2.pcap", capture(60, |_| 500));
+    room.write("day/.3.pcap.partial", "half");
+    for input in ["day", "day/*.pcap", "d?y"] {
+        let counts = counted(&room, &[input]);
+        let names: Vec<_> = counts["inputs"].as_array().expect("a list").iter().collect();
+        assert_eq!(names.len(), 2, "{input}");
+        assert_eq!(
+            (&names[0]["name"], &names[1]["name"]),
+            (&"day/1.pcap".into(), &"day/2.pcap".into())
+        );
+    }
+    assert!(room.refused(&["flows", "day/*.gone"]).contains("no file matches"));
+    counted(&room, &["day/1.pcap", "-o", "day/out.csv"]);
+    let said = room.refused(&["flows", "day", "-o", "day/out.csv", "--force"]);
+    assert!(said.contains("is an input"), "{said}");
+    room.write("day/notes.md", "# no flows\n");
+    assert!(room.refused(&["flows", "day"]).contains("day/notes.md"));
+}
+
 /// FlowTest's tables, and the sums that awk makes of their lines: records, packets, bytes.
 const TABLES: [(&str, [u64; 3]); 4] = [
     ("precise/references/split.csv", [5, 1_039, 656_317]),

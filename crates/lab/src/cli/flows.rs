@@ -13,6 +13,7 @@ use nilometer_flow::meter::MeterConfig;
 use super::Verdict;
 use crate::document;
 use crate::input::choice::ReadAs;
+use crate::input::expand::expand;
 use crate::input::records::{FlowOptions, Progress, read_flows};
 use crate::input::summary::FlowSummary;
 use crate::table::text::{FlowFile, Kind};
@@ -32,7 +33,7 @@ const TIMEOUT_MAX_S: f64 = 366.0 * 86_400.0;
 pub struct FlowsArgs {
     /// Captures (pcap, pcapng), datagrams of NetFlow v5, v7, v9, IPFIX and sFlow v5, files of nfcapd
     /// and flow-tools, Zeek's conn.log, CSV with a header (nfdump, Argus) and JSON lines, each also in
-    /// gzip, or flow records of nilometer; `-` is standard input.
+    /// gzip, or flow records of nilometer; directories of such, globs; `-` is standard input.
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
     /// Write the records to this file, as Parquet, or as CSV or JSON lines where it ends in .csv or
@@ -110,7 +111,7 @@ impl MeteringArgs {
 pub fn run(args: FlowsArgs) -> Result<Verdict> {
     if let Some(path) = &args.output {
         let beginning = Kind::of(path)?.beginning();
-        document::guard_output(path, &args.inputs, args.force, beginning)?;
+        document::guard_output(path, &expand(&args.inputs)?, args.force, beginning)?;
     }
     let mut writer = match &args.output {
         Some(path) => Some(FlowFile::new(path)?),

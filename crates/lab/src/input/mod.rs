@@ -5,6 +5,7 @@ pub mod capture;
 pub mod choice;
 pub mod datagrams;
 mod delivery;
+pub mod expand;
 mod exports;
 pub mod open;
 pub mod pcap;

@@ -17,6 +17,7 @@ use nilometer_wire::packet::{IpPacket, Parsed, parse};
 use super::capture::{Capture, CapturedPacket};
 use super::choice::{Preamble, ReadAs};
 use super::delivery::Delivery;
+use super::expand::expand;
 use super::exports::{Exporters, evidence};
 use super::open::{self, Input};
 use super::source::{Gauge, Stream};
@@ -56,7 +57,7 @@ pub struct Progress<'a> {
 /// Takes every flow record, as they become known: without repair in the order in which flows ended.
 pub type Sink<'a> = &'a mut dyn FnMut(FlowRecord) -> Result<()>;
 
-/// Reads all `inputs` (`-` is standard input), in the order given, and gives every record to `sink`.
+/// Reads all `inputs` (files, directories, globs; `-` is standard input), in the order given, and gives every record to `sink`.
 ///
 /// # Errors
 /// When an input cannot be read or is of no known kind, or when `sink` fails.
@@ -82,7 +83,7 @@ pub fn read_flows(
         progress,
         until_progress: PROGRESS_EVERY,
     };
-    for path in inputs {
+    for path in &expand(inputs)? {
         reading.read(path)?;
     }
     reading.finish()
