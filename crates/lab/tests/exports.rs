@@ -152,9 +152,148 @@ fn archives_are_decoded() {
     assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");
 }
 
+/// A datagram of version 5: start and end of each record in seconds of uptime, flags, packets, bytes.
+fn v5(records: &[(u32, u32, u8, u32, u32)]) -> Vec<u8> {
+    let mut datagram = [&[0, 5][..], &(records.len() as u16).to_be_bytes()].concat();
+    for word in [400_000, 1_700_000_000, 0, 0, 0] {
+        datagram.extend(u32::to_be_bytes(word));
+    }
+    for &(start_s, end_s, flags, packets, bytes) in records {
+        datagram.extend([198, 18, 0, 1, 198, 18, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0]);
+        for word in [packets, bytes, start_s * 1_000, end_s * 1_000] {
+            datagram.extend(word.to_be_bytes());
+        }
+        datagram.extend([0x9c, 0x40, 0, 80, 0, flags, 6, 0]);
+        datagram.extend([0; 8]);
+    }
+    datagram
+}
+
+#[test]
+fn records_are_repaired_unless_only_decoded() {
+    let room = Room::new("repair");
+    // One connection in three pieces, the second of them exported twice and its bytes wrapped.
+    let second = (65, 120, 0x10, 5_000_000, 1_000);
+    let pieces = [(0, 60, 0x12, 10, 9_000), second, second, (121, 130, 0x11, 4, 400)];
+    let export = room.file("export", &v5(&pieces));
+    let counts = counted(std::slice::from_ref(&export));
+    assert_eq!((&counts["flow_records"], &counts["flows_after_repair"]), (&4.into(), &1.into()));
+    assert_eq!(counts["flow_packets"], 5_000_014);
+    assert_eq!(counts["flow_bytes"], 9_000 + (1u64 << 32) + 1_000 + 400);
+    let repairs = r#"{"counter_wrapped":2,"direction_doubled":1,"start_renewed":2}"#;
+    assert_eq!(counts["repairs"].to_string(), repairs);
+
+    let table = room.0.join("flows.parquet");
+    let only = [export.clone(), "--decode-only".into(), "-o".into(), table.clone()];
+    let counts = counted(&only);
+    assert_eq!((&counts["flow_records"], &counts["flows_after_repair"]), (&4.into(), &Value::Null));
+    assert_eq!(
+        (&counts["flow_packets"], &counts["flow_bytes"]),
+        (&10_000_014.into(), &11_400.into())
+    );
+    assert_eq!(counts["repairs"].to_string(), "{}");
+    // What was only decoded can be repaired later; what was repaired needs no more.
+    for (given, after) in [(4, 1), (1, 1)] {
+        let next = room.0.join(format!("next-{given}.parquet"));
+        let counts = counted(&[table.clone(), "-o".into(), next.clone()]);
+        assert_eq!(
+            (&counts["flow_records"], &counts["flows_after_repair"]),
+            (&given.into(), &after.into())
+        );
+        fs::rename(next, &table).expect("a scratch file");
+    }
+    let shown = Command::new(env!("CARGO_BIN_EXE_nilometer")).arg("flows").arg(&export).output();
+    let shown = shown.expect("the binary runs").stdout;
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(shown.contains("flows after repair") && shown.contains("start renewed"), "{shown}");
+}
+
+/// A file of nfcapd, layout 2, with so many flows in each of its blocks, packed one by one.
+fn nfcapd(compression: u8, blocks: u32, flows: u32, pack: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+    let mut record = [11u16, 76, 2, 0, 0, 0].map(u16::to_le_bytes).concat();
+    record.extend([1, 0, 52, 0]);
+    for word in [1_700_000_000_000u64, 1_700_000_001_000, 0, 7, 700] {
+        record.extend(word.to_le_bytes());
+    }
+    record.extend([0x40, 0x9c, 80, 0, 6, 0x1b, 0, 0]);
+    record.extend([2, 0, 12, 0, 1, 0, 0, 10, 2, 0, 0, 10]);
+    assert_eq!(record.len(), 76);
+    let body = pack(&record.repeat(flows as usize));
+    let mut file = vec![0x0c, 0xa5, 2, 0];
+    file.resize(40, 0);
+    file[16] = compression;
+    file[36..40].copy_from_slice(&blocks.to_le_bytes());
+    for _ in 0..blocks {
+        file.extend([flows, body.len() as u32].map(u32::to_le_bytes).concat());
+        file.extend([3, 0, 0, 0]);
+        file.extend(&body);
+    }
+    file
+}
+
+fn bzip2(body: &[u8]) -> Vec<u8> {
+    let mut packed = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    packed.write_all(body).expect("memory can be written");
+    packed.finish().expect("memory can be written")
+}
+
+#[test]
+fn compressed_blocks_are_unpacked() {
+    let room = Room::new("packed");
+    let zstd = |body: &[u8]| {
+        let level = ruzstd::encoding::CompressionLevel::Fastest;
+        ruzstd::encoding::compress_to_vec(body, level)
+    };
+    let files = [
+        nfcapd(0, 3, 1_000, <[u8]>::to_vec),
+        nfcapd(2, 3, 1_000, bzip2),
+        nfcapd(3, 3, 1_000, lz4_flex::block::compress),
+        nfcapd(4, 3, 1_000, zstd),
+    ];
+    for (number, file) in files.iter().enumerate() {
+        let counts = counted(&[room.file("file", file)]);
+        assert_eq!((&counts["flow_records"], &counts["packets"]), (&3_000.into(), &21_000.into()));
+        assert_eq!(counts["warnings"], Value::Array(vec![]), "file {number}");
+    }
+    // A block that cannot be unpacked is counted, and the next is read.
+    let mut torn = files[1].clone();
+    torn[60] ^= 0xff;
+    let counts = counted(&[room.file("torn", &torn)]);
+    assert_eq!(counts["flow_records"], 2_000);
+    assert_eq!(counts["skipped"]["record_damaged"], 1_000);
+    assert!(counts["warnings"].to_string().contains("at byte 40: bzip2"), "{counts}");
+}
+
+#[test]
+fn what_nfdump_packed_is_unpacked() {
+    let data = std::env::var_os("NILOMETER_DATA");
+    let has_nfdump = Command::new("nfdump").arg("-V").output().is_ok();
+    let (Some(data), true) = (data, has_nfdump) else {
+        println!("skipped: blocks that nfdump packed (set NILOMETER_DATA, install nfdump)");
+        return;
+    };
+    let room = Room::new("nfdump");
+    let plain = Path::new(&data).join("flows/nfdump/devtestdata/nfcapd.sample");
+    let names = ["flow_records", "packets", "bytes", "seconds", "flows_after_repair", "repairs"];
+    let of = |counts: &Value| names.map(|name| counts[name].clone());
+    let expected = of(&counted(std::slice::from_ref(&plain)));
+    for (option, kind) in [("-z", 1), ("-j", 2), ("-y", 3)] {
+        let packed = room.0.join(option);
+        let mut nfdump = Command::new("nfdump");
+        nfdump.arg("-q").arg("-r").arg(&plain).arg(option).arg("-w").arg(&packed);
+        let done = nfdump.output().expect("nfdump runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        assert_eq!(fs::read(&packed).expect("nfdump wrote it")[16], kind);
+        let counts = counted(&[packed]);
+        assert_eq!(of(&counts), expected, "{option}");
+        assert_eq!(counts["skipped"], Value::Object(Default::default()), "{option}");
+    }
+}
+
 /// File below the folder of exports, what it is read as, flow records, and the sum of skips.
-const FILES: [(&str, &str, u64, u64); 19] = [
+const FILES: [(&str, &str, u64, u64); 20] = [
     ("nfdump/devtestdata/nfcapd.sample", "nfcapd", 3_018, 0),
+    ("nfdump/testdata/nfcapd-small-lzo", "nfcapd", 10, 0),
     ("nfdump/testdata/nfcapd-empty", "nfcapd", 0, 0),
     ("StratosphereLinuxIPS/test1-malicious.nfdump", "nfcapd", 4_593, 0),
     ("spark-netflow/correct/ftv5.2016-01-13.compress.9.sample", "flow-tools", 1_000, 0),

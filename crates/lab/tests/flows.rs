@@ -313,7 +313,10 @@ fn bad_input_is_one_line_and_leaves_nothing() {
     let nfcapd = [0x0c, 0xa5, 1, 0];
     refused(&["-", "-o", &out], Some(&nfcapd), "nfcapd");
     refused(&[&room.path("missing"), "-o", &out], None, "cannot be opened");
-    refused(&[room.0.to_str().expect("UTF-8"), "-o", &out], None, "directory");
+    fs::create_dir(room.path("nothing")).expect("a folder");
+    refused(&[&room.path("nothing"), "-o", &out], None, "directory without files");
+    fs::remove_dir(room.path("nothing")).expect("a folder");
+    refused(&[room.0.to_str().expect("UTF-8"), "-o", &out], None, "empty: is empty");
     refused(&[&good, &room.path("text"), "-o", &out], None, "6e 6f 20 63");
     refused(&[&good, "-o", &room.path("no/such/out")], None, "directory");
     refused(&[&good, "-o", &room.path("taken")], None, "--force");

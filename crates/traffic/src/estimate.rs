@@ -1,6 +1,6 @@
 //! Self-configuration: flow records become a traffic model (Harpoon, section 4.1).
 //!
-//! Records that one flow was split into are joined first (flow surgery). A flow enters the model when
+//! Records are repaired first: those that one flow was split into are joined (flow surgery). A flow enters the model when
 //! it is TCP, both its start (SYN) and its end (FIN or RST) were seen, it is more than a stream of
 //! acknowledgements, and it carried at least 100 payload bytes; every flow that does not is counted
 //! with the first reason that applies. Its file size is exact where packets were metered, and
@@ -11,11 +11,10 @@
 //! opened the connection; where flags of single packets are not known, the lower port serves.
 //!
 //! Gaps are taken between the starts of all flows with a SYN of one directed address pair, whether
-//! they enter or not, from the side that opened where that is known (so that a connection is not
-//! counted from both sides).
+//! they enter or not, from the side that opened (so that a connection is not counted from both sides).
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -24,7 +23,7 @@ use core::fmt;
 use core::net::IpAddr;
 
 use nilometer_flow::record::TCP;
-use nilometer_flow::repair::merge_split;
+use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, Reason, RepairCounts, repair};
 use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::Empirical;
 
@@ -37,8 +36,6 @@ use crate::sessions::{self, Demand, PairLife};
 
 /// Flows below this many payload bytes are left out (Harpoon's own limit).
 pub const FILE_MIN_BYTES: u64 = 100;
-/// Records of one flow further apart than this are two flows (Harpoon's flow surgery).
-const SPLIT_GAP_MAX_NS: u64 = 10_000_000;
 /// Knots of the file size table and of the gap table.
 const SIZE_KNOTS: usize = 2_048;
 const GAP_KNOTS: usize = 1_024;
@@ -130,7 +127,7 @@ pub fn default_interval_s(duration_s: f64) -> f64 {
     (300.0f64).min(duration_s / 3.0).max(duration_s / 12.0)
 }
 
-/// Estimates a model.
+/// Repairs records, and estimates a model from them.
 ///
 /// # Errors
 /// Where nothing enters the model, or an option is out of range.
@@ -138,16 +135,29 @@ pub fn estimate(
     records: Vec<FlowRecord>,
     options: &EstimateOptions,
 ) -> Result<Estimate, EstimateError> {
+    let repaired = repair(records, HARPOON_GAP_MAX_NS);
+    let mut made = estimate_as_given(repaired.records, options)?;
+    made.model.coverage.records_joined = repaired.counts.joined();
+    made.warnings.extend(told(&repaired.counts));
+    Ok(made)
+}
+
+/// Estimates a model from records as they are, each a flow: for records that need no repair, and to
+/// see what it is good for.
+///
+/// # Errors
+/// Where nothing enters the model, or an option is out of range.
+pub fn estimate_as_given(
+    flows: Vec<FlowRecord>,
+    options: &EstimateOptions,
+) -> Result<Estimate, EstimateError> {
     check_options(options)?;
     let mut coverage = Coverage::default();
-    let span_ns = options.span_ns.or_else(|| span_of(&records)).unwrap_or((0, 0));
-    let tcp = tcp_only(records, &mut coverage);
-    if tcp.is_empty() {
+    let span_ns = options.span_ns.or_else(|| span_of(&flows)).unwrap_or((0, 0));
+    let flows = tcp_only(flows, &mut coverage);
+    if flows.is_empty() {
         return Err(EstimateError::NoTcp(coverage.flows));
     }
-    let repaired = merge_split(tcp, SPLIT_GAP_MAX_NS);
-    coverage.records_joined = repaired.merged as u64;
-    let flows = repaired.records;
     coverage.flows += flows.len() as u64;
     let mut warnings = Vec::new();
     let gaps = gaps(&flows, options.bound_s, &mut coverage, &mut warnings);
@@ -180,6 +190,20 @@ pub fn estimate(
     };
     model.check().map_err(EstimateError::Option)?;
     Ok(Estimate { model, warnings })
+}
+
+/// What repair changed beyond the joining of pieces, in plain words.
+fn told(counts: &RepairCounts) -> Vec<String> {
+    let said = |(reason, count): (Reason, u64)| {
+        let what = match reason {
+            Reason::Split | Reason::StartRenewed | Reason::StartKept => return None,
+            Reason::DirectionDoubled => "were exported twice and counted once",
+            Reason::CounterWrapped => "had byte counters that wrapped and were unwrapped",
+            Reason::DurationAbsurd => "had stamps that cannot be, which were replaced",
+        };
+        Some(format!("{count} flow records {what}"))
+    };
+    counts.met().filter_map(said).collect()
 }
 
 fn check_options(options: &EstimateOptions) -> Result<(), EstimateError> {
@@ -279,6 +303,19 @@ fn enter(flows: Vec<FlowRecord>, coverage: &mut Coverage) -> Vec<File> {
     files
 }
 
+/// The flows that opened connections, each connection once. Where an exporter does not say who opened,
+/// both directions have a SYN: the one from the lower port is left out if the other is there.
+fn opening(flows: &[FlowRecord]) -> impl Iterator<Item = &FlowRecord> {
+    let unsaid = |flow: &&FlowRecord| flow.has_start() && flow.opened.is_none();
+    let asks = |flow: &FlowRecord| flow.key.destination_port <= flow.key.source_port;
+    let asking: BTreeSet<FlowKey> =
+        flows.iter().filter(unsaid).filter(|flow| asks(flow)).map(|flow| flow.key).collect();
+    flows.iter().filter(move |flow| match flow.opened {
+        Some(opened) => flow.has_start() && opened,
+        None => flow.has_start() && (asks(flow) || !asking.contains(&flow.key.reversed())),
+    })
+}
+
 /// P(InterConnection), in seconds.
 fn gaps(
     flows: &[FlowRecord],
@@ -287,7 +324,7 @@ fn gaps(
     warnings: &mut Vec<String>,
 ) -> Empirical {
     let mut starts: BTreeMap<(IpAddr, IpAddr), Vec<u64>> = BTreeMap::new();
-    for flow in flows.iter().filter(|flow| flow.has_start() && flow.opened != Some(false)) {
+    for flow in opening(flows) {
         let pair = (flow.key.source, flow.key.destination);
         starts.entry(pair).or_default().push(flow.start_ns);
     }
@@ -316,7 +353,7 @@ fn gaps(
 /// The lives of all directed pairs: a pair silent for longer than the bound is another session.
 fn lives(flows: &[FlowRecord], origin_ns: u64, bound_s: f64) -> Vec<PairLife> {
     let mut pairs: BTreeMap<(IpAddr, IpAddr), Vec<(u64, u64)>> = BTreeMap::new();
-    for flow in flows.iter().filter(|flow| flow.has_start() && flow.opened != Some(false)) {
+    for flow in opening(flows) {
         let pair = (flow.key.source, flow.key.destination);
         pairs.entry(pair).or_default().push((flow.start_ns, flow.end_ns));
     }

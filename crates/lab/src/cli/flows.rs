@@ -13,9 +13,10 @@ use nilometer_flow::meter::MeterConfig;
 use super::Verdict;
 use crate::document;
 use crate::input::choice::ReadAs;
+use crate::input::expand::expand;
 use crate::input::records::{FlowOptions, Progress, read_flows};
 use crate::input::summary::FlowSummary;
-use crate::table::flows::FlowWriter;
+use crate::table::text::{FlowFile, Kind};
 
 /// Work that takes longer than this shows its progress.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -26,14 +27,17 @@ const TIMEOUT_MAX_S: f64 = 366.0 * 86_400.0;
 ///
 /// Packets are metered as a router's flow cache does it: a record ends by FIN or RST, after the
 /// inactive timeout, at the active timeout, or when the cache is full. Exports are decoded. Several
-/// inputs pass through one cache in the order given.
+/// inputs pass through one cache in the order given. Records are then repaired: pieces of one flow
+/// joined, doubles dropped, wrapped counters and impossible stamps set right.
 #[derive(Debug, clap::Args)]
 pub struct FlowsArgs {
     /// Captures (pcap, pcapng), datagrams of NetFlow v5, v7, v9, IPFIX and sFlow v5, files of nfcapd
-    /// and flow-tools, each also in gzip, or flow records of nilometer; `-` is standard input.
+    /// and flow-tools, Zeek's conn.log, CSV with a header (nfdump, Argus) and JSON lines, each also in
+    /// gzip, or flow records of nilometer; directories of such, globs; `-` is standard input.
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
-    /// Write the records to this Parquet file; without it nothing is written.
+    /// Write the records to this file, as Parquet, or as CSV or JSON lines where it ends in .csv or
+    /// .ndjson; without it nothing is written.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace FILE when it exists.
@@ -42,6 +46,9 @@ pub struct FlowsArgs {
     /// Print one JSON object in place of the table.
     #[arg(long, action = ArgAction::SetTrue)]
     json: bool,
+    /// Stop before repair: give records as they were metered or decoded, split, doubled or misdated.
+    #[arg(long)]
+    decode_only: bool,
     #[command(flatten)]
     metering: MeteringArgs,
 }
@@ -93,7 +100,7 @@ impl MeteringArgs {
             From::Packets => Some(ReadAs::Packets),
             From::Exports => Some(ReadAs::Exports),
         };
-        FlowOptions { meter, read_as }
+        FlowOptions { meter, read_as, ..FlowOptions::default() }
     }
 }
 
@@ -103,20 +110,19 @@ impl MeteringArgs {
 /// When an input cannot be read or the output cannot be written.
 pub fn run(args: FlowsArgs) -> Result<Verdict> {
     if let Some(path) = &args.output {
-        document::guard_output(path, &args.inputs, args.force, b"PAR1")?;
+        let beginning = Kind::of(path)?.beginning();
+        document::guard_output(path, &expand(&args.inputs)?, args.force, beginning)?;
     }
     let mut writer = match &args.output {
-        // What may be replaced is decided above; the writer need not ask again.
-        Some(path) => Some(FlowWriter::new(path, true)?),
+        Some(path) => Some(FlowFile::new(path)?),
         None => None,
     };
     let mut bar = Bar::new();
-    let summary = read_flows(
-        &args.inputs,
-        &args.metering.options(),
-        &mut |progress| bar.show(progress),
-        &mut |record| writer.as_mut().map_or(Ok(()), |writer| writer.write(&record)),
-    );
+    let options = FlowOptions { repairs: !args.decode_only, ..args.metering.options() };
+    let summary =
+        read_flows(&args.inputs, &options, &mut |progress| bar.show(progress), &mut |record| {
+            writer.as_mut().map_or(Ok(()), |writer| writer.write(&record))
+        });
     bar.clear();
     let summary = summary?;
     if let Some(writer) = writer {
@@ -175,6 +181,12 @@ fn table(summary: &FlowSummary, output: Option<&Path>) -> String {
     row(0, "flow records", summary.flow_records);
     if summary.evicted > 0 {
         row(2, "ended by a full cache", summary.evicted);
+    }
+    if let Some(flows) = summary.flows_after_repair {
+        row(0, "flows after repair", flows);
+    }
+    for (reason, count) in &summary.repairs {
+        row(2, &reason.replace('_', " "), *count);
     }
     row(0, "TCP connections", summary.tcp_connections);
     row(2, "with SYN", summary.tcp_connections_with_syn);

@@ -11,6 +11,7 @@ use nilometer_traffic::model::Share;
 
 use super::Verdict;
 use crate::document;
+use crate::input::expand::expand;
 use crate::trial::progress::Display;
 use crate::trial::source::{self, Asked};
 
@@ -92,7 +93,7 @@ pub fn read_model(path: &Path) -> Result<TrafficModel> {
 
 fn estimate(args: &EstimateArgs) -> Result<Verdict> {
     let output = args.output.as_ref().context("give the model's file with -o FILE")?;
-    document::guard_output(output, &args.input, args.force, b"{")?;
+    document::guard_output(output, &expand(&args.input)?, args.force, b"{")?;
     let embedded = args.input.iter().any(|input| input.as_os_str() == "embedded");
     if embedded && args.input.len() > 1 {
         bail!("`embedded` stands for all of the synthetic sample; give it alone, or files alone");

@@ -1,18 +1,20 @@
 //! Files in which collectors keep flow records: nfcapd's and those of flow-tools.
 //!
-//! Their records are decoded in `flow`; here they are streamed, block by block, and unpacked where
-//! flow-tools compressed them. A file that ends early gives what came before.
+//! Their records are decoded in `flow`; here they are streamed, block by block, and unpacked where they
+//! were compressed. A file that ends early gives what came before; the records of a block of nfcapd that
+//! cannot be unpacked are counted as damaged, and the next block is read.
 
 use std::io::{self, Read};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use flate2::read::ZlibDecoder;
 use nilometer_flow::flow_tools;
-use nilometer_flow::nfcapd::{self, BLOCK_HEADER_BYTES, BlockHeader, Compression, FileHeader};
+use nilometer_flow::nfcapd::{self, BLOCK_HEADER_BYTES, BlockHeader, FileHeader};
 
 use super::capture::Ending;
 use super::records::Reading;
 use super::source::{Gauge, Stream};
+use super::unpack::Unpacker;
 use super::window::Window;
 
 /// Bytes of records decoded at a time.
@@ -30,18 +32,10 @@ pub enum Archive {
 /// Reads the header of such a file from its first bytes; `None` where they begin otherwise.
 ///
 /// # Errors
-/// When it is one, and cut or damaged within its header, or compressed in a way not read here.
+/// When it is one, and cut or damaged within its header.
 pub fn recognise(first: &[u8]) -> Result<Option<Archive>> {
     if first.starts_with(&nfcapd::MAGIC_BYTES) {
-        let header = FileHeader::read(first).context("nfcapd")?;
-        if header.compression != Compression::None {
-            bail!(
-                "its blocks are compressed ({:?}), which is not read yet: unpack it with `nfdump -r \
-                 FILE -w NEW`",
-                header.compression
-            );
-        }
-        Ok(Some(Archive::Nfcapd(header)))
+        Ok(Some(Archive::Nfcapd(FileHeader::read(first).context("nfcapd")?)))
     } else if first.starts_with(&flow_tools::MAGIC_BYTES) {
         Ok(Some(Archive::FlowTools(flow_tools::Header::read(first).context("flow-tools")?)))
     } else {
@@ -81,31 +75,42 @@ impl Reading<'_> {
         file: &FileHeader,
         window: &mut Window<Stream>,
     ) -> Result<Ending> {
-        let mut blocks = 0;
-        loop {
+        let (mut unpacker, mut blocks, mut torn) = (Unpacker::default(), 0, None);
+        let ending = loop {
             let offset = window.offset();
             let head = window.peek(BLOCK_HEADER_BYTES)?;
             let block = match BlockHeader::read(head) {
-                _ if head.is_empty() => return Ok(Ending::Whole),
+                _ if head.is_empty() => break Ending::Whole,
                 Ok(block) => block,
-                Err(nfcapd::Error::Cut { .. }) => return Ok(Ending::Cut { offset }),
-                Err(error) => return Ok(Ending::Damaged { offset, what: error.to_string() }),
+                Err(nfcapd::Error::Cut { .. }) => break Ending::Cut { offset },
+                Err(error) => break Ending::Damaged { offset, what: error.to_string() },
             };
             window.take(BLOCK_HEADER_BYTES);
-            let Some(body) = window.next(block.body_bytes)? else {
-                return Ok(Ending::Cut { offset });
-            };
+            let Some(body) = window.next(block.body_bytes)? else { break Ending::Cut { offset } };
             // What follows the blocks of records describes the file.
             let is_appendix = file.layout == nfcapd::Layout::Two && blocks >= file.blocks;
             blocks += 1;
             if !is_appendix {
+                let body = unpacker.unpack(block.compression(file, is_appendix), body);
+                let body = body.unwrap_or_else(|error| {
+                    let (count, _) = torn.get_or_insert((0, format!("at byte {offset}: {error}")));
+                    *count += 1;
+                    &[]
+                });
                 let mut flows = std::mem::take(&mut self.exporters.flows);
                 let counts = &mut self.exporters.archived;
                 block.decode(file, body, counts, &mut |flow| flows.push(flow));
                 counts.assert_balanced();
                 self.take_archived(gauge, flows)?;
             }
+        };
+        if let Some((count, first)) = torn {
+            self.summary.warnings.push(format!(
+                "{}: {count} of its blocks cannot be unpacked, the first of them {first}",
+                gauge.name()
+            ));
         }
+        Ok(ending)
     }
 
     fn read_records(
@@ -141,7 +146,7 @@ impl Reading<'_> {
         Ok(ending)
     }
 
-    fn take_archived(
+    pub(super) fn take_archived(
         &mut self,
         gauge: &Gauge,
         flows: Vec<nilometer_flow::FlowRecord>,
@@ -154,7 +159,7 @@ impl Reading<'_> {
     }
 
     /// Says what makes the records of this file suspect.
-    fn warn_of_archive(&mut self, gauge: &Gauge) {
+    pub(super) fn warn_of_archive(&mut self, gauge: &Gauge) {
         let name = gauge.name();
         let before = std::mem::replace(&mut self.exporters.warned, self.exporters.archived);
         let now = &self.exporters.archived;

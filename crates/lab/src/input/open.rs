@@ -10,6 +10,7 @@ use super::datagrams::{self, Datagrams};
 use super::pcap::{Pcap, is_pcap};
 use super::pcapng::{Pcapng, is_pcapng};
 use super::source::{self, Gauge, Stream};
+use super::text::{self, Layout};
 use super::window::Window;
 
 /// An input, recognised.
@@ -20,14 +21,16 @@ pub enum Input {
     Exports(Datagrams<Stream>),
     /// Flow records that a collector has kept.
     Archive(Archive, Window<Stream>),
+    /// Flow records in text.
+    Text(Layout, Window<Stream>),
     /// Flow records of our own, in Parquet.
     FlowTable(PathBuf, Window<Stream>),
 }
 
 /// What is recognised, for those who brought something else.
 const RECOGNISED: &str = "pcap, pcapng, datagrams of NetFlow v5, v7, v9, IPFIX and sFlow v5, files \
-                          of nfcapd and flow-tools (each also in gzip) and Parquet flow records of \
-                          nilometer";
+                          of nfcapd and flow-tools, Zeek's conn.log, CSV with a header and JSON \
+                          lines (each also in gzip) and Parquet flow records of nilometer";
 
 /// Opens `path`, or standard input for `-`, and recognises what it is.
 ///
@@ -48,6 +51,10 @@ pub fn open(path: &Path) -> Result<(Gauge, Input)> {
         Input::Archive(archive, window)
     } else if datagrams::is_datagrams(first) {
         Input::Exports(Datagrams::new(window))
+    } else if let Some(layout) =
+        text::recognise(first).map_err(|error| anyhow!("{}: {error:#}", gauge.name()))?
+    {
+        Input::Text(layout, window)
     } else if first.starts_with(b"PAR1") {
         if gauge.packed() || path == Path::new("-") {
             bail!("{}: Parquet is read from its end: give it as a plain file", gauge.name());

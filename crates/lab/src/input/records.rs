@@ -2,12 +2,12 @@
 //!
 //! All captures of one call pass through one meter in the order given, so a capture that was cut in
 //! pieces by its writer gives the same records as the whole. Nothing is kept but the live flows, the
-//! connections counted, and the record in hand.
+//! connections counted, and the records that wait for their repair.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Context, Result, bail};
 use nilometer_flow::FlowRecord;
 use nilometer_flow::connections::ConnectionCounter;
 use nilometer_flow::meter::{Meter, MeterConfig};
@@ -16,6 +16,8 @@ use nilometer_wire::packet::{IpPacket, Parsed, parse};
 
 use super::capture::{Capture, CapturedPacket};
 use super::choice::{Preamble, ReadAs};
+use super::delivery::Delivery;
+use super::expand::expand;
 use super::exports::{Exporters, evidence};
 use super::open::{self, Input};
 use super::source::{Gauge, Stream};
@@ -35,6 +37,8 @@ pub struct FlowOptions {
     pub meter: MeterConfig,
     /// What captures are read as; `None` lets each capture decide.
     pub read_as: Option<ReadAs>,
+    /// Repair the records on their way, so that what an exporter split is one again.
+    pub repairs: bool,
 }
 
 /// How far reading has come.
@@ -50,10 +54,10 @@ pub struct Progress<'a> {
     pub packets: u64,
 }
 
-/// Takes every flow record, in the order in which the flows ended.
+/// Takes every flow record, as they become known: without repair in the order in which flows ended.
 pub type Sink<'a> = &'a mut dyn FnMut(FlowRecord) -> Result<()>;
 
-/// Reads all `inputs` (`-` is standard input), in the order given, and gives every record to `sink`.
+/// Reads all `inputs` (files, directories, globs; `-` is standard input), in the order given, and gives every record to `sink`.
 ///
 /// # Errors
 /// When an input cannot be read or is of no known kind, or when `sink` fails.
@@ -70,7 +74,7 @@ pub fn read_flows(
         read_as: options.read_as,
         meter: Meter::new(options.meter),
         connections: ConnectionCounter::new(CONNECTIONS_MAX),
-        out: Out { sink, records: 0, failed: None },
+        out: Delivery::new(sink, options.repairs),
         summary: FlowSummary::default(),
         seen: Seen::default(),
         other_links: BTreeMap::new(),
@@ -79,30 +83,10 @@ pub fn read_flows(
         progress,
         until_progress: PROGRESS_EVERY,
     };
-    for path in inputs {
+    for path in &expand(inputs)? {
         reading.read(path)?;
     }
     reading.finish()
-}
-
-/// Where records go. The meter's own output cannot fail, so the first failure waits here.
-pub(super) struct Out<'a> {
-    sink: Sink<'a>,
-    records: u64,
-    failed: Option<Error>,
-}
-
-impl Out<'_> {
-    pub(super) fn give(&mut self, record: FlowRecord) {
-        if self.failed.is_none() {
-            self.records += 1;
-            self.failed = (self.sink)(record).err();
-        }
-    }
-
-    pub(super) fn check(&mut self) -> Result<()> {
-        self.failed.take().map_or(Ok(()), Err)
-    }
 }
 
 /// Everything that grows while inputs are read.
@@ -110,7 +94,7 @@ pub(super) struct Reading<'a> {
     pub(super) read_as: Option<ReadAs>,
     meter: Meter,
     pub(super) connections: ConnectionCounter,
-    pub(super) out: Out<'a>,
+    pub(super) out: Delivery<'a>,
     pub(super) summary: FlowSummary,
     pub(super) seen: Seen,
     other_links: BTreeMap<u32, u64>,
@@ -128,6 +112,7 @@ impl Reading<'_> {
             Input::Capture(capture) => self.read_capture(&gauge, capture)?,
             Input::Exports(datagrams) => self.read_datagrams(&gauge, datagrams)?,
             Input::Archive(archive, window) => self.read_archive(&gauge, archive, window)?,
+            Input::Text(layout, window) => self.read_text(&gauge, layout, window)?,
             Input::FlowTable(path, window) => {
                 self.formats.insert("nilometer-flows/1");
                 self.read_table(&gauge, &path)?;
@@ -144,11 +129,10 @@ impl Reading<'_> {
         self.meter.flush(&mut |record| out.give(record));
         out.check()?;
         self.note_skips();
-        let out = &self.out;
         let counts = self.meter.counts();
         let connections = self.connections.counts();
         let mut summary = self.summary;
-        summary.flow_records = out.records;
+        self.out.finish(&mut summary)?;
         summary.tcp_connections = connections.tcp_connections;
         summary.tcp_connections_with_syn = connections.with_syn;
         summary.tcp_connections_with_syn_and_fin = connections.with_syn_and_fin;

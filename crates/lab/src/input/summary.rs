@@ -31,6 +31,14 @@ pub struct FlowSummary {
     pub unstamped: u64,
     /// Flow records made or read.
     pub flow_records: u64,
+    /// Flows after repair; none where it was not asked for.
+    pub flows_after_repair: Option<u64>,
+    /// Packets of the flows that were given on: after repair, where there was one.
+    pub flow_packets: u64,
+    /// Their bytes.
+    pub flow_bytes: u64,
+    /// What was repaired, by reason.
+    pub repairs: BTreeMap<String, u64>,
     /// Distinct TCP 4-tuples, both directions together, by the innermost IP header.
     pub tcp_connections: u64,
     /// Of these, those with a SYN without ACK.

@@ -37,6 +37,9 @@ pub struct Format {
     pub name: &'static str,
     /// The schema in Parquet's own notation.
     pub schema: &'static str,
+    /// How many of its columns, all optional and the last, came later: a file without them is read as
+    /// one in which no row has them.
+    pub later: usize,
 }
 
 /// A column of any type, as a table handles it.
@@ -52,6 +55,9 @@ pub trait Cells {
     /// # Errors
     /// When the file is damaged or holds fewer rows.
     fn read(&mut self, from: ColumnReader, rows: usize) -> parquet::errors::Result<()>;
+
+    /// Holds `rows` rows without a value in place of what the column holds.
+    fn read_nothing(&mut self, rows: usize);
 }
 
 /// A column of one Parquet type.
@@ -123,6 +129,13 @@ impl<T: DataType> Cells for Column<T> {
             return Err(parquet::errors::ParquetError::EOF(format!("{read} rows of {rows}")));
         }
         Ok(())
+    }
+
+    fn read_nothing(&mut self, rows: usize) {
+        debug_assert!(self.optional, "a row of a required column has a value");
+        self.values.clear();
+        self.present.clear();
+        self.present.resize(rows, 0);
     }
 }
 
@@ -224,7 +237,10 @@ impl TableReader {
             ),
         }
         let schema = parse_message_type(format.schema).context("the schema of a table")?;
-        if table.reader.metadata().file_metadata().schema() != &schema {
+        let found = table.reader.metadata().file_metadata().schema().get_fields();
+        let wanted_fields = schema.get_fields();
+        let there = found.len().max(wanted_fields.len() - format.later);
+        if wanted_fields.get(..there) != Some(found) {
             bail!("{}: says it is `{wanted}`, but its columns are others", table.name);
         }
         Ok(table)
@@ -256,7 +272,10 @@ impl TableReader {
         let read = || -> parquet::errors::Result<()> {
             let from = self.reader.get_row_group(group)?;
             for (number, column) in columns.iter_mut().enumerate() {
-                column.read(from.get_column_reader(number)?, rows)?;
+                match number < from.num_columns() {
+                    true => column.read(from.get_column_reader(number)?, rows)?,
+                    false => column.read_nothing(rows),
+                }
             }
             Ok(())
         };

@@ -34,7 +34,9 @@ pub const FLOWS: Format = Format {
         required int32 flowEndReason (INTEGER(8,false));
         optional int64 payloadOctets (INTEGER(64,false));
         optional boolean initiator;
+        optional int32 samplingInterval (INTEGER(32,false));
     }",
+    later: 1,
 };
 
 /// Metadata key of the inputs: a JSON list of name, SHA-256 and length.
@@ -55,6 +57,7 @@ struct Columns {
     end_reason: Column<Int32Type>,
     payload_octets: Column<Int64Type>,
     opened: Column<BoolType>,
+    sampling_interval: Column<Int32Type>,
 }
 
 impl Columns {
@@ -73,10 +76,11 @@ impl Columns {
             end_reason: Column::required(),
             payload_octets: Column::optional(),
             opened: Column::optional(),
+            sampling_interval: Column::optional(),
         }
     }
 
-    fn all(&mut self) -> [&mut dyn Cells; 13] {
+    fn all(&mut self) -> [&mut dyn Cells; 14] {
         [
             &mut self.start,
             &mut self.end,
@@ -91,6 +95,7 @@ impl Columns {
             &mut self.end_reason,
             &mut self.payload_octets,
             &mut self.opened,
+            &mut self.sampling_interval,
         ]
     }
 
@@ -109,14 +114,18 @@ impl Columns {
         self.end_reason.push(record.end_reason as i32);
         self.payload_octets.push_optional(record.payload_octets.map(|octets| octets as i64));
         self.opened.push_optional(record.opened);
+        let interval = Some(record.sampling_interval).filter(|interval| *interval != 0);
+        self.sampling_interval.push_optional(interval.map(|interval| interval as i32));
     }
 
     fn records(&self) -> impl Iterator<Item = Result<FlowRecord>> {
         let mut payload_octets = self.payload_octets.rows();
         let mut opened = self.opened.rows();
+        let mut sampling_interval = self.sampling_interval.rows();
         (0..self.start.values().len()).map(move |row| {
             let payload_octets = payload_octets.next().flatten();
             let opened = opened.next().flatten();
+            let sampling_interval = sampling_interval.next().flatten();
             let start_ns = self.start.values()[row].max(0) as u64;
             Ok(FlowRecord {
                 key: FlowKey {
@@ -134,7 +143,7 @@ impl Columns {
                 payload_octets: payload_octets.map(|octets| *octets as u64),
                 opened: opened.copied(),
                 end_reason: end_reason(self.end_reason.values()[row]),
-                sampling_interval: 0,
+                sampling_interval: sampling_interval.map_or(0, |interval| *interval as u32),
             })
         })
     }
@@ -254,7 +263,7 @@ mod tests {
             payload_octets: n.is_multiple_of(2).then_some(n),
             opened: [None, Some(true), Some(false)][n as usize % 3],
             end_reason: reasons[n as usize % 3],
-            sampling_interval: 0,
+            sampling_interval: [0, 1, 1_000, u32::MAX][n as usize % 4],
         };
         (0..count).map(record).collect()
     }
@@ -290,10 +299,33 @@ mod tests {
     }
 
     #[test]
+    fn tables_from_before_sampling_was_kept_are_read() {
+        let path = path("earlier");
+        let column = "        optional int32 samplingInterval (INTEGER(32,false));\n";
+        let schema = Box::leak(FLOWS.schema.replace(column, "").into_boxed_str());
+        assert_ne!(schema, FLOWS.schema);
+        let earlier = Format { name: FLOWS.name, schema, later: 0 };
+        let mut table = TableWriter::new(&path, &earlier, true).unwrap();
+        let (mut columns, written) = (Columns::new(), records(9));
+        written.iter().for_each(|record| columns.push(record));
+        table.write_group(&mut columns.all()[..13]).unwrap();
+        table.finish(&[]).unwrap();
+        let mut read = Vec::new();
+        read_flow_table(&path, &mut |record| {
+            read.push(record);
+            Ok(())
+        })
+        .unwrap();
+        std::fs::remove_file(path).unwrap();
+        let unsampled = |record: &FlowRecord| FlowRecord { sampling_interval: 0, ..record.clone() };
+        assert_eq!(read, written.iter().map(unsampled).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn refuses_other_tables_and_damage_in_one_line() {
         let path = path("other");
-        let other = Format { name: "other/1", schema: "message m { required int32 a; }" };
-        let lying = Format { name: FLOWS.name, schema: other.schema };
+        let other = Format { name: "other/1", schema: "message m { required int32 a; }", later: 0 };
+        let lying = Format { name: FLOWS.name, ..other };
         let mut said = Vec::new();
         for format in [other, lying] {
             TableWriter::new(&path, &format, true).unwrap().finish(&[]).unwrap();

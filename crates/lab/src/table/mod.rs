@@ -1,4 +1,4 @@
-//! Tables: flow records and packet stamps as Parquet files.
+//! Tables: flow records and packet stamps as Parquet files, flow records as text too.
 //!
 //! One column is one vector of numbers in memory, handed to the Parquet writer a row group at a
 //! time; there is no Arrow in between. Unsigned columns are stored as Parquet stores them, in the
@@ -11,3 +11,4 @@ pub mod flows;
 mod guarded;
 pub mod packets;
 pub mod simulated;
+pub mod text;

@@ -22,6 +22,7 @@ pub const PACKETS: Format = Format {
         required binary fate (STRING);
         required boolean reordered;
     }",
+    later: 0,
 };
 
 /// What became of a packet.

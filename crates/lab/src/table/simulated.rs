@@ -28,6 +28,7 @@ pub const SIMULATED: Format = Format {
         optional int64 datagrams_sent (INTEGER(64,false));
         optional int64 datagrams_received (INTEGER(64,false));
     }",
+    later: 0,
 };
 
 /// Metadata key of the scenario's text.

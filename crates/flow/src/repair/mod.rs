@@ -1,0 +1,353 @@
+//! Repair of flow records: what exporters split, doubled, wrapped or misdated is set right.
+//!
+//! Records come from exporters that keep flows under timers, count bytes in 32 bits and stamp them
+//! with an uptime in milliseconds. What that does to records (Hofstede and others, *Measurement
+//! Artifacts in NetFlow Data*, 2013) is undone here, each repair counted under its [`Reason`]:
+//!
+//! | step | file |
+//! |---|---|
+//! | a stamp that cannot be is replaced, a wrapped counter is unwrapped | `record` |
+//! | a record exported twice is dropped, pieces of one flow are joined | `pieces` |
+//! | which records are looked at together, and for how long they wait | this one |
+//!
+//! Records of one five-tuple are looked at together, in the order of their starts, so that it does
+//! not matter in which order they come. [`repair`] does so for records in memory; [`Repair`] for a
+//! stream of them, in bounded memory: a tuple is settled when nothing more can belong to it, or when
+//! there are too many. The stream's clock is the latest end that was seen; it goes back when an input
+//! begins that lies far before (files given out of their order), and never settles more than a few
+//! tuples for one record, so that one wrong stamp cannot settle them all.
+//!
+//! Nothing is lost on the way: records, packets and bytes that were offered are given, joined or
+//! dropped as doubles, and bytes beyond are those that wrapped.
+
+mod pieces;
+mod record;
+
+use alloc::vec::Vec;
+
+use crate::cache::{Cache, Order, Slot};
+use crate::record::{EndReason, FlowRecord};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The gap that Harpoon allows between two pieces of one flow: 10 ms.
+pub const HARPOON_GAP_MAX_NS: u64 = 10_000_000;
+
+/// The longest wait for the rest of a record that a timer cut: the usual inactive timeout, 15 s.
+pub const CONTINUATION_GAP_MAX_NS: u64 = 15 * SECOND_NS;
+
+/// Records of one tuple that wait together at most; then they are settled, but for the last.
+const TOGETHER_MAX: usize = 256;
+/// Tuples settled for one record that came, at most.
+const SETTLED_AT_ONCE: usize = 4;
+/// How long a record with start and end waits for its double, on the stream's clock.
+const DOUBLE_WAIT_NS: u64 = 60 * SECOND_NS;
+/// How long any other waits for the next piece: it is exported when the next active timeout ends it,
+/// 30 minutes as routers come, after a gap.
+const PIECE_WAIT_NS: u64 = 3_600 * SECOND_NS;
+
+/// Why a record was repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Reason {
+    /// Joined to an earlier piece: 10 ms lie between them at most (Harpoon, section 4.1), or the
+    /// earlier piece says that a timer or a full cache cut it.
+    Split,
+    /// Joined to an earlier piece that does not say what cut it: the exporter forgot the flow and
+    /// began it anew, with a start of its own, at its next packet. TCP's markers show it.
+    StartRenewed,
+    /// Joined to an earlier piece with the same start: the exporter kept the flow, and its start,
+    /// beyond the timer.
+    StartKept,
+    /// Dropped: the same flow, counted at the same time, from another direction or point.
+    DirectionDoubled,
+    /// Bytes fewer than the headers of so many packets: a counter of 32 bits had wrapped.
+    CounterWrapped,
+    /// A duration of 49.7 days, in which an uptime wraps, or of days with next to no packets.
+    DurationAbsurd,
+}
+
+impl Reason {
+    /// Every reason.
+    pub const ALL: [Reason; 6] = [
+        Reason::Split,
+        Reason::StartRenewed,
+        Reason::StartKept,
+        Reason::DirectionDoubled,
+        Reason::CounterWrapped,
+        Reason::DurationAbsurd,
+    ];
+
+    /// Its name, for scripts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Split => "split",
+            Reason::StartRenewed => "start_renewed",
+            Reason::StartKept => "start_kept",
+            Reason::DirectionDoubled => "direction_doubled",
+            Reason::CounterWrapped => "counter_wrapped",
+            Reason::DurationAbsurd => "duration_absurd",
+        }
+    }
+}
+
+/// Sums over records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Records.
+    pub records: u64,
+    /// Their packets.
+    pub packets: u128,
+    /// Their bytes.
+    pub octets: u128,
+}
+
+impl Sums {
+    fn add(&mut self, record: &FlowRecord) {
+        self.records += 1;
+        self.packets += u128::from(record.packets);
+        self.octets += u128::from(record.octets);
+    }
+}
+
+/// What a repair came to so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepairCounts {
+    /// What was taken in.
+    pub offered: Sums,
+    /// What was given out.
+    pub given: Sums,
+    /// What was dropped, exported twice.
+    pub doubled: Sums,
+    /// Bytes that counters had lost when they wrapped.
+    pub octets_unwrapped: u128,
+    /// Five-tuples that were settled early, because too many waited.
+    pub settled_early: u64,
+    reasons: [u64; Reason::ALL.len()],
+}
+
+impl RepairCounts {
+    /// How often for this reason.
+    pub fn of(&self, reason: Reason) -> u64 {
+        self.reasons[reason as usize]
+    }
+
+    /// The reasons that were met, and how often.
+    pub fn met(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
+        Reason::ALL.into_iter().map(|reason| (reason, self.of(reason))).filter(|(_, n)| *n > 0)
+    }
+
+    /// Records that were joined to earlier ones: fewer there are by so many.
+    pub fn joined(&self) -> u64 {
+        [Reason::Split, Reason::StartRenewed, Reason::StartKept]
+            .map(|why| self.of(why))
+            .iter()
+            .sum()
+    }
+
+    fn count(&mut self, reason: Reason) {
+        self.reasons[reason as usize] += 1;
+    }
+
+    /// Nothing is lost and nothing is made, once all has been given out.
+    fn assert_conserved(&self) {
+        let (offered, given, doubled) = (self.offered, self.given, self.doubled);
+        let told = given.records + self.joined() + doubled.records;
+        assert_eq!(offered.records, told, "a record is given, joined or a double");
+        assert_eq!(doubled.records, self.of(Reason::DirectionDoubled));
+        assert_eq!(offered.packets, given.packets + doubled.packets, "packets are conserved");
+        let octets = offered.octets + self.octets_unwrapped;
+        assert_eq!(octets, given.octets + doubled.octets, "bytes are conserved");
+    }
+}
+
+/// Records, repaired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repaired {
+    /// The records, by start and then by five-tuple.
+    pub records: Vec<FlowRecord>,
+    /// What was done.
+    pub counts: RepairCounts,
+}
+
+/// Repairs records in memory. `gap_max_ns` is the largest gap between two pieces of one flow that say
+/// nothing else; [`HARPOON_GAP_MAX_NS`] is the paper's. Pieces may come in any order.
+pub fn repair(mut records: Vec<FlowRecord>, gap_max_ns: u64) -> Repaired {
+    let mut counts = RepairCounts::default();
+    let mut dates = record::Dates::default();
+    for record in &mut records {
+        counts.offered.add(record);
+        dates.set_right(record, &mut counts);
+        record::unwrap(record, &mut counts);
+    }
+    records.sort_by_key(|record| (record.key, record.start_ns, record.end_ns));
+    pieces::settle(&mut records, gap_max_ns, &mut counts);
+    records.sort_by_key(|record| (record.start_ns, record.key));
+    records.iter().for_each(|record| counts.given.add(record));
+    counts.assert_conserved();
+    Repaired { records, counts }
+}
+
+/// Repairs a stream of records.
+#[derive(Debug)]
+pub struct Repair {
+    gap_max_ns: u64,
+    waiting: Cache<Together>,
+    dates: record::Dates,
+    now_ns: u64,
+    counts: RepairCounts,
+}
+
+/// The records of one five-tuple, most often one.
+#[derive(Debug)]
+struct Together {
+    records: Pieces,
+    end_ns: u64,
+}
+
+#[derive(Debug)]
+enum Pieces {
+    One(FlowRecord),
+    Many(Vec<FlowRecord>),
+}
+
+impl Pieces {
+    fn push(&mut self, record: FlowRecord) {
+        match self {
+            Pieces::Many(records) => records.push(record),
+            Pieces::One(first) => {
+                let mut records = Vec::with_capacity(4);
+                records.extend([first.clone(), record]);
+                *self = Pieces::Many(records);
+            }
+        }
+    }
+
+    fn as_slice(&self) -> &[FlowRecord] {
+        match self {
+            Pieces::One(record) => core::slice::from_ref(record),
+            Pieces::Many(records) => records,
+        }
+    }
+}
+
+impl Repair {
+    /// A repair that has seen nothing, and lets records of so many five-tuples wait at most. The gap
+    /// is that of [`repair`].
+    pub fn new(gap_max_ns: u64, waiting_max: usize) -> Repair {
+        Repair {
+            gap_max_ns,
+            waiting: Cache::new(waiting_max),
+            dates: record::Dates::default(),
+            now_ns: 0,
+            counts: RepairCounts::default(),
+        }
+    }
+
+    /// Takes a record; those that can be settled give themselves to `out`.
+    pub fn take(&mut self, mut record: FlowRecord, out: &mut impl FnMut(FlowRecord)) {
+        self.counts.offered.add(&record);
+        self.dates.set_right(&mut record, &mut self.counts);
+        record::unwrap(&mut record, &mut self.counts);
+        let begins_before = record.end_ns.saturating_add(2 * PIECE_WAIT_NS) < self.now_ns;
+        self.now_ns = if begins_before { record.end_ns } else { self.now_ns.max(record.end_ns) };
+        self.settle_due(out);
+        let is_complete = wait_ns(&record) == DOUBLE_WAIT_NS;
+        let slot = self.keep(record, out);
+        self.waiting.move_last(Order::Seen, slot);
+        if is_complete {
+            self.waiting.move_last(Order::Closing, slot);
+        }
+    }
+
+    /// Settles what waits: no more is to come.
+    pub fn finish(&mut self, out: &mut impl FnMut(FlowRecord)) {
+        while let Some(slot) = self.waiting.first(Order::Seen) {
+            self.settle(slot, out);
+        }
+        self.counts.assert_conserved();
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> RepairCounts {
+        self.counts
+    }
+
+    fn keep(&mut self, record: FlowRecord, out: &mut impl FnMut(FlowRecord)) -> Slot {
+        let (key, end_ns) = (record.key, record.end_ns);
+        let Some(slot) = self.waiting.find(&key) else {
+            if self.waiting.is_full() {
+                let closing = self.waiting.first(Order::Closing);
+                let slot = closing.or(self.waiting.first(Order::Seen)).expect("a full one has one");
+                self.counts.settled_early += 1;
+                self.settle(slot, out);
+            }
+            return self.waiting.insert(key, Together { records: Pieces::One(record), end_ns });
+        };
+        let together = self.waiting.value_mut(slot);
+        together.end_ns = together.end_ns.max(end_ns);
+        together.records.push(record);
+        if together.records.as_slice().len() >= TOGETHER_MAX {
+            self.settle_but_last(slot, out);
+        }
+        slot
+    }
+
+    /// Settles tuples for which nothing more can come.
+    fn settle_due(&mut self, out: &mut impl FnMut(FlowRecord)) {
+        for order in [Order::Closing, Order::Seen] {
+            for _ in 0..SETTLED_AT_ONCE {
+                let Some(slot) = self.waiting.first(order) else { break };
+                let Together { records, end_ns } = self.waiting.value(slot);
+                let wait_ns = records.as_slice().iter().map(wait_ns).max().unwrap_or(0);
+                if end_ns.saturating_add(wait_ns) < self.now_ns {
+                    self.settle(slot, out);
+                } else if order == Order::Closing && wait_ns != DOUBLE_WAIT_NS {
+                    self.waiting.move_last(order, slot);
+                } else {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, slot: Slot, out: &mut impl FnMut(FlowRecord)) {
+        match self.waiting.remove(slot).1.records {
+            Pieces::One(record) => self.give(record, out),
+            Pieces::Many(mut records) => {
+                records.sort_by_key(|record| (record.start_ns, record.end_ns));
+                pieces::settle(&mut records, self.gap_max_ns, &mut self.counts);
+                records.into_iter().for_each(|record| self.give(record, out));
+            }
+        }
+    }
+
+    /// Settles what waits of one tuple, but keeps the last of it, to which more may belong.
+    fn settle_but_last(&mut self, slot: Slot, out: &mut impl FnMut(FlowRecord)) {
+        let Pieces::Many(records) = &mut self.waiting.value_mut(slot).records else { return };
+        let mut records = core::mem::take(records);
+        records.sort_by_key(|record| (record.start_ns, record.end_ns));
+        pieces::settle(&mut records, self.gap_max_ns, &mut self.counts);
+        let last = records.pop().expect("records settle into one at least");
+        self.waiting.value_mut(slot).records = Pieces::One(last);
+        records.into_iter().for_each(|record| self.give(record, out));
+    }
+
+    fn give(&mut self, record: FlowRecord, out: &mut impl FnMut(FlowRecord)) {
+        self.counts.given.add(&record);
+        out(record);
+    }
+}
+
+/// How long after its end something may come that belongs to this record.
+fn wait_ns(record: &FlowRecord) -> u64 {
+    let is_whole = record.has_start() && record.has_end();
+    match record.end_reason {
+        EndReason::ActiveTimeout | EndReason::LackOfResources => PIECE_WAIT_NS,
+        EndReason::Unknown if !is_whole => PIECE_WAIT_NS,
+        _ => DOUBLE_WAIT_NS,
+    }
+}
+
+#[cfg(test)]
+mod tests;

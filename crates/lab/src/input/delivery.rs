@@ -1,0 +1,84 @@
+//! Flow records on their way out: repaired where that is wanted, summed, and handed to who asked.
+
+use anyhow::{Error, Result};
+use nilometer_flow::FlowRecord;
+use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, Repair};
+
+use super::records::Sink;
+use super::summary::FlowSummary;
+
+/// Five-tuples that wait for their repair at most, some 200 bytes each.
+const WAITING_MAX: usize = 1 << 20;
+
+/// Takes every record as it was metered, decoded or read.
+pub(super) struct Delivery<'a> {
+    records: u64,
+    repair: Option<Repair>,
+    given: Given<'a>,
+}
+
+/// What left. The meter's and the repair's own output cannot fail, so the first failure waits here.
+struct Given<'a> {
+    sink: Sink<'a>,
+    records: u64,
+    packets: u64,
+    bytes: u64,
+    failed: Option<Error>,
+}
+
+impl Given<'_> {
+    fn give(&mut self, record: FlowRecord) {
+        if self.failed.is_none() {
+            self.records += 1;
+            self.packets = self.packets.saturating_add(record.packets);
+            self.bytes = self.bytes.saturating_add(record.octets);
+            self.failed = (self.sink)(record).err();
+        }
+    }
+}
+
+impl Delivery<'_> {
+    pub(super) fn new(sink: Sink<'_>, repairs: bool) -> Delivery<'_> {
+        Delivery {
+            records: 0,
+            repair: repairs.then(|| Repair::new(HARPOON_GAP_MAX_NS, WAITING_MAX)),
+            given: Given { sink, records: 0, packets: 0, bytes: 0, failed: None },
+        }
+    }
+
+    /// Takes a record.
+    pub(super) fn give(&mut self, record: FlowRecord) {
+        self.records += 1;
+        match &mut self.repair {
+            Some(repair) => repair.take(record, &mut |record| self.given.give(record)),
+            None => self.given.give(record),
+        }
+    }
+
+    /// Fails once a record could not be handed over.
+    pub(super) fn check(&mut self) -> Result<()> {
+        self.given.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Hands over what still waits, and says what all came to.
+    pub(super) fn finish(mut self, summary: &mut FlowSummary) -> Result<()> {
+        summary.flow_records = self.records;
+        if let Some(repair) = &mut self.repair {
+            repair.finish(&mut |record| self.given.give(record));
+            let counts = repair.counts();
+            summary.flows_after_repair = Some(counts.given.records);
+            summary.repairs =
+                counts.met().map(|(reason, count)| (reason.name().to_owned(), count)).collect();
+            if counts.settled_early > 0 {
+                summary.warnings.push(format!(
+                    "{} five-tuples were repaired before all of their records had come, because \
+                     {WAITING_MAX} were waiting; give a part of the input at a time",
+                    counts.settled_early
+                ));
+            }
+        }
+        summary.flow_packets = self.given.packets;
+        summary.flow_bytes = self.given.bytes;
+        self.check()
+    }
+}

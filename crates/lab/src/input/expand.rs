@@ -1,0 +1,138 @@
+//! What was named becomes files: directories with all below them, and globs that no shell has opened.
+//!
+//! Files of a directory come in the order of their paths, which is that of time where names begin with
+//! it, as collectors' do; so do those of a glob. Hidden files are left alone, and directories behind
+//! symbolic links are not entered. A name that is there is taken as it is, whatever letters it has.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// Files of one call at most.
+const FILES_MAX: usize = 1_000_000;
+/// Directories within directories at most.
+const DEPTH_MAX: usize = 32;
+
+/// The files that `inputs` name, in their order; `-` stays.
+///
+/// # Errors
+/// When a directory holds no file or cannot be read, a glob matches nothing, or there are too many.
+pub fn expand(inputs: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for input in inputs {
+        if input == Path::new("-") || input.is_file() {
+            files.push(input.clone());
+        } else if input.is_dir() {
+            add_directory(input, &mut files)?;
+        } else if let Some(pattern) = pattern(input) {
+            add_matches(pattern, &mut files)?;
+        } else {
+            // What it is, or that it is not there, is said when it is opened.
+            files.push(input.clone());
+        }
+        hold(files.len())?;
+    }
+    Ok(files)
+}
+
+/// The text of a name that is a glob and not there.
+fn pattern(input: &Path) -> Option<&str> {
+    let text = input.to_str()?;
+    (text.contains(['*', '?', '[']) && !input.exists()).then_some(text)
+}
+
+fn hold(count: usize) -> Result<()> {
+    if count > FILES_MAX {
+        bail!("more than {FILES_MAX} files are named; give a part of them");
+    }
+    Ok(())
+}
+
+fn add_matches(pattern: &str, files: &mut Vec<PathBuf>) -> Result<()> {
+    let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+    let matches = glob::glob_with(pattern, options)
+        .with_context(|| format!("{pattern}: is neither a file nor a sound glob"))?;
+    let before = files.len();
+    for path in matches {
+        let path = path.with_context(|| format!("{pattern}: cannot be looked through"))?;
+        if path.is_dir() {
+            add_directory(&path, files)?;
+        } else {
+            files.push(path);
+        }
+        hold(files.len())?;
+    }
+    if files.len() == before {
+        bail!("{pattern}: no file matches");
+    }
+    Ok(())
+}
+
+fn add_directory(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let mut found = Vec::new();
+    let mut open = vec![(directory.to_owned(), 0)];
+    while let Some((folder, depth)) = open.pop() {
+        let unreadable = || format!("{}: this directory cannot be read", folder.display());
+        for entry in fs::read_dir(&folder).with_context(unreadable)? {
+            let entry = entry.with_context(unreadable)?;
+            let kind = entry.file_type().with_context(unreadable)?;
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            let path = entry.path();
+            if kind.is_dir() && depth < DEPTH_MAX {
+                open.push((path, depth + 1));
+            } else if kind.is_dir() {
+                bail!("{}: lies more than {DEPTH_MAX} directories deep", path.display());
+            } else if path.is_file() {
+                found.push(path);
+                hold(files.len() + found.len())?;
+            }
+        }
+    }
+    if found.is_empty() {
+        bail!("{}: is a directory without files", directory.display());
+    }
+    found.sort();
+    files.append(&mut found);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_and_globs_become_files_in_order() {
+        let room = std::env::temp_dir().join(format!("nilometer-expand-{}", std::process::id()));
+        for name in ["b/2", "b/1", "a/9", ".hidden/1", "b/.part", "[x].pcap", "y.pcap"] {
+            let path = room.join(name);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+            fs::write(path, b"x").expect("a file");
+        }
+        fs::create_dir_all(room.join("empty")).expect("a folder");
+        std::os::unix::fs::symlink(&room, room.join("a/loop")).expect("a link");
+        let names = |inputs: &[&str]| {
+            let inputs: Vec<PathBuf> = inputs.iter().map(|name| room.join(name)).collect();
+            let files = expand(&inputs).map_err(|error| error.to_string())?;
+            let below =
+                files.iter().map(|file| file.strip_prefix(&room).expect("below").to_owned());
+            Ok::<_, String>(below.map(|file| file.to_string_lossy().into_owned()).collect())
+        };
+        let all = ["[x].pcap", "a/9", "b/1", "b/2", "y.pcap"].map(str::to_owned).to_vec();
+        assert_eq!(names(&[""]), Ok(all));
+        let some = |files: &[&str]| Ok(files.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(names(&["b", "y.pcap", "a/9"]), some(&["b/1", "b/2", "y.pcap", "a/9"]));
+        assert_eq!(names(&["*.pcap"]), some(&["[x].pcap", "y.pcap"]));
+        assert_eq!(names(&["?/[12]", "[x].pcap"]), some(&["b/1", "b/2", "[x].pcap"]));
+        assert_eq!(names(&["missing"]), some(&["missing"]), "said when it is opened");
+        for (name, word) in
+            [("empty", "without files"), ("*.gone", "no file matches"), ("[", "sound glob")]
+        {
+            let error: String = names(&[name]).map(|_: Vec<String>| ()).expect_err(name);
+            assert!(error.contains(word) && error.contains(name), "{error}");
+        }
+        fs::remove_dir_all(room).expect("clean");
+    }
+}

@@ -1,0 +1,217 @@
+//! Flow records written as CSV or as JSON line by line, in the columns of the Parquet table.
+//!
+//! What is not known is empty in CSV and left out in JSON. Stamps are nanoseconds since 1970, as the
+//! columns' names say, so that nothing is rounded; pandas, polars and R read them as integers.
+
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use nilometer_flow::FlowRecord;
+use serde_json::{Map, Value};
+
+use super::draft::Draft;
+use super::flows::FlowWriter;
+use crate::input::source::InputDigest;
+
+/// The columns, in their order.
+const COLUMNS: [&str; 14] = [
+    "flowStartNanoseconds",
+    "flowEndNanoseconds",
+    "sourceIPAddress",
+    "destinationIPAddress",
+    "sourceTransportPort",
+    "destinationTransportPort",
+    "protocolIdentifier",
+    "packetDeltaCount",
+    "octetDeltaCount",
+    "tcpControlBits",
+    "flowEndReason",
+    "payloadOctets",
+    "initiator",
+    "samplingInterval",
+];
+
+/// How flow records are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The table `nilometer-flows/1`.
+    Parquet,
+    /// A header, and a line for each record.
+    Csv,
+    /// An object for each record, a line each.
+    Ndjson,
+}
+
+impl Kind {
+    /// What the ending of a name asks for: `.csv`, `.ndjson` or `.jsonl`; Parquet otherwise.
+    ///
+    /// # Errors
+    /// When the ending asks for something that is not written.
+    pub fn of(path: &Path) -> Result<Kind> {
+        let ending = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        match ending.as_str() {
+            "csv" => Ok(Kind::Csv),
+            "ndjson" | "jsonl" => Ok(Kind::Ndjson),
+            "json" | "tsv" | "gz" | "zst" | "bz2" | "xz" => bail!(
+                "{}: records are written as .parquet, .csv or .ndjson, not as .{ending}",
+                path.display()
+            ),
+            _ => Ok(Kind::Parquet),
+        }
+    }
+
+    /// How files of this kind begin.
+    pub fn beginning(self) -> &'static [u8] {
+        match self {
+            Kind::Parquet => b"PAR1",
+            Kind::Csv => b"flowStartNanoseconds,",
+            Kind::Ndjson => b"{\"flowStartNanoseconds\":",
+        }
+    }
+}
+
+/// A file of flow records being written, of any kind; it has no name before it is finished.
+pub enum FlowFile {
+    /// Parquet.
+    Table(Box<FlowWriter>),
+    /// Lines.
+    Text(TextWriter),
+}
+
+impl FlowFile {
+    /// Begins the file `path`, of the kind that its ending asks for.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn new(path: &Path) -> Result<FlowFile> {
+        // What may be replaced has been decided before; the writer need not ask again.
+        match Kind::of(path)? {
+            Kind::Parquet => Ok(FlowFile::Table(Box::new(FlowWriter::new(path, true)?))),
+            kind => Ok(FlowFile::Text(TextWriter::new(path, kind)?)),
+        }
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&mut self, record: &FlowRecord) -> Result<()> {
+        match self {
+            FlowFile::Table(table) => table.write(record),
+            FlowFile::Text(text) => text.write(record),
+        }
+    }
+
+    /// Completes the file, which now gets its name; says how many records it holds. Text has no room
+    /// for its `inputs`.
+    ///
+    /// # Errors
+    /// When the file cannot be written or named.
+    pub fn finish(self, inputs: &[InputDigest]) -> Result<u64> {
+        match self {
+            FlowFile::Table(table) => table.finish(inputs),
+            FlowFile::Text(text) => text.finish(),
+        }
+    }
+}
+
+/// Lines being written.
+pub struct TextWriter {
+    name: String,
+    to: BufWriter<Draft>,
+    kind: Kind,
+    records: u64,
+}
+
+impl TextWriter {
+    fn new(path: &Path, kind: Kind) -> Result<TextWriter> {
+        let name = path.display().to_string();
+        let mut to = BufWriter::new(Draft::new(path, true)?);
+        if kind == Kind::Csv {
+            writeln!(to, "{}", COLUMNS.join(","))
+                .with_context(|| format!("{name}: cannot be written"))?;
+        }
+        Ok(TextWriter { name, to, kind, records: 0 })
+    }
+
+    fn write(&mut self, record: &FlowRecord) -> Result<()> {
+        self.records += 1;
+        let cells = cells(record);
+        let line = match self.kind {
+            Kind::Ndjson => {
+                let named = COLUMNS.iter().zip(cells).filter(|(_, cell)| !cell.is_null());
+                let object: Map<String, Value> =
+                    named.map(|(name, cell)| ((*name).to_owned(), cell)).collect();
+                serde_json::to_string(&object)?
+            }
+            _ => cells.map(plain).join(","),
+        };
+        writeln!(self.to, "{line}").with_context(|| format!("{}: cannot be written", self.name))
+    }
+
+    fn finish(self) -> Result<u64> {
+        let written = self.to.into_inner();
+        let draft = written
+            .map_err(|error| anyhow!("{}: cannot be written: {}", self.name, error.error()))?;
+        draft.publish()?;
+        Ok(self.records)
+    }
+}
+
+/// The columns of a record; null where nothing is known.
+fn cells(record: &FlowRecord) -> [Value; 14] {
+    let key = &record.key;
+    [
+        record.start_ns.into(),
+        record.end_ns.into(),
+        key.source.to_string().into(),
+        key.destination.to_string().into(),
+        key.source_port.into(),
+        key.destination_port.into(),
+        key.protocol.into(),
+        record.packets.into(),
+        record.octets.into(),
+        record.tcp_flags.into(),
+        (record.end_reason as u8).into(),
+        record.payload_octets.into(),
+        record.opened.into(),
+        Some(record.sampling_interval).filter(|interval| *interval != 0).into(),
+    ]
+}
+
+/// A cell of CSV: addresses and numbers need no quotation marks.
+fn plain(cell: Value) -> String {
+    match cell {
+        Value::Null => String::new(),
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_those_of_the_table() {
+        let names = super::super::flows::FLOWS.schema.lines().filter_map(|line| {
+            let mut words = line.split_whitespace().skip(2);
+            words.next().map(|name| name.trim_end_matches(';'))
+        });
+        let names: Vec<&str> = names.filter(|name| *name != "{").collect();
+        assert_eq!(names, COLUMNS);
+    }
+
+    #[test]
+    fn the_ending_of_a_name_says_the_kind() {
+        let kinds =
+            [("a.csv", Kind::Csv), ("a.NDJSON", Kind::Ndjson), ("a.parquet", Kind::Parquet)];
+        for (name, kind) in
+            kinds.into_iter().chain([("a", Kind::Parquet), ("b.jsonl", Kind::Ndjson)])
+        {
+            assert_eq!(Kind::of(Path::new(name)).expect("a kind"), kind, "{name}");
+        }
+        assert!(Kind::of(Path::new("a.csv.gz")).is_err() && Kind::of(Path::new("a.json")).is_err());
+    }
+}

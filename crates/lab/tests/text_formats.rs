@@ -1,0 +1,194 @@
+//! Flow records in text, in and out, as a user brings and takes them.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{BINARY, Room, capture};
+use serde_json::Value;
+
+fn counted(room: &Room, arguments: &[&str]) -> Value {
+    let output = Command::new(BINARY)
+        .args(["flows", "--json"])
+        .args(arguments)
+        .current_dir(room.path(""))
+        .output()
+        .expect("the binary runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+/// What must not change from format to format.
+fn sums(counts: &Value) -> Vec<Value> {
+    let names = ["flow_records", "flows_after_repair", "flow_packets", "flow_bytes", "seconds"];
+    let more = ["tcp_connections", "tcp_connections_with_syn_and_fin", "repairs"];
+    names.iter().chain(&more).map(|name| counts[*name].clone()).collect()
+}
+
+#[test]
+fn what_is_written_as_text_is_read_back() {
+    let room = Room::new("text-out");
+    room.write("in.pcap", capture(60, |_| 500));
+    let mut first = None;
+    let kinds = [("a.parquet", "nilometer-flows/1"), ("b.csv", "CSV"), ("c.ndjson", "JSON lines")];
+    let mut before = "in.pcap";
+    for (name, format) in
+        kinds.into_iter().chain([("d.csv", "CSV"), ("e.parquet", "nilometer-flows/1")])
+    {
+        counted(&room, &[before, "-o", name]);
+        let counts = counted(&room, &[name]);
+        assert_eq!(counts["format"], format);
+        assert_eq!(counts["skipped"], Value::Object(Default::default()), "{name}");
+        assert_eq!(&sums(&counts), first.get_or_insert_with(|| sums(&counts)), "{name}");
+        before = name;
+    }
+    assert_eq!(room.read("b.csv"), room.read("d.csv"), "through JSON and back");
+    let header = "flowStartNanoseconds,flowEndNanoseconds,sourceIPAddress,destinationIPAddress,";
+    assert!(room.read("b.csv").starts_with(header));
+    let lines = room.read("c.ndjson");
+    let object: Value = serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
+    assert!(object["payloadOctets"].is_u64() && object["initiator"].is_boolean(), "{object}");
+
+    room.refused(&["flows", "in.pcap", "-o", "b.csv"]);
+    room.refused(&["flows", "in.pcap", "-o", "a.parquet.gz"]);
+    room.write("mine.csv", "a,b\n");
+    let said = room.refused(&["flows", "in.pcap", "-o", "mine.csv", "--force"]);
+    assert!(said.contains("another kind"), "{said}");
+    counted(&room, &["in.pcap", "-o", "b.csv", "--force"]);
+}
+
+#[test]
+fn logs_of_zeek_are_read() {
+    let room = Room::new("zeek");
+    let names = [
+        "ts",
+        "uid",
+        "id.orig_h",
+        "id.orig_p",
+        "id.resp_h",
+        "id.resp_p",
+        "proto",
+        "duration",
+        "orig_bytes",
+        "resp_bytes",
+        "conn_state",
+        "history",
+        "orig_pkts",
+        "orig_ip_bytes",
+        "resp_pkts",
+        "resp_ip_bytes",
+    ];
+    let line = [
+        "1700000000.5",
+        "C1",
+        "10.0.0.1",
+        "40000",
+        "10.0.0.2",
+        "80",
+        "tcp",
+        "1.25",
+        "500",
+        "1000",
+        "SF",
+        "ShADadFf",
+        "4",
+        "712",
+        "3",
+        "1132",
+    ];
+    let head = format!("#separator \\x09\n#path\tconn\n#fields\t{}\n", names.join("\t"));
+    room.write("conn.log", format!("{head}{}\ntorn\n#close\n", line.join("\t")));
+    let object: Vec<String> = names
+        .iter()
+        .zip(line)
+        .map(|(name, value)| {
+            let is_text = value.parse::<f64>().is_err();
+            if is_text { format!("\"{name}\":\"{value}\"") } else { format!("\"{name}\":{value}") }
+        })
+        .collect();
+    room.write("conn.json", format!("{{{}}}\n{{\n", object.join(",")));
+    for (name, format) in [("conn.log", "Zeek conn.log"), ("conn.json", "JSON lines")] {
+        let counts = counted(&room, &[name]);
+        assert_eq!((&counts["format"], &counts["flow_records"]), (&format.into(), &2.into()));
+        assert_eq!((&counts["flow_packets"], &counts["flow_bytes"]), (&7.into(), &1_844.into()));
+        assert_eq!(counts["tcp_connections_with_syn_and_fin"], 1, "{name}");
+        assert_eq!(counts["skipped"]["record_damaged"], 1, "{name}");
+    }
+    room.write("dns.log", "#separator \\x09\n#fields\tts\tid.orig_h\tid.resp_h\tquery\n");
+    assert!(room.refused(&["flows", "dns.log", "-o", "x.csv"]).contains("conn.log"));
+    room.write("no.csv", "sa,da,pr,ipkt,ibyt\n");
+    assert!(room.refused(&["flows", "no.csv"]).contains("no start"));
+}
+
+#[test]
+fn directories_and_globs_are_inputs() {
+    let room = Room::new("many");
+    std::fs::create_dir(room.path("day")).expect("a folder");
+    room.write("day/1.pcap", capture(60, |_| 500));
+    room.write("day/2.pcap", capture(60, |_| 500));
+    room.write("day/.3.pcap.partial", "half");
+    for input in ["day", "day/*.pcap", "d?y"] {
+        let counts = counted(&room, &[input]);
+        let names: Vec<_> = counts["inputs"].as_array().expect("a list").iter().collect();
+        assert_eq!(names.len(), 2, "{input}");
+        assert_eq!(
+            (&names[0]["name"], &names[1]["name"]),
+            (&"day/1.pcap".into(), &"day/2.pcap".into())
+        );
+    }
+    assert!(room.refused(&["flows", "day/*.gone"]).contains("no file matches"));
+    counted(&room, &["day/1.pcap", "-o", "day/out.csv"]);
+    let said = room.refused(&["flows", "day", "-o", "day/out.csv", "--force"]);
+    assert!(said.contains("is an input"), "{said}");
+    room.write("day/notes.md", "# no flows\n");
+    assert!(room.refused(&["flows", "day"]).contains("day/notes.md"));
+}
+
+/// FlowTest's tables, and the sums that awk makes of their lines: records, packets, bytes.
+const TABLES: [(&str, [u64; 3]); 4] = [
+    ("precise/references/split.csv", [5, 1_039, 656_317]),
+    ("precise/flows/base_shuffle.csv", [92, 389, 60_585]),
+    ("statistical/references/basic.csv", [2_000, 35_294, 32_946_564]),
+    ("precise/flows/small_incorrect.csv", [5, 30, 1_720]),
+];
+
+#[test]
+fn public_tables_and_what_nfdump_prints_are_read() {
+    let Some(data) = std::env::var_os("NILOMETER_DATA") else {
+        println!("skipped: public tables (set NILOMETER_DATA)");
+        return;
+    };
+    let room = Room::new("tables");
+    let folder = Path::new(&data).join("peers/FlowTest/tools/ft-analyzer/tests");
+    for (name, sums) in TABLES {
+        let path = folder.join(name);
+        let counts = counted(&room, &[path.to_str().expect("UTF-8"), "--decode-only"]);
+        let names = ["flow_records", "flow_packets", "flow_bytes"];
+        assert_eq!(names.map(|of| counts[of].as_u64().expect("a count")), sums, "{name}");
+    }
+    if Command::new("nfdump").arg("-V").output().is_err() {
+        println!("skipped: what nfdump prints (install nfdump)");
+        return;
+    }
+    let sample = Path::new(&data).join("flows/nfdump/devtestdata/nfcapd.sample");
+    let sample = sample.to_str().expect("UTF-8");
+    let printed = Command::new("nfdump").args(["-q", "-o", "csv", "-r", sample]).output();
+    let printed = printed.expect("nfdump runs").stdout;
+    let header = "ts,te,td,sa,da,sp,dp,pr,flg,fwd,stos,ipkt,ibyt,opkt,obyt,in,out\n";
+    room.write("printed.csv", [header.as_bytes(), &printed].concat());
+    let (told, read) = (
+        counted(&room, &[sample, "--decode-only"]),
+        counted(&room, &["printed.csv", "--decode-only"]),
+    );
+    for name in [
+        "flow_records",
+        "flow_packets",
+        "flow_bytes",
+        "tcp_connections",
+        "tcp_connections_with_syn",
+    ] {
+        assert_eq!(told[name], read[name], "{name}");
+    }
+}
