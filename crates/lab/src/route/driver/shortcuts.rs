@@ -272,7 +272,7 @@ fn word(frame: &[u8]) -> u32 {
 fn ask(turn: &mut Turn<'_>, input: u16, key: &Key<u32>) -> Option<(Shortcut, Exit)> {
     let shortcut = turn.router.shortcut(turn.now, input.into(), key)?;
     let seat = turn.seats.get(usize::from(shortcut.output))?;
-    let is_there = seat.presence == Presence::Up && !seat.is_blocked;
+    let is_there = seat.presence == Presence::Up;
     let interface = seat.device.as_ref().filter(|_| is_there)?.interface_index()?;
     let Shortcut { from, to, mtu_bytes, .. } = shortcut;
     Some((shortcut, Exit { interface, from, to, mtu_bytes }))
