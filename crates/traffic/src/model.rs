@@ -13,6 +13,7 @@ use core::fmt;
 use nilometer_stat::Empirical;
 use serde::{Deserialize, Serialize};
 
+use crate::lengths::FlowLengths;
 use crate::pool::{Pool, PoolError, Prefix};
 
 /// The format this crate writes and reads.
@@ -34,6 +35,19 @@ pub struct TrafficModel {
     pub tool: String,
     /// Where it came from.
     pub origin: Origin,
+    /// TCP flows of the original, one-way, in the model or not: counted, or estimated where packets were
+    /// sampled. Absent where flows are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow_count: Option<u64>,
+    /// The mean length of those flows, in packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_length_packets: Option<f64>,
+    /// One packet in this many was counted, 1 where all were; the largest where exporters differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling_interval: Option<u32>,
+    /// How these were had, how sure they are, and the law of the flows' lengths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow_lengths: Option<FlowLengths>,
     /// P(FileSize): payload bytes of one file.
     pub file_size: Empirical,
     /// P(InterConnection): seconds between consecutive connections of one address pair, in the time
@@ -269,6 +283,8 @@ impl TrafficModel {
         }
         positive("file_size mean", self.file_size.mean())?;
         positive("inter_connection mean", self.inter_connection.mean())?;
+        positive("mean_length_packets", self.mean_length_packets.unwrap_or(1.0))?;
+        positive("sampling_interval", self.sampling_interval.unwrap_or(1).into())?;
         self.sources.check("sources")?;
         self.destinations.check("destinations")?;
         self.check_intervals()?;

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use nilometer_stat::Empirical;
 use nilometer_traffic::TrafficModel;
 use nilometer_traffic::compare;
+use nilometer_traffic::lengths::Method;
 use nilometer_traffic::model::Share;
 
 use super::Verdict;
@@ -144,6 +145,9 @@ fn summary(model: &TrafficModel) -> String {
             model.duration_s()
         ),
     );
+    if let Some(lengths) = lengths(model) {
+        line("TCP flows", lengths);
+    }
     line("flows", format!("{} of {:.1} MB payload", model.flows(), model.bytes() as f64 / 1e6));
     line("file size", quantiles(&model.file_size, "bytes"));
     line(
@@ -174,6 +178,27 @@ fn summary(model: &TrafficModel) -> String {
     }
     text.push_str(&coverage(model));
     text
+}
+
+/// How many TCP flows the original had, how long they were, and how that is known.
+fn lengths(model: &TrafficModel) -> Option<String> {
+    let (count, mean) = (model.flow_count?, model.mean_length_packets?);
+    let lengths = model.flow_lengths.as_ref()?;
+    let interval = model.sampling_interval.unwrap_or(1);
+    Some(match lengths.method {
+        Method::Counted => format!("{count} of {} packets in the mean, counted", shown(mean)),
+        Method::SynJointEm => {
+            let ([few, many], [short, long]) =
+                (lengths.flow_count_interval, lengths.mean_length_interval);
+            format!(
+                "{count} ({few:.0} to {many:.0}) of {} packets in the mean ({} to {}), 95 %, from the \
+                 SYNs of 1 packet in {interval}",
+                shown(mean),
+                shown(short),
+                shown(long)
+            )
+        }
+    })
 }
 
 fn quantiles(law: &Empirical, unit: &str) -> String {

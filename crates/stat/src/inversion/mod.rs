@@ -203,15 +203,13 @@ fn law(grid: &Grid, shares: &[f64], records: u64) -> Empirical {
 }
 
 impl Inversion {
-    /// Of which lengths the flow of a record probably is: pairs of a length in packets (the middle of a
-    /// bin) and its probability, given the record's `packets` and whether it has the SYN.
-    pub fn lengths_of(&self, packets: u64, syn: bool) -> Vec<(f64, f64)> {
+    /// Of which lengths the flow of a record probably is, given the record's `packets` and whether it has
+    /// the SYN: places in [`bins`](Self::bins), each with its probability.
+    pub fn lengths_of(&self, packets: u64, syn: bool) -> Vec<(usize, f64)> {
         let row = self.grid.row(packets, syn);
         let all = row.chance(&self.shares).max(reference::SHARE_MIN);
         let part = row.chances.iter().zip(&self.shares[row.first..]);
-        part.zip(&self.grid.bins[row.first..])
-            .map(|((chance, share), bin)| (bin.middle(), chance * share / all))
-            .collect()
+        part.zip(row.first..).map(|((chance, share), at)| (at, chance * share / all)).collect()
     }
 
     /// The bins of the law: the middle of each, packets, and its share of the flows.
