@@ -14,6 +14,7 @@
 //! they enter or not, from the side that opened where that is known (so that a connection is not
 //! counted from both sides).
 //!
+//! Records without TCP flags get their starts and ends first (`unflagged`).
 //! Records of sampled packets go another way (`lengths`, `sampled`), and meet the others in each law.
 
 use alloc::boxed::Box;
@@ -41,6 +42,7 @@ use crate::model::{
 use crate::pool::Prefix;
 use crate::sampled::SampledFiles;
 use crate::sessions::PairLife;
+use crate::unflagged;
 
 /// Flows below this many payload bytes are left out (Harpoon's own limit).
 pub const FILE_MIN_BYTES: u64 = 100;
@@ -153,15 +155,28 @@ pub fn estimate(
     if tcp.is_empty() {
         return Err(EstimateError::NoTcp(coverage.flows));
     }
-    let (sampled, whole): (Vec<_>, Vec<_>) = tcp.into_iter().partition(is_sampled);
+    let told = unflagged::infer(tcp, span_ns);
+    coverage.records_without_flags = told.unflagged;
+    (coverage.starts_inferred, coverage.ends_inferred) = (told.starts, told.ends);
+    let (sampled, whole): (Vec<_>, Vec<_>) = told.records.into_iter().partition(is_sampled);
     let (whole, sampled) = (merge_split(whole, SPLIT_GAP_MAX_NS), lengths::join_sampled(sampled));
-    coverage.records_joined = whole.merged + sampled.merged;
+    coverage.records_joined = told.joined + whole.merged + sampled.merged;
     let (flows, sampled) = (whole.records, sampled.records);
     let inversions = lengths::invert(&sampled).map_err(EstimateError::Sampled)?;
     let measured = lengths::measure(&flows, &inversions).expect("there is a flow");
     let thinned = SampledFiles::of(&sampled, &inversions);
     coverage.flows += flows.len() as u64;
     let mut warnings = sampled_warnings(&measured, &sampled);
+    if coverage.records_without_flags > 0 {
+        warnings.push(format!(
+            "{} TCP records carry no flags: where their flows begin and end is told by time (gaps \
+             over {:.1} s part them); {} starts and {} ends",
+            coverage.records_without_flags,
+            told.threshold_ns as f64 / 1e9,
+            coverage.starts_inferred,
+            coverage.ends_inferred
+        ));
+    }
     let gaps = gaps(&flows, &sampled, options.bound_s, &mut coverage, &mut warnings);
     let seen = flows.iter().filter(|flow| opens(flow)).chain(&sampled);
     let lives = lives(seen, span_ns.0, options.bound_s);

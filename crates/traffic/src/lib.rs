@@ -18,6 +18,7 @@ mod sampled;
 pub mod sessions;
 pub mod spatial;
 pub mod synthetic;
+pub mod unflagged;
 pub mod volume;
 
 pub use model::TrafficModel;

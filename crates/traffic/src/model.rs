@@ -143,6 +143,15 @@ pub struct Coverage {
     pub payload_in_model: u64,
     /// Records joined to the record they were split from (flow surgery).
     pub records_joined: u64,
+    /// TCP records without any flag.
+    #[serde(default)]
+    pub records_without_flags: u64,
+    /// Starts of flows inferred, where no flags were recorded.
+    #[serde(default)]
+    pub starts_inferred: u64,
+    /// Ends of flows inferred.
+    #[serde(default)]
+    pub ends_inferred: u64,
     /// Gaps between connections beyond the bound, left out.
     pub gaps_beyond_bound: u64,
     /// What was left out, and why.
