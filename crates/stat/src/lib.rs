@@ -10,6 +10,7 @@ pub mod empirical;
 pub mod floor;
 pub mod histogram;
 pub mod inversion;
+pub mod law;
 pub mod parametric;
 pub mod rng;
 pub mod scaling;
@@ -29,6 +30,7 @@ pub use distance::{
 pub use empirical::{Empirical, EmpiricalError, Form, KNOTS_LIMIT};
 pub use floor::{FLOOR_ROUNDS, Floor, floor, ratio, sorted_uniforms};
 pub use histogram::{Bucket, Histogram};
+pub use law::{Law, LawError};
 pub use parametric::{lognormal, pareto, zipf_weights};
 pub use rng::Rng;
 pub use scaling::{Diagram, Scaling};

@@ -119,7 +119,7 @@ pub struct Interval {
     pub bytes: u64,
     /// Flows that enter the model and start here.
     pub flows: u64,
-    /// Packets of those flows in the original.
+    /// Packets of those flows in the original; 0 where none was measured.
     pub packets: u64,
     /// Active sessions by the algorithm of Figure 4.
     pub sessions: f64,
