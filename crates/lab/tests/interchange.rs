@@ -1,4 +1,4 @@
-//! Models that come from elsewhere: Harpoon's XML in and out.
+//! Models that come from elsewhere: Harpoon's XML in and out, and laws stated by hand.
 
 mod common;
 
@@ -182,4 +182,60 @@ fn a_model_goes_to_harpoon_and_back() {
         let (one, other) = (sessions(&a, at).expect("one"), sessions(&b, at).expect("one"));
         assert!((one - other).abs() <= 0.5, "{one} {other}");
     }
+}
+
+#[test]
+fn laws_are_stated_by_name_or_as_a_table() {
+    let room = Room::new("stated");
+    room.write("sizes.csv", "bytes,share\n0,0\n4000,0.5\n20000,1\n");
+    let stated = |size: &str, gap: &str| {
+        room.counted(&[
+            "model",
+            "new",
+            "-o",
+            "m.json",
+            "--force",
+            "--json",
+            "--sessions",
+            "10,20",
+            "--file-size",
+            size,
+            "--inter-connection",
+            gap,
+            "--interval",
+            "30",
+        ])
+    };
+    for (size, gap, size_mean, gap_mean) in [
+        ("pareto:index=1.5,min=1000", "exponential:mean=0.5", 3_000.0, 0.5),
+        ("lognormal:mu=8,sigma=1.5", "weibull:shape=0.5,scale=0.25", 9_181.92, 0.5),
+        ("table:sizes.csv", "lognormal:mu=-1,sigma=0.5", 7_000.0, 0.416_86),
+        ("exponential:mean=5000,max=100000", "pareto:index=2.5,min=0.3", 5_000.0, 0.5),
+    ] {
+        let model = stated(size, gap);
+        assert_eq!(model, room.json("m.json"));
+        assert!((law(&model, "file_size").mean() / size_mean - 1.0).abs() < 0.003, "{size}");
+        let gaps = law(&model, "inter_connection").mean();
+        assert!((gaps / gap_mean - 1.0).abs() < 0.003, "{gap}: {gaps}");
+        let expected = 30.0 * 30.0 / gap_mean;
+        assert!((flows(&model) as f64 / expected - 1.0).abs() < 0.05, "{gap}: {}", flows(&model));
+        assert_eq!(model["sources"]["counts"].as_array().map(Vec::len), Some(254));
+        room.done(&["generate", "plan", "m.json"]);
+    }
+    for (size, gap, word) in [
+        (
+            "pareto:index=1.5",
+            "exponential:mean=1",
+            "--file-size 'pareto:index=1.5': pareto needs min",
+        ),
+        ("pareto:index=0.9,min=3", "exponential:mean=1", "give a maximum"),
+        ("exponential:mean=1", "exponential:mean=-1", "--inter-connection"),
+        ("table:none.csv", "exponential:mean=1", "none.csv"),
+    ] {
+        let words = ["model", "new", "-o", "n.json", "--sessions", "1"];
+        let words = [&words[..], &["--file-size", size, "--inter-connection", gap]].concat();
+        let line = room.refused(&words);
+        assert!(line.contains(word), "{line}");
+    }
+    assert!(!room.path("n.json").exists());
 }

@@ -1,4 +1,4 @@
-//! `nilometer model`: inputs into a traffic model; models shown, compared and exported.
+//! `nilometer model`: inputs into a traffic model; models stated, shown, compared and exported.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,6 +13,7 @@ use nilometer_traffic::lengths::Method;
 use nilometer_traffic::model::Share;
 
 use super::Verdict;
+use super::stated::{self, NewArgs};
 use crate::document;
 use crate::harpoon;
 use crate::trial::config::{default_clients, default_servers};
@@ -60,6 +61,8 @@ struct EstimateArgs {
 
 #[derive(Debug, Subcommand)]
 enum ModelCommand {
+    /// A model whose distributions are given by hand.
+    New(NewArgs),
     /// A model written as Harpoon's XML: PREFIX_tcpclient.xml and PREFIX_tcpserver.xml.
     Export {
         /// The model.
@@ -98,6 +101,7 @@ enum ModelCommand {
 pub fn run(args: ModelArgs) -> Result<Verdict> {
     match args.command {
         None => estimate(&args.estimate),
+        Some(ModelCommand::New(args)) => new(&args),
         Some(ModelCommand::Export { file, harpoon, force }) => export(&file, &harpoon, force),
         Some(ModelCommand::Show { file, json }) => show(&file, json),
         Some(ModelCommand::Compare { a, b, seed, json }) => compare(&a, &b, seed, json),
@@ -166,6 +170,13 @@ fn import(args: &EstimateArgs, output: &Path) -> Result<Verdict> {
     for (reason, count) in &skipped {
         eprintln!("nilometer: passed over {count} x {reason}");
     }
+    print_model(&model, args.json)
+}
+
+fn new(args: &NewArgs) -> Result<Verdict> {
+    document::guard_output(&args.output, &[], args.force, b"{")?;
+    let model = stated::model(args)?;
+    document::write_json(&args.output, &model)?;
     print_model(&model, args.json)
 }
 
