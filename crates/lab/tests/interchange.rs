@@ -222,6 +222,11 @@ fn laws_are_stated_by_name_or_as_a_table() {
         assert_eq!(model["sources"]["counts"].as_array().map(Vec::len), Some(254));
         room.done(&["generate", "plan", "m.json"]);
     }
+    // What was stated is as sure as a large sample.
+    let compared = room.counted(&["model", "compare", "m.json", "m.json", "--json"]);
+    for distance in compared["distances"].as_array().expect("distances") {
+        assert!(distance["floor"].as_f64().expect("a floor") < 0.05, "{distance}");
+    }
     for (size, gap, word) in [
         (
             "pareto:index=1.5",

@@ -1,6 +1,6 @@
 //! Laws given by name and parameters, made into quantile tables.
 //!
-//! A table is cut by survival, P(X > x), and not by value: evenly in the body, and from [`TAIL`] on each
+//! A table is cut by survival, P(X > x), and not by value: evenly in the body, and in the last 4 % each
 //! piece an eighth of an octave rarer than the one before, so that a heavy tail is as finely drawn as
 //! the body. A discrete table takes of each piece its mean, and so has the law's own mean; a straight one
 //! (for times) takes the values at the cuts.

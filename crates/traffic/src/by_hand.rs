@@ -2,8 +2,8 @@
 //!
 //! Sizes, gaps and the popularity of addresses are given, and how many sessions are active in each
 //! interval. How many connections these make follows: a session that begins with a wait makes in a time T
-//! about T/μ + (σ² − μ²)/2μ² of them (the renewal theorem, for gaps of mean μ and variance σ²), and
-//! they carry the mean size each. What the sessions of a measured model are had from (Harpoon, Figure
+//! about T/μ + (σ² − μ²)/2μ² of them (the renewal theorem, for gaps of mean μ and variance σ²), no more
+//! than F/(1 − F) where the share F of the gaps ends within T, and they carry the mean size each. What the sessions of a measured model are had from (Harpoon, Figure
 //! 4) is so taken the other way round.
 
 use alloc::string::{String, ToString};
@@ -51,7 +51,10 @@ fn ranks(mut counts: Vec<u64>) -> Ranks {
 fn connections(gaps: &Empirical, seconds: f64) -> f64 {
     let mean = gaps.mean();
     let variance = gaps.second_moment() - mean * mean;
-    (seconds / mean + (variance - mean * mean) / (2.0 * mean * mean)).max(0.0)
+    let long_run = seconds / mean + (variance - mean * mean) / (2.0 * mean * mean);
+    let ended = gaps.cdf(seconds);
+    let most = if ended < 1.0 { ended / (1.0 - ended) } else { f64::INFINITY };
+    long_run.max(0.0).min(most)
 }
 
 impl ByHand {
@@ -148,6 +151,16 @@ mod tests {
         assert_eq!(model.sources.counts, [7, 3]);
         assert_eq!(model.original_s(), 180.0);
         assert_eq!(model.flow_count, None);
+    }
+
+    /// Gaps mostly far longer than the interval: the renewal theorem alone would say seven.
+    #[test]
+    fn an_interval_too_short_for_a_gap_has_hardly_a_connection() {
+        let gaps = Law::Lognormal { mu: 6.0, sigma: 1.6 }.table(Form::Linear, None).expect("a law");
+        let short = ByHand { inter_connection: gaps, ..stated(alloc::vec![100.0]) };
+        let flows = short.model().expect("a model").flows();
+        // F(60 s) is 0.117.
+        assert!((11..=14).contains(&flows), "{flows}");
     }
 
     #[test]

@@ -290,14 +290,17 @@ fn lengths(model: &TrafficModel) -> Option<String> {
 
 fn quantiles(law: &Empirical, unit: &str) -> String {
     let at = |u| shown(law.quantile(u));
+    let source = match law.samples() {
+        0 => "stated".to_owned(),
+        samples => format!("{samples} samples"),
+    };
     format!(
-        "p10 {}, p50 {}, p90 {}, p99 {}, mean {} {unit} ({} samples)",
+        "p10 {}, p50 {}, p90 {}, p99 {}, mean {} {unit} ({source})",
         at(0.1),
         at(0.5),
         at(0.9),
         at(0.99),
-        shown(law.mean()),
-        law.samples()
+        shown(law.mean())
     )
 }
 
