@@ -5,6 +5,7 @@ pub mod device;
 pub mod doctor;
 pub mod document;
 pub mod generate;
+pub mod harpoon;
 pub mod input;
 pub mod report;
 pub mod route;

@@ -2,7 +2,12 @@
 
 mod common;
 
+use std::net::Ipv4Addr;
+
 use common::{Room, capture};
+use nilometer_flow::netflow5::{self, Header};
+use nilometer_flow::record::{TCP, tcp_flags};
+use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use nilometer_lab::cli::VERSION;
 use serde_json::Value;
 
@@ -130,4 +135,99 @@ fn a_law_that_moved_is_found_and_no_other() {
     }
     let seeded = |seed| room.done(&["model", "compare", "a.json", "b.json", "--seed", seed]);
     assert_eq!(seeded("4"), seeded("4"), "floors repeat with their seed");
+}
+
+const EXPORTED_S: u32 = 1_700_000_300;
+
+/// Records of 3,000 flows as an exporter of NetFlow v5 tells them that counts one packet in
+/// `interval`: of each flow's packets every one that the wheel of that many teeth touches.
+fn sampled_export(interval: u16, length: impl Fn(u32) -> u64) -> Vec<u8> {
+    let every = u64::from(interval.max(1));
+    let mut wheel = 0;
+    let mut records = Vec::new();
+    for number in 0..3_000 {
+        let sampled = (0..length(number)).filter(|at| (wheel + at) % every == 0);
+        let (mut packets, mut flags) = (0, 0);
+        for at in sampled {
+            packets += 1;
+            flags |= if at == 0 { tcp_flags::SYN } else { tcp_flags::ACK };
+            flags |= if at + 1 == length(number) { tcp_flags::FIN } else { 0 };
+        }
+        wheel += length(number);
+        let start_ns =
+            (u64::from(EXPORTED_S) - 300) * 1_000_000_000 + u64::from(number) * 90_000_000;
+        let key = FlowKey {
+            source: Ipv4Addr::new(198, 19, 0, (number % 7) as u8).into(),
+            destination: Ipv4Addr::new(198, 18, 0, (number % 31) as u8).into(),
+            source_port: 443,
+            destination_port: 2_000 + number as u16,
+            protocol: TCP,
+        };
+        let record = FlowRecord {
+            key,
+            start_ns,
+            end_ns: start_ns + 1_000_000_000,
+            packets,
+            octets: 900 * packets,
+            tcp_flags: flags,
+            payload_octets: None,
+            opened: None,
+            end_reason: EndReason::Unknown,
+            sampling_interval: interval.into(),
+        };
+        records.extend((packets > 0).then_some(record));
+    }
+    let mut export = Vec::new();
+    for (at, part) in records.chunks(netflow5::RECORDS_MAX).enumerate() {
+        let header = Header {
+            uptime_ms: 900_000,
+            unix_secs: EXPORTED_S,
+            unix_nsecs: 0,
+            flow_sequence: (at * netflow5::RECORDS_MAX) as u32,
+            engine_type: 0,
+            engine_id: 0,
+            sampling_mode: u8::from(interval > 1),
+            sampling_interval: interval,
+        };
+        export.extend(netflow5::encode(&header, part).expect("it fits"));
+    }
+    export
+}
+
+#[test]
+fn sampled_records_say_how_many_flows_there_were_and_how_long() {
+    let room = Room::new("sampled");
+    // Seventeen of twenty flows have 3 packets, the others 83: 15 in the mean.
+    let length = |number: u32| if number % 20 < 17 { 3 } else { 83 };
+    for (name, interval, method) in [("all.nf5", 0, "counted"), ("some.nf5", 10, "syn-joint-em")] {
+        room.write(name, sampled_export(interval, length));
+        let model = room.counted(&["model", name, "-o", "model.json", "--force", "--json"]);
+        assert_eq!(model["sampling_interval"], interval.max(1));
+        let lengths = &model["flow_lengths"];
+        assert_eq!(lengths["method"], method);
+        let (count, mean) = (&model["flow_count"], &model["mean_length_packets"]);
+        for (value, interval, truth) in [
+            (count, &lengths["flow_count_interval"], 3_000.0),
+            (mean, &lengths["mean_length_interval"], 15.0),
+        ] {
+            let of = |value: &Value| value.as_f64().expect("a number");
+            assert!(of(&interval[0]) <= truth && truth <= of(&interval[1]), "{name}: {value}");
+            let off = (of(value) / truth - 1.0).abs();
+            assert!(off < if interval[0] == interval[1] { 1e-9 } else { 0.1 }, "{name}: {value}");
+        }
+        let shown = room.done(&["model", "show", "model.json"]);
+        let line = shown.lines().find(|line| line.starts_with("TCP flows")).expect("a line");
+        assert!(line.contains(if interval > 0 { "1 packet in 10" } else { "counted" }), "{line}");
+        room.done(&["generate", "plan", "model.json"]);
+    }
+    // Without a SYN there is no count of flows, and one line says so.
+    let mut silent = sampled_export(10, length);
+    for datagram in silent.chunks_mut(netflow5::HEADER_BYTES + 30 * netflow5::RECORD_BYTES) {
+        for record in datagram[netflow5::HEADER_BYTES..].chunks_mut(netflow5::RECORD_BYTES) {
+            record[37] = 0;
+        }
+    }
+    room.write("silent.nf5", silent);
+    let line = room.refused(&["model", "silent.nf5", "-o", "other.json"]);
+    assert!(line.contains("none of") && line.contains("has a SYN"), "{line}");
 }

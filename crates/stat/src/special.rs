@@ -1,4 +1,4 @@
-//! Functions that estimators of variance need: digamma, trigamma, the tail of the chi-square law.
+//! Special functions that estimators need: digamma, trigamma, the chi-square tail, the binomial law.
 
 /// From here on the asymptotic series are exact to the last bits.
 const LARGE: f64 = 12.0;
@@ -83,6 +83,62 @@ pub fn chi_square_tail(degrees: usize, x: f64) -> f64 {
     factor * fraction
 }
 
+/// The logarithm of the binomial probability of `k` successes in `n` trials of chance `p`, minus infinity
+/// where it cannot be: Loader's saddle-point form (*Fast and Accurate Computation of Binomial
+/// Probabilities*, 2000), which keeps its digits where ln Γ of large numbers would cancel them. `n` and
+/// `k` are whole numbers at least 0.
+///
+/// # Panics
+/// Where `p` is not between 0 and 1, both excluded.
+pub fn ln_binomial(k: f64, n: f64, p: f64) -> f64 {
+    assert!(p > 0.0 && p < 1.0, "a chance of {p}");
+    if k < 0.0 || k > n {
+        return f64::NEG_INFINITY;
+    }
+    if k == 0.0 {
+        return n * libm::log1p(-p);
+    }
+    if k == n {
+        return n * libm::log(p);
+    }
+    let rest = n - k;
+    stirling_error(n)
+        - stirling_error(k)
+        - stirling_error(rest)
+        - deviance(k, n * p)
+        - deviance(rest, n * (1.0 - p))
+        + 0.5 * libm::log(n / (2.0 * core::f64::consts::PI * k * rest))
+}
+
+/// ln n! less Stirling's formula for it.
+fn stirling_error(n: f64) -> f64 {
+    if n < LARGE {
+        let half_ln_tau = 0.918_938_533_204_672_7;
+        return libm::lgamma(n + 1.0) - (n + 0.5) * libm::log(n) + n - half_ln_tau;
+    }
+    let y = 1.0 / (n * n);
+    (1.0 / 12.0 - y * (1.0 / 360.0 - y * (1.0 / 1_260.0 - y * (1.0 / 1_680.0 - y / 1_188.0)))) / n
+}
+
+/// x ln(x/m) + m - x, by its series where x is near m.
+fn deviance(x: f64, m: f64) -> f64 {
+    let v = (x - m) / (x + m);
+    if v.abs() >= 0.1 {
+        return x * libm::log(x / m) + m - x;
+    }
+    let mut power = 2.0 * x * v;
+    let mut sum = (x - m) * v;
+    for odd in (3..60).step_by(2) {
+        power *= v * v;
+        let term = power / f64::from(odd);
+        if sum + term == sum {
+            break;
+        }
+        sum += term;
+    }
+    sum
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,5 +171,24 @@ mod tests {
             assert!((digamma(x + 1.0) - digamma(x) - 1.0 / x).abs() < 1e-13);
             assert!((trigamma(x) - trigamma(x + 1.0) - 1.0 / (x * x)).abs() < 1e-12 / x);
         }
+    }
+
+    /// The naive twin multiplies; far out, sums of the law must still be 1.
+    #[test]
+    fn the_binomial_law_agrees_with_multiplication_and_sums_to_one() {
+        for (n, p) in [(1u32, 0.3f64), (7, 0.01), (40, 0.5), (300, 0.1)] {
+            let mut choose = 1.0;
+            for k in 0..=n {
+                let naive = choose * p.powi(k as i32) * (1.0 - p).powi((n - k) as i32);
+                let found = libm::exp(ln_binomial(k.into(), n.into(), p));
+                assert!((found / naive - 1.0).abs() < 1e-11, "{k} of {n}: {found}, {naive}");
+                choose *= f64::from(n - k) / f64::from(k + 1);
+            }
+        }
+        assert_eq!(ln_binomial(3.0, 2.0, 0.5), f64::NEG_INFINITY);
+        assert_eq!(ln_binomial(-1.0, 2.0, 0.5), f64::NEG_INFINITY);
+        let (n, p) = (1e13, 1e-10);
+        let sum: f64 = (600..1_400).map(|k| libm::exp(ln_binomial(k.into(), n, p))).sum();
+        assert!((sum - 1.0).abs() < 1e-9, "{sum}");
     }
 }

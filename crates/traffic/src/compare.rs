@@ -51,9 +51,11 @@ pub fn compare(a: &TrafficModel, b: &TrafficModel, seed: u64) -> Vec<Distance> {
     distances
 }
 
-/// The size of one sample that is as far from its law as two samples are from each other.
+/// The size of one sample that is as far from its law as two samples are from each other. A law that
+/// was stated, of no sample, is as sure as the largest one.
 fn effective(n: u64, m: u64) -> usize {
-    let (n, m) = (n.clamp(1, SAMPLE_MAX) as f64, m.clamp(1, SAMPLE_MAX) as f64);
+    let size = |n: u64| if n == 0 { SAMPLE_MAX } else { n.min(SAMPLE_MAX) } as f64;
+    let (n, m) = (size(n), size(m));
     libm::ceil(n * m / (n + m)) as usize
 }
 

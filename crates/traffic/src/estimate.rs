@@ -11,7 +11,11 @@
 //! opened the connection; where flags of single packets are not known, the lower port serves.
 //!
 //! Gaps are taken between the starts of all flows with a SYN of one directed address pair, whether
-//! they enter or not, from the side that opened (so that a connection is not counted from both sides).
+//! they enter or not, from the side that opened where that is known (so that a connection is not
+//! counted from both sides).
+//!
+//! Records without TCP flags get their starts and ends first (`unflagged`).
+//! Records of sampled packets go another way (`lengths`, `sampled`), and meet the others in each law.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -26,21 +30,25 @@ use nilometer_flow::record::TCP;
 use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, Reason, RepairCounts, repair};
 use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::Empirical;
+use nilometer_stat::inversion::InversionError;
+
+use crate::intervals::Volumes;
+use crate::lengths::{self, Measured, is_sampled};
 
 use crate::model::{
     Coverage, FORMAT, Generation, INTERVALS_MAX, Interval, ModelError, Origin, RANKS_MAX, Ranks,
     Share, TrafficModel,
 };
 use crate::pool::Prefix;
-use crate::sessions::{self, Demand, PairLife};
+use crate::sampled::SampledFiles;
+use crate::sessions::PairLife;
+use crate::unflagged::{self, is_unflagged};
 
 /// Flows below this many payload bytes are left out (Harpoon's own limit).
 pub const FILE_MIN_BYTES: u64 = 100;
 /// Knots of the file size table and of the gap table.
 const SIZE_KNOTS: usize = 2_048;
 const GAP_KNOTS: usize = 1_024;
-/// Trials of Figure 4's algorithm for each interval.
-const TRIALS: u32 = 100;
 /// A flow whose packets average no more than this many bytes beyond the bare headers only
 /// acknowledges: room for time stamps and two SACK blocks.
 const ACK_OPTIONS_BYTES: u64 = 32;
@@ -75,6 +83,8 @@ pub enum EstimateError {
     NoneEnters(Box<Coverage>),
     /// A number among the options is not usable.
     Option(ModelError),
+    /// Sampled records that do not tell how many flows there were.
+    Sampled(InversionError),
     /// The interval is so short that there would be more than [`INTERVALS_MAX`].
     TooManyIntervals(f64),
 }
@@ -101,6 +111,7 @@ impl fmt::Display for EstimateError {
                 )
             }
             EstimateError::Option(error) => error.fmt(f),
+            EstimateError::Sampled(error) => error.fmt(f),
             EstimateError::TooManyIntervals(interval_s) => write!(
                 f,
                 "an interval of {interval_s} s gives more than {INTERVALS_MAX} intervals; choose a \
@@ -127,7 +138,8 @@ pub fn default_interval_s(duration_s: f64) -> f64 {
     (300.0f64).min(duration_s / 3.0).max(duration_s / 12.0)
 }
 
-/// Repairs records, and estimates a model from them.
+/// Repairs records, and estimates a model from them. What a model needs to be told of records without
+/// flags, and of sampled ones, is told with other means than repair.
 ///
 /// # Errors
 /// Where nothing enters the model, or an option is out of range.
@@ -135,47 +147,85 @@ pub fn estimate(
     records: Vec<FlowRecord>,
     options: &EstimateOptions,
 ) -> Result<Estimate, EstimateError> {
-    let repaired = repair(records, HARPOON_GAP_MAX_NS);
+    let is_another = |record: &FlowRecord| is_sampled(record) || is_unflagged(record);
+    let (others, whole): (Vec<_>, Vec<_>) = records.into_iter().partition(is_another);
+    let mut repaired = repair(whole, HARPOON_GAP_MAX_NS);
+    repaired.records.extend(others);
     let mut made = estimate_as_given(repaired.records, options)?;
-    made.model.coverage.records_joined = repaired.counts.joined();
+    made.model.coverage.records_joined += repaired.counts.joined();
     made.warnings.extend(told(&repaired.counts));
     Ok(made)
 }
 
-/// Estimates a model from records as they are, each a flow: for records that need no repair, and to
-/// see what it is good for.
+/// Estimates a model from records as they are, each a flow where it has flags and is not sampled: for
+/// records that need no repair, and to see what it is good for.
 ///
 /// # Errors
 /// Where nothing enters the model, or an option is out of range.
 pub fn estimate_as_given(
-    flows: Vec<FlowRecord>,
+    records: Vec<FlowRecord>,
     options: &EstimateOptions,
 ) -> Result<Estimate, EstimateError> {
     check_options(options)?;
     let mut coverage = Coverage::default();
-    let span_ns = options.span_ns.or_else(|| span_of(&flows)).unwrap_or((0, 0));
-    let flows = tcp_only(flows, &mut coverage);
-    if flows.is_empty() {
+    let span_ns = options.span_ns.or_else(|| span_of(&records)).unwrap_or((0, 0));
+    let tcp = tcp_only(records, &mut coverage);
+    if tcp.is_empty() {
         return Err(EstimateError::NoTcp(coverage.flows));
     }
+    let told = unflagged::infer(tcp, span_ns);
+    coverage.records_without_flags = told.unflagged;
+    (coverage.starts_inferred, coverage.ends_inferred) = (told.starts, told.ends);
+    let (sampled, flows): (Vec<_>, Vec<_>) = told.records.into_iter().partition(is_sampled);
+    let sampled = lengths::join_sampled(sampled);
+    coverage.records_joined = told.joined + sampled.counts.joined();
+    let sampled = sampled.records;
+    let inversions = lengths::invert(&sampled).map_err(EstimateError::Sampled)?;
+    let measured = lengths::measure(&flows, &inversions).expect("there is a flow");
+    let thinned = SampledFiles::of(&sampled, &inversions);
     coverage.flows += flows.len() as u64;
-    let mut warnings = Vec::new();
-    let gaps = gaps(&flows, options.bound_s, &mut coverage, &mut warnings);
-    let lives = lives(&flows, span_ns.0, options.bound_s);
-    let files = enter(flows, &mut coverage);
-    if files.is_empty() {
-        return Err(EstimateError::NoneEnters(Box::new(coverage)));
+    let mut warnings = sampled_warnings(&measured, &sampled);
+    if coverage.records_without_flags > 0 {
+        warnings.push(format!(
+            "{} TCP records carry no flags: where their flows begin and end is told by time (gaps \
+             over {:.1} s part them); {} starts and {} ends",
+            coverage.records_without_flags,
+            told.threshold_ns as f64 / 1e9,
+            coverage.starts_inferred,
+            coverage.ends_inferred
+        ));
     }
-    let sizes: Vec<f64> = files.iter().map(|file| file.payload as f64).collect();
-    let file_size = Empirical::step_from(sizes, SIZE_KNOTS).expect("files have sizes");
-    let intervals = intervals(&files, span_ns, options, (&file_size, &gaps, &lives))?;
-    let v6 = files.iter().filter(|file| file.client.is_ipv6()).count();
+    let gaps = gaps(&flows, &sampled, options.bound_s, &mut coverage, &mut warnings);
+    let seen = opening(&flows).chain(&sampled);
+    let lives = lives(seen, span_ns.0, options.bound_s);
+    let files = enter(flows, &mut coverage);
+    let file_size = file_sizes(&files, &thinned)
+        .ok_or_else(|| EstimateError::NoneEnters(Box::new(coverage.clone())))?;
+    let volumes = Volumes::new(span_ns, options)?.of(&files).of_sampled(&sampled, &thinned);
+    let intervals = volumes.intervals((&file_size, &gaps, &lives));
+    cover_sampled(&sampled, &thinned, &intervals, &mut coverage);
+    let weights: Vec<(IpAddr, IpAddr, u64)> = files
+        .iter()
+        .map(|file| (file.client, file.server, 1))
+        .chain(sampled.iter().filter(|record| record.has_start()).map(|record| {
+            let (client, server) = ends(record);
+            (client, server, record.sampling_interval.into())
+        }))
+        .collect();
+    let of_v6 = |(client, _, weight): &(IpAddr, IpAddr, u64)| u64::from(client.is_ipv6()) * weight;
+    let v6: u64 = weights.iter().map(of_v6).sum();
+    let all: u64 = weights.iter().map(|(.., weight)| weight).sum();
+    let keep = options.keep_addresses;
     let model = TrafficModel {
         format: FORMAT.to_string(),
         tool: options.tool.clone(),
         origin: options.origin.clone(),
-        sources: ranks(files.iter().map(|file| file.client), options.keep_addresses),
-        destinations: ranks(files.iter().map(|file| file.server), options.keep_addresses),
+        flow_count: Some(libm::round(measured.flow_count) as u64),
+        mean_length_packets: Some(measured.mean_length_packets),
+        sampling_interval: Some(measured.sampling_interval),
+        flow_lengths: Some(measured.lengths),
+        sources: ranks(weights.iter().map(|(client, _, weight)| (*client, *weight)), keep),
+        destinations: ranks(weights.iter().map(|(_, server, weight)| (*server, *weight)), keep),
         file_size,
         inter_connection: gaps,
         intervals,
@@ -183,7 +233,7 @@ pub fn estimate_as_given(
         generation: Generation {
             time_divisor: 1.0,
             inter_connection_bound_s: options.bound_s,
-            ipv6_share: v6 as f64 / files.len() as f64,
+            ipv6_share: v6 as f64 / all as f64,
             clients: options.clients.clone(),
             servers: options.servers.clone(),
         },
@@ -234,22 +284,33 @@ fn count(share: &mut Share, octets: u64) {
 fn tcp_only(records: Vec<FlowRecord>, coverage: &mut Coverage) -> Vec<FlowRecord> {
     let mut tcp = Vec::with_capacity(records.len());
     for record in records {
-        coverage.octets += record.octets;
+        let octets = represented_octets(&record);
+        coverage.octets += octets;
         if record.key.protocol == TCP {
             tcp.push(record);
         } else {
             coverage.flows += 1;
-            count(&mut coverage.left_out.not_tcp, record.octets);
+            count(&mut coverage.left_out.not_tcp, octets);
         }
     }
     tcp
 }
 
+/// The bytes that a record stands for: those of all packets, of which one in N was counted.
+fn represented_octets(record: &FlowRecord) -> u64 {
+    record.octets.saturating_mul(record.sampling_interval.max(1).into())
+}
+
+/// Did this flow open a connection, as far as is known?
+fn opens(flow: &FlowRecord) -> bool {
+    flow.has_start() && flow.opened != Some(false)
+}
+
 /// A flow that enters the model.
-struct File {
-    start_ns: u64,
-    payload: u64,
-    packets: u64,
+pub(crate) struct File {
+    pub start_ns: u64,
+    pub payload: u64,
+    pub packets: u64,
     client: IpAddr,
     server: IpAddr,
 }
@@ -303,6 +364,58 @@ fn enter(flows: Vec<FlowRecord>, coverage: &mut Coverage) -> Vec<File> {
     files
 }
 
+/// P(FileSize), in bytes; none where nothing enters.
+fn file_sizes(files: &[File], thinned: &SampledFiles) -> Option<Empirical> {
+    let sizes: Vec<f64> = files.iter().map(|file| file.payload as f64).collect();
+    let counted = Empirical::step_from(sizes, SIZE_KNOTS).ok();
+    let sampled = thinned.sizes();
+    if sampled.is_empty() {
+        return counted;
+    }
+    let counted = counted.map(|law| lengths::atoms(&law, files.len() as f64)).unwrap_or_default();
+    lengths::weighted(counted.into_iter().chain(sampled).collect(), thinned.records())
+}
+
+/// Sampled flows are in the model, or too small for it, as far as their law tells.
+fn cover_sampled(
+    sampled: &[FlowRecord],
+    thinned: &SampledFiles,
+    intervals: &[Interval],
+    coverage: &mut Coverage,
+) {
+    if sampled.is_empty() {
+        return;
+    }
+    let all: u64 = sampled.iter().map(represented_octets).sum();
+    let small = thinned.too_small();
+    let left = (libm::round(small.octets) as u64).min(all);
+    let out = &mut coverage.left_out.under_100_bytes;
+    (out.flows, out.octets) = (out.flows + libm::round(small.flows) as u64, out.octets + left);
+    let flows = intervals.iter().map(|interval| interval.flows).sum::<u64>();
+    let payload = intervals.iter().map(|interval| interval.bytes).sum::<u64>();
+    coverage.flows += libm::round(small.flows) as u64 + (flows - coverage.flows_in_model);
+    coverage.flows_in_model = flows;
+    coverage.payload_in_model = payload;
+    coverage.octets_in_model += all - left;
+}
+
+/// What makes a model of samples less than one of whole flows.
+fn sampled_warnings(measured: &Measured, sampled: &[FlowRecord]) -> Vec<String> {
+    if sampled.is_empty() {
+        return Vec::new();
+    }
+    let [least, most] = measured.lengths.flow_count_interval;
+    let intervals = sampled.iter().map(|record| record.sampling_interval);
+    let (low, high) = (intervals.clone().min().unwrap_or(1), intervals.max().unwrap_or(1));
+    let rate = if low == high { format!("1:{low}") } else { format!("1:{low} to 1:{high}") };
+    vec![format!(
+        "packets were sampled {rate}: {:.0} TCP flows ({least:.0} to {most:.0}, 95 %) by their SYNs, \
+         lengths by expectation-maximisation; file sizes are lengths times mean payload, \
+         acknowledgements among them, and gaps those of sampled SYNs divided by the interval",
+        measured.flow_count
+    )]
+}
+
 /// The flows that opened connections, each connection once. Where an exporter does not say who opened,
 /// both directions have a SYN: the one from the lower port is left out if the other is there.
 fn opening(flows: &[FlowRecord]) -> impl Iterator<Item = &FlowRecord> {
@@ -316,30 +429,41 @@ fn opening(flows: &[FlowRecord]) -> impl Iterator<Item = &FlowRecord> {
     })
 }
 
-/// P(InterConnection), in seconds.
-fn gaps(
-    flows: &[FlowRecord],
-    bound_s: f64,
-    coverage: &mut Coverage,
-    warnings: &mut Vec<String>,
-) -> Empirical {
+/// Seconds between consecutive starts of each directed address pair.
+fn pair_gaps<'a>(flows: impl Iterator<Item = &'a FlowRecord>) -> Vec<f64> {
     let mut starts: BTreeMap<(IpAddr, IpAddr), Vec<u64>> = BTreeMap::new();
-    for flow in opening(flows) {
+    for flow in flows {
         let pair = (flow.key.source, flow.key.destination);
         starts.entry(pair).or_default().push(flow.start_ns);
     }
     let mut gaps = Vec::new();
     for starts in starts.values_mut() {
         starts.sort_unstable();
-        for two in starts.windows(2) {
-            let gap = (two[1] - two[0]) as f64 / 1e9;
-            if gap <= bound_s {
-                gaps.push(gap);
-            } else {
-                coverage.gaps_beyond_bound += 1;
-            }
-        }
+        gaps.extend(starts.windows(2).map(|two| (two[1] - two[0]) as f64 / 1e9));
     }
+    gaps
+}
+
+/// P(InterConnection), in seconds. Gaps of sampled flows are those of every N-th.
+fn gaps(
+    flows: &[FlowRecord],
+    sampled: &[FlowRecord],
+    bound_s: f64,
+    coverage: &mut Coverage,
+    warnings: &mut Vec<String>,
+) -> Empirical {
+    let mut all = pair_gaps(opening(flows));
+    let mut intervals: Vec<u32> = sampled.iter().map(|record| record.sampling_interval).collect();
+    intervals.sort_unstable();
+    intervals.dedup();
+    for interval in intervals {
+        let of_it = |record: &&FlowRecord| record.sampling_interval == interval && opens(record);
+        let group = sampled.iter().filter(of_it);
+        all.extend(pair_gaps(group).into_iter().map(|gap| gap / f64::from(interval)));
+    }
+    let found = all.len();
+    let mut gaps: Vec<f64> = all.into_iter().filter(|gap| *gap <= bound_s).collect();
+    coverage.gaps_beyond_bound += (found - gaps.len()) as u64;
     if gaps.iter().sum::<f64>() <= 0.0 {
         warnings.push(format!(
             "no address pair connects twice within {bound_s} s: the inter-connection time is not \
@@ -351,9 +475,13 @@ fn gaps(
 }
 
 /// The lives of all directed pairs: a pair silent for longer than the bound is another session.
-fn lives(flows: &[FlowRecord], origin_ns: u64, bound_s: f64) -> Vec<PairLife> {
+fn lives<'a>(
+    flows: impl Iterator<Item = &'a FlowRecord>,
+    origin_ns: u64,
+    bound_s: f64,
+) -> Vec<PairLife> {
     let mut pairs: BTreeMap<(IpAddr, IpAddr), Vec<(u64, u64)>> = BTreeMap::new();
-    for flow in opening(flows) {
+    for flow in flows {
         let pair = (flow.key.source, flow.key.destination);
         pairs.entry(pair).or_default().push((flow.start_ns, flow.end_ns));
     }
@@ -377,10 +505,10 @@ fn lives(flows: &[FlowRecord], origin_ns: u64, bound_s: f64) -> Vec<PairLife> {
     lives
 }
 
-fn ranks(addresses: impl Iterator<Item = IpAddr>, keep: bool) -> Ranks {
+fn ranks(addresses: impl Iterator<Item = (IpAddr, u64)>, keep: bool) -> Ranks {
     let mut counts: BTreeMap<IpAddr, u64> = BTreeMap::new();
-    for address in addresses {
-        *counts.entry(address).or_default() += 1;
+    for (address, flows) in addresses {
+        *counts.entry(address).or_default() += flows;
     }
     let mut sorted: Vec<(IpAddr, u64)> = counts.into_iter().collect();
     sorted.sort_by_key(|&(address, count)| (core::cmp::Reverse(count), address));
@@ -388,43 +516,4 @@ fn ranks(addresses: impl Iterator<Item = IpAddr>, keep: bool) -> Ranks {
     let addresses =
         if keep { sorted.iter().map(|(address, _)| address.to_string()).collect() } else { vec![] };
     Ranks { counts: sorted.into_iter().map(|(_, count)| count).collect(), addresses }
-}
-
-fn intervals(
-    files: &[File],
-    span_ns: (u64, u64),
-    options: &EstimateOptions,
-    (file_size, gaps, lives): (&Empirical, &Empirical, &[PairLife]),
-) -> Result<Vec<Interval>, EstimateError> {
-    let duration_s = (span_ns.1.saturating_sub(span_ns.0) as f64 / 1e9).max(1e-3);
-    let interval_s = options.interval_s.unwrap_or_else(|| default_interval_s(duration_s));
-    let count = libm::ceil(duration_s / interval_s - 1e-9).max(1.0);
-    if count > INTERVALS_MAX as f64 {
-        return Err(EstimateError::TooManyIntervals(interval_s));
-    }
-    let count = count as usize;
-    let mut volumes = vec![(0u64, 0u64, 0u64); count];
-    for file in files {
-        let seconds = file.start_ns.saturating_sub(span_ns.0) as f64 / 1e9;
-        let volume = &mut volumes[((seconds / interval_s) as usize).min(count - 1)];
-        volume.0 += file.payload;
-        volume.1 += 1;
-        volume.2 += file.packets;
-    }
-    let direct = sessions::direct(lives, interval_s, count);
-    let made = volumes.iter().zip(direct).enumerate().map(|(index, (volume, direct))| {
-        let start_s = index as f64 * interval_s;
-        let duration_s = interval_s.min(duration_s - start_s);
-        let demand = Demand { interval: index as u32, bytes: volume.0, duration_s };
-        Interval {
-            start_s,
-            duration_s,
-            bytes: volume.0,
-            flows: volume.1,
-            packets: volume.2,
-            sessions: sessions::figure_4(demand, file_size, gaps, TRIALS, 1),
-            sessions_direct: direct,
-        }
-    });
-    Ok(made.collect())
 }

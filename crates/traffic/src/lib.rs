@@ -4,17 +4,22 @@
 extern crate alloc;
 
 pub mod activity;
+pub mod by_hand;
 pub mod chain;
 pub mod compare;
 pub mod estimate;
 pub mod fidelity;
+mod intervals;
+pub mod lengths;
 pub mod model;
 pub mod plan;
 pub mod pool;
 mod purpose;
+mod sampled;
 pub mod sessions;
 pub mod spatial;
 pub mod synthetic;
+pub mod unflagged;
 pub mod volume;
 
 pub use model::TrafficModel;

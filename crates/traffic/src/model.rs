@@ -13,6 +13,7 @@ use core::fmt;
 use nilometer_stat::Empirical;
 use serde::{Deserialize, Serialize};
 
+use crate::lengths::FlowLengths;
 use crate::pool::{Pool, PoolError, Prefix};
 
 /// The format this crate writes and reads.
@@ -34,6 +35,19 @@ pub struct TrafficModel {
     pub tool: String,
     /// Where it came from.
     pub origin: Origin,
+    /// TCP flows of the original, one-way, in the model or not: counted, or estimated where packets were
+    /// sampled. Absent where flows are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow_count: Option<u64>,
+    /// The mean length of those flows, in packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_length_packets: Option<f64>,
+    /// One packet in this many was counted, 1 where all were; the largest where exporters differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling_interval: Option<u32>,
+    /// How these were had, how sure they are, and the law of the flows' lengths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow_lengths: Option<FlowLengths>,
     /// P(FileSize): payload bytes of one file.
     pub file_size: Empirical,
     /// P(InterConnection): seconds between consecutive connections of one address pair, in the time
@@ -105,7 +119,7 @@ pub struct Interval {
     pub bytes: u64,
     /// Flows that enter the model and start here.
     pub flows: u64,
-    /// Packets of those flows in the original.
+    /// Packets of those flows in the original; 0 where none was measured.
     pub packets: u64,
     /// Active sessions by the algorithm of Figure 4.
     pub sessions: f64,
@@ -129,6 +143,15 @@ pub struct Coverage {
     pub payload_in_model: u64,
     /// Records joined to the record they were split from (flow surgery).
     pub records_joined: u64,
+    /// TCP records without any flag.
+    #[serde(default)]
+    pub records_without_flags: u64,
+    /// Starts of flows inferred, where no flags were recorded.
+    #[serde(default)]
+    pub starts_inferred: u64,
+    /// Ends of flows inferred.
+    #[serde(default)]
+    pub ends_inferred: u64,
     /// Gaps between connections beyond the bound, left out.
     pub gaps_beyond_bound: u64,
     /// What was left out, and why.
@@ -269,6 +292,8 @@ impl TrafficModel {
         }
         positive("file_size mean", self.file_size.mean())?;
         positive("inter_connection mean", self.inter_connection.mean())?;
+        positive("mean_length_packets", self.mean_length_packets.unwrap_or(1.0))?;
+        positive("sampling_interval", self.sampling_interval.unwrap_or(1).into())?;
         self.sources.check("sources")?;
         self.destinations.check("destinations")?;
         self.check_intervals()?;

@@ -17,6 +17,7 @@ pub mod report;
 pub mod route;
 pub mod shell;
 pub mod simulate;
+mod stated;
 mod stdout;
 
 /// How a command that ran came out.

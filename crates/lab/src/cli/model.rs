@@ -1,5 +1,7 @@
-//! `nilometer model`: inputs into a traffic model; a model shown; two models compared.
+//! `nilometer model`: inputs into a traffic model; models stated, shown, compared and exported.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -7,13 +9,20 @@ use clap::{Args, Subcommand};
 use nilometer_stat::Empirical;
 use nilometer_traffic::TrafficModel;
 use nilometer_traffic::compare;
+use nilometer_traffic::lengths::Method;
 use nilometer_traffic::model::Share;
 
 use super::Verdict;
+use super::stated::{self, NewArgs};
 use crate::document;
+use crate::harpoon;
 use crate::input::expand::expand;
+use crate::trial::config::{default_clients, default_servers};
 use crate::trial::progress::Display;
 use crate::trial::source::{self, Asked};
+
+/// How long Harpoon's intervals last where its command line does not say otherwise, seconds.
+const HARPOON_INTERVAL_S: f64 = 60.0;
 
 /// Arguments of `nilometer model`.
 #[derive(Debug, Args)]
@@ -27,13 +36,14 @@ pub struct ModelArgs {
 
 #[derive(Debug, Args)]
 struct EstimateArgs {
-    /// Captures, flow exports or flow records; `embedded` is the synthetic sample.
+    /// Captures, flow exports or flow records; `embedded` is the synthetic sample. Or Harpoon's
+    /// configuration: the XML files of its TCP client and server.
     #[arg(required = true)]
     input: Vec<PathBuf>,
     /// The model's file.
     #[arg(short, long, value_name = "FILE", required = true)]
     output: Option<PathBuf>,
-    /// IntervalDuration, seconds; chosen where absent.
+    /// IntervalDuration, seconds; chosen where absent, 60 for Harpoon's configuration.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     interval: Option<f64>,
     /// The longest inter-connection time, seconds (60, as in the paper).
@@ -52,6 +62,19 @@ struct EstimateArgs {
 
 #[derive(Debug, Subcommand)]
 enum ModelCommand {
+    /// A model whose distributions are given by hand.
+    New(NewArgs),
+    /// A model written as Harpoon's XML: PREFIX_tcpclient.xml and PREFIX_tcpserver.xml.
+    Export {
+        /// The model.
+        file: PathBuf,
+        /// How both names begin.
+        #[arg(long, value_name = "PREFIX", required = true)]
+        harpoon: PathBuf,
+        /// Replace existing files.
+        #[arg(long)]
+        force: bool,
+    },
     /// What a model says, for people.
     Show {
         /// The model.
@@ -79,6 +102,8 @@ enum ModelCommand {
 pub fn run(args: ModelArgs) -> Result<Verdict> {
     match args.command {
         None => estimate(&args.estimate),
+        Some(ModelCommand::New(args)) => new(&args),
+        Some(ModelCommand::Export { file, harpoon, force }) => export(&file, &harpoon, force),
         Some(ModelCommand::Show { file, json }) => show(&file, json),
         Some(ModelCommand::Compare { a, b, seed, json }) => compare(&a, &b, seed, json),
     }
@@ -98,6 +123,9 @@ fn estimate(args: &EstimateArgs) -> Result<Verdict> {
     if embedded && args.input.len() > 1 {
         bail!("`embedded` stands for all of the synthetic sample; give it alone, or files alone");
     }
+    if !embedded && has_xml(&args.input)? {
+        return import(args, output);
+    }
     let inputs = if embedded { Vec::new() } else { args.input.clone() };
     let asked = Asked {
         interval_s: args.interval,
@@ -114,6 +142,66 @@ fn estimate(args: &EstimateArgs) -> Result<Verdict> {
         eprintln!("nilometer: warning: {warning}");
     }
     print_model(&made.model, args.json)
+}
+
+/// Is any of the inputs an XML file? Standard input is not looked at: it could not be read again.
+fn has_xml(inputs: &[PathBuf]) -> Result<bool> {
+    for input in inputs.iter().filter(|input| input.is_file()) {
+        let mut beginning = Vec::new();
+        let file = File::open(input).with_context(|| format!("cannot read {}", input.display()))?;
+        file.take(256).read_to_end(&mut beginning)?;
+        if harpoon::is_xml(&beginning) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Harpoon's configuration as a model.
+fn import(args: &EstimateArgs, output: &Path) -> Result<Verdict> {
+    if args.bound.is_some() || args.keep_addresses {
+        bail!("--bound and --keep-addresses are for flows; Harpoon's configuration has neither");
+    }
+    let read = harpoon::read(&args.input)?;
+    let skipped = read.skipped.clone();
+    let pools = (default_clients(), default_servers());
+    let stated = read.stated(args.interval.unwrap_or(HARPOON_INTERVAL_S), pools)?;
+    let model = stated.model().map_err(|error| anyhow!("no such model: {error}"))?;
+    document::write_json(output, &model)?;
+    for (reason, count) in &skipped {
+        eprintln!("nilometer: passed over {count} x {reason}");
+    }
+    print_model(&model, args.json)
+}
+
+fn new(args: &NewArgs) -> Result<Verdict> {
+    document::guard_output(&args.output, &[], args.force, b"{")?;
+    let model = stated::model(args)?;
+    document::write_json(&args.output, &model)?;
+    print_model(&model, args.json)
+}
+
+fn export(file: &Path, prefix: &Path, force: bool) -> Result<Verdict> {
+    let exported = harpoon::export(&read_model(file)?)?;
+    let named = |end: &str| {
+        let mut name = prefix.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    };
+    let outputs =
+        [(named("_tcpclient.xml"), &exported.client), (named("_tcpserver.xml"), &exported.server)];
+    for (path, _) in &outputs {
+        document::guard_output(path, &[file.to_owned()], force, b"<harpoon_plugins>")?;
+    }
+    for (path, text) in &outputs {
+        document::write_whole(path, text.as_bytes())?;
+        println!("{}", path.display());
+    }
+    for warning in &exported.warnings {
+        eprintln!("nilometer: warning: {warning}");
+    }
+    println!("intervals of {} s: harpoon -w {0}", exported.interval_s);
+    Ok(Verdict::Done)
 }
 
 fn show(path: &Path, json: bool) -> Result<Verdict> {
@@ -145,6 +233,9 @@ fn summary(model: &TrafficModel) -> String {
             model.duration_s()
         ),
     );
+    if let Some(lengths) = lengths(model) {
+        line("TCP flows", lengths);
+    }
     line("flows", format!("{} of {:.1} MB payload", model.flows(), model.bytes() as f64 / 1e6));
     line("file size", quantiles(&model.file_size, "bytes"));
     line(
@@ -177,16 +268,40 @@ fn summary(model: &TrafficModel) -> String {
     text
 }
 
+/// How many TCP flows the original had, how long they were, and how that is known.
+fn lengths(model: &TrafficModel) -> Option<String> {
+    let (count, mean) = (model.flow_count?, model.mean_length_packets?);
+    let lengths = model.flow_lengths.as_ref()?;
+    let interval = model.sampling_interval.unwrap_or(1);
+    Some(match lengths.method {
+        Method::Counted => format!("{count} of {} packets in the mean, counted", shown(mean)),
+        Method::SynJointEm => {
+            let ([few, many], [short, long]) =
+                (lengths.flow_count_interval, lengths.mean_length_interval);
+            format!(
+                "{count} ({few:.0} to {many:.0}) of {} packets in the mean ({} to {}), 95 %, from the \
+                 SYNs of 1 packet in {interval}",
+                shown(mean),
+                shown(short),
+                shown(long)
+            )
+        }
+    })
+}
+
 fn quantiles(law: &Empirical, unit: &str) -> String {
     let at = |u| shown(law.quantile(u));
+    let source = match law.samples() {
+        0 => "stated".to_owned(),
+        samples => format!("{samples} samples"),
+    };
     format!(
-        "p10 {}, p50 {}, p90 {}, p99 {}, mean {} {unit} ({} samples)",
+        "p10 {}, p50 {}, p90 {}, p99 {}, mean {} {unit} ({source})",
         at(0.1),
         at(0.5),
         at(0.9),
         at(0.99),
-        shown(law.mean()),
-        law.samples()
+        shown(law.mean())
     )
 }
 
@@ -196,6 +311,9 @@ fn shown(value: f64) -> String {
 
 fn coverage(model: &TrafficModel) -> String {
     let coverage = &model.coverage;
+    if coverage.flows == 0 {
+        return format!("{:<22} what was stated; nothing was measured\n", "the model speaks for");
+    }
     let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
     let mut text = format!(
         "{:<22} {:.1} % of the input's {} flows, {:.1} % of its bytes\n",

@@ -1,0 +1,269 @@
+//! Packet sampling undone: how many flows there were, and how long, from records of 1 packet in N.
+//!
+//! A router that looks at every N-th packet misses most flows and cuts down the rest. Multiplying a
+//! record's packets by N gives unbiased volumes and absurd flows: none is shorter than N. Three things
+//! can be had instead (Duffield, Lund and Thorup, SIGCOMM 2003).
+//!
+//! **How many flows.** Each TCP flow has one SYN, and it is sampled with the chance 1/N whatever the
+//! flow's length. So N times the records with a SYN estimates the number of flows without bias, with
+//! a relative deviation of √((N − 1)/n) for n flows: 1 % of a million at 1:100, 3.2 % at 1:1000.
+//!
+//! **How long they are in the mean.** All packets over all flows: records' packets over records' SYNs,
+//! where N cancels. Both counts are binomial and one is part of the other, which gives the deviation.
+//!
+//! **The law of their lengths.** A record's packets *and* whether the SYN is among them have a known
+//! law given the flow's length (`grid`), so that the law of lengths is a mixture to be found by
+//! expectation-maximisation, begun from a law of a known shape (`reference`) and accelerated (`em`).
+//! The flows that left no record, as many as the first estimate says, take part in it: without them, and
+//! without the SYNs, short flows cannot be told from long ones.
+//!
+//! On a million flows, 55 % geometric mice and 45 % with a Pareto tail of 1.2, the greatest error of the
+//! distribution function is 0.03 at 1:100 and 0.04 at 1:1000, in the mean of ten seeds; other mixtures
+//! cost up to 0.12 (`tests/inversion.rs`). Sampling every N-th packet is treated as sampling with the
+//! chance 1/N, as usual.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::{Empirical, Form};
+
+mod em;
+mod grid;
+mod reference;
+
+use em::{Problem, Solution};
+use grid::Grid;
+pub use reference::Reference;
+
+/// Deviations of a normal law between which 95 % lie.
+const DEVIATIONS_95: f64 = 1.959_963_984_540_054;
+
+/// Why nothing can be said of the flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InversionError {
+    /// The sampling interval is this, and must be 2 at least: 1 is no sampling.
+    Interval(u32),
+    /// None of so many records has a SYN: flows cannot be counted.
+    NoSyn(u64),
+}
+
+impl fmt::Display for InversionError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InversionError::Interval(interval) => {
+                write!(
+                    out,
+                    "a sampling interval of {interval} is none to be inverted: give 2 or more"
+                )
+            }
+            InversionError::NoSyn(records) => write!(
+                out,
+                "none of {records} sampled records has a SYN, by which flows are counted: give a \
+                 longer input, or one whose exporter writes TCP flags"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for InversionError {}
+
+/// Sampled records of TCP flows, counted by what they say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SampledFlows {
+    interval: u32,
+    counts: BTreeMap<(u64, bool), u64>,
+}
+
+/// An estimate, and how far it may be trusted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The estimate.
+    pub value: f64,
+    /// Its standard deviation under sampling.
+    pub deviation: f64,
+    /// Between what the truth lies, 19 times in 20.
+    pub interval: [f64; 2],
+}
+
+/// What the records say of the flows.
+#[derive(Clone, Debug)]
+pub struct Inversion {
+    /// Flows, seen and unseen.
+    pub flows: Estimate,
+    /// Their packets.
+    pub packets: Estimate,
+    /// Their mean length, packets.
+    pub mean_length: Estimate,
+    /// The law of their lengths, packets. Bins of one length are atoms, wider ones straight.
+    pub lengths: Empirical,
+    /// The law that shaped what records leave open.
+    pub reference: Reference,
+    /// Expectations taken.
+    pub steps: u32,
+    grid: Grid,
+    shares: Vec<f64>,
+}
+
+impl SampledFlows {
+    /// No record yet of an exporter that samples 1 packet in `interval`.
+    ///
+    /// # Errors
+    /// Where the interval is below 2.
+    pub fn new(interval: u32) -> Result<SampledFlows, InversionError> {
+        if interval < 2 {
+            return Err(InversionError::Interval(interval));
+        }
+        Ok(SampledFlows { interval, counts: BTreeMap::new() })
+    }
+
+    /// Adds a record of `packets` sampled packets, among them the SYN or not. All pieces of one flow are
+    /// one record. A record of no packet tells nothing and is not counted.
+    pub fn add(&mut self, packets: u64, syn: bool) {
+        if packets > 0 {
+            *self.counts.entry((packets, syn)).or_default() += 1;
+        }
+    }
+
+    fn sum(&self, of: impl Fn(u64, bool) -> f64) -> f64 {
+        let each =
+            |(&(packets, syn), &count): (&(u64, bool), &u64)| of(packets, syn) * count as f64;
+        self.counts.iter().map(each).sum()
+    }
+
+    /// What the records say of the flows.
+    ///
+    /// # Errors
+    /// Where no record has a SYN.
+    pub fn invert(&self) -> Result<Inversion, InversionError> {
+        let records = self.sum(|_, _| 1.0);
+        let syns = self.sum(|_, syn| f64::from(u8::from(syn)));
+        let packets = self.sum(|packets, _| packets as f64);
+        if syns == 0.0 {
+            return Err(InversionError::NoSyn(records as u64));
+        }
+        let (n, missed) = (f64::from(self.interval), 1.0 - 1.0 / f64::from(self.interval));
+        let flows = counted(syns, n, missed, records);
+        let unseen = flows.value - records;
+        let grid = Grid::new(&self.counts, n);
+        let reference = Reference::of(&grid, unseen);
+        let expected = reference.shares(&grid.bins);
+        let weight = flows.value / n;
+        let problem = Problem { grid: &grid, unseen, reference: &expected, weight };
+        let Solution { shares, steps, .. } = problem.solve();
+        Ok(Inversion {
+            flows,
+            packets: counted(packets, n, missed, packets),
+            mean_length: mean_length(packets, flows.value / n, missed),
+            lengths: law(&grid, &shares, records as u64),
+            reference,
+            steps,
+            grid,
+            shares,
+        })
+    }
+}
+
+/// N times a count of sampled things, at least as many as were seen: Wilson's interval for the count.
+fn counted(count: f64, n: f64, missed: f64, seen: f64) -> Estimate {
+    let (z, half) = (DEVIATIONS_95, DEVIATIONS_95 * DEVIATIONS_95 / 2.0);
+    let reach = z * libm::sqrt(missed * count + z * z / 4.0);
+    let at_least = |value: f64| value.max(seen);
+    Estimate {
+        value: at_least(n * count),
+        deviation: n * libm::sqrt(missed * count),
+        interval: [at_least(n * (count + half - reach)), at_least(n * (count + half + reach))],
+    }
+}
+
+/// Packets over flows, both as sampled: a ratio of two binomial counts, the second part of the first.
+fn mean_length(packets: f64, flows: f64, missed: f64) -> Estimate {
+    let value = (packets / flows).max(1.0);
+    let relative = libm::sqrt((missed * (1.0 / flows - 1.0 / packets)).max(0.0));
+    let reach = libm::exp(DEVIATIONS_95 * relative);
+    let interval = [(value / reach).max(1.0), value * reach];
+    Estimate { value, deviation: value * relative, interval }
+}
+
+/// The law of lengths as a table.
+fn law(grid: &Grid, shares: &[f64], records: u64) -> Empirical {
+    let mut knots = Vec::with_capacity(2 * shares.len());
+    let total: f64 = shares.iter().sum();
+    let (mut before, mut below) = (0.0, 0.0);
+    for (bin, share) in grid.bins.iter().zip(shares) {
+        below += share;
+        let after = (below / total).min(1.0);
+        let edge = if bin.from == bin.to { 0.0 } else { 0.5 };
+        knots.extend(vec![(before, bin.from - edge), (after, bin.to + edge)]);
+        before = after;
+    }
+    knots.last_mut().expect("a grid has bins").0 = 1.0;
+    Empirical::new(Form::Linear, records, knots).expect("bins follow one another")
+}
+
+impl Inversion {
+    /// Of which lengths the flow of a record probably is, given the record's `packets` and whether it has
+    /// the SYN: places in [`bins`](Self::bins), each with its probability.
+    pub fn lengths_of(&self, packets: u64, syn: bool) -> Vec<(usize, f64)> {
+        let row = self.grid.row(packets, syn);
+        let all = row.chance(&self.shares).max(reference::SHARE_MIN);
+        let part = row.chances.iter().zip(&self.shares[row.first..]);
+        part.zip(row.first..).map(|((chance, share), at)| (at, chance * share / all)).collect()
+    }
+
+    /// The bins of the law: the middle of each, packets, and its share of the flows.
+    pub fn bins(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+        self.grid.bins.iter().zip(&self.shares).map(|(bin, share)| (bin.middle(), *share))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_syn_or_without_sampling_nothing_is_said() {
+        assert_eq!(SampledFlows::new(1), Err(InversionError::Interval(1)));
+        let mut flows = SampledFlows::new(100).expect("sampled");
+        flows.add(3, false);
+        flows.add(0, true);
+        assert_eq!(flows.invert().expect_err("no SYN"), InversionError::NoSyn(1));
+    }
+
+    #[test]
+    fn one_record_is_enough_and_says_how_little_it_knows() {
+        let mut flows = SampledFlows::new(100).expect("sampled");
+        flows.add(1, true);
+        let found = flows.invert().expect("a SYN");
+        assert_eq!((found.flows.value, found.mean_length.value), (100.0, 1.0));
+        assert!(found.flows.interval[0] < 20.0 && found.flows.interval[1] > 550.0, "{found:?}");
+    }
+
+    #[test]
+    fn there_are_never_fewer_flows_than_records() {
+        let mut flows = SampledFlows::new(2).expect("sampled");
+        (0..1_000).for_each(|at| flows.add(1, at == 0));
+        let found = flows.invert().expect("a SYN");
+        assert_eq!(found.flows.value, 1_000.0);
+        assert!(found.flows.interval[0] >= 1_000.0);
+    }
+
+    #[test]
+    fn extremes_are_borne() {
+        for interval in [2, u32::MAX] {
+            let mut flows = SampledFlows::new(interval).expect("sampled");
+            for packets in [1, 2, 255, 256, 257, 4_095, 4_096, 1 << 40, u64::MAX] {
+                flows.add(packets, packets % 2 == 1);
+            }
+            let found = flows.invert().expect("a SYN");
+            let sum: f64 = found.bins().map(|(_, share)| share).sum();
+            assert!((sum - 1.0).abs() < 1e-9, "{sum}");
+            for packets in [1, 300, 1 << 41] {
+                let parts = found.lengths_of(packets, false);
+                let sum: f64 = parts.iter().map(|(_, part)| part).sum();
+                assert!((sum - 1.0).abs() < 1e-9, "{packets}: {sum}");
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! A model from laws that somebody states, with nothing measured.
+//!
+//! Sizes, gaps and the popularity of addresses are given, and how many sessions are active in each
+//! interval. How many connections these make follows: a session that begins with a wait makes in a time T
+//! about T/μ + (σ² − μ²)/2μ² of them (the renewal theorem, for gaps of mean μ and variance σ²), no more
+//! than F/(1 − F) where the share F of the gaps ends within T, and they carry the mean size each. What the sessions of a measured model are had from (Harpoon, Figure
+//! 4) is so taken the other way round.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use nilometer_stat::Empirical;
+
+use crate::model::{
+    Coverage, FORMAT, Generation, Interval, ModelError, Origin, Ranks, TrafficModel,
+};
+use crate::pool::Prefix;
+
+/// What is stated.
+#[derive(Clone, Debug)]
+pub struct ByHand {
+    /// Tool and version.
+    pub tool: String,
+    /// Where the laws come from.
+    pub origin: Origin,
+    /// Bytes of one file.
+    pub file_size: Empirical,
+    /// Seconds between connections of a session.
+    pub inter_connection: Empirical,
+    /// How often each client appears, in any order; what is zero is left out.
+    pub sources: Vec<u64>,
+    /// How often each server appears.
+    pub destinations: Vec<u64>,
+    /// Active sessions of each interval.
+    pub sessions: Vec<f64>,
+    /// The length of an interval, seconds.
+    pub interval_s: f64,
+    /// Client pools.
+    pub clients: Vec<Prefix>,
+    /// Server pools.
+    pub servers: Vec<Prefix>,
+}
+
+fn ranks(mut counts: Vec<u64>) -> Ranks {
+    counts.retain(|count| *count > 0);
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    Ranks { counts, addresses: Vec::new() }
+}
+
+/// Connections that a session makes in `seconds`, in the mean.
+fn connections(gaps: &Empirical, seconds: f64) -> f64 {
+    let mean = gaps.mean();
+    let variance = gaps.second_moment() - mean * mean;
+    let long_run = seconds / mean + (variance - mean * mean) / (2.0 * mean * mean);
+    let ended = gaps.cdf(seconds);
+    let most = if ended < 1.0 { ended / (1.0 - ended) } else { f64::INFINITY };
+    long_run.max(0.0).min(most)
+}
+
+impl ByHand {
+    /// The model of what is stated.
+    ///
+    /// # Errors
+    /// Where a number or a list is not usable, as [`TrafficModel::check`] says.
+    pub fn model(self) -> Result<TrafficModel, ModelError> {
+        for (what, value) in [
+            ("the interval", self.interval_s),
+            ("the mean of the inter-connection time", self.inter_connection.mean()),
+            ("the mean of the file size", self.file_size.mean()),
+        ] {
+            if !(value.is_finite() && value > 0.0) {
+                return Err(ModelError::NotPositive(what, value));
+            }
+        }
+        if let Some(bad) = self.sessions.iter().find(|s| !(s.is_finite() && **s >= 0.0)) {
+            return Err(ModelError::NotPositive("a number of sessions", *bad));
+        }
+        let each = connections(&self.inter_connection, self.interval_s);
+        let interval = |(at, &sessions): (usize, &f64)| {
+            let flows = libm::round(sessions * each);
+            Interval {
+                start_s: at as f64 * self.interval_s,
+                duration_s: self.interval_s,
+                bytes: libm::round(flows * self.file_size.mean()) as u64,
+                flows: flows as u64,
+                packets: 0,
+                sessions,
+                sessions_direct: sessions,
+            }
+        };
+        let model = TrafficModel {
+            format: FORMAT.to_string(),
+            intervals: self.sessions.iter().enumerate().map(interval).collect(),
+            tool: self.tool,
+            origin: self.origin,
+            flow_count: None,
+            mean_length_packets: None,
+            sampling_interval: None,
+            flow_lengths: None,
+            generation: Generation {
+                time_divisor: 1.0,
+                inter_connection_bound_s: self.inter_connection.max(),
+                ipv6_share: 0.0,
+                clients: self.clients,
+                servers: self.servers,
+            },
+            file_size: self.file_size,
+            inter_connection: self.inter_connection,
+            sources: ranks(self.sources),
+            destinations: ranks(self.destinations),
+            coverage: Coverage::default(),
+        };
+        model.check()?;
+        if model.flows() == 0 {
+            return Err(ModelError::Empty("the plan: no session makes a connection; it"));
+        }
+        Ok(model)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nilometer_stat::{Form, Law};
+
+    fn stated(sessions: Vec<f64>) -> ByHand {
+        let sizes = Law::Pareto { index: 1.5, minimum: 1_000.0 }.table(Form::Step, None);
+        let gaps = Law::Exponential { mean: 0.5 }.table(Form::Linear, None);
+        ByHand {
+            tool: "test".to_string(),
+            origin: Origin { description: "test".to_string(), synthetic: true, inputs: Vec::new() },
+            file_size: sizes.expect("a law"),
+            inter_connection: gaps.expect("a law"),
+            sources: alloc::vec![3, 0, 7],
+            destinations: alloc::vec![1],
+            sessions,
+            interval_s: 60.0,
+            clients: alloc::vec!["198.18.0.0/16".parse().expect("a prefix")],
+            servers: alloc::vec!["198.19.0.0/17".parse().expect("a prefix")],
+        }
+    }
+
+    #[test]
+    fn sessions_make_their_connections_and_these_carry_the_mean() {
+        let model = stated(alloc::vec![10.0, 0.0, 2.5]).model().expect("a model");
+        // Poisson: 120 a minute and session.
+        let flows: Vec<u64> = model.intervals.iter().map(|interval| interval.flows).collect();
+        assert!(flows[0].abs_diff(1_200) < 5 && flows[1] == 0 && flows[2].abs_diff(300) < 3);
+        let mean = model.bytes() as f64 / model.flows() as f64;
+        assert!((mean / 3_000.0 - 1.0).abs() < 0.003, "{mean}");
+        assert_eq!(model.sources.counts, [7, 3]);
+        assert_eq!(model.original_s(), 180.0);
+        assert_eq!(model.flow_count, None);
+    }
+
+    /// Gaps mostly far longer than the interval: the renewal theorem alone would say seven.
+    #[test]
+    fn an_interval_too_short_for_a_gap_has_hardly_a_connection() {
+        let gaps = Law::Lognormal { mu: 6.0, sigma: 1.6 }.table(Form::Linear, None).expect("a law");
+        let short = ByHand { inter_connection: gaps, ..stated(alloc::vec![100.0]) };
+        let flows = short.model().expect("a model").flows();
+        // F(60 s) is 0.117.
+        assert!((11..=14).contains(&flows), "{flows}");
+    }
+
+    #[test]
+    fn what_cannot_be_performed_is_refused() {
+        assert!(matches!(stated(Vec::new()).model(), Err(ModelError::Empty("intervals"))));
+        let nobody = ByHand { sources: Vec::new(), ..stated(alloc::vec![1.0]) };
+        assert!(matches!(nobody.model(), Err(ModelError::Empty("sources"))));
+        for bad in [f64::NAN, -1.0, f64::INFINITY] {
+            let model = stated(alloc::vec![1.0, bad]).model();
+            assert!(matches!(model, Err(ModelError::NotPositive("a number of sessions", _))));
+        }
+        assert!(matches!(stated(alloc::vec![0.0]).model(), Err(ModelError::Empty(_))));
+    }
+}

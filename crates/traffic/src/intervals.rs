@@ -1,0 +1,125 @@
+//! What each interval of the original carried, and how many sessions it took.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use nilometer_flow::FlowRecord;
+use nilometer_stat::Empirical;
+
+use crate::estimate::{EstimateError, EstimateOptions, File, default_interval_s};
+use crate::model::{INTERVALS_MAX, Interval};
+use crate::sampled::SampledFiles;
+use crate::sessions::{self, Demand, PairLife};
+
+/// Trials of Figure 4's algorithm for each interval.
+const TRIALS: u32 = 100;
+
+/// Payload, flows and packets, by interval.
+pub(crate) struct Volumes {
+    origin_ns: u64,
+    duration_s: f64,
+    interval_s: f64,
+    counted: Vec<Volume>,
+    /// Payload and packets of sampled flows.
+    sampled: Vec<(f64, f64)>,
+    /// The mean size of their files.
+    sampled_mean: f64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Volume {
+    bytes: u64,
+    flows: u64,
+    packets: u64,
+}
+
+impl Volumes {
+    /// Nothing yet in the intervals of `span_ns`.
+    pub fn new(span_ns: (u64, u64), options: &EstimateOptions) -> Result<Volumes, EstimateError> {
+        let duration_s = (span_ns.1.saturating_sub(span_ns.0) as f64 / 1e9).max(1e-3);
+        let interval_s = options.interval_s.unwrap_or_else(|| default_interval_s(duration_s));
+        let count = libm::ceil(duration_s / interval_s - 1e-9).max(1.0);
+        if count > INTERVALS_MAX as f64 {
+            return Err(EstimateError::TooManyIntervals(interval_s));
+        }
+        let count = count as usize;
+        Ok(Volumes {
+            origin_ns: span_ns.0,
+            duration_s,
+            interval_s,
+            counted: vec![Volume::default(); count],
+            sampled: vec![(0.0, 0.0); count],
+            sampled_mean: 0.0,
+        })
+    }
+
+    /// The interval in which a flow starts.
+    fn at(&self, start_ns: u64) -> usize {
+        let seconds = start_ns.saturating_sub(self.origin_ns) as f64 / 1e9;
+        ((seconds / self.interval_s) as usize).min(self.counted.len() - 1)
+    }
+
+    /// Adds files, each in the interval where it starts.
+    pub fn of(mut self, files: &[File]) -> Volumes {
+        for file in files {
+            let at = self.at(file.start_ns);
+            let volume = &mut self.counted[at];
+            volume.bytes += file.payload;
+            volume.flows += 1;
+            volume.packets += file.packets;
+        }
+        self
+    }
+
+    /// Adds what sampled records stand for, each in the interval where it starts.
+    pub fn of_sampled(mut self, records: &[FlowRecord], files: &SampledFiles) -> Volumes {
+        for record in records {
+            let (bytes, packets) = files.volume(record);
+            let at = self.at(record.start_ns);
+            let volume = &mut self.sampled[at];
+            *volume = (volume.0 + bytes, volume.1 + packets);
+        }
+        let (bytes, flows) = files
+            .sizes()
+            .iter()
+            .fold((0.0, 0.0), |sum, (size, flows)| (sum.0 + size * flows, sum.1 + flows));
+        self.sampled_mean = if flows > 0.0 { bytes / flows } else { 0.0 };
+        self
+    }
+
+    /// Both together. An interval has as many sampled flows as carry its bytes: its own SYNs are few.
+    fn volume(&self, at: usize) -> Volume {
+        let (counted, (bytes, packets)) = (self.counted[at], self.sampled[at]);
+        let flows =
+            if bytes >= 0.5 { libm::round(bytes / self.sampled_mean).max(1.0) } else { 0.0 };
+        Volume {
+            bytes: counted.bytes + libm::round(bytes) as u64,
+            flows: counted.flows + flows as u64,
+            packets: counted.packets + libm::round(packets) as u64,
+        }
+    }
+
+    /// The intervals of the model, from its sizes, its gaps and the lives of its address pairs.
+    pub fn intervals(
+        &self,
+        (file_size, gaps, lives): (&Empirical, &Empirical, &[PairLife]),
+    ) -> Vec<Interval> {
+        let direct = sessions::direct(lives, self.interval_s, self.counted.len());
+        let one = |(index, direct): (usize, f64)| {
+            let volume = self.volume(index);
+            let start_s = index as f64 * self.interval_s;
+            let duration_s = self.interval_s.min(self.duration_s - start_s);
+            let demand = Demand { interval: index as u32, bytes: volume.bytes, duration_s };
+            Interval {
+                start_s,
+                duration_s,
+                bytes: volume.bytes,
+                flows: volume.flows,
+                packets: volume.packets,
+                sessions: sessions::figure_4(demand, file_size, gaps, TRIALS, 1),
+                sessions_direct: direct,
+            }
+        };
+        direct.into_iter().enumerate().map(one).collect()
+    }
+}

@@ -1,0 +1,210 @@
+//! How many TCP flows there were and how many packets they had: counted, or had back from samples.
+//!
+//! Where every packet was metered, flows are counted. Where an exporter sampled 1 packet in N, most
+//! flows left no record, and numbers and law come from [`nilometer_stat::inversion`], one inversion for
+//! each N among the records, added up. Before that, pieces of one flow are joined: between two sampled
+//! packets of a flow lies N times what lies between two packets, often more than an exporter's
+//! inactive timeout, so that sampling splits flows which are whole elsewhere. Records of one five-tuple
+//! are one flow, if neither SYN nor FIN lies between them, over a gap of up to three times the mean one
+//! between sampled packets of a record, and over a minute at least: a host does not use the same ports
+//! again sooner (TIME-WAIT, RFC 9293, section 3.4.2, which Linux keeps for 60 s).
+
+use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
+use alloc::vec::Vec;
+
+use nilometer_flow::FlowRecord;
+use nilometer_flow::repair::{Repaired, repair};
+use nilometer_stat::inversion::{Estimate, Inversion, InversionError, SampledFlows};
+use nilometer_stat::{Empirical, Form};
+use serde::{Deserialize, Serialize};
+
+/// Knots of the table of lengths where flows were counted.
+const LENGTH_KNOTS: usize = 512;
+/// Ports are not used again for so long, ns.
+const TIME_WAIT_NS: u64 = 60_000_000_000;
+/// The longest gap over which sampled records are joined, ns: what is silent for longer is over.
+const JOINED_GAP_MAX_NS: u64 = 600_000_000_000;
+/// Records are joined over so many mean gaps between sampled packets.
+const MEAN_GAPS: f64 = 3.0;
+/// No share of a law is below this, or its table would not ascend.
+const SHARE_MIN: f64 = 1e-12;
+
+/// How numbers of flows were had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Method {
+    /// Every packet was metered, and flows were counted.
+    #[serde(rename = "counted")]
+    Counted,
+    /// Packets were sampled: flows by their SYNs, the law of lengths by expectation-maximisation.
+    #[serde(rename = "syn-joint-em")]
+    SynJointEm,
+}
+
+/// The lengths of the original's TCP flows, one-way, in packets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowLengths {
+    /// How the numbers were had.
+    pub method: Method,
+    /// Between what the number of flows lies, 19 times in 20; twice the count where they were counted.
+    pub flow_count_interval: [f64; 2],
+    /// Between what their mean length lies, likewise.
+    pub mean_length_interval: [f64; 2],
+    /// P(FlowLength): packets of a flow.
+    pub law: Empirical,
+}
+
+/// Numbers and law together.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub flow_count: f64,
+    pub mean_length_packets: f64,
+    /// The largest sampling interval among the records, 1 where none is sampled.
+    pub sampling_interval: u32,
+    pub lengths: FlowLengths,
+}
+
+/// Is this record one of sampled packets?
+pub(crate) fn is_sampled(record: &FlowRecord) -> bool {
+    record.sampling_interval >= 2
+}
+
+/// Joins sampled records that belong to one flow.
+pub(crate) fn join_sampled(records: Vec<FlowRecord>) -> Repaired {
+    let (mut waited_ns, mut waits) = (0.0, 0.0);
+    for record in records.iter().filter(|record| record.packets >= 2) {
+        waited_ns += record.end_ns.saturating_sub(record.start_ns) as f64;
+        waits += (record.packets - 1) as f64;
+    }
+    let gap_ns = if waits > 0.0 { (MEAN_GAPS * waited_ns / waits) as u64 } else { 0 };
+    repair(records, gap_ns.clamp(TIME_WAIT_NS, JOINED_GAP_MAX_NS))
+}
+
+/// One inversion for each sampling interval among `records`.
+pub(crate) fn invert(records: &[FlowRecord]) -> Result<BTreeMap<u32, Inversion>, InversionError> {
+    let mut groups: BTreeMap<u32, SampledFlows> = BTreeMap::new();
+    for record in records {
+        let flows = match groups.entry(record.sampling_interval) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(SampledFlows::new(record.sampling_interval)?),
+        };
+        flows.add(record.packets, record.has_start());
+    }
+    groups.into_iter().map(|(interval, flows)| Ok((interval, flows.invert()?))).collect()
+}
+
+/// The numbers of flows that were counted, of `packets` each.
+fn counted(packets: impl Iterator<Item = u64>) -> Option<Measured> {
+    let lengths: Vec<f64> = packets.map(|packets| packets as f64).collect();
+    let count = lengths.len() as f64;
+    let mean = lengths.iter().sum::<f64>() / count;
+    let law = Empirical::step_from(lengths, LENGTH_KNOTS).ok()?;
+    Some(Measured {
+        flow_count: count,
+        mean_length_packets: mean,
+        sampling_interval: 1,
+        lengths: FlowLengths {
+            method: Method::Counted,
+            flow_count_interval: [count; 2],
+            mean_length_interval: [mean; 2],
+            law,
+        },
+    })
+}
+
+fn inverted(interval: u32, found: &Inversion) -> Measured {
+    Measured {
+        flow_count: found.flows.value,
+        mean_length_packets: found.mean_length.value,
+        sampling_interval: interval,
+        lengths: FlowLengths {
+            method: Method::SynJointEm,
+            flow_count_interval: found.flows.interval,
+            mean_length_interval: found.mean_length.interval,
+            law: found.lengths.clone(),
+        },
+    }
+}
+
+/// The numbers of flows metered whole, and of those that were sampled.
+pub(crate) fn measure(
+    whole: &[FlowRecord],
+    sampled: &BTreeMap<u32, Inversion>,
+) -> Option<Measured> {
+    let counted = counted(whole.iter().map(|record| record.packets));
+    let inverted = sampled.iter().map(|(interval, found)| inverted(*interval, found));
+    let mut parts: Vec<Measured> = counted.into_iter().chain(inverted).collect();
+    if parts.len() < 2 { parts.pop() } else { Some(together(&parts, sampled)) }
+}
+
+/// Several exporters' flows: counts and packets are added, and so are the squares of what is unsure.
+fn together(parts: &[Measured], sampled: &BTreeMap<u32, Inversion>) -> Measured {
+    let variance = |of: &dyn Fn(&Inversion) -> Estimate| -> f64 {
+        sampled.values().map(|found| of(found).deviation).map(|d| d * d).sum()
+    };
+    let flow_count: f64 = parts.iter().map(|part| part.flow_count).sum();
+    let of_part = |part: &Measured| part.flow_count * part.mean_length_packets;
+    let mean = parts.iter().map(of_part).sum::<f64>() / flow_count;
+    let flows_off = 1.96 * libm::sqrt(variance(&|found| found.flows));
+    // Flows dominate what is unsure of a mean: packets are many.
+    let mean_off = mean * flows_off / flow_count;
+    let atoms = parts.iter().flat_map(|part| atoms(&part.lengths.law, part.flow_count)).collect();
+    let samples = parts.iter().map(|part| part.lengths.law.samples()).sum();
+    Measured {
+        flow_count,
+        mean_length_packets: mean,
+        sampling_interval: parts.iter().map(|part| part.sampling_interval).max().unwrap_or(1),
+        lengths: FlowLengths {
+            method: Method::SynJointEm,
+            flow_count_interval: [(flow_count - flows_off).max(0.0), flow_count + flows_off],
+            mean_length_interval: [(mean - mean_off).max(1.0), mean + mean_off],
+            law: weighted(atoms, samples).expect("laws have knots"),
+        },
+    }
+}
+
+/// The knots of a law as (value, weight) pairs, `weight` together.
+pub(crate) fn atoms(law: &Empirical, weight: f64) -> Vec<(f64, f64)> {
+    let mut before = 0.0;
+    let each = |&(cumulative, value): &(f64, f64)| {
+        let share = cumulative - before;
+        before = cumulative;
+        (value, weight * share)
+    };
+    law.knots().iter().map(each).collect()
+}
+
+/// The discrete law of (value, weight) pairs, in any order; none where no weight is positive.
+pub(crate) fn weighted(mut atoms: Vec<(f64, f64)>, samples: u64) -> Option<Empirical> {
+    atoms.retain(|(_, weight)| *weight > 0.0);
+    atoms.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let total: f64 = atoms.iter().map(|(_, weight)| weight).sum();
+    let (mut knots, mut below): (Vec<(f64, f64)>, f64) = (Vec::new(), 0.0);
+    for (value, weight) in atoms {
+        below += weight;
+        let cumulative = (below / total).min(1.0);
+        match knots.last_mut() {
+            // What is too rare to stand in a table joins its neighbour.
+            Some(last) if last.1 == value || cumulative - last.0 < SHARE_MIN => last.0 = cumulative,
+            _ => knots.push((cumulative, value)),
+        }
+    }
+    knots.last_mut()?.0 = 1.0;
+    Empirical::new(Form::Step, samples, knots).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weighted_law_has_its_weights_whatever_their_order() {
+        let law = weighted(alloc::vec![(5.0, 1.0), (2.0, 3.0), (9.0, 0.0), (5.0, 4.0)], 8)
+            .expect("a law");
+        assert_eq!(law.knots(), [(0.375, 2.0), (1.0, 5.0)]);
+        assert_eq!(weighted(alloc::vec![(5.0, 0.0)], 0), None);
+        let rare = weighted(alloc::vec![(1.0, 1.0), (2.0, 1e-15), (3.0, 1.0)], 2).expect("a law");
+        assert_eq!(rare.knots().len(), 2);
+    }
+}

@@ -1,0 +1,222 @@
+//! Models of sampled records held against the flows that were sampled.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use nilometer_flow::record::{TCP, UDP, tcp_flags};
+use nilometer_flow::{EndReason, FlowKey, FlowRecord};
+use nilometer_stat::inversion::InversionError;
+use nilometer_stat::{Rng, ks_to, pareto};
+use nilometer_traffic::estimate::{EstimateError, EstimateOptions, estimate};
+use nilometer_traffic::lengths::Method;
+use nilometer_traffic::model::{Origin, TrafficModel};
+
+const FLOWS: u64 = 60_000;
+const DURATION_NS: u64 = 600_000_000_000;
+const INACTIVE_NS: u64 = 15_000_000_000;
+const PAYLOAD: u64 = 1_000;
+
+/// A packet of a flow: when, and with what payload.
+struct Packet {
+    at_ns: u64,
+    payload: u64,
+    flags: u8,
+}
+
+struct Flow {
+    key: FlowKey,
+    packets: Vec<Packet>,
+}
+
+fn address(group: u8, at: u64) -> IpAddr {
+    Ipv4Addr::new(198, 18 + group, (at >> 8) as u8, at as u8).into()
+}
+
+/// Flows from servers to clients: a SYN, packets of 1,000 bytes at 20 ms, a FIN.
+fn flows(seed: u64) -> Vec<Flow> {
+    let mut rng = Rng::new(seed, 0x666c, 0);
+    let flow = |number: u64| {
+        let mouse = rng.unit() < 0.55;
+        let length = if mouse { 2.0 + rng.exponential(2.0) } else { pareto(&mut rng, 1.3, 4.0) };
+        let length = (length as u64).min(20_000);
+        let start_ns = rng.below(DURATION_NS);
+        let packets = (0..length).map(|at| {
+            let (payload, flags) = match at {
+                0 => (0, tcp_flags::SYN | tcp_flags::ACK),
+                _ if at + 1 == length => (PAYLOAD, tcp_flags::FIN | tcp_flags::ACK),
+                _ => (PAYLOAD, tcp_flags::ACK),
+            };
+            Packet { at_ns: start_ns + at * 20_000_000, payload, flags }
+        });
+        let key = FlowKey {
+            source: address(1, rng.below(40)),
+            destination: address(0, rng.below(200)),
+            source_port: 80,
+            destination_port: 1_024 + (number % 60_000) as u16,
+            protocol: TCP,
+        };
+        Flow { key, packets: packets.collect() }
+    };
+    (0..FLOWS).map(flow).collect()
+}
+
+/// What an exporter makes of one packet in `interval`, without joining over its inactive timeout.
+fn exported(flows: &[Flow], interval: u32, seed: u64) -> Vec<FlowRecord> {
+    let mut rng = Rng::new(seed, 0x666c, 1);
+    let mut records: Vec<FlowRecord> = Vec::new();
+    for Flow { key, packets } in flows {
+        let mut open: Option<FlowRecord> = None;
+        for packet in packets {
+            if rng.below(interval.into()) > 0 {
+                continue;
+            }
+            if open.as_ref().is_some_and(|record| packet.at_ns - record.end_ns > INACTIVE_NS) {
+                records.extend(open.take());
+            }
+            let record = open.get_or_insert(FlowRecord {
+                key: *key,
+                start_ns: packet.at_ns,
+                end_ns: packet.at_ns,
+                packets: 0,
+                octets: 0,
+                tcp_flags: 0,
+                payload_octets: None,
+                opened: None,
+                end_reason: EndReason::Unknown,
+                sampling_interval: interval,
+            });
+            record.end_ns = packet.at_ns;
+            record.packets += 1;
+            record.octets += 40 + packet.payload;
+            record.tcp_flags |= packet.flags;
+        }
+        records.extend(open);
+    }
+    records
+}
+
+fn options() -> EstimateOptions {
+    let prefix = |text: &str| text.parse().expect("a prefix");
+    EstimateOptions {
+        interval_s: Some(200.0),
+        bound_s: 60.0,
+        keep_addresses: false,
+        tool: "test".to_owned(),
+        origin: Origin { description: "test".to_owned(), synthetic: true, inputs: Vec::new() },
+        span_ns: Some((0, DURATION_NS)),
+        clients: vec![prefix("198.18.0.0/16")],
+        servers: vec![prefix("198.19.0.0/17")],
+    }
+}
+
+fn model(records: Vec<FlowRecord>) -> TrafficModel {
+    estimate(records, &options()).expect("a model").model
+}
+
+fn mean_length(flows: &[Flow]) -> f64 {
+    flows.iter().map(|flow| flow.packets.len()).sum::<usize>() as f64 / flows.len() as f64
+}
+
+fn covered(model: &TrafficModel) {
+    let (coverage, out) = (&model.coverage, &model.coverage.left_out);
+    let reasons =
+        [out.not_tcp, out.no_start_marker, out.no_end_marker, out.ack_flow, out.under_100_bytes];
+    let flows: u64 = reasons.iter().map(|share| share.flows).sum();
+    let octets: u64 = reasons.iter().map(|share| share.octets).sum();
+    assert_eq!(coverage.flows, coverage.flows_in_model + flows);
+    assert_eq!(coverage.octets, coverage.octets_in_model + octets);
+    assert_eq!(coverage.flows_in_model, model.flows());
+    assert_eq!(coverage.payload_in_model, model.bytes());
+}
+
+#[test]
+fn flows_sizes_and_volumes_are_had_back() {
+    let flows = flows(1);
+    let payload: u64 = flows.iter().flat_map(|flow| &flow.packets).map(|p| p.payload).sum();
+    for (interval, most) in [(10, 0.20), (100, 0.25)] {
+        let model = model(exported(&flows, interval, 2));
+        covered(&model);
+        let lengths = model.flow_lengths.as_ref().expect("lengths");
+        assert_eq!(lengths.method, Method::SynJointEm);
+        assert_eq!(model.sampling_interval, Some(interval));
+        let [low, high] = lengths.flow_count_interval;
+        assert!(low <= FLOWS as f64 && FLOWS as f64 <= high, "1:{interval}: {low} to {high}");
+        let [low, high] = lengths.mean_length_interval;
+        let mean = mean_length(&flows);
+        assert!(low <= mean && mean <= high, "1:{interval}: {mean} in {low} to {high}");
+        let bytes = model.bytes() as f64 / payload as f64;
+        assert!((bytes - 1.0).abs() < 0.06, "1:{interval}: volume x {bytes}");
+        let carried = model.flows() as f64 * model.file_size.mean() / model.bytes() as f64;
+        assert!((carried - 1.0).abs() < 0.01, "1:{interval}: sizes carry {carried} of the volume");
+        // Between the sizes that there are: whole packets.
+        let mut worst: f64 = 0.0;
+        for whole in [1, 2, 3, 5, 8, 12, 20, 40, 100, 1_000] {
+            let smaller = flows.iter().filter(|flow| flow.packets.len() <= whole + 1).count();
+            let at = (PAYLOAD as f64) * (whole as f64 + 0.5);
+            worst = worst.max((model.file_size.cdf(at) - smaller as f64 / FLOWS as f64).abs());
+        }
+        println!("1:{interval}: file sizes off by {worst:.3}, volume x {bytes:.4}");
+        assert!(worst < most, "1:{interval}: file sizes off by {worst}");
+    }
+}
+
+/// Twenty seconds between sampled packets, beyond the exporter's inactive timeout: pieces of one flow.
+#[test]
+fn pieces_that_sampling_made_are_joined() {
+    let slow = |mut flow: Flow| {
+        flow.packets.iter_mut().enumerate().for_each(|(at, p)| p.at_ns += at as u64 * 200_000_000);
+        flow
+    };
+    let flows: Vec<Flow> = flows(3).into_iter().map(slow).collect();
+    let records = exported(&flows, 100, 4);
+    let pieces = records.len();
+    let model = model(records);
+    assert!(model.coverage.records_joined > 300, "{} of {pieces}", model.coverage.records_joined);
+    let mean = model.mean_length_packets.expect("lengths") / mean_length(&flows);
+    assert!((mean - 1.0).abs() < 0.1, "mean length x {mean}");
+}
+
+#[test]
+fn exporters_of_different_intervals_are_added() {
+    let flows = flows(5);
+    let (one, other) = flows.split_at(FLOWS as usize / 3);
+    let whole = exported(&other[..FLOWS as usize / 3], 1, 6);
+    let whole = whole.into_iter().map(|record| FlowRecord { sampling_interval: 0, ..record });
+    let mut records = exported(one, 10, 7);
+    records.extend(exported(&other[FLOWS as usize / 3..], 50, 8));
+    records.extend(whole);
+    let model = model(records);
+    covered(&model);
+    assert_eq!(model.sampling_interval, Some(50));
+    let lengths = model.flow_lengths.expect("lengths");
+    let [low, high] = lengths.flow_count_interval;
+    assert!(low <= FLOWS as f64 && FLOWS as f64 <= high, "{low} to {high}");
+    let mean = mean_length(&flows);
+    let [low, high] = lengths.mean_length_interval;
+    assert!(low <= mean && mean <= high, "{mean} in {low} to {high}");
+    let mut all: Vec<f64> = flows.iter().map(|flow| flow.packets.len() as f64).collect();
+    let ks = ks_to(&mut all, &lengths.law);
+    assert!(ks < 0.12, "KS {ks}");
+}
+
+#[test]
+fn whole_flows_are_counted() {
+    let flows = flows(9);
+    let records = exported(&flows, 1, 10).into_iter();
+    let model = model(records.map(|r| FlowRecord { sampling_interval: 0, ..r }).collect());
+    assert_eq!((model.flow_count, model.sampling_interval), (Some(FLOWS), Some(1)));
+    assert!((model.mean_length_packets.expect("counted") - mean_length(&flows)).abs() < 1e-9);
+    let lengths = model.flow_lengths.expect("lengths");
+    assert_eq!(lengths.method, Method::Counted);
+    assert_eq!(lengths.flow_count_interval, [FLOWS as f64; 2]);
+}
+
+#[test]
+fn without_a_single_syn_there_is_no_model() {
+    let mut records = exported(&flows(11)[..1_000], 10, 12);
+    records.iter_mut().for_each(|record| record.tcp_flags = 0);
+    let count = records.len() as u64;
+    let udp = FlowKey { protocol: UDP, ..records[0].key };
+    records.push(FlowRecord { key: udp, ..records[0].clone() });
+    let error = estimate(records, &options()).expect_err("no SYN");
+    assert_eq!(error, EstimateError::Sampled(InversionError::NoSyn(count)));
+}
