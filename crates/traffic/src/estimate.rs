@@ -27,13 +27,13 @@ use core::fmt;
 use core::net::IpAddr;
 
 use nilometer_flow::record::TCP;
-use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, Reason, RepairCounts, repair};
+use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, repair};
 use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::Empirical;
 use nilometer_stat::inversion::InversionError;
 
 use crate::intervals::Volumes;
-use crate::lengths::{self, Measured, is_sampled};
+use crate::lengths::{self, is_sampled};
 
 use crate::model::{
     Coverage, FORMAT, Generation, INTERVALS_MAX, Interval, ModelError, Origin, RANKS_MAX, Ranks,
@@ -42,6 +42,7 @@ use crate::model::{
 use crate::pool::Prefix;
 use crate::sampled::SampledFiles;
 use crate::sessions::PairLife;
+use crate::told;
 use crate::unflagged::{self, is_unflagged};
 
 /// Flows below this many payload bytes are left out (Harpoon's own limit).
@@ -153,7 +154,7 @@ pub fn estimate(
     repaired.records.extend(others);
     let mut made = estimate_as_given(repaired.records, options)?;
     made.model.coverage.records_joined += repaired.counts.joined();
-    made.warnings.extend(told(&repaired.counts));
+    made.warnings.extend(told::repaired(&repaired.counts));
     Ok(made)
 }
 
@@ -173,24 +174,24 @@ pub fn estimate_as_given(
     if tcp.is_empty() {
         return Err(EstimateError::NoTcp(coverage.flows));
     }
-    let told = unflagged::infer(tcp, span_ns);
-    coverage.records_without_flags = told.unflagged;
-    (coverage.starts_inferred, coverage.ends_inferred) = (told.starts, told.ends);
-    let (sampled, flows): (Vec<_>, Vec<_>) = told.records.into_iter().partition(is_sampled);
+    let inferred = unflagged::infer(tcp, span_ns);
+    coverage.records_without_flags = inferred.unflagged;
+    (coverage.starts_inferred, coverage.ends_inferred) = (inferred.starts, inferred.ends);
+    let (sampled, flows): (Vec<_>, Vec<_>) = inferred.records.into_iter().partition(is_sampled);
     let sampled = lengths::join_sampled(sampled);
-    coverage.records_joined = told.joined + sampled.counts.joined();
+    coverage.records_joined = inferred.joined + sampled.counts.joined();
     let sampled = sampled.records;
     let inversions = lengths::invert(&sampled).map_err(EstimateError::Sampled)?;
     let measured = lengths::measure(&flows, &inversions).expect("there is a flow");
     let thinned = SampledFiles::of(&sampled, &inversions);
     coverage.flows += flows.len() as u64;
-    let mut warnings = sampled_warnings(&measured, &sampled);
+    let mut warnings = told::sampled(&measured, &sampled);
     if coverage.records_without_flags > 0 {
         warnings.push(format!(
             "{} TCP records carry no flags: where their flows begin and end is told by time (gaps \
              over {:.1} s part them); {} starts and {} ends",
             coverage.records_without_flags,
-            told.threshold_ns as f64 / 1e9,
+            inferred.threshold_ns as f64 / 1e9,
             coverage.starts_inferred,
             coverage.ends_inferred
         ));
@@ -240,20 +241,6 @@ pub fn estimate_as_given(
     };
     model.check().map_err(EstimateError::Option)?;
     Ok(Estimate { model, warnings })
-}
-
-/// What repair changed beyond the joining of pieces, in plain words.
-fn told(counts: &RepairCounts) -> Vec<String> {
-    let said = |(reason, count): (Reason, u64)| {
-        let what = match reason {
-            Reason::Split | Reason::StartRenewed | Reason::StartKept => return None,
-            Reason::DirectionDoubled => "were exported twice and counted once",
-            Reason::CounterWrapped => "had byte counters that wrapped and were unwrapped",
-            Reason::DurationAbsurd => "had stamps that cannot be, which were replaced",
-        };
-        Some(format!("{count} flow records {what}"))
-    };
-    counts.met().filter_map(said).collect()
 }
 
 fn check_options(options: &EstimateOptions) -> Result<(), EstimateError> {
@@ -397,23 +384,6 @@ fn cover_sampled(
     coverage.flows_in_model = flows;
     coverage.payload_in_model = payload;
     coverage.octets_in_model += all - left;
-}
-
-/// What makes a model of samples less than one of whole flows.
-fn sampled_warnings(measured: &Measured, sampled: &[FlowRecord]) -> Vec<String> {
-    if sampled.is_empty() {
-        return Vec::new();
-    }
-    let [least, most] = measured.lengths.flow_count_interval;
-    let intervals = sampled.iter().map(|record| record.sampling_interval);
-    let (low, high) = (intervals.clone().min().unwrap_or(1), intervals.max().unwrap_or(1));
-    let rate = if low == high { format!("1:{low}") } else { format!("1:{low} to 1:{high}") };
-    vec![format!(
-        "packets were sampled {rate}: {:.0} TCP flows ({least:.0} to {most:.0}, 95 %) by their SYNs, \
-         lengths by expectation-maximisation; file sizes are lengths times mean payload, \
-         acknowledgements among them, and gaps those of sampled SYNs divided by the interval",
-        measured.flow_count
-    )]
 }
 
 /// The flows that opened connections, each connection once. Where an exporter does not say who opened,

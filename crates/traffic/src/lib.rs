@@ -19,6 +19,7 @@ mod sampled;
 pub mod sessions;
 pub mod spatial;
 pub mod synthetic;
+mod told;
 pub mod unflagged;
 pub mod volume;
 

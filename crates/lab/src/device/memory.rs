@@ -29,12 +29,11 @@
 //! tunnel can be put in front of it, and what some devices want to be told about a frame that is
 //! sent (24 bytes of AF_XDP metadata, 10 bytes of virtio header) fits there as well.
 
-use std::io;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
 
+use super::mapping::Mapping;
 use super::shortcut::Mark;
 
 /// The least space before a received frame, in bytes (`XDP_PACKET_HEADROOM`).
@@ -363,45 +362,6 @@ impl Memory {
         self.common_free += u32::from(ledger.beyond_reserve() > 0);
         ledger.used -= 1;
         self.free.push(chunk);
-    }
-}
-
-/// The bytes behind the chunks.
-struct Mapping {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: the mapping belongs to the process, not to the thread that made it, and only the memory
-// that owns it hands out references into it.
-unsafe impl Send for Mapping {}
-
-impl Mapping {
-    fn new(bytes: usize) -> io::Result<Mapping> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: both calls and the writing stay within the mapping that was just made. Large
-        // pages are a wish; a child must not get copies of pages that a device writes to.
-        unsafe {
-            libc::madvise(start, bytes, libc::MADV_HUGEPAGE);
-            libc::madvise(start, bytes, libc::MADV_DONTFORK);
-            std::ptr::write_bytes(start.cast::<u8>(), 0, bytes);
-        }
-        let start = NonNull::new(start.cast()).expect("the kernel maps nothing at address zero");
-        Ok(Mapping { start, bytes })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: exactly the range that mmap returned, unmapped once; no slice outlives the
-        // memory, and the kernel keeps the pages of sockets that are still open.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 

@@ -1,0 +1,42 @@
+//! What a person should know of how a model was made, in plain words.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use nilometer_flow::FlowRecord;
+use nilometer_flow::repair::{Reason, RepairCounts};
+
+use crate::lengths::Measured;
+
+/// What repair changed beyond the joining of pieces, in plain words.
+pub(crate) fn repaired(counts: &RepairCounts) -> Vec<String> {
+    let said = |(reason, count): (Reason, u64)| {
+        let what = match reason {
+            Reason::Split | Reason::StartRenewed | Reason::StartKept => return None,
+            Reason::DirectionDoubled => "were exported twice and counted once",
+            Reason::CounterWrapped => "had byte counters that wrapped and were unwrapped",
+            Reason::DurationAbsurd => "had stamps that cannot be, which were replaced",
+        };
+        Some(format!("{count} flow records {what}"))
+    };
+    counts.met().filter_map(said).collect()
+}
+
+/// What makes a model of samples less than one of whole flows.
+pub(crate) fn sampled(measured: &Measured, sampled: &[FlowRecord]) -> Vec<String> {
+    if sampled.is_empty() {
+        return Vec::new();
+    }
+    let [least, most] = measured.lengths.flow_count_interval;
+    let intervals = sampled.iter().map(|record| record.sampling_interval);
+    let (low, high) = (intervals.clone().min().unwrap_or(1), intervals.max().unwrap_or(1));
+    let rate = if low == high { format!("1:{low}") } else { format!("1:{low} to 1:{high}") };
+    vec![format!(
+        "packets were sampled {rate}: {:.0} TCP flows ({least:.0} to {most:.0}, 95 %) by their SYNs, \
+         lengths by expectation-maximisation; file sizes are lengths times mean payload, \
+         acknowledgements among them, and gaps those of sampled SYNs divided by the interval",
+        measured.flow_count
+    )]
+}
