@@ -198,11 +198,11 @@ fn nothing_is_overtaken_while_shortcuts_come_and_go() -> Result<()> {
             while !is_over.load(Ordering::Relaxed) {
                 patch.step()?;
                 table.left(patch.memory.take_unmarked());
-                match (rng.below(4_000), place) {
+                match (rng.below(500), place) {
                     (0, Some(granted)) => (table.clear(granted), place = None).1,
-                    (1..40, None) => place = Some(grant(table, &key, &exit, 0)),
+                    (1..3, None) => place = Some(grant(table, &key, &exit, 0)),
                     // A flow is given the exit that it has: a program may meet it half written.
-                    (2..200, Some(granted)) => table.set(granted, 0, &key, &exit),
+                    (3..30, Some(granted)) => table.set(granted, 0, &key, &exit),
                     _ => {}
                 }
             }

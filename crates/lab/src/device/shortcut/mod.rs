@@ -22,6 +22,9 @@
 //! counted ([`Mark`]) and tells what has left is the packet memory: a chunk carries its bucket until it is
 //! given back.
 //!
+//! Fragments and packets with options belong to no bucket; they go by the ring, and others of their flow do
+//! not wait for them.
+//!
 //! A ring that is never empty would keep its flows for ever. Where it is nearly full, packets will be lost,
 //! and the first to be lost are those of flows that have a shortcut: what is under way of them then leaves,
 //! and they are gone from the ring.

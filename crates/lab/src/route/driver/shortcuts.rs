@@ -49,6 +49,7 @@ struct Granted {
     input: u16,
     key: Key<u32>,
     shortcut: Shortcut,
+    exit: Exit,
     idle: u8,
 }
 
@@ -180,16 +181,17 @@ impl Grants {
 
     /// Asks the pipeline about one; whether it keeps its shortcut.
     fn ask_again(&mut self, turn: &mut Turn<'_>, number: usize) -> bool {
-        let &Granted { place, input, key, shortcut, .. } = &self.granted[number];
+        let &Granted { place, input, key, shortcut, exit: old, .. } = &self.granted[number];
         let Some((new, exit)) = ask(turn, input, &key) else {
             self.take_back(turn.router, number);
             return false;
         };
-        if new != shortcut {
+        if (new, exit) != (shortcut, old) {
             self.credit(number, turn.router);
             self.table.set(place, input, &key, &exit);
         }
-        self.granted[number].shortcut = new;
+        let granted = &mut self.granted[number];
+        (granted.shortcut, granted.exit) = (new, exit);
         true
     }
 
@@ -230,7 +232,7 @@ impl Grants {
             self.take_back(turn.router, number);
         }
         self.table.set(place, input, &key, &exit);
-        self.granted.push(Granted { place, input, key, shortcut, idle: 0 });
+        self.granted.push(Granted { place, input, key, shortcut, exit, idle: 0 });
         self.holders[place.number()] = self.granted.len() as u32;
         Some(shortcut.output)
     }
