@@ -164,14 +164,14 @@ impl Grants {
 
     /// Credits what all of them have forwarded.
     pub(super) fn settle(&mut self, router: &mut Router) {
-        (0..self.granted.len()).for_each(|number| _ = self.credit(number, router));
+        (0..self.granted.len()).for_each(|number| self.credit(number, router));
     }
 
     /// Looks at one; whether it keeps its shortcut.
     fn look_at(&mut self, turn: &mut Turn<'_>, number: usize) -> bool {
-        let has_forwarded = self.credit(number, turn.router);
+        self.credit(number, turn.router);
         let granted = &mut self.granted[number];
-        granted.idle = if has_forwarded { 0 } else { granted.idle + 1 };
+        granted.idle += 1;
         if granted.idle >= IDLE_MAX {
             self.take_back(turn.router, number);
             return false;
@@ -224,7 +224,7 @@ impl Grants {
             return None;
         }
         // One that has forwarded nothing lately makes room.
-        let makes_room = |place: &&Place| holder(place).is_none_or(|(_, has)| has.idle > 1);
+        let makes_room = |place: &&Place| holder(place).is_none_or(|(_, has)| has.idle > 2);
         let place = *places.iter().find(makes_room)?;
         let old = holder(&place).map(|(number, _)| number);
         let (shortcut, exit) = ask(turn, input, &key)?;
@@ -247,16 +247,16 @@ impl Grants {
         }
     }
 
-    /// Credits what a flow has forwarded; whether that is anything.
-    fn credit(&mut self, number: usize, router: &mut Router) -> bool {
-        let Granted { place, input, shortcut, .. } = &self.granted[number];
+    /// Credits what a flow has forwarded; one that has forwarded anything is not idle, whoever looks.
+    fn credit(&mut self, number: usize, router: &mut Router) {
+        let Granted { place, input, shortcut, idle, .. } = &mut self.granted[number];
         let forwarded = self.table.forwarded(*place);
         let before = std::mem::replace(&mut self.credited[place.number()], forwarded);
         let (packets, bytes) = (forwarded.0 - before.0, forwarded.1 - before.1);
         if packets > 0 {
+            *idle = 0;
             router.credit(usize::from(*input), shortcut, packets, bytes);
         }
-        packets > 0
     }
 }
 
