@@ -17,7 +17,7 @@ pub mod prefix;
 pub mod privilege;
 pub mod ring;
 pub mod shortcut;
-mod steer;
+pub mod steer;
 pub mod tap;
 mod tcx;
 pub mod testbed;

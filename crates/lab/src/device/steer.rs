@@ -25,7 +25,7 @@ const QUEUES_MAX: u32 = 1_024;
 ///
 /// # Errors
 /// When there is no such interface, or the kernel or a container does not let us.
-pub(super) fn to_one_processor(interface: &str, number: usize) -> Result<()> {
+pub fn to_one_processor(interface: &str, number: usize) -> Result<()> {
     let step = || format!("cannot steer what comes in by {interface} to one processor");
     let allowed = sched_getaffinity(None).with_context(step)?;
     let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&at| allowed.is_set(at)).collect();

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use nilometer_lab::device::memory::Memory;
 use nilometer_lab::device::port::{Port, PortIo};
 use nilometer_lab::device::shortcut::{Exit, Place, Shortcuts};
+use nilometer_lab::device::steer;
 use nilometer_lab::device::xdp::{XdpConfig, XdpMode};
 use nilometer_router::forward::hop;
 use nilometer_router::header::{self, protocol};
@@ -173,6 +174,8 @@ fn nothing_is_overtaken_while_shortcuts_come_and_go() -> Result<()> {
     let lab = Lab::new(1500, false)?;
     let mut memory = memory()?;
     let (table, ports, exit) = open(&lab, &mut memory)?;
+    // What processors send is to be seen in the order of the link, not of the queues that each has.
+    lab.right.enter(|| steer::to_one_processor("r0", 0))?;
     let (left, right) = (Host::open(&lab.left, "l0")?, Host::open(&lab.right, "r0")?);
     let key = flow(protocol::UDP);
     let mut patch = Patch::new(memory, ports);

@@ -22,6 +22,11 @@
 //! counted ([`Mark`]) and tells what has left is the packet memory: a chunk carries its bucket until it is
 //! given back.
 //!
+//! So packets are in order on the link. A veth has no link of its own: its far end takes what each processor
+//! has sent from a queue of that processor's, and where one of these waits for more than the 30 µs (on a
+//! machine whose processors are all taken) the far end sees packets of one flow in another order. One processor
+//! alone for what comes in there (`device::steer`) prevents it.
+//!
 //! Fragments and packets with options belong to no bucket; they go by the ring, and others of their flow do
 //! not wait for them.
 //!
