@@ -126,6 +126,8 @@ fn play(load: Load) -> Result<()> {
             source: address(SOURCE, index),
             destination: address(DESTINATION, index),
             size_bytes: load.bytes,
+            request_bytes: 0,
+            segment_bytes: 0,
         })
         .collect();
     let mut config = ClientConfig::new(PORT, Instant::now());

@@ -24,6 +24,8 @@ fn planned(index: u64, start_us: u64, size_bytes: u64) -> PlannedConnection {
         source: Ipv4Addr::new(127, 1, (index % 7) as u8, 1 + (index % 250) as u8).into(),
         destination: Ipv4Addr::new(127, 2, (index % 5) as u8, 1 + (index % 199) as u8).into(),
         size_bytes,
+        request_bytes: 0,
+        segment_bytes: 0,
     }
 }
 
@@ -311,7 +313,7 @@ fn the_server_counts_strangers_and_quitters_and_serves_the_rest() {
             assert!(answer.is_empty(), "a stranger is told nothing");
 
             let mut halves = call(); // a request in two pieces is a request
-            let request = protocol::encode(70_000);
+            let request = protocol::Request::new(0, 70_000).encode();
             halves.write_all(&request[..7]).unwrap();
             thread::sleep(Duration::from_millis(20));
             halves.write_all(&request[7..]).unwrap();
@@ -320,7 +322,7 @@ fn the_server_counts_strangers_and_quitters_and_serves_the_rest() {
             drop(halves);
 
             let mut slow = call(); // asks for more than buffers hold and never reads
-            slow.write_all(&protocol::encode(1 << 32)).unwrap();
+            slow.write_all(&protocol::Request::new(0, 1 << 32).encode()).unwrap();
             thread::sleep(Duration::from_millis(2_500));
         },
     );

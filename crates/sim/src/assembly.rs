@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 
 use nilometer_stat::Rng;
 use nilometer_tcp::Config;
-use nilometer_traffic::{Planner, TrafficModel};
+use nilometer_traffic::estimate::FILE_MIN_BYTES;
+use nilometer_traffic::{PlannedConnection, Planner, TrafficModel};
 use nilometer_wire::{Rate, Span, Time};
 
 use crate::datagram::{HEADERS_BYTES, Pattern, Sink, Sizing, Source, Spacing};
@@ -307,7 +308,8 @@ impl Making<'_> {
     }
 
     /// The connections that `model` plans, as many as begin before the run ends. The server's host
-    /// opens each, and sends the file at once.
+    /// opens each, and sends the file at once; a request that is a file goes the other way, as a connection of
+    /// its own. Segments are the stack's.
     fn model(
         &mut self,
         table: usize,
@@ -324,17 +326,28 @@ impl Making<'_> {
         let plan = planner.plan(&mut |slots| planner.chains(slots));
         let plan = plan.map_err(|error| refuse(error.to_string()))?;
         let end = Time::ZERO + self.assembly.duration;
-        let total = (self.assembly.flows.len() + plan.connections.len()) as u64;
+        let is_upload = |c: &&PlannedConnection| c.request_bytes >= FILE_MIN_BYTES;
+        let uploads = plan.connections.iter().filter(is_upload).count();
+        let total = (self.assembly.flows.len() + plan.connections.len() + uploads) as u64;
         if total > FLOWS_MAX {
             return Err(refuse(format!("{total} flows are planned; {FLOWS_MAX} are the limit")));
         }
         let ways = self.ways(&spec.from, &spec.to)?;
+        let back = self.ways(&spec.to, &spec.from)?;
         for planned in plan.connections.iter().take_while(|planned| planned.start < end) {
             let session = &plan.sessions[planned.session as usize];
             let hosts = [session.destination_rank % sizes[0], session.source_rank % sizes[1]];
-            let (start, bytes) = (planned.start, planned.size_bytes);
-            let transfer = Transfer { table, kind: FlowKind::Model, config, start, bytes };
-            self.connect(&ways, hosts, transfer)?;
+            let transfer = |bytes| {
+                let (kind, start) = (FlowKind::Model, planned.start);
+                Transfer { table, kind, config, start, bytes }
+            };
+            if planned.size_bytes > 0 {
+                self.connect(&ways, hosts, transfer(planned.size_bytes))?;
+            }
+            if planned.request_bytes >= FILE_MIN_BYTES {
+                let [server, client] = hosts;
+                self.connect(&back, [client, server], transfer(planned.request_bytes))?;
+            }
         }
         Ok(())
     }

@@ -86,6 +86,7 @@ impl ByHand {
                 packets: 0,
                 sessions,
                 sessions_direct: sessions,
+                whole: None,
             }
         };
         let model = TrafficModel {
@@ -109,6 +110,9 @@ impl ByHand {
             sources: ranks(self.sources),
             destinations: ranks(self.destinations),
             coverage: Coverage::default(),
+            connection_law: None,
+            unmodelled_bytes_share: None,
+            unmodelled_flows_share: None,
         };
         model.check()?;
         if model.flows() == 0 {

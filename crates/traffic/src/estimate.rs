@@ -32,14 +32,16 @@ use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::Empirical;
 use nilometer_stat::inversion::InversionError;
 
+use crate::connections::ConnectionLaw;
 use crate::intervals::Volumes;
 use crate::lengths::{self, is_sampled};
 
 use crate::model::{
-    Coverage, FORMAT, Generation, INTERVALS_MAX, Interval, ModelError, Origin, RANKS_MAX, Ranks,
-    Share, TrafficModel,
+    Coverage, FORMAT, Generation, INTERVALS_MAX, Interval, ModelError, Origin, Share, TrafficModel,
 };
+use crate::pairs;
 use crate::pool::Prefix;
+use crate::popularity::Popularity;
 use crate::sampled::SampledFiles;
 use crate::sessions::PairLife;
 use crate::told;
@@ -199,25 +201,21 @@ pub fn estimate_as_given(
     let gaps = gaps(&flows, &sampled, options.bound_s, &mut coverage, &mut warnings);
     let seen = opening(&flows).chain(&sampled);
     let lives = lives(seen, span_ns.0, options.bound_s);
+    let whole = if sampled.is_empty() { pairs::connections(&flows) } else { Vec::new() };
+    let connection_law = ConnectionLaw::of(whole.iter().map(|one| one.shape).collect());
+    coverage.flows_in_connections = whole.iter().map(|one| one.flows).sum();
+    coverage.octets_in_connections = whole.iter().map(|one| one.octets).sum();
     let files = enter(flows, &mut coverage);
     let file_size = file_sizes(&files, &thinned)
         .ok_or_else(|| EstimateError::NoneEnters(Box::new(coverage.clone())))?;
-    let volumes = Volumes::new(span_ns, options)?.of(&files).of_sampled(&sampled, &thinned);
+    let mut volumes = Volumes::new(span_ns, options)?.of(&files).of_sampled(&sampled, &thinned);
+    if connection_law.is_some() {
+        volumes = volumes.of_connections(&whole);
+    }
     let intervals = volumes.intervals((&file_size, &gaps, &lives));
     cover_sampled(&sampled, &thinned, &intervals, &mut coverage);
-    let weights: Vec<(IpAddr, IpAddr, u64)> = files
-        .iter()
-        .map(|file| (file.client, file.server, 1))
-        .chain(sampled.iter().filter(|record| record.has_start()).map(|record| {
-            let (client, server) = ends(record);
-            (client, server, record.sampling_interval.into())
-        }))
-        .collect();
-    let of_v6 = |(client, _, weight): &(IpAddr, IpAddr, u64)| u64::from(client.is_ipv6()) * weight;
-    let v6: u64 = weights.iter().map(of_v6).sum();
-    let all: u64 = weights.iter().map(|(.., weight)| weight).sum();
-    let keep = options.keep_addresses;
-    let model = TrafficModel {
+    let popularity = Popularity::of(&files, &sampled, options.keep_addresses);
+    let mut model = TrafficModel {
         format: FORMAT.to_string(),
         tool: options.tool.clone(),
         origin: options.origin.clone(),
@@ -225,20 +223,24 @@ pub fn estimate_as_given(
         mean_length_packets: Some(measured.mean_length_packets),
         sampling_interval: Some(measured.sampling_interval),
         flow_lengths: Some(measured.lengths),
-        sources: ranks(weights.iter().map(|(client, _, weight)| (*client, *weight)), keep),
-        destinations: ranks(weights.iter().map(|(_, server, weight)| (*server, *weight)), keep),
+        sources: popularity.sources,
+        destinations: popularity.destinations,
         file_size,
         inter_connection: gaps,
         intervals,
+        connection_law,
+        unmodelled_bytes_share: None,
+        unmodelled_flows_share: None,
         coverage,
         generation: Generation {
             time_divisor: 1.0,
             inter_connection_bound_s: options.bound_s,
-            ipv6_share: v6 as f64 / all as f64,
+            ipv6_share: popularity.ipv6_share,
             clients: options.clients.clone(),
             servers: options.servers.clone(),
         },
     };
+    model.tell_unmodelled();
     model.check().map_err(EstimateError::Option)?;
     Ok(Estimate { model, warnings })
 }
@@ -298,8 +300,8 @@ pub(crate) struct File {
     pub start_ns: u64,
     pub payload: u64,
     pub packets: u64,
-    client: IpAddr,
-    server: IpAddr,
+    pub client: IpAddr,
+    pub server: IpAddr,
 }
 
 /// Bare IP and TCP headers of one packet.
@@ -314,7 +316,7 @@ pub fn payload_bytes(record: &FlowRecord) -> u64 {
         .unwrap_or_else(|| record.octets.saturating_sub(record.packets * header_bytes(&record.key)))
 }
 
-fn only_acknowledges(record: &FlowRecord) -> bool {
+pub(crate) fn only_acknowledges(record: &FlowRecord) -> bool {
     match record.payload_octets {
         Some(payload) => payload == 0,
         None => record.octets <= record.packets * (header_bytes(&record.key) + ACK_OPTIONS_BYTES),
@@ -473,17 +475,4 @@ fn lives<'a>(
         lives.push(PairLife { first_start_s: seconds(first), last_end_s: seconds(last) });
     }
     lives
-}
-
-fn ranks(addresses: impl Iterator<Item = (IpAddr, u64)>, keep: bool) -> Ranks {
-    let mut counts: BTreeMap<IpAddr, u64> = BTreeMap::new();
-    for (address, flows) in addresses {
-        *counts.entry(address).or_default() += flows;
-    }
-    let mut sorted: Vec<(IpAddr, u64)> = counts.into_iter().collect();
-    sorted.sort_by_key(|&(address, count)| (core::cmp::Reverse(count), address));
-    sorted.truncate(RANKS_MAX);
-    let addresses =
-        if keep { sorted.iter().map(|(address, _)| address.to_string()).collect() } else { vec![] };
-    Ranks { counts: sorted.into_iter().map(|(_, count)| count).collect(), addresses }
 }

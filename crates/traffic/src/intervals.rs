@@ -6,8 +6,10 @@ use alloc::vec::Vec;
 use nilometer_flow::FlowRecord;
 use nilometer_stat::Empirical;
 
+use crate::connections::ConnectionVolume;
 use crate::estimate::{EstimateError, EstimateOptions, File, default_interval_s};
 use crate::model::{INTERVALS_MAX, Interval};
+use crate::pairs::Connection;
 use crate::sampled::SampledFiles;
 use crate::sessions::{self, Demand, PairLife};
 
@@ -20,6 +22,8 @@ pub(crate) struct Volumes {
     duration_s: f64,
     interval_s: f64,
     counted: Vec<Volume>,
+    /// Of whole connections, where they are known.
+    whole: Option<Vec<ConnectionVolume>>,
     /// Payload and packets of sampled flows.
     sampled: Vec<(f64, f64)>,
     /// The mean size of their files.
@@ -48,6 +52,7 @@ impl Volumes {
             duration_s,
             interval_s,
             counted: vec![Volume::default(); count],
+            whole: None,
             sampled: vec![(0.0, 0.0); count],
             sampled_mean: 0.0,
         })
@@ -68,6 +73,21 @@ impl Volumes {
             volume.flows += 1;
             volume.packets += file.packets;
         }
+        self
+    }
+
+    /// Adds whole connections, likewise.
+    pub fn of_connections(mut self, connections: &[Connection]) -> Volumes {
+        let mut whole = vec![ConnectionVolume::default(); self.counted.len()];
+        for connection in connections {
+            let added = connection.volume();
+            let volume = &mut whole[self.at(connection.start_ns)];
+            volume.connections += added.connections;
+            volume.bytes += added.bytes;
+            volume.packets += added.packets;
+            volume.octets += added.octets;
+        }
+        self.whole = Some(whole);
         self
     }
 
@@ -118,6 +138,7 @@ impl Volumes {
                 packets: volume.packets,
                 sessions: sessions::figure_4(demand, file_size, gaps, TRIALS, 1),
                 sessions_direct: direct,
+                whole: self.whole.as_ref().map(|whole| whole[index]),
             }
         };
         direct.into_iter().enumerate().map(one).collect()

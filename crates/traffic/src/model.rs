@@ -13,6 +13,7 @@ use core::fmt;
 use nilometer_stat::Empirical;
 use serde::{Deserialize, Serialize};
 
+use crate::connections::{ConnectionLaw, ConnectionVolume};
 use crate::lengths::FlowLengths;
 use crate::pool::{Pool, PoolError, Prefix};
 
@@ -59,6 +60,17 @@ pub struct TrafficModel {
     pub destinations: Ranks,
     /// The volumes to be matched, and P(ActiveSessions).
     pub intervals: Vec<Interval>,
+    /// P(Connection): what whole connections carried, both ways. Absent from Harpoon's own model, and where
+    /// connections cannot be told from the records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection_law: Option<ConnectionLaw>,
+    /// The share of the input's IP bytes, 0 to 1, that the model does not speak for. Absent where nothing was
+    /// measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmodelled_bytes_share: Option<f64>,
+    /// The share of the input's one-way flows, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmodelled_flows_share: Option<f64>,
     /// What of the input the model speaks for, and what it leaves out.
     pub coverage: Coverage,
     /// How it is to be performed.
@@ -125,6 +137,34 @@ pub struct Interval {
     pub sessions: f64,
     /// Active sessions by the direct method of lifetimes.
     pub sessions_direct: f64,
+    /// What the whole connections that start here carried; there where the model has `connection_law`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<ConnectionVolume>,
+}
+
+impl Interval {
+    /// Keeps this share of its length and of what it carried.
+    pub fn cut(&mut self, share: f64) {
+        let kept = |count: &mut u64| *count = (*count as f64 * share) as u64;
+        self.duration_s *= share;
+        [&mut self.bytes, &mut self.flows, &mut self.packets].into_iter().for_each(kept);
+        if let Some(whole) = &mut self.whole {
+            let counts = [&mut whole.connections, &mut whole.bytes, &mut whole.packets];
+            counts.into_iter().chain([&mut whole.octets]).for_each(kept);
+        }
+    }
+
+    /// What the plan has to carry here: whole connections where the model knows them, else files, of whose
+    /// packets only those of their own direction are known.
+    pub fn to_perform(&self) -> ConnectionVolume {
+        let of_files = ConnectionVolume {
+            connections: self.flows,
+            bytes: self.bytes,
+            packets: self.packets,
+            octets: 0,
+        };
+        self.whole.unwrap_or(of_files)
+    }
 }
 
 /// What of the input the model speaks for.
@@ -154,6 +194,12 @@ pub struct Coverage {
     pub ends_inferred: u64,
     /// Gaps between connections beyond the bound, left out.
     pub gaps_beyond_bound: u64,
+    /// One-way flows of the whole connections that the model speaks for, whether they enter or not.
+    #[serde(default)]
+    pub flows_in_connections: u64,
+    /// IP bytes of those flows.
+    #[serde(default)]
+    pub octets_in_connections: u64,
     /// What was left out, and why.
     pub left_out: LeftOut,
 }
@@ -297,6 +343,7 @@ impl TrafficModel {
         self.sources.check("sources")?;
         self.destinations.check("destinations")?;
         self.check_intervals()?;
+        self.check_connections()?;
         positive("generation.time_divisor", self.generation.time_divisor)?;
         let share = self.generation.ipv6_share;
         if !(0.0..=1.0).contains(&share) {
@@ -326,6 +373,45 @@ impl TrafficModel {
         Ok(())
     }
 
+    fn check_connections(&self) -> Result<(), ModelError> {
+        for (what, share) in [
+            ("unmodelled_bytes_share", self.unmodelled_bytes_share),
+            ("unmodelled_flows_share", self.unmodelled_flows_share),
+        ] {
+            if share.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+                return Err(ModelError::NotAShare(what, share.unwrap_or(0.0)));
+            }
+        }
+        let Some(law) = &self.connection_law else { return Ok(()) };
+        law.check()?;
+        match self.intervals.iter().all(|interval| interval.whole.is_some()) {
+            true => Ok(()),
+            false => Err(ModelError::Empty("`whole` of an interval, beside connection_law,")),
+        }
+    }
+
+    /// The model as Harpoon has it: the five distributions alone.
+    pub fn without_connections(mut self) -> TrafficModel {
+        self.connection_law = None;
+        self.intervals.iter_mut().for_each(|interval| interval.whole = None);
+        self.coverage.flows_in_connections = 0;
+        self.coverage.octets_in_connections = 0;
+        self.tell_unmodelled();
+        self
+    }
+
+    /// States what share of the input the model does not speak for, from its coverage.
+    pub(crate) fn tell_unmodelled(&mut self) {
+        let of = &self.coverage;
+        let share = |whole: u64, files: u64, connections: u64| {
+            let spoken_for = files.max(connections).min(whole);
+            (whole > 0).then(|| 1.0 - spoken_for as f64 / whole as f64)
+        };
+        self.unmodelled_bytes_share =
+            share(of.octets, of.octets_in_model, of.octets_in_connections);
+        self.unmodelled_flows_share = share(of.flows, of.flows_in_model, of.flows_in_connections);
+    }
+
     /// How long the original lasted, in seconds.
     pub fn original_s(&self) -> f64 {
         self.intervals.last().map_or(0.0, |last| last.start_s + last.duration_s)
@@ -334,6 +420,11 @@ impl TrafficModel {
     /// How long the performance lasts, in seconds.
     pub fn duration_s(&self) -> f64 {
         self.original_s() / self.generation.time_divisor
+    }
+
+    /// Connections of all intervals that a plan has to make.
+    pub fn connections(&self) -> u64 {
+        self.intervals.iter().map(|interval| interval.to_perform().connections).sum()
     }
 
     /// Flows of all intervals.

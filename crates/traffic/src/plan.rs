@@ -17,10 +17,11 @@ use sha2::{Digest, Sha256};
 
 use crate::activity::{self, Activity, Window};
 use crate::chain::{self, Chain};
-use crate::model::{ModelError, TrafficModel};
+use crate::connections::{ConnectionLaw, ConnectionVolume};
+use crate::model::{Interval, ModelError, TrafficModel};
 use crate::pool::{Family, Pool};
 use crate::spatial::{Pair, Spatial};
-use crate::volume::{self, Load};
+use crate::volume::{self, Item, Load};
 
 /// Connections that a plan may hold at most.
 pub const CONNECTIONS_MAX: u64 = 50_000_000;
@@ -43,6 +44,11 @@ pub struct PlannedConnection {
     pub destination: IpAddr,
     /// Payload bytes that the server sends.
     pub size_bytes: u64,
+    /// Payload bytes that the client sends first; fewer than a request of the generator's own are made up to
+    /// one.
+    pub request_bytes: u64,
+    /// Payload bytes of a full segment; 0 for as many as the path allows.
+    pub segment_bytes: u16,
 }
 
 /// One session: an address pair and the connections made between them.
@@ -65,8 +71,10 @@ pub struct PlannedInterval {
     pub end: Time,
     /// Connections that start in it.
     pub connections: u64,
-    /// Payload bytes of those connections.
+    /// Payload bytes of those connections, both ways.
     pub bytes: u64,
+    /// What the model asks for.
+    pub asked: ConnectionVolume,
     /// Mean number of sessions switched on during it.
     pub sessions: f64,
 }
@@ -91,6 +99,11 @@ pub struct Plan {
     pub ranks: (usize, usize),
     /// P(InterConnection) as it is performed, in seconds.
     pub gaps: Empirical,
+    /// P(FileSize) as it is performed, in bytes: of what servers send, or, where whole connections are
+    /// performed, of what either side does.
+    pub file_size: Empirical,
+    /// Whether whole connections are performed: requests and answers, in segments of their own.
+    pub is_joint: bool,
     /// When the traffic ends.
     pub end: Time,
 }
@@ -139,8 +152,9 @@ pub struct Planner {
     seed: u64,
     gaps: Empirical,
     file_size: Empirical,
+    law: Option<ConnectionLaw>,
     windows: Vec<Window>,
-    bytes: Vec<u64>,
+    asked: Vec<ConnectionVolume>,
     spatial: Spatial,
     clients: Pool,
     servers: Pool,
@@ -174,7 +188,7 @@ impl Planner {
     /// Where the model is not sound, or asks for more than the limits.
     pub fn new(model: &TrafficModel, seed: u64) -> Result<Planner, PlanError> {
         model.check()?;
-        match model.flows() {
+        match model.connections() {
             0 => return Err(PlanError::NoConnections),
             flows if flows > CONNECTIONS_MAX => return Err(PlanError::TooManyConnections(flows)),
             _ => {}
@@ -199,14 +213,16 @@ impl Planner {
         let windows = model.intervals.iter().map(|interval| Window {
             start: moment(interval.start_s),
             end: moment(interval.start_s + interval.duration_s),
-            connections: interval.flows,
+            connections: interval.to_perform().connections,
         });
+        let (law, file_size) = (model.connection_law.clone(), model.file_size.clone());
         Ok(Planner {
             seed,
             gaps: model.inter_connection.scaled(1.0 / divisor),
-            file_size: model.file_size.clone(),
+            file_size: law.as_ref().and_then(ConnectionLaw::file_size).unwrap_or(file_size),
+            law,
             windows: windows.collect(),
-            bytes: model.intervals.iter().map(|interval| interval.bytes).collect(),
+            asked: model.intervals.iter().map(Interval::to_perform).collect(),
             spatial,
             clients,
             servers,
@@ -262,13 +278,17 @@ impl Planner {
         for (index, made) in activity.made.iter().enumerate() {
             let interval = made.interval as usize;
             let (session, pair) = of_connection[index];
+            let (request_bytes, size_bytes, segment_bytes) =
+                self.parts(sizes[interval][next_size[interval]]);
             connections.push(PlannedConnection {
                 start: made.at,
                 session,
                 interval: made.interval,
                 source: self.clients.host(pair.family, u64::from(pair.source)),
                 destination: self.servers.host(pair.family, u64::from(pair.destination)),
-                size_bytes: sizes[interval][next_size[interval]],
+                size_bytes,
+                request_bytes,
+                segment_bytes,
             });
             next_size[interval] += 1;
             let before = last_of_slot.insert(made.slot, index as u32);
@@ -284,18 +304,30 @@ impl Planner {
             collisions,
             ranks: self.ranks,
             gaps: self.gaps.clone(),
+            file_size: self.file_size.clone(),
+            is_joint: self.law.is_some(),
             end: self.end(),
         }
     }
 
-    /// Files for each interval's connections, in random order.
-    fn sizes(&self, activity: &Activity) -> Vec<Vec<u64>> {
-        let mut loads: Vec<Load> =
-            self.bytes.iter().map(|&bytes| Load { files: 0, bytes }).collect();
+    /// Files, or what whole connections carry, for each interval's connections, in random order.
+    fn sizes(&self, activity: &Activity) -> Vec<Vec<Item>> {
+        let load = |asked: &ConnectionVolume| Load { files: 0, bytes: asked.bytes };
+        let mut loads: Vec<Load> = self.asked.iter().map(load).collect();
         for made in &activity.made {
             loads[made.interval as usize].files += 1;
         }
-        volume::deal(&self.file_size, &loads, self.seed)
+        match &self.law {
+            None => volume::deal(&self.file_size, &loads, self.seed),
+            Some(law) => {
+                volume::deal_sample(&loads, self.seed, |count, rng| law.stratified(count, rng))
+            }
+        }
+    }
+
+    /// What the client says, what the server answers, and the payload of a segment.
+    fn parts(&self, item: Item) -> (u64, u64, u16) {
+        self.law.as_ref().map_or((0, item.bytes, 0), |law| law.parts(item))
     }
 
     /// Sessions by number, the session and pair of each connection, and collisions.
@@ -336,14 +368,15 @@ impl Planner {
         (sessions, of_connection.collect(), collisions)
     }
 
-    fn intervals(&self, activity: &Activity, sizes: &[Vec<u64>]) -> Vec<PlannedInterval> {
-        let planned = self.windows.iter().zip(&activity.active).zip(sizes);
+    fn intervals(&self, activity: &Activity, sizes: &[Vec<Item>]) -> Vec<PlannedInterval> {
+        let planned = self.windows.iter().zip(&activity.active).zip(sizes).zip(&self.asked);
         planned
-            .map(|((window, active), sizes)| PlannedInterval {
+            .map(|(((window, active), sizes), &asked)| PlannedInterval {
                 start: window.start,
                 end: window.end,
                 connections: sizes.len() as u64,
-                bytes: sizes.iter().sum(),
+                bytes: sizes.iter().map(|item| item.bytes).sum(),
+                asked,
                 sessions: active.mean(window),
             })
             .collect()
@@ -368,13 +401,15 @@ impl Plan {
         self.connections.is_empty()
     }
 
-    /// Payload bytes planned.
+    /// Payload bytes planned, both ways.
     pub fn bytes(&self) -> u64 {
-        self.connections.iter().map(|connection| connection.size_bytes).sum()
+        let both = |one: &PlannedConnection| one.request_bytes + one.size_bytes;
+        self.connections.iter().map(both).sum()
     }
 
     /// SHA-256 over every connection in order: start (picoseconds, u64), session (u32), source and
-    /// destination (16 bytes each, IPv4 mapped), size (u64), all big-endian.
+    /// destination (16 bytes each, IPv4 mapped), size (u64), and of whole connections request (u64) and
+    /// segment (u16), all big-endian.
     pub fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         for connection in &self.connections {
@@ -383,6 +418,10 @@ impl Plan {
             hash.update(sixteen(connection.source));
             hash.update(sixteen(connection.destination));
             hash.update(connection.size_bytes.to_be_bytes());
+            if self.is_joint {
+                hash.update(connection.request_bytes.to_be_bytes());
+                hash.update(connection.segment_bytes.to_be_bytes());
+            }
         }
         hash.finalize().into()
     }

@@ -8,6 +8,8 @@
 //! many bytes and one that has too few until each has what it was to carry. A swap changes no size,
 //! so the files of the run remain exactly the stratified sample: the distribution is not bent, only
 //! dealt. A few dozen swaps do; most of a heavy tail's bytes are in few files.
+//!
+//! Whole connections are dealt in the same way, by the bytes of both directions.
 
 use alloc::vec::Vec;
 
@@ -35,17 +37,35 @@ pub struct Load {
     pub bytes: u64,
 }
 
+/// What is dealt: a file, or a connection with what belongs to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    /// Payload bytes.
+    pub bytes: u64,
+    /// What kind of connection it is, by its place in the law's table; 0 for files.
+    pub kind: u32,
+}
+
 /// Deals a stratified sample of `law` to the intervals: one list of sizes each, in random order.
-pub fn deal(law: &Empirical, loads: &[Load], seed: u64) -> Vec<Vec<u64>> {
+pub fn deal(law: &Empirical, loads: &[Load], seed: u64) -> Vec<Vec<Item>> {
+    deal_sample(loads, seed, |files, rng| stratified(law, files, rng))
+}
+
+/// Deals what `sample` draws, in rising order of bytes, to the intervals in random order.
+pub fn deal_sample(
+    loads: &[Load],
+    seed: u64,
+    sample: impl FnOnce(usize, &mut Rng) -> Vec<Item>,
+) -> Vec<Vec<Item>> {
     let mut rng = Rng::new(seed, purpose::SIZES, 0);
     let files: usize = loads.iter().map(|load| load.files).sum();
     let bytes: u64 = loads.iter().map(|load| load.bytes).sum();
-    let mut sizes = stratified(law, files, &mut rng);
+    let mut sizes = sample(files, &mut rng);
     stretch_top(&mut sizes, bytes);
     rng.shuffle(&mut sizes);
     // Bytes of intervals that got no file are carried by the others, in proportion.
     let carried: u64 = loads.iter().filter(|load| load.files > 0).map(|load| load.bytes).sum();
-    let factor = sizes.iter().sum::<u64>() as f64 / carried.max(1) as f64;
+    let factor = total(&sizes) as f64 / carried.max(1) as f64;
     let mut rest = sizes.as_slice();
     let mut hands = Vec::with_capacity(loads.len());
     for load in loads {
@@ -59,42 +79,44 @@ pub fn deal(law: &Empirical, loads: &[Load], seed: u64) -> Vec<Vec<u64>> {
 }
 
 /// One draw from each of `count` equal strata, in rising order; at least one byte each.
-fn stratified(law: &Empirical, count: usize, rng: &mut Rng) -> Vec<u64> {
+fn stratified(law: &Empirical, count: usize, rng: &mut Rng) -> Vec<Item> {
     let step = 1.0 / count as f64;
-    (0..count)
-        .map(|k| libm::round(law.quantile((k as f64 + rng.unit()) * step)).max(1.0) as u64)
-        .collect()
+    let mut size = |k: usize| libm::round(law.quantile((k as f64 + rng.unit()) * step)).max(1.0);
+    (0..count).map(|k| Item { bytes: size(k) as u64, kind: 0 }).collect()
+}
+
+fn total(items: &[Item]) -> u64 {
+    items.iter().map(|item| item.bytes).sum()
 }
 
 /// Multiplies the largest sizes of a rising list so that all of them sum to `bytes`, within
 /// [`STRETCH_MAX`] and never below the largest of the others.
-fn stretch_top(sizes: &mut [u64], bytes: u64) {
+fn stretch_top(sizes: &mut [Item], bytes: u64) {
     if sizes.is_empty() {
         return;
     }
     let top = (libm::ceil(sizes.len() as f64 * TOP_STRATUM) as usize).max(1);
     let (body, top) = sizes.split_at_mut(sizes.len() - top);
-    let below: u64 = body.iter().sum();
-    let above: u64 = top.iter().sum();
+    let (below, above) = (total(body), total(top));
     let wanted = bytes.saturating_sub(below) as f64 / above as f64;
     let factor = wanted.clamp(1.0 / STRETCH_MAX, STRETCH_MAX);
-    let least = body.last().copied().unwrap_or(1);
-    for size in top {
-        *size = (libm::round(*size as f64 * factor) as u64).max(least);
+    let least = body.last().map_or(1, |item| item.bytes);
+    for item in top {
+        item.bytes = (libm::round(item.bytes as f64 * factor) as u64).max(least);
     }
 }
 
 /// The files of one interval while they are dealt.
 struct Hand {
-    sizes: Vec<u64>,
+    sizes: Vec<Item>,
     target: u64,
     /// Bytes held beyond the target; negative where some are lacking.
     surplus: i64,
 }
 
 impl Hand {
-    fn new(sizes: Vec<u64>, target: u64) -> Hand {
-        let held: u64 = sizes.iter().sum();
+    fn new(sizes: Vec<Item>, target: u64) -> Hand {
+        let held = total(&sizes);
         Hand { sizes, target, surplus: held as i64 - target as i64 }
     }
 
@@ -128,13 +150,13 @@ fn swap_once(hands: &mut [Hand], rich: usize, poor: usize, rng: &mut Rng) -> boo
     let looks = |hand: &Hand, rng: &mut Rng| -> Vec<usize> {
         let len = hand.sizes.len();
         let mut picks: Vec<usize> = (0..LOOKS).map(|_| rng.below(len as u64) as usize).collect();
-        picks.push((0..len).max_by_key(|&i| hand.sizes[i]).unwrap_or(0));
+        picks.push((0..len).max_by_key(|&i| hand.sizes[i].bytes).unwrap_or(0));
         picks
     };
     let (from_rich, from_poor) = (looks(&hands[rich], rng), looks(&hands[poor], rng));
     for &x in &from_rich {
         for &y in &from_poor {
-            let moved = hands[rich].sizes[x] as i64 - hands[poor].sizes[y] as i64;
+            let moved = hands[rich].sizes[x].bytes as i64 - hands[poor].sizes[y].bytes as i64;
             let miss = (moved - wanted).abs();
             let better = best.is_none_or(|(least, ..)| miss < least);
             if moved > 0 && moved < surplus + lack && better {
@@ -146,7 +168,7 @@ fn swap_once(hands: &mut [Hand], rich: usize, poor: usize, rng: &mut Rng) -> boo
     let (from, to) = (hands[rich].sizes[x], hands[poor].sizes[y]);
     hands[rich].sizes[x] = to;
     hands[poor].sizes[y] = from;
-    let moved = from as i64 - to as i64;
+    let moved = from.bytes as i64 - to.bytes as i64;
     hands[rich].surplus -= moved;
     hands[poor].surplus += moved;
     true
@@ -163,8 +185,8 @@ mod tests {
         (0..count).map(|_| libm::round(parametric::pareto(&mut rng, 1.2, 1_000.0))).collect()
     }
 
-    fn off(sizes: &[u64], target: u64) -> f64 {
-        (sizes.iter().sum::<u64>() as f64 / target as f64 - 1.0).abs()
+    fn off(sizes: &[Item], target: u64) -> f64 {
+        (total(sizes) as f64 / target as f64 - 1.0).abs()
     }
 
     #[test]
@@ -185,7 +207,8 @@ mod tests {
                 assert!(off(hand, load.bytes) < 0.01, "seed {seed}: {}", off(hand, load.bytes));
             }
             let mut rng = Rng::new(seed, 1, 0);
-            let drawn: Vec<u64> = (0..10_000).map(|_| law.draw(&mut rng) as u64).collect();
+            let draw = |_| Item { bytes: law.draw(&mut rng) as u64, kind: 0 };
+            let drawn: Vec<Item> = (0..10_000).map(draw).collect();
             plain.push(off(&drawn, (law.mean() * 10_000.0) as u64));
         }
         let plain = summary::median(&mut plain).expect("nine draws");
@@ -202,7 +225,7 @@ mod tests {
             Load { files: 8_000, bytes: bytes - bytes / 10 },
         ];
         let mut dealt: Vec<f64> =
-            deal(&law, &loads, 5).concat().iter().map(|&size| size as f64).collect();
+            deal(&law, &loads, 5).concat().iter().map(|item| item.bytes as f64).collect();
         let distance = nilometer_stat::distance::ks_to(&mut dealt, &law);
         assert!(distance < 0.004, "half the floor of 10,000 draws (0.0083): {distance}");
     }
@@ -217,7 +240,7 @@ mod tests {
             Load { files: 0, bytes: 104_000 },
         ];
         let hands = deal(&law, &loads, 1);
-        assert!(hands[1].iter().sum::<u64>() < 4_000, "six files, the smallest: {:?}", hands[1]);
+        assert!(total(&hands[1]) < 4_000, "six files, the smallest: {:?}", hands[1]);
     }
 
     #[test]

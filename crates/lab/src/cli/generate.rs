@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use nilometer_traffic::{Plan, TrafficModel};
+use nilometer_traffic::Plan;
 use serde_json::json;
 
 use super::Verdict;
@@ -135,36 +135,38 @@ fn plan(args: &PlanArgs) -> Result<Verdict> {
     }
     let shown = if args.all { plan.len() } else { PRINTED.min(plan.len()) };
     println!(
-        "{:>12} {:>8} {:>22} {:>22} {:>12}",
-        "start s", "session", "source", "destination", "bytes"
+        "{:>12} {:>8} {:>22} {:>22} {:>10} {:>12} {:>8}",
+        "start s", "session", "source", "destination", "request", "bytes", "segment"
     );
     for c in &plan.connections[..shown] {
         println!(
-            "{:>12.6} {:>8} {:>22} {:>22} {:>12}",
+            "{:>12.6} {:>8} {:>22} {:>22} {:>10} {:>12} {:>8}",
             c.start.as_secs_f64(),
             c.session,
             c.source.to_string(),
             c.destination.to_string(),
-            c.size_bytes
+            c.request_bytes,
+            c.size_bytes,
+            c.segment_bytes
         );
     }
     if shown < plan.len() {
         println!("{:>12} {} more; --all prints them", "...", plan.len() - shown);
     }
-    intervals(&plan, &model);
+    intervals(&plan);
     println!("{} connections, {} bytes, digest {digest}", plan.len(), plan.bytes());
     Ok(Verdict::Done)
 }
 
-fn intervals(plan: &Plan, model: &TrafficModel) {
-    for (planned, asked) in plan.intervals.iter().zip(&model.intervals) {
+fn intervals(plan: &Plan) {
+    for planned in &plan.intervals {
         println!(
             "from {:.1} s: {} of {} connections, {} of {} bytes, {:.1} sessions on",
             planned.start.as_secs_f64(),
             planned.connections,
-            asked.flows,
+            planned.asked.connections,
             planned.bytes,
-            asked.bytes,
+            planned.asked.bytes,
             planned.sessions
         );
     }

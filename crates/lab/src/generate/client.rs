@@ -186,10 +186,11 @@ fn check(plan: &[PlannedConnection]) -> Result<()> {
         let next = index + 1;
         return Err(anyhow!("connection {next} of the plan starts before connection {index}"));
     }
-    if let Some(index) = plan.iter().position(|planned| planned.size_bytes > SIZE_MAX_BYTES) {
-        let size = plan[index].size_bytes;
+    let most = |planned: &PlannedConnection| planned.size_bytes.max(planned.request_bytes);
+    if let Some(index) = plan.iter().position(|planned| most(planned) > SIZE_MAX_BYTES) {
+        let size = most(&plan[index]);
         return Err(anyhow!(
-            "connection {index} of the plan asks for {size} bytes; the most is {SIZE_MAX_BYTES}"
+            "connection {index} of the plan carries {size} bytes one way; the most is {SIZE_MAX_BYTES}"
         ));
     }
     Ok(())

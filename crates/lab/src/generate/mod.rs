@@ -12,11 +12,14 @@
 //!   socket, bind to source, connect   ── SYN ──▶
 //!                                    ◀─ SYN+ACK ─
 //!                                     ── ACK ──▶
-//!   16-byte request ([`protocol`])    ── data ─▶     accept, read the request
+//!   request ([`protocol`])            ── data ─▶     accept, read the request
 //!   count, do not copy               ◀─ data ──      send exactly so many bytes
 //!   end of file: compare, close      ◀─ data+FIN     no more to send
 //!                                     ── FIN ──▶     end of file: close
 //! ```
+//!
+//! A plan of files asks with sixteen bytes; one of whole connections with as many as the original's clients
+//! sent, and lays down the segments of both directions by the size that the client announces.
 //!
 //! Both ends close with FIN, never with RST, so that every flow has the start and end marker that
 //! meters and models look for. The server's FIN is first; [`server`] says why. A connection that
@@ -31,6 +34,7 @@
 pub mod client;
 pub mod epoll;
 pub mod live;
+mod pattern;
 mod player;
 pub mod protocol;
 pub mod server;

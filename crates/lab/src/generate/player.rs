@@ -23,7 +23,8 @@ use socket2::Socket;
 use super::client::{ClientConfig, Execution, Outcome};
 use super::epoll::{BROKEN, EDGE, Epoll, Event, PEER_CLOSED, PromptTimers, READABLE, WRITABLE};
 use super::live::Live;
-use super::protocol::{self, REQUEST_BYTES};
+use super::pattern::{PATTERN_BYTES, pattern};
+use super::protocol::Request;
 use super::slab::{Key, Slab};
 use super::socket::{self, Dialer, Options, Sink};
 
@@ -57,7 +58,7 @@ struct Open {
     position: u32,
     established: bool,
     /// Bytes of the request that have been sent.
-    asked: usize,
+    asked: u64,
     /// When anything last happened.
     moved_at: Instant,
 }
@@ -77,6 +78,7 @@ pub(super) struct Player<'a> {
     dialer: Dialer,
     epoll: Epoll,
     sink: Sink,
+    pattern: Box<[u8]>,
 }
 
 impl<'a> Player<'a> {
@@ -107,6 +109,7 @@ impl<'a> Player<'a> {
             dialer: Dialer::new(options),
             epoll: Epoll::new().context("cannot make an event queue")?,
             sink: Sink::new(SINK_BYTES),
+            pattern: pattern(),
         })
     }
 
@@ -160,7 +163,7 @@ impl<'a> Player<'a> {
 
     fn start(&mut self, position: u32) {
         let planned = &self.plan[self.executions[position as usize].index as usize];
-        let bound = self.dialer.bind(planned.source);
+        let bound = self.dialer.bind(planned.source, planned.segment_bytes);
         let moved_at = Instant::now();
         let started_ns = self.since_origin(moved_at);
         self.live.start(started_ns.saturating_sub(planned.start.as_nanos()));
@@ -188,10 +191,11 @@ impl<'a> Player<'a> {
     fn serve(&mut self, event: Event) {
         let key = Key::from_bits(event.key);
         let Some(open) = self.open.get_mut(key) else { return };
-        if open.asked < REQUEST_BYTES && event.ready & (WRITABLE | BROKEN) != 0 {
-            let execution = &mut self.executions[open.position as usize];
-            let size_bytes = self.plan[execution.index as usize].size_bytes;
-            if let Err(error) = ask(open, execution, size_bytes)
+        let execution = &mut self.executions[open.position as usize];
+        let planned = &self.plan[execution.index as usize];
+        let request = Request::new(planned.request_bytes, planned.size_bytes);
+        if open.asked < request.bytes && event.ready & (WRITABLE | BROKEN) != 0 {
+            if let Err(error) = ask(open, execution, request, &self.pattern)
                 && error.kind() != io::ErrorKind::WouldBlock
             {
                 return self.finish(key, outcome_of(&error));
@@ -281,15 +285,31 @@ impl<'a> Player<'a> {
     }
 }
 
-/// Sends what is left of the request on a connection that is established, or says why it is not.
-fn ask(open: &mut Open, execution: &mut Execution, size_bytes: u64) -> io::Result<()> {
-    let request = protocol::encode(size_bytes);
-    open.asked += socket::send(&open.socket, &request[open.asked..], false)?;
-    if !open.established {
-        open.established = true;
-        execution.local_port = socket::local_port(&open.socket);
+/// Sends as much of the request as fits on a connection that is established, or says why it is not.
+fn ask(
+    open: &mut Open,
+    execution: &mut Execution,
+    request: Request,
+    pattern: &[u8],
+) -> io::Result<()> {
+    let beginning = request.encode();
+    while open.asked < request.bytes {
+        let left = request.bytes - open.asked;
+        let bytes = match beginning.get(open.asked as usize..) {
+            Some(rest) if !rest.is_empty() => rest,
+            _ => {
+                let from = (open.asked % PATTERN_BYTES as u64) as usize;
+                &pattern[from..pattern.len().min(from + left.min(PATTERN_BYTES as u64) as usize)]
+            }
+        };
+        let is_last = bytes.len() as u64 == left;
+        open.asked += socket::send(&open.socket, bytes, !is_last)? as u64;
+        if !open.established {
+            open.established = true;
+            execution.local_port = socket::local_port(&open.socket);
+        }
+        open.moved_at = Instant::now();
     }
-    open.moved_at = Instant::now();
     Ok(())
 }
 

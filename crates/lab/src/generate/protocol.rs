@@ -1,62 +1,85 @@
-//! The request of sixteen bytes that a client opens a connection with.
+//! The request that a client opens a connection with: sixteen bytes, and payload as the plan has it.
 //!
-//! | bytes | field   | value                                     |
-//! |-------|---------|-------------------------------------------|
-//! | 0–3   | magic   | `NILO`                                    |
-//! | 4–5   | version | 1, big-endian                             |
-//! | 6–7   | –       | zero                                      |
-//! | 8–15  | size    | payload bytes wanted, big-endian          |
+//! | bytes | field   | value                                                        |
+//! |-------|---------|--------------------------------------------------------------|
+//! | 0–2   | magic   | `NIL`                                                        |
+//! | 3     | version | 2                                                            |
+//! | 4–9   | request | bytes of the whole request, these sixteen among them, big-endian |
+//! | 10–15 | size    | payload bytes wanted, big-endian                             |
 //!
-//! The size has 64 bits (Harpoon's had 31, and ended at 2 GiB), with a ceiling of
-//! [`SIZE_MAX_BYTES`] so that no stranger makes a server send for ever.
+//! Both sizes have 48 bits (Harpoon's had 31, and ended at 2 GiB), with a ceiling of
+//! [`SIZE_MAX_BYTES`] so that no stranger makes a server send, or listen, for ever.
 
-/// Length of a request, in bytes.
+/// Length of what a request begins with, in bytes; no request is shorter.
 pub const REQUEST_BYTES: usize = 16;
 
-/// The largest file that can be asked for: 1 TiB.
+/// The largest file that can be asked for, and the longest request: 1 TiB.
 pub const SIZE_MAX_BYTES: u64 = 1 << 40;
 
-const MAGIC: [u8; 4] = *b"NILO";
-const VERSION: u16 = 1;
+const MAGIC: [u8; 3] = *b"NIL";
+const VERSION: u8 = 2;
+
+/// What a client says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Bytes of the whole request, at least [`REQUEST_BYTES`].
+    pub bytes: u64,
+    /// Payload bytes wanted.
+    pub size_bytes: u64,
+}
 
 /// Why sixteen bytes are not a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadRequest {
     /// They do not begin with the magic: another program's client, probably.
-    Magic([u8; 4]),
-    /// The version (or a reserved bit) is of another Nilometer than this.
-    Version(u16),
+    Magic([u8; 3]),
+    /// The version is of another Nilometer than this.
+    Version(u8),
     /// The size is beyond [`SIZE_MAX_BYTES`].
     Size(u64),
+    /// The request says to be shorter than its own beginning, or longer than [`SIZE_MAX_BYTES`].
+    Length(u64),
 }
 
-/// The request for `size_bytes`.
-pub fn encode(size_bytes: u64) -> [u8; REQUEST_BYTES] {
-    let mut request = [0; REQUEST_BYTES];
-    request[..4].copy_from_slice(&MAGIC);
-    request[4..6].copy_from_slice(&VERSION.to_be_bytes());
-    request[8..].copy_from_slice(&size_bytes.to_be_bytes());
-    request
-}
+impl Request {
+    /// A request of `request_bytes`, or of the fewest that there can be, for `size_bytes`.
+    pub fn new(request_bytes: u64, size_bytes: u64) -> Request {
+        Request { bytes: request_bytes.max(REQUEST_BYTES as u64), size_bytes }
+    }
 
-/// The size that `request` asks for, in bytes.
-///
-/// # Errors
-/// [`BadRequest`], naming the first field that is wrong.
-pub fn decode(request: &[u8; REQUEST_BYTES]) -> Result<u64, BadRequest> {
-    let magic = [request[0], request[1], request[2], request[3]];
-    if magic != MAGIC {
-        return Err(BadRequest::Magic(magic));
+    /// What it begins with. Both sizes are at most [`SIZE_MAX_BYTES`].
+    pub fn encode(&self) -> [u8; REQUEST_BYTES] {
+        let mut bytes = [0; REQUEST_BYTES];
+        bytes[..3].copy_from_slice(&MAGIC);
+        bytes[3] = VERSION;
+        bytes[4..10].copy_from_slice(&self.bytes.to_be_bytes()[2..]);
+        bytes[10..].copy_from_slice(&self.size_bytes.to_be_bytes()[2..]);
+        bytes
     }
-    let version = u16::from_be_bytes([request[4], request[5]]);
-    if version != VERSION || request[6..8] != [0, 0] {
-        return Err(BadRequest::Version(version));
-    }
-    let mut size = [0; 8];
-    size.copy_from_slice(&request[8..]);
-    match u64::from_be_bytes(size) {
-        size if size > SIZE_MAX_BYTES => Err(BadRequest::Size(size)),
-        size => Ok(size),
+
+    /// The request that begins with these bytes.
+    ///
+    /// # Errors
+    /// [`BadRequest`], naming the first field that is wrong.
+    pub fn decode(bytes: &[u8; REQUEST_BYTES]) -> Result<Request, BadRequest> {
+        let magic = [bytes[0], bytes[1], bytes[2]];
+        if magic != MAGIC {
+            return Err(BadRequest::Magic(magic));
+        }
+        if bytes[3] != VERSION {
+            return Err(BadRequest::Version(bytes[3]));
+        }
+        let number = |field: &[u8]| field.iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
+        let request = Request { bytes: number(&bytes[4..10]), size_bytes: number(&bytes[10..]) };
+        match request {
+            Request { bytes, .. } if !(REQUEST_BYTES as u64..=SIZE_MAX_BYTES).contains(&bytes) => {
+                Err(BadRequest::Length(bytes))
+            }
+            Request { size_bytes, .. } if size_bytes > SIZE_MAX_BYTES => {
+                Err(BadRequest::Size(size_bytes))
+            }
+            request => Ok(request),
+        }
     }
 }
 
@@ -67,20 +90,25 @@ mod tests {
     #[test]
     fn what_is_asked_is_what_is_read() {
         for size in [0, 1, 1_460, 1 << 31, SIZE_MAX_BYTES] {
-            assert_eq!(decode(&encode(size)), Ok(size));
+            for length in [16, 17, 40_000, SIZE_MAX_BYTES] {
+                let request = Request { bytes: length, size_bytes: size };
+                assert_eq!(Request::decode(&request.encode()), Ok(request));
+            }
         }
+        assert_eq!(Request::new(3, 1).bytes, 16);
     }
 
     #[test]
     fn each_wrong_field_is_named() {
-        assert_eq!(decode(b"GET / HTTP/1.1\r\n"), Err(BadRequest::Magic(*b"GET ")));
-        let mut newer = encode(1);
-        newer[5] = 2;
-        assert_eq!(decode(&newer), Err(BadRequest::Version(2)));
-        let mut reserved = encode(1);
-        reserved[7] = 1;
-        assert_eq!(decode(&reserved), Err(BadRequest::Version(1)));
+        assert_eq!(Request::decode(b"GET / HTTP/1.1\r\n"), Err(BadRequest::Magic(*b"GET")));
+        let mut older = Request::new(0, 1).encode();
+        older[3] = 1;
+        assert_eq!(Request::decode(&older), Err(BadRequest::Version(1)));
         let huge = SIZE_MAX_BYTES + 1;
-        assert_eq!(decode(&encode(huge)), Err(BadRequest::Size(huge)));
+        assert_eq!(Request::decode(&Request::new(0, huge).encode()), Err(BadRequest::Size(huge)));
+        for length in [15, huge] {
+            let request = Request { bytes: length, size_bytes: 1 };
+            assert_eq!(Request::decode(&request.encode()), Err(BadRequest::Length(length)));
+        }
     }
 }

@@ -27,9 +27,10 @@ use socket2::Socket;
 
 use super::epoll::{BROKEN, EDGE, EXCLUSIVE, Epoll, Event, PEER_CLOSED, READABLE, WRITABLE};
 use super::live::Live;
-use super::protocol::{self, REQUEST_BYTES};
+use super::pattern::{PATTERN_BYTES, pattern};
+use super::protocol::{REQUEST_BYTES, Request};
 use super::slab::{Key, Slab};
-use super::socket::{self, Options};
+use super::socket::{self, Options, Sink};
 
 /// How often connections that stand still are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -37,8 +38,8 @@ const SWEEP: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_millis(50);
 /// Connections accepted in one turn of the loop.
 const ACCEPTS_MAX: usize = 64;
-/// Payload repeats after this many bytes.
-const PATTERN_BYTES: usize = 65_536;
+/// The most that one read of a request takes.
+const SINK_BYTES: usize = 1 << 18;
 /// Keys of listeners; no slab has so many places.
 const LISTENER: u64 = u32::MAX as u64;
 
@@ -144,6 +145,7 @@ impl Server {
             epoll,
             open,
             live,
+            sink: Sink::new(SINK_BYTES),
             report: ServerReport::default(),
             listening: false,
             accept_again_at: Instant::now(),
@@ -152,16 +154,6 @@ impl Server {
         service.perform(stop)?;
         Ok(service.report)
     }
-}
-
-/// Bytes that neither compress well nor need a generator: the low bytes of a multiplicative walk.
-fn pattern() -> Box<[u8]> {
-    let mut walk = 0x9E37_79B9_7F4A_7C15_u64;
-    let next = |_| {
-        walk = walk.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (walk >> 56) as u8
-    };
-    (0..PATTERN_BYTES).map(next).collect()
 }
 
 enum End {
@@ -173,8 +165,10 @@ enum End {
 
 #[derive(Clone, Copy)]
 enum Stage {
-    /// So many bytes of the request have arrived.
+    /// So many bytes of what a request begins with have arrived.
     Asked(usize),
+    /// So many bytes of the request are still due.
+    Listening(u64),
     /// The file goes out.
     Sending,
     /// All is sent; the client's end of file is due.
@@ -195,6 +189,7 @@ struct Service<'a> {
     epoll: Epoll,
     open: Slab<Open>,
     live: &'a Live,
+    sink: Sink,
     report: ServerReport,
     listening: bool,
     /// No sooner than this, after the kernel could not hand over a connection.
@@ -291,7 +286,7 @@ impl Service<'_> {
         }
         let Some(open) = self.open.get_mut(key) else { return };
         let interest = match open.stage {
-            Stage::Asked(_) => READABLE | WRITABLE | PEER_CLOSED | EDGE,
+            Stage::Asked(_) | Stage::Listening(_) => READABLE | WRITABLE | PEER_CLOSED | EDGE,
             Stage::Sending => WRITABLE | PEER_CLOSED | EDGE,
             Stage::Closing => PEER_CLOSED | EDGE,
         };
@@ -319,7 +314,7 @@ impl Service<'_> {
     fn advance(&mut self, key: Key) -> Option<End> {
         let open = self.open.get_mut(key)?;
         let sent_before = open.sent_bytes;
-        let outcome = open.advance(&self.server.pattern);
+        let outcome = open.advance(&self.server.pattern, &mut self.sink);
         let sent = open.sent_bytes - sent_before;
         if sent > 0 {
             self.report.sent_bytes += sent;
@@ -364,7 +359,7 @@ fn close_of(open: &Open, ready: u32) -> Option<End> {
     match open.stage {
         _ if error => Some(End::Broken),
         Stage::Closing if ready & PEER_CLOSED != 0 => Some(End::Completed),
-        Stage::Closing | Stage::Sending | Stage::Asked(_) => None,
+        Stage::Closing | Stage::Sending | Stage::Asked(_) | Stage::Listening(_) => None,
     }
 }
 
@@ -380,18 +375,31 @@ impl From<io::Error> for Trouble {
 }
 
 impl Open {
-    fn advance(&mut self, pattern: &[u8]) -> Result<(), Trouble> {
+    fn advance(&mut self, pattern: &[u8], sink: &mut Sink) -> Result<(), Trouble> {
         while let Stage::Asked(count) = self.stage {
             let arrived = socket::receive(&self.socket, &mut self.request[count..])?;
             self.stage = match count + arrived {
                 _ if arrived == 0 => return Err(Trouble::BadRequest),
                 REQUEST_BYTES => {
-                    let asked = protocol::decode(&self.request);
-                    self.size_bytes = asked.map_err(|_| Trouble::BadRequest)?;
-                    Stage::Sending
+                    let asked = Request::decode(&self.request);
+                    let asked = asked.map_err(|_| Trouble::BadRequest)?;
+                    self.size_bytes = asked.size_bytes;
+                    Stage::Listening(asked.bytes - REQUEST_BYTES as u64)
                 }
                 count => Stage::Asked(count),
             };
+        }
+        while let Stage::Listening(due) = self.stage {
+            if due == 0 {
+                self.stage = Stage::Sending;
+                break;
+            }
+            let arrived = sink.discard(&self.socket)? as u64;
+            if arrived == 0 || arrived > due {
+                return Err(Trouble::BadRequest);
+            }
+            self.stage = Stage::Listening(due - arrived);
+            self.moved_at = Instant::now();
         }
         while let Stage::Sending = self.stage {
             let left = self.size_bytes - self.sent_bytes;
@@ -407,17 +415,5 @@ impl Open {
             self.moved_at = Instant::now();
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn payload_uses_every_byte_about_equally() {
-        let mut counts = [0u32; 256];
-        pattern().iter().for_each(|&byte| counts[usize::from(byte)] += 1);
-        assert!(counts.iter().all(|count| (128..=512).contains(count)), "{counts:?}");
     }
 }

@@ -21,6 +21,9 @@ const BACKLOG: i32 = 4_096;
 /// Descriptors left for everything that is not a connection.
 const DESCRIPTORS_SPARE: u64 = 256;
 
+/// The TCP option of time stamps in each segment, padded.
+const TIME_STAMP_BYTES: u32 = 12;
+
 /// What every socket of a client or server is given.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -102,16 +105,21 @@ impl Dialer {
         Dialer { options, freebind_v4: false, freebind_v6: false }
     }
 
-    /// A socket bound to `source`, its port still open.
+    /// A socket bound to `source`, its port still open, whose connection has segments of so many bytes of
+    /// payload both ways, or of as many as the path allows where that is 0.
     ///
     /// # Errors
     /// The kernel's; no address, no descriptor, no such interface.
-    pub fn bind(&mut self, source: IpAddr) -> io::Result<Socket> {
+    pub fn bind(&mut self, source: IpAddr, segment_bytes: u16) -> io::Result<Socket> {
         let address = SockAddr::from(SocketAddr::new(source, 0));
         let socket = open(Domain::for_address(SocketAddr::new(source, 0)))?;
         socket.set_tcp_congestion(self.options.congestion.as_bytes())?;
         if let Some(device) = &self.options.bind_device {
             socket.bind_device(Some(device.as_bytes()))?;
+        }
+        if segment_bytes > 0 {
+            // What is announced counts the options of each segment.
+            socket.set_tcp_mss(u32::from(segment_bytes) + TIME_STAMP_BYTES)?;
         }
         bind_address_without_port(&socket)?;
         let freebind = if source.is_ipv4() { &mut self.freebind_v4 } else { &mut self.freebind_v6 };

@@ -208,14 +208,18 @@ fn intervals(account: &Account<'_>, seen: &Seen<'_>, joined: &[Joined]) -> Vec<I
         .map(|(index, (planned, asked))| IntervalOutcome {
             start_s: planned.start.as_secs_f64(),
             end_s: planned.end.as_secs_f64(),
-            bytes_target: asked.bytes,
-            bytes_generated: volumes[index].0,
-            flows_target: asked.flows,
-            flows_generated: volumes[index].1,
+            bytes_target: planned.asked.bytes,
+            bytes_generated: volumes[index].bytes,
+            flows_target: planned.asked.connections,
+            flows_generated: volumes[index].connections,
             sessions_target: asked.sessions,
             sessions_generated: planned.sessions,
             packets: entered[index].0,
             ip_bytes: entered[index].1,
+            connection_packets_target: account.plan.is_joint.then_some(planned.asked.packets),
+            connection_packets: volumes[index].packets,
+            connection_ip_bytes_target: account.plan.is_joint.then_some(planned.asked.octets),
+            connection_ip_bytes: volumes[index].octets,
         })
         .collect()
 }
@@ -258,6 +262,8 @@ struct ExecutionLine {
     started_ns: u64,
     finished_ns: Option<u64>,
     size_bytes: u64,
+    request_bytes: u64,
+    segment_bytes: u16,
     received_bytes: u64,
     outcome: String,
 }
@@ -278,6 +284,8 @@ pub fn write_execution(path: &Path, plan: &Plan, made: &LegOutcome) -> Result<()
                 started_ns: done.started_ns,
                 finished_ns: done.finished_ns,
                 size_bytes: planned.size_bytes,
+                request_bytes: planned.request_bytes,
+                segment_bytes: planned.segment_bytes,
                 received_bytes: done.received_bytes,
                 outcome: format!("{:?}", done.outcome),
             };

@@ -10,9 +10,12 @@ use std::net::IpAddr;
 
 use nilometer_flow::FlowRecord;
 use nilometer_flow::record::TCP;
+use nilometer_traffic::connections::ConnectionVolume;
+use nilometer_traffic::estimate::FILE_MIN_BYTES;
 use nilometer_traffic::fidelity::{Gap, Measured};
 use nilometer_traffic::{Plan, TrafficModel};
 
+use crate::generate::protocol::Request;
 use crate::generate::{Execution, Outcome};
 
 /// A record may begin this much before the engine's own stamp of `connect`, or after it, and still
@@ -28,6 +31,12 @@ pub struct Joined {
     pub syn_ns: u64,
     /// Payload bytes that the server sent, by the meter.
     pub payload: u64,
+    /// Payload bytes that the client sent, likewise.
+    pub request: u64,
+    /// Packets of both directions.
+    pub packets: u64,
+    /// IP bytes of these packets.
+    pub octets: u64,
 }
 
 /// All that was seen of one run.
@@ -71,12 +80,15 @@ impl Seen<'_> {
             let ends = (planned.source, planned.destination, execution.local_port);
             let at = self.origin_ns + execution.started_ns;
             let Some(syn) = nearest(opened.get(&ends), at) else { continue };
-            let payload = nearest(answered.get(&ends), syn.start_ns)
-                .map_or(0, |record| record.payload_octets.unwrap_or(0));
+            let answer = nearest(answered.get(&ends), syn.start_ns);
+            let of_both = |part: fn(&FlowRecord) -> u64| part(syn) + answer.map_or(0, part);
             joined.push(Joined {
                 index: execution.index,
                 syn_ns: syn.start_ns.saturating_sub(self.origin_ns),
-                payload,
+                payload: answer.and_then(|record| record.payload_octets).unwrap_or(0),
+                request: syn.payload_octets.unwrap_or(0),
+                packets: of_both(|record| record.packets),
+                octets: of_both(|record| record.octets),
             });
         }
         joined
@@ -95,16 +107,16 @@ impl Seen<'_> {
                 destination_uses[ranks.destination_rank as usize] += 1;
             }
         }
-        Measured {
-            sizes: joined
-                .iter()
-                .filter(|joined| joined.payload > 0)
-                .map(|joined| joined.payload as f64)
-                .collect(),
-            gaps: self.gaps(),
-            source_uses,
-            destination_uses,
-        }
+        Measured { sizes: self.files(joined), gaps: self.gaps(), source_uses, destination_uses }
+    }
+
+    /// What was a file: all that servers sent or, of whole connections, what either side did from 100 bytes
+    /// on.
+    fn files(&self, joined: &[Joined]) -> Vec<f64> {
+        let least = if self.plan.is_joint { FILE_MIN_BYTES } else { 1 };
+        let requests = joined.iter().filter(|_| self.plan.is_joint).map(|joined| joined.request);
+        let sizes = joined.iter().map(|joined| joined.payload).chain(requests);
+        sizes.filter(|&size| size >= least).map(|size| size as f64).collect()
     }
 
     /// When each planned connection was started, ns after the beginning; none where it was not.
@@ -143,17 +155,22 @@ impl Seen<'_> {
         gaps
     }
 
-    /// Payload bytes and connections of each interval, booked where the SYN was seen.
-    pub fn volumes(&self, joined: &[Joined]) -> Vec<(u64, u64)> {
-        let mut volumes = vec![(0, 0); self.plan.intervals.len()];
+    /// What the connections of each interval carried, booked where the SYN was seen.
+    pub fn volumes(&self, joined: &[Joined]) -> Vec<ConnectionVolume> {
+        let mut volumes = vec![ConnectionVolume::default(); self.plan.intervals.len()];
         for joined in joined {
             let interval = self
                 .plan
                 .intervals
                 .partition_point(|interval| interval.end.as_nanos() <= joined.syn_ns)
                 .min(volumes.len() - 1);
-            volumes[interval].0 += joined.payload;
-            volumes[interval].1 += 1;
+            let planned = &self.plan.connections[joined.index as usize];
+            let volume = &mut volumes[interval];
+            volume.connections += 1;
+            // What a short request was made up with is nobody's payload.
+            volume.bytes += joined.payload + joined.request.min(planned.request_bytes);
+            volume.packets += joined.packets;
+            volume.octets += joined.octets;
         }
         volumes
     }
@@ -161,12 +178,14 @@ impl Seen<'_> {
     /// Every completed connection moved its planned bytes, by the engine's count and, with
     /// `by_meter`, by the sequence numbers that the meter saw.
     pub fn sizes_exact(&self, joined: &[Joined], by_meter: bool) -> bool {
-        let planned = |index: u32| self.plan.connections[index as usize].size_bytes;
+        let planned = |index: u32| &self.plan.connections[index as usize];
+        let request =
+            |index: u32| Request::new(planned(index).request_bytes, planned(index).size_bytes);
         let mut completed = vec![false; self.plan.len()];
         for execution in self.executions {
             if matches!(execution.outcome, Outcome::Completed) {
                 completed[execution.index as usize] = true;
-                if execution.received_bytes != planned(execution.index) {
+                if execution.received_bytes != planned(execution.index).size_bytes {
                     return false;
                 }
             }
@@ -175,7 +194,11 @@ impl Seen<'_> {
             }
         }
         let mut metered = joined.iter().filter(|joined| completed[joined.index as usize]);
-        !by_meter || metered.all(|joined| joined.payload == planned(joined.index))
+        let is_exact = |joined: &Joined| {
+            let asked = request(joined.index);
+            joined.payload == asked.size_bytes && joined.request == asked.bytes
+        };
+        !by_meter || metered.all(is_exact)
     }
 
     /// Gaps of each directed address pair as the meter saw them, seconds; none beyond `bound_s`.
@@ -219,7 +242,7 @@ fn nearest<'a>(records: Option<&Vec<&'a FlowRecord>>, at: u64) -> Option<&'a Flo
 /// The laws that a plan follows, for the fidelity figures.
 pub fn laws<'a>(model: &'a TrafficModel, plan: &'a Plan) -> nilometer_traffic::fidelity::Laws<'a> {
     nilometer_traffic::fidelity::Laws {
-        file_size: &model.file_size,
+        file_size: &plan.file_size,
         inter_connection: &plan.gaps,
         sources: model.sources.shares(plan.ranks.0),
         destinations: model.destinations.shares(plan.ranks.1),

@@ -90,11 +90,7 @@ fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
 fn cut(model: &mut TrafficModel, duration_s: f64) {
     model.intervals.retain(|interval| interval.start_s < duration_s);
     if let Some(last) = model.intervals.last_mut() {
-        let kept = ((duration_s - last.start_s) / last.duration_s).min(1.0);
-        last.duration_s *= kept;
-        last.bytes = (last.bytes as f64 * kept) as u64;
-        last.flows = (last.flows as f64 * kept) as u64;
-        last.packets = (last.packets as f64 * kept) as u64;
+        last.cut(((duration_s - last.start_s) / last.duration_s).min(1.0));
     }
 }
 

@@ -100,10 +100,13 @@ fn intervals(outcome: &Outcome, model: &TrafficModel) -> Vec<story::Interval> {
         flows_generated: made.flows_generated,
         sessions_target: made.sessions_target.round() as u64,
         sessions_generated: made.sessions_generated.round() as u64,
-        packets: made.packets,
-        ip_bytes: made.ip_bytes,
-        packets_captured: (!outcome.synthetic).then_some(asked.packets),
-        ip_bytes_captured: None,
+        packets: made.connection_packets,
+        ip_bytes: made.connection_ip_bytes,
+        packets_captured: match made.connection_packets_target {
+            None => (!outcome.synthetic).then_some(asked.packets),
+            known => known,
+        },
+        ip_bytes_captured: made.connection_ip_bytes_target,
     })
     .collect()
 }

@@ -163,8 +163,7 @@ fn model(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
             account.estimate.model.original_s() / 86_400.0
         ));
     }
-    let coverage = &account.estimate.model.coverage;
-    let share = coverage.octets_in_model as f64 / coverage.octets.max(1) as f64;
+    let share = 1.0 - account.estimate.model.unmodelled_bytes_share.unwrap_or(0.0);
     if share < COVERAGE_LOW {
         found.push(format!(
             "The model speaks for {:.0} % of the input's bytes. The rest is not TCP, or its start or \

@@ -1,0 +1,278 @@
+//! P(Connection): what whole connections carried, both ways, and in how many packets.
+//!
+//! The five distributions know files, each alone. A connection is more: a request and an answer that
+//! belong together, cut into packets of some size. Where flow records of both directions are there,
+//! this is the joint law of the three: a table of *shapes*, each a connection of the original with the
+//! number of connections that it stands for. The largest connections are all in the table, because most
+//! bytes are theirs; the others stand in groups of like size, each for its group.
+//!
+//! Nobody exports the maximum segment size. What records count is packets, and a connection's packets
+//! are what a router works for. So a shape's segment is that with which a connection of *ours* takes as
+//! many packets as the original took ([`segment_bytes`]); a connection of small writes comes out as one
+//! of small segments. Harpoon, whose segments are all the link's, sent half the packets of its original
+//! (paper, section 5.3).
+
+use alloc::vec::Vec;
+
+use nilometer_stat::{Empirical, Rng};
+use serde::{Deserialize, Serialize};
+
+use crate::estimate::FILE_MIN_BYTES;
+use crate::lengths;
+use crate::model::ModelError;
+use crate::volume::Item;
+
+/// Shapes that a table has at most.
+pub const SHAPES_MAX: usize = 4_096;
+/// Those of them that are kept for the largest connections.
+const LARGEST: usize = 1_024;
+/// What a client of ours says at least: its request tells how much it wants.
+pub const REQUEST_MIN_BYTES: u64 = 16;
+/// The payload of a full segment on a link of 1500 bytes, with IPv4 and time stamps.
+pub const SEGMENT_MAX_BYTES: u16 = 1_448;
+/// The payload of the smallest segment that Linux can be told to send, with time stamps.
+pub const SEGMENT_MIN_BYTES: u16 = 76;
+
+/// What one connection carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    /// Payload bytes of both directions.
+    pub bytes: u64,
+    /// Payload bytes of the client.
+    pub request_bytes: u64,
+    /// Packets of both directions.
+    pub packets: u64,
+}
+
+/// P(Connection), as a table of shapes; column by column, all of the same length.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConnectionLaw {
+    /// Connections that each shape stands for; never zero.
+    pub connections: Vec<u64>,
+    /// Payload bytes of the client.
+    pub request_bytes: Vec<u64>,
+    /// Payload bytes of the server.
+    pub response_bytes: Vec<u64>,
+    /// Payload bytes of a full segment; 0 for as many as the path allows.
+    pub segment_bytes: Vec<u16>,
+}
+
+/// What the whole connections that start in an interval carried, both ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConnectionVolume {
+    /// Connections.
+    pub connections: u64,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Packets, those without payload too.
+    pub packets: u64,
+    /// IP bytes of these packets.
+    pub octets: u64,
+}
+
+impl ConnectionLaw {
+    /// The table of these connections; none where there are none.
+    pub fn of(mut shapes: Vec<Shape>) -> Option<ConnectionLaw> {
+        shapes.sort_unstable();
+        let largest = if shapes.len() > SHAPES_MAX { LARGEST } else { shapes.len() };
+        let (others, largest) = shapes.split_at(shapes.len() - largest);
+        let mut law = ConnectionLaw::default();
+        let groups = SHAPES_MAX - LARGEST;
+        for group in 0..groups.min(others.len()) {
+            let bound = |number: usize| number * others.len() / groups;
+            let members = &others[bound(group)..bound(group + 1)];
+            law.push(&members[members.len() / 2], members.len() as u64);
+        }
+        largest.iter().for_each(|shape| law.push(shape, 1));
+        (!law.connections.is_empty()).then_some(law)
+    }
+
+    fn push(&mut self, shape: &Shape, connections: u64) {
+        self.connections.push(connections);
+        self.request_bytes.push(shape.request_bytes);
+        self.response_bytes.push(shape.bytes - shape.request_bytes);
+        self.segment_bytes.push(segment_bytes(shape));
+    }
+
+    /// Holds a law that was read to what the planner relies on.
+    ///
+    /// # Errors
+    /// The first thing found wrong.
+    pub fn check(&self) -> Result<(), ModelError> {
+        let length = self.connections.len();
+        let others =
+            [self.request_bytes.len(), self.response_bytes.len(), self.segment_bytes.len()];
+        if length == 0 || others.iter().any(|&other| other != length) {
+            return Err(ModelError::Empty("a column of connection_law"));
+        }
+        if length > SHAPES_MAX {
+            return Err(ModelError::TooMany("connection_law", SHAPES_MAX));
+        }
+        if self.connections.contains(&0) || (0..length).any(|at| self.bytes(at) == 0) {
+            return Err(ModelError::NotPositive("a shape of connection_law", 0.0));
+        }
+        let most = self.request_bytes.iter().chain(&self.response_bytes).max();
+        match most {
+            Some(&bytes) if bytes > 1 << 40 => {
+                Err(ModelError::TooMany("bytes of a connection in connection_law", 1 << 40))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn bytes(&self, at: usize) -> u64 {
+        self.request_bytes[at].saturating_add(self.response_bytes[at])
+    }
+
+    /// P(FileSize) as the connections have it: what each direction carried, where it is a file.
+    pub fn file_size(&self) -> Option<Empirical> {
+        let both = [&self.request_bytes, &self.response_bytes];
+        let files = both.into_iter().flat_map(|sizes| sizes.iter().zip(&self.connections));
+        let files: Vec<(f64, f64)> = files
+            .filter(|(bytes, _)| **bytes >= FILE_MIN_BYTES)
+            .map(|(&bytes, &count)| (bytes as f64, count as f64))
+            .collect();
+        let count: f64 = files.iter().map(|(_, count)| count).sum();
+        lengths::weighted(files, count as u64)
+    }
+
+    /// One shape from each of `count` equal strata of the law, in rising order of bytes.
+    pub fn stratified(&self, count: usize, rng: &mut Rng) -> Vec<Item> {
+        let all: u64 = self.connections.iter().sum();
+        let (mut at, mut below) = (0, 0);
+        let draw = |k: usize| {
+            let wanted = (k as f64 + rng.unit()) / count as f64 * all as f64;
+            while at + 1 < self.connections.len() && (below + self.connections[at]) as f64 <= wanted
+            {
+                below += self.connections[at];
+                at += 1;
+            }
+            Item { bytes: self.bytes(at), kind: at as u32 }
+        };
+        (0..count).map(draw).collect()
+    }
+
+    /// What the client of a connection of so many bytes of a shape says, what the server answers, and
+    /// the payload of a full segment.
+    pub fn parts(&self, item: Item) -> (u64, u64, u16) {
+        let at = item.kind as usize;
+        let (request, all) = (self.request_bytes[at], self.bytes(at));
+        let request = (u128::from(request) * u128::from(item.bytes) / u128::from(all)) as u64;
+        (request, item.bytes - request, self.segment_bytes[at])
+    }
+}
+
+/// Packets that a connection of ours takes: the opening and the end, the segments, and what
+/// acknowledges them (Linux answers each of the first segments, then about two of five).
+fn packets_of(request: u64, response: u64, segment: u64) -> u64 {
+    let acknowledgements = |segments: u64| segments.min(22) + segments.saturating_sub(22) * 21 / 50;
+    let up = request.max(REQUEST_MIN_BYTES).div_ceil(segment);
+    let down = response.div_ceil(segment).max(1);
+    4 + up + down + acknowledgements(up) + acknowledgements(down)
+}
+
+/// The payload of a full segment with which a connection of ours takes as many packets as this one; 0
+/// where it takes no fewer with the largest.
+pub fn segment_bytes(shape: &Shape) -> u16 {
+    let packets = |segment: u16| {
+        packets_of(shape.request_bytes, shape.bytes - shape.request_bytes, segment.into())
+    };
+    if packets(SEGMENT_MAX_BYTES) >= shape.packets {
+        return 0;
+    }
+    let (mut small, mut large) = (SEGMENT_MIN_BYTES, SEGMENT_MAX_BYTES);
+    while large - small > 1 {
+        let middle = small.midpoint(large);
+        *if packets(middle) >= shape.packets { &mut small } else { &mut large } = middle;
+    }
+    let off = |segment: u16| packets(segment).abs_diff(shape.packets);
+    if off(small) <= off(large) { small } else { large }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use nilometer_stat::parametric;
+
+    fn some(count: u64, seed: u64) -> Vec<Shape> {
+        let mut rng = Rng::new(seed, 0, 0);
+        let one = |_| {
+            let response = parametric::pareto(&mut rng, 1.3, 300.0) as u64;
+            let request_bytes = 40 + rng.below(2_000);
+            let segment = 200 + rng.below(1_200);
+            let packets = packets_of(request_bytes, response, segment);
+            Shape { bytes: request_bytes + response, request_bytes, packets }
+        };
+        (0..count).map(one).collect()
+    }
+
+    #[test]
+    fn a_few_connections_are_all_in_the_table() {
+        let shapes = some(500, 1);
+        let law = ConnectionLaw::of(shapes.clone()).expect("a law");
+        law.check().expect("a sound law");
+        assert_eq!(law.connections, vec![1; 500]);
+        let bytes: u64 = (0..500).map(|at| law.bytes(at)).sum();
+        assert_eq!(bytes, shapes.iter().map(|shape| shape.bytes).sum::<u64>());
+    }
+
+    #[test]
+    fn many_keep_their_bytes_their_packets_and_what_belongs_together() {
+        let shapes = some(60_000, 2);
+        let law = ConnectionLaw::of(shapes.clone()).expect("a law");
+        assert_eq!(law.connections.len(), SHAPES_MAX);
+        assert_eq!(law.connections.iter().sum::<u64>(), 60_000);
+        let drawn = law.stratified(60_000, &mut Rng::new(3, 0, 0));
+        let mut sums = [0u64; 3];
+        for item in drawn {
+            let (request, response, segment) = law.parts(item);
+            let segment = if segment == 0 { SEGMENT_MAX_BYTES } else { segment };
+            sums[0] += request;
+            sums[1] += response;
+            sums[2] += packets_of(request, response, segment.into());
+        }
+        let of = |part: fn(&Shape) -> u64| shapes.iter().map(part).sum::<u64>();
+        let wanted = [
+            of(|shape| shape.request_bytes),
+            of(|shape| shape.bytes - shape.request_bytes),
+            of(|shape| shape.packets),
+        ];
+        for (sum, wanted) in sums.into_iter().zip(wanted) {
+            let off = (sum as f64 / wanted as f64 - 1.0).abs();
+            assert!(off < 0.02, "{sum} of {wanted}");
+        }
+    }
+
+    #[test]
+    fn a_segment_makes_as_many_packets_as_there_were() {
+        for shape in some(2_000, 4) {
+            let response = shape.bytes - shape.request_bytes;
+            let segment = match segment_bytes(&shape) {
+                0 => SEGMENT_MAX_BYTES,
+                segment => segment,
+            };
+            assert_eq!(packets_of(shape.request_bytes, response, segment.into()), shape.packets);
+        }
+        let few = Shape { bytes: 100_000, request_bytes: 100, packets: 40 };
+        assert_eq!(segment_bytes(&few), 0);
+        let many = Shape { bytes: 1_000, request_bytes: 500, packets: 900 };
+        assert_eq!(segment_bytes(&many), SEGMENT_MIN_BYTES);
+    }
+
+    #[test]
+    fn a_table_that_is_none_is_refused() {
+        let sound = ConnectionLaw::of(some(5, 1)).expect("a law");
+        let mut short = sound.clone();
+        short.request_bytes.pop();
+        let mut nobody = sound.clone();
+        nobody.connections[2] = 0;
+        let mut endless = sound;
+        endless.response_bytes[1] = u64::MAX;
+        for bad in [short, nobody, endless, ConnectionLaw::default()] {
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
+    }
+}

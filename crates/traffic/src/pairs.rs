@@ -1,0 +1,201 @@
+//! Flows of both directions become connections again.
+//!
+//! A connection's two flows have each other's five-tuple and overlap in time. Records of one five-tuple
+//! are looked at in the order of their starts, and each takes the first of the other direction that
+//! starts before it is long over. A direction of which there is no record (exporters that see one way
+//! only) leaves a connection of one flow.
+
+use alloc::vec::Vec;
+
+use nilometer_flow::{FlowKey, FlowRecord};
+
+use crate::connections::{ConnectionVolume, Shape};
+use crate::estimate::{ends, only_acknowledges, payload_bytes};
+
+/// How long after a flow's end its other direction may begin, ns: stamps of exporters are coarse.
+const APART_MAX_NS: u64 = 1_000_000_000;
+
+/// A whole connection.
+pub(crate) struct Connection {
+    /// When its first flow started, ns since 1970.
+    pub start_ns: u64,
+    /// What it carried.
+    pub shape: Shape,
+    /// IP bytes of its flows.
+    pub octets: u64,
+    /// Its flows, one or two.
+    pub flows: u64,
+}
+
+/// The connections whose opening and end were seen, from either side, and that carried something.
+pub(crate) fn connections(flows: &[FlowRecord]) -> Vec<Connection> {
+    let mut order: Vec<(u64, u64, u32)> = (flows.iter().enumerate())
+        .map(|(at, flow)| (fingerprint(&flow.key), flow.start_ns, at as u32))
+        .collect();
+    order.sort_unstable();
+    let mut made = Vec::new();
+    for group in order.chunk_by(|one, other| one.0 == other.0) {
+        let group: Vec<&FlowRecord> = group.iter().map(|&(.., at)| &flows[at as usize]).collect();
+        pair(&group, &mut made);
+    }
+    made
+}
+
+/// Pairs flows of one fingerprint, which are in the order of their starts.
+fn pair(group: &[&FlowRecord], made: &mut Vec<Connection>) {
+    let mut is_taken = alloc::vec![false; group.len()];
+    for (at, flow) in group.iter().enumerate() {
+        if is_taken[at] {
+            continue;
+        }
+        let until_ns = flow.end_ns.saturating_add(APART_MAX_NS);
+        let later = (at + 1..group.len()).take_while(|&other| group[other].start_ns <= until_ns);
+        let other =
+            { later }.find(|&other| !is_taken[other] && group[other].key == flow.key.reversed());
+        if let Some(other) = other {
+            is_taken[other] = true;
+        }
+        made.extend(connection(flow, other.map(|other| group[other])));
+    }
+}
+
+fn connection(flow: &FlowRecord, other: Option<&FlowRecord>) -> Option<Connection> {
+    let both = || core::iter::once(flow).chain(other);
+    if !both().any(FlowRecord::has_start) || !both().any(FlowRecord::has_end) {
+        return None;
+    }
+    // Whoever of the two is known to have opened tells for both.
+    let telling = both().find(|flow| flow.opened.is_some()).unwrap_or(flow);
+    let client = ends(telling).0;
+    let mut shape = Shape::default();
+    for flow in both() {
+        let payload = if only_acknowledges(flow) { 0 } else { payload_bytes(flow) };
+        shape.bytes += payload;
+        shape.packets += flow.packets;
+        if flow.key.source == client {
+            shape.request_bytes += payload;
+        }
+    }
+    (shape.bytes > 0).then(|| Connection {
+        start_ns: both().map(|flow| flow.start_ns).min().unwrap_or(flow.start_ns),
+        shape,
+        octets: both().map(|flow| flow.octets).sum(),
+        flows: both().count() as u64,
+    })
+}
+
+impl Connection {
+    /// What it adds to its interval.
+    pub fn volume(&self) -> ConnectionVolume {
+        ConnectionVolume {
+            connections: 1,
+            bytes: self.shape.bytes,
+            packets: self.shape.packets,
+            octets: self.octets,
+        }
+    }
+}
+
+/// The same for both directions; two five-tuples that share one are told apart by their keys.
+fn fingerprint(key: &FlowKey) -> u64 {
+    use core::net::IpAddr;
+    let host = |address: IpAddr, port: u16| {
+        let (high, low) = match address {
+            IpAddr::V4(v4) => (0, u64::from(v4.to_bits())),
+            IpAddr::V6(v6) => ((v6.to_bits() >> 64) as u64, v6.to_bits() as u64),
+        };
+        let mixed = (low ^ high.rotate_left(29)).wrapping_add(u64::from(port) << 40);
+        (mixed ^ mixed >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    };
+    host(key.source, key.source_port).wrapping_add(host(key.destination, key.destination_port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use core::net::Ipv4Addr;
+    use nilometer_flow::EndReason;
+    use nilometer_flow::record::{TCP, tcp_flags};
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn flow(port: u16, is_up: bool, start_s: u64, payload: u64) -> FlowRecord {
+        let key = FlowKey {
+            source: Ipv4Addr::new(198, 18, 0, 1).into(),
+            destination: Ipv4Addr::new(198, 19, 0, 1).into(),
+            source_port: port,
+            destination_port: 80,
+            protocol: TCP,
+        };
+        FlowRecord {
+            key: if is_up { key } else { key.reversed() },
+            start_ns: start_s * SECOND_NS,
+            end_ns: (start_s + 2) * SECOND_NS,
+            packets: 5,
+            octets: payload + 5 * 40,
+            tcp_flags: tcp_flags::SYN | tcp_flags::FIN | tcp_flags::ACK,
+            payload_octets: Some(payload),
+            opened: Some(is_up),
+            end_reason: EndReason::EndOfFlow,
+            sampling_interval: 0,
+        }
+    }
+
+    fn shapes(flows: &[FlowRecord]) -> Vec<(u64, u64, u64)> {
+        let mut made: Vec<_> = connections(flows)
+            .iter()
+            .map(|made| (made.start_ns / SECOND_NS, made.shape.request_bytes, made.shape.bytes))
+            .collect();
+        made.sort_unstable();
+        made
+    }
+
+    #[test]
+    fn both_directions_are_one_connection_whichever_comes_first() {
+        let (up, down) = (flow(1_000, true, 5, 70), flow(1_000, false, 5, 900));
+        assert_eq!(shapes(&[up.clone(), down.clone()]), [(5, 70, 970)]);
+        assert_eq!(shapes(&[down, up]), [(5, 70, 970)]);
+    }
+
+    #[test]
+    fn a_port_that_is_used_again_is_another_connection() {
+        let flows = [
+            flow(1_000, true, 5, 70),
+            flow(1_000, false, 5, 900),
+            flow(1_000, true, 60, 50),
+            flow(1_000, false, 60, 80),
+            flow(1_001, true, 5, 10),
+        ];
+        assert_eq!(shapes(&flows), [(5, 10, 10), (5, 70, 970), (60, 50, 130)]);
+    }
+
+    #[test]
+    fn who_opened_is_known_from_either_side_and_else_by_the_lower_port() {
+        let mut untold = flow(1_000, true, 5, 70);
+        untold.opened = None;
+        let mut other = flow(1_000, false, 5, 900);
+        assert_eq!(shapes(&[untold.clone(), other.clone()]), [(5, 70, 970)]);
+        other.opened = Some(true);
+        assert_eq!(shapes(&[untold.clone(), other.clone()]), [(5, 900, 970)]);
+        other.opened = None;
+        assert_eq!(shapes(&[untold, other]), [(5, 70, 970)]);
+    }
+
+    #[test]
+    fn what_was_not_seen_to_open_and_end_is_left_out_and_so_is_what_carried_nothing() {
+        let without = |flags: u8| {
+            let mut both = vec![flow(1_000, true, 5, 70), flow(1_000, false, 5, 900)];
+            both.iter_mut().for_each(|flow| flow.tcp_flags &= !flags);
+            both
+        };
+        assert!(shapes(&without(tcp_flags::SYN)).is_empty());
+        assert!(shapes(&without(tcp_flags::FIN)).is_empty());
+        assert!(shapes(&[flow(1_000, true, 5, 0), flow(1_000, false, 5, 0)]).is_empty());
+        // One side is enough for either.
+        let mut both = without(0);
+        both[0].tcp_flags = tcp_flags::SYN;
+        both[1].tcp_flags = tcp_flags::RST;
+        assert_eq!(shapes(&both), [(5, 70, 970)]);
+    }
+}
