@@ -129,8 +129,10 @@ impl core::error::Error for EstimateError {}
 pub struct Estimate {
     /// The model.
     pub model: TrafficModel,
-    /// In plain words.
+    /// What makes it suspect, in plain words.
     pub warnings: Vec<String>,
+    /// What it leaves out without being the worse for it, in plain words.
+    pub notes: Vec<String>,
 }
 
 /// The interval for an original of `duration_s`: the paper's five minutes, but at least three and at
@@ -225,6 +227,7 @@ pub fn estimate_as_given(
         mean_length_packets: Some(measured.mean_length_packets),
         sampling_interval: Some(measured.sampling_interval),
         flow_lengths: Some(measured.lengths),
+        hurst: None,
         sources: ranks(weights.iter().map(|(client, _, weight)| (*client, *weight)), keep),
         destinations: ranks(weights.iter().map(|(_, server, weight)| (*server, *weight)), keep),
         file_size,
@@ -240,7 +243,7 @@ pub fn estimate_as_given(
         },
     };
     model.check().map_err(EstimateError::Option)?;
-    Ok(Estimate { model, warnings })
+    Ok(Estimate { model, warnings, notes: vec![] })
 }
 
 fn check_options(options: &EstimateOptions) -> Result<(), EstimateError> {
