@@ -4,6 +4,7 @@
 extern crate alloc;
 
 pub mod alias;
+pub mod binned;
 mod compact;
 pub mod distance;
 pub mod empirical;
@@ -22,6 +23,7 @@ mod walk;
 pub mod wavelet;
 
 pub use alias::{Alias, AliasError};
+pub use binned::{Bin, Binned};
 pub use compact::KNOTS_MIN;
 pub use distance::{
     jsd, jsd_quarter_octave_models, jsd_quarter_octave_samples, jsd_quarter_octave_to, ks_models,

@@ -98,6 +98,7 @@ impl ByHand {
             mean_length_packets: None,
             sampling_interval: None,
             flow_lengths: None,
+            hurst: None,
             generation: Generation {
                 time_divisor: 1.0,
                 inter_connection_bound_s: self.inter_connection.max(),

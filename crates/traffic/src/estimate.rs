@@ -131,8 +131,10 @@ impl core::error::Error for EstimateError {}
 pub struct Estimate {
     /// The model.
     pub model: TrafficModel,
-    /// In plain words.
+    /// What makes it suspect, in plain words.
     pub warnings: Vec<String>,
+    /// What it leaves out without being the worse for it, in plain words.
+    pub notes: Vec<String>,
 }
 
 /// The interval for an original of `duration_s`: the paper's five minutes, but at least three and at
@@ -223,6 +225,7 @@ pub fn estimate_as_given(
         mean_length_packets: Some(measured.mean_length_packets),
         sampling_interval: Some(measured.sampling_interval),
         flow_lengths: Some(measured.lengths),
+        hurst: None,
         sources: popularity.sources,
         destinations: popularity.destinations,
         file_size,
@@ -242,7 +245,7 @@ pub fn estimate_as_given(
     };
     model.tell_unmodelled();
     model.check().map_err(EstimateError::Option)?;
-    Ok(Estimate { model, warnings })
+    Ok(Estimate { model, warnings, notes: vec![] })
 }
 
 fn check_options(options: &EstimateOptions) -> Result<(), EstimateError> {

@@ -4,6 +4,7 @@
 extern crate alloc;
 
 pub mod activity;
+pub mod burstiness;
 pub mod by_hand;
 pub mod chain;
 pub mod compare;

@@ -13,6 +13,7 @@ use core::fmt;
 use nilometer_stat::Empirical;
 use serde::{Deserialize, Serialize};
 
+use crate::burstiness::Hurst;
 use crate::connections::{ConnectionLaw, ConnectionVolume};
 use crate::lengths::FlowLengths;
 use crate::pool::{Pool, PoolError, Prefix};
@@ -49,6 +50,9 @@ pub struct TrafficModel {
     /// How these were had, how sure they are, and the law of the flows' lengths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_lengths: Option<FlowLengths>,
+    /// How bursty its packets were on every time scale; null where they are not known.
+    #[serde(default)]
+    pub hurst: Option<Hurst>,
     /// P(FileSize): payload bytes of one file.
     pub file_size: Empirical,
     /// P(InterConnection): seconds between consecutive connections of one address pair, in the time
@@ -300,7 +304,7 @@ impl From<PoolError> for ModelError {
     }
 }
 
-fn positive(what: &'static str, value: f64) -> Result<(), ModelError> {
+pub(crate) fn positive(what: &'static str, value: f64) -> Result<(), ModelError> {
     if value.is_finite() && value > 0.0 {
         Ok(())
     } else {
@@ -340,6 +344,9 @@ impl TrafficModel {
         positive("inter_connection mean", self.inter_connection.mean())?;
         positive("mean_length_packets", self.mean_length_packets.unwrap_or(1.0))?;
         positive("sampling_interval", self.sampling_interval.unwrap_or(1).into())?;
+        if let Some(hurst) = &self.hurst {
+            hurst.check()?;
+        }
         self.sources.check("sources")?;
         self.destinations.check("destinations")?;
         self.check_intervals()?;

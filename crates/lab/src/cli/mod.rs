@@ -16,6 +16,7 @@ pub mod model;
 pub mod report;
 pub mod route;
 pub mod shell;
+mod side_by_side;
 pub mod simulate;
 mod stated;
 mod stdout;

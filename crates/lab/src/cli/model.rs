@@ -8,12 +8,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use nilometer_stat::Empirical;
 use nilometer_traffic::TrafficModel;
-use nilometer_traffic::compare;
+use nilometer_traffic::burstiness::HurstEstimate;
 use nilometer_traffic::lengths::Method;
 use nilometer_traffic::model::Share;
 
-use super::Verdict;
 use super::stated::{self, NewArgs};
+use super::{Verdict, side_by_side};
 use crate::document;
 use crate::harpoon;
 use crate::input::expand::expand;
@@ -83,7 +83,7 @@ enum ModelCommand {
         #[arg(long)]
         json: bool,
     },
-    /// How far two models are apart, beside what chance alone would give.
+    /// Two models side by side, and how far they are apart, beside what chance alone would give.
     Compare {
         /// The first model; floors are drawn from it.
         a: PathBuf,
@@ -105,7 +105,7 @@ pub fn run(args: ModelArgs) -> Result<Verdict> {
         Some(ModelCommand::New(args)) => new(&args),
         Some(ModelCommand::Export { file, harpoon, force }) => export(&file, &harpoon, force),
         Some(ModelCommand::Show { file, json }) => show(&file, json),
-        Some(ModelCommand::Compare { a, b, seed, json }) => compare(&a, &b, seed, json),
+        Some(ModelCommand::Compare { a, b, seed, json }) => side_by_side::run([&a, &b], seed, json),
     }
 }
 
@@ -138,6 +138,9 @@ fn estimate(args: &EstimateArgs) -> Result<Verdict> {
     let made = source::model(&asked, &mut |progress| display.reading(progress))?;
     drop(display);
     document::write_json(output, &made.model)?;
+    for note in &made.notes {
+        eprintln!("nilometer: {note}");
+    }
     for warning in &made.warnings {
         eprintln!("nilometer: warning: {warning}");
     }
@@ -252,6 +255,9 @@ fn summary(model: &TrafficModel) -> String {
         line(name, format!("{count} addresses, the first has {:.1} %", top * 100.0));
     }
     line("IPv6", format!("{:.1} % of flows", generation.ipv6_share * 100.0));
+    let (bytes, packets) = hurst(model);
+    line("Hurst of bytes", bytes);
+    line("Hurst of packets", packets);
     for interval in &model.intervals {
         line(
             &format!("from {:.1} s", interval.start_s),
@@ -287,6 +293,25 @@ fn lengths(model: &TrafficModel) -> Option<String> {
             )
         }
     })
+}
+
+/// Hurst's parameter of both series, and where the line lies that it is the slope of.
+fn hurst(model: &TrafficModel) -> (String, String) {
+    let Some(hurst) = &model.hurst else {
+        let unknown = "not known: no packets were metered, or too few";
+        return (unknown.to_owned(), unknown.to_owned());
+    };
+    let bin_ms = hurst.bin_s * 1e3;
+    let said = |estimate: &Option<HurstEstimate>| match estimate {
+        Some(one) => format!(
+            "{}, octaves {} to {} of bins of {bin_ms} ms",
+            side_by_side::with_interval(one),
+            one.from_octave,
+            one.to_octave
+        ),
+        None => format!("no line fits the log-scale diagram of bins of {bin_ms} ms"),
+    };
+    (said(&hurst.bytes), said(&hurst.packets))
 }
 
 fn quantiles(law: &Empirical, unit: &str) -> String {
@@ -339,21 +364,4 @@ fn coverage(model: &TrafficModel) -> String {
         ));
     }
     text
-}
-
-fn compare(a: &Path, b: &Path, seed: u64, json: bool) -> Result<Verdict> {
-    let distances = compare::compare(&read_model(a)?, &read_model(b)?, seed);
-    if json {
-        println!("{}", serde_json::json!({ "seed": seed, "distances": distances }));
-        return Ok(Verdict::Done);
-    }
-    println!("{:<18} {:<8} {:>10} {:>10} {:>8}", "law", "metric", "distance", "floor", "ratio");
-    for d in &distances {
-        let ratio = d.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
-        println!(
-            "{:<18} {:<8} {:>10.6} {:>10.6} {ratio:>8}",
-            d.name, d.metric, d.distance, d.floor
-        );
-    }
-    Ok(Verdict::Done)
 }

@@ -176,6 +176,9 @@ impl Reading<'_> {
     }
 
     fn take_record(&mut self, record: FlowRecord) {
+        if let Some(series) = &mut self.series {
+            series.record();
+        }
         self.seen.widen(record.start_ns);
         self.seen.widen(record.end_ns);
         // Both ports zero is what later fragments are keyed by; they tell of no connection.

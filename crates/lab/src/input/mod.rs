@@ -11,6 +11,7 @@ pub mod open;
 pub mod pcap;
 pub mod pcapng;
 pub mod records;
+mod series;
 pub mod source;
 pub mod summary;
 pub mod text;

@@ -20,6 +20,7 @@ use super::delivery::Delivery;
 use super::expand::expand;
 use super::exports::{Exporters, evidence};
 use super::open::{self, Input};
+use super::series::PacketSeries;
 use super::source::{Gauge, Stream};
 use super::summary::{FlowSummary, Seen, describe_link};
 use super::window::Window;
@@ -39,6 +40,8 @@ pub struct FlowOptions {
     pub read_as: Option<ReadAs>,
     /// Repair the records on their way, so that what an exporter split is one again.
     pub repairs: bool,
+    /// Say how bursty the packets are on every time scale.
+    pub hurst: bool,
 }
 
 /// How far reading has come.
@@ -74,6 +77,7 @@ pub fn read_flows(
         read_as: options.read_as,
         meter: Meter::new(options.meter),
         connections: ConnectionCounter::new(CONNECTIONS_MAX),
+        series: options.hurst.then(PacketSeries::default),
         out: Delivery::new(sink, options.repairs),
         summary: FlowSummary::default(),
         seen: Seen::default(),
@@ -94,6 +98,7 @@ pub(super) struct Reading<'a> {
     pub(super) read_as: Option<ReadAs>,
     meter: Meter,
     pub(super) connections: ConnectionCounter,
+    pub(super) series: Option<PacketSeries>,
     pub(super) out: Delivery<'a>,
     pub(super) summary: FlowSummary,
     pub(super) seen: Seen,
@@ -139,6 +144,7 @@ impl Reading<'_> {
         summary.evicted = counts.evicted;
         summary.format = self.formats.into_iter().collect::<Vec<_>>().join(", ");
         summary.seconds = self.seen.seconds();
+        summary.hurst = self.series.map(PacketSeries::hurst);
         if counts.evicted > 0 {
             summary.warnings.push(format!(
                 "{} flows ended early because the flow cache was full; raise --flows-max",
@@ -225,6 +231,9 @@ impl Reading<'_> {
     }
 
     fn meter_packet(&mut self, stamp_ns: Option<u64>, ip: &IpPacket) {
+        if let Some(series) = &mut self.series {
+            series.packet(stamp_ns, ip.ip_bytes);
+        }
         if let Some(stamp_ns) = stamp_ns {
             self.seen.widen(stamp_ns);
         } else {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use nilometer_traffic::burstiness::{Hurst, NoHurst};
 use serde::Serialize;
 
 use super::capture::Ending;
@@ -63,6 +64,9 @@ pub struct FlowSummary {
     pub skipped: BTreeMap<String, u64>,
     /// What export datagrams came to, where an input held any that were decoded.
     pub exports: Option<ExportSummary>,
+    /// How bursty the packets were, where that was asked for, or why it cannot be said.
+    #[serde(skip)]
+    pub hurst: Option<Result<Hurst, NoHurst>>,
     /// Name, SHA-256 and length of every input.
     pub inputs: Vec<InputDigest>,
     /// How an input was read, where there was a choice.

@@ -102,7 +102,8 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
         records.push(record);
         Ok(())
     };
-    let summary = read_flows(&asked.inputs, &FlowOptions::default(), progress, &mut keep)?;
+    let reading = FlowOptions { hurst: true, ..FlowOptions::default() };
+    let summary = read_flows(&asked.inputs, &reading, progress, &mut keep)?;
     let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
     let origin = Origin {
         description: names.join(", "),
@@ -122,5 +123,13 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
         }
     }
     made.warnings.splice(0..0, warnings);
+    let why = match summary.hurst.context("it was asked for")? {
+        Ok(hurst) => {
+            made.model.hurst = Some(hurst);
+            return Ok(made);
+        }
+        Err(why) => why,
+    };
+    made.notes.push(format!("hurst is left out: {why}"));
     Ok(made)
 }

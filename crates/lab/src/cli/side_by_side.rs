@@ -1,0 +1,97 @@
+//! `nilometer model compare`: two models side by side, and the distances between their laws.
+
+use std::path::Path;
+
+use anyhow::Result;
+use nilometer_traffic::TrafficModel;
+use nilometer_traffic::burstiness::{Hurst, HurstEstimate};
+use nilometer_traffic::compare::{self, Distance};
+use serde::Serialize;
+
+use super::Verdict;
+use super::model::read_model;
+
+/// What of a model stands beside the other's.
+#[derive(Debug, Serialize)]
+struct Side<'a> {
+    original_s: f64,
+    flows: u64,
+    payload_bytes: u64,
+    packets: u64,
+    bits_per_second: f64,
+    hurst: &'a Option<Hurst>,
+}
+
+impl<'a> Side<'a> {
+    fn of(model: &'a TrafficModel) -> Side<'a> {
+        Side {
+            original_s: model.original_s(),
+            flows: model.flows(),
+            payload_bytes: model.bytes(),
+            packets: model.intervals.iter().map(|interval| interval.packets).sum(),
+            bits_per_second: 8.0 * model.bytes() as f64 / model.original_s(),
+            hurst: &model.hurst,
+        }
+    }
+}
+
+/// Compares the models in two files; floors are drawn from the first with `seed`.
+pub(super) fn run([a, b]: [&Path; 2], seed: u64, json: bool) -> Result<Verdict> {
+    let models = [read_model(a)?, read_model(b)?];
+    let [first, second] = &models;
+    let distances = compare::compare(first, second, seed);
+    let sides = models.each_ref().map(Side::of);
+    if json {
+        let [a, b] = &sides;
+        println!("{}", serde_json::json!({ "seed": seed, "distances": distances, "a": a, "b": b }));
+    } else {
+        print!("{}\n{}", of_laws(&distances), of_sides(&sides));
+    }
+    Ok(Verdict::Done)
+}
+
+fn of_laws(distances: &[Distance]) -> String {
+    let head = ["law", "metric", "distance", "floor", "ratio"];
+    let [law, metric, distance, floor, ratio] = head;
+    let mut text = format!("{law:<18} {metric:<8} {distance:>10} {floor:>10} {ratio:>8}\n");
+    for d in distances {
+        let ratio = d.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let Distance { name, metric, distance, floor, .. } = d;
+        text += &format!("{name:<18} {metric:<8} {distance:>10.6} {floor:>10.6} {ratio:>8}\n");
+    }
+    text
+}
+
+fn of_sides(sides: &[Side<'_>; 2]) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, of: &dyn Fn(&Side<'_>) -> String| {
+        let [a, b] = sides.each_ref().map(of);
+        text += &format!("{name:<18} {a:<32} {b}\n");
+    };
+    row("original, s", &|side| format!("{:.3}", side.original_s));
+    row("flows", &|side| side.flows.to_string());
+    row("payload, bytes", &|side| side.payload_bytes.to_string());
+    row("packets", &|side| match side.packets {
+        0 => "not measured".to_owned(),
+        packets => packets.to_string(),
+    });
+    row("payload, Mbit/s", &|side| format!("{:.3}", side.bits_per_second / 1e6));
+    row("Hurst of bytes", &|side| hurst(side, |hurst| hurst.bytes));
+    row("Hurst of packets", &|side| hurst(side, |hurst| hurst.packets));
+    text
+}
+
+fn hurst(side: &Side<'_>, of: fn(&Hurst) -> Option<HurstEstimate>) -> String {
+    match side.hurst.as_ref().map(of) {
+        None => "not known".to_owned(),
+        Some(None) => "no line fits".to_owned(),
+        Some(Some(estimate)) => with_interval(&estimate),
+    }
+}
+
+/// Hurst's parameter with the interval it lies in.
+pub(super) fn with_interval(estimate: &HurstEstimate) -> String {
+    let HurstEstimate { h, low, high, .. } = estimate;
+    let drifts = if *low > 1.0 { ", not stationary" } else { "" };
+    format!("{h:.3} ({low:.3} to {high:.3}, 95 %{drifts})")
+}

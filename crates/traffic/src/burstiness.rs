@@ -1,0 +1,198 @@
+//! How bursty the packets of the original were on every time scale: Hurst's parameter, beside its
+//! log-scale diagram.
+//!
+//! The bytes and the packets of each bin of time are two series; each goes through the wavelet pyramid of
+//! [`nilometer_stat::wavelet`], and the line of [`nilometer_stat::scaling`] is laid through what comes out.
+//! Bins are a millisecond wide, or twice that as often as it takes that a bin holds one packet in the mean
+//! (finer ones would show nothing but single packets) and that there are 2²⁰ of them at most. Flow
+//! records do not say when their packets came, so that this is known of captures alone.
+//!
+//! One caution belongs to every use: intervals tell how sure the slope of *this* series is. A capture that
+//! was put together from several has the pauses of whoever did that among its arrivals.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use nilometer_stat::binned::Bin;
+use nilometer_stat::scaling::{Diagram, FIRST_OCTAVE, Octave};
+use nilometer_stat::{Binned, Pyramid, Scaling};
+use serde::{Deserialize, Serialize};
+
+use crate::model::ModelError;
+
+/// A bin holds so many packets in the mean at least.
+const PACKETS_MIN: f64 = 1.0;
+/// Octaves that a diagram may have: bins are counted in 64 bits.
+const OCTAVES_MAX: usize = 64;
+
+/// What the packets of the original say of its burstiness.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hurst {
+    /// Width of a bin, seconds.
+    pub bin_s: f64,
+    /// Bins, from that of the first packet to that of the last.
+    pub bins: u64,
+    /// IP bytes of each bin; absent where no line fits their diagram.
+    pub bytes: Option<HurstEstimate>,
+    /// Packets of each bin, likewise.
+    pub packets: Option<HurstEstimate>,
+    /// Both log-scale diagrams.
+    pub diagram: LogScaleDiagrams,
+}
+
+/// Hurst's parameter of one series (Abry & Veitch 1998).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HurstEstimate {
+    /// H: 0.5 where the past does not matter, towards 1 the longer it does. A series that is not
+    /// stationary on these scales has more than 1.
+    pub h: f64,
+    /// H lies between this ...
+    pub low: f64,
+    /// ... and this, 19 times in 20.
+    pub high: f64,
+    /// The finest octave of the line: octave j is about 2^j bins long.
+    pub from_octave: u32,
+    /// The coarsest octave of the line.
+    pub to_octave: u32,
+    /// How probable octaves are that lie as far from the line as these, 0.05 to 1.
+    pub goodness: f64,
+}
+
+/// The diagrams of both series; octaves without any energy are left out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogScaleDiagrams {
+    /// Of the bytes.
+    pub bytes: Vec<DiagramOctave>,
+    /// Of the packets.
+    pub packets: Vec<DiagramOctave>,
+}
+
+/// One time scale of a log-scale diagram.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiagramOctave {
+    /// Its number j.
+    pub octave: u32,
+    /// Wavelet coefficients behind it.
+    pub count: u64,
+    /// Two's logarithm of their mean square, without bias.
+    pub log2_energy: f64,
+    /// The standard deviation of that.
+    pub deviation: f64,
+}
+
+/// Why a model does not say how bursty its original was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoHurst {
+    /// Flow records were read, or packets without stamps.
+    NoPackets,
+    /// Some of the input is stamped packets and some is not.
+    OnlySome,
+    /// The stamps span more than can be counted in bins.
+    TooFarApart,
+    /// Too few bins for the octaves of a line.
+    TooShort,
+}
+
+impl fmt::Display for NoHurst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NoHurst::NoPackets => "no stamped packets were read, and flow records do not tell",
+            NoHurst::OnlySome => "a part of the input is flow records, or packets without stamps",
+            NoHurst::TooFarApart => "the stamps of the packets are more than twelve days apart",
+            NoHurst::TooShort => "the capture is too short, or has too few packets",
+        })
+    }
+}
+
+impl HurstEstimate {
+    fn of(scaling: Scaling) -> HurstEstimate {
+        let ([low, high], [from_octave, to_octave]) = (scaling.interval(), scaling.octaves);
+        let Scaling { hurst: h, goodness, .. } = scaling;
+        HurstEstimate { h, low, high, from_octave, to_octave, goodness }
+    }
+}
+
+impl Hurst {
+    /// What the bins of a capture's packets say, `weight` being IP bytes.
+    ///
+    /// # Errors
+    /// Where there are too few octaves for a line, whether one would fit or not.
+    pub fn of(series: Binned) -> Result<Hurst, NoHurst> {
+        let series = series.widened(PACKETS_MIN);
+        let diagram = |of: fn(&Bin) -> u64| {
+            let mut pyramid = Pyramid::new();
+            pyramid.extend(series.bins().map(|bin| of(bin) as f64));
+            Diagram::from(&pyramid)
+        };
+        let (bytes, packets) = (diagram(|bin| bin.weight), diagram(|bin| bin.events));
+        let is_long = |octave: u32| octave >= FIRST_OCTAVE + 2;
+        if !packets.coarsest().is_some_and(is_long) {
+            return Err(NoHurst::TooShort);
+        }
+        let line = |diagram: &Diagram| diagram.choose().map(HurstEstimate::of);
+        Ok(Hurst {
+            bin_s: series.width_ns() as f64 / 1e9,
+            bins: series.bins().len() as u64,
+            bytes: line(&bytes),
+            packets: line(&packets),
+            diagram: LogScaleDiagrams { bytes: octaves(&bytes), packets: octaves(&packets) },
+        })
+    }
+
+    /// Holds what was read to what was meant: numbers that are numbers, few enough octaves.
+    pub(crate) fn check(&self) -> Result<(), ModelError> {
+        crate::model::positive("hurst.bin_s", self.bin_s)?;
+        for octaves in [&self.diagram.bytes, &self.diagram.packets] {
+            if octaves.len() > OCTAVES_MAX {
+                return Err(ModelError::TooMany("hurst.diagram", OCTAVES_MAX));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn octaves(diagram: &Diagram) -> Vec<DiagramOctave> {
+    let of = |&Octave { octave, count, log2_energy, deviation }: &Octave| {
+        log2_energy.is_finite().then_some(DiagramOctave { octave, count, log2_energy, deviation })
+    };
+    diagram.octaves().iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use nilometer_stat::Rng;
+
+    use super::*;
+
+    #[test]
+    fn packets_by_chance_have_no_memory_and_the_bins_are_those_that_are_said() {
+        let mut rng = Rng::new(8, 0x6275_7273, 0);
+        let (mut series, mut at_ns) = (Binned::new(), 1_700_000_000_000_000_000_f64);
+        for _ in 0..200_000 {
+            // A packet each 3 ms in the mean: at a millisecond most bins would be empty.
+            at_ns += rng.exponential(3e6);
+            series.count(at_ns as u64, 40 + rng.below(1_460)).expect("ten minutes");
+        }
+        let hurst = Hurst::of(series).expect("it scales");
+        assert_eq!(hurst.bin_s, 0.004);
+        for one in [hurst.bytes, hurst.packets].map(|one| one.expect("an estimate")) {
+            assert!(one.low < one.h && one.h < one.high && one.goodness >= 0.05, "{one:?}");
+            assert!((one.h - 0.5).abs() < 0.05, "{one:?}");
+        }
+        assert_eq!(hurst.check(), Ok(()));
+    }
+
+    #[test]
+    fn what_is_short_says_so() {
+        let mut series = Binned::new();
+        assert_eq!(Hurst::of(series.clone()), Err(NoHurst::TooShort));
+        for at in 0..500 {
+            series.count(at * 1_000_000, 100).expect("half a second");
+        }
+        assert_eq!(Hurst::of(series), Err(NoHurst::TooShort));
+    }
+}
