@@ -11,6 +11,7 @@ pub mod counts;
 mod coverage;
 pub mod flow_tools;
 pub mod framing;
+pub mod handshake;
 mod hash;
 mod live;
 pub mod meter;

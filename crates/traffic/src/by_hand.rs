@@ -112,6 +112,8 @@ impl ByHand {
             destinations: ranks(self.destinations),
             coverage: Coverage::default(),
             connection_law: None,
+            round_trips: None,
+            udp: Vec::new(),
             unmodelled_bytes_share: None,
             unmodelled_flows_share: None,
         };

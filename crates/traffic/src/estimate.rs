@@ -42,9 +42,11 @@ use crate::model::{
 use crate::pairs;
 use crate::pool::Prefix;
 use crate::popularity::Popularity;
+use crate::round_trips::RoundTrips;
 use crate::sampled::SampledFiles;
 use crate::sessions::PairLife;
 use crate::told;
+use crate::udp;
 use crate::unflagged::{self, is_unflagged};
 
 /// Flows below this many payload bytes are left out (Harpoon's own limit).
@@ -174,6 +176,7 @@ pub fn estimate_as_given(
     check_options(options)?;
     let mut coverage = Coverage::default();
     let span_ns = options.span_ns.or_else(|| span_of(&records)).unwrap_or((0, 0));
+    let conversations = udp::conversations(&records);
     let tcp = tcp_only(records, &mut coverage);
     if tcp.is_empty() {
         return Err(EstimateError::NoTcp(coverage.flows));
@@ -214,6 +217,7 @@ pub fn estimate_as_given(
     if connection_law.is_some() {
         volumes = volumes.of_connections(&whole);
     }
+    let udp = udp::models(&conversations, volumes.grid(options.bound_s));
     let intervals = volumes.intervals((&file_size, &gaps, &lives));
     cover_sampled(&sampled, &thinned, &intervals, &mut coverage);
     let popularity = Popularity::of(&files, &sampled, options.keep_addresses);
@@ -232,6 +236,8 @@ pub fn estimate_as_given(
         inter_connection: gaps,
         intervals,
         connection_law,
+        round_trips: RoundTrips::of_connections(&whole),
+        udp,
         unmodelled_bytes_share: None,
         unmodelled_flows_share: None,
         coverage,

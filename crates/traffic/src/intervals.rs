@@ -12,6 +12,7 @@ use crate::model::{INTERVALS_MAX, Interval};
 use crate::pairs::Connection;
 use crate::sampled::SampledFiles;
 use crate::sessions::{self, Demand, PairLife};
+use crate::udp::Grid;
 
 /// Trials of Figure 4's algorithm for each interval.
 const TRIALS: u32 = 100;
@@ -56,6 +57,12 @@ impl Volumes {
             sampled: vec![(0.0, 0.0); count],
             sampled_mean: 0.0,
         })
+    }
+
+    /// When the intervals are.
+    pub fn grid(&self, bound_s: f64) -> Grid {
+        let (origin_ns, interval_s) = (self.origin_ns, self.interval_s);
+        Grid { origin_ns, interval_s, intervals: self.counted.len(), bound_s }
     }
 
     /// The interval in which a flow starts.

@@ -19,11 +19,13 @@ pub mod plan;
 pub mod pool;
 mod popularity;
 mod purpose;
+pub mod round_trips;
 mod sampled;
 pub mod sessions;
 pub mod spatial;
 pub mod synthetic;
 mod told;
+pub mod udp;
 pub mod unflagged;
 pub mod volume;
 

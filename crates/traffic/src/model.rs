@@ -17,6 +17,8 @@ use crate::burstiness::Hurst;
 use crate::connections::{ConnectionLaw, ConnectionVolume};
 use crate::lengths::FlowLengths;
 use crate::pool::{Pool, PoolError, Prefix};
+use crate::round_trips::RoundTrips;
+use crate::udp::UdpModel;
 
 /// The format this crate writes and reads.
 pub const FORMAT: &str = "nilometer-model/1";
@@ -68,6 +70,12 @@ pub struct TrafficModel {
     /// connections cannot be told from the records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_law: Option<ConnectionLaw>,
+    /// P(RTT) of address pairs, or a lower bound of it; absent where nothing tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trips: Option<RoundTrips>,
+    /// UDP by class; empty where there is none, where it was sampled, and in Harpoon's own model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub udp: Vec<UdpModel>,
     /// The share of the input's IP bytes, 0 to 1, that the model does not speak for. Absent where nothing was
     /// measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -400,6 +408,8 @@ impl TrafficModel {
     /// The model as Harpoon has it: the five distributions alone.
     pub fn without_connections(mut self) -> TrafficModel {
         self.connection_law = None;
+        self.round_trips = None;
+        self.udp = Vec::new();
         self.intervals.iter_mut().for_each(|interval| interval.whole = None);
         self.coverage.flows_in_connections = 0;
         self.coverage.octets_in_connections = 0;
@@ -410,13 +420,16 @@ impl TrafficModel {
     /// States what share of the input the model does not speak for, from its coverage.
     pub(crate) fn tell_unmodelled(&mut self) {
         let of = &self.coverage;
-        let share = |whole: u64, files: u64, connections: u64| {
-            let spoken_for = files.max(connections).min(whole);
-            (whole > 0).then(|| 1.0 - spoken_for as f64 / whole as f64)
+        let share = |whole: u64, tcp: u64, udp: u64| {
+            (whole > 0).then(|| 1.0 - (tcp + udp).min(whole) as f64 / whole as f64)
         };
-        self.unmodelled_bytes_share =
-            share(of.octets, of.octets_in_model, of.octets_in_connections);
-        self.unmodelled_flows_share = share(of.flows, of.flows_in_model, of.flows_in_connections);
+        let sum = |part: fn(&UdpModel) -> u64| self.udp.iter().map(part).sum::<u64>();
+        let (flows, octets) = (sum(|it| it.carried.flows), sum(|it| it.carried.octets));
+        // What enters is in a whole connection, where these are known.
+        let tcp_octets = of.octets_in_model.max(of.octets_in_connections);
+        let tcp_flows = of.flows_in_model.max(of.flows_in_connections);
+        self.unmodelled_bytes_share = share(of.octets, tcp_octets, octets);
+        self.unmodelled_flows_share = share(of.flows, tcp_flows, flows);
     }
 
     /// How long the original lasted, in seconds.

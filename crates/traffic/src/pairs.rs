@@ -6,6 +6,7 @@
 //! only) leaves a connection of one flow.
 
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use nilometer_flow::{FlowKey, FlowRecord};
 
@@ -25,6 +26,10 @@ pub(crate) struct Connection {
     pub octets: u64,
     /// Its flows, one or two.
     pub flows: u64,
+    /// Client and server.
+    pub ends: (IpAddr, IpAddr),
+    /// From the start of the client's flow to that of the server's, ns, where both are there in this order.
+    pub answered_ns: Option<u64>,
 }
 
 /// The connections whose opening and end were seen, from either side, and that carried something.
@@ -66,7 +71,12 @@ fn connection(flow: &FlowRecord, other: Option<&FlowRecord>) -> Option<Connectio
     }
     // Whoever of the two is known to have opened tells for both.
     let telling = both().find(|flow| flow.opened.is_some()).unwrap_or(flow);
-    let client = ends(telling).0;
+    let (client, server) = ends(telling);
+    let started = |by: IpAddr| both().find(|flow| flow.key.source == by).map(|flow| flow.start_ns);
+    let answered_ns = match (started(client), started(server)) {
+        (Some(asked), Some(answered)) if answered > asked => Some(answered - asked),
+        _ => None,
+    };
     let mut shape = Shape::default();
     for flow in both() {
         let payload = if only_acknowledges(flow) { 0 } else { payload_bytes(flow) };
@@ -81,6 +91,8 @@ fn connection(flow: &FlowRecord, other: Option<&FlowRecord>) -> Option<Connectio
         shape,
         octets: both().map(|flow| flow.octets).sum(),
         flows: both().count() as u64,
+        ends: (client, server),
+        answered_ns,
     })
 }
 
@@ -98,7 +110,6 @@ impl Connection {
 
 /// The same for both directions; two five-tuples that share one are told apart by their keys.
 fn fingerprint(key: &FlowKey) -> u64 {
-    use core::net::IpAddr;
     let host = |address: IpAddr, port: u16| {
         let (high, low) = match address {
             IpAddr::V4(v4) => (0, u64::from(v4.to_bits())),

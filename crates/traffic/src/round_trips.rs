@@ -1,0 +1,96 @@
+//! Round-trip times of address pairs.
+//!
+//! Where a capture shows the openings of connections each is a measurement, and a pair has the median of its
+//! own. Flow records show less: the second flow of a connection begins when the answer passes the
+//! exporter, which is the far part of the path alone. That is a lower bound, and is said to be one; an
+//! exporter whose stamps are in milliseconds does not even see a short one.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use nilometer_flow::handshake::RoundTrip;
+use nilometer_stat::Empirical;
+use serde::{Deserialize, Serialize};
+
+use crate::pairs::Connection;
+
+/// Knots of the law.
+const KNOTS: usize = 512;
+
+/// How round-trip times were had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// From SYN to SYN+ACK to ACK, in packets.
+    Handshakes,
+    /// From the start of one flow of a connection to the start of the other: a lower bound.
+    FlowStarts,
+}
+
+/// P(RTT) over address pairs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoundTrips {
+    /// How they were had.
+    pub source: Source,
+    /// Connections that told.
+    pub connections: u64,
+    /// Seconds; one value for each address pair, the median of its connections.
+    pub law: Empirical,
+}
+
+impl RoundTrips {
+    /// The law of openings that were measured; none where there are none.
+    pub fn of_handshakes(measured: &[RoundTrip]) -> Option<RoundTrips> {
+        let each = measured.iter().map(|one| ((one.client, one.server), one.nanos));
+        RoundTrips::of(Source::Handshakes, each)
+    }
+
+    /// The lower bounds that whole connections tell.
+    pub(crate) fn of_connections(connections: &[Connection]) -> Option<RoundTrips> {
+        let telling = connections.iter().filter_map(|one| Some((one.ends, one.answered_ns?)));
+        RoundTrips::of(Source::FlowStarts, telling)
+    }
+
+    fn of(
+        source: Source,
+        measured: impl Iterator<Item = ((IpAddr, IpAddr), u64)>,
+    ) -> Option<RoundTrips> {
+        let mut pairs: BTreeMap<(IpAddr, IpAddr), Vec<u64>> = BTreeMap::new();
+        for (pair, nanos) in measured {
+            pairs.entry(pair).or_default().push(nanos);
+        }
+        let connections = pairs.values().map(Vec::len).sum::<usize>() as u64;
+        let median = |mut all: Vec<u64>| {
+            all.sort_unstable();
+            all[(all.len() - 1) / 2] as f64 / 1e9
+        };
+        let law = Empirical::linear_from(pairs.into_values().map(median).collect(), KNOTS).ok()?;
+        Some(RoundTrips { source, connections, law })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+
+    fn one(server: u8, millis: u64) -> RoundTrip {
+        RoundTrip {
+            client: Ipv4Addr::new(198, 18, 0, 1).into(),
+            server: Ipv4Addr::new(198, 19, 0, server).into(),
+            nanos: millis * 1_000_000,
+        }
+    }
+
+    #[test]
+    fn a_pair_has_the_median_of_its_connections_however_many_they_are() {
+        let measured = [one(1, 10), one(1, 500), one(1, 20), one(2, 40)];
+        let found = RoundTrips::of_handshakes(&measured).expect("a law");
+        assert_eq!((found.source, found.connections), (Source::Handshakes, 4));
+        assert_eq!(found.law.samples(), 2);
+        assert_eq!((found.law.min(), found.law.max()), (0.02, 0.04));
+        assert_eq!(RoundTrips::of_handshakes(&[]), None);
+    }
+}

@@ -1,0 +1,193 @@
+//! What kind of source a UDP conversation is, as its flow records show it.
+//!
+//! Records tell ports, packets, bytes and times, never content. The paper's three source types
+//! (Harpoon, section 3) are told by the shape alone: a stream at a steady rate, an exchange at fixed
+//! intervals, an exchange at intervals of chance. Four kinds that networks carry most of today are told first, by
+//! a port where there is one, and by rate and size:
+//!
+//! | class | told by |
+//! |---|---|
+//! | DNS-like | a port of a name service (53, 137, 5353, 5355) |
+//! | QUIC-like | port 443, 80 or 8443 (RFC 9000 runs over those of HTTP) |
+//! | RTP-like | at least 10 packets a second for a second, of 60 to 1300 bytes, both ways or to a port of conferencing (3478 to 3481, 16384 to 32767, 50000 to 50059) |
+//! | game-like | the same both ways, of less than 130 bytes on average, 10 to 66 a second, no port of conferencing |
+//! | constant rate | at least 5 packets a second for a second and nothing back |
+//! | periodic | a port of services that announce or ask by the clock (NTP, DHCP, SSDP, ...), or three or more conversations of one pair at intervals that vary by less than 30 % |
+//! | exchange | all else: few packets, at intervals of chance |
+
+use serde::{Deserialize, Serialize};
+
+/// The kinds of UDP sources that are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UdpClass {
+    /// The paper's constant packet rate.
+    ConstantRate,
+    /// The paper's fixed-interval ping-pong, as NTP has it.
+    Periodic,
+    /// The paper's exponentially distributed ping-pong.
+    Exchange,
+    /// Voice or video with a packet every few milliseconds.
+    RtpLike,
+    /// QUIC or what goes by its ports.
+    QuicLike,
+    /// Names asked for and answered.
+    DnsLike,
+    /// Small packets both ways, tens a second.
+    GameLike,
+}
+
+impl UdpClass {
+    /// All of them.
+    pub const ALL: [UdpClass; 7] = [
+        UdpClass::ConstantRate,
+        UdpClass::Periodic,
+        UdpClass::Exchange,
+        UdpClass::RtpLike,
+        UdpClass::QuicLike,
+        UdpClass::DnsLike,
+        UdpClass::GameLike,
+    ];
+
+    /// As it stands in a model.
+    pub fn name(self) -> &'static str {
+        match self {
+            UdpClass::ConstantRate => "constant-rate",
+            UdpClass::Periodic => "periodic",
+            UdpClass::Exchange => "exchange",
+            UdpClass::RtpLike => "rtp-like",
+            UdpClass::QuicLike => "quic-like",
+            UdpClass::DnsLike => "dns-like",
+            UdpClass::GameLike => "game-like",
+        }
+    }
+}
+
+/// Ports of name services: DNS, NetBIOS names, multicast DNS, LLMNR.
+const NAMES: [u16; 4] = [53, 137, 5_353, 5_355];
+/// Ports that QUIC shares with HTTP.
+const WEB: [u16; 3] = [443, 80, 8_443];
+/// Ports of services that announce or ask by the clock: DHCP, TFTP's kin apart; NTP, NetBIOS datagrams,
+/// DHCPv6, SSDP, WS-Discovery, Dropbox's and Spotify's announcements in a LAN.
+const CLOCKED: [u16; 11] = [67, 68, 123, 138, 520, 546, 547, 1_900, 3_702, 17_500, 57_621];
+
+/// Packets a second from which on there is a stream, and from which on it may be a voice.
+const STREAM_MIN_PPS: f64 = 5.0;
+const VOICE_MIN_PPS: f64 = 10.0;
+/// Packets a second that games send at most.
+const GAME_MAX_PPS: f64 = 66.0;
+/// Mean IP bytes of a packet: games stay below, voice and video between.
+const GAME_MAX_BYTES: f64 = 130.0;
+const VOICE_BYTES: core::ops::Range<f64> = 60.0..1_300.0;
+/// How long a stream lasts at least, seconds.
+const STREAM_MIN_S: f64 = 1.0;
+
+/// One direction of a conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Way {
+    /// Packets.
+    pub packets: u64,
+    /// IP bytes.
+    pub octets: u64,
+    /// From the first packet to the last, seconds.
+    pub lasts_s: f64,
+}
+
+impl Way {
+    fn packets_per_second(&self) -> f64 {
+        match self.lasts_s {
+            lasts_s if lasts_s >= STREAM_MIN_S => (self.packets - 1) as f64 / lasts_s,
+            _ => 0.0,
+        }
+    }
+
+    /// Mean IP bytes of a packet; 0 where there is none.
+    pub fn mean_bytes(&self) -> f64 {
+        self.octets as f64 / self.packets.max(1) as f64
+    }
+}
+
+/// A conversation: what each side sent; whoever sent first is first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Conversation {
+    /// Ports of both sides.
+    pub ports: [u16; 2],
+    /// What each side sent.
+    pub ways: [Way; 2],
+}
+
+/// The class of a conversation; `is_by_the_clock` says that the pair's conversations come at steady intervals.
+pub fn classify(conversation: &Conversation, is_by_the_clock: bool) -> UdpClass {
+    let Conversation { ports, ways } = conversation;
+    let is_of = |list: &[u16]| ports.iter().any(|port| list.contains(port));
+    let is_answered = ways[1].packets > 0;
+    let of_conferencing =
+        ports.iter().any(|port| matches!(port, 3_478..=3_481 | 16_384..=32_767 | 50_000..=50_059));
+    let rates = ways.map(|way| way.packets_per_second());
+    let [slow, fast] = if rates[0] <= rates[1] { [0, 1] } else { [1, 0] };
+    let size = ways[fast].mean_bytes();
+    let is_voice = rates[fast] >= VOICE_MIN_PPS && VOICE_BYTES.contains(&size);
+    match () {
+        () if is_of(&NAMES) => UdpClass::DnsLike,
+        () if is_of(&WEB) => UdpClass::QuicLike,
+        () if is_of(&CLOCKED) => UdpClass::Periodic,
+        () if is_answered
+            && !of_conferencing
+            && rates[slow] >= VOICE_MIN_PPS
+            && rates[fast] <= GAME_MAX_PPS
+            && size < GAME_MAX_BYTES =>
+        {
+            UdpClass::GameLike
+        }
+        () if is_voice && (is_answered || of_conferencing) => UdpClass::RtpLike,
+        () if rates[fast] >= STREAM_MIN_PPS && !is_answered => UdpClass::ConstantRate,
+        () if of_conferencing && is_answered && rates[fast] > 0.0 => UdpClass::RtpLike,
+        () if is_by_the_clock => UdpClass::Periodic,
+        () => UdpClass::Exchange,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn way(packets: u64, bytes: u64, lasts_s: f64) -> Way {
+        Way { packets, octets: packets * bytes, lasts_s }
+    }
+
+    #[test]
+    fn each_kind_is_told_by_what_marks_it() {
+        let none = Way::default();
+        for (ports, ways, expected) in [
+            ([40_000, 53], [way(1, 70, 0.0), way(1, 200, 0.0)], UdpClass::DnsLike),
+            ([5_353, 5_353], [way(9, 100, 30.0), none], UdpClass::DnsLike),
+            ([50_000, 443], [way(30, 120, 2.0), way(60, 1_250, 2.0)], UdpClass::QuicLike),
+            ([123, 123], [way(1, 76, 0.0), way(1, 76, 0.0)], UdpClass::Periodic),
+            ([40_000, 41_000], [way(500, 200, 10.0), way(500, 200, 10.0)], UdpClass::RtpLike),
+            ([40_000, 3_478], [way(500, 100, 10.0), way(400, 100, 10.0)], UdpClass::RtpLike),
+            ([40_000, 27_960], [way(50, 1_400, 1.5), none], UdpClass::ConstantRate),
+            ([40_000, 41_000], [way(300, 80, 10.0), way(300, 110, 10.0)], UdpClass::GameLike),
+            ([40_000, 41_000], [way(5, 80, 0.1), way(5, 80, 0.1)], UdpClass::Exchange),
+            ([40_000, 41_000], [way(9, 1_185, 197.0), way(9, 500, 197.0)], UdpClass::Exchange),
+        ] {
+            let conversation = Conversation { ports, ways };
+            assert_eq!(classify(&conversation, false), expected, "{conversation:?}");
+        }
+    }
+
+    #[test]
+    fn what_comes_by_the_clock_is_periodic_where_nothing_else_tells() {
+        let asked = Conversation { ports: [40_000, 9_000], ways: [way(1, 60, 0.0); 2] };
+        assert_eq!(classify(&asked, true), UdpClass::Periodic);
+        let named = Conversation { ports: [40_000, 53], ..asked };
+        assert_eq!(classify(&named, true), UdpClass::DnsLike);
+    }
+
+    #[test]
+    fn names_are_as_they_are_written() {
+        for class in UdpClass::ALL {
+            let written = serde_json::to_string(&class).expect("JSON");
+            assert_eq!(written, alloc::format!("\"{}\"", class.name()));
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! UDP: conversations classed, and for each class its own laws and its own series of active sessions.
+//!
+//! UDP is not elastic: what a source sends is its own doing, so rate and duration are part of the model and
+//! not left to the network. A conversation is the flow of one five-tuple with the flow of the other
+//! direction; one that pauses for longer than a flow's inactive timeout is several.
+
+mod class;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use nilometer_flow::record::UDP;
+use nilometer_flow::{FlowKey, FlowRecord};
+use nilometer_stat::Empirical;
+use serde::{Deserialize, Serialize};
+
+pub use class::{Conversation, UdpClass, Way, classify};
+
+use crate::model::Share;
+use crate::sessions::{self, PairLife};
+
+/// Knots of each law.
+const KNOTS: usize = 256;
+/// How long after a flow began its other direction may, ns.
+const ANSWER_MAX_NS: u64 = 10_000_000_000;
+/// Conversations of a pair from which on their intervals tell anything, and how steady these are at most, as
+/// standard deviation over mean.
+const CLOCKED_MIN: usize = 4;
+const CLOCKED_VARIATION_MAX: f64 = 0.3;
+
+/// One class of UDP traffic.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UdpModel {
+    /// Which.
+    pub class: UdpClass,
+    /// Conversations.
+    pub conversations: u64,
+    /// Share of them in which the other side sent anything, 0 to 1.
+    pub answered_share: f64,
+    /// One-way flows, and their IP bytes.
+    pub carried: Share,
+    /// Packets of these flows.
+    pub packets: u64,
+    /// IP bytes that the side which began sent in a conversation.
+    pub request_bytes: Empirical,
+    /// IP bytes that the other side sent, where it did; absent where none ever did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_bytes: Option<Empirical>,
+    /// Mean IP bytes of a packet of either side.
+    pub packet_bytes: Empirical,
+    /// Seconds that a conversation lasts.
+    pub duration_s: Empirical,
+    /// Seconds between the packets of a side that sent more than one; absent where none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packet_interval_s: Option<Empirical>,
+    /// Seconds between the starts of conversations that one address pair has one after another, up to the
+    /// bound; absent where no pair has two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inter_request_s: Option<Empirical>,
+    /// Mean number of conversations under way, by interval of the model.
+    pub sessions: Vec<f64>,
+}
+
+/// A conversation as records tell it, with its class.
+#[derive(Clone, Debug)]
+pub struct Classed {
+    /// The flow that began it.
+    pub key: FlowKey,
+    /// When, ns since 1970, and when its last packet was.
+    pub span_ns: (u64, u64),
+    /// What each side sent.
+    pub conversation: Conversation,
+    /// Its class.
+    pub class: UdpClass,
+}
+
+/// The conversations of UDP records that were not sampled, in the order of their five-tuples.
+pub fn conversations(records: &[FlowRecord]) -> Vec<Classed> {
+    let mut flows: Vec<&FlowRecord> = { records.iter() }
+        .filter(|record| record.key.protocol == UDP && record.sampling_interval <= 1)
+        .collect();
+    let bothways = |flow: &FlowRecord| flow.key.min(flow.key.reversed());
+    flows.sort_unstable_by_key(|flow| (bothways(flow), flow.start_ns));
+    let mut found: Vec<Classed> = Vec::new();
+    for group in flows.chunk_by(|one, other| bothways(one) == bothways(other)) {
+        pair(group, &mut found);
+    }
+    class_all(&mut found);
+    found
+}
+
+/// Joins flows of one pair of ends, which are in the order of their starts.
+fn pair(group: &[&FlowRecord], found: &mut Vec<Classed>) {
+    let mut is_taken = alloc::vec![false; group.len()];
+    for (at, flow) in group.iter().enumerate() {
+        if is_taken[at] {
+            continue;
+        }
+        let until = flow.end_ns.max(flow.start_ns.saturating_add(ANSWER_MAX_NS));
+        let other = (at + 1..group.len())
+            .take_while(|&other| group[other].start_ns <= until)
+            .find(|&other| !is_taken[other] && group[other].key == flow.key.reversed());
+        if let Some(other) = other {
+            is_taken[other] = true;
+        }
+        let answer = other.map(|other| group[other]);
+        let way = |flow: &FlowRecord| Way {
+            packets: flow.packets,
+            octets: flow.octets,
+            lasts_s: (flow.end_ns - flow.start_ns) as f64 / 1e9,
+        };
+        found.push(Classed {
+            key: flow.key,
+            span_ns: (flow.start_ns, answer.map_or(flow.end_ns, |it| it.end_ns.max(flow.end_ns))),
+            conversation: Conversation {
+                ports: [flow.key.source_port, flow.key.destination_port],
+                ways: [way(flow), answer.map(way).unwrap_or_default()],
+            },
+            class: UdpClass::Exchange,
+        });
+    }
+}
+
+/// Who talks to which service: addresses, and the port that was called.
+fn service(classed: &Classed) -> (IpAddr, IpAddr, u16) {
+    (classed.key.source, classed.key.destination, classed.key.destination_port)
+}
+
+fn class_all(found: &mut [Classed]) {
+    let mut starts: BTreeMap<(IpAddr, IpAddr, u16), Vec<u64>> = BTreeMap::new();
+    for classed in found.iter() {
+        starts.entry(service(classed)).or_default().push(classed.span_ns.0);
+    }
+    let clocked: BTreeMap<_, bool> =
+        starts.into_iter().map(|(who, mut starts)| (who, is_clocked(&mut starts))).collect();
+    for classed in found {
+        classed.class = classify(&classed.conversation, clocked[&service(classed)]);
+    }
+}
+
+fn is_clocked(starts: &mut [u64]) -> bool {
+    if starts.len() < CLOCKED_MIN {
+        return false;
+    }
+    starts.sort_unstable();
+    let gaps: Vec<f64> = starts.windows(2).map(|two| (two[1] - two[0]) as f64 / 1e9).collect();
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let square = gaps.iter().map(|gap| (gap - mean) * (gap - mean)).sum::<f64>();
+    mean > 0.1 && libm::sqrt(square / gaps.len() as f64) < CLOCKED_VARIATION_MAX * mean
+}
+
+/// When the model's intervals are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grid {
+    pub origin_ns: u64,
+    pub interval_s: f64,
+    pub intervals: usize,
+    /// The longest time between two requests of a pair, seconds.
+    pub bound_s: f64,
+}
+
+/// A model of each class that occurs.
+pub(crate) fn models(found: &[Classed], grid: Grid) -> Vec<UdpModel> {
+    let of = |class| found.iter().filter(|one| one.class == class).collect::<Vec<_>>();
+    UdpClass::ALL.into_iter().filter_map(|class| model(class, &of(class), grid)).collect()
+}
+
+fn model(class: UdpClass, found: &[&Classed], grid: Grid) -> Option<UdpModel> {
+    let ways = || found.iter().flat_map(|one| one.conversation.ways).filter(|way| way.packets > 0);
+    let law = |values: Vec<f64>| Empirical::linear_from(values, KNOTS).ok();
+    let answers: Vec<f64> = { found.iter() }
+        .filter(|one| one.conversation.ways[1].packets > 0)
+        .map(|one| one.conversation.ways[1].octets as f64)
+        .collect();
+    let interval = |way: Way| way.lasts_s / (way.packets - 1) as f64;
+    let seconds = |ns: u64| ns.saturating_sub(grid.origin_ns) as f64 / 1e9;
+    let life = |one: &&Classed| PairLife {
+        first_start_s: seconds(one.span_ns.0),
+        last_end_s: seconds(one.span_ns.1),
+    };
+    let lives: Vec<PairLife> = found.iter().map(life).collect();
+    Some(UdpModel {
+        class,
+        conversations: found.len() as u64,
+        answered_share: answers.len() as f64 / found.len().max(1) as f64,
+        carried: Share { flows: ways().count() as u64, octets: ways().map(|way| way.octets).sum() },
+        packets: ways().map(|way| way.packets).sum(),
+        request_bytes: law(found
+            .iter()
+            .map(|one| one.conversation.ways[0].octets as f64)
+            .collect())?,
+        response_bytes: law(answers),
+        packet_bytes: law(ways().map(|way| way.mean_bytes()).collect())?,
+        duration_s: law(lives.iter().map(|life| life.last_end_s - life.first_start_s).collect())?,
+        packet_interval_s: law(ways().filter(|way| way.packets > 1).map(interval).collect()),
+        inter_request_s: law(inter_requests(found, grid.bound_s)),
+        sessions: sessions::direct(&lives, grid.interval_s, grid.intervals),
+    })
+}
+
+/// Seconds between conversations that one pair has one after another.
+fn inter_requests(found: &[&Classed], bound_s: f64) -> Vec<f64> {
+    let mut starts: BTreeMap<(IpAddr, IpAddr, u16), Vec<u64>> = BTreeMap::new();
+    for one in found {
+        starts.entry(service(one)).or_default().push(one.span_ns.0);
+    }
+    let mut gaps = Vec::new();
+    for starts in starts.values_mut() {
+        starts.sort_unstable();
+        gaps.extend(starts.windows(2).map(|two| (two[1] - two[0]) as f64 / 1e9));
+    }
+    gaps.retain(|gap| *gap <= bound_s);
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+    use nilometer_flow::EndReason;
+
+    fn flow(client: u8, port: u16, start_ms: u64, packets: u64) -> FlowRecord {
+        FlowRecord {
+            key: FlowKey {
+                source: Ipv4Addr::new(192, 0, 2, client).into(),
+                destination: Ipv4Addr::new(198, 51, 100, 1).into(),
+                source_port: 40_000 + (start_ms % 20_000) as u16,
+                destination_port: port,
+                protocol: UDP,
+            },
+            start_ns: start_ms * 1_000_000,
+            end_ns: (start_ms + 20 * (packets - 1)) * 1_000_000,
+            packets,
+            octets: 100 * packets,
+            tcp_flags: 0,
+            payload_octets: Some(72 * packets),
+            opened: None,
+            end_reason: EndReason::IdleTimeout,
+            sampling_interval: 0,
+        }
+    }
+
+    fn answer(to: &FlowRecord, octets: u64) -> FlowRecord {
+        let (key, start_ns) = (to.key.reversed(), to.start_ns + 5_000_000);
+        FlowRecord { key, start_ns, end_ns: to.end_ns + 5_000_000, octets, ..to.clone() }
+    }
+
+    const GRID: Grid = Grid { origin_ns: 0, interval_s: 10.0, intervals: 6, bound_s: 60.0 };
+
+    #[test]
+    fn flows_of_both_ways_are_one_conversation_with_its_class_and_its_laws() {
+        let mut records = Vec::new();
+        for number in 0..40 {
+            let asked = flow(number, 53, 1_000 * u64::from(number), 1);
+            records.extend([answer(&asked, 250), asked]);
+        }
+        let call = flow(77, 9_999, 5_000, 1_001);
+        records.extend([answer(&call, 160_160), call]);
+        let found = conversations(&records);
+        assert_eq!(found.len(), 41);
+        let models = models(&found, GRID);
+        let classes: Vec<UdpClass> = models.iter().map(|model| model.class).collect();
+        assert_eq!(classes, [UdpClass::RtpLike, UdpClass::DnsLike]);
+        let (call, names) = (&models[0], &models[1]);
+        assert_eq!((names.conversations, names.answered_share), (40, 1.0));
+        assert_eq!(names.carried, Share { flows: 80, octets: 40 * 350 });
+        assert_eq!(names.response_bytes.as_ref().map(Empirical::mean), Some(250.0));
+        assert!((call.packet_interval_s.as_ref().expect("many").mean() - 0.02).abs() < 1e-9);
+        let expected = [0.5, 1.0, 0.5005];
+        for (found, expected) in call.sessions.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-3, "{:?}", call.sessions);
+        }
+    }
+
+    #[test]
+    fn what_a_pair_asks_by_the_clock_is_periodic() {
+        let by_the_clock: Vec<FlowRecord> =
+            (0..6).map(|number| flow(1, 7_000, 10_000 * number + 7 * number % 30, 1)).collect();
+        let found = conversations(&by_the_clock);
+        assert!(found.iter().all(|one| one.class == UdpClass::Periodic), "{found:?}");
+        let model = &models(&found, GRID)[0];
+        let gaps = model.inter_request_s.as_ref().expect("five gaps");
+        assert!((gaps.mean() - 10.0).abs() < 0.1);
+        let by_chance: Vec<FlowRecord> =
+            [0, 900, 1_000, 17_000, 17_400].map(|at| flow(1, 7_000, at, 1)).to_vec();
+        assert!(conversations(&by_chance).iter().all(|one| one.class == UdpClass::Exchange));
+    }
+
+    #[test]
+    fn sampled_records_and_other_protocols_are_left_alone() {
+        let mut sampled = flow(1, 53, 0, 1);
+        sampled.sampling_interval = 100;
+        let mut other = flow(1, 53, 0, 1);
+        other.key.protocol = 132;
+        assert!(conversations(&[sampled, other]).is_empty());
+    }
+}
