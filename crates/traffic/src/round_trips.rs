@@ -66,7 +66,7 @@ impl RoundTrips {
             all.sort_unstable();
             all[(all.len() - 1) / 2] as f64 / 1e9
         };
-        let law = Empirical::linear_from(pairs.into_values().map(median).collect(), KNOTS).ok()?;
+        let law = Empirical::step_from(pairs.into_values().map(median).collect(), KNOTS).ok()?;
         Some(RoundTrips { source, connections, law })
     }
 }

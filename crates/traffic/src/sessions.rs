@@ -24,6 +24,9 @@ const SESSIONS_MAX: u32 = 10_000_000;
 /// Connections that one trial imitates at most, over all its sessions.
 const CONNECTIONS_MAX: u64 = 50_000_000;
 
+/// Connections that a session may make within an interval for trials to be made of it.
+const RENEWALS_MAX: f64 = 50_000.0;
+
 /// One interval's demand.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
@@ -46,7 +49,8 @@ pub fn figure_4(
     if demand.bytes == 0 || demand.duration_s <= 0.0 || trials == 0 {
         return 0.0;
     }
-    if gaps.min() >= demand.duration_s {
+    let is_endless = demand.duration_s > RENEWALS_MAX * gaps.mean();
+    if gaps.min() >= demand.duration_s || is_endless {
         return by_rates(demand, file_size, gaps);
     }
     let sum: f64 = (0..trials)
@@ -59,7 +63,8 @@ pub fn figure_4(
 }
 
 /// The same question answered by mean rates, where no session could connect within the interval
-/// even once and trials would add sessions for ever.
+/// even once and trials would add sessions for ever, or where each connects so often that its trials would
+/// all come to the mean.
 fn by_rates(demand: Demand, file_size: &Empirical, gaps: &Empirical) -> f64 {
     demand.bytes as f64 / file_size.mean() * gaps.mean() / demand.duration_s
 }
@@ -150,6 +155,18 @@ mod tests {
         let gaps = Empirical::linear_from(vec![1.5, 2.5], 16).expect("law");
         let demand = Demand { interval: 0, bytes: 20_000, duration_s: 1.0 };
         assert!((figure_4(demand, &sizes, &gaps, 100, 1) - 40.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn an_interval_of_many_connections_is_answered_by_rates_as_trials_would() {
+        let sizes = Empirical::step_from(vec![1_000.0, 3_000.0], 4).expect("law");
+        let gaps = Empirical::linear_from(vec![0.5, 1.5], 16).expect("law");
+        let of = |duration_s: f64| {
+            let demand = Demand { interval: 0, bytes: (duration_s * 1_000.0) as u64, duration_s };
+            figure_4(demand, &sizes, &gaps, 3, 1)
+        };
+        let (tried, stated) = (of(49_000.0), of(5e9));
+        assert!((tried / 0.5 - 1.0).abs() < 0.01 && (stated / 0.5 - 1.0).abs() < 1e-9);
     }
 
     #[test]

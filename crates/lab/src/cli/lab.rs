@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::Verdict;
 use crate::document;
-use crate::trial::config::{DutKind, LabConfig};
+use crate::trial::config::{DutKind, Keep, LabConfig};
 use crate::trial::outcome::{Outcome, out_of_bounds};
 use crate::trial::run::{Ended, RunOptions, run as run_trial};
 use crate::trial::signals;
@@ -57,6 +57,12 @@ struct RunArgs {
     /// a minute.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     duration: Option<f64>,
+    /// What of a whole original is kept: all its volume, or its gaps and bit rate.
+    #[arg(long = "match", value_name = "WHAT")]
+    keep: Option<Keep>,
+    /// Perform the five distributions alone, as Harpoon does, and not whole connections.
+    #[arg(long)]
+    harpoon: bool,
     /// IntervalDuration of the estimation, seconds of the original.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     interval: Option<f64>,
@@ -126,6 +132,8 @@ impl RunArgs {
         }
         config.seed = self.seed.unwrap_or(config.seed);
         config.duration_s = self.duration.or(config.duration_s);
+        config.keep = self.keep.unwrap_or(config.keep);
+        config.model.harpoon |= self.harpoon;
         config.model.interval_s = self.interval.or(config.model.interval_s);
         config.model.inter_connection_bound_s =
             self.bound.or(config.model.inter_connection_bound_s);

@@ -9,8 +9,10 @@ use clap::{Args, Subcommand};
 use nilometer_stat::Empirical;
 use nilometer_traffic::TrafficModel;
 use nilometer_traffic::burstiness::HurstEstimate;
+use nilometer_traffic::connections::ConnectionLaw;
 use nilometer_traffic::lengths::Method;
 use nilometer_traffic::model::Share;
+use nilometer_traffic::round_trips::Source;
 
 use super::stated::{self, NewArgs};
 use super::{Verdict, side_by_side};
@@ -52,6 +54,9 @@ struct EstimateArgs {
     /// Write the original addresses beside the ranks.
     #[arg(long)]
     keep_addresses: bool,
+    /// The five distributions alone, as Harpoon has them.
+    #[arg(long)]
+    harpoon: bool,
     /// Replace an existing file.
     #[arg(long)]
     force: bool,
@@ -131,6 +136,7 @@ fn estimate(args: &EstimateArgs) -> Result<Verdict> {
         interval_s: args.interval,
         bound_s: args.bound,
         keep_addresses: args.keep_addresses,
+        harpoon: args.harpoon,
         ..Asked::of(inputs)
     };
     let display = Display::new();
@@ -254,6 +260,28 @@ fn summary(model: &TrafficModel) -> String {
         let count = ranks.counts.len();
         line(name, format!("{count} addresses, the first has {:.1} %", top * 100.0));
     }
+    if let Some(law) = &model.connection_law {
+        line("connections", connections(law));
+    }
+    if let Some(trips) = &model.round_trips {
+        let how = match trips.source {
+            Source::Handshakes => "by openings",
+            Source::FlowStarts => "at least, by the starts of flows",
+        };
+        line("round trips", format!("{}, {how}", quantiles(&trips.law, "s")));
+    }
+    for udp in &model.udp {
+        line(
+            &format!("UDP {}", udp.class.name()),
+            format!(
+                "{} conversations, {} packets of {:.3} MB, {:.0} % answered",
+                udp.conversations,
+                udp.packets,
+                udp.carried.octets as f64 / 1e6,
+                100.0 * udp.answered_share
+            ),
+        );
+    }
     line("IPv6", format!("{:.1} % of flows", generation.ipv6_share * 100.0));
     let (bytes, packets) = hurst(model);
     line("Hurst of bytes", bytes);
@@ -314,6 +342,19 @@ fn hurst(model: &TrafficModel) -> (String, String) {
     (said(&hurst.bytes), said(&hurst.packets))
 }
 
+/// What whole connections carry, both ways.
+fn connections(law: &ConnectionLaw) -> String {
+    let all: u64 = law.connections.iter().sum();
+    let sum = |of: &[u64]| -> u64 { of.iter().zip(&law.connections).map(|(b, n)| b * n).sum() };
+    let small = law.segment_bytes.iter().zip(&law.connections).filter(|(bytes, _)| **bytes > 0);
+    format!(
+        "{all} whole, {:.1} MB asked and {:.1} MB answered; {:.0} % in segments of their own size",
+        sum(&law.request_bytes) as f64 / 1e6,
+        sum(&law.response_bytes) as f64 / 1e6,
+        100.0 * small.map(|(_, count)| *count).sum::<u64>() as f64 / all as f64
+    )
+}
+
 fn quantiles(law: &Empirical, unit: &str) -> String {
     let at = |u| shown(law.quantile(u));
     let source = match law.samples() {
@@ -341,12 +382,21 @@ fn coverage(model: &TrafficModel) -> String {
     }
     let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
     let mut text = format!(
-        "{:<22} {:.1} % of the input's {} flows, {:.1} % of its bytes\n",
+        "{:<22} {:.1} % of the input's {} flows, {:.1} % of its bytes, as files\n",
         "the model speaks for",
         percent(coverage.flows_in_model, coverage.flows),
         coverage.flows,
         percent(coverage.octets_in_model, coverage.octets)
     );
+    let shares = (model.unmodelled_bytes_share, model.unmodelled_flows_share);
+    if let (Some(bytes), Some(flows)) = shares {
+        text.push_str(&format!(
+            "{:<22} {:.1} % of the flows, {:.1} % of the bytes, whole connections and UDP counted in\n",
+            "  not spoken for",
+            100.0 * flows,
+            100.0 * bytes
+        ));
+    }
     let out = &coverage.left_out;
     let reasons: [(&str, Share); 5] = [
         ("not TCP", out.not_tcp),

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use nilometer_flow::FlowRecord;
 use nilometer_flow::connections::ConnectionCounter;
+use nilometer_flow::handshake::Handshakes;
 use nilometer_flow::meter::{Meter, MeterConfig};
 use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{IpPacket, Parsed, parse};
@@ -31,6 +32,10 @@ const PROGRESS_EVERY: u64 = 8_192;
 /// TCP connections told apart at most, some 50 bytes each.
 const CONNECTIONS_MAX: usize = 1 << 23;
 
+/// Openings watched at once, and round trips kept.
+const OPENINGS_MAX: usize = 1 << 20;
+const ROUND_TRIPS_MAX: usize = 1 << 22;
+
 /// How inputs are read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlowOptions {
@@ -40,8 +45,9 @@ pub struct FlowOptions {
     pub read_as: Option<ReadAs>,
     /// Repair the records on their way, so that what an exporter split is one again.
     pub repairs: bool,
-    /// Say how bursty the packets are on every time scale.
-    pub hurst: bool,
+    /// Say what a model wants to know of packets beyond their records: how bursty they are on every time scale,
+    /// and the round trips that the openings of connections show.
+    pub for_model: bool,
 }
 
 /// How far reading has come.
@@ -77,7 +83,8 @@ pub fn read_flows(
         read_as: options.read_as,
         meter: Meter::new(options.meter),
         connections: ConnectionCounter::new(CONNECTIONS_MAX),
-        series: options.hurst.then(PacketSeries::default),
+        series: options.for_model.then(PacketSeries::default),
+        handshakes: options.for_model.then(|| Handshakes::new(OPENINGS_MAX, ROUND_TRIPS_MAX)),
         out: Delivery::new(sink, options.repairs),
         summary: FlowSummary::default(),
         seen: Seen::default(),
@@ -99,6 +106,7 @@ pub(super) struct Reading<'a> {
     meter: Meter,
     pub(super) connections: ConnectionCounter,
     pub(super) series: Option<PacketSeries>,
+    handshakes: Option<Handshakes>,
     pub(super) out: Delivery<'a>,
     pub(super) summary: FlowSummary,
     pub(super) seen: Seen,
@@ -145,6 +153,7 @@ impl Reading<'_> {
         summary.format = self.formats.into_iter().collect::<Vec<_>>().join(", ");
         summary.seconds = self.seen.seconds();
         summary.hurst = self.series.map(PacketSeries::hurst);
+        summary.note_round_trips(self.handshakes);
         if counts.evicted > 0 {
             summary.warnings.push(format!(
                 "{} flows ended early because the flow cache was full; raise --flows-max",
@@ -241,6 +250,9 @@ impl Reading<'_> {
         }
         let stamp_ns = stamp_ns.or(self.seen.last_ns()).unwrap_or(0);
         self.connections.observe(ip);
+        if let Some(handshakes) = &mut self.handshakes {
+            handshakes.observe(stamp_ns, ip);
+        }
         let out = &mut self.out;
         self.meter.observe(stamp_ns, ip, &mut |record| out.give(record));
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use nilometer_flow::handshake::Handshakes;
 use nilometer_traffic::burstiness::{Hurst, NoHurst};
+use nilometer_traffic::round_trips::RoundTrips;
 use serde::Serialize;
 
 use super::capture::Ending;
@@ -67,6 +69,9 @@ pub struct FlowSummary {
     /// How bursty the packets were, where that was asked for, or why it cannot be said.
     #[serde(skip)]
     pub hurst: Option<Result<Hurst, NoHurst>>,
+    /// Round trips by the openings of connections, where they were asked for and there are any.
+    #[serde(skip)]
+    pub round_trips: Option<RoundTrips>,
     /// Name, SHA-256 and length of every input.
     pub inputs: Vec<InputDigest>,
     /// How an input was read, where there was a choice.
@@ -148,6 +153,18 @@ impl FlowSummary {
             bytes: self.bytes,
             snapped: self.snapped,
             unstamped: self.unstamped,
+        }
+    }
+
+    /// Takes the round trips that openings showed.
+    pub fn note_round_trips(&mut self, handshakes: Option<Handshakes>) {
+        let Some((kept, beyond)) = handshakes.map(Handshakes::finish) else { return };
+        self.round_trips = RoundTrips::of_handshakes(&kept);
+        if beyond > 0 {
+            self.warnings.push(format!(
+                "round trips are those of the first {} openings; {beyond} came after",
+                kept.len()
+            ));
         }
     }
 

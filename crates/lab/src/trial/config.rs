@@ -22,6 +22,9 @@ pub struct LabConfig {
     /// its connections and bytes are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
+    /// What of the original is kept where no duration is given.
+    #[serde(rename = "match")]
+    pub keep: Keep,
     /// The device under test: `nilometer`, `linux` or `wire`.
     pub dut: DutKind,
     /// The estimation.
@@ -32,6 +35,16 @@ pub struct LabConfig {
     pub calibration: CalibrationSection,
     /// The passive meter.
     pub meter: MeterSection,
+}
+
+/// What a whole original keeps when it is fitted into [`FIT_S`], which is 1/k of its duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Keep {
+    /// All connections and bytes, at k times their rate: gaps and intervals are divided by k.
+    Volume,
+    /// Gaps and bit rate: of each interval 1/k of the time is played, with 1/k of its connections and bytes.
+    Bitrate,
 }
 
 /// What stands between clients and servers.
@@ -70,6 +83,8 @@ pub struct ModelSection {
     /// The longest inter-connection time, seconds of the original; 60, or 5 for the embedded records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inter_connection_bound_s: Option<f64>,
+    /// The five distributions alone, as Harpoon has them.
+    pub harpoon: bool,
 }
 
 /// `[traffic]`.
@@ -128,6 +143,7 @@ impl Default for LabConfig {
             seed: 1,
             input: Vec::new(),
             duration_s: None,
+            keep: Keep::Volume,
             dut: DutKind::Nilometer,
             model: ModelSection::default(),
             traffic: TrafficSection::default(),
@@ -219,6 +235,8 @@ input = []
 # fitted into a minute; its gaps and intervals are divided by its duration / 60 s, its connections and
 # bytes are kept, and the report says by how much the bit rate differs.
 # duration_s = 60.0
+# What is kept of a whole original: "volume", as said, or "bitrate": gaps and bit rate, of 1/k of the time.
+match = "volume"
 
 # The device under test: "nilometer" (our own router), "linux" (kernel forwarding), "frr" (the same, by
 # routes that FRR keeps) or "wire" (nothing between the hosts).
@@ -231,6 +249,8 @@ dut = "nilometer"
 # The longest time between two connections of one session, in seconds of the original; 5 for the
 # embedded records, else 60.
 # inter_connection_bound_s = 60.0
+# The five distributions alone, as Harpoon has them, where whole connections are known.
+harpoon = false
 
 [traffic]
 # Address pools, from 198.18.0.0/15 and fd00::/8; rank 1 of the model gets the first host.

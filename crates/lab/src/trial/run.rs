@@ -10,7 +10,7 @@ use nilometer_traffic::{Plan, PlannedConnection, TrafficModel};
 use nilometer_wire::{Span, Time};
 
 use super::account::{self, Account};
-use super::config::{DutKind, FIT_S, LabConfig};
+use super::config::{DutKind, FIT_S, Keep, LabConfig};
 use super::directory::Directory;
 use super::leg::{self, Leg, LegLive, LegOutcome};
 use super::outcome::Outcome;
@@ -72,6 +72,7 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
 fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
     let asked = Asked {
         interval_s: config.model.interval_s,
+        harpoon: config.model.harpoon,
         bound_s: config.model.inter_connection_bound_s,
         clients: config.traffic.clients.clone(),
         servers: config.traffic.servers.clone(),
@@ -80,10 +81,26 @@ fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
     display.reading_begins("learning the traffic");
     let mut estimate = source::model(&asked, &mut |progress| display.reading(progress))?;
     match config.duration_s {
-        None => estimate.model.generation.time_divisor = estimate.model.original_s() / FIT_S,
+        None => fit(&mut estimate.model, config.keep),
         Some(seconds) => cut(&mut estimate.model, seconds),
     }
     Ok(estimate)
+}
+
+/// Fits all of the original into [`FIT_S`].
+fn fit(model: &mut TrafficModel, keep: Keep) {
+    let divisor = model.original_s() / FIT_S;
+    match keep {
+        Keep::Volume => model.generation.time_divisor = divisor,
+        Keep::Bitrate if divisor > 1.0 => {
+            for interval in &mut model.intervals {
+                interval.start_s /= divisor;
+                interval.cut(1.0 / divisor);
+            }
+        }
+        // There is no more of it to play.
+        Keep::Bitrate => {}
+    }
 }
 
 /// Keeps the first `duration_s` seconds of a model's intervals, the last of them in part.

@@ -29,6 +29,8 @@ pub struct Asked {
     pub bound_s: Option<f64>,
     /// Write original addresses beside the ranks.
     pub keep_addresses: bool,
+    /// The five distributions alone, as Harpoon has them.
+    pub harpoon: bool,
     /// Client pools.
     pub clients: Vec<Prefix>,
     /// Server pools.
@@ -43,6 +45,7 @@ impl Asked {
             interval_s: None,
             bound_s: None,
             keep_addresses: false,
+            harpoon: false,
             clients: default_clients(),
             servers: default_servers(),
         }
@@ -54,7 +57,12 @@ impl Asked {
 /// # Errors
 /// Where an input cannot be read, or nothing in it enters a model.
 pub fn model(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<Estimate> {
-    if asked.inputs.is_empty() { embedded(asked) } else { from_files(asked, progress) }
+    let mut made =
+        if asked.inputs.is_empty() { embedded(asked)? } else { from_files(asked, progress)? };
+    if asked.harpoon {
+        made.model = made.model.without_connections();
+    }
+    Ok(made)
 }
 
 fn options(asked: &Asked, origin: Origin) -> EstimateOptions {
@@ -102,7 +110,7 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
         records.push(record);
         Ok(())
     };
-    let reading = FlowOptions { hurst: true, ..FlowOptions::default() };
+    let reading = FlowOptions { for_model: true, ..FlowOptions::default() };
     let summary = read_flows(&asked.inputs, &reading, progress, &mut keep)?;
     let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
     let origin = Origin {
@@ -123,6 +131,9 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
         }
     }
     made.warnings.splice(0..0, warnings);
+    if summary.round_trips.is_some() {
+        made.model.round_trips = summary.round_trips;
+    }
     let why = match summary.hurst.context("it was asked for")? {
         Ok(hurst) => {
             made.model.hurst = Some(hurst);

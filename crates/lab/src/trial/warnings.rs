@@ -163,10 +163,15 @@ fn model(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
             account.estimate.model.original_s() / 86_400.0
         ));
     }
-    let share = 1.0 - account.estimate.model.unmodelled_bytes_share.unwrap_or(0.0);
+    let coverage = &account.estimate.model.coverage;
+    let performed = match account.plan.is_joint {
+        true => coverage.octets_in_connections,
+        false => coverage.octets_in_model,
+    };
+    let share = performed as f64 / coverage.octets.max(1) as f64;
     if share < COVERAGE_LOW {
         found.push(format!(
-            "The model speaks for {:.0} % of the input's bytes. The rest is not TCP, or its start or \
+            "The plan performs {:.0} % of the input's bytes. The rest is not TCP, or its start or \
              end was not captured; it is not generated.",
             share * 100.0
         ));

@@ -9,8 +9,8 @@
 //! |---|---|
 //! | DNS-like | a port of a name service (53, 137, 5353, 5355) |
 //! | QUIC-like | port 443, 80 or 8443 (RFC 9000 runs over those of HTTP) |
-//! | RTP-like | at least 10 packets a second for a second, of 60 to 1300 bytes, both ways or to a port of conferencing (3478 to 3481, 16384 to 32767, 50000 to 50059) |
-//! | game-like | the same both ways, of less than 130 bytes on average, 10 to 66 a second, no port of conferencing |
+//! | RTP-like | a port of conferencing (STUN's 3478 to 3481 and 19302 to 19309; 50000 to 50059); or at least 10 packets a second for a second, of 60 to 1300 bytes, with anything back |
+//! | game-like | 10 to 66 packets a second both ways for a second, of less than 130 bytes on average |
 //! | constant rate | at least 5 packets a second for a second and nothing back |
 //! | periodic | a port of services that announce or ask by the clock (NTP, DHCP, SSDP, ...), or three or more conversations of one pair at intervals that vary by less than 30 % |
 //! | exchange | all else: few packets, at intervals of chance |
@@ -122,7 +122,7 @@ pub fn classify(conversation: &Conversation, is_by_the_clock: bool) -> UdpClass 
     let is_of = |list: &[u16]| ports.iter().any(|port| list.contains(port));
     let is_answered = ways[1].packets > 0;
     let of_conferencing =
-        ports.iter().any(|port| matches!(port, 3_478..=3_481 | 16_384..=32_767 | 50_000..=50_059));
+        ports.iter().any(|port| matches!(port, 3_478..=3_481 | 19_302..=19_309 | 50_000..=50_059));
     let rates = ways.map(|way| way.packets_per_second());
     let [slow, fast] = if rates[0] <= rates[1] { [0, 1] } else { [1, 0] };
     let size = ways[fast].mean_bytes();
@@ -131,17 +131,16 @@ pub fn classify(conversation: &Conversation, is_by_the_clock: bool) -> UdpClass 
         () if is_of(&NAMES) => UdpClass::DnsLike,
         () if is_of(&WEB) => UdpClass::QuicLike,
         () if is_of(&CLOCKED) => UdpClass::Periodic,
+        () if of_conferencing => UdpClass::RtpLike,
         () if is_answered
-            && !of_conferencing
             && rates[slow] >= VOICE_MIN_PPS
             && rates[fast] <= GAME_MAX_PPS
             && size < GAME_MAX_BYTES =>
         {
             UdpClass::GameLike
         }
-        () if is_voice && (is_answered || of_conferencing) => UdpClass::RtpLike,
+        () if is_voice && is_answered => UdpClass::RtpLike,
         () if rates[fast] >= STREAM_MIN_PPS && !is_answered => UdpClass::ConstantRate,
-        () if of_conferencing && is_answered && rates[fast] > 0.0 => UdpClass::RtpLike,
         () if is_by_the_clock => UdpClass::Periodic,
         () => UdpClass::Exchange,
     }
