@@ -28,9 +28,11 @@ pub const RANKS_MAX: usize = 1 << 20;
 
 /// A traffic model (Harpoon, Table 1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TrafficModel {
-    /// [`FORMAT`].
+    /// The format and its version, `nilometer-model/1`.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = FORMAT)))]
     pub format: String,
     /// Tool and version that wrote it.
     pub tool: String,
@@ -71,6 +73,7 @@ pub struct TrafficModel {
 
 /// Where a model came from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
     /// In words, for people.
@@ -83,6 +86,7 @@ pub struct Origin {
 
 /// One input of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Input {
     /// File name without its folder.
@@ -93,6 +97,7 @@ pub struct Input {
 
 /// A rank-frequency distribution: counts, most frequent first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Ranks {
     /// Flows of each rank; never rising, never zero.
@@ -113,6 +118,7 @@ impl Ranks {
 
 /// What one interval of the original carried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
     /// Seconds after the original began.
@@ -133,6 +139,7 @@ pub struct Interval {
 
 /// What of the input the model speaks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Coverage {
     /// Flows of the input.
@@ -164,6 +171,7 @@ pub struct Coverage {
 
 /// Flows left out of the model, by the first reason that applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LeftOut {
     /// Not TCP.
@@ -180,6 +188,7 @@ pub struct LeftOut {
 
 /// Flows and their IP bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Share {
     /// Flows.
@@ -190,6 +199,7 @@ pub struct Share {
 
 /// How a model is performed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Generation {
     /// Gaps and intervals of the original are divided by this; connections and bytes are kept.
