@@ -3,6 +3,7 @@
 
 extern crate alloc;
 
+pub mod anonymise;
 mod bytes;
 mod cache;
 pub mod collector;

@@ -26,6 +26,7 @@ pub const KNOTS_LIMIT: usize = 1 << 16;
 
 /// What lies between two knots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
     /// Nothing: the law is discrete.
@@ -92,6 +93,7 @@ impl core::error::Error for EmpiricalError {}
 
 /// A distribution of non-negative values, given by knots (cumulative, value).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "Unchecked")]
 pub struct Empirical {
     form: Form,
@@ -101,6 +103,7 @@ pub struct Empirical {
 
 /// The same as read from a file, before its promises are checked.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename = "Empirical")]
 struct Unchecked {
     form: Form,

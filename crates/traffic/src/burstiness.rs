@@ -27,6 +27,7 @@ const OCTAVES_MAX: usize = 64;
 
 /// What the packets of the original say of its burstiness.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Hurst {
     /// Width of a bin, seconds.
@@ -43,6 +44,7 @@ pub struct Hurst {
 
 /// Hurst's parameter of one series (Abry & Veitch 1998).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HurstEstimate {
     /// H: 0.5 where the past does not matter, towards 1 the longer it does. A series that is not
@@ -62,6 +64,7 @@ pub struct HurstEstimate {
 
 /// The diagrams of both series; octaves without any energy are left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LogScaleDiagrams {
     /// Of the bytes.
@@ -72,6 +75,7 @@ pub struct LogScaleDiagrams {
 
 /// One time scale of a log-scale diagram.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DiagramOctave {
     /// Its number j.

@@ -32,6 +32,7 @@ const SHARE_MIN: f64 = 1e-12;
 
 /// How numbers of flows were had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Method {
     /// Every packet was metered, and flows were counted.
     #[serde(rename = "counted")]
@@ -43,6 +44,7 @@ pub enum Method {
 
 /// The lengths of the original's TCP flows, one-way, in packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FlowLengths {
     /// How the numbers were had.

@@ -31,9 +31,11 @@ pub const RANKS_MAX: usize = 1 << 20;
 
 /// A traffic model (Harpoon, Table 1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TrafficModel {
-    /// [`FORMAT`].
+    /// The format and its version, `nilometer-model/1`.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = FORMAT)))]
     pub format: String,
     /// Tool and version that wrote it.
     pub tool: String,
@@ -91,6 +93,7 @@ pub struct TrafficModel {
 
 /// Where a model came from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
     /// In words, for people.
@@ -103,6 +106,7 @@ pub struct Origin {
 
 /// One input of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Input {
     /// File name without its folder.
@@ -113,6 +117,7 @@ pub struct Input {
 
 /// A rank-frequency distribution: counts, most frequent first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Ranks {
     /// Flows of each rank; never rising, never zero.
@@ -133,6 +138,7 @@ impl Ranks {
 
 /// What one interval of the original carried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
     /// Seconds after the original began.
@@ -181,6 +187,7 @@ impl Interval {
 
 /// What of the input the model speaks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Coverage {
     /// Flows of the input.
@@ -218,6 +225,7 @@ pub struct Coverage {
 
 /// Flows left out of the model, by the first reason that applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LeftOut {
     /// Not TCP.
@@ -234,6 +242,7 @@ pub struct LeftOut {
 
 /// Flows and their IP bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Share {
     /// Flows.
@@ -244,6 +253,7 @@ pub struct Share {
 
 /// How a model is performed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Generation {
     /// Gaps and intervals of the original are divided by this; connections and bytes are kept.

@@ -18,6 +18,7 @@ const HOSTS_MAX: u64 = 1 << 32;
 
 /// A CIDR prefix, `198.18.0.0/16` or `fd00:18::/64`; host bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Prefix {
     address: IpAddr,

@@ -10,7 +10,7 @@ use clap::{ArgAction, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use nilometer_flow::meter::MeterConfig;
 
-use super::Verdict;
+use super::{Verdict, key};
 use crate::document;
 use crate::input::choice::ReadAs;
 use crate::input::expand::expand;
@@ -49,6 +49,10 @@ pub struct FlowsArgs {
     /// Stop before repair: give records as they were metered or decoded, split, doubled or misdated.
     #[arg(long)]
     decode_only: bool,
+    /// Write other addresses in place of those that are there, such that what shared a prefix still does
+    /// (Crypto-PAn). KEYFILE has 32 bytes or 64 hexadecimal digits; the same key gives the same addresses.
+    #[arg(long, value_name = "KEYFILE", requires = "output")]
+    anonymise: Option<PathBuf>,
     #[command(flatten)]
     metering: MeteringArgs,
 }
@@ -113,6 +117,7 @@ pub fn run(args: FlowsArgs) -> Result<Verdict> {
         let beginning = Kind::of(path)?.beginning();
         document::guard_output(path, &expand(&args.inputs)?, args.force, beginning)?;
     }
+    let pan = args.anonymise.as_deref().map(key::read).transpose()?;
     let mut writer = match &args.output {
         Some(path) => Some(FlowFile::new(path)?),
         None => None,
@@ -121,12 +126,17 @@ pub fn run(args: FlowsArgs) -> Result<Verdict> {
     let options = FlowOptions { repairs: !args.decode_only, ..args.metering.options() };
     let summary =
         read_flows(&args.inputs, &options, &mut |progress| bar.show(progress), &mut |record| {
+            let record = match &pan {
+                Some(pan) => pan.record(record),
+                None => record,
+            };
             writer.as_mut().map_or(Ok(()), |writer| writer.write(&record))
         });
     bar.clear();
     let summary = summary?;
     if let Some(writer) = writer {
-        writer.finish(&summary.inputs)?;
+        // Who has an input could tell it by its digest, and names of files tell where they come from.
+        writer.finish(if pan.is_some() { &[] } else { &summary.inputs })?;
     }
     for note in &summary.notes {
         eprintln!("nilometer: {note}");

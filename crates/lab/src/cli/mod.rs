@@ -9,8 +9,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 pub mod doctor;
+mod export;
 pub mod flows;
 pub mod generate;
+mod key;
 pub mod lab;
 pub mod model;
 pub mod report;

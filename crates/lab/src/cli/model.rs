@@ -14,6 +14,7 @@ use nilometer_traffic::lengths::Method;
 use nilometer_traffic::model::Share;
 use nilometer_traffic::round_trips::Source;
 
+use super::export::{self, ExportArgs};
 use super::stated::{self, NewArgs};
 use super::{Verdict, side_by_side};
 use crate::document;
@@ -69,17 +70,10 @@ struct EstimateArgs {
 enum ModelCommand {
     /// A model whose distributions are given by hand.
     New(NewArgs),
-    /// A model written as Harpoon's XML: PREFIX_tcpclient.xml and PREFIX_tcpserver.xml.
-    Export {
-        /// The model.
-        file: PathBuf,
-        /// How both names begin.
-        #[arg(long, value_name = "PREFIX", required = true)]
-        harpoon: PathBuf,
-        /// Replace existing files.
-        #[arg(long)]
-        force: bool,
-    },
+    /// A model in another form: Harpoon's XML, or tables in CSV or Parquet.
+    Export(ExportArgs),
+    /// The JSON Schema of model files, on stdout.
+    Schema,
     /// What a model says, for people.
     Show {
         /// The model.
@@ -108,7 +102,11 @@ pub fn run(args: ModelArgs) -> Result<Verdict> {
     match args.command {
         None => estimate(&args.estimate),
         Some(ModelCommand::New(args)) => new(&args),
-        Some(ModelCommand::Export { file, harpoon, force }) => export(&file, &harpoon, force),
+        Some(ModelCommand::Export(args)) => export::run(&args),
+        Some(ModelCommand::Schema) => {
+            print!("{}", schema()?);
+            Ok(Verdict::Done)
+        }
         Some(ModelCommand::Show { file, json }) => show(&file, json),
         Some(ModelCommand::Compare { a, b, seed, json }) => side_by_side::run([&a, &b], seed, json),
     }
@@ -119,6 +117,16 @@ pub fn read_model(path: &Path) -> Result<TrafficModel> {
     let model: TrafficModel = document::read_json(path)?;
     model.check().map_err(|error| anyhow!("{}: {error}", path.display()))?;
     Ok(model)
+}
+
+/// What a model file is, as JSON Schema (2020-12): made from the types that read it.
+///
+/// # Errors
+/// None that a sound build has.
+pub fn schema() -> Result<String> {
+    let mut schema = schemars::schema_for!(TrafficModel);
+    schema.insert("title".to_owned(), "A traffic model of Nilometer".into());
+    document::json_text(&schema)
 }
 
 fn estimate(args: &EstimateArgs) -> Result<Verdict> {
@@ -188,29 +196,6 @@ fn new(args: &NewArgs) -> Result<Verdict> {
     let model = stated::model(args)?;
     document::write_json(&args.output, &model)?;
     print_model(&model, args.json)
-}
-
-fn export(file: &Path, prefix: &Path, force: bool) -> Result<Verdict> {
-    let exported = harpoon::export(&read_model(file)?)?;
-    let named = |end: &str| {
-        let mut name = prefix.as_os_str().to_owned();
-        name.push(end);
-        PathBuf::from(name)
-    };
-    let outputs =
-        [(named("_tcpclient.xml"), &exported.client), (named("_tcpserver.xml"), &exported.server)];
-    for (path, _) in &outputs {
-        document::guard_output(path, &[file.to_owned()], force, b"<harpoon_plugins>")?;
-    }
-    for (path, text) in &outputs {
-        document::write_whole(path, text.as_bytes())?;
-        println!("{}", path.display());
-    }
-    for warning in &exported.warnings {
-        eprintln!("nilometer: warning: {warning}");
-    }
-    println!("intervals of {} s: harpoon -w {0}", exported.interval_s);
-    Ok(Verdict::Done)
 }
 
 fn show(path: &Path, json: bool) -> Result<Verdict> {

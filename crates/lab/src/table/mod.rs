@@ -9,6 +9,7 @@ pub mod columns;
 pub mod draft;
 pub mod flows;
 mod guarded;
+pub mod model;
 pub mod packets;
 pub mod simulated;
 pub mod text;

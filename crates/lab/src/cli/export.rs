@@ -1,0 +1,69 @@
+//! `nilometer model export`: a model for Harpoon, or as tables for everybody else.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::{ArgGroup, Args};
+
+use super::Verdict;
+use super::model::read_model;
+use crate::table::model::{self, Form};
+use crate::{document, harpoon};
+
+/// A model in another form: Harpoon's XML, or tables in CSV or Parquet.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("form").required(true).args(["harpoon", "csv", "parquet"])))]
+pub struct ExportArgs {
+    /// The model.
+    file: PathBuf,
+    /// Harpoon's XML: PREFIX_tcpclient.xml and PREFIX_tcpserver.xml.
+    #[arg(long, value_name = "PREFIX")]
+    harpoon: Option<PathBuf>,
+    /// A directory of CSV files: laws, intervals, ranks, coverage, scales.
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
+    /// The same tables in Parquet.
+    #[arg(long, value_name = "DIR")]
+    parquet: Option<PathBuf>,
+    /// Replace existing files, or a directory that holds such tables and nothing else.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs `nilometer model export`.
+pub(super) fn run(args: &ExportArgs) -> Result<Verdict> {
+    if let Some(prefix) = &args.harpoon {
+        return to_harpoon(&args.file, prefix, args.force);
+    }
+    let read = read_model(&args.file)?;
+    for (to, form) in [(&args.csv, Form::Csv), (&args.parquet, Form::Parquet)] {
+        let Some(to) = to else { continue };
+        for name in model::write(&read, to, form, args.force)? {
+            println!("{}", to.join(name).display());
+        }
+    }
+    Ok(Verdict::Done)
+}
+
+fn to_harpoon(file: &Path, prefix: &Path, force: bool) -> Result<Verdict> {
+    let exported = harpoon::export(&read_model(file)?)?;
+    let named = |end: &str| {
+        let mut name = prefix.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    };
+    let outputs =
+        [(named("_tcpclient.xml"), &exported.client), (named("_tcpserver.xml"), &exported.server)];
+    for (path, _) in &outputs {
+        document::guard_output(path, &[file.to_owned()], force, b"<harpoon_plugins>")?;
+    }
+    for (path, text) in &outputs {
+        document::write_whole(path, text.as_bytes())?;
+        println!("{}", path.display());
+    }
+    for warning in &exported.warnings {
+        eprintln!("nilometer: warning: {warning}");
+    }
+    println!("intervals of {} s: harpoon -w {0}", exported.interval_s);
+    Ok(Verdict::Done)
+}

@@ -1,0 +1,360 @@
+//! A model as plain tables, CSV or Parquet, for pandas, polars, R and whatever else reads them.
+//!
+//! The tables are long, one fact a row, so that a law with a thousand knots and one with three need no
+//! other columns. Units are those of the model: bytes for `file_size`, seconds for `inter_connection`,
+//! packets for `flow_length`.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use nilometer_traffic::TrafficModel;
+use nilometer_traffic::burstiness::DiagramOctave;
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+
+use super::columns::{Cells, Column, Format, TableWriter};
+use crate::document;
+
+/// In which form the tables are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A header and lines (RFC 4180, but with line feeds).
+    Csv,
+    /// Parquet.
+    Parquet,
+}
+
+impl Form {
+    fn ending(self) -> &'static str {
+        match self {
+            Form::Csv => "csv",
+            Form::Parquet => "parquet",
+        }
+    }
+}
+
+/// One value of a row.
+#[derive(Clone, Debug, PartialEq)]
+enum Cell {
+    Text(String),
+    Count(u64),
+    Real(f64),
+}
+
+/// A table: what it is, and its rows in the columns of its schema.
+struct Table {
+    name: &'static str,
+    format: Format,
+    rows: Vec<Vec<Cell>>,
+}
+
+const LAWS: Format = Format {
+    name: "nilometer-model-laws/1",
+    schema: "message laws {
+        required binary law (STRING);
+        required binary form (STRING);
+        required int64 samples (INTEGER(64,false));
+        required double cumulative;
+        required double value;
+    }",
+    later: 0,
+};
+
+const INTERVALS: Format = Format {
+    name: "nilometer-model-intervals/1",
+    schema: "message intervals {
+        required double start_s;
+        required double duration_s;
+        required int64 bytes (INTEGER(64,false));
+        required int64 flows (INTEGER(64,false));
+        required int64 packets (INTEGER(64,false));
+        required double sessions;
+        required double sessions_direct;
+    }",
+    later: 0,
+};
+
+const RANKS: Format = Format {
+    name: "nilometer-model-ranks/1",
+    schema: "message ranks {
+        required binary side (STRING);
+        required int64 rank (INTEGER(64,false));
+        required int64 flows (INTEGER(64,false));
+        required binary address (STRING);
+    }",
+    later: 0,
+};
+
+const COVERAGE: Format = Format {
+    name: "nilometer-model-coverage/1",
+    schema: "message coverage {
+        required binary part (STRING);
+        required int64 flows (INTEGER(64,false));
+        required int64 octets (INTEGER(64,false));
+    }",
+    later: 0,
+};
+
+const SCALES: Format = Format {
+    name: "nilometer-model-scales/1",
+    schema: "message scales {
+        required binary series (STRING);
+        required int64 octave (INTEGER(64,false));
+        required double seconds;
+        required int64 count (INTEGER(64,false));
+        required double log2_energy;
+        required double deviation;
+    }",
+    later: 0,
+};
+
+/// Writes the tables of `model` into the directory `to`, which appears whole or not at all, and says what
+/// they are called. With `force` it takes the place of one that holds such tables and nothing else.
+///
+/// # Errors
+/// When `to` is there and may not be replaced, or cannot be written.
+pub fn write(model: &TrafficModel, to: &Path, form: Form, force: bool) -> Result<Vec<String>> {
+    let tables = tables(model);
+    let names: Vec<String> =
+        tables.iter().map(|table| format!("{}.{}", table.name, form.ending())).collect();
+    let shown = to.display();
+    if to.symlink_metadata().is_ok() {
+        guard(to, &names, force)?;
+    }
+    let draft = document::temporary_beside(to);
+    let made = || -> Result<()> {
+        fs::create_dir(&draft).with_context(|| format!("cannot write {shown}"))?;
+        for (table, name) in tables.iter().zip(&names) {
+            table.write(&draft.join(name), form)?;
+        }
+        if to.symlink_metadata().is_ok() {
+            fs::remove_dir_all(to).with_context(|| format!("cannot replace {shown}"))?;
+        }
+        fs::rename(&draft, to).with_context(|| format!("cannot write {shown}"))
+    };
+    let made = made();
+    if made.is_err() {
+        // The reason is told already; what is left of the draft has nobody left to be told to.
+        let _ = fs::remove_dir_all(&draft);
+    }
+    made.map(|()| names)
+}
+
+/// Holds a directory that is there to what may be replaced.
+fn guard(there: &Path, names: &[String], force: bool) -> Result<()> {
+    let shown = there.display();
+    if !there.is_dir() {
+        bail!("{shown} exists and is no directory; choose another name");
+    }
+    for entry in fs::read_dir(there).with_context(|| format!("cannot look into {shown}"))? {
+        let name = entry.with_context(|| format!("cannot look into {shown}"))?.file_name();
+        if !force {
+            bail!("{shown} exists already; choose another name or add --force");
+        }
+        if !names.iter().any(|ours| name == **ours) {
+            bail!(
+                "{shown} holds {}, which is no table of a model; it is left alone",
+                name.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+impl Table {
+    /// The names of the columns, as the schema has them.
+    fn columns(&self) -> Vec<&'static str> {
+        let rows = self.format.schema.lines().filter(|line| line.trim().starts_with("required"));
+        let name = |line: &'static str| line.split_whitespace().nth(2).unwrap_or_default();
+        rows.map(|line| name(line).trim_end_matches(';')).collect()
+    }
+
+    fn write(&self, path: &Path, form: Form) -> Result<()> {
+        match form {
+            Form::Csv => document::write_whole(path, self.csv().as_bytes()),
+            Form::Parquet => self.parquet(path),
+        }
+    }
+
+    fn csv(&self) -> String {
+        let mut text = self.columns().join(",") + "\n";
+        for row in &self.rows {
+            let cells: Vec<String> = row.iter().map(plain).collect();
+            text += &(cells.join(",") + "\n");
+        }
+        text
+    }
+
+    fn parquet(&self, path: &Path) -> Result<()> {
+        let mut table = TableWriter::new(path, &self.format, false)?;
+        let first = self.rows.first().map(Vec::as_slice).unwrap_or_default();
+        let mut columns: Vec<Box<dyn Cells>> =
+            (0..first.len()).map(|at| column(&self.rows, at)).collect();
+        if !columns.is_empty() {
+            let mut columns: Vec<&mut dyn Cells> =
+                columns.iter_mut().map(|column| &mut **column as &mut dyn Cells).collect();
+            table.write_group(&mut columns)?;
+        }
+        table.finish(&[])
+    }
+}
+
+/// A column of the rows; all its cells are of the kind of the first.
+fn column(rows: &[Vec<Cell>], at: usize) -> Box<dyn Cells> {
+    let cells = rows.iter().map(|row| &row[at]);
+    match rows[0][at] {
+        Cell::Text(_) => {
+            let mut column: Column<ByteArrayType> = Column::required();
+            cells.for_each(|cell| {
+                if let Cell::Text(text) = cell {
+                    column.push(ByteArray::from(text.as_str()));
+                }
+            });
+            Box::new(column)
+        }
+        Cell::Count(_) => {
+            let mut column: Column<Int64Type> = Column::required();
+            cells.for_each(|cell| {
+                if let Cell::Count(count) = cell {
+                    column.push(*count as i64);
+                }
+            });
+            Box::new(column)
+        }
+        Cell::Real(_) => {
+            let mut column: Column<DoubleType> = Column::required();
+            cells.for_each(|cell| {
+                if let Cell::Real(value) = cell {
+                    column.push(*value);
+                }
+            });
+            Box::new(column)
+        }
+    }
+}
+
+/// A cell of CSV: quoted where it must be, and with as many digits as bring the number back.
+fn plain(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) if text.contains([',', '"', '\n', '\r']) => {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        }
+        Cell::Text(text) => text.clone(),
+        Cell::Count(count) => count.to_string(),
+        Cell::Real(value) => value.to_string(),
+    }
+}
+
+fn word(text: &str) -> Cell {
+    Cell::Text(text.to_owned())
+}
+
+fn tables(model: &TrafficModel) -> [Table; 5] {
+    [
+        Table { name: "laws", format: LAWS, rows: laws(model) },
+        Table { name: "intervals", format: INTERVALS, rows: intervals(model) },
+        Table { name: "ranks", format: RANKS, rows: ranks(model) },
+        Table { name: "coverage", format: COVERAGE, rows: coverage(model) },
+        Table { name: "scales", format: SCALES, rows: scales(model) },
+    ]
+}
+
+fn laws(model: &TrafficModel) -> Vec<Vec<Cell>> {
+    let lengths = model.flow_lengths.as_ref().map(|lengths| ("flow_length", &lengths.law));
+    let both = [("file_size", &model.file_size), ("inter_connection", &model.inter_connection)];
+    let mut rows = Vec::new();
+    for (name, law) in both.into_iter().chain(lengths) {
+        let form = match law.form() {
+            nilometer_stat::Form::Step => "step",
+            nilometer_stat::Form::Linear => "linear",
+        };
+        rows.extend(law.knots().iter().map(|&(cumulative, value)| {
+            let numbers = [Cell::Real(cumulative), Cell::Real(value)];
+            let [cumulative, value] = numbers;
+            vec![word(name), word(form), Cell::Count(law.samples()), cumulative, value]
+        }));
+    }
+    rows
+}
+
+fn intervals(model: &TrafficModel) -> Vec<Vec<Cell>> {
+    let row = |of: &nilometer_traffic::model::Interval| {
+        vec![
+            Cell::Real(of.start_s),
+            Cell::Real(of.duration_s),
+            Cell::Count(of.bytes),
+            Cell::Count(of.flows),
+            Cell::Count(of.packets),
+            Cell::Real(of.sessions),
+            Cell::Real(of.sessions_direct),
+        ]
+    };
+    model.intervals.iter().map(row).collect()
+}
+
+fn ranks(model: &TrafficModel) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    for (side, ranks) in [("source", &model.sources), ("destination", &model.destinations)] {
+        for (at, count) in ranks.counts.iter().enumerate() {
+            let address = ranks.addresses.get(at).map_or("", String::as_str);
+            let rank = Cell::Count(at as u64 + 1);
+            rows.push(vec![word(side), rank, Cell::Count(*count), word(address)]);
+        }
+    }
+    rows
+}
+
+fn coverage(model: &TrafficModel) -> Vec<Vec<Cell>> {
+    let all = &model.coverage;
+    let out = &all.left_out;
+    let parts = [
+        ("input", all.flows, all.octets),
+        ("in_model", all.flows_in_model, all.octets_in_model),
+        ("not_tcp", out.not_tcp.flows, out.not_tcp.octets),
+        ("no_start_marker", out.no_start_marker.flows, out.no_start_marker.octets),
+        ("no_end_marker", out.no_end_marker.flows, out.no_end_marker.octets),
+        ("ack_flow", out.ack_flow.flows, out.ack_flow.octets),
+        ("under_100_bytes", out.under_100_bytes.flows, out.under_100_bytes.octets),
+    ];
+    let row = |(part, flows, octets)| vec![word(part), Cell::Count(flows), Cell::Count(octets)];
+    parts.into_iter().map(row).collect()
+}
+
+/// The log-scale diagrams; none where the model does not know.
+fn scales(model: &TrafficModel) -> Vec<Vec<Cell>> {
+    let Some(hurst) = &model.hurst else { return Vec::new() };
+    let diagrams = [("bytes", &hurst.diagram.bytes), ("packets", &hurst.diagram.packets)];
+    let row = |series: &str, of: &DiagramOctave| {
+        vec![
+            word(series),
+            Cell::Count(of.octave.into()),
+            Cell::Real(hurst.bin_s * (of.octave as f64).exp2()),
+            Cell::Count(of.count),
+            Cell::Real(of.log2_energy),
+            Cell::Real(of.deviation),
+        ]
+    };
+    let rows = |(series, octaves): (&str, &Vec<DiagramOctave>)| -> Vec<Vec<Cell>> {
+        octaves.iter().map(|octave| row(series, octave)).collect()
+    };
+    diagrams.into_iter().flat_map(rows).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_the_columns_of_their_schema_and_text_is_quoted_where_it_must_be() {
+        let asked = crate::trial::source::Asked::of(Vec::new());
+        let made = crate::trial::source::model(&asked, &mut |_| {}).expect("the embedded sample");
+        for table in tables(&made.model) {
+            let columns = table.columns().len();
+            assert!(columns >= 3 && table.rows.iter().all(|row| row.len() == columns));
+            assert_eq!(table.rows.is_empty(), table.name == "scales", "{}", table.name);
+        }
+        let cells = [word("a,b"), word("say \"a\""), Cell::Real(0.1), word("")];
+        let expected = ["\"a,b\"", "\"say \"\"a\"\"\"", "0.1", ""];
+        assert_eq!(cells.each_ref().map(plain), expected);
+    }
+}
