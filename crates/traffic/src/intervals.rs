@@ -8,6 +8,7 @@ use nilometer_stat::Empirical;
 
 use crate::estimate::{EstimateError, EstimateOptions, File, default_interval_s};
 use crate::model::{INTERVALS_MAX, Interval};
+use crate::runner::Runner;
 use crate::sampled::SampledFiles;
 use crate::sessions::{self, Demand, PairLife};
 
@@ -103,6 +104,7 @@ impl Volumes {
     pub fn intervals(
         &self,
         (file_size, gaps, lives): (&Empirical, &Empirical, &[PairLife]),
+        runner: &impl Runner,
     ) -> Vec<Interval> {
         let direct = sessions::direct(lives, self.interval_s, self.counted.len());
         let one = |(index, direct): (usize, f64)| {
@@ -120,6 +122,6 @@ impl Volumes {
                 sessions_direct: direct,
             }
         };
-        direct.into_iter().enumerate().map(one).collect()
+        runner.map(direct.into_iter().enumerate().collect(), one)
     }
 }

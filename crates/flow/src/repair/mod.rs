@@ -8,6 +8,7 @@
 //! |---|---|
 //! | a stamp that cannot be is replaced, a wrapped counter is unwrapped | `record` |
 //! | a record exported twice is dropped, pieces of one flow are joined | `pieces` |
+//! | records in memory are brought together, all at once or part by part | `memory` |
 //! | which records are looked at together, and for how long they wait | this one |
 //!
 //! Records of one five-tuple are looked at together, in the order of their starts, so that it does
@@ -20,6 +21,7 @@
 //! Nothing is lost on the way: records, packets and bytes that were offered are given, joined or
 //! dropped as doubles, and bytes beyond are those that wrapped.
 
+mod memory;
 mod pieces;
 mod record;
 
@@ -27,6 +29,8 @@ use alloc::vec::Vec;
 
 use crate::cache::{Cache, Order, Slot};
 use crate::record::{EndReason, FlowRecord};
+
+pub use memory::{Screen, settle_all};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -108,6 +112,12 @@ impl Sums {
         self.packets += u128::from(record.packets);
         self.octets += u128::from(record.octets);
     }
+
+    fn add_sums(&mut self, other: &Sums) {
+        self.records += other.records;
+        self.packets += other.packets;
+        self.octets += other.octets;
+    }
 }
 
 /// What a repair came to so far.
@@ -149,8 +159,23 @@ impl RepairCounts {
         self.reasons[reason as usize] += 1;
     }
 
-    /// Nothing is lost and nothing is made, once all has been given out.
-    fn assert_conserved(&self) {
+    /// Adds what another repair came to.
+    pub fn add(&mut self, other: &RepairCounts) {
+        self.offered.add_sums(&other.offered);
+        self.given.add_sums(&other.given);
+        self.doubled.add_sums(&other.doubled);
+        self.octets_unwrapped += other.octets_unwrapped;
+        self.settled_early += other.settled_early;
+        for (sum, more) in self.reasons.iter_mut().zip(other.reasons) {
+            *sum += more;
+        }
+    }
+
+    /// Asserts that nothing was lost and nothing made, once all has been given out.
+    ///
+    /// # Panics
+    /// When records, packets or bytes that were offered are neither given, joined nor doubles.
+    pub fn assert_conserved(&self) {
         let (offered, given, doubled) = (self.offered, self.given, self.doubled);
         let told = given.records + self.joined() + doubled.records;
         assert_eq!(offered.records, told, "a record is given, joined or a double");
@@ -173,17 +198,10 @@ pub struct Repaired {
 /// Repairs records in memory. `gap_max_ns` is the largest gap between two pieces of one flow that say
 /// nothing else; [`HARPOON_GAP_MAX_NS`] is the paper's. Pieces may come in any order.
 pub fn repair(mut records: Vec<FlowRecord>, gap_max_ns: u64) -> Repaired {
-    let mut counts = RepairCounts::default();
-    let mut dates = record::Dates::default();
-    for record in &mut records {
-        counts.offered.add(record);
-        dates.set_right(record, &mut counts);
-        record::unwrap(record, &mut counts);
-    }
-    records.sort_by_key(|record| (record.key, record.start_ns, record.end_ns));
-    pieces::settle(&mut records, gap_max_ns, &mut counts);
-    records.sort_by_key(|record| (record.start_ns, record.key));
-    records.iter().for_each(|record| counts.given.add(record));
+    let mut screen = Screen::default();
+    records.iter_mut().for_each(|record| screen.set_right(record));
+    let mut counts = screen.counts;
+    let records = settle_all(records, gap_max_ns, &mut counts);
     counts.assert_conserved();
     Repaired { records, counts }
 }

@@ -180,11 +180,14 @@ impl Reading<'_> {
         self.seen.widen(record.end_ns);
         // Both ports zero is what later fragments are keyed by; they tell of no connection.
         let whole = record.key.source_port != 0 || record.key.destination_port != 0;
-        if record.key.protocol == TCP && whole {
+        if let Some(connections) = &mut self.connections
+            && record.key.protocol == TCP
+            && whole
+        {
             if record.has_start() && record.opened != Some(false) {
-                self.connections.observe(&shown(&record.key, tcp_flags::SYN));
+                connections.observe(&shown(&record.key, tcp_flags::SYN));
             }
-            self.connections.observe(&shown(&record.key, record.tcp_flags | tcp_flags::ACK));
+            connections.observe(&shown(&record.key, record.tcp_flags | tcp_flags::ACK));
         }
         self.out.give(record);
     }

@@ -31,7 +31,7 @@ const PROGRESS_EVERY: u64 = 8_192;
 const CONNECTIONS_MAX: usize = 1 << 23;
 
 /// How inputs are read.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct FlowOptions {
     /// When flows end, and how many are kept at once.
     pub meter: MeterConfig,
@@ -39,6 +39,20 @@ pub struct FlowOptions {
     pub read_as: Option<ReadAs>,
     /// Repair the records on their way, so that what an exporter split is one again.
     pub repairs: bool,
+    /// Count TCP connections; without it the summary has none.
+    pub counts_connections: bool,
+}
+
+impl Default for FlowOptions {
+    /// Usual timers, captures decide, records as they are, connections counted.
+    fn default() -> FlowOptions {
+        FlowOptions {
+            meter: MeterConfig::default(),
+            read_as: None,
+            repairs: false,
+            counts_connections: true,
+        }
+    }
 }
 
 /// How far reading has come.
@@ -73,7 +87,7 @@ pub fn read_flows(
     let mut reading = Reading {
         read_as: options.read_as,
         meter: Meter::new(options.meter),
-        connections: ConnectionCounter::new(CONNECTIONS_MAX),
+        connections: options.counts_connections.then(|| ConnectionCounter::new(CONNECTIONS_MAX)),
         out: Delivery::new(sink, options.repairs),
         summary: FlowSummary::default(),
         seen: Seen::default(),
@@ -93,7 +107,8 @@ pub fn read_flows(
 pub(super) struct Reading<'a> {
     pub(super) read_as: Option<ReadAs>,
     meter: Meter,
-    pub(super) connections: ConnectionCounter,
+    /// None where they are not to be counted.
+    pub(super) connections: Option<ConnectionCounter>,
     pub(super) out: Delivery<'a>,
     pub(super) summary: FlowSummary,
     pub(super) seen: Seen,
@@ -130,7 +145,8 @@ impl Reading<'_> {
         out.check()?;
         self.note_skips();
         let counts = self.meter.counts();
-        let connections = self.connections.counts();
+        let connections =
+            self.connections.map(|connections| connections.counts()).unwrap_or_default();
         let mut summary = self.summary;
         self.out.finish(&mut summary)?;
         summary.tcp_connections = connections.tcp_connections;
@@ -231,7 +247,9 @@ impl Reading<'_> {
             self.summary.unstamped += 1;
         }
         let stamp_ns = stamp_ns.or(self.seen.last_ns()).unwrap_or(0);
-        self.connections.observe(ip);
+        if let Some(connections) = &mut self.connections {
+            connections.observe(ip);
+        }
         let out = &mut self.out;
         self.meter.observe(stamp_ns, ip, &mut |record| out.give(record));
     }
