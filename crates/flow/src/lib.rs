@@ -12,6 +12,7 @@ mod coverage;
 pub mod flow_tools;
 pub mod framing;
 mod hash;
+mod index;
 mod live;
 pub mod meter;
 pub mod netflow5;
@@ -22,5 +23,6 @@ pub mod repair;
 pub mod sequence;
 pub mod sflow;
 pub mod template;
+mod words;
 
 pub use record::{EndReason, FlowKey, FlowRecord};

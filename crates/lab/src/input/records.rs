@@ -41,16 +41,19 @@ pub struct FlowOptions {
     pub repairs: bool,
     /// Count TCP connections; without it the summary has none.
     pub counts_connections: bool,
+    /// Digest the inputs; without it the summary does not name them.
+    pub digests: bool,
 }
 
 impl Default for FlowOptions {
-    /// Usual timers, captures decide, records as they are, connections counted.
+    /// Usual timers, captures decide, records as they are, connections counted, inputs digested.
     fn default() -> FlowOptions {
         FlowOptions {
             meter: MeterConfig::default(),
             read_as: None,
             repairs: false,
             counts_connections: true,
+            digests: true,
         }
     }
 }
@@ -86,6 +89,7 @@ pub fn read_flows(
     }
     let mut reading = Reading {
         read_as: options.read_as,
+        digests: options.digests,
         meter: Meter::new(options.meter),
         connections: options.counts_connections.then(|| ConnectionCounter::new(CONNECTIONS_MAX)),
         out: Delivery::new(sink, options.repairs),
@@ -106,6 +110,7 @@ pub fn read_flows(
 /// Everything that grows while inputs are read.
 pub(super) struct Reading<'a> {
     pub(super) read_as: Option<ReadAs>,
+    digests: bool,
     meter: Meter,
     /// None where they are not to be counted.
     pub(super) connections: Option<ConnectionCounter>,
@@ -122,7 +127,7 @@ pub(super) struct Reading<'a> {
 
 impl Reading<'_> {
     fn read(&mut self, path: &Path) -> Result<()> {
-        let (gauge, input) = open::open(path)?;
+        let (gauge, input) = open::open(path, self.digests)?;
         let mut rest = match input {
             Input::Capture(capture) => self.read_capture(&gauge, capture)?,
             Input::Exports(datagrams) => self.read_datagrams(&gauge, datagrams)?,
@@ -135,7 +140,7 @@ impl Reading<'_> {
             }
         };
         rest.skip(u64::MAX).with_context(|| format!("{}: cannot be read", gauge.name()))?;
-        self.summary.inputs.push(gauge.digest());
+        self.summary.inputs.extend(gauge.digest());
         Ok(())
     }
 
@@ -145,8 +150,7 @@ impl Reading<'_> {
         out.check()?;
         self.note_skips();
         let counts = self.meter.counts();
-        let connections =
-            self.connections.map(|connections| connections.counts()).unwrap_or_default();
+        let connections = self.connections.map(|mut all| all.counts()).unwrap_or_default();
         let mut summary = self.summary;
         self.out.finish(&mut summary)?;
         summary.tcp_connections = connections.tcp_connections;

@@ -63,7 +63,7 @@ pub struct FlowSummary {
     pub skipped: BTreeMap<String, u64>,
     /// What export datagrams came to, where an input held any that were decoded.
     pub exports: Option<ExportSummary>,
-    /// Name, SHA-256 and length of every input.
+    /// Name, SHA-256 and length of every input, where they were asked for.
     pub inputs: Vec<InputDigest>,
     /// How an input was read, where there was a choice.
     pub notes: Vec<String>,
