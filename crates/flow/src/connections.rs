@@ -74,7 +74,12 @@ impl ConnectionCounter {
     pub fn observe_tcp(&mut self, key: &FlowKey, syn: bool, fin: bool) {
         let Some(word) = word_of(key) else { return self.observe_wide(key, syn, fin) };
         let mark = |is_seen: bool, mark: u128| if is_seen { mark } else { 0 };
-        self.waiting.push(word | mark(syn, OPENED) | mark(fin, ENDED));
+        let word = word | mark(syn, OPENED) | mark(fin, ENDED);
+        // Packets come in trains.
+        if self.waiting.last() == Some(&word) {
+            return;
+        }
+        self.waiting.push(word);
         if self.waiting.len() == TOGETHER {
             self.mark_waiting();
         }

@@ -156,23 +156,23 @@ impl Reading<'_> {
             Err(_) => self.exporters.sums.malformed += 1,
         }
         self.exporters.sums.records += flows.len() as u64;
-        let (packets, bytes) = self.take_flows(flows);
+        let (packets, bytes) = self.take_flows(&mut flows);
+        self.exporters.flows = flows;
         self.exporters.sums.packets += packets;
         self.exporters.sums.bytes += bytes;
         (packets, bytes)
     }
 
-    /// Takes flows, and keeps the room they stood in; the packets and bytes that they count.
-    pub(super) fn take_flows(&mut self, mut flows: Vec<FlowRecord>) -> (u64, u64) {
+    /// Takes flows, and leaves the room they stood in; the packets and bytes that they count.
+    pub(super) fn take_flows(&mut self, flows: &mut Vec<FlowRecord>) -> (u64, u64) {
         let (mut packets, mut bytes) = (0u64, 0u64);
-        for flow in &flows {
+        for flow in flows.iter() {
             packets = packets.saturating_add(flow.packets);
             bytes = bytes.saturating_add(flow.octets);
             self.exporters.sampling_max = self.exporters.sampling_max.max(flow.sampling_interval);
             self.note_record(flow);
         }
-        self.out.give_all(&mut flows);
-        self.exporters.flows = flows;
+        self.out.give_all(flows);
         (packets, bytes)
     }
 
