@@ -1,6 +1,6 @@
 //! A bounded table of flows that remembers the order in which they were last seen.
 //!
-//! Flows live in a slab; a hash table of slab indices finds them by key, and two doubly linked lists
+//! Flows live in a slab; a table of its slots finds them by key, and two doubly linked lists
 //! run through the slab itself: one from the least to the most recently seen flow, one through the
 //! flows that are closing, in the order in which they began to. Since the meter's clock never goes
 //! back, the heads of these lists are always the next to expire: no timer wheel, no scan, a constant
@@ -8,12 +8,18 @@
 
 use alloc::vec::Vec;
 
-use hashbrown::HashTable;
-
 use crate::hash;
+use crate::index::Index;
 use crate::record::FlowKey;
 
 const NOBODY: u32 = u32::MAX;
+/// Before and behind whoever is in no list.
+const LOOSE: Link = Link { previous: NOBODY - 1, next: NOBODY - 1 };
+
+/// What knows its own five-tuple.
+pub(crate) trait Keyed {
+    fn key(&self) -> &FlowKey;
+}
 
 /// Where a flow stands in the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,15 +34,10 @@ pub(crate) enum Order {
     Closing = 1,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Link {
     previous: u32,
     next: u32,
-    linked: bool,
-}
-
-impl Link {
-    const LOOSE: Link = Link { previous: NOBODY, next: NOBODY, linked: false };
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +48,6 @@ struct Ends {
 
 #[derive(Debug)]
 struct Entry<V> {
-    key: FlowKey,
     value: V,
     links: [Link; 2],
 }
@@ -57,73 +57,86 @@ struct Entry<V> {
 pub(crate) struct Cache<V> {
     entries: Vec<Option<Entry<V>>>,
     free: Vec<u32>,
-    table: HashTable<u32>,
+    index: Index,
     ends: [Ends; 2],
     flows_max: u32,
 }
 
-impl<V> Cache<V> {
-    /// An empty table for at most `flows_max` flows (at least one; at most 2^32 - 2).
+impl<V: Keyed> Cache<V> {
+    /// An empty table for at most `flows_max` flows (at least one; at most 2^32 - 3).
     pub(crate) fn new(flows_max: usize) -> Cache<V> {
         Cache {
             entries: Vec::new(),
             free: Vec::new(),
-            table: HashTable::new(),
+            index: Index::new(),
             ends: [Ends { first: NOBODY, last: NOBODY }; 2],
-            flows_max: u32::try_from(flows_max).unwrap_or(NOBODY).clamp(1, NOBODY - 1),
+            flows_max: u32::try_from(flows_max).unwrap_or(NOBODY).clamp(1, NOBODY - 2),
         }
     }
 
     /// Flows in the table.
     pub(crate) fn len(&self) -> usize {
-        self.table.len()
+        self.index.len()
     }
 
     /// Would another flow not fit?
     pub(crate) fn is_full(&self) -> bool {
-        self.table.len() >= self.flows_max as usize
+        self.index.len() >= self.flows_max as usize
+    }
+
+    /// Looks where `key` belongs: a number that is of no use, but has to be fetched. Whoever is to look
+    /// for several flows looks at all places first, and waits for memory once.
+    pub(crate) fn look(&self, key: &FlowKey) -> u64 {
+        self.index.look(hash::of(key))
+    }
+
+    /// Looks where the first flows in an order belong, `count` at most, as [`Cache::look`] does.
+    pub(crate) fn look_first(&self, order: Order, count: usize) -> u64 {
+        let (mut at, mut looked) = (self.ends[order as usize].first, 0);
+        for _ in 0..count {
+            if at == NOBODY {
+                break;
+            }
+            let entry = self.entry(at);
+            looked ^= self.look(entry.value.key());
+            at = entry.links[order as usize].next;
+        }
+        looked
     }
 
     /// The flow of `key`.
     pub(crate) fn find(&self, key: &FlowKey) -> Option<Slot> {
-        self.table
-            .find(hash::of(key), |&index| self.entry(index).key == *key)
-            .map(|&index| Slot(index))
+        self.index.find(hash::of(key), |at| self.entry(at).value.key() == key).map(Slot)
     }
 
     /// Adds a flow that is not there yet, as the most recently seen one.
-    pub(crate) fn insert(&mut self, key: FlowKey, value: V) -> Slot {
+    pub(crate) fn insert(&mut self, value: V) -> Slot {
         assert!(!self.is_full(), "the caller makes room first");
-        let entry = Some(Entry { key, value, links: [Link::LOOSE; 2] });
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.entries[index as usize] = entry;
-                index
+        let hash = hash::of(value.key());
+        let entry = Some(Entry { value, links: [LOOSE; 2] });
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.entries[at as usize] = entry;
+                at
             }
             None => {
                 self.entries.push(entry);
                 self.entries.len() as u32 - 1
             }
         };
-        let entries = &self.entries;
-        self.table.insert_unique(hash::of(&key), index, |&index| {
-            hash::of(&entries[index as usize].as_ref().expect("the table holds live flows").key)
-        });
-        self.append(Order::Seen, index);
-        Slot(index)
+        self.index.insert(hash, at);
+        self.append(Order::Seen, at);
+        Slot(at)
     }
 
     /// Takes a flow out.
-    pub(crate) fn remove(&mut self, slot: Slot) -> (FlowKey, V) {
+    pub(crate) fn remove(&mut self, slot: Slot) -> V {
         self.unlink(Order::Seen, slot.0);
         self.unlink(Order::Closing, slot.0);
+        self.index.remove(hash::of(self.value(slot).key()), slot.0);
         let entry = self.entries[slot.0 as usize].take().expect("a slot is used while it lives");
-        match self.table.find_entry(hash::of(&entry.key), |&index| index == slot.0) {
-            Ok(found) => drop(found.remove()),
-            Err(_) => unreachable!("every live flow is in the table"),
-        }
         self.free.push(slot.0);
-        (entry.key, entry.value)
+        entry.value
     }
 
     /// The flow in a slot.
@@ -166,7 +179,7 @@ impl<V> Cache<V> {
 
     fn append(&mut self, order: Order, index: u32) {
         let last = self.ends[order as usize].last;
-        *self.link_mut(order, index) = Link { previous: last, next: NOBODY, linked: true };
+        *self.link_mut(order, index) = Link { previous: last, next: NOBODY };
         match last {
             NOBODY => self.ends[order as usize].first = index,
             last => self.link_mut(order, last).next = index,
@@ -175,11 +188,11 @@ impl<V> Cache<V> {
     }
 
     fn unlink(&mut self, order: Order, index: u32) {
-        let Link { previous, next, linked } =
-            core::mem::replace(self.link_mut(order, index), Link::LOOSE);
-        if !linked {
+        let link = core::mem::replace(self.link_mut(order, index), LOOSE);
+        if link == LOOSE {
             return;
         }
+        let Link { previous, next } = link;
         match previous {
             NOBODY => self.ends[order as usize].first = next,
             previous => self.link_mut(order, previous).next = next,
@@ -208,6 +221,12 @@ mod tests {
         }
     }
 
+    impl Keyed for FlowKey {
+        fn key(&self) -> &FlowKey {
+            self
+        }
+    }
+
     /// The naive twin: two queues of ports, searched from end to end.
     #[derive(Default)]
     struct Queues([VecDeque<u16>; 2]);
@@ -228,7 +247,7 @@ mod tests {
             let port = (chance >> 33) as u16 % 80;
             match (cache.find(&key(port)), (chance >> 50) % 4) {
                 (Some(slot), 0) => {
-                    assert_eq!(cache.remove(slot), (key(port), port));
+                    assert_eq!(cache.remove(slot), key(port));
                     twin.0.iter_mut().for_each(|queue| queue.retain(|&other| other != port));
                 }
                 (Some(slot), 1) => {
@@ -241,13 +260,13 @@ mod tests {
                 }
                 (None, _) if cache.is_full() => assert_eq!(cache.len(), 50),
                 (None, _) => {
-                    let slot = cache.insert(key(port), port);
-                    assert_eq!(*cache.value(slot), port);
+                    let slot = cache.insert(key(port));
+                    assert_eq!(*cache.value(slot), key(port));
                     twin.move_last(Order::Seen, port);
                 }
             }
             for order in [Order::Seen, Order::Closing] {
-                let first = cache.first(order).map(|slot| *cache.value(slot));
+                let first = cache.first(order).map(|slot| cache.value(slot).source_port);
                 assert_eq!(first, twin.0[order as usize].front().copied(), "{order:?}");
             }
             assert_eq!(cache.len(), twin.0[0].len());

@@ -4,12 +4,18 @@
 //! innermost IP header, however often it was opened: the count that anyone can repeat with another
 //! tool. Flow records are something else (one-way, and split by timers).
 
+use alloc::vec::Vec;
+
 use hashbrown::HashTable;
 use nilometer_wire::packet::{IpPacket, Transport};
 
 use crate::hash;
 use crate::live::key_of;
 use crate::record::{FlowKey, tcp_flags};
+use crate::words::{ENDED, OPENED, Words, word_of};
+
+/// Packets or flows that are looked up together.
+const TOGETHER: usize = 32;
 
 /// The counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +33,11 @@ pub struct ConnectionCounts {
 /// Counts connections, up to a limit.
 #[derive(Debug)]
 pub struct ConnectionCounter {
-    seen: HashTable<Connection>,
+    words: Words,
+    /// Words that wait to be marked together.
+    waiting: Vec<u128>,
+    /// Conversations that no word holds.
+    wide: HashTable<Connection>,
     limit: usize,
     counts: ConnectionCounts,
 }
@@ -40,41 +50,92 @@ struct Connection {
 }
 
 impl ConnectionCounter {
-    /// A counter of at most `limit` connections, some 50 bytes each.
+    /// A counter of at most `limit` connections, some 30 bytes each of IPv4 and 50 of IPv6.
     pub fn new(limit: usize) -> ConnectionCounter {
-        ConnectionCounter { seen: HashTable::new(), limit, counts: ConnectionCounts::default() }
+        ConnectionCounter {
+            words: Words::new(),
+            waiting: Vec::with_capacity(TOGETHER),
+            wide: HashTable::new(),
+            limit,
+            counts: ConnectionCounts::default(),
+        }
     }
 
     /// Takes a packet. Packets without a TCP header (later fragments too) do not count.
     pub fn observe(&mut self, packet: &IpPacket) {
         let Transport::Tcp(segment) = packet.transport else { return };
-        let key = key_of(packet);
-        let key = key.min(key.reversed());
-        let hash = hash::of(&key);
         let syn = segment.flags & (tcp_flags::SYN | tcp_flags::ACK) == tcp_flags::SYN;
         let fin = segment.flags & tcp_flags::FIN != 0;
-        let Some(connection) = self.seen.find_mut(hash, |connection| connection.key == key) else {
-            if self.seen.len() >= self.limit {
+        self.observe_tcp(&key_of(packet), syn, fin);
+    }
+
+    /// Takes what was seen of a TCP connection, in a packet or in a flow: did it hold a SYN without ACK,
+    /// did it hold a FIN?
+    pub fn observe_tcp(&mut self, key: &FlowKey, syn: bool, fin: bool) {
+        let Some(word) = word_of(key) else { return self.observe_wide(key, syn, fin) };
+        let mark = |is_seen: bool, mark: u128| if is_seen { mark } else { 0 };
+        let word = word | mark(syn, OPENED) | mark(fin, ENDED);
+        // Packets come in trains.
+        if self.waiting.last() == Some(&word) {
+            return;
+        }
+        self.waiting.push(word);
+        if self.waiting.len() == TOGETHER {
+            self.mark_waiting();
+        }
+    }
+
+    /// The counts so far.
+    pub fn counts(&mut self) -> ConnectionCounts {
+        self.mark_waiting();
+        self.counts
+    }
+
+    /// Marks what waits, after its places were looked at all at once.
+    fn mark_waiting(&mut self) {
+        let looked = self.waiting.iter().map(|word| self.words.look(*word));
+        core::hint::black_box(looked.fold(0, |all, one| all ^ one));
+        for word in self.waiting.drain(..) {
+            let may_grow = self.words.len() + self.wide.len() < self.limit;
+            let before = self.words.mark(word, may_grow);
+            let is_new = before == 0;
+            if is_new && !may_grow {
+                self.counts.lower_bound = true;
+                continue;
+            }
+            let seen = |word: u128| (word & OPENED != 0, word & ENDED != 0);
+            self.counts.note(is_new, seen(before), seen(before | word));
+        }
+    }
+
+    fn observe_wide(&mut self, key: &FlowKey, syn: bool, fin: bool) {
+        let key = (*key).min(key.reversed());
+        let hash = hash::of(&key);
+        let Some(connection) = self.wide.find_mut(hash, |connection| connection.key == key) else {
+            // What waits was there before.
+            self.mark_waiting();
+            if self.words.len() + self.wide.len() >= self.limit {
                 self.counts.lower_bound = true;
                 return;
             }
             let rehash = |connection: &Connection| hash::of(&connection.key);
-            self.seen.insert_unique(hash, Connection { key, syn, fin }, rehash);
-            self.counts.tcp_connections += 1;
-            self.counts.with_syn += u64::from(syn);
-            self.counts.with_syn_and_fin += u64::from(syn && fin);
+            self.wide.insert_unique(hash, Connection { key, syn, fin }, rehash);
+            self.counts.note(true, (false, false), (syn, fin));
             return;
         };
-        let was_whole = connection.syn && connection.fin;
-        self.counts.with_syn += u64::from(syn && !connection.syn);
+        let before = (connection.syn, connection.fin);
         connection.syn |= syn;
         connection.fin |= fin;
-        self.counts.with_syn_and_fin += u64::from(connection.syn && connection.fin && !was_whole);
+        self.counts.note(false, before, (connection.syn, connection.fin));
     }
+}
 
-    /// The counts so far.
-    pub fn counts(&self) -> ConnectionCounts {
-        self.counts
+impl ConnectionCounts {
+    /// Counts a connection whose marks (SYN, FIN) were so and are so now.
+    fn note(&mut self, is_new: bool, before: (bool, bool), now: (bool, bool)) {
+        self.tcp_connections += u64::from(is_new);
+        self.with_syn += u64::from(now.0 && !before.0);
+        self.with_syn_and_fin += u64::from(now.0 && now.1 && !(before.0 && before.1));
     }
 }
 
@@ -106,8 +167,13 @@ mod tests {
         for _ in 0..20_000 {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let port = 1_000 + (chance >> 33) as u16 % 700;
-            let client: SocketAddr = ([198, 18, 0, 1], port).into();
-            let server: SocketAddr = ([198, 18, 0, 1 + (chance >> 50) as u8 % 3], 1_080).into();
+            let last = 1 + (chance >> 50) as u8 % 3;
+            let mut client: SocketAddr = ([198, 18, 0, 1], port).into();
+            let mut server: SocketAddr = ([198, 18, 0, last], 1_080).into();
+            if port.is_multiple_of(4) {
+                client = ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], port).into();
+                server = ([0x2001, 0xdb8, 0, 0, 0, 0, 0, last.into()], 1_080).into();
+            }
             let flags = [0x02, 0x12, 0x10, 0x10, 0x11, 0x04][(chance >> 45) as usize % 6];
             let (from, to) = if chance >> 63 == 0 { (client, server) } else { (server, client) };
             counter.observe(&tcp(from, to, flags));

@@ -17,7 +17,7 @@ use core::net::IpAddr;
 use alloc::vec::Vec;
 use nilometer_wire::packet::{IpPacket, TcpSegment, Transport};
 
-use crate::cache::{Cache, Order};
+use crate::cache::{Cache, Keyed, Order};
 use crate::live::key_of;
 use crate::record::{FlowKey, tcp_flags};
 
@@ -35,10 +35,17 @@ pub struct RoundTrip {
 /// What is known of an opening.
 #[derive(Clone, Copy, Debug)]
 struct Opening {
+    key: FlowKey,
     syn_ns: u64,
     sequence: u32,
     /// The sequence number of the answer, once there was one.
     answer: Option<u32>,
+}
+
+impl Keyed for Opening {
+    fn key(&self) -> &FlowKey {
+        &self.key
+    }
 }
 
 /// Watches openings, so many at once, and keeps so many round trips.
@@ -71,7 +78,7 @@ impl Handshakes {
     }
 
     fn open(&mut self, stamp_ns: u64, key: FlowKey, segment: &TcpSegment) {
-        let opening = Opening { syn_ns: stamp_ns, sequence: segment.sequence, answer: None };
+        let opening = Opening { key, syn_ns: stamp_ns, sequence: segment.sequence, answer: None };
         match self.openings.find(&key) {
             // The answer may have been lost behind the capture: what is there counts no more.
             Some(slot) => *self.openings.value_mut(slot) = opening,
@@ -81,7 +88,7 @@ impl Handshakes {
                 {
                     self.openings.remove(oldest);
                 }
-                self.openings.insert(key, opening);
+                self.openings.insert(opening);
             }
         }
     }

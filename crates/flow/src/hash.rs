@@ -11,6 +11,7 @@ use crate::record::FlowKey;
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 / golden ratio, odd
 
 /// The hash of a key.
+#[inline]
 pub(crate) fn of(key: &FlowKey) -> u64 {
     let ports = u64::from(key.source_port) << 32
         | u64::from(key.destination_port) << 16

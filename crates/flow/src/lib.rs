@@ -14,6 +14,7 @@ pub mod flow_tools;
 pub mod framing;
 pub mod handshake;
 mod hash;
+mod index;
 mod live;
 pub mod meter;
 pub mod netflow5;
@@ -24,5 +25,6 @@ pub mod repair;
 pub mod sequence;
 pub mod sflow;
 pub mod template;
+mod words;
 
 pub use record::{EndReason, FlowKey, FlowRecord};

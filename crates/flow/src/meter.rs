@@ -13,9 +13,9 @@
 
 use nilometer_wire::packet::IpPacket;
 
-use crate::cache::{Cache, Order, Slot};
+use crate::cache::{Cache, Keyed, Order, Slot};
 use crate::live::{Live, ends_flow, key_of};
-use crate::record::{EndReason, FlowRecord};
+use crate::record::{EndReason, FlowKey, FlowRecord};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -70,11 +70,24 @@ pub struct MeterCounts {
     pub stamps_back: u64,
 }
 
+/// A flow in the cache.
+#[derive(Debug)]
+struct Metered {
+    key: FlowKey,
+    live: Live,
+}
+
+impl Keyed for Metered {
+    fn key(&self) -> &FlowKey {
+        &self.key
+    }
+}
+
 /// Meters packets into records. Memory is bounded by `flows_max`, work a packet is constant.
 #[derive(Debug)]
 pub struct Meter {
     config: MeterConfig,
-    cache: Cache<Live>,
+    cache: Cache<Metered>,
     now_ns: u64,
     counts: MeterCounts,
 }
@@ -99,7 +112,7 @@ impl Meter {
 
         let slot = self.slot_for(stamp_ns, packet, out);
         let (now_ns, closes_ns) = (self.now_ns, self.now_ns.saturating_add(self.config.linger_ns));
-        let live = self.cache.value_mut(slot);
+        let live = &mut self.cache.value_mut(slot).live;
         live.add(now_ns, stamp_ns, packet);
         if live.closes_ns.is_none() && ends_flow(packet) {
             live.closes_ns = Some(closes_ns);
@@ -136,7 +149,7 @@ impl Meter {
     ) -> Slot {
         let key = key_of(packet);
         if let Some(slot) = self.cache.find(&key) {
-            let live = self.cache.value(slot);
+            let live = &self.cache.value(slot).live;
             if live.is_succeeded_by(packet) {
                 self.end(slot, EndReason::EndOfFlow, out);
             } else if self.now_ns - live.begun_ns >= self.config.active_timeout_ns {
@@ -150,18 +163,19 @@ impl Meter {
             self.counts.evicted += 1;
             self.end(slot, EndReason::LackOfResources, out);
         }
-        self.cache.insert(key, Live::new(self.now_ns, stamp_ns, packet))
+        self.cache.insert(Metered { key, live: Live::new(self.now_ns, stamp_ns, packet) })
     }
 
     fn expire(&mut self, out: &mut impl FnMut(FlowRecord)) {
         while let Some(slot) = self.cache.first(Order::Closing) {
-            if self.cache.value(slot).closes_ns.is_none_or(|closes_ns| closes_ns > self.now_ns) {
+            let closes_ns = self.cache.value(slot).live.closes_ns;
+            if closes_ns.is_none_or(|closes_ns| closes_ns > self.now_ns) {
                 break;
             }
             self.end(slot, EndReason::EndOfFlow, out);
         }
         while let Some(slot) = self.cache.first(Order::Seen) {
-            let idle_ns = self.now_ns - self.cache.value(slot).seen_ns;
+            let idle_ns = self.now_ns - self.cache.value(slot).live.seen_ns;
             if idle_ns < self.config.inactive_timeout_ns.max(1) {
                 break;
             }
@@ -172,7 +186,7 @@ impl Meter {
     /// A flow that saw its FIN or RST has ended for that reason, whichever timer struck; only one
     /// that had to make room is said to have been pushed out.
     fn end(&mut self, slot: Slot, reason: EndReason, out: &mut impl FnMut(FlowRecord)) {
-        let (key, live) = self.cache.remove(slot);
+        let Metered { key, live } = self.cache.remove(slot);
         let reason = match reason {
             EndReason::LackOfResources => reason,
             _ if live.closes_ns.is_some() => EndReason::EndOfFlow,

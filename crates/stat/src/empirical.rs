@@ -197,7 +197,7 @@ impl Empirical {
     }
 
     /// The quantile of `u`, given how many knots have a cumulative of at most `u`.
-    fn quantile_before(&self, passed: usize, u: f64) -> f64 {
+    pub(crate) fn quantile_before(&self, passed: usize, u: f64) -> f64 {
         let Some(&(c1, v1)) = self.knots.get(passed) else { return self.max() };
         if self.form == Form::Step || passed == 0 {
             return v1;

@@ -48,6 +48,7 @@ pub struct Shape {
 
 /// P(Connection), as a table of shapes; column by column, all of the same length.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionLaw {
     /// Connections that each shape stands for; never zero.
@@ -62,6 +63,7 @@ pub struct ConnectionLaw {
 
 /// What the whole connections that start in an interval carried, both ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionVolume {
     /// Connections.

@@ -18,7 +18,6 @@
 //! Records of sampled packets go another way (`lengths`, `sampled`), and meet the others in each law.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -26,28 +25,28 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
-use nilometer_flow::record::TCP;
-use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, repair};
 use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::Empirical;
 use nilometer_stat::inversion::InversionError;
 
 use crate::connections::ConnectionLaw;
+use crate::flows::OfFlows;
+use crate::gather::{Flows, Gathered};
 use crate::intervals::Volumes;
 use crate::lengths::{self, is_sampled};
 
 use crate::model::{
     Coverage, FORMAT, Generation, INTERVALS_MAX, Interval, ModelError, Origin, Share, TrafficModel,
 };
-use crate::pairs;
 use crate::pool::Prefix;
 use crate::popularity::Popularity;
 use crate::round_trips::RoundTrips;
+use crate::runner::{InTurn, Runner};
 use crate::sampled::SampledFiles;
-use crate::sessions::PairLife;
+use crate::spans;
 use crate::told;
 use crate::udp;
-use crate::unflagged::{self, is_unflagged};
+use crate::unflagged;
 
 /// Flows below this many payload bytes are left out (Harpoon's own limit).
 pub const FILE_MIN_BYTES: u64 = 100;
@@ -154,13 +153,26 @@ pub fn estimate(
     records: Vec<FlowRecord>,
     options: &EstimateOptions,
 ) -> Result<Estimate, EstimateError> {
-    let is_another = |record: &FlowRecord| is_sampled(record) || is_unflagged(record);
-    let (others, whole): (Vec<_>, Vec<_>) = records.into_iter().partition(is_another);
-    let mut repaired = repair(whole, HARPOON_GAP_MAX_NS);
-    repaired.records.extend(others);
-    let mut made = estimate_as_given(repaired.records, options)?;
-    made.model.coverage.records_joined += repaired.counts.joined();
-    made.warnings.extend(told::repaired(&repaired.counts));
+    let mut gathered = Gathered::new();
+    records.into_iter().for_each(|record| gathered.take(record));
+    estimate_gathered(gathered, options, &InTurn)
+}
+
+/// Repairs records that were gathered one by one, and estimates a model from them; `runner` works on
+/// their parts, and changes nothing but how long it takes.
+///
+/// # Errors
+/// Where nothing enters the model, or an option is out of range.
+pub fn estimate_gathered(
+    gathered: Gathered,
+    options: &EstimateOptions,
+    runner: &impl Runner,
+) -> Result<Estimate, EstimateError> {
+    check_options(options)?;
+    let (flows, counts) = gathered.repaired(runner);
+    let mut made = estimate_flows(flows, options, runner)?;
+    made.model.coverage.records_joined += counts.joined();
+    made.warnings.extend(told::repaired(&counts));
     Ok(made)
 }
 
@@ -174,24 +186,37 @@ pub fn estimate_as_given(
     options: &EstimateOptions,
 ) -> Result<Estimate, EstimateError> {
     check_options(options)?;
-    let mut coverage = Coverage::default();
-    let span_ns = options.span_ns.or_else(|| span_of(&records)).unwrap_or((0, 0));
-    let conversations = udp::conversations(&records);
-    let tcp = tcp_only(records, &mut coverage);
-    if tcp.is_empty() {
+    let mut gathered = Gathered::new();
+    records.into_iter().for_each(|record| gathered.take_as_given(record));
+    estimate_flows(gathered.as_given(&InTurn), options, &InTurn)
+}
+
+fn estimate_flows(
+    flows: Flows,
+    options: &EstimateOptions,
+    runner: &impl Runner,
+) -> Result<Estimate, EstimateError> {
+    let Flows { parts, udp, others, mut coverage, span_ns } = flows;
+    let span_ns = options.span_ns.or(span_ns).unwrap_or((0, 0));
+    if parts.is_empty() && others.is_empty() {
         return Err(EstimateError::NoTcp(coverage.flows));
     }
-    let inferred = unflagged::infer(tcp, span_ns);
+    let inferred = unflagged::infer(others, span_ns);
     coverage.records_without_flags = inferred.unflagged;
     (coverage.starts_inferred, coverage.ends_inferred) = (inferred.starts, inferred.ends);
-    let (sampled, flows): (Vec<_>, Vec<_>) = inferred.records.into_iter().partition(is_sampled);
+    let (sampled, bare): (Vec<_>, Vec<_>) = inferred.records.into_iter().partition(is_sampled);
     let sampled = lengths::join_sampled(sampled);
     coverage.records_joined = inferred.joined + sampled.counts.joined();
     let sampled = sampled.records;
     let inversions = lengths::invert(&sampled).map_err(EstimateError::Sampled)?;
-    let measured = lengths::measure(&flows, &inversions).expect("there is a flow");
+    let mut volumes = Volumes::new(span_ns, options)?;
+    let grid = volumes.grid(options.bound_s);
+    let udp = udp::models(runner.map(udp, |part| udp::measure(&part.unpack(0), grid)));
+    let of_flows = OfFlows::measure((parts, bare), &sampled, grid, runner);
+    coverage.add(&of_flows.coverage);
+    let (files, lives) = (of_flows.files, of_flows.lives);
+    let measured = lengths::measure(of_flows.lengths, &inversions).expect("there is a flow");
     let thinned = SampledFiles::of(&sampled, &inversions);
-    coverage.flows += flows.len() as u64;
     let mut warnings = told::sampled(&measured, &sampled);
     if coverage.records_without_flags > 0 {
         warnings.push(format!(
@@ -203,22 +228,21 @@ pub fn estimate_as_given(
             coverage.ends_inferred
         ));
     }
-    let gaps = gaps(&flows, &sampled, options.bound_s, &mut coverage, &mut warnings);
-    let seen = opening(&flows).chain(&sampled);
-    let lives = lives(seen, span_ns.0, options.bound_s);
-    let whole = if sampled.is_empty() { pairs::connections(&flows) } else { Vec::new() };
-    let connection_law = ConnectionLaw::of(whole.iter().map(|one| one.shape).collect());
-    coverage.flows_in_connections = whole.iter().map(|one| one.flows).sum();
-    coverage.octets_in_connections = whole.iter().map(|one| one.octets).sum();
-    let files = enter(flows, &mut coverage);
+    let gaps = gaps(of_flows.gaps, &sampled, options.bound_s, &mut coverage, &mut warnings);
+    let whole = of_flows.whole;
+    let connection_law = match sampled.is_empty() {
+        true => ConnectionLaw::of(whole.shapes),
+        false => None,
+    };
     let file_size = file_sizes(&files, &thinned)
         .ok_or_else(|| EstimateError::NoneEnters(Box::new(coverage.clone())))?;
-    let mut volumes = Volumes::new(span_ns, options)?.of(&files).of_sampled(&sampled, &thinned);
+    volumes = volumes.of(&files).of_sampled(&sampled, &thinned);
     if connection_law.is_some() {
-        volumes = volumes.of_connections(&whole);
+        (coverage.flows_in_connections, coverage.octets_in_connections) =
+            (whole.flows, whole.octets);
+        volumes = volumes.of_connections(whole.volumes);
     }
-    let udp = udp::models(&conversations, volumes.grid(options.bound_s));
-    let intervals = volumes.intervals((&file_size, &gaps, &lives));
+    let intervals = volumes.intervals((&file_size, &gaps, &lives), runner);
     cover_sampled(&sampled, &thinned, &intervals, &mut coverage);
     let popularity = Popularity::of(&files, &sampled, options.keep_addresses);
     let mut model = TrafficModel {
@@ -236,7 +260,7 @@ pub fn estimate_as_given(
         inter_connection: gaps,
         intervals,
         connection_law,
-        round_trips: RoundTrips::of_connections(&whole),
+        round_trips: RoundTrips::of_flow_starts(whole.answered, whole.pair_medians_s),
         udp,
         unmodelled_bytes_share: None,
         unmodelled_flows_share: None,
@@ -268,34 +292,13 @@ fn check_options(options: &EstimateOptions) -> Result<(), EstimateError> {
     Ok(())
 }
 
-fn span_of(records: &[FlowRecord]) -> Option<(u64, u64)> {
-    let first = records.iter().map(|record| record.start_ns).min()?;
-    let last = records.iter().map(|record| record.end_ns).max()?;
-    Some((first, last))
-}
-
-fn count(share: &mut Share, octets: u64) {
+pub(crate) fn count(share: &mut Share, octets: u64) {
     share.flows += 1;
     share.octets += octets;
 }
 
-fn tcp_only(records: Vec<FlowRecord>, coverage: &mut Coverage) -> Vec<FlowRecord> {
-    let mut tcp = Vec::with_capacity(records.len());
-    for record in records {
-        let octets = represented_octets(&record);
-        coverage.octets += octets;
-        if record.key.protocol == TCP {
-            tcp.push(record);
-        } else {
-            coverage.flows += 1;
-            count(&mut coverage.left_out.not_tcp, octets);
-        }
-    }
-    tcp
-}
-
 /// The bytes that a record stands for: those of all packets, of which one in N was counted.
-fn represented_octets(record: &FlowRecord) -> u64 {
+pub(crate) fn represented_octets(record: &FlowRecord) -> u64 {
     record.octets.saturating_mul(record.sampling_interval.max(1).into())
 }
 
@@ -339,7 +342,7 @@ pub fn ends(record: &FlowRecord) -> (IpAddr, IpAddr) {
     if from_client { (key.source, key.destination) } else { (key.destination, key.source) }
 }
 
-fn enter(flows: Vec<FlowRecord>, coverage: &mut Coverage) -> Vec<File> {
+pub(crate) fn enter(flows: Vec<FlowRecord>, coverage: &mut Coverage) -> Vec<File> {
     let mut files = Vec::new();
     for flow in flows {
         let payload = payload_bytes(&flow);
@@ -397,54 +400,29 @@ fn cover_sampled(
     coverage.octets_in_model += all - left;
 }
 
-/// The flows that opened connections, each connection once. Where an exporter does not say who opened,
-/// both directions have a SYN: the one from the lower port is left out if the other is there.
-fn opening(flows: &[FlowRecord]) -> impl Iterator<Item = &FlowRecord> {
-    let unsaid = |flow: &&FlowRecord| flow.has_start() && flow.opened.is_none();
-    let asks = |flow: &FlowRecord| flow.key.destination_port <= flow.key.source_port;
-    let asking: BTreeSet<FlowKey> =
-        flows.iter().filter(unsaid).filter(|flow| asks(flow)).map(|flow| flow.key).collect();
-    flows.iter().filter(move |flow| match flow.opened {
-        Some(opened) => flow.has_start() && opened,
-        None => flow.has_start() && (asks(flow) || !asking.contains(&flow.key.reversed())),
-    })
-}
-
-/// Seconds between consecutive starts of each directed address pair.
-fn pair_gaps<'a>(flows: impl Iterator<Item = &'a FlowRecord>) -> Vec<f64> {
-    let mut starts: BTreeMap<(IpAddr, IpAddr), Vec<u64>> = BTreeMap::new();
-    for flow in flows {
-        let pair = (flow.key.source, flow.key.destination);
-        starts.entry(pair).or_default().push(flow.start_ns);
-    }
-    let mut gaps = Vec::new();
-    for starts in starts.values_mut() {
-        starts.sort_unstable();
-        gaps.extend(starts.windows(2).map(|two| (two[1] - two[0]) as f64 / 1e9));
-    }
-    gaps
-}
-
-/// P(InterConnection), in seconds. Gaps of sampled flows are those of every N-th.
+/// P(InterConnection), in seconds, of the gaps that were found and of sampled flows, whose gaps are
+/// those of every N-th.
 fn gaps(
-    flows: &[FlowRecord],
+    mut gaps: Vec<f64>,
     sampled: &[FlowRecord],
     bound_s: f64,
     coverage: &mut Coverage,
     warnings: &mut Vec<String>,
 ) -> Empirical {
-    let mut all = pair_gaps(opening(flows));
     let mut intervals: Vec<u32> = sampled.iter().map(|record| record.sampling_interval).collect();
     intervals.sort_unstable();
     intervals.dedup();
     for interval in intervals {
         let of_it = |record: &&FlowRecord| record.sampling_interval == interval && opens(record);
         let group = sampled.iter().filter(of_it);
-        all.extend(pair_gaps(group).into_iter().map(|gap| gap / f64::from(interval)));
+        let spans = spans::in_order(group);
+        for gap in spans::gaps(&spans).map(|gap| gap / f64::from(interval)) {
+            match gap <= bound_s {
+                true => gaps.push(gap),
+                false => coverage.gaps_beyond_bound += 1,
+            }
+        }
     }
-    let found = all.len();
-    let mut gaps: Vec<f64> = all.into_iter().filter(|gap| *gap <= bound_s).collect();
-    coverage.gaps_beyond_bound += (found - gaps.len()) as u64;
     if gaps.iter().sum::<f64>() <= 0.0 {
         warnings.push(format!(
             "no address pair connects twice within {bound_s} s: the inter-connection time is not \
@@ -453,35 +431,4 @@ fn gaps(
         gaps = vec![bound_s];
     }
     Empirical::linear_from(gaps, GAP_KNOTS).expect("gaps are finite and not negative")
-}
-
-/// The lives of all directed pairs: a pair silent for longer than the bound is another session.
-fn lives<'a>(
-    flows: impl Iterator<Item = &'a FlowRecord>,
-    origin_ns: u64,
-    bound_s: f64,
-) -> Vec<PairLife> {
-    let mut pairs: BTreeMap<(IpAddr, IpAddr), Vec<(u64, u64)>> = BTreeMap::new();
-    for flow in flows {
-        let pair = (flow.key.source, flow.key.destination);
-        pairs.entry(pair).or_default().push((flow.start_ns, flow.end_ns));
-    }
-    let bound_ns = (bound_s * 1e9) as u64;
-    let seconds = |ns: u64| ns.saturating_sub(origin_ns) as f64 / 1e9;
-    let mut lives = Vec::new();
-    for spans in pairs.values_mut() {
-        spans.sort_unstable();
-        let (mut first, mut last) = spans[0];
-        let mut before = first;
-        for &(start, end) in &spans[1..] {
-            if start - before > bound_ns {
-                lives.push(PairLife { first_start_s: seconds(first), last_end_s: seconds(last) });
-                (first, last) = (start, end);
-            }
-            before = start;
-            last = last.max(end);
-        }
-        lives.push(PairLife { first_start_s: seconds(first), last_end_s: seconds(last) });
-    }
-    lives
 }

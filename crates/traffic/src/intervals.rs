@@ -9,7 +9,7 @@ use nilometer_stat::Empirical;
 use crate::connections::ConnectionVolume;
 use crate::estimate::{EstimateError, EstimateOptions, File, default_interval_s};
 use crate::model::{INTERVALS_MAX, Interval};
-use crate::pairs::Connection;
+use crate::runner::Runner;
 use crate::sampled::SampledFiles;
 use crate::sessions::{self, Demand, PairLife};
 use crate::udp::Grid;
@@ -67,8 +67,7 @@ impl Volumes {
 
     /// The interval in which a flow starts.
     fn at(&self, start_ns: u64) -> usize {
-        let seconds = start_ns.saturating_sub(self.origin_ns) as f64 / 1e9;
-        ((seconds / self.interval_s) as usize).min(self.counted.len() - 1)
+        self.grid(0.0).at(start_ns)
     }
 
     /// Adds files, each in the interval where it starts.
@@ -83,17 +82,8 @@ impl Volumes {
         self
     }
 
-    /// Adds whole connections, likewise.
-    pub fn of_connections(mut self, connections: &[Connection]) -> Volumes {
-        let mut whole = vec![ConnectionVolume::default(); self.counted.len()];
-        for connection in connections {
-            let added = connection.volume();
-            let volume = &mut whole[self.at(connection.start_ns)];
-            volume.connections += added.connections;
-            volume.bytes += added.bytes;
-            volume.packets += added.packets;
-            volume.octets += added.octets;
-        }
+    /// States what whole connections carried, by interval.
+    pub fn of_connections(mut self, whole: Vec<ConnectionVolume>) -> Volumes {
         self.whole = Some(whole);
         self
     }
@@ -130,6 +120,7 @@ impl Volumes {
     pub fn intervals(
         &self,
         (file_size, gaps, lives): (&Empirical, &Empirical, &[PairLife]),
+        runner: &impl Runner,
     ) -> Vec<Interval> {
         let direct = sessions::direct(lives, self.interval_s, self.counted.len());
         let one = |(index, direct): (usize, f64)| {
@@ -148,6 +139,6 @@ impl Volumes {
                 whole: self.whole.as_ref().map(|whole| whole[index]),
             }
         };
-        direct.into_iter().enumerate().map(one).collect()
+        runner.map(direct.into_iter().enumerate().collect(), one)
     }
 }

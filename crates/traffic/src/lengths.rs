@@ -96,9 +96,8 @@ pub(crate) fn invert(records: &[FlowRecord]) -> Result<BTreeMap<u32, Inversion>,
     groups.into_iter().map(|(interval, flows)| Ok((interval, flows.invert()?))).collect()
 }
 
-/// The numbers of flows that were counted, of `packets` each.
-fn counted(packets: impl Iterator<Item = u64>) -> Option<Measured> {
-    let lengths: Vec<f64> = packets.map(|packets| packets as f64).collect();
+/// The numbers of flows that were counted, of these lengths.
+fn counted(lengths: Vec<f64>) -> Option<Measured> {
     let count = lengths.len() as f64;
     let mean = lengths.iter().sum::<f64>() / count;
     let law = Empirical::step_from(lengths, LENGTH_KNOTS).ok()?;
@@ -129,12 +128,9 @@ fn inverted(interval: u32, found: &Inversion) -> Measured {
     }
 }
 
-/// The numbers of flows metered whole, and of those that were sampled.
-pub(crate) fn measure(
-    whole: &[FlowRecord],
-    sampled: &BTreeMap<u32, Inversion>,
-) -> Option<Measured> {
-    let counted = counted(whole.iter().map(|record| record.packets));
+/// The numbers of flows metered whole, of these lengths in packets, and of those that were sampled.
+pub(crate) fn measure(lengths: Vec<f64>, sampled: &BTreeMap<u32, Inversion>) -> Option<Measured> {
+    let counted = counted(lengths);
     let inverted = sampled.iter().map(|(interval, found)| inverted(*interval, found));
     let mut parts: Vec<Measured> = counted.into_iter().chain(inverted).collect();
     if parts.len() < 2 { parts.pop() } else { Some(together(&parts, sampled)) }

@@ -223,6 +223,29 @@ pub struct Coverage {
     pub left_out: LeftOut,
 }
 
+impl Coverage {
+    /// Adds what another part of the input came to.
+    pub(crate) fn add(&mut self, other: &Coverage) {
+        self.flows += other.flows;
+        self.octets += other.octets;
+        self.flows_in_model += other.flows_in_model;
+        self.octets_in_model += other.octets_in_model;
+        self.payload_in_model += other.payload_in_model;
+        self.records_joined += other.records_joined;
+        self.records_without_flags += other.records_without_flags;
+        self.starts_inferred += other.starts_inferred;
+        self.ends_inferred += other.ends_inferred;
+        self.gaps_beyond_bound += other.gaps_beyond_bound;
+        self.flows_in_connections += other.flows_in_connections;
+        self.octets_in_connections += other.octets_in_connections;
+        self.left_out.not_tcp.add(other.left_out.not_tcp);
+        self.left_out.no_start_marker.add(other.left_out.no_start_marker);
+        self.left_out.no_end_marker.add(other.left_out.no_end_marker);
+        self.left_out.ack_flow.add(other.left_out.ack_flow);
+        self.left_out.under_100_bytes.add(other.left_out.under_100_bytes);
+    }
+}
+
 /// Flows left out of the model, by the first reason that applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -249,6 +272,13 @@ pub struct Share {
     pub flows: u64,
     /// IP bytes.
     pub octets: u64,
+}
+
+impl Share {
+    pub(crate) fn add(&mut self, other: Share) {
+        self.flows += other.flows;
+        self.octets += other.octets;
+    }
 }
 
 /// How a model is performed.

@@ -12,28 +12,82 @@ use nilometer_flow::{FlowKey, FlowRecord};
 
 use crate::connections::{ConnectionVolume, Shape};
 use crate::estimate::{ends, only_acknowledges, payload_bytes};
+use crate::round_trips;
+use crate::udp::Grid;
 
 /// How long after a flow's end its other direction may begin, ns: stamps of exporters are coarse.
 const APART_MAX_NS: u64 = 1_000_000_000;
 
 /// A whole connection.
-pub(crate) struct Connection {
+struct Connection {
     /// When its first flow started, ns since 1970.
-    pub start_ns: u64,
-    /// What it carried.
-    pub shape: Shape,
+    start_ns: u64,
+    shape: Shape,
     /// IP bytes of its flows.
-    pub octets: u64,
+    octets: u64,
     /// Its flows, one or two.
-    pub flows: u64,
+    flows: u64,
     /// Client and server.
-    pub ends: (IpAddr, IpAddr),
+    ends: (IpAddr, IpAddr),
     /// From the start of the client's flow to that of the server's, ns, where both are there in this order.
-    pub answered_ns: Option<u64>,
+    answered_ns: Option<u64>,
 }
 
-/// The connections whose opening and end were seen, from either side, and that carried something.
-pub(crate) fn connections(flows: &[FlowRecord]) -> Vec<Connection> {
+/// What the whole connections of some address pairs came to.
+#[derive(Debug, Default)]
+pub(crate) struct Whole {
+    /// What each carried.
+    pub shapes: Vec<Shape>,
+    /// What those that start in each interval carried.
+    pub volumes: Vec<ConnectionVolume>,
+    /// Their flows, and the IP bytes of these.
+    pub flows: u64,
+    pub octets: u64,
+    /// Connections whose answer was seen to begin, and for each address pair the median time to it, seconds.
+    pub answered: u64,
+    pub pair_medians_s: Vec<f64>,
+}
+
+impl Whole {
+    /// The connections whose opening and end were seen, from either side, and that carried something.
+    pub fn of(flows: &[FlowRecord], grid: Grid) -> Whole {
+        let mut whole = Whole::default();
+        whole.volumes.resize(grid.intervals, ConnectionVolume::default());
+        let mut answers = Vec::new();
+        for made in connections(flows) {
+            let volume = &mut whole.volumes[grid.at(made.start_ns)];
+            volume.connections += 1;
+            volume.bytes += made.shape.bytes;
+            volume.packets += made.shape.packets;
+            volume.octets += made.octets;
+            whole.flows += made.flows;
+            whole.octets += made.octets;
+            answers.extend(made.answered_ns.map(|nanos| (made.ends, nanos)));
+            whole.shapes.push(made.shape);
+        }
+        whole.answered = answers.len() as u64;
+        whole.pair_medians_s = round_trips::medians_s(answers);
+        whole
+    }
+
+    /// Adds those of other address pairs, on the same grid.
+    pub fn add(&mut self, other: Whole) {
+        self.shapes.extend(other.shapes);
+        self.volumes.resize(other.volumes.len().max(self.volumes.len()), Default::default());
+        for (volume, more) in self.volumes.iter_mut().zip(&other.volumes) {
+            volume.connections += more.connections;
+            volume.bytes += more.bytes;
+            volume.packets += more.packets;
+            volume.octets += more.octets;
+        }
+        self.flows += other.flows;
+        self.octets += other.octets;
+        self.answered += other.answered;
+        self.pair_medians_s.extend(other.pair_medians_s);
+    }
+}
+
+fn connections(flows: &[FlowRecord]) -> Vec<Connection> {
     let mut order: Vec<(u64, u64, u32)> = (flows.iter().enumerate())
         .map(|(at, flow)| (fingerprint(&flow.key), flow.start_ns, at as u32))
         .collect();
@@ -94,18 +148,6 @@ fn connection(flow: &FlowRecord, other: Option<&FlowRecord>) -> Option<Connectio
         ends: (client, server),
         answered_ns,
     })
-}
-
-impl Connection {
-    /// What it adds to its interval.
-    pub fn volume(&self) -> ConnectionVolume {
-        ConnectionVolume {
-            connections: 1,
-            bytes: self.shape.bytes,
-            packets: self.shape.packets,
-            octets: self.octets,
-        }
-    }
 }
 
 /// The same for both directions; two five-tuples that share one are told apart by their keys.

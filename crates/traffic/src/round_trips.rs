@@ -5,7 +5,6 @@
 //! exporter, which is the far part of the path alone. That is a lower bound, and is said to be one; an
 //! exporter whose stamps are in milliseconds does not even see a short one.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -13,13 +12,12 @@ use nilometer_flow::handshake::RoundTrip;
 use nilometer_stat::Empirical;
 use serde::{Deserialize, Serialize};
 
-use crate::pairs::Connection;
-
 /// Knots of the law.
 const KNOTS: usize = 512;
 
 /// How round-trip times were had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// From SYN to SYN+ACK to ACK, in packets.
@@ -30,6 +28,7 @@ pub enum Source {
 
 /// P(RTT) over address pairs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RoundTrips {
     /// How they were had.
@@ -43,32 +42,26 @@ pub struct RoundTrips {
 impl RoundTrips {
     /// The law of openings that were measured; none where there are none.
     pub fn of_handshakes(measured: &[RoundTrip]) -> Option<RoundTrips> {
-        let each = measured.iter().map(|one| ((one.client, one.server), one.nanos));
-        RoundTrips::of(Source::Handshakes, each)
+        let each = measured.iter().map(|one| ((one.client, one.server), one.nanos)).collect();
+        RoundTrips::of(Source::Handshakes, measured.len() as u64, medians_s(each))
     }
 
-    /// The lower bounds that whole connections tell.
-    pub(crate) fn of_connections(connections: &[Connection]) -> Option<RoundTrips> {
-        let telling = connections.iter().filter_map(|one| Some((one.ends, one.answered_ns?)));
-        RoundTrips::of(Source::FlowStarts, telling)
+    /// The lower bounds that the starts of flows tell: so many connections, a median for each pair.
+    pub(crate) fn of_flow_starts(connections: u64, medians_s: Vec<f64>) -> Option<RoundTrips> {
+        RoundTrips::of(Source::FlowStarts, connections, medians_s)
     }
 
-    fn of(
-        source: Source,
-        measured: impl Iterator<Item = ((IpAddr, IpAddr), u64)>,
-    ) -> Option<RoundTrips> {
-        let mut pairs: BTreeMap<(IpAddr, IpAddr), Vec<u64>> = BTreeMap::new();
-        for (pair, nanos) in measured {
-            pairs.entry(pair).or_default().push(nanos);
-        }
-        let connections = pairs.values().map(Vec::len).sum::<usize>() as u64;
-        let median = |mut all: Vec<u64>| {
-            all.sort_unstable();
-            all[(all.len() - 1) / 2] as f64 / 1e9
-        };
-        let law = Empirical::step_from(pairs.into_values().map(median).collect(), KNOTS).ok()?;
+    fn of(source: Source, connections: u64, medians_s: Vec<f64>) -> Option<RoundTrips> {
+        let law = Empirical::step_from(medians_s, KNOTS).ok()?;
         Some(RoundTrips { source, connections, law })
     }
+}
+
+/// The median time of each address pair, seconds, in the order of the pairs.
+pub(crate) fn medians_s(mut measured: Vec<((IpAddr, IpAddr), u64)>) -> Vec<f64> {
+    measured.sort_unstable();
+    let of_a_pair = measured.chunk_by(|one, other| one.0 == other.0);
+    of_a_pair.map(|times| times[(times.len() - 1) / 2].1 as f64 / 1e9).collect()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use nilometer_stat::{Empirical, Rng};
+use nilometer_stat::{Empirical, Rng, Sampler};
 
 use crate::purpose;
 
@@ -53,10 +53,11 @@ pub fn figure_4(
     if gaps.min() >= demand.duration_s || is_endless {
         return by_rates(demand, file_size, gaps);
     }
+    let (file_size, gaps) = (Sampler::new(file_size), Sampler::new(gaps));
     let sum: f64 = (0..trials)
         .map(|trial| {
             let index = u64::from(demand.interval) << 32 | u64::from(trial);
-            one_trial(demand, file_size, gaps, Rng::new(seed, purpose::FIGURE_4, index))
+            one_trial(demand, &file_size, &gaps, Rng::new(seed, purpose::FIGURE_4, index))
         })
         .sum();
     sum / f64::from(trials)
@@ -69,7 +70,7 @@ fn by_rates(demand: Demand, file_size: &Empirical, gaps: &Empirical) -> f64 {
     demand.bytes as f64 / file_size.mean() * gaps.mean() / demand.duration_s
 }
 
-fn one_trial(demand: Demand, file_size: &Empirical, gaps: &Empirical, mut rng: Rng) -> f64 {
+fn one_trial(demand: Demand, file_size: &Sampler, gaps: &Sampler, mut rng: Rng) -> f64 {
     let wanted = demand.bytes as f64;
     let (mut carried, mut connections) = (0.0, 0u64);
     for sessions in 0..SESSIONS_MAX {

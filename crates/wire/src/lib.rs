@@ -18,6 +18,7 @@ pub mod link;
 mod mpls;
 pub mod node;
 pub mod packet;
+mod plain;
 mod ppp;
 mod rate;
 pub mod time;

@@ -10,7 +10,7 @@ use core::net::IpAddr;
 
 use crate::link::{self, LinkType};
 use crate::view::{Stop, View};
-use crate::{ip, transport, tunnel};
+use crate::{ip, plain, transport, tunnel};
 
 /// How many tunnels are opened one inside the other before the descent stops.
 pub const TUNNELS_MAX: usize = 8;
@@ -184,6 +184,16 @@ impl IpPacket {
 /// Reads the headers of `frame`, which came from a link of type `link` and was `original_bytes` long
 /// before a snap length cut it. Never panics, whatever the bytes.
 pub fn parse(link: LinkType, frame: &[u8], original_bytes: u32) -> Parsed {
+    if link == LinkType::Ethernet
+        && let Some(packet) = plain::parse(frame, original_bytes)
+    {
+        return Parsed::Ip(packet);
+    }
+    parse_by_layers(link, frame, original_bytes)
+}
+
+/// Reads the headers of any frame, layer by layer.
+pub(crate) fn parse_by_layers(link: LinkType, frame: &[u8], original_bytes: u32) -> Parsed {
     match link::open(link, View::new(frame, original_bytes)).and_then(descend) {
         Ok(parsed) => parsed,
         Err(Stop::Cut) => Parsed::Cut,

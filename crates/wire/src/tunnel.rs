@@ -19,6 +19,8 @@ const ETHERNET_IN_IP: u8 = 97;
 const GTP_USER_PORT: u16 = 2152;
 const VXLAN_PORT: u16 = 4789;
 const GENEVE_PORT: u16 = 6081;
+/// The ports of UDP behind which another packet may stand.
+pub(crate) const PORTS: [u16; 3] = [GTP_USER_PORT, VXLAN_PORT, GENEVE_PORT];
 
 /// What `layer` carries inside it, if it is a tunnel.
 pub(crate) fn inside<'a>(layer: &Layer<'a>, transport: Transport) -> Option<Payload<'a>> {

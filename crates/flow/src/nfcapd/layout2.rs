@@ -44,7 +44,7 @@ pub(super) fn decode(
         Some(found) => found,
         None => return counts.skips.add(Skip::RecordDamaged),
     };
-    let Some((source, destination)) = found.addresses else {
+    let Some(addresses) = found.addresses else {
         return counts.skips.add(Skip::NoAddresses);
     };
     let Some(generic) = found.generic else {
@@ -52,7 +52,10 @@ pub(super) fn decode(
     };
     counts.flows += 1;
     counts.scaled += u64::from(record[10] & IS_SAMPLED != 0);
-    let flow = forward(source, destination, generic, found.miscellany);
+    if found.counts_back.is_none() {
+        return give(forward(addresses, generic, found.miscellany), counts, out);
+    }
+    let flow = forward(addresses, generic, found.miscellany);
     let back = reverse(&flow, &found);
     give(flow, counts, out);
     if let Some(back) = back {
@@ -61,11 +64,36 @@ pub(super) fn decode(
     }
 }
 
+/// The addresses of a flow, as they lie in its record: made into values where their flow is made, or
+/// they are copied about.
+#[derive(Clone, Copy)]
+enum Addresses<'a> {
+    V4(&'a [u8; 8]),
+    V6(&'a [u8; 32]),
+}
+
+impl Addresses<'_> {
+    #[inline(always)]
+    fn both(self) -> (IpAddr, IpAddr) {
+        match self {
+            Addresses::V4(both) => {
+                let address = |at| Ipv4Addr::from_bits(le32(both, at)).into();
+                (address(0), address(4))
+            }
+            Addresses::V6(both) => {
+                let half = |at| u128::from(le64(both, at));
+                let address = |at| Ipv6Addr::from_bits(half(at) << 64 | half(at + 8)).into();
+                (address(0), address(16))
+            }
+        }
+    }
+}
+
 /// The elements of one record.
 #[derive(Default)]
 struct Found<'a> {
     generic: Option<&'a [u8; 48]>,
-    addresses: Option<(IpAddr, IpAddr)>,
+    addresses: Option<Addresses<'a>>,
     miscellany: Option<&'a [u8; 16]>,
     counts_back: Option<&'a [u8; 24]>,
 }
@@ -81,17 +109,8 @@ impl<'a> Found<'a> {
             rest = &rest[bytes..];
             match kind {
                 GENERIC => found.generic = Some(element.first_chunk()?),
-                IPV4 => {
-                    let both: &[u8; 8] = element.first_chunk()?;
-                    let address = |at| Ipv4Addr::from_bits(le32(both, at)).into();
-                    found.addresses = Some((address(0), address(4)));
-                }
-                IPV6 => {
-                    let both: &[u8; 32] = element.first_chunk()?;
-                    let half = |at| u128::from(le64(both, at));
-                    let address = |at| Ipv6Addr::from_bits(half(at) << 64 | half(at + 8)).into();
-                    found.addresses = Some((address(0), address(16)));
-                }
+                IPV4 => found.addresses = Some(Addresses::V4(element.first_chunk()?)),
+                IPV6 => found.addresses = Some(Addresses::V6(element.first_chunk()?)),
                 MISCELLANY => found.miscellany = Some(element.first_chunk()?),
                 COUNTS_BACK => found.counts_back = Some(element.first_chunk()?),
                 _ => {}
@@ -101,15 +120,16 @@ impl<'a> Found<'a> {
     }
 }
 
+#[inline(always)]
 fn forward(
-    source: IpAddr,
-    destination: IpAddr,
+    addresses: Addresses<'_>,
     generic: &[u8; 48],
     miscellany: Option<&[u8; 16]>,
 ) -> FlowRecord {
     let protocol = generic[44];
     let port = |at| if has_ports(protocol) { le16(generic, at) } else { 0 };
     let wall_ns = |at| le64(generic, at).saturating_mul(NANOS_PER_MILLI);
+    let (source, destination) = addresses.both();
     FlowRecord {
         key: FlowKey {
             source,

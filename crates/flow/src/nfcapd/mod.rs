@@ -322,6 +322,7 @@ fn next_record(rest: &[u8]) -> Option<(u16, &[u8], &[u8])> {
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// Gives a flow, its times put right if they are reversed.
+#[inline(always)]
 fn give(mut flow: FlowRecord, counts: &mut Counts, out: &mut impl FnMut(FlowRecord)) {
     counts.times_reversed += u64::from(flow.end_ns < flow.start_ns);
     flow.end_ns = flow.end_ns.max(flow.start_ns);

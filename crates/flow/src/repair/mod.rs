@@ -8,6 +8,7 @@
 //! |---|---|
 //! | a stamp that cannot be is replaced, a wrapped counter is unwrapped | `record` |
 //! | a record exported twice is dropped, pieces of one flow are joined | `pieces` |
+//! | records in memory are brought together, all at once or part by part | `memory` |
 //! | which records are looked at together, and for how long they wait | this one |
 //!
 //! Records of one five-tuple are looked at together, in the order of their starts, so that it does
@@ -20,13 +21,16 @@
 //! Nothing is lost on the way: records, packets and bytes that were offered are given, joined or
 //! dropped as doubles, and bytes beyond are those that wrapped.
 
+mod memory;
 mod pieces;
 mod record;
 
 use alloc::vec::Vec;
 
-use crate::cache::{Cache, Order, Slot};
-use crate::record::{EndReason, FlowRecord};
+use crate::cache::{Cache, Keyed, Order, Slot};
+use crate::record::{EndReason, FlowKey, FlowRecord};
+
+pub use memory::{Screen, settle_all};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -38,6 +42,8 @@ pub const CONTINUATION_GAP_MAX_NS: u64 = 15 * SECOND_NS;
 
 /// Records of one tuple that wait together at most; then they are settled, but for the last.
 const TOGETHER_MAX: usize = 256;
+/// Records for which memory is waited together.
+const AT_A_TIME: usize = 16;
 /// Tuples settled for one record that came, at most.
 const SETTLED_AT_ONCE: usize = 4;
 /// How long a record with start and end waits for its double, on the stream's clock.
@@ -108,6 +114,12 @@ impl Sums {
         self.packets += u128::from(record.packets);
         self.octets += u128::from(record.octets);
     }
+
+    fn add_sums(&mut self, other: &Sums) {
+        self.records += other.records;
+        self.packets += other.packets;
+        self.octets += other.octets;
+    }
 }
 
 /// What a repair came to so far.
@@ -149,8 +161,23 @@ impl RepairCounts {
         self.reasons[reason as usize] += 1;
     }
 
-    /// Nothing is lost and nothing is made, once all has been given out.
-    fn assert_conserved(&self) {
+    /// Adds what another repair came to.
+    pub fn add(&mut self, other: &RepairCounts) {
+        self.offered.add_sums(&other.offered);
+        self.given.add_sums(&other.given);
+        self.doubled.add_sums(&other.doubled);
+        self.octets_unwrapped += other.octets_unwrapped;
+        self.settled_early += other.settled_early;
+        for (sum, more) in self.reasons.iter_mut().zip(other.reasons) {
+            *sum += more;
+        }
+    }
+
+    /// Asserts that nothing was lost and nothing made, once all has been given out.
+    ///
+    /// # Panics
+    /// When records, packets or bytes that were offered are neither given, joined nor doubles.
+    pub fn assert_conserved(&self) {
         let (offered, given, doubled) = (self.offered, self.given, self.doubled);
         let told = given.records + self.joined() + doubled.records;
         assert_eq!(offered.records, told, "a record is given, joined or a double");
@@ -173,17 +200,10 @@ pub struct Repaired {
 /// Repairs records in memory. `gap_max_ns` is the largest gap between two pieces of one flow that say
 /// nothing else; [`HARPOON_GAP_MAX_NS`] is the paper's. Pieces may come in any order.
 pub fn repair(mut records: Vec<FlowRecord>, gap_max_ns: u64) -> Repaired {
-    let mut counts = RepairCounts::default();
-    let mut dates = record::Dates::default();
-    for record in &mut records {
-        counts.offered.add(record);
-        dates.set_right(record, &mut counts);
-        record::unwrap(record, &mut counts);
-    }
-    records.sort_by_key(|record| (record.key, record.start_ns, record.end_ns));
-    pieces::settle(&mut records, gap_max_ns, &mut counts);
-    records.sort_by_key(|record| (record.start_ns, record.key));
-    records.iter().for_each(|record| counts.given.add(record));
+    let mut screen = Screen::default();
+    records.iter_mut().for_each(|record| screen.set_right(record));
+    let mut counts = screen.counts;
+    let records = settle_all(records, gap_max_ns, &mut counts);
     counts.assert_conserved();
     Repaired { records, counts }
 }
@@ -200,34 +220,44 @@ pub struct Repair {
 
 /// The records of one five-tuple, most often one.
 #[derive(Debug)]
-struct Together {
-    records: Pieces,
-    end_ns: u64,
-}
-
-#[derive(Debug)]
-enum Pieces {
+enum Together {
     One(FlowRecord),
     Many(Vec<FlowRecord>),
 }
 
-impl Pieces {
+impl Keyed for Together {
+    fn key(&self) -> &FlowKey {
+        &self.as_slice()[0].key
+    }
+}
+
+impl Together {
     fn push(&mut self, record: FlowRecord) {
         match self {
-            Pieces::Many(records) => records.push(record),
-            Pieces::One(first) => {
+            Together::Many(records) => records.push(record),
+            Together::One(first) => {
                 let mut records = Vec::with_capacity(4);
                 records.extend([first.clone(), record]);
-                *self = Pieces::Many(records);
+                *self = Together::Many(records);
             }
         }
     }
 
     fn as_slice(&self) -> &[FlowRecord] {
         match self {
-            Pieces::One(record) => core::slice::from_ref(record),
-            Pieces::Many(records) => records,
+            Together::One(record) => core::slice::from_ref(record),
+            Together::Many(records) => records,
         }
+    }
+
+    /// When the last of them ended, ns since 1970.
+    fn end_ns(&self) -> u64 {
+        self.as_slice().iter().map(|record| record.end_ns).max().unwrap_or(0)
+    }
+
+    /// How long more is waited for, ns.
+    fn wait_ns(&self) -> u64 {
+        self.as_slice().iter().map(wait_ns).max().unwrap_or(0)
     }
 }
 
@@ -242,6 +272,22 @@ impl Repair {
             now_ns: 0,
             counts: RepairCounts::default(),
         }
+    }
+
+    /// Takes records, one after the other, which is faster than each alone: where they belong, and where
+    /// those that will make room for them stand, is looked at before, and memory waited for once.
+    pub fn take_all(&mut self, records: &mut Vec<FlowRecord>, out: &mut impl FnMut(FlowRecord)) {
+        let mut left = records.as_slice();
+        while !left.is_empty() {
+            let (now, later) = left.split_at(left.len().min(AT_A_TIME));
+            let looked = now.iter().fold(0, |all, record| all ^ self.waiting.look(&record.key));
+            let first = [Order::Closing, Order::Seen]
+                .map(|order| self.waiting.look_first(order, AT_A_TIME));
+            core::hint::black_box((looked, first));
+            now.iter().for_each(|record| self.take(record.clone(), out));
+            left = later;
+        }
+        records.clear();
     }
 
     /// Takes a record; those that can be settled give themselves to `out`.
@@ -274,20 +320,18 @@ impl Repair {
     }
 
     fn keep(&mut self, record: FlowRecord, out: &mut impl FnMut(FlowRecord)) -> Slot {
-        let (key, end_ns) = (record.key, record.end_ns);
-        let Some(slot) = self.waiting.find(&key) else {
+        let Some(slot) = self.waiting.find(&record.key) else {
             if self.waiting.is_full() {
                 let closing = self.waiting.first(Order::Closing);
                 let slot = closing.or(self.waiting.first(Order::Seen)).expect("a full one has one");
                 self.counts.settled_early += 1;
                 self.settle(slot, out);
             }
-            return self.waiting.insert(key, Together { records: Pieces::One(record), end_ns });
+            return self.waiting.insert(Together::One(record));
         };
         let together = self.waiting.value_mut(slot);
-        together.end_ns = together.end_ns.max(end_ns);
-        together.records.push(record);
-        if together.records.as_slice().len() >= TOGETHER_MAX {
+        together.push(record);
+        if together.as_slice().len() >= TOGETHER_MAX {
             self.settle_but_last(slot, out);
         }
         slot
@@ -298,9 +342,9 @@ impl Repair {
         for order in [Order::Closing, Order::Seen] {
             for _ in 0..SETTLED_AT_ONCE {
                 let Some(slot) = self.waiting.first(order) else { break };
-                let Together { records, end_ns } = self.waiting.value(slot);
-                let wait_ns = records.as_slice().iter().map(wait_ns).max().unwrap_or(0);
-                if end_ns.saturating_add(wait_ns) < self.now_ns {
+                let together = self.waiting.value(slot);
+                let wait_ns = together.wait_ns();
+                if together.end_ns().saturating_add(wait_ns) < self.now_ns {
                     self.settle(slot, out);
                 } else if order == Order::Closing && wait_ns != DOUBLE_WAIT_NS {
                     self.waiting.move_last(order, slot);
@@ -312,9 +356,9 @@ impl Repair {
     }
 
     fn settle(&mut self, slot: Slot, out: &mut impl FnMut(FlowRecord)) {
-        match self.waiting.remove(slot).1.records {
-            Pieces::One(record) => self.give(record, out),
-            Pieces::Many(mut records) => {
+        match self.waiting.remove(slot) {
+            Together::One(record) => self.give(record, out),
+            Together::Many(mut records) => {
                 records.sort_by_key(|record| (record.start_ns, record.end_ns));
                 pieces::settle(&mut records, self.gap_max_ns, &mut self.counts);
                 records.into_iter().for_each(|record| self.give(record, out));
@@ -324,12 +368,12 @@ impl Repair {
 
     /// Settles what waits of one tuple, but keeps the last of it, to which more may belong.
     fn settle_but_last(&mut self, slot: Slot, out: &mut impl FnMut(FlowRecord)) {
-        let Pieces::Many(records) = &mut self.waiting.value_mut(slot).records else { return };
+        let Together::Many(records) = self.waiting.value_mut(slot) else { return };
         let mut records = core::mem::take(records);
         records.sort_by_key(|record| (record.start_ns, record.end_ns));
         pieces::settle(&mut records, self.gap_max_ns, &mut self.counts);
         let last = records.pop().expect("records settle into one at least");
-        self.waiting.value_mut(slot).records = Pieces::One(last);
+        *self.waiting.value_mut(slot) = Together::One(last);
         records.into_iter().for_each(|record| self.give(record, out));
     }
 

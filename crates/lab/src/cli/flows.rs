@@ -47,6 +47,7 @@ pub struct FlowsArgs {
     #[arg(long, action = ArgAction::SetTrue)]
     json: bool,
     /// Stop before repair: give records as they were metered or decoded, split, doubled or misdated.
+    /// The table then leaves TCP connections out.
     #[arg(long)]
     decode_only: bool,
     /// Write other addresses in place of those that are there, such that what shared a prefix still does
@@ -123,7 +124,13 @@ pub fn run(args: FlowsArgs) -> Result<Verdict> {
         None => None,
     };
     let mut bar = Bar::new();
-    let options = FlowOptions { repairs: !args.decode_only, ..args.metering.options() };
+    let options = FlowOptions {
+        repairs: !args.decode_only,
+        // Inputs are named where something is kept of them, or told to a program.
+        digests: args.json || writer.is_some(),
+        counts_connections: args.json || !args.decode_only,
+        ..args.metering.options()
+    };
     let summary =
         read_flows(&args.inputs, &options, &mut |progress| bar.show(progress), &mut |record| {
             let record = match &pan {
@@ -198,9 +205,11 @@ fn table(summary: &FlowSummary, output: Option<&Path>) -> String {
     for (reason, count) in &summary.repairs {
         row(2, &reason.replace('_', " "), *count);
     }
-    row(0, "TCP connections", summary.tcp_connections);
-    row(2, "with SYN", summary.tcp_connections_with_syn);
-    row(2, "with SYN and FIN", summary.tcp_connections_with_syn_and_fin);
+    if summary.flows_after_repair.is_some() {
+        row(0, "TCP connections", summary.tcp_connections);
+        row(2, "with SYN", summary.tcp_connections_with_syn);
+        row(2, "with SYN and FIN", summary.tcp_connections_with_syn_and_fin);
+    }
     if let Some(exports) = &summary.exports {
         row(0, "export datagrams", exports.datagrams);
         row(2, "records in them", exports.records);

@@ -8,6 +8,7 @@ use std::io::{self, Read};
 
 use anyhow::{Context, Result};
 use flate2::read::ZlibDecoder;
+use nilometer_flow::FlowRecord;
 use nilometer_flow::flow_tools;
 use nilometer_flow::nfcapd::{self, BLOCK_HEADER_BYTES, BlockHeader, FileHeader};
 
@@ -19,6 +20,8 @@ use super::window::Window;
 
 /// Bytes of records decoded at a time.
 const STEP_BYTES: usize = 256 * 1024;
+/// Records of a block handed on at a time: few enough to stay in the processor's cache.
+const BATCH_RECORDS: usize = 128;
 
 /// Such a file, its header read.
 #[derive(Clone, Copy, Debug)]
@@ -98,9 +101,15 @@ impl Reading<'_> {
                     &[]
                 });
                 let mut flows = std::mem::take(&mut self.exporters.flows);
-                let counts = &mut self.exporters.archived;
-                block.decode(file, body, counts, &mut |flow| flows.push(flow));
+                let mut counts = self.exporters.archived;
+                block.decode(file, body, &mut counts, &mut |flow| {
+                    flows.push(flow);
+                    if flows.len() == BATCH_RECORDS {
+                        self.sum_archived(&mut flows);
+                    }
+                });
                 counts.assert_balanced();
+                self.exporters.archived = counts;
                 self.take_archived(gauge, flows)?;
             }
         };
@@ -149,13 +158,18 @@ impl Reading<'_> {
     pub(super) fn take_archived(
         &mut self,
         gauge: &Gauge,
-        flows: Vec<nilometer_flow::FlowRecord>,
+        mut flows: Vec<FlowRecord>,
     ) -> Result<()> {
+        self.sum_archived(&mut flows);
+        self.exporters.flows = flows;
+        self.tell_progress(gauge);
+        self.out.check()
+    }
+
+    fn sum_archived(&mut self, flows: &mut Vec<FlowRecord>) {
         let (packets, bytes) = self.take_flows(flows);
         self.summary.packets += packets;
         self.summary.bytes += bytes;
-        self.tell_progress(gauge);
-        self.out.check()
     }
 
     /// Says what makes the records of this file suspect.

@@ -55,6 +55,15 @@ impl Delivery<'_> {
         }
     }
 
+    /// Takes records, and leaves their room.
+    pub(super) fn give_all(&mut self, records: &mut Vec<FlowRecord>) {
+        self.records += records.len() as u64;
+        match &mut self.repair {
+            Some(repair) => repair.take_all(records, &mut |record| self.given.give(record)),
+            None => records.drain(..).for_each(|record| self.given.give(record)),
+        }
+    }
+
     /// Fails once a record could not be handed over.
     pub(super) fn check(&mut self) -> Result<()> {
         self.given.failed.take().map_or(Ok(()), Err)

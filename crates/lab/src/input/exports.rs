@@ -1,9 +1,8 @@
 //! Flow records that come ready made: from export datagrams and from our own tables.
 //!
 //! A record is given on as it is. It also counts in the summary: its packets and bytes where the
-//! input holds no packets of its own, its times, and its connection. The counter of connections
-//! takes packets, so a TCP record is shown to it as the packets it must have held: its SYN, where
-//! it opened the connection or does not say who did, and its other flags.
+//! input holds no packets of its own, its times, and its connection: a TCP record shows a SYN where it
+//! opened the connection or does not say who did.
 //!
 //! One collector hears the datagrams of all inputs, so that a capture which its writer cut in pieces
 //! is read as the whole: a template in one piece serves for the next. Files of datagrams do not name
@@ -14,14 +13,14 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use nilometer_flow::FlowRecord;
 use nilometer_flow::collector::{Collector, Format};
 use nilometer_flow::counts::{Counts, Skip};
 use nilometer_flow::framing::well_formed;
 use nilometer_flow::record::{TCP, tcp_flags};
 use nilometer_flow::template::{Exporter, Limits};
-use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_wire::link::LinkType;
-use nilometer_wire::packet::{Fragment, IpPacket, Parsed, TcpSegment, Transport, parse};
+use nilometer_wire::packet::{IpPacket, Parsed, Transport, parse};
 
 use super::capture::CapturedPacket;
 use super::choice::{Evidence, ReadAs};
@@ -115,7 +114,8 @@ impl Reading<'_> {
         read_flow_table(path, &mut |record| {
             self.summary.packets += record.packets;
             self.summary.bytes += record.octets;
-            self.take_record(record);
+            self.note_record(&record);
+            self.out.give(record);
             self.tell_progress(gauge);
             self.out.check()
         })
@@ -156,26 +156,28 @@ impl Reading<'_> {
             Err(_) => self.exporters.sums.malformed += 1,
         }
         self.exporters.sums.records += flows.len() as u64;
-        let (packets, bytes) = self.take_flows(flows);
+        let (packets, bytes) = self.take_flows(&mut flows);
+        self.exporters.flows = flows;
         self.exporters.sums.packets += packets;
         self.exporters.sums.bytes += bytes;
         (packets, bytes)
     }
 
-    /// Takes flows, and keeps the room they stood in; the packets and bytes that they count.
-    pub(super) fn take_flows(&mut self, mut flows: Vec<FlowRecord>) -> (u64, u64) {
+    /// Takes flows, and leaves the room they stood in; the packets and bytes that they count.
+    pub(super) fn take_flows(&mut self, flows: &mut Vec<FlowRecord>) -> (u64, u64) {
         let (mut packets, mut bytes) = (0u64, 0u64);
-        for flow in flows.drain(..) {
+        for flow in flows.iter() {
             packets = packets.saturating_add(flow.packets);
             bytes = bytes.saturating_add(flow.octets);
             self.exporters.sampling_max = self.exporters.sampling_max.max(flow.sampling_interval);
-            self.take_record(flow);
+            self.note_record(flow);
         }
-        self.exporters.flows = flows;
+        self.out.give_all(flows);
         (packets, bytes)
     }
 
-    fn take_record(&mut self, record: FlowRecord) {
+    /// Counts a record that is about to be given on.
+    fn note_record(&mut self, record: &FlowRecord) {
         if let Some(series) = &mut self.series {
             series.record();
         }
@@ -183,13 +185,13 @@ impl Reading<'_> {
         self.seen.widen(record.end_ns);
         // Both ports zero is what later fragments are keyed by; they tell of no connection.
         let whole = record.key.source_port != 0 || record.key.destination_port != 0;
-        if record.key.protocol == TCP && whole {
-            if record.has_start() && record.opened != Some(false) {
-                self.connections.observe(&shown(&record.key, tcp_flags::SYN));
-            }
-            self.connections.observe(&shown(&record.key, record.tcp_flags | tcp_flags::ACK));
+        if let Some(connections) = &mut self.connections
+            && record.key.protocol == TCP
+            && whole
+        {
+            let syn = record.has_start() && record.opened != Some(false);
+            connections.observe_tcp(&record.key, syn, record.tcp_flags & tcp_flags::FIN != 0);
         }
-        self.out.give(record);
     }
 
     fn note_exports(&mut self, gauge: &Gauge) {
@@ -251,28 +253,5 @@ impl Reading<'_> {
                  capture earlier, or let it run until templates are repeated"
             ));
         }
-    }
-}
-
-/// A packet of the flow, as far as the counter of connections looks.
-fn shown(key: &FlowKey, flags: u8) -> IpPacket {
-    IpPacket {
-        source: key.source,
-        destination: key.destination,
-        protocol: key.protocol,
-        traffic_class: 0,
-        hop_limit: 0,
-        ip_bytes: 0,
-        fragment: Fragment::Whole,
-        transport: Transport::Tcp(TcpSegment {
-            source_port: key.source_port,
-            destination_port: key.destination_port,
-            sequence: 0,
-            acknowledgement: 0,
-            flags,
-            window: 0,
-            payload_bytes: 0,
-        }),
-        encapsulated: false,
     }
 }

@@ -32,12 +32,12 @@ const RECOGNISED: &str = "pcap, pcapng, datagrams of NetFlow v5, v7, v9, IPFIX a
                           of nfcapd and flow-tools, Zeek's conn.log, CSV with a header and JSON \
                           lines (each also in gzip) and Parquet flow records of nilometer";
 
-/// Opens `path`, or standard input for `-`, and recognises what it is.
+/// Opens `path`, or standard input for `-`, and recognises what it is; it is digested where `digests`.
 ///
 /// # Errors
 /// When it cannot be opened, is of no known kind, or is cut or damaged within its file header.
-pub fn open(path: &Path) -> Result<(Gauge, Input)> {
-    let (gauge, mut window) = source::open(path)?;
+pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Input)> {
+    let (gauge, mut window) = source::open(path, digests)?;
     let refused = |error: HeaderError| anyhow!("{}: {error}", gauge.name());
     let first = window.peek(datagrams::LONGEST_BYTES).map_err(HeaderError::Read);
     let first = first.map_err(refused)?;

@@ -37,7 +37,7 @@ const OPENINGS_MAX: usize = 1 << 20;
 const ROUND_TRIPS_MAX: usize = 1 << 22;
 
 /// How inputs are read.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct FlowOptions {
     /// When flows end, and how many are kept at once.
     pub meter: MeterConfig,
@@ -48,6 +48,24 @@ pub struct FlowOptions {
     /// Say what a model wants to know of packets beyond their records: how bursty they are on every time scale,
     /// and the round trips that the openings of connections show.
     pub for_model: bool,
+    /// Count TCP connections; without it the summary has none.
+    pub counts_connections: bool,
+    /// Digest the inputs; without it the summary does not name them.
+    pub digests: bool,
+}
+
+impl Default for FlowOptions {
+    /// Usual timers, captures decide, records as they are, connections counted, inputs digested.
+    fn default() -> FlowOptions {
+        FlowOptions {
+            meter: MeterConfig::default(),
+            read_as: None,
+            repairs: false,
+            for_model: false,
+            counts_connections: true,
+            digests: true,
+        }
+    }
 }
 
 /// How far reading has come.
@@ -81,8 +99,9 @@ pub fn read_flows(
     }
     let mut reading = Reading {
         read_as: options.read_as,
+        digests: options.digests,
         meter: Meter::new(options.meter),
-        connections: ConnectionCounter::new(CONNECTIONS_MAX),
+        connections: options.counts_connections.then(|| ConnectionCounter::new(CONNECTIONS_MAX)),
         series: options.for_model.then(PacketSeries::default),
         handshakes: options.for_model.then(|| Handshakes::new(OPENINGS_MAX, ROUND_TRIPS_MAX)),
         out: Delivery::new(sink, options.repairs),
@@ -103,8 +122,10 @@ pub fn read_flows(
 /// Everything that grows while inputs are read.
 pub(super) struct Reading<'a> {
     pub(super) read_as: Option<ReadAs>,
+    digests: bool,
     meter: Meter,
-    pub(super) connections: ConnectionCounter,
+    /// None where they are not to be counted.
+    pub(super) connections: Option<ConnectionCounter>,
     pub(super) series: Option<PacketSeries>,
     handshakes: Option<Handshakes>,
     pub(super) out: Delivery<'a>,
@@ -120,7 +141,7 @@ pub(super) struct Reading<'a> {
 
 impl Reading<'_> {
     fn read(&mut self, path: &Path) -> Result<()> {
-        let (gauge, input) = open::open(path)?;
+        let (gauge, input) = open::open(path, self.digests)?;
         let mut rest = match input {
             Input::Capture(capture) => self.read_capture(&gauge, capture)?,
             Input::Exports(datagrams) => self.read_datagrams(&gauge, datagrams)?,
@@ -133,7 +154,7 @@ impl Reading<'_> {
             }
         };
         rest.skip(u64::MAX).with_context(|| format!("{}: cannot be read", gauge.name()))?;
-        self.summary.inputs.push(gauge.digest());
+        self.summary.inputs.extend(gauge.digest());
         Ok(())
     }
 
@@ -143,7 +164,7 @@ impl Reading<'_> {
         out.check()?;
         self.note_skips();
         let counts = self.meter.counts();
-        let connections = self.connections.counts();
+        let connections = self.connections.map(|mut all| all.counts()).unwrap_or_default();
         let mut summary = self.summary;
         self.out.finish(&mut summary)?;
         summary.tcp_connections = connections.tcp_connections;
@@ -249,7 +270,9 @@ impl Reading<'_> {
             self.summary.unstamped += 1;
         }
         let stamp_ns = stamp_ns.or(self.seen.last_ns()).unwrap_or(0);
-        self.connections.observe(ip);
+        if let Some(connections) = &mut self.connections {
+            connections.observe(ip);
+        }
         if let Some(handshakes) = &mut self.handshakes {
             handshakes.observe(stamp_ns, ip);
         }

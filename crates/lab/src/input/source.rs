@@ -44,7 +44,8 @@ pub struct Gauge {
 
 #[derive(Default)]
 struct Tally {
-    digest: RefCell<Sha256>,
+    /// None where nobody asked for it.
+    digest: RefCell<Option<Sha256>>,
     bytes: Cell<u64>,
     gzip_damage: RefCell<Option<String>>,
 }
@@ -75,19 +76,20 @@ impl Gauge {
         self.tally.gzip_damage.borrow().clone()
     }
 
-    /// The digest of what has been read; that of the whole file once the stream has ended.
-    pub fn digest(&self) -> InputDigest {
-        let octets = self.tally.digest.borrow().clone().finalize();
+    /// The digest of what has been read, if it was asked for; that of the whole file once the stream has
+    /// ended.
+    pub fn digest(&self) -> Option<InputDigest> {
+        let octets = self.tally.digest.borrow().clone()?.finalize();
         let sha256 = octets.iter().map(|octet| format!("{octet:02x}")).collect();
-        InputDigest { name: self.name.clone(), sha256, bytes: self.read_bytes() }
+        Some(InputDigest { name: self.name.clone(), sha256, bytes: self.read_bytes() })
     }
 }
 
-/// Opens `path`, or standard input for `-`.
+/// Opens `path`, or standard input for `-`; digests it where `digests`.
 ///
 /// # Errors
 /// When it cannot be opened or read, is a directory, or is empty.
-pub fn open(path: &Path) -> Result<(Gauge, Window<Stream>)> {
+pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Window<Stream>)> {
     let name = path.display().to_string();
     let (raw, total_bytes) = if path == Path::new("-") {
         (Box::new(io::stdin()) as Stream, None)
@@ -99,7 +101,8 @@ pub fn open(path: &Path) -> Result<(Gauge, Window<Stream>)> {
         }
         (Box::new(file) as Stream, about.is_file().then_some(about.len()))
     };
-    let mut gauge = Gauge { name, total_bytes, packed: false, tally: Rc::default() };
+    let tally = Tally { digest: RefCell::new(digests.then(Sha256::new)), ..Tally::default() };
+    let mut gauge = Gauge { name, total_bytes, packed: false, tally: Rc::new(tally) };
     let mut counted = Counted { raw, tally: gauge.tally.clone() };
     let mut first = Vec::new();
     (&mut counted)
@@ -128,7 +131,9 @@ struct Counted {
 impl Read for Counted {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.raw.read(into)?;
-        self.tally.digest.borrow_mut().update(&into[..count]);
+        if let Some(digest) = self.tally.digest.borrow_mut().as_mut() {
+            digest.update(&into[..count]);
+        }
         self.tally.bytes.set(self.tally.bytes.get() + count as u64);
         Ok(count)
     }

@@ -72,7 +72,7 @@ pub struct FlowSummary {
     /// Round trips by the openings of connections, where they were asked for and there are any.
     #[serde(skip)]
     pub round_trips: Option<RoundTrips>,
-    /// Name, SHA-256 and length of every input.
+    /// Name, SHA-256 and length of every input, where they were asked for.
     pub inputs: Vec<InputDigest>,
     /// How an input was read, where there was a choice.
     pub notes: Vec<String>,

@@ -14,4 +14,5 @@ pub mod run;
 pub mod signals;
 pub mod source;
 pub mod telling;
+mod threads;
 mod warnings;

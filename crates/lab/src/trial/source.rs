@@ -1,20 +1,28 @@
 //! The source of a model: the embedded flow records, or files, estimated in the same way.
 
 use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 use nilometer_flow::FlowRecord;
-use nilometer_traffic::estimate::{Estimate, EstimateOptions, estimate};
+use nilometer_traffic::estimate::{Estimate, EstimateOptions, estimate, estimate_gathered};
+use nilometer_traffic::gather::Gathered;
 use nilometer_traffic::model::{Input, Origin};
 use nilometer_traffic::pool::Prefix;
 use nilometer_traffic::synthetic;
 
 use super::config::{default_clients, default_servers};
+use super::threads::Threads;
 use crate::cli::VERSION;
 use crate::input::records::{FlowOptions, Progress, read_flows};
+use crate::input::summary::FlowSummary;
 
 /// Flow records held in memory for an estimate at most.
 const RECORDS_MAX: usize = 40_000_000;
+/// Records handed over at a time, and batches that wait at most.
+const BATCH_RECORDS: usize = 4_096;
+const BATCHES: usize = 8;
 /// The inter-connection bound of the paper, seconds.
 const BOUND_S: f64 = 60.0;
 
@@ -101,17 +109,51 @@ fn file_name(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
+/// Reads all inputs. Records are packed by another thread than the one that reads them.
+fn gather(
+    inputs: &[PathBuf],
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<(FlowSummary, Gathered)> {
+    let options =
+        FlowOptions { for_model: true, counts_connections: false, ..FlowOptions::default() };
+    let (filled, to_pack) = mpsc::sync_channel::<Vec<FlowRecord>>(BATCHES);
+    let (emptied, to_fill) = mpsc::channel();
+    thread::scope(|scope| {
+        let packing = scope.spawn(move || {
+            let mut gathered = Gathered::new();
+            for mut batch in to_pack {
+                batch.drain(..).for_each(|record| gathered.take(record));
+                // Whoever reads may have ended.
+                emptied.send(batch).ok();
+            }
+            gathered
+        });
+        let mut records = 0;
+        let mut batch = Vec::with_capacity(BATCH_RECORDS);
+        let mut keep = |record| {
+            batch.push(record);
+            if batch.len() == BATCH_RECORDS {
+                records += BATCH_RECORDS;
+                if records > RECORDS_MAX {
+                    bail!("more than {RECORDS_MAX} flow records; give a part of the input");
+                }
+                let empty =
+                    to_fill.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH_RECORDS));
+                let full = std::mem::replace(&mut batch, empty);
+                filled.send(full).expect("records are packed until no more come");
+            }
+            Ok(())
+        };
+        let summary = read_flows(inputs, &options, progress, &mut keep);
+        filled.send(batch).expect("records are packed until no more come");
+        drop(filled);
+        let gathered = packing.join().expect("packing does not fail");
+        Ok((summary?, gathered))
+    })
+}
+
 fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<Estimate> {
-    let mut records: Vec<FlowRecord> = Vec::new();
-    let mut keep = |record| {
-        if records.len() >= RECORDS_MAX {
-            bail!("more than {RECORDS_MAX} flow records; give a part of the input");
-        }
-        records.push(record);
-        Ok(())
-    };
-    let reading = FlowOptions { for_model: true, ..FlowOptions::default() };
-    let summary = read_flows(&asked.inputs, &reading, progress, &mut keep)?;
+    let (summary, records) = gather(&asked.inputs, progress)?;
     let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
     let origin = Origin {
         description: names.join(", "),
@@ -122,7 +164,7 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
             .map(|input| Input { name: file_name(&input.name), sha256: input.sha256.clone() })
             .collect(),
     };
-    let mut made = estimate(records, &options(asked, origin))
+    let mut made = estimate_gathered(records, &options(asked, origin), &Threads::new())
         .with_context(|| format!("no model from {}", names.join(", ")))?;
     let mut warnings = summary.warnings;
     for input in &summary.inputs {

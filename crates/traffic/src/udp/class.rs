@@ -9,7 +9,7 @@
 //! |---|---|
 //! | DNS-like | a port of a name service (53, 137, 5353, 5355) |
 //! | QUIC-like | port 443, 80 or 8443 (RFC 9000 runs over those of HTTP) |
-//! | RTP-like | a port of conferencing (STUN's 3478 to 3481 and 19302 to 19309; 50000 to 50059); or at least 10 packets a second for a second, of 60 to 1300 bytes, with anything back |
+//! | RTP-like | a port of conferencing that was called (STUN's 3478 to 3481 and 19302 to 19309; 50000 to 50059); or at least 10 packets a second for a second, of 60 to 1300 bytes, with anything back |
 //! | game-like | 10 to 66 packets a second both ways for a second, of less than 130 bytes on average |
 //! | constant rate | at least 5 packets a second for a second and nothing back |
 //! | periodic | a port of services that announce or ask by the clock (NTP, DHCP, SSDP, ...), or three or more conversations of one pair at intervals that vary by less than 30 % |
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 /// The kinds of UDP sources that are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum UdpClass {
     /// The paper's constant packet rate.
@@ -121,8 +122,8 @@ pub fn classify(conversation: &Conversation, is_by_the_clock: bool) -> UdpClass 
     let Conversation { ports, ways } = conversation;
     let is_of = |list: &[u16]| ports.iter().any(|port| list.contains(port));
     let is_answered = ways[1].packets > 0;
-    let of_conferencing =
-        ports.iter().any(|port| matches!(port, 3_478..=3_481 | 19_302..=19_309 | 50_000..=50_059));
+    // Others call from such ports by chance.
+    let of_conferencing = matches!(ports[1], 3_478..=3_481 | 19_302..=19_309 | 50_000..=50_059);
     let rates = ways.map(|way| way.packets_per_second());
     let [slow, fast] = if rates[0] <= rates[1] { [0, 1] } else { [1, 0] };
     let size = ways[fast].mean_bytes();

@@ -5,6 +5,7 @@
 //! direction; one that pauses for longer than a flow's inactive timeout is several.
 
 mod class;
+mod measure;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -16,12 +17,10 @@ use nilometer_stat::Empirical;
 use serde::{Deserialize, Serialize};
 
 pub use class::{Conversation, UdpClass, Way, classify};
+pub(crate) use measure::{Grid, measure, models};
 
 use crate::model::Share;
-use crate::sessions::{self, PairLife};
 
-/// Knots of each law.
-const KNOTS: usize = 256;
 /// How long after a flow began its other direction may, ns.
 const ANSWER_MAX_NS: u64 = 10_000_000_000;
 /// Conversations of a pair from which on their intervals tell anything, and how steady these are at most, as
@@ -31,6 +30,7 @@ const CLOCKED_VARIATION_MAX: f64 = 0.3;
 
 /// One class of UDP traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UdpModel {
     /// Which.
@@ -151,73 +151,10 @@ fn is_clocked(starts: &mut [u64]) -> bool {
     mean > 0.1 && libm::sqrt(square / gaps.len() as f64) < CLOCKED_VARIATION_MAX * mean
 }
 
-/// When the model's intervals are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Grid {
-    pub origin_ns: u64,
-    pub interval_s: f64,
-    pub intervals: usize,
-    /// The longest time between two requests of a pair, seconds.
-    pub bound_s: f64,
-}
-
-/// A model of each class that occurs.
-pub(crate) fn models(found: &[Classed], grid: Grid) -> Vec<UdpModel> {
-    let of = |class| found.iter().filter(|one| one.class == class).collect::<Vec<_>>();
-    UdpClass::ALL.into_iter().filter_map(|class| model(class, &of(class), grid)).collect()
-}
-
-fn model(class: UdpClass, found: &[&Classed], grid: Grid) -> Option<UdpModel> {
-    let ways = || found.iter().flat_map(|one| one.conversation.ways).filter(|way| way.packets > 0);
-    let law = |values: Vec<f64>| Empirical::linear_from(values, KNOTS).ok();
-    let answers: Vec<f64> = { found.iter() }
-        .filter(|one| one.conversation.ways[1].packets > 0)
-        .map(|one| one.conversation.ways[1].octets as f64)
-        .collect();
-    let interval = |way: Way| way.lasts_s / (way.packets - 1) as f64;
-    let seconds = |ns: u64| ns.saturating_sub(grid.origin_ns) as f64 / 1e9;
-    let life = |one: &&Classed| PairLife {
-        first_start_s: seconds(one.span_ns.0),
-        last_end_s: seconds(one.span_ns.1),
-    };
-    let lives: Vec<PairLife> = found.iter().map(life).collect();
-    Some(UdpModel {
-        class,
-        conversations: found.len() as u64,
-        answered_share: answers.len() as f64 / found.len().max(1) as f64,
-        carried: Share { flows: ways().count() as u64, octets: ways().map(|way| way.octets).sum() },
-        packets: ways().map(|way| way.packets).sum(),
-        request_bytes: law(found
-            .iter()
-            .map(|one| one.conversation.ways[0].octets as f64)
-            .collect())?,
-        response_bytes: law(answers),
-        packet_bytes: law(ways().map(|way| way.mean_bytes()).collect())?,
-        duration_s: law(lives.iter().map(|life| life.last_end_s - life.first_start_s).collect())?,
-        packet_interval_s: law(ways().filter(|way| way.packets > 1).map(interval).collect()),
-        inter_request_s: law(inter_requests(found, grid.bound_s)),
-        sessions: sessions::direct(&lives, grid.interval_s, grid.intervals),
-    })
-}
-
-/// Seconds between conversations that one pair has one after another.
-fn inter_requests(found: &[&Classed], bound_s: f64) -> Vec<f64> {
-    let mut starts: BTreeMap<(IpAddr, IpAddr, u16), Vec<u64>> = BTreeMap::new();
-    for one in found {
-        starts.entry(service(one)).or_default().push(one.span_ns.0);
-    }
-    let mut gaps = Vec::new();
-    for starts in starts.values_mut() {
-        starts.sort_unstable();
-        gaps.extend(starts.windows(2).map(|two| (two[1] - two[0]) as f64 / 1e9));
-    }
-    gaps.retain(|gap| *gap <= bound_s);
-    gaps
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
     use core::net::Ipv4Addr;
     use nilometer_flow::EndReason;
 
@@ -260,7 +197,7 @@ mod tests {
         records.extend([answer(&call, 160_160), call]);
         let found = conversations(&records);
         assert_eq!(found.len(), 41);
-        let models = models(&found, GRID);
+        let models = models(vec![measure(&records, GRID)]);
         let classes: Vec<UdpClass> = models.iter().map(|model| model.class).collect();
         assert_eq!(classes, [UdpClass::RtpLike, UdpClass::DnsLike]);
         let (call, names) = (&models[0], &models[1]);
@@ -280,7 +217,7 @@ mod tests {
             (0..6).map(|number| flow(1, 7_000, 10_000 * number + 7 * number % 30, 1)).collect();
         let found = conversations(&by_the_clock);
         assert!(found.iter().all(|one| one.class == UdpClass::Periodic), "{found:?}");
-        let model = &models(&found, GRID)[0];
+        let model = &models(vec![measure(&by_the_clock, GRID)])[0];
         let gaps = model.inter_request_s.as_ref().expect("five gaps");
         assert!((gaps.mean() - 10.0).abs() < 0.1);
         let by_chance: Vec<FlowRecord> =

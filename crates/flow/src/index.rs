@@ -1,0 +1,151 @@
+//! Where the flows of a cache stand in its slab, by their hashes: one word of 64 bits for each.
+//!
+//! A table of this size lies in memory that no processor's cache holds, so what it costs is how often
+//! memory is waited for. Half of a word is the slot and half of it bits of the hash, next to which
+//! nothing else is looked at: a flow is found, or found missing, in one line of the cache, and hardly
+//! ever is a look sent to a flow that is another. Words are probed one by one from the place that the top
+//! bits of the hash name, which they have themselves; when one is taken out, those behind it move up.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Words at the beginning.
+const WORDS_MIN: usize = 1 << 10;
+
+/// The table: a slot and one is the lower half of a word, the upper half of its hash the upper. Zero is
+/// empty.
+#[derive(Debug)]
+pub(crate) struct Index {
+    words: Vec<u64>,
+    taken: usize,
+}
+
+fn word_of(hash: u64, slot: u32) -> u64 {
+    hash >> 32 << 32 | u64::from(slot + 1)
+}
+
+fn slot_of(word: u64) -> u32 {
+    word as u32 - 1
+}
+
+impl Index {
+    /// An empty table.
+    pub(crate) fn new() -> Index {
+        Index { words: vec![0; WORDS_MIN], taken: 0 }
+    }
+
+    /// Slots in the table.
+    pub(crate) fn len(&self) -> usize {
+        self.taken
+    }
+
+    /// Looks where `hash` belongs: a number that is of no use, but has to be fetched.
+    pub(crate) fn look(&self, hash: u64) -> u64 {
+        self.words[self.home(hash)]
+    }
+
+    /// The slot with this hash for which `is_it`.
+    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut at = self.home(hash);
+        loop {
+            let word = self.words[at];
+            if word == 0 {
+                return None;
+            }
+            if word >> 32 == hash >> 32 && is_it(slot_of(word)) {
+                return Some(slot_of(word));
+            }
+            at = self.after(at);
+        }
+    }
+
+    /// Adds a slot.
+    pub(crate) fn insert(&mut self, hash: u64, slot: u32) {
+        if self.taken >= self.words.len() / 2 {
+            let words = vec![0; self.words.len() * 2];
+            for word in core::mem::replace(&mut self.words, words) {
+                if word != 0 {
+                    self.put(word);
+                }
+            }
+        }
+        self.put(word_of(hash, slot));
+        self.taken += 1;
+    }
+
+    /// Takes a slot out, which is there with this hash.
+    pub(crate) fn remove(&mut self, hash: u64, slot: u32) {
+        let (word, mut at) = (word_of(hash, slot), self.home(hash));
+        while self.words[at] != word {
+            assert!(self.words[at] != 0, "a slot that is taken out is there");
+            at = self.after(at);
+        }
+        // Whoever stands behind the gap and could not stand before it stays; others move into it.
+        let mask = self.words.len() - 1;
+        let mut behind = self.after(at);
+        while self.words[behind] != 0 {
+            let home = self.home(self.words[behind]);
+            if behind.wrapping_sub(home) & mask >= behind.wrapping_sub(at) & mask {
+                self.words[at] = self.words[behind];
+                at = behind;
+            }
+            behind = self.after(behind);
+        }
+        self.words[at] = 0;
+        self.taken -= 1;
+    }
+
+    fn put(&mut self, word: u64) {
+        let mut at = self.home(word);
+        while self.words[at] != 0 {
+            at = self.after(at);
+        }
+        self.words[at] = word;
+    }
+
+    /// The place of a hash, or of a word: their upper halves are the same.
+    fn home(&self, hash: u64) -> usize {
+        (hash >> (64 - self.words.len().trailing_zeros())) as usize
+    }
+
+    fn after(&self, at: usize) -> usize {
+        (at + 1) & (self.words.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+
+    #[test]
+    fn agrees_with_a_map_whatever_collides() {
+        // Few hashes, so that runs are long, wrap around the table's end and are torn apart.
+        let hash_of = |slot: u32| (u64::from(slot % 97) << 58) ^ u64::from(slot % 13);
+        let (mut index, mut twin) = (Index::new(), BTreeMap::new());
+        let mut chance = 3u64;
+        for _ in 0..50_000 {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let slot = (chance >> 33) as u32 % 900;
+            let hash = hash_of(slot);
+            let found = index.find(hash, |other| other == slot);
+            assert_eq!(found, twin.get(&slot).copied());
+            match found {
+                Some(_) => {
+                    index.remove(hash, slot);
+                    twin.remove(&slot);
+                }
+                None => {
+                    index.insert(hash, slot);
+                    twin.insert(slot, slot);
+                }
+            }
+            assert_eq!(index.len(), twin.len());
+        }
+        assert!(index.words.len() > WORDS_MIN / 2 && twin.len() > 300);
+        assert!(
+            (0..900)
+                .all(|slot| index.find(hash_of(slot), |at| at == slot) == twin.get(&slot).copied())
+        );
+    }
+}

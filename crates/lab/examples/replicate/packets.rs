@@ -1,0 +1,93 @@
+//! Copies of a capture's packets: IPv4 addresses of copy `k` moved by `k` networks, times shifted.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail, ensure};
+use nilometer_lab::input::capture::Capture;
+use nilometer_lab::input::open::{self, Input};
+
+use super::{ORIGIN_NS, SECOND_NS, write_file};
+
+#[derive(clap::Args)]
+pub struct Packets {
+    /// How many packets are written.
+    #[arg(long, default_value_t = 3_000_000)]
+    count: u64,
+    /// The file that is written, pcap.
+    #[arg(short, long)]
+    output: PathBuf,
+    /// A capture of Ethernet.
+    input: PathBuf,
+}
+
+struct Packet {
+    at_ns: u64,
+    original_bytes: u32,
+    frame: Vec<u8>,
+}
+
+/// Writes the copies, one after the other in time.
+pub fn replicate(asked: &Packets) -> Result<()> {
+    let (_, Input::Capture(mut capture)) = open::open(&asked.input, false)? else {
+        bail!("{}: is no capture", asked.input.display());
+    };
+    let packets = read(&mut capture)?;
+    let first_ns = packets.iter().map(|packet| packet.at_ns).min().unwrap_or(0);
+    let last_ns = packets.iter().map(|packet| packet.at_ns).max().unwrap_or(0);
+    let step_ns = last_ns - first_ns + SECOND_NS;
+    write_file(&asked.output, |file| {
+        for word in [0xa1b2_3c4d, 0x0004_0002, 0, 0, 65_535, 1u32] {
+            file.write_all(&word.to_le_bytes())?;
+        }
+        for n in 0..asked.count {
+            let (copy, packet) = (n / packets.len() as u64, n % packets.len() as u64);
+            let packet = &packets[packet as usize];
+            let at_ns = ORIGIN_NS + copy * step_ns + (packet.at_ns - first_ns);
+            let lengths = [packet.frame.len() as u32, packet.original_bytes];
+            let stamp = [(at_ns / SECOND_NS) as u32, (at_ns % SECOND_NS) as u32];
+            for word in stamp.into_iter().chain(lengths) {
+                file.write_all(&word.to_le_bytes())?;
+            }
+            file.write_all(&moved(&packet.frame, copy as u32))?;
+        }
+        Ok(())
+    })
+}
+
+fn read(capture: &mut Capture<nilometer_lab::input::source::Stream>) -> Result<Vec<Packet>> {
+    let mut packets = Vec::new();
+    while let Some(packet) = capture.next_packet()? {
+        ensure!(packet.link_type == 1, "only captures of Ethernet are copied");
+        packets.push(Packet {
+            at_ns: packet.stamp_ns.unwrap_or(0),
+            original_bytes: packet.original_bytes,
+            frame: packet.frame.to_vec(),
+        });
+    }
+    ensure!(!packets.is_empty(), "the capture holds no packet");
+    Ok(packets)
+}
+
+/// The frame of copy `copy`: both addresses of its outermost IPv4 header moved, and its checksum set.
+fn moved(frame: &[u8], copy: u32) -> Vec<u8> {
+    const IP: usize = 14;
+    let mut frame = frame.to_vec();
+    let is_ipv4 = frame.get(12..14) == Some(&[8, 0]) && frame.len() >= IP + 20;
+    let header_bytes = usize::from(frame.get(IP).copied().unwrap_or(0) & 15) * 4;
+    if !is_ipv4 || header_bytes < 20 || frame.len() < IP + header_bytes {
+        return frame;
+    }
+    for at in [IP + 12, IP + 16] {
+        let address: [u8; 4] = frame[at..at + 4].try_into().expect("four bytes");
+        let address = u32::from_be_bytes(address) ^ copy << 12;
+        frame[at..at + 4].copy_from_slice(&address.to_be_bytes());
+    }
+    frame[IP + 10..IP + 12].fill(0);
+    let words = frame[IP..IP + header_bytes].chunks_exact(2);
+    let sum: u32 = words.map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    frame[IP + 10..IP + 12].copy_from_slice(&checksum.to_be_bytes());
+    frame
+}

@@ -1,0 +1,83 @@
+//! When flows of each directed address pair began and ended.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use nilometer_flow::{FlowKey, FlowRecord};
+
+use crate::sessions::PairLife;
+
+/// A directed address pair. Pairs of IPv4 come first, each in the order of its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Pair {
+    /// Source and destination, in one word.
+    V4(u64),
+    /// Any other.
+    Wide(IpAddr, IpAddr),
+}
+
+impl Pair {
+    fn of(key: &FlowKey) -> Pair {
+        match (key.source, key.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                Pair::V4(u64::from(source.to_bits()) << 32 | u64::from(destination.to_bits()))
+            }
+            (source, destination) => Pair::Wide(source, destination),
+        }
+    }
+}
+
+/// One flow of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Span {
+    pair: Pair,
+    start_ns: u64,
+    end_ns: u64,
+}
+
+impl Span {
+    /// That of a flow.
+    pub fn of(flow: &FlowRecord) -> Span {
+        Span { pair: Pair::of(&flow.key), start_ns: flow.start_ns, end_ns: flow.end_ns }
+    }
+}
+
+/// The spans of flows, by their pairs and then by their starts.
+pub(crate) fn in_order<'a>(flows: impl Iterator<Item = &'a FlowRecord>) -> Vec<Span> {
+    let mut spans: Vec<Span> = flows.map(Span::of).collect();
+    spans.sort_unstable();
+    spans
+}
+
+/// Seconds between consecutive starts of each pair, of spans in order.
+pub(crate) fn gaps(spans: &[Span]) -> impl Iterator<Item = f64> + '_ {
+    let gap = |two: &[Span]| {
+        let same = two[0].pair == two[1].pair;
+        same.then(|| (two[1].start_ns - two[0].start_ns) as f64 / 1e9)
+    };
+    spans.windows(2).filter_map(gap)
+}
+
+/// The lives of all pairs, of spans in order, in seconds since `origin_ns`: a pair silent for longer than
+/// the bound is another session.
+pub(crate) fn lives(spans: &[Span], origin_ns: u64, bound_s: f64) -> Vec<(Pair, PairLife)> {
+    let bound_ns = (bound_s * 1e9) as u64;
+    let seconds = |ns: u64| ns.saturating_sub(origin_ns) as f64 / 1e9;
+    let mut lives = Vec::new();
+    for spans in spans.chunk_by(|one, other| one.pair == other.pair) {
+        let Span { pair, start_ns: mut first, end_ns: mut last } = spans[0];
+        let mut before = first;
+        let life =
+            |first, last| PairLife { first_start_s: seconds(first), last_end_s: seconds(last) };
+        for span in &spans[1..] {
+            if span.start_ns - before > bound_ns {
+                lives.push((pair, life(first, last)));
+                (first, last) = (span.start_ns, span.end_ns);
+            }
+            before = span.start_ns;
+            last = last.max(span.end_ns);
+        }
+        lives.push((pair, life(first, last)));
+    }
+    lives
+}
