@@ -67,7 +67,7 @@ impl Binned {
     /// # Errors
     /// When it is so far from the others that bins would be wider than they may be; it is not counted.
     pub fn count(&mut self, at_ns: u64, weight: u64) -> Result<(), TooFarApart> {
-        self.add(at_ns / NARROWEST_NS >> self.doublings, Bin { events: 1, weight })
+        self.add((at_ns / NARROWEST_NS) >> self.doublings, Bin { events: 1, weight })
     }
 
     /// Adds what another part of the stream came to.

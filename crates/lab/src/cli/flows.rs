@@ -10,11 +10,12 @@ use clap::{ArgAction, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use nilometer_flow::meter::MeterConfig;
 
+use super::live::LiveArgs;
 use super::{Verdict, key};
 use crate::document;
 use crate::input::choice::ReadAs;
 use crate::input::expand::expand;
-use crate::input::records::{FlowOptions, Progress, read_flows};
+use crate::input::records::{FlowOptions, Progress, Sink, read_flows};
 use crate::input::summary::FlowSummary;
 use crate::table::text::{FlowFile, Kind};
 
@@ -34,7 +35,7 @@ pub struct FlowsArgs {
     /// Captures (pcap, pcapng), datagrams of NetFlow v5, v7, v9, IPFIX and sFlow v5, files of nfcapd
     /// and flow-tools, Zeek's conn.log, CSV with a header (nfdump, Argus) and JSON lines, each also in
     /// gzip, or flow records of nilometer; directories of such, globs; `-` is standard input.
-    #[arg(required = true, value_name = "INPUT")]
+    #[arg(value_name = "INPUT", required_unless_present = "live", conflicts_with = "live")]
     inputs: Vec<PathBuf>,
     /// Write the records to this file, as Parquet, or as CSV or JSON lines where it ends in .csv or
     /// .ndjson; without it nothing is written.
@@ -54,6 +55,8 @@ pub struct FlowsArgs {
     /// (Crypto-PAn). KEYFILE has 32 bytes or 64 hexadecimal digits; the same key gives the same addresses.
     #[arg(long, value_name = "KEYFILE", requires = "output")]
     anonymise: Option<PathBuf>,
+    #[command(flatten)]
+    live: LiveArgs,
     #[command(flatten)]
     metering: MeteringArgs,
 }
@@ -123,7 +126,6 @@ pub fn run(args: FlowsArgs) -> Result<Verdict> {
         Some(path) => Some(FlowFile::new(path)?),
         None => None,
     };
-    let mut bar = Bar::new();
     let options = FlowOptions {
         repairs: !args.decode_only,
         // Inputs are named where something is kept of them, or told to a program.
@@ -131,16 +133,17 @@ pub fn run(args: FlowsArgs) -> Result<Verdict> {
         counts_connections: args.json || !args.decode_only,
         ..args.metering.options()
     };
-    let summary =
-        read_flows(&args.inputs, &options, &mut |progress| bar.show(progress), &mut |record| {
-            let record = match &pan {
-                Some(pan) => pan.record(record),
-                None => record,
-            };
-            writer.as_mut().map_or(Ok(()), |writer| writer.write(&record))
-        });
-    bar.clear();
-    let summary = summary?;
+    let sink = &mut |record| {
+        let record = match &pan {
+            Some(pan) => pan.record(record),
+            None => record,
+        };
+        writer.as_mut().map_or(Ok(()), |writer| writer.write(&record))
+    };
+    let (summary, verdict) = match args.live.from() {
+        Some(live) => args.live.read(&live, &options, sink)?,
+        None => (from_files(&args.inputs, &options, sink)?, Verdict::Done),
+    };
     if let Some(writer) = writer {
         // Who has an input could tell it by its digest, and names of files tell where they come from.
         writer.finish(if pan.is_some() { &[] } else { &summary.inputs })?;
@@ -156,7 +159,14 @@ pub fn run(args: FlowsArgs) -> Result<Verdict> {
         false => table(&summary, args.output.as_deref()),
     };
     print!("{text}");
-    Ok(Verdict::Done)
+    Ok(verdict)
+}
+
+fn from_files(inputs: &[PathBuf], options: &FlowOptions, sink: Sink<'_>) -> Result<FlowSummary> {
+    let mut bar = Bar::new();
+    let summary = read_flows(inputs, options, &mut |progress| bar.show(progress), sink);
+    bar.clear();
+    summary
 }
 
 /// Nanoseconds of a time such as `15s`, `500ms`, `30m`, `1.5h`; seconds where no unit is given.
@@ -217,6 +227,10 @@ fn table(summary: &FlowSummary, output: Option<&Path>) -> String {
     }
     for (reason, count) in &summary.skipped {
         row(0, &format!("skipped: {}", reason.replace('_', " ")), *count);
+    }
+    if let Some(live) = &summary.live {
+        row(0, "received", live.received);
+        row(2, "dropped by the kernel", live.kernel_dropped);
     }
     writeln!(text, "{:<28}{:>18.3}", "seconds", summary.seconds).expect("memory can be written");
     if let Some(path) = output {

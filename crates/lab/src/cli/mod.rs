@@ -14,6 +14,7 @@ pub mod flows;
 pub mod generate;
 mod key;
 pub mod lab;
+mod live;
 pub mod model;
 pub mod report;
 pub mod route;

@@ -4,6 +4,7 @@
 mod bpf;
 pub mod frr;
 mod interface;
+pub mod listener;
 mod mapping;
 pub mod memory;
 pub mod memory_port;

@@ -189,6 +189,25 @@ impl Ring {
         Ok(self.ready())
     }
 
+    /// What kind of hardware the interface is (`ARPHRD_…`), which says how its frames begin.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn hardware_type(&self) -> Result<u16> {
+        // SAFETY: integers and an array, for which zero is a valid value.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        let mut length = size_of_val(&address) as libc::socklen_t;
+        // SAFETY: the pointer and the length describe the live address that is filled.
+        let result = unsafe {
+            let address = (&raw mut address).cast();
+            libc::getsockname(self.socket.as_raw_fd(), address, &mut length)
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error()).context("cannot tell a ring's interface");
+        }
+        Ok(address.sll_hatype)
+    }
+
     /// Passes every frame of the blocks that are ready to `each`, in the order in which the
     /// kernel took them; how many there were.
     pub fn drain(&mut self, mut each: impl FnMut(Seen<'_>)) -> usize {

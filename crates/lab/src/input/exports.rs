@@ -105,7 +105,7 @@ impl Reading<'_> {
             self.out.check()?;
         }
         self.summary.note_ending(gauge, datagrams.ending());
-        self.note_exports(gauge);
+        self.note_exports(gauge.name());
         Ok(datagrams.into_window())
     }
 
@@ -135,8 +135,19 @@ impl Reading<'_> {
                 note += "; --from packets meters the packets that carry them";
             }
             self.summary.notes.push(note);
-            self.note_exports(gauge);
+            self.note_exports(name);
         }
+    }
+
+    /// A datagram that a socket heard; what is no export is counted as such.
+    pub(super) fn take_heard(&mut self, exporter: Exporter, received_ns: u64, datagram: &[u8]) {
+        if Format::of(datagram).is_none() {
+            self.exporters.sums.other_packets += 1;
+            return;
+        }
+        let (packets, bytes) = self.take_datagram(exporter, received_ns, datagram);
+        self.summary.packets += packets;
+        self.summary.bytes += bytes;
     }
 
     /// The packets and bytes that the flows count which came with this datagram.
@@ -194,7 +205,7 @@ impl Reading<'_> {
         }
     }
 
-    fn note_exports(&mut self, gauge: &Gauge) {
+    pub(super) fn note_exports(&mut self, name: &str) {
         let now = self.exporters.collector.counts();
         let before = std::mem::replace(&mut self.exporters.before, now);
         let mut sums = std::mem::take(&mut self.exporters.sums);
@@ -202,7 +213,6 @@ impl Reading<'_> {
         self.formats.extend(std::mem::take(&mut self.exporters.formats).iter().map(|of| of.name()));
         // What was lost before may have come late.
         sums.lost = now.records_lost.saturating_sub(before.records_lost);
-        let name = gauge.name();
         let mut warn = |count: u64, what: &str| {
             if count > 0 {
                 self.summary.warnings.push(format!("{name}: {what}"));

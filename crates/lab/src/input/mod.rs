@@ -7,6 +7,7 @@ pub mod datagrams;
 mod delivery;
 pub mod expand;
 mod exports;
+pub mod live;
 pub mod open;
 pub mod pcap;
 pub mod pcapng;

@@ -97,22 +97,7 @@ pub fn read_flows(
     if inputs.is_empty() {
         bail!("no input is named");
     }
-    let mut reading = Reading {
-        read_as: options.read_as,
-        digests: options.digests,
-        meter: Meter::new(options.meter),
-        connections: options.counts_connections.then(|| ConnectionCounter::new(CONNECTIONS_MAX)),
-        series: options.for_model.then(PacketSeries::default),
-        handshakes: options.for_model.then(|| Handshakes::new(OPENINGS_MAX, ROUND_TRIPS_MAX)),
-        out: Delivery::new(sink, options.repairs),
-        summary: FlowSummary::default(),
-        seen: Seen::default(),
-        other_links: BTreeMap::new(),
-        exporters: Exporters::default(),
-        formats: BTreeSet::new(),
-        progress,
-        until_progress: PROGRESS_EVERY,
-    };
+    let mut reading = Reading::new(options, progress, sink);
     for path in &expand(inputs)? {
         reading.read(path)?;
     }
@@ -131,7 +116,7 @@ pub(super) struct Reading<'a> {
     pub(super) out: Delivery<'a>,
     pub(super) summary: FlowSummary,
     pub(super) seen: Seen,
-    other_links: BTreeMap<u32, u64>,
+    pub(super) other_links: BTreeMap<u32, u64>,
     pub(super) exporters: Exporters,
     /// What inputs were read as.
     pub(super) formats: BTreeSet<&'static str>,
@@ -139,7 +124,32 @@ pub(super) struct Reading<'a> {
     until_progress: u64,
 }
 
-impl Reading<'_> {
+impl<'a> Reading<'a> {
+    pub(super) fn new(
+        options: &FlowOptions,
+        progress: &'a mut dyn FnMut(&Progress<'_>),
+        sink: Sink<'a>,
+    ) -> Reading<'a> {
+        Reading {
+            read_as: options.read_as,
+            digests: options.digests,
+            meter: Meter::new(options.meter),
+            connections: options
+                .counts_connections
+                .then(|| ConnectionCounter::new(CONNECTIONS_MAX)),
+            series: options.for_model.then(PacketSeries::default),
+            handshakes: options.for_model.then(|| Handshakes::new(OPENINGS_MAX, ROUND_TRIPS_MAX)),
+            out: Delivery::new(sink, options.repairs),
+            summary: FlowSummary::default(),
+            seen: Seen::default(),
+            other_links: BTreeMap::new(),
+            exporters: Exporters::default(),
+            formats: BTreeSet::new(),
+            progress,
+            until_progress: PROGRESS_EVERY,
+        }
+    }
+
     fn read(&mut self, path: &Path) -> Result<()> {
         let (gauge, input) = open::open(path, self.digests)?;
         let mut rest = match input {
@@ -158,7 +168,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<FlowSummary> {
+    pub(super) fn finish(mut self) -> Result<FlowSummary> {
         let out = &mut self.out;
         self.meter.flush(&mut |record| out.give(record));
         out.check()?;
@@ -201,12 +211,13 @@ impl Reading<'_> {
         let mut preamble = Preamble::default();
         let unreadable = || format!("{}: cannot be read", gauge.name());
         while let Some(packet) = capture.next_packet().with_context(unreadable)? {
+            self.tell_progress(gauge);
             match read_as {
-                Some(read_as) => self.take(gauge, read_as, &packet)?,
+                Some(read_as) => self.take(read_as, &packet)?,
                 None => {
                     read_as = preamble.weigh(&packet, evidence(&packet));
                     if let Some(read_as) = read_as {
-                        self.take_held(gauge, read_as, &std::mem::take(&mut preamble))?;
+                        self.take_held(read_as, &std::mem::take(&mut preamble))?;
                     }
                 }
             }
@@ -215,7 +226,7 @@ impl Reading<'_> {
             Some(read_as) => read_as,
             None => {
                 let read_as = preamble.verdict();
-                self.take_held(gauge, read_as, &preamble)?;
+                self.take_held(read_as, &preamble)?;
                 read_as
             }
         };
@@ -229,14 +240,13 @@ impl Reading<'_> {
         Ok(capture.into_window())
     }
 
-    fn take_held(&mut self, gauge: &Gauge, read_as: ReadAs, held: &Preamble) -> Result<()> {
-        held.packets().try_for_each(|packet| self.take(gauge, read_as, &packet))
+    fn take_held(&mut self, read_as: ReadAs, held: &Preamble) -> Result<()> {
+        held.packets().try_for_each(|packet| self.take(read_as, &packet))
     }
 
     /// One packet of a capture, whatever it is.
-    fn take(&mut self, gauge: &Gauge, read_as: ReadAs, packet: &CapturedPacket<'_>) -> Result<()> {
+    pub(super) fn take(&mut self, read_as: ReadAs, packet: &CapturedPacket<'_>) -> Result<()> {
         self.summary.packets += 1;
-        self.tell_progress(gauge);
         let Some(link) = LinkType::from_dlt(packet.link_type) else {
             self.summary.other_link += 1;
             *self.other_links.entry(packet.link_type).or_default() += 1;

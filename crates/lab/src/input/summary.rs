@@ -66,6 +66,8 @@ pub struct FlowSummary {
     pub skipped: BTreeMap<String, u64>,
     /// What export datagrams came to, where an input held any that were decoded.
     pub exports: Option<ExportSummary>,
+    /// What a socket or an interface was asked for and gave, where records were made live.
+    pub live: Option<LiveSummary>,
     /// How bursty the packets were, where that was asked for, or why it cannot be said.
     #[serde(skip)]
     pub hurst: Option<Result<Hurst, NoHurst>>,
@@ -78,6 +80,23 @@ pub struct FlowSummary {
     pub notes: Vec<String>,
     /// What makes a figure above suspect, in plain words.
     pub warnings: Vec<String>,
+}
+
+/// What came while records were made live, and what of it was lost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LiveSummary {
+    /// `udp ADDRESS:PORT`, or `interface NAME`.
+    pub source: String,
+    /// How long it was heard or watched, seconds.
+    pub seconds: f64,
+    /// Datagrams heard, or frames seen.
+    pub received: u64,
+    /// Their bytes: payload of datagrams, frames at original length.
+    pub received_bytes: u64,
+    /// Datagrams or frames that the kernel dropped because they were not fetched soon enough.
+    pub kernel_dropped: u64,
+    /// What ended it: `signal`, `seconds` or `count`.
+    pub stopped_by: &'static str,
 }
 
 /// What decoded exports came to.

@@ -175,6 +175,18 @@ impl Running {
         lines
     }
 
+    /// Reads stderr byte by byte up to the end of a line with `word`, and leaves the rest in the pipe.
+    pub fn hears_on(&mut self, word: &str) -> String {
+        let pipe = self.child.as_mut().and_then(|child| child.stderr.as_mut()).expect("piped");
+        let (mut heard, mut byte) = (Vec::new(), [0]);
+        while !(heard.ends_with(b"\n") && text(&heard).contains(word)) {
+            let read = pipe.read(&mut byte).expect("a pipe");
+            assert!(read > 0, "{} ended before it said {word:?}: {}", self.words, text(&heard));
+            heard.push(byte[0]);
+        }
+        text(&heard).to_owned()
+    }
+
     /// Waits until `condition` holds while the binary works.
     pub fn wait_for(&mut self, what: &str, condition: impl Fn() -> bool) {
         let began = Instant::now();

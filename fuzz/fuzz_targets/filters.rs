@@ -1,0 +1,4 @@
+//! Fuzzes ClassBench's filters and headers.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| nilometer_fuzz::pure::of_filters(bytes));

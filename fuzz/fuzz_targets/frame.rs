@@ -1,0 +1,4 @@
+//! Fuzzes frames of every link type.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| nilometer_fuzz::pure::of_frame(bytes));

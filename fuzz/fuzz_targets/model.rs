@@ -1,0 +1,4 @@
+//! Fuzzes model files.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| nilometer_fuzz::shell::of_model(bytes));

@@ -1,0 +1,4 @@
+//! Fuzzes pcap files.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| nilometer_fuzz::shell::of_pcap(bytes));

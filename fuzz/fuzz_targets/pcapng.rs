@@ -1,0 +1,4 @@
+//! Fuzzes pcapng files.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| nilometer_fuzz::shell::of_pcapng(bytes));
