@@ -48,7 +48,22 @@ impl Empirical {
     /// # Errors
     /// If there is no sample, or one that is negative or not finite.
     pub fn step_from(samples: Vec<f64>, knots_max: usize) -> Result<Empirical, EmpiricalError> {
-        let runs = runs_of(samples)?;
+        Empirical::step_of(runs_of(samples)?, knots_max)
+    }
+
+    /// The same of samples that were counted: (value, how many), in any order, a value perhaps more
+    /// than once.
+    ///
+    /// # Errors
+    /// If there is no sample, or one that is negative or not finite.
+    pub fn step_from_counts(
+        counts: Vec<(f64, u64)>,
+        knots_max: usize,
+    ) -> Result<Empirical, EmpiricalError> {
+        Empirical::step_of(runs_of_counts(counts)?, knots_max)
+    }
+
+    fn step_of(runs: Vec<Run>, knots_max: usize) -> Result<Empirical, EmpiricalError> {
         let knots_max = knots_max.clamp(KNOTS_MIN, KNOTS_LIMIT);
         let total: u64 = runs.iter().map(|run| run.count).sum();
         let runs = if runs.len() > knots_max { grouped(&runs, knots_max) } else { runs };
@@ -99,6 +114,27 @@ fn runs_of(mut samples: Vec<f64>) -> Result<Vec<Run>, EmpiricalError> {
     samples.sort_unstable_by(f64::total_cmp);
     let equal = samples.chunk_by(|a, b| a == b);
     Ok(equal.map(|run| Run { value: run[0].abs(), count: run.len() as u64 }).collect())
+}
+
+/// Sorts and adds; refuses what no traffic has.
+fn runs_of_counts(mut counts: Vec<(f64, u64)>) -> Result<Vec<Run>, EmpiricalError> {
+    counts.retain(|(_, count)| *count > 0);
+    if counts.is_empty() {
+        return Err(EmpiricalError::Empty);
+    }
+    if let Some(at) = counts.iter().position(|(value, _)| !value.is_finite()) {
+        return Err(EmpiricalError::NotFinite(at));
+    }
+    if let Some(at) = counts.iter().position(|(value, _)| *value < 0.0) {
+        return Err(EmpiricalError::Negative(at));
+    }
+    counts.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+    let equal = counts.chunk_by(|one, other| one.0 == other.0);
+    let run = |run: &[(f64, u64)]| Run {
+        value: run[0].0.abs(),
+        count: run.iter().map(|(_, count)| count).sum(),
+    };
+    Ok(equal.map(run).collect())
 }
 
 /// Parts `runs` into at most `groups_max` ranges of nearly equal count, none of a count under
@@ -232,6 +268,25 @@ mod tests {
         let samples = sizes(2, 300);
         let law = Empirical::step_from(samples.clone(), 300).expect("sizes");
         assert_eq!(ks_of_sorted(&samples, &law), 0.0);
+    }
+
+    #[test]
+    fn counted_samples_make_the_law_of_the_samples() {
+        for kind in 0..4 {
+            let samples = sizes(kind, 20_000);
+            let mut counts: Vec<(f64, u64)> = samples.iter().map(|size| (*size, 1)).collect();
+            counts.extend(samples[..500].iter().map(|size| (*size, 2)));
+            counts.push((7.0, 0));
+            counts.reverse();
+            let mut all = samples.clone();
+            all.extend(samples[..500].iter().flat_map(|size| [*size; 2]));
+            let law = Empirical::step_from_counts(counts, 256).expect("counts");
+            assert_eq!(law, Empirical::step_from(all, 256).expect("samples"), "kind {kind}");
+        }
+        let refused = |counts| Empirical::step_from_counts(counts, 8).expect_err("no counts");
+        assert_eq!(refused(alloc::vec![(1.0, 0)]), EmpiricalError::Empty);
+        assert_eq!(refused(alloc::vec![(-1.0, 2)]), EmpiricalError::Negative(0));
+        assert_eq!(refused(alloc::vec![(f64::NAN, 2)]), EmpiricalError::NotFinite(0));
     }
 
     #[test]

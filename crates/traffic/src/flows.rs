@@ -22,8 +22,8 @@ use crate::udp::Grid;
 /// The measures of flows that were metered whole.
 #[derive(Default)]
 pub(crate) struct OfFlows {
-    /// Packets of each flow.
-    pub lengths: Vec<f64>,
+    /// Packets of a flow, and how many flows have so many; a number perhaps more than once.
+    pub lengths: Vec<(f64, u64)>,
     /// Seconds between connections of one address pair, within the bound.
     pub gaps: Vec<f64>,
     /// The lives of address pairs, in the order of the pairs; those of sampled flows among them.
@@ -78,7 +78,10 @@ fn measure_part((part, bare, sampled): Work, grid: Grid) -> (OfFlows, Vec<(Pair,
     let mut flows = part.unpack(bare.len());
     flows.extend(bare);
     let mut coverage = Coverage { flows: flows.len() as u64, ..Coverage::default() };
-    let lengths = flows.iter().map(|flow| flow.packets as f64).collect();
+    let mut lengths: Vec<u64> = flows.iter().map(|flow| flow.packets).collect();
+    lengths.sort_unstable();
+    let runs = lengths.chunk_by(|one, other| one == other);
+    let lengths = runs.map(|run| (run[0] as f64, run.len() as u64)).collect();
     let mut spans = spans::in_order(opening(&flows));
     let mut gaps: Vec<f64> = spans::gaps(&spans).collect();
     let found = gaps.len();

@@ -96,11 +96,12 @@ pub(crate) fn invert(records: &[FlowRecord]) -> Result<BTreeMap<u32, Inversion>,
     groups.into_iter().map(|(interval, flows)| Ok((interval, flows.invert()?))).collect()
 }
 
-/// The numbers of flows that were counted, of these lengths.
-fn counted(lengths: Vec<f64>) -> Option<Measured> {
-    let count = lengths.len() as f64;
-    let mean = lengths.iter().sum::<f64>() / count;
-    let law = Empirical::step_from(lengths, LENGTH_KNOTS).ok()?;
+/// The numbers of flows that were counted: packets of a flow, and how many flows have so many.
+fn counted(lengths: Vec<(f64, u64)>) -> Option<Measured> {
+    let count = lengths.iter().map(|(_, flows)| flows).sum::<u64>() as f64;
+    let packets = lengths.iter().map(|(packets, flows)| packets * *flows as f64);
+    let mean = packets.sum::<f64>() / count;
+    let law = Empirical::step_from_counts(lengths, LENGTH_KNOTS).ok()?;
     Some(Measured {
         flow_count: count,
         mean_length_packets: mean,
@@ -128,8 +129,11 @@ fn inverted(interval: u32, found: &Inversion) -> Measured {
     }
 }
 
-/// The numbers of flows metered whole, of these lengths in packets, and of those that were sampled.
-pub(crate) fn measure(lengths: Vec<f64>, sampled: &BTreeMap<u32, Inversion>) -> Option<Measured> {
+/// The numbers of flows metered whole, of so many packets each, and of those that were sampled.
+pub(crate) fn measure(
+    lengths: Vec<(f64, u64)>,
+    sampled: &BTreeMap<u32, Inversion>,
+) -> Option<Measured> {
     let counted = counted(lengths);
     let inverted = sampled.iter().map(|(interval, found)| inverted(*interval, found));
     let mut parts: Vec<Measured> = counted.into_iter().chain(inverted).collect();

@@ -1,9 +1,9 @@
 //! Repair of records in memory: each by itself as it comes, and then all of one five-tuple together.
 //!
 //! Records of one tuple are found by sorting, but not by their tuples, which are forty bytes and mostly
-//! differ in their last: by a hash of it. Runs of one hash are runs of one tuple, but for the rare two
-//! tuples of one hash, which are then sorted as they are. What comes out does not depend on the hash,
-//! because records leave in the order of their starts and tuples.
+//! differ in their last: by a hash of it. Runs of one hash, most of them a single record, are then sorted
+//! as they are, by tuple and start. What comes out does not depend on the hash, because records leave in
+//! the order of their starts and tuples.
 //!
 //! Tuples do not know of each other. So records may be settled in parts, as long as each part has all
 //! records of its tuples, and several processors may settle parts at the same time. [`Screen`] alone looks
@@ -33,15 +33,6 @@ impl Screen {
     }
 }
 
-/// Where a record stands, and what brings it beside the others of its tuple.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    hash: u64,
-    start_ns: u64,
-    end_ns: u64,
-    at: u32,
-}
-
 /// Drops doubles and joins pieces: the second half of [`super::repair`], of records that were screened,
 /// with all records of their five-tuples. They come back by start and then by five-tuple.
 ///
@@ -52,26 +43,23 @@ pub fn settle_all(
     gap_max_ns: u64,
     counts: &mut RepairCounts,
 ) -> Vec<FlowRecord> {
-    let place = |(at, record): (usize, &FlowRecord)| Place {
-        hash: hash::of(&record.key),
-        start_ns: record.start_ns,
-        end_ns: record.end_ns,
-        at: u32::try_from(at).expect("fewer than 2^32 records"),
+    let place = |(at, record): (usize, &FlowRecord)| {
+        (hash::of(&record.key), u32::try_from(at).expect("fewer than 2^32 records"))
     };
-    let mut places: Vec<Place> = records.iter().enumerate().map(place).collect();
+    let mut places: Vec<(u64, u32)> = records.iter().enumerate().map(place).collect();
     places.sort_unstable();
     let mut settled = Vec::with_capacity(records.len());
     let mut together = Vec::new();
-    for run in places.chunk_by_mut(|one, other| one.hash == other.hash) {
-        if let [one] = run {
-            settled.push(records[one.at as usize].clone());
+    for run in places.chunk_by_mut(|one, other| one.0 == other.0) {
+        if let [(_, one)] = run {
+            settled.push(records[*one as usize].clone());
             continue;
         }
-        let key = |place: &Place| records[place.at as usize].key;
-        if run.windows(2).any(|two| key(&two[0]) != key(&two[1])) {
-            run.sort_by_key(|place| (key(place), place.start_ns, place.end_ns, place.at));
-        }
-        together.extend(run.iter().map(|place| records[place.at as usize].clone()));
+        run.sort_unstable_by_key(|&(_, at)| {
+            let record = &records[at as usize];
+            (record.key, record.start_ns, record.end_ns, at)
+        });
+        together.extend(run.iter().map(|&(_, at)| records[at as usize].clone()));
         pieces::settle(&mut together, gap_max_ns, counts);
         settled.append(&mut together);
     }

@@ -1,0 +1,189 @@
+//! An estimate made of parts is that of the whole, whoever works on them and in whatever order.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use nilometer_flow::record::{TCP, UDP, tcp_flags};
+use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, repair};
+use nilometer_flow::{EndReason, FlowKey, FlowRecord};
+use nilometer_stat::{Empirical, Rng};
+use nilometer_traffic::TrafficModel;
+use nilometer_traffic::estimate::{EstimateOptions, estimate, estimate_gathered, payload_bytes};
+use nilometer_traffic::gather::Gathered;
+use nilometer_traffic::model::Origin;
+use nilometer_traffic::runner::Runner;
+use nilometer_traffic::sessions::{PairLife, direct};
+
+const ORIGIN_NS: u64 = 1_767_225_600_000_000_000;
+const BOUND_S: f64 = 5.0;
+
+fn options() -> EstimateOptions {
+    EstimateOptions {
+        interval_s: Some(20.0),
+        bound_s: BOUND_S,
+        keep_addresses: true,
+        tool: "test".to_owned(),
+        origin: Origin { description: "test".to_owned(), synthetic: true, inputs: Vec::new() },
+        span_ns: None,
+        clients: vec!["198.18.0.0/16".parse().expect("a prefix")],
+        servers: vec!["198.19.0.0/16".parse().expect("a prefix")],
+    }
+}
+
+/// Records of chance: both families and directions, split flows, doubles, what is not TCP or not whole.
+fn records(seed: u64, count: usize) -> Vec<FlowRecord> {
+    let mut rng = Rng::new(seed, 0x6761_7468, 0);
+    let mut made = Vec::new();
+    while made.len() < count {
+        let is_v6 = rng.below(4) == 0;
+        let mut address = |side: u64| -> IpAddr {
+            let host = rng.below(30) + 1;
+            match is_v6 {
+                true => IpAddr::V6((0x2001_0db8_u128 << 96 | u128::from(side << 32 | host)).into()),
+                false => IpAddr::V4(((198 << 24 | (18 + side) << 16 | host) as u32).into()),
+            }
+        };
+        let (source, destination) = (address(0), address(1));
+        let key = FlowKey {
+            source,
+            destination,
+            source_port: 1_024 + rng.below(500) as u16,
+            destination_port: 80,
+            protocol: if rng.below(6) == 0 { UDP } else { TCP },
+        };
+        let start_ns = ORIGIN_NS + rng.below(60_000) * 1_000_000;
+        let end_ns = start_ns + rng.below(3_000) * 1_000_000;
+        let packets = 1 + rng.below(40);
+        let marks = [tcp_flags::SYN, tcp_flags::FIN, 0, tcp_flags::SYN | tcp_flags::FIN];
+        let record = FlowRecord {
+            key: if rng.below(3) == 0 { key.reversed() } else { key },
+            start_ns,
+            end_ns,
+            packets,
+            octets: packets * (40 + rng.below(1_400)),
+            tcp_flags: tcp_flags::ACK | marks[rng.below(4).max(rng.below(4)) as usize],
+            payload_octets: None,
+            opened: [None, None, Some(true), Some(false)][rng.below(4) as usize],
+            end_reason: EndReason::Unknown,
+            sampling_interval: 0,
+        };
+        if rng.below(10) == 0 {
+            let (start_ns, end_ns) = (end_ns + 5_000_000, end_ns + 900_000_000);
+            made.push(FlowRecord { start_ns, end_ns, ..record.clone() });
+        }
+        if rng.below(20) == 0 {
+            made.push(record.clone());
+        }
+        made.push(record);
+    }
+    made
+}
+
+/// Works on the last thing first.
+struct Backwards;
+
+impl Runner for Backwards {
+    fn map<T: Send, R: Send>(&self, items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+        let mut results: Vec<R> = items.into_iter().rev().map(work).collect();
+        results.reverse();
+        results
+    }
+}
+
+#[test]
+fn whoever_works_on_the_parts_the_model_is_the_same() {
+    for seed in 0..5 {
+        let records = records(seed, 5_000);
+        let model = estimate(records.clone(), &options()).expect("a model").model;
+        let mut gathered = Gathered::new();
+        records.into_iter().for_each(|record| gathered.take(record));
+        let other = estimate_gathered(gathered, &options(), &Backwards).expect("a model").model;
+        assert_eq!(model, other);
+    }
+}
+
+/// The naive twin: all flows in one list, pairs in trees.
+struct Naive {
+    sizes: Vec<f64>,
+    gaps: Vec<f64>,
+    beyond: u64,
+    lives: Vec<PairLife>,
+}
+
+fn opens(flow: &FlowRecord, flows: &[FlowRecord]) -> bool {
+    let asks = |flow: &FlowRecord| flow.key.destination_port <= flow.key.source_port;
+    let is_asked = |key: FlowKey| {
+        let asking = |other: &&FlowRecord| other.has_start() && other.opened.is_none();
+        flows.iter().filter(asking).any(|other| other.key == key && asks(other))
+    };
+    match flow.opened {
+        Some(opened) => flow.has_start() && opened,
+        None => flow.has_start() && (asks(flow) || !is_asked(flow.key.reversed())),
+    }
+}
+
+fn naive(flows: &[FlowRecord], origin_ns: u64) -> Naive {
+    let mut pairs: BTreeMap<(IpAddr, IpAddr), Vec<(u64, u64)>> = BTreeMap::new();
+    for flow in flows.iter().filter(|flow| opens(flow, flows)) {
+        let pair = (flow.key.source, flow.key.destination);
+        pairs.entry(pair).or_default().push((flow.start_ns, flow.end_ns));
+    }
+    let seconds = |ns: u64| (ns - origin_ns) as f64 / 1e9;
+    let enters = |flow: &&FlowRecord| flow.has_start() && flow.has_end();
+    let carries = |flow: &&FlowRecord| flow.octets > flow.packets * header_bytes(flow);
+    let files = flows.iter().filter(enters).filter(carries).map(payload_bytes);
+    let sizes = files.filter(|bytes| *bytes >= 100).map(|bytes| bytes as f64).collect();
+    let mut found = Naive { sizes, gaps: Vec::new(), beyond: 0, lives: Vec::new() };
+    for spans in pairs.values_mut() {
+        spans.sort_unstable();
+        let mut life =
+            PairLife { first_start_s: seconds(spans[0].0), last_end_s: seconds(spans[0].1) };
+        for two in spans.windows(2) {
+            let gap_s = (two[1].0 - two[0].0) as f64 / 1e9;
+            if gap_s <= BOUND_S {
+                found.gaps.push(gap_s);
+                life.last_end_s = life.last_end_s.max(seconds(two[1].1));
+            } else {
+                found.beyond += 1;
+                found.lives.push(life);
+                let (first_start_s, last_end_s) = (seconds(two[1].0), seconds(two[1].1));
+                life = PairLife { first_start_s, last_end_s };
+            }
+        }
+        found.lives.push(life);
+    }
+    found
+}
+
+/// Headers and options of a packet that only acknowledges.
+fn header_bytes(flow: &FlowRecord) -> u64 {
+    if flow.key.source.is_ipv4() { 72 } else { 92 }
+}
+
+#[test]
+fn the_model_of_parts_is_that_of_one_list_and_of_trees() {
+    for seed in 0..3 {
+        let records = records(100 + seed, 4_000);
+        let model: TrafficModel = estimate(records.clone(), &options()).expect("a model").model;
+        let repaired = repair(records, HARPOON_GAP_MAX_NS);
+        assert!(repaired.counts.joined() > 50 && repaired.counts.doubled.records > 20);
+        assert_eq!(model.coverage.records_joined, repaired.counts.joined());
+        assert_eq!(model.coverage.flows, repaired.records.len() as u64);
+        let is_tcp = |flow: &FlowRecord| flow.key.protocol == TCP;
+        let origin_ns = repaired.records.iter().map(|flow| flow.start_ns).min().expect("records");
+        let flows: Vec<FlowRecord> = repaired.records.into_iter().filter(is_tcp).collect();
+        let naive = naive(&flows, origin_ns);
+        assert_eq!(model.coverage.flows_in_model, naive.sizes.len() as u64);
+        assert_eq!(model.coverage.gaps_beyond_bound, naive.beyond);
+        assert!(naive.sizes.len() > 100, "{} sizes", naive.sizes.len());
+        assert!(naive.gaps.len() > 100 && naive.beyond > 30, "{} gaps", naive.gaps.len());
+        assert_eq!(model.file_size, Empirical::step_from(naive.sizes, 2_048).expect("sizes"));
+        assert_eq!(
+            model.inter_connection,
+            Empirical::linear_from(naive.gaps, 1_024).expect("gaps")
+        );
+        let sessions: Vec<f64> =
+            model.intervals.iter().map(|interval| interval.sessions_direct).collect();
+        assert_eq!(sessions, direct(&naive.lives, 20.0, model.intervals.len()));
+    }
+}
