@@ -329,3 +329,44 @@ fn the_server_counts_strangers_and_quitters_and_serves_the_rest() {
     assert_eq!((served.accepted, served.bad_requests, served.completed), (3, 1, 1));
     assert_eq!((served.timed_out, served.broken, served.unfinished), (1, 0, 0), "{served:?}");
 }
+
+#[test]
+fn requests_and_answers_go_both_ways_in_segments_of_their_own() {
+    let plan: Vec<_> = (0..60)
+        .map(|index| PlannedConnection {
+            request_bytes: [3, 17, 40_000, 3_000_000][index as usize % 4],
+            segment_bytes: [0, 76, 500][index as usize % 3],
+            ..planned(index, index * 500, [0, 1, 90_000][index as usize % 3])
+        })
+        .collect();
+    let bytes: u64 = plan.iter().map(|planned| planned.size_bytes).sum();
+    let (executions, served) = beside_server(
+        |_| {},
+        |port| {
+            let client = Client::new(ClientConfig::new(port, soon())).unwrap();
+            client.run(&plan, &Live::new(), &AtomicBool::new(false)).unwrap()
+        },
+    );
+    assert_exact(&plan, &executions);
+    assert_eq!((served.completed, served.bad_requests, served.sent_bytes), (60, 0, bytes));
+}
+
+#[test]
+fn a_request_that_is_cut_or_too_long_has_no_answer() {
+    let ((), served) = beside_server(
+        |_| {},
+        |port| {
+            for payload in [&[0; 3][..], &[0; 9]] {
+                let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let mut request = protocol::Request::new(20, 5).encode().to_vec();
+                request.extend(payload);
+                stream.write_all(&request).unwrap();
+                stream.shutdown(std::net::Shutdown::Write).unwrap();
+                let mut answer = Vec::new();
+                stream.read_to_end(&mut answer).unwrap_or(0);
+                assert!(answer.is_empty());
+            }
+        },
+    );
+    assert_eq!((served.accepted, served.bad_requests), (2, 2), "{served:?}");
+}

@@ -198,3 +198,41 @@ impl Trial<'_> {
         Ok(if interrupted { Ended::Interrupted(outcome) } else { Ended::Completed(outcome) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bit_rate_is_kept_by_playing_a_part_of_the_time() {
+        let asked = Asked { interval_s: Some(20.0), ..Asked::of(Vec::new()) };
+        let model = source::model(&asked, &mut |_| {}).expect("the embedded records").model;
+        let mut long = model.clone();
+        for interval in &mut long.intervals {
+            (interval.start_s, interval.duration_s) =
+                (10.0 * interval.start_s, 10.0 * interval.duration_s);
+        }
+        let rate = |model: &TrafficModel| -> Vec<f64> {
+            let carried = model.intervals.iter().map(|one| (one.to_perform(), one.duration_s));
+            carried.map(|(volume, seconds)| volume.bytes as f64 / seconds).collect()
+        };
+        let before = rate(&long);
+        let mut by_volume = long.clone();
+        fit(&mut by_volume, Keep::Volume);
+        assert!((by_volume.generation.time_divisor - 10.0).abs() < 1e-9);
+        assert_eq!(by_volume.bytes(), long.bytes());
+        fit(&mut long, Keep::Bitrate);
+        long.check().expect("a sound model");
+        assert!((long.duration_s() - FIT_S).abs() < 1e-6);
+        assert_eq!(long.generation.time_divisor, 1.0);
+        for (before, after) in before.iter().zip(rate(&long)) {
+            assert!((after / before - 1.0).abs() < 1e-3, "{before} became {after}");
+        }
+        // What is shorter than a minute is played as it is.
+        let mut short = model.clone();
+        cut(&mut short, 30.0);
+        let whole = short.clone();
+        fit(&mut short, Keep::Bitrate);
+        assert_eq!(short, whole);
+    }
+}
