@@ -12,6 +12,7 @@
 //! of small segments. Harpoon, whose segments are all the link's, sent half the packets of its original
 //! (paper, section 5.3).
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use nilometer_stat::{Empirical, Rng};
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::estimate::FILE_MIN_BYTES;
 use crate::lengths;
 use crate::model::ModelError;
-use crate::volume::Item;
+use crate::volume::{self, Item, Load};
 
 /// Shapes that a table has at most.
 pub const SHAPES_MAX: usize = 4_096;
@@ -44,6 +45,8 @@ pub struct Shape {
     pub request_bytes: u64,
     /// Packets of both directions.
     pub packets: u64,
+    /// The interval in which it started.
+    pub interval: u32,
 }
 
 /// P(Connection), as a table of shapes; column by column, all of the same length.
@@ -59,6 +62,9 @@ pub struct ConnectionLaw {
     pub response_bytes: Vec<u64>,
     /// Payload bytes of a full segment; 0 for as many as the path allows.
     pub segment_bytes: Vec<u16>,
+    /// The interval in which the connection started, where all connections are in the table; else empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interval: Vec<u32>,
 }
 
 /// What the whole connections that start in an interval carried, both ways.
@@ -90,6 +96,9 @@ impl ConnectionLaw {
             law.push(&members[members.len() / 2], members.len() as u64, &mut owed);
         }
         largest.iter().for_each(|shape| law.push(shape, 1, &mut owed));
+        if others.is_empty() {
+            law.interval = largest.iter().map(|shape| shape.interval).collect();
+        }
         (!law.connections.is_empty()).then_some(law)
     }
 
@@ -119,6 +128,9 @@ impl ConnectionLaw {
             [self.request_bytes.len(), self.response_bytes.len(), self.segment_bytes.len()];
         if length == 0 || others.iter().any(|&other| other != length) {
             return Err(ModelError::Empty("a column of connection_law"));
+        }
+        if !self.interval.is_empty() && self.interval.len() != length {
+            return Err(ModelError::Empty("connection_law.interval has gaps: a column"));
         }
         if length > SHAPES_MAX {
             return Err(ModelError::TooMany("connection_law", SHAPES_MAX));
@@ -151,18 +163,43 @@ impl ConnectionLaw {
         lengths::weighted(files, count as u64)
     }
 
-    /// One shape from each of `count` equal strata of the law, in rising order of bytes.
-    pub fn stratified(&self, count: usize, rng: &mut Rng) -> Vec<Item> {
-        let all: u64 = self.connections.iter().sum();
-        let (mut at, mut below) = (0, 0);
+    /// What the connections of each interval carry, in random order. Where every connection is in the table an
+    /// interval has its own, each once if it is to hold as many; else those of the run are dealt, so that each
+    /// interval has its bytes.
+    pub fn deal(&self, loads: &[Load], seed: u64) -> Vec<Vec<Item>> {
+        let all: Vec<usize> = (0..self.connections.len()).collect();
+        if self.interval.is_empty() {
+            return volume::deal_sample(loads, (seed, 0), |count, rng| {
+                self.stratified(&all, count, rng)
+            });
+        }
+        let mut own = vec![Vec::new(); loads.len()];
+        for &at in &all {
+            if let Some(own) = own.get_mut(self.interval[at] as usize) {
+                own.push(at);
+            }
+        }
+        let one = |(number, load): (usize, &Load)| {
+            let own = if own[number].is_empty() { &all } else { &own[number] };
+            volume::deal_sample(core::slice::from_ref(load), (seed, number as u64), |count, rng| {
+                self.stratified(own, count, rng)
+            })
+            .remove(0)
+        };
+        loads.iter().enumerate().map(one).collect()
+    }
+
+    /// One shape from each of `count` equal strata of the law of these places, in rising order of bytes.
+    fn stratified(&self, of: &[usize], count: usize, rng: &mut Rng) -> Vec<Item> {
+        let all: u64 = of.iter().map(|&at| self.connections[at]).sum();
+        let (mut number, mut below) = (0, 0);
         let draw = |k: usize| {
             let wanted = (k as f64 + rng.unit()) / count as f64 * all as f64;
-            while at + 1 < self.connections.len() && (below + self.connections[at]) as f64 <= wanted
-            {
-                below += self.connections[at];
-                at += 1;
+            while number + 1 < of.len() && (below + self.connections[of[number]]) as f64 <= wanted {
+                below += self.connections[of[number]];
+                number += 1;
             }
-            Item { bytes: self.bytes(at), kind: at as u32 }
+            Item { bytes: self.bytes(of[number]), kind: of[number] as u32 }
         };
         (0..count).map(draw).collect()
     }
@@ -209,7 +246,6 @@ fn segment_bytes(request: u64, response: u64, wanted: u64) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
     use nilometer_stat::parametric;
 
     fn some(count: u64, seed: u64) -> Vec<Shape> {
@@ -219,7 +255,8 @@ mod tests {
             let request_bytes = 40 + rng.below(2_000);
             let segment = 200 + rng.below(1_200);
             let packets = packets_of(request_bytes, response, segment);
-            Shape { bytes: request_bytes + response, request_bytes, packets }
+            let interval = rng.below(4) as u32;
+            Shape { bytes: request_bytes + response, request_bytes, packets, interval }
         };
         (0..count).map(one).collect()
     }
@@ -235,12 +272,37 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_has_its_own_connections_each_once() {
+        let shapes = some(900, 6);
+        let law = ConnectionLaw::of(shapes.clone()).expect("a law");
+        let own = |interval: u32| shapes.iter().filter(move |shape| shape.interval == interval);
+        let load = |number| Load {
+            files: own(number).count(),
+            bytes: own(number).map(|shape| shape.bytes).sum(),
+        };
+        let loads: Vec<Load> = (0..4).map(load).collect();
+        for (number, hand) in law.deal(&loads, 9).iter().enumerate() {
+            let mut dealt: Vec<u64> = hand.iter().map(|item| item.bytes).collect();
+            let mut wanted: Vec<u64> = own(number as u32).map(|shape| shape.bytes).collect();
+            dealt.sort_unstable();
+            wanted.sort_unstable();
+            assert_eq!(dealt, wanted);
+        }
+        // One more than there were, and one interval that had none.
+        let more = [Load { files: loads[0].files + 1, ..loads[0] }, Load { files: 0, bytes: 0 }];
+        let hands = law.deal(&more, 9);
+        assert_eq!((hands[0].len(), hands[1].len()), (more[0].files, 0));
+    }
+
+    #[test]
     fn many_keep_their_bytes_their_packets_and_what_belongs_together() {
         let shapes = some(60_000, 2);
         let law = ConnectionLaw::of(shapes.clone()).expect("a law");
         assert_eq!(law.connections.len(), SHAPES_MAX);
         assert_eq!(law.connections.iter().sum::<u64>(), 60_000);
-        let drawn = law.stratified(60_000, &mut Rng::new(3, 0, 0));
+        assert!(law.interval.is_empty());
+        let load = Load { files: 60_000, bytes: shapes.iter().map(|shape| shape.bytes).sum() };
+        let drawn = law.deal(&[load], 3).remove(0);
         let mut sums = [0u64; 3];
         for item in drawn {
             let (request, response, segment) = law.parts(item);
@@ -278,7 +340,7 @@ mod tests {
     #[test]
     fn what_one_shape_has_too_many_the_next_makes_up_for() {
         // Of 3,000 bytes no segment makes 27 packets.
-        let shape = Shape { bytes: 3_100, request_bytes: 100, packets: 27 };
+        let shape = Shape { bytes: 3_100, request_bytes: 100, packets: 27, interval: 0 };
         let alone = segment_bytes(100, 3_000, 27);
         let made = packets_of(100, 3_000, alone.into());
         assert_ne!(made, 27);

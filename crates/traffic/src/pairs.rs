@@ -63,7 +63,8 @@ impl Whole {
             whole.flows += made.flows;
             whole.octets += made.octets;
             answers.extend(made.answered_ns.map(|nanos| (made.ends, nanos)));
-            whole.shapes.push(made.shape);
+            let interval = grid.at(made.start_ns) as u32;
+            whole.shapes.push(Shape { interval, ..made.shape });
         }
         whole.answered = answers.len() as u64;
         whole.pair_medians_s = round_trips::medians_s(answers);

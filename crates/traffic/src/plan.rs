@@ -319,9 +319,7 @@ impl Planner {
         }
         match &self.law {
             None => volume::deal(&self.file_size, &loads, self.seed),
-            Some(law) => {
-                volume::deal_sample(&loads, self.seed, |count, rng| law.stratified(count, rng))
-            }
+            Some(law) => law.deal(&loads, self.seed),
         }
     }
 

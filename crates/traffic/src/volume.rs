@@ -48,16 +48,17 @@ pub struct Item {
 
 /// Deals a stratified sample of `law` to the intervals: one list of sizes each, in random order.
 pub fn deal(law: &Empirical, loads: &[Load], seed: u64) -> Vec<Vec<Item>> {
-    deal_sample(loads, seed, |files, rng| stratified(law, files, rng))
+    deal_sample(loads, (seed, 0), |files, rng| stratified(law, files, rng))
 }
 
-/// Deals what `sample` draws, in rising order of bytes, to the intervals in random order.
+/// Deals what `sample` draws, in rising order of bytes, to the intervals in random order; calls with the same
+/// seed and another index do not depend on each other.
 pub fn deal_sample(
     loads: &[Load],
-    seed: u64,
+    (seed, index): (u64, u64),
     sample: impl FnOnce(usize, &mut Rng) -> Vec<Item>,
 ) -> Vec<Vec<Item>> {
-    let mut rng = Rng::new(seed, purpose::SIZES, 0);
+    let mut rng = Rng::new(seed, purpose::SIZES, index);
     let files: usize = loads.iter().map(|load| load.files).sum();
     let bytes: u64 = loads.iter().map(|load| load.bytes).sum();
     let mut sizes = sample(files, &mut rng);
