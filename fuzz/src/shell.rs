@@ -72,7 +72,7 @@ fn file_of(bytes: &[u8]) -> Option<(File, PathBuf)> {
 pub fn of_file(bytes: &[u8]) {
     let (_file, path) = file_of(bytes).expect("a file in memory");
     let mut given = 0;
-    let options = FlowOptions { repairs: true, hurst: true, ..FlowOptions::default() };
+    let options = FlowOptions { repairs: true, for_model: true, ..FlowOptions::default() };
     let summary = read_flows(&[path], &options, &mut |_| {}, &mut |flow| {
         assert!(flow.end_ns >= flow.start_ns);
         given += 1;
