@@ -91,7 +91,7 @@ compare() { # NAME COUNT OURS... -- THEIRS...
     row=$(awk -v n="$count" -v a="$mine" -v b="$yours" 'BEGIN { printf "%.0f %.0f %.2f", n / a, n / b, b / a }')
     # shellcheck disable=SC2086
     printf '%-34s %12d %12d %8s\n' "$name" $row
-    json="$json\"${name// /_}\":${row##* },"
+    json="$json\"$(printf %s "$name" | tr -cs '[:alnum:]' _)\":${row##* },"
 }
 compare 'scan nfcapd, nfdump' "$records" \
     "$nilometer" flows --decode-only "$room/nfcapd" -- nfdump -q -o null -r "$room/nfcapd"
