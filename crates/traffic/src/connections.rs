@@ -8,7 +8,7 @@
 //!
 //! Nobody exports the maximum segment size. What records count is packets, and a connection's packets
 //! are what a router works for. So a shape's segment is that with which a connection of *ours* takes as
-//! many packets as the original took ([`segment_bytes`]); a connection of small writes comes out as one
+//! many packets as the original took (`segment_bytes`); a connection of small writes comes out as one
 //! of small segments. Harpoon, whose segments are all the link's, sent half the packets of its original
 //! (paper, section 5.3).
 

@@ -169,7 +169,7 @@ pub fn estimate_gathered(
     runner: &impl Runner,
 ) -> Result<Estimate, EstimateError> {
     check_options(options)?;
-    let (flows, counts) = gathered.repaired(runner);
+    let (flows, counts) = gathered.into_repaired(runner);
     let mut made = estimate_flows(flows, options, runner)?;
     made.model.coverage.records_joined += counts.joined();
     made.warnings.extend(told::repaired(&counts));
@@ -188,7 +188,7 @@ pub fn estimate_as_given(
     check_options(options)?;
     let mut gathered = Gathered::new();
     records.into_iter().for_each(|record| gathered.take_as_given(record));
-    estimate_flows(gathered.as_given(&InTurn), options, &InTurn)
+    estimate_flows(gathered.into_given(&InTurn), options, &InTurn)
 }
 
 fn estimate_flows(

@@ -75,7 +75,7 @@ impl Gathered {
     }
 
     /// The flows of all records, and what repair came to.
-    pub(crate) fn repaired(self, runner: &impl Runner) -> (Flows, RepairCounts) {
+    pub(crate) fn into_repaired(self, runner: &impl Runner) -> (Flows, RepairCounts) {
         let repair = |part: Part| {
             let mut counts = RepairCounts::default();
             let flows = settle_all(part.unpack(0), HARPOON_GAP_MAX_NS, &mut counts);
@@ -89,7 +89,7 @@ impl Gathered {
     }
 
     /// The flows of all records, each a flow.
-    pub(crate) fn as_given(self, runner: &impl Runner) -> Flows {
+    pub(crate) fn into_given(self, runner: &impl Runner) -> Flows {
         let parts = runner.map(self.parts.into_parts(), |part| OfPart::of(part.unpack(0)));
         Flows::of(parts.into_iter(), self.others)
     }
