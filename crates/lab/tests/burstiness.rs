@@ -114,7 +114,7 @@ fn what_was_put_into_packets_is_found_by_the_command() {
 
 /// The two series of a capture at a bin width, by an array over all bins.
 fn offline(path: &Path, width_ns: u64) -> [Vec<f64>; 2] {
-    let (_, Input::Capture(mut capture)) = open(path).expect("a capture") else {
+    let (_, Input::Capture(mut capture)) = open(path, false).expect("a capture") else {
         panic!("{} is no capture", path.display())
     };
     let mut packets = Vec::new();
