@@ -152,7 +152,7 @@ fn connection(flow: &FlowRecord, other: Option<&FlowRecord>) -> Option<Connectio
 }
 
 /// The same for both directions; two five-tuples that share one are told apart by their keys.
-fn fingerprint(key: &FlowKey) -> u64 {
+pub(crate) fn fingerprint(key: &FlowKey) -> u64 {
     let host = |address: IpAddr, port: u16| {
         let (high, low) = match address {
             IpAddr::V4(v4) => (0, u64::from(v4.to_bits())),

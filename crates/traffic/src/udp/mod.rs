@@ -20,6 +20,7 @@ pub use class::{Conversation, UdpClass, Way, classify};
 pub(crate) use measure::{Grid, measure, models};
 
 use crate::model::Share;
+use crate::pairs::fingerprint;
 
 /// How long after a flow began its other direction may, ns.
 const ANSWER_MAX_NS: u64 = 10_000_000_000;
@@ -76,16 +77,19 @@ pub struct Classed {
     pub class: UdpClass,
 }
 
-/// The conversations of UDP records that were not sampled, in the order of their five-tuples.
+/// The conversations of UDP records that were not sampled, in an order that depends on nothing but them.
 pub fn conversations(records: &[FlowRecord]) -> Vec<Classed> {
-    let mut flows: Vec<&FlowRecord> = { records.iter() }
+    let mut flows: Vec<(u64, &FlowRecord)> = { records.iter() }
         .filter(|record| record.key.protocol == UDP && record.sampling_interval <= 1)
+        .map(|record| (fingerprint(&record.key), record))
         .collect();
-    let bothways = |flow: &FlowRecord| flow.key.min(flow.key.reversed());
-    flows.sort_unstable_by_key(|flow| (bothways(flow), flow.start_ns));
+    flows.sort_unstable_by(|(a, one), (b, other)| {
+        (a, one.start_ns).cmp(&(b, other.start_ns)).then_with(|| one.key.cmp(&other.key))
+    });
     let mut found: Vec<Classed> = Vec::new();
-    for group in flows.chunk_by(|one, other| bothways(one) == bothways(other)) {
-        pair(group, &mut found);
+    for group in flows.chunk_by(|one, other| one.0 == other.0) {
+        let group: Vec<&FlowRecord> = group.iter().map(|(_, flow)| *flow).collect();
+        pair(&group, &mut found);
     }
     class_all(&mut found);
     found
