@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn agrees_with_the_examples_of_rfc_4737() {
-        assert_eq!(reordered(&[1, 2, 3, 4, 5]), []);
+        assert!(reordered(&[1, 2, 3, 4, 5]).is_empty());
         assert_eq!(reordered(&[1, 2, 4, 5, 3, 6]), [3]);
         assert_eq!(reordered(&[1, 5, 2, 3, 4, 6]), [2, 3, 4]);
         assert_eq!(reordered(&[3, 2, 1]), [2, 1]);

@@ -46,7 +46,7 @@ fn captures(folder: &Path) -> Vec<PathBuf> {
 
 /// The first IP packets of an Ethernet capture.
 fn read(file: &Path, found: &mut Vec<(u16, Vec<u8>)>) {
-    let Ok((_, Input::Capture(mut capture))) = open(file) else { return };
+    let Ok((_, Input::Capture(mut capture))) = open(file, false) else { return };
     for _ in 0..OF_ONE_CAPTURE {
         let Ok(Some(packet)) = capture.next_packet() else { return };
         let [.., high, low] = packet.frame[..packet.frame.len().min(14)] else { continue };
