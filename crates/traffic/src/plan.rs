@@ -399,10 +399,14 @@ impl Plan {
         self.connections.is_empty()
     }
 
-    /// Payload bytes planned, both ways.
+    /// Payload bytes that servers are to send.
     pub fn bytes(&self) -> u64 {
-        let both = |one: &PlannedConnection| one.request_bytes + one.size_bytes;
-        self.connections.iter().map(both).sum()
+        self.connections.iter().map(|connection| connection.size_bytes).sum()
+    }
+
+    /// Payload bytes that clients are to send.
+    pub fn request_bytes(&self) -> u64 {
+        self.connections.iter().map(|connection| connection.request_bytes).sum()
     }
 
     /// SHA-256 over every connection in order: start (picoseconds, u64), session (u32), source and

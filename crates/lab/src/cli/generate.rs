@@ -126,6 +126,7 @@ fn plan(args: &PlanArgs) -> Result<Verdict> {
             "seed": args.seed,
             "connections": plan.len(),
             "bytes": plan.bytes(),
+            "request_bytes": plan.request_bytes(),
             "sessions": plan.sessions.len(),
             "collisions": plan.collisions,
             "duration_s": plan.end.as_secs_f64(),

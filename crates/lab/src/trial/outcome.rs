@@ -122,12 +122,16 @@ pub struct IntervalOutcome {
     pub ip_bytes: u64,
     /// Packets, both directions, of the original's connections that started in it; none where the model does
     /// not know whole connections.
+    #[serde(default)]
     pub connection_packets_target: Option<u64>,
     /// Packets of the connections whose SYN the meter saw in it.
+    #[serde(default)]
     pub connection_packets: u64,
     /// IP bytes of the original's connections, likewise.
+    #[serde(default)]
     pub connection_ip_bytes_target: Option<u64>,
     /// IP bytes of the connections whose SYN the meter saw in it.
+    #[serde(default)]
     pub connection_ip_bytes: u64,
 }
 

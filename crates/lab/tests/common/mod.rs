@@ -117,7 +117,7 @@ impl Room {
 
     /// A model of two intervals of one second and some hundreds of flows, cut from the embedded one.
     pub fn small_model(&self, name: &str) -> Value {
-        self.done(&["model", "embedded", "-o", name, "--force"]);
+        self.done(&["model", "embedded", "--harpoon", "-o", name, "--force"]);
         let mut model = self.json(name);
         let intervals = model["intervals"].as_array_mut().expect("intervals");
         intervals.truncate(2);
