@@ -31,6 +31,8 @@ const LARGEST: usize = 1_024;
 pub const REQUEST_MIN_BYTES: u64 = 16;
 /// The payload of a full segment on a link of 1500 bytes, with IPv4 and time stamps.
 pub const SEGMENT_MAX_BYTES: u16 = 1_448;
+/// Payload bytes that one direction may carry: 1 TiB, what the generator can ask for.
+const BYTES_MAX: u64 = 1 << 40;
 /// A shape makes up for at most this part of its packets, and one.
 const DITHER_PART: u64 = 20;
 /// The payload of the smallest segment that Linux can be told to send, with time stamps.
@@ -140,8 +142,8 @@ impl ConnectionLaw {
         }
         let most = self.request_bytes.iter().chain(&self.response_bytes).max();
         match most {
-            Some(&bytes) if bytes > 1 << 40 => {
-                Err(ModelError::TooMany("bytes of a connection in connection_law", 1 << 40))
+            Some(&bytes) if bytes > BYTES_MAX => {
+                Err(ModelError::TooLarge("a size in connection_law", BYTES_MAX))
             }
             _ => Ok(()),
         }

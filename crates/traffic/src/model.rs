@@ -311,6 +311,8 @@ pub enum ModelError {
     Empty(&'static str),
     /// A list beyond its limit.
     TooMany(&'static str, usize),
+    /// A number beyond its limit.
+    TooLarge(&'static str, u64),
     /// Rank counts must be positive and never rise.
     RanksRise(&'static str, usize),
     /// Intervals must follow one another.
@@ -333,6 +335,7 @@ impl fmt::Display for ModelError {
             }
             ModelError::Empty(what) => write!(f, "{what} is empty"),
             ModelError::TooMany(what, limit) => write!(f, "{what} has more than {limit} entries"),
+            ModelError::TooLarge(what, limit) => write!(f, "{what} is more than {limit}"),
             ModelError::RanksRise(what, at) => {
                 write!(f, "{what}.counts[{at}] is zero or above its predecessor; sort them falling")
             }
