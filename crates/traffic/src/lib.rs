@@ -16,6 +16,7 @@ pub mod gather;
 mod intervals;
 pub mod lengths;
 pub mod model;
+mod model_error;
 mod pairs;
 mod parts;
 pub mod plan;

@@ -1,0 +1,64 @@
+//! Why a document is no traffic model.
+
+use alloc::string::String;
+use core::fmt;
+
+use crate::model::FORMAT;
+use crate::pool::PoolError;
+
+/// Why a document is no model.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ModelError {
+    /// Another format, or another version of it.
+    Format(String),
+    /// A number that must be positive (and finite) is not.
+    NotPositive(&'static str, f64),
+    /// A share beyond 0 to 1.
+    NotAShare(&'static str, f64),
+    /// A list that must not be empty is.
+    Empty(&'static str),
+    /// A list beyond its limit.
+    TooMany(&'static str, usize),
+    /// A number beyond its limit.
+    TooLarge(&'static str, u64),
+    /// Rank counts must be positive and never rise.
+    RanksRise(&'static str, usize),
+    /// Intervals must follow one another.
+    IntervalOrder(usize),
+    /// The pools do not do.
+    Pool(PoolError),
+}
+
+impl fmt::Display for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ModelError::Format(found) => {
+                write!(f, "format is '{found}', this tool reads '{FORMAT}'")
+            }
+            ModelError::NotPositive(what, value) => {
+                write!(f, "{what} is {value}, but must be a positive finite number")
+            }
+            ModelError::NotAShare(what, value) => {
+                write!(f, "{what} is {value}, but must be from 0 to 1")
+            }
+            ModelError::Empty(what) => write!(f, "{what} is empty"),
+            ModelError::TooMany(what, limit) => write!(f, "{what} has more than {limit} entries"),
+            ModelError::TooLarge(what, limit) => write!(f, "{what} is more than {limit}"),
+            ModelError::RanksRise(what, at) => {
+                write!(f, "{what}.counts[{at}] is zero or above its predecessor; sort them falling")
+            }
+            ModelError::IntervalOrder(at) => {
+                write!(f, "intervals[{at}] does not begin where its predecessor ends")
+            }
+            ModelError::Pool(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for ModelError {}
+
+impl From<PoolError> for ModelError {
+    fn from(error: PoolError) -> ModelError {
+        ModelError::Pool(error)
+    }
+}
