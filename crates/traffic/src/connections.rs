@@ -84,6 +84,16 @@ pub struct ConnectionVolume {
     pub octets: u64,
 }
 
+impl ConnectionVolume {
+    /// Adds what others carried.
+    pub fn add(&mut self, more: &ConnectionVolume) {
+        self.connections += more.connections;
+        self.bytes += more.bytes;
+        self.packets += more.packets;
+        self.octets += more.octets;
+    }
+}
+
 impl ConnectionLaw {
     /// The table of these connections; none where there are none.
     pub fn of(mut shapes: Vec<Shape>) -> Option<ConnectionLaw> {
@@ -132,13 +142,26 @@ impl ConnectionLaw {
             return Err(ModelError::Empty("a column of connection_law"));
         }
         if !self.interval.is_empty() && self.interval.len() != length {
-            return Err(ModelError::Empty("connection_law.interval has gaps: a column"));
+            return Err(ModelError::Empty("a part of the column connection_law.interval"));
         }
         if length > SHAPES_MAX {
             return Err(ModelError::TooMany("connection_law", SHAPES_MAX));
         }
         if self.connections.contains(&0) || (0..length).any(|at| self.bytes(at) == 0) {
             return Err(ModelError::NotPositive("a shape of connection_law", 0.0));
+        }
+        for &segment in self.segment_bytes.iter().filter(|&&segment| segment != 0) {
+            if segment > SEGMENT_MAX_BYTES {
+                let most = SEGMENT_MAX_BYTES.into();
+                return Err(ModelError::TooLarge("a segment in connection_law", most));
+            }
+            if segment < SEGMENT_MIN_BYTES {
+                let above = f64::from(segment) - f64::from(SEGMENT_MIN_BYTES);
+                return Err(ModelError::NotPositive(
+                    "a segment in connection_law, beyond 75 bytes,",
+                    above + 1.0,
+                ));
+            }
         }
         let most = self.request_bytes.iter().chain(&self.response_bytes).max();
         match most {
@@ -362,7 +385,11 @@ mod tests {
         nobody.connections[2] = 0;
         let mut endless = sound;
         endless.response_bytes[1] = u64::MAX;
-        for bad in [short, nobody, endless, ConnectionLaw::default()] {
+        let mut tiny = ConnectionLaw::of(some(5, 1)).expect("a law");
+        let mut giant = tiny.clone();
+        tiny.segment_bytes[0] = SEGMENT_MIN_BYTES - 1;
+        giant.segment_bytes[0] = SEGMENT_MAX_BYTES + 1;
+        for bad in [short, nobody, endless, tiny, giant, ConnectionLaw::default()] {
             assert!(bad.check().is_err(), "{bad:?}");
         }
     }

@@ -55,16 +55,14 @@ impl Whole {
         whole.volumes.resize(grid.intervals, ConnectionVolume::default());
         let mut answers = Vec::new();
         for made in connections(flows) {
-            let volume = &mut whole.volumes[grid.at(made.start_ns)];
-            volume.connections += 1;
-            volume.bytes += made.shape.bytes;
-            volume.packets += made.shape.packets;
-            volume.octets += made.octets;
+            let at = grid.at(made.start_ns);
+            let Shape { bytes, packets, .. } = made.shape;
+            let octets = made.octets;
+            whole.volumes[at].add(&ConnectionVolume { connections: 1, bytes, packets, octets });
             whole.flows += made.flows;
             whole.octets += made.octets;
             answers.extend(made.answered_ns.map(|nanos| (made.ends, nanos)));
-            let interval = grid.at(made.start_ns) as u32;
-            whole.shapes.push(Shape { interval, ..made.shape });
+            whole.shapes.push(Shape { interval: at as u32, ..made.shape });
         }
         whole.answered = answers.len() as u64;
         whole.pair_medians_s = round_trips::medians_s(answers);
@@ -76,10 +74,7 @@ impl Whole {
         self.shapes.extend(other.shapes);
         self.volumes.resize(other.volumes.len().max(self.volumes.len()), Default::default());
         for (volume, more) in self.volumes.iter_mut().zip(&other.volumes) {
-            volume.connections += more.connections;
-            volume.bytes += more.bytes;
-            volume.packets += more.packets;
-            volume.octets += more.octets;
+            volume.add(more);
         }
         self.flows += other.flows;
         self.octets += other.octets;
