@@ -120,6 +120,13 @@ impl Handshakes {
         });
     }
 
+    /// Forgets the openings that are not complete: what follows is of another input.
+    pub fn input_ends(&mut self) {
+        while let Some(oldest) = self.openings.first(Order::Seen) {
+            self.openings.remove(oldest);
+        }
+    }
+
     /// The round trips, in the order in which they were complete, and how many there was no room for.
     pub fn finish(self) -> (Vec<RoundTrip>, u64) {
         (self.kept, self.beyond)
@@ -197,6 +204,17 @@ mod tests {
         see(&mut handshakes, 4, ends, (ACK, 6, 10));
         see(&mut handshakes, 5, turned(ends), (SYN | ACK, 9, 6));
         see(&mut handshakes, 6, ends, (ACK, 6, 99));
+        assert!(handshakes.finish().0.is_empty());
+    }
+
+    #[test]
+    fn an_opening_that_goes_on_in_another_input_is_none() {
+        let mut handshakes = Handshakes::new(10, 10);
+        let ends = ends(1_000);
+        see(&mut handshakes, 0, ends, (SYN, 5, 0));
+        see(&mut handshakes, 1, turned(ends), (SYN | ACK, 9, 6));
+        handshakes.input_ends();
+        see(&mut handshakes, 2, ends, (ACK, 6, 10));
         assert!(handshakes.finish().0.is_empty());
     }
 

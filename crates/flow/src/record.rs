@@ -64,7 +64,7 @@ impl FlowKey {
 }
 
 /// Why a record was made: flowEndReason (IPFIX information element 136).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EndReason {
     /// No packet for the inactive timeout.
@@ -96,8 +96,10 @@ impl EndReason {
     }
 }
 
-/// One direction of one conversation. Times are wall-clock nanoseconds since 1970.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One direction of one conversation. Times are wall-clock nanoseconds since 1970. Records are in the order
+/// of their five-tuples, then of their starts and ends, then of all else, so that sorted records do not
+/// tell how they came.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowRecord {
     /// The five-tuple.
     pub key: FlowKey,

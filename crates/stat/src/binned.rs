@@ -7,6 +7,9 @@
 //! whole, bin by bin.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
 
 /// The width at which bins begin, ns: a millisecond.
 pub const NARROWEST_NS: u64 = 1_000_000;
@@ -38,12 +41,49 @@ impl Bin {
 pub struct TooFarApart;
 
 /// A series of bins, from that of the earliest event to that of the latest.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Written", try_from = "Written")]
 pub struct Binned {
     doublings: u32,
     /// Number of the first bin, counted from 1970.
     first: u64,
     bins: VecDeque<Bin>,
+}
+
+/// A series as it is written to files: column by column.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    doublings: u32,
+    first: u64,
+    events: Vec<u64>,
+    weights: Vec<u64>,
+}
+
+impl From<Binned> for Written {
+    fn from(binned: Binned) -> Written {
+        let (doublings, first) = (binned.doublings, binned.first);
+        let (events, weights) = binned.bins.iter().map(|bin| (bin.events, bin.weight)).unzip();
+        Written { doublings, first, events, weights }
+    }
+}
+
+impl TryFrom<Written> for Binned {
+    type Error = &'static str;
+
+    fn try_from(read: Written) -> Result<Binned, &'static str> {
+        let count = read.events.len() as u64;
+        let is_sound = read.weights.len() as u64 == count
+            && count <= BINS_MAX
+            && read.doublings <= DOUBLINGS_MAX
+            && read.first.checked_add(count).is_some_and(|end| end <= u64::MAX >> read.doublings);
+        if !is_sound {
+            return Err("a series of bins that cannot be");
+        }
+        let bins = read.events.iter().zip(&read.weights);
+        let bins = bins.map(|(&events, &weight)| Bin { events, weight }).collect();
+        Ok(Binned { doublings: read.doublings, first: read.first, bins })
+    }
 }
 
 impl Binned {

@@ -85,7 +85,22 @@ impl Empirical {
     /// # Errors
     /// If there is no sample, or one that is negative or not finite.
     pub fn linear_from(samples: Vec<f64>, knots_max: usize) -> Result<Empirical, EmpiricalError> {
-        let runs = runs_of(samples)?;
+        Empirical::linear_of(runs_of(samples)?, knots_max)
+    }
+
+    /// The same of samples that were counted: (value, how many), in any order, a value perhaps more
+    /// than once.
+    ///
+    /// # Errors
+    /// If there is no sample, or one that is negative or not finite.
+    pub fn linear_from_counts(
+        counts: Vec<(f64, u64)>,
+        knots_max: usize,
+    ) -> Result<Empirical, EmpiricalError> {
+        Empirical::linear_of(runs_of_counts(counts)?, knots_max)
+    }
+
+    fn linear_of(runs: Vec<Run>, knots_max: usize) -> Result<Empirical, EmpiricalError> {
         // A group needs two knots, and one closes the table. Few samples pair up throughout; of
         // many, only the tail does.
         let groups_max = (knots_max.clamp(KNOTS_MIN, KNOTS_LIMIT) - 1) / 2;

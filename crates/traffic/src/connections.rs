@@ -14,11 +14,12 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
-use nilometer_stat::{Empirical, Rng};
+use nilometer_stat::{Empirical, Least, Rng};
 use serde::{Deserialize, Serialize};
 
-use crate::estimate::FILE_MIN_BYTES;
+use crate::files::FILE_MIN_BYTES;
 use crate::lengths;
 use crate::model::ModelError;
 use crate::volume::{self, Item, Load};
@@ -27,6 +28,8 @@ use crate::volume::{self, Item, Load};
 pub const SHAPES_MAX: usize = 4_096;
 /// Those of them that are kept for the largest connections.
 const LARGEST: usize = 1_024;
+/// Connections that the others are taken from.
+const SAMPLE_MAX: usize = 1 << 18;
 /// What a client of ours says at least: its request tells how much it wants.
 pub const REQUEST_MIN_BYTES: u64 = 16;
 /// The payload of a full segment on a link of 1500 bytes, with IPv4 and time stamps.
@@ -49,6 +52,61 @@ pub struct Shape {
     pub packets: u64,
     /// The interval in which it started.
     pub interval: u32,
+}
+
+/// The connections of an original: the largest, and of all a sample, which is all of them as long as they are not
+/// more than [`SAMPLE_MAX`].
+#[derive(Debug)]
+pub struct Shapes {
+    largest: Least<Reverse<Shape>>,
+    /// With their marks.
+    sample: Least<(u64, Shape)>,
+}
+
+impl Default for Shapes {
+    fn default() -> Shapes {
+        Shapes { largest: Least::new(LARGEST), sample: Least::new(SAMPLE_MAX) }
+    }
+}
+
+impl Shapes {
+    /// Takes a connection. Those of the least marks are the sample: a mark has nothing to do with what the
+    /// connection carried.
+    pub fn offer(&mut self, mark: u64, shape: Shape) {
+        self.largest.offer(Reverse(shape));
+        self.sample.offer((mark, shape));
+    }
+
+    /// Adds those of another part.
+    pub fn merge(&mut self, other: Shapes) {
+        self.largest.merge(other.largest);
+        self.sample.merge(other.sample);
+    }
+
+    /// How many connections were offered.
+    pub fn offered(&self) -> u64 {
+        self.sample.offered()
+    }
+
+    /// A sample of all but the largest, of how many it is one, and the largest; each in rising order. Where a table
+    /// has room for all, all are among the largest.
+    fn apart(self) -> (Vec<Shape>, u64, Vec<Shape>) {
+        let all = self.offered();
+        let sample = self.sample.into_sorted();
+        let mut sample: Vec<Shape> = sample.into_iter().map(|(_, shape)| shape).collect();
+        sample.sort_unstable();
+        if sample.len() <= SHAPES_MAX {
+            return (Vec::new(), 0, sample);
+        }
+        let largest = self.largest.into_sorted();
+        let largest: Vec<Shape> = largest.into_iter().rev().map(|Reverse(shape)| shape).collect();
+        let below = match sample.len() as u64 == all {
+            true => sample.len() - largest.len(),
+            false => sample.partition_point(|shape| *shape < largest[0]),
+        };
+        sample.truncate(below);
+        (sample, all - largest.len() as u64, largest)
+    }
 }
 
 /// P(Connection), as a table of shapes; column by column, all of the same length.
@@ -96,19 +154,19 @@ impl ConnectionVolume {
 
 impl ConnectionLaw {
     /// The table of these connections; none where there are none.
-    pub fn of(mut shapes: Vec<Shape>) -> Option<ConnectionLaw> {
-        shapes.sort_unstable();
-        let largest = if shapes.len() > SHAPES_MAX { LARGEST } else { shapes.len() };
-        let (others, largest) = shapes.split_at(shapes.len() - largest);
+    pub fn of(shapes: Shapes) -> Option<ConnectionLaw> {
         let (mut law, mut owed) = (ConnectionLaw::default(), 0);
+        let is_whole = shapes.offered() as usize <= SHAPES_MAX;
+        let (others, others_count, largest) = shapes.apart();
         let groups = SHAPES_MAX - LARGEST;
         for group in 0..groups.min(others.len()) {
             let bound = |number: usize| number * others.len() / groups;
             let members = &others[bound(group)..bound(group + 1)];
-            law.push(&members[members.len() / 2], members.len() as u64, &mut owed);
+            let count = |number: usize| number as u64 * others_count / groups as u64;
+            law.push(&members[members.len() / 2], count(group + 1) - count(group), &mut owed);
         }
         largest.iter().for_each(|shape| law.push(shape, 1, &mut owed));
-        if others.is_empty() {
+        if is_whole {
             law.interval = largest.iter().map(|shape| shape.interval).collect();
         }
         (!law.connections.is_empty()).then_some(law)
@@ -286,10 +344,18 @@ mod tests {
         (0..count).map(one).collect()
     }
 
+    fn law_of(shapes: &[Shape]) -> Option<ConnectionLaw> {
+        let mut all = Shapes::default();
+        for (number, shape) in (1..).zip(shapes) {
+            all.offer(u64::wrapping_mul(number, 0x9e37_79b9_7f4a_7c15), *shape);
+        }
+        ConnectionLaw::of(all)
+    }
+
     #[test]
     fn a_few_connections_are_all_in_the_table() {
         let shapes = some(500, 1);
-        let law = ConnectionLaw::of(shapes.clone()).expect("a law");
+        let law = law_of(&shapes).expect("a law");
         law.check().expect("a sound law");
         assert_eq!(law.connections, vec![1; 500]);
         let bytes: u64 = (0..500).map(|at| law.bytes(at)).sum();
@@ -297,9 +363,29 @@ mod tests {
     }
 
     #[test]
+    fn more_than_a_sample_holds_keep_their_number_and_nearly_all_their_bytes_in_any_order() {
+        let shapes = some(SAMPLE_MAX as u64 + 90_000, 5);
+        let law = law_of(&shapes).expect("a law");
+        assert_eq!(law.connections.iter().sum::<u64>(), shapes.len() as u64);
+        let bytes: u64 = law.connections.iter().enumerate().map(|(at, n)| n * law.bytes(at)).sum();
+        let wanted: u64 = shapes.iter().map(|shape| shape.bytes).sum();
+        assert!((bytes as f64 / wanted as f64 - 1.0).abs() < 0.01, "{bytes} for {wanted}");
+        let mut parts = Shapes::default();
+        let marked: Vec<(u64, &Shape)> = (1..).zip(&shapes).collect();
+        for part in marked.chunks(50_000).rev() {
+            let mut some = Shapes::default();
+            for (number, shape) in part.iter().rev() {
+                some.offer(number.wrapping_mul(0x9e37_79b9_7f4a_7c15), **shape);
+            }
+            parts.merge(some);
+        }
+        assert_eq!(ConnectionLaw::of(parts), Some(law));
+    }
+
+    #[test]
     fn an_interval_has_its_own_connections_each_once() {
         let shapes = some(900, 6);
-        let law = ConnectionLaw::of(shapes.clone()).expect("a law");
+        let law = law_of(&shapes).expect("a law");
         let own = |interval: u32| shapes.iter().filter(move |shape| shape.interval == interval);
         let load = |number| Load {
             files: own(number).count(),
@@ -322,7 +408,7 @@ mod tests {
     #[test]
     fn many_keep_their_bytes_their_packets_and_what_belongs_together() {
         let shapes = some(60_000, 2);
-        let law = ConnectionLaw::of(shapes.clone()).expect("a law");
+        let law = law_of(&shapes).expect("a law");
         assert_eq!(law.connections.len(), SHAPES_MAX);
         assert_eq!(law.connections.iter().sum::<u64>(), 60_000);
         assert!(law.interval.is_empty());
@@ -369,7 +455,7 @@ mod tests {
         let alone = segment_bytes(100, 3_000, 27);
         let made = packets_of(100, 3_000, alone.into());
         assert_ne!(made, 27);
-        let law = ConnectionLaw::of(vec![shape; 400]).expect("a law");
+        let law = law_of(&[shape; 400]).expect("a law");
         let all: u64 = { law.segment_bytes.iter() }
             .map(|&segment| packets_of(100, 3_000, segment.into()))
             .sum();
@@ -378,14 +464,14 @@ mod tests {
 
     #[test]
     fn a_table_that_is_none_is_refused() {
-        let sound = ConnectionLaw::of(some(5, 1)).expect("a law");
+        let sound = law_of(&some(5, 1)).expect("a law");
         let mut short = sound.clone();
         short.request_bytes.pop();
         let mut nobody = sound.clone();
         nobody.connections[2] = 0;
         let mut endless = sound;
         endless.response_bytes[1] = u64::MAX;
-        let mut tiny = ConnectionLaw::of(some(5, 1)).expect("a law");
+        let mut tiny = law_of(&some(5, 1)).expect("a law");
         let mut giant = tiny.clone();
         tiny.segment_bytes[0] = SEGMENT_MIN_BYTES - 1;
         giant.segment_bytes[0] = SEGMENT_MAX_BYTES + 1;

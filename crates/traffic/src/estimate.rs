@@ -18,44 +18,44 @@
 //! Records of sampled packets go another way (`lengths`, `sampled`), and meet the others in each law.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::IpAddr;
 
-use nilometer_flow::{FlowKey, FlowRecord};
-use nilometer_stat::Empirical;
-use nilometer_stat::inversion::InversionError;
+use nilometer_flow::FlowRecord;
+use nilometer_flow::repair::RepairCounts;
+use nilometer_stat::inversion::{Inversion, InversionError};
+use nilometer_stat::{Empirical, Tally};
 
 use crate::connections::ConnectionLaw;
-use crate::flows::OfFlows;
-use crate::gather::{Flows, Gathered};
+use crate::files::represented_octets;
+pub use crate::files::{FILE_MIN_BYTES, ends, payload_bytes};
+use crate::flows::{OfFlows, Work, is_tcp};
+use crate::gather::{Aside, Gathered, NothingAside, Parts};
 use crate::intervals::Volumes;
-use crate::lengths::{self, is_sampled};
+use crate::lengths::{self, Measured, is_sampled};
 
 use crate::model::{
-    Coverage, FORMAT, Generation, INTERVALS_MAX, Interval, ModelError, Origin, Share, TrafficModel,
+    Coverage, FORMAT, Generation, INTERVALS_MAX, Interval, ModelError, Origin, TrafficModel,
 };
 use crate::pool::Prefix;
-use crate::popularity::Popularity;
+use crate::popularity::{ADDRESSES_MAX, Popularity};
 use crate::round_trips::RoundTrips;
 use crate::runner::{InTurn, Runner};
 use crate::sampled::SampledFiles;
 use crate::spans;
 use crate::told;
 use crate::udp;
-use crate::unflagged;
+use crate::unflagged::{self, Inferred};
 
-/// Flows below this many payload bytes are left out (Harpoon's own limit).
-pub const FILE_MIN_BYTES: u64 = 100;
 /// Knots of the file size table and of the gap table.
 const SIZE_KNOTS: usize = 2_048;
 const GAP_KNOTS: usize = 1_024;
-/// A flow whose packets average no more than this many bytes beyond the bare headers only
-/// acknowledges: room for time stamps and two SACK blocks.
-const ACK_OPTIONS_BYTES: u64 = 32;
+/// Nanoseconds in a second.
+const NANOS: f64 = 1e9;
 
 /// What the estimation is told.
 #[derive(Clone, Debug)]
@@ -89,6 +89,10 @@ pub enum EstimateError {
     Option(ModelError),
     /// Sampled records that do not tell how many flows there were.
     Sampled(InversionError),
+    /// More addresses than are counted.
+    TooManyAddresses,
+    /// Records that were set aside cannot be had back.
+    Aside(String),
     /// The interval is so short that there would be more than [`INTERVALS_MAX`].
     TooManyIntervals(f64),
 }
@@ -116,6 +120,10 @@ impl fmt::Display for EstimateError {
             }
             EstimateError::Option(error) => error.fmt(f),
             EstimateError::Sampled(error) => error.fmt(f),
+            EstimateError::TooManyAddresses => {
+                write!(f, "more than {ADDRESSES_MAX} clients or servers; give a part of the input")
+            }
+            EstimateError::Aside(why) => write!(f, "records that were set aside are lost: {why}"),
             EstimateError::TooManyIntervals(interval_s) => write!(
                 f,
                 "an interval of {interval_s} s gives more than {INTERVALS_MAX} intervals; choose a \
@@ -155,25 +163,22 @@ pub fn estimate(
 ) -> Result<Estimate, EstimateError> {
     let mut gathered = Gathered::new();
     records.into_iter().for_each(|record| gathered.take(record));
-    estimate_gathered(gathered, options, &InTurn)
+    estimate_gathered(gathered, &NothingAside, options, &InTurn)
 }
 
-/// Repairs records that were gathered one by one, and estimates a model from them; `runner` works on
-/// their parts, and changes nothing but how long it takes.
+/// Repairs records that were gathered one by one, and partly set aside, and estimates a model from them.
+/// `runner` works on their lots, and changes nothing but how long it takes; neither does the order in which
+/// records were gathered, nor what of them was set aside.
 ///
 /// # Errors
-/// Where nothing enters the model, or an option is out of range.
+/// Where nothing enters the model, an option is out of range, or a lot that was set aside cannot be had.
 pub fn estimate_gathered(
     gathered: Gathered,
+    aside: &impl Aside,
     options: &EstimateOptions,
     runner: &impl Runner,
 ) -> Result<Estimate, EstimateError> {
-    check_options(options)?;
-    let (flows, counts) = gathered.into_repaired(runner);
-    let mut made = estimate_flows(flows, options, runner)?;
-    made.model.coverage.records_joined += counts.joined();
-    made.warnings.extend(told::repaired(&counts));
-    Ok(made)
+    estimate_parts((gathered.into_parts(), aside, true), options, runner)
 }
 
 /// Estimates a model from records as they are, each a flow where it has flags and is not sampled: for
@@ -185,97 +190,152 @@ pub fn estimate_as_given(
     records: Vec<FlowRecord>,
     options: &EstimateOptions,
 ) -> Result<Estimate, EstimateError> {
-    check_options(options)?;
     let mut gathered = Gathered::new();
-    records.into_iter().for_each(|record| gathered.take_as_given(record));
-    estimate_flows(gathered.into_given(&InTurn), options, &InTurn)
+    records.into_iter().for_each(|record| gathered.keep(record));
+    estimate_parts((gathered.into_parts(), &NothingAside, false), options, &InTurn)
 }
 
-fn estimate_flows(
-    flows: Flows,
+/// What is known of flows without flags, and of sampled ones, before they are measured with the others.
+struct Others {
+    inferred: Inferred,
+    sampled: Vec<FlowRecord>,
+    joined: u64,
+    coverage: Coverage,
+}
+
+impl Others {
+    fn of(mut records: Vec<FlowRecord>, span_ns: (u64, u64)) -> Others {
+        let mut coverage = Coverage::default();
+        records.retain(|record| is_tcp(record, &mut coverage));
+        let mut inferred = unflagged::infer(records, span_ns);
+        coverage.records_without_flags = inferred.unflagged;
+        (coverage.starts_inferred, coverage.ends_inferred) = (inferred.starts, inferred.ends);
+        let (sampled, bare) =
+            core::mem::take(&mut inferred.records).into_iter().partition(is_sampled);
+        inferred.records = bare;
+        let sampled = lengths::join_sampled(sampled);
+        let joined = inferred.joined + sampled.counts.joined();
+        Others { inferred, sampled: sampled.records, joined, coverage }
+    }
+
+    fn warnings(&self, measured: &Measured) -> Vec<String> {
+        let mut warnings = told::sampled(measured, &self.sampled);
+        if self.coverage.records_without_flags > 0 {
+            warnings.push(format!(
+                "{} TCP records carry no flags: where their flows begin and end is told by time (gaps \
+                 over {:.1} s part them); {} starts and {} ends",
+                self.coverage.records_without_flags,
+                self.inferred.threshold_ns as f64 / 1e9,
+                self.coverage.starts_inferred,
+                self.coverage.ends_inferred
+            ));
+        }
+        warnings
+    }
+}
+
+/// Everything that was found, before it becomes a model.
+struct Found {
+    flows: OfFlows,
+    others: Others,
+    inversions: BTreeMap<u32, Inversion>,
+    volumes: Volumes,
+    /// What repair came to, of whole flows.
+    repaired: RepairCounts,
+}
+
+fn estimate_parts<A: Aside>(
+    (parts, aside, repairs): (Parts, &A, bool),
     options: &EstimateOptions,
     runner: &impl Runner,
 ) -> Result<Estimate, EstimateError> {
-    let Flows { parts, udp, others, mut coverage, span_ns } = flows;
-    let span_ns = options.span_ns.or(span_ns).unwrap_or((0, 0));
-    if parts.is_empty() && others.is_empty() {
-        return Err(EstimateError::NoTcp(coverage.flows));
-    }
-    let inferred = unflagged::infer(others, span_ns);
-    coverage.records_without_flags = inferred.unflagged;
-    (coverage.starts_inferred, coverage.ends_inferred) = (inferred.starts, inferred.ends);
-    let (sampled, bare): (Vec<_>, Vec<_>) = inferred.records.into_iter().partition(is_sampled);
-    let sampled = lengths::join_sampled(sampled);
-    coverage.records_joined = inferred.joined + sampled.counts.joined();
-    let sampled = sampled.records;
-    let inversions = lengths::invert(&sampled).map_err(EstimateError::Sampled)?;
-    let mut volumes = Volumes::new(span_ns, options)?;
+    check_options(options)?;
+    let span_ns = options.span_ns.or(parts.span_ns).unwrap_or((0, 0));
+    let volumes = Volumes::new(span_ns, options)?;
+    let mut others = Others::of(parts.others, span_ns);
+    let inversions = lengths::invert(&others.sampled).map_err(EstimateError::Sampled)?;
+    let bare = core::mem::take(&mut others.inferred.records);
+    let work = Work { lots: parts.lots, aside, repairs, bare, sampled: &others.sampled };
     let grid = volumes.grid(options.bound_s);
-    let udp = udp::models(runner.map(udp, |part| udp::measure(&part.unpack(0), grid)));
-    let of_flows = OfFlows::measure((parts, bare), &sampled, grid, runner);
-    coverage.add(&of_flows.coverage);
-    let (files, lives) = (of_flows.files, of_flows.lives);
-    let measured = lengths::measure(of_flows.lengths, &inversions).expect("there is a flow");
-    let thinned = SampledFiles::of(&sampled, &inversions);
-    let mut warnings = told::sampled(&measured, &sampled);
-    if coverage.records_without_flags > 0 {
-        warnings.push(format!(
-            "{} TCP records carry no flags: where their flows begin and end is told by time (gaps \
-             over {:.1} s part them); {} starts and {} ends",
-            coverage.records_without_flags,
-            inferred.threshold_ns as f64 / 1e9,
-            coverage.starts_inferred,
-            coverage.ends_inferred
-        ));
+    let flows = OfFlows::measure(work, grid, runner).map_err(EstimateError::Aside)?;
+    others.coverage.add(&flows.coverage);
+    if flows.tcp_flows == 0 && others.sampled.is_empty() {
+        return Err(EstimateError::NoTcp(others.coverage.flows));
     }
-    let gaps = gaps(of_flows.gaps, &sampled, options.bound_s, &mut coverage, &mut warnings);
-    let whole = of_flows.whole;
-    let connection_law = match sampled.is_empty() {
-        true => ConnectionLaw::of(whole.shapes),
-        false => None,
-    };
-    let file_size = file_sizes(&files, &thinned)
-        .ok_or_else(|| EstimateError::NoneEnters(Box::new(coverage.clone())))?;
-    volumes = volumes.of(&files).of_sampled(&sampled, &thinned);
-    if connection_law.is_some() {
-        (coverage.flows_in_connections, coverage.octets_in_connections) =
-            (whole.flows, whole.octets);
-        volumes = volumes.of_connections(whole.volumes);
+    if flows.popular.is_too_much() {
+        return Err(EstimateError::TooManyAddresses);
     }
-    let intervals = volumes.intervals((&file_size, &gaps, &lives), runner);
-    cover_sampled(&sampled, &thinned, &intervals, &mut coverage);
-    let popularity = Popularity::of(&files, &sampled, options.keep_addresses);
-    let mut model = TrafficModel {
-        format: FORMAT.to_string(),
-        tool: options.tool.clone(),
-        origin: options.origin.clone(),
-        flow_count: Some(libm::round(measured.flow_count) as u64),
-        mean_length_packets: Some(measured.mean_length_packets),
-        sampling_interval: Some(measured.sampling_interval),
-        flow_lengths: Some(measured.lengths),
-        hurst: None,
-        sources: popularity.sources,
-        destinations: popularity.destinations,
-        file_size,
-        inter_connection: gaps,
-        intervals,
-        connection_law,
-        round_trips: RoundTrips::of_flow_starts(whole.answered, whole.pair_medians_s),
-        udp,
-        unmodelled_bytes_share: None,
-        unmodelled_flows_share: None,
-        coverage,
-        generation: Generation {
-            time_divisor: 1.0,
-            inter_connection_bound_s: options.bound_s,
-            ipv6_share: popularity.ipv6_share,
-            clients: options.clients.clone(),
-            servers: options.servers.clone(),
-        },
-    };
-    model.tell_unmodelled();
-    model.check().map_err(EstimateError::Option)?;
-    Ok(Estimate { model, warnings, notes: vec![] })
+    let mut repaired = parts.counts;
+    repaired.add(&flows.repairs);
+    if repairs {
+        repaired.assert_conserved();
+    }
+    let made =
+        Found { flows, others, inversions, volumes, repaired }.into_model(options, runner)?;
+    made.model.check().map_err(EstimateError::Option)?;
+    Ok(made)
+}
+
+impl Found {
+    fn into_model(
+        self,
+        options: &EstimateOptions,
+        runner: &impl Runner,
+    ) -> Result<Estimate, EstimateError> {
+        let Found { flows, others, inversions, volumes, repaired } = self;
+        let (mut coverage, sampled) = (others.coverage.clone(), &others.sampled);
+        coverage.records_joined = others.joined + repaired.joined();
+        let measured =
+            lengths::measure(flows.lengths.whole(), &inversions).expect("there is a flow");
+        let thinned = SampledFiles::of(sampled, &inversions);
+        let mut warnings = others.warnings(&measured);
+        let gaps = gaps(flows.gaps, sampled, options.bound_s, &mut coverage, &mut warnings);
+        warnings.extend(told::repaired(&repaired));
+        let whole = flows.whole;
+        let connection_law =
+            if sampled.is_empty() { ConnectionLaw::of(whole.shapes) } else { None };
+        let file_size = file_sizes(flows.sizes, coverage.flows_in_model, &thinned)
+            .ok_or_else(|| EstimateError::NoneEnters(Box::new(coverage.clone())))?;
+        let mut volumes = volumes.of_files(flows.volumes).of_sampled(sampled, &thinned);
+        if connection_law.is_some() {
+            (coverage.flows_in_connections, coverage.octets_in_connections) =
+                (whole.flows, whole.octets);
+            volumes = volumes.of_connections(whole.volumes);
+        }
+        let intervals = volumes.intervals((&file_size, &gaps, flows.active), runner);
+        cover_sampled(sampled, &thinned, &intervals, &mut coverage);
+        let popularity = Popularity::of(flows.popular, sampled, options.keep_addresses);
+        let mut model = TrafficModel {
+            format: FORMAT.to_string(),
+            tool: options.tool.clone(),
+            origin: options.origin.clone(),
+            flow_count: Some(libm::round(measured.flow_count) as u64),
+            mean_length_packets: Some(measured.mean_length_packets),
+            sampling_interval: Some(measured.sampling_interval),
+            flow_lengths: Some(measured.lengths),
+            hurst: None,
+            sources: popularity.sources,
+            destinations: popularity.destinations,
+            file_size,
+            inter_connection: gaps,
+            intervals,
+            connection_law,
+            round_trips: RoundTrips::of_flow_starts(whole.answered, whole.pair_medians_ns),
+            udp: udp::models(flows.udp),
+            unmodelled_bytes_share: None,
+            unmodelled_flows_share: None,
+            coverage,
+            generation: Generation {
+                time_divisor: 1.0,
+                inter_connection_bound_s: options.bound_s,
+                ipv6_share: popularity.ipv6_share,
+                clients: options.clients.clone(),
+                servers: options.servers.clone(),
+            },
+        };
+        model.tell_unmodelled();
+        Ok(Estimate { model, warnings, notes: vec![] })
+    }
 }
 
 fn check_options(options: &EstimateOptions) -> Result<(), EstimateError> {
@@ -292,88 +352,19 @@ fn check_options(options: &EstimateOptions) -> Result<(), EstimateError> {
     Ok(())
 }
 
-pub(crate) fn count(share: &mut Share, octets: u64) {
-    share.flows += 1;
-    share.octets += octets;
-}
-
-/// The bytes that a record stands for: those of all packets, of which one in N was counted.
-pub(crate) fn represented_octets(record: &FlowRecord) -> u64 {
-    record.octets.saturating_mul(record.sampling_interval.max(1).into())
-}
-
 /// Did this flow open a connection, as far as is known?
 fn opens(flow: &FlowRecord) -> bool {
     flow.has_start() && flow.opened != Some(false)
 }
 
-/// A flow that enters the model.
-pub(crate) struct File {
-    pub start_ns: u64,
-    pub payload: u64,
-    pub packets: u64,
-    pub client: IpAddr,
-    pub server: IpAddr,
-}
-
-/// Bare IP and TCP headers of one packet.
-fn header_bytes(key: &FlowKey) -> u64 {
-    if key.source.is_ipv4() { 40 } else { 60 }
-}
-
-/// Payload of a flow by the paper's rule: exact, or bytes less headers.
-pub fn payload_bytes(record: &FlowRecord) -> u64 {
-    record
-        .payload_octets
-        .unwrap_or_else(|| record.octets.saturating_sub(record.packets * header_bytes(&record.key)))
-}
-
-pub(crate) fn only_acknowledges(record: &FlowRecord) -> bool {
-    match record.payload_octets {
-        Some(payload) => payload == 0,
-        None => record.octets <= record.packets * (header_bytes(&record.key) + ACK_OPTIONS_BYTES),
-    }
-}
-
-/// Client and server of a flow.
-pub fn ends(record: &FlowRecord) -> (IpAddr, IpAddr) {
-    let key = &record.key;
-    let from_client = record.opened.unwrap_or(key.destination_port <= key.source_port);
-    if from_client { (key.source, key.destination) } else { (key.destination, key.source) }
-}
-
-pub(crate) fn enter(flows: Vec<FlowRecord>, coverage: &mut Coverage) -> Vec<File> {
-    let mut files = Vec::new();
-    for flow in flows {
-        let payload = payload_bytes(&flow);
-        let out = &mut coverage.left_out;
-        match () {
-            () if !flow.has_start() => count(&mut out.no_start_marker, flow.octets),
-            () if !flow.has_end() => count(&mut out.no_end_marker, flow.octets),
-            () if only_acknowledges(&flow) => count(&mut out.ack_flow, flow.octets),
-            () if payload < FILE_MIN_BYTES => count(&mut out.under_100_bytes, flow.octets),
-            () => {
-                coverage.flows_in_model += 1;
-                coverage.octets_in_model += flow.octets;
-                coverage.payload_in_model += payload;
-                let (client, server) = ends(&flow);
-                let (start_ns, packets) = (flow.start_ns, flow.packets);
-                files.push(File { start_ns, payload, packets, client, server });
-            }
-        }
-    }
-    files
-}
-
-/// P(FileSize), in bytes; none where nothing enters.
-fn file_sizes(files: &[File], thinned: &SampledFiles) -> Option<Empirical> {
-    let sizes: Vec<f64> = files.iter().map(|file| file.payload as f64).collect();
-    let counted = Empirical::step_from(sizes, SIZE_KNOTS).ok();
+/// P(FileSize), in bytes, of so many files; none where nothing enters.
+fn file_sizes(sizes: Tally, files: u64, thinned: &SampledFiles) -> Option<Empirical> {
+    let counted = Empirical::step_from_counts(sizes.whole(), SIZE_KNOTS).ok();
     let sampled = thinned.sizes();
     if sampled.is_empty() {
         return counted;
     }
-    let counted = counted.map(|law| lengths::atoms(&law, files.len() as f64)).unwrap_or_default();
+    let counted = counted.map(|law| lengths::atoms(&law, files as f64)).unwrap_or_default();
     lengths::weighted(counted.into_iter().chain(sampled).collect(), thinned.records())
 }
 
@@ -403,7 +394,7 @@ fn cover_sampled(
 /// P(InterConnection), in seconds, of the gaps that were found and of sampled flows, whose gaps are
 /// those of every N-th.
 fn gaps(
-    mut gaps: Vec<f64>,
+    mut gaps: Tally,
     sampled: &[FlowRecord],
     bound_s: f64,
     coverage: &mut Coverage,
@@ -416,19 +407,20 @@ fn gaps(
         let of_it = |record: &&FlowRecord| record.sampling_interval == interval && opens(record);
         let group = sampled.iter().filter(of_it);
         let spans = spans::in_order(group);
-        for gap in spans::gaps(&spans).map(|gap| gap / f64::from(interval)) {
-            match gap <= bound_s {
-                true => gaps.push(gap),
+        for gap_ns in spans::gaps_ns(&spans).map(|gap_ns| gap_ns / u64::from(interval)) {
+            match gap_ns as f64 / NANOS <= bound_s {
+                true => gaps.add(gap_ns, 1),
                 false => coverage.gaps_beyond_bound += 1,
             }
         }
     }
-    if gaps.iter().sum::<f64>() <= 0.0 {
+    let mut gaps = gaps.in_units_of(NANOS);
+    if gaps.iter().all(|(gap, _)| *gap <= 0.0) {
         warnings.push(format!(
             "no address pair connects twice within {bound_s} s: the inter-connection time is not \
              measured, and {bound_s} s is used for all"
         ));
-        gaps = vec![bound_s];
+        gaps = vec![(bound_s, 1)];
     }
-    Empirical::linear_from(gaps, GAP_KNOTS).expect("gaps are finite and not negative")
+    Empirical::linear_from_counts(gaps, GAP_KNOTS).expect("gaps are finite and not negative")
 }

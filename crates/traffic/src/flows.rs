@@ -1,100 +1,203 @@
-//! What the flows of all parts came to: each part is measured by itself, and the measures are added.
+//! What the flows of all lots came to: each lot is measured by itself, and the measures are added.
 //!
-//! Of each flow little is left: its length, and where it enters the model its size, its start and its
-//! ends; of each pair of addresses its gaps and its lives. All of that is a multiset, so that it does not
-//! matter which part was measured first; lives alone are summed as fractions, and are put into the order
-//! of their pairs.
+//! Of each flow little is left: its length, and where it enters the model its size, the interval of its start
+//! and its ends; of each pair of addresses its gaps and how long it was active. All of that is counted
+//! in tallies, sums and samples of bounded size, in which it does not matter what came first. Fractions are
+//! summed lot by lot in the order of the lots. So the measures depend on the records alone, and memory on
+//! the limits of the tallies, on the number of addresses, and on what one lot for each worker takes.
 
+use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use hashbrown::HashTable;
+use nilometer_flow::record::{TCP, UDP};
+use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, RepairCounts, settle_all};
 use nilometer_flow::{FlowKey, FlowRecord};
+use nilometer_stat::Tally;
 
-use crate::estimate::{File, enter};
+use crate::files::{count, enter, represented_octets};
+use crate::gather::Aside;
+use crate::intervals::Volume;
+use crate::lots::{self, LOTS, Lot};
 use crate::model::Coverage;
 use crate::pairs::Whole;
-use crate::parts::{self, Part};
+use crate::popularity::Popular;
 use crate::runner::Runner;
-use crate::sessions::PairLife;
-use crate::spans::{self, Pair, Span};
-use crate::udp::Grid;
+use crate::sessions;
+use crate::spans::{self, Span};
+use crate::udp::{self, Grid};
+
+/// Different sizes, gaps and lengths that are told apart at most.
+const VALUES_MAX: usize = 1 << 18;
+/// Lots that are measured before their measures are added.
+const AT_ONCE: usize = 16;
 
 /// The measures of flows that were metered whole.
-#[derive(Default)]
 pub(crate) struct OfFlows {
-    /// Packets of a flow, and how many flows have so many; a number perhaps more than once.
-    pub lengths: Vec<(f64, u64)>,
-    /// Seconds between connections of one address pair, within the bound.
-    pub gaps: Vec<f64>,
-    /// The lives of address pairs, in the order of the pairs; those of sampled flows among them.
-    pub lives: Vec<PairLife>,
-    /// Flows that enter the model.
-    pub files: Vec<File>,
+    /// TCP flows; those whose flags were inferred among them.
+    pub tcp_flows: u64,
+    /// Packets of a flow.
+    pub lengths: Tally,
+    /// Times between connections of one address pair, within the bound, ns.
+    pub gaps: Tally,
+    /// Payload bytes of flows that enter the model.
+    pub sizes: Tally,
+    /// What these carried, by interval.
+    pub volumes: Vec<Volume>,
+    /// Mean number of active address pairs, by interval; those of sampled flows among them.
+    pub active: Vec<f64>,
+    /// Who asked and who served.
+    pub popular: Popular,
     /// Whole connections.
     pub whole: Whole,
+    /// Conversations of UDP, by class.
+    pub udp: Vec<udp::Measure>,
     /// What enters, and what does not.
     pub coverage: Coverage,
+    /// What repair came to.
+    pub repairs: RepairCounts,
 }
 
-/// A part to be measured: its flows, those whose flags were inferred, the spans of sampled ones.
-type Work = (Part, Vec<FlowRecord>, Vec<Span>);
+/// Everything that is to be measured.
+pub(crate) struct Work<'a, A> {
+    pub lots: Vec<Lot>,
+    pub aside: &'a A,
+    /// Repair the flows of the lots.
+    pub repairs: bool,
+    /// Flows whose flags were inferred.
+    pub bare: Vec<FlowRecord>,
+    /// Flows that were sampled.
+    pub sampled: &'a [FlowRecord],
+}
+
+/// A lot to be measured: its number, its records, its flows of inferred flags, the spans of sampled ones.
+type OfLot = (usize, Lot, Vec<FlowRecord>, Vec<Span>);
 
 impl OfFlows {
-    /// The measures of all parts and of `bare` flows, whose flags were inferred.
-    pub fn measure(
-        (parts, bare): (Vec<Part>, Vec<FlowRecord>),
-        sampled: &[FlowRecord],
+    fn new(grid: Grid) -> OfFlows {
+        OfFlows {
+            tcp_flows: 0,
+            lengths: Tally::new(VALUES_MAX),
+            gaps: Tally::new(VALUES_MAX),
+            sizes: Tally::new(VALUES_MAX),
+            volumes: vec![Volume::default(); grid.intervals],
+            active: vec![0.0; grid.intervals],
+            popular: Popular::default(),
+            whole: Whole::new(grid),
+            udp: udp::nothing(grid),
+            coverage: Coverage::default(),
+            repairs: RepairCounts::default(),
+        }
+    }
+
+    /// The measures of all lots.
+    ///
+    /// # Errors
+    /// Why a lot that was set aside cannot be had.
+    pub fn measure<A: Aside>(
+        work: Work<'_, A>,
         grid: Grid,
         runner: &impl Runner,
-    ) -> OfFlows {
-        let bare = parts::dealt(bare);
-        let mut spans: Vec<Vec<Span>> = bare.iter().map(|_| Vec::new()).collect();
-        for record in sampled {
-            spans[parts::part_of(&record.key)].push(Span::of(record));
+    ) -> Result<OfFlows, String> {
+        let bare = lots::dealt(work.bare);
+        let mut spans: Vec<Vec<Span>> = (0..LOTS).map(|_| Vec::new()).collect();
+        for record in work.sampled {
+            spans[lots::lot_of(&record.key)].push(Span::of(record));
         }
-        let mut parts = parts;
-        parts.resize_with(bare.len(), Part::default);
-        let work: Vec<Work> =
-            parts.into_iter().zip(bare).zip(spans).map(|((a, b), c)| (a, b, c)).collect();
-        let measured = runner.map(work, |work| measure_part(work, grid));
-        let mut sum = OfFlows::default();
-        let mut lives = Vec::new();
-        for (part, more) in measured {
-            sum.lengths.extend(part.lengths);
-            sum.gaps.extend(part.gaps);
-            sum.files.extend(part.files);
-            sum.whole.add(part.whole);
-            sum.coverage.add(&part.coverage);
-            lives.extend(more);
+        let lots = work.lots.into_iter().enumerate().zip(bare).zip(spans);
+        let mut lots = lots.map(|(((number, lot), bare), spans)| (number, lot, bare, spans));
+        let (aside, repairs) = (work.aside, work.repairs);
+        let mut sum = OfFlows::new(grid);
+        loop {
+            let some: Vec<OfLot> = lots.by_ref().take(AT_ONCE).collect();
+            if some.is_empty() {
+                return Ok(sum);
+            }
+            for measured in runner.map(some, |lot| measure(lot, aside, repairs, grid)) {
+                sum.add(measured?);
+            }
         }
-        // Lives of one pair come from one part, in the order of their starts.
-        lives.sort_by_key(|(pair, _)| *pair);
-        sum.lives = lives.into_iter().map(|(_, life)| life).collect();
-        sum
+    }
+
+    fn add(&mut self, more: OfFlows) {
+        self.tcp_flows += more.tcp_flows;
+        self.lengths.merge(more.lengths);
+        self.gaps.merge(more.gaps);
+        self.sizes.merge(more.sizes);
+        self.volumes.iter_mut().zip(&more.volumes).for_each(|(sum, more)| sum.add(more));
+        self.active.iter_mut().zip(&more.active).for_each(|(sum, more)| *sum += more);
+        self.popular.merge(more.popular);
+        self.whole.add(more.whole);
+        self.udp.iter_mut().zip(more.udp).for_each(|(sum, more)| sum.add(more));
+        self.coverage.add(&more.coverage);
+        self.repairs.add(&more.repairs);
+    }
+
+    /// Measures TCP flows.
+    fn of_tcp(mut self, flows: Vec<FlowRecord>, sampled: Vec<Span>, grid: Grid) -> OfFlows {
+        self.tcp_flows = flows.len() as u64;
+        self.coverage.flows += self.tcp_flows;
+        self.lengths = Tally::of(flows.iter().map(|flow| flow.packets).collect(), VALUES_MAX);
+        let mut spans = spans::in_order(opening(&flows));
+        let mut gaps: Vec<u64> = spans::gaps_ns(&spans).collect();
+        let found = gaps.len();
+        gaps.retain(|gap| *gap as f64 / 1e9 <= grid.bound_s);
+        self.coverage.gaps_beyond_bound = (found - gaps.len()) as u64;
+        self.gaps = Tally::of(gaps, VALUES_MAX);
+        if !sampled.is_empty() {
+            spans.extend(sampled);
+            spans.sort_unstable();
+        }
+        let lives = spans::lives(&spans, grid.origin_ns, grid.bound_s);
+        self.active = sessions::direct(&lives, grid.interval_s, grid.intervals);
+        self.whole = Whole::of(&flows, grid);
+        let files = enter(flows, &mut self.coverage);
+        self.sizes = Tally::of(files.iter().map(|file| file.payload).collect(), VALUES_MAX);
+        for file in &files {
+            let volume = &mut self.volumes[grid.at(file.start_ns)];
+            volume.add(&Volume { bytes: file.payload, flows: 1, packets: file.packets });
+        }
+        self.popular = Popular::of(files.iter().map(|file| (file.client, file.server)).collect());
+        self
     }
 }
 
-fn measure_part((part, bare, sampled): Work, grid: Grid) -> (OfFlows, Vec<(Pair, PairLife)>) {
-    let mut flows = part.unpack(bare.len());
-    flows.extend(bare);
-    let mut coverage = Coverage { flows: flows.len() as u64, ..Coverage::default() };
-    let mut lengths: Vec<u64> = flows.iter().map(|flow| flow.packets).collect();
-    lengths.sort_unstable();
-    let runs = lengths.chunk_by(|one, other| one == other);
-    let lengths = runs.map(|run| (run[0] as f64, run.len() as u64)).collect();
-    let mut spans = spans::in_order(opening(&flows));
-    let mut gaps: Vec<f64> = spans::gaps(&spans).collect();
-    let found = gaps.len();
-    gaps.retain(|gap| *gap <= grid.bound_s);
-    coverage.gaps_beyond_bound = (found - gaps.len()) as u64;
-    if !sampled.is_empty() {
-        spans.extend(sampled);
-        spans.sort_unstable();
+fn measure(
+    (number, mut lot, bare, sampled): OfLot,
+    aside: &impl Aside,
+    repairs: bool,
+    grid: Grid,
+) -> Result<OfFlows, String> {
+    lot.put(&aside.fetch(number)?);
+    let mut made = OfFlows::new(grid);
+    let mut flows = lot.unpack();
+    if repairs {
+        flows = settle_all(flows, HARPOON_GAP_MAX_NS, &mut made.repairs);
     }
-    let lives = spans::lives(&spans, grid.origin_ns, grid.bound_s);
-    let whole = Whole::of(&flows, grid);
-    let files = enter(flows, &mut coverage);
-    (OfFlows { lengths, gaps, lives: Vec::new(), files, whole, coverage }, lives)
+    let (mut tcp, mut udp) = (Vec::with_capacity(flows.len() + bare.len()), Vec::new());
+    for flow in flows {
+        match (is_tcp(&flow, &mut made.coverage), flow.key.protocol) {
+            (true, _) => tcp.push(flow),
+            (false, UDP) => udp.push(flow),
+            (false, _) => {}
+        }
+    }
+    tcp.extend(bare);
+    made.udp = udp::measure(&udp, grid);
+    Ok(if tcp.is_empty() && sampled.is_empty() { made } else { made.of_tcp(tcp, sampled, grid) })
+}
+
+/// Is this flow one of TCP? Others are counted as left out.
+pub(crate) fn is_tcp(flow: &FlowRecord, coverage: &mut Coverage) -> bool {
+    let octets = represented_octets(flow);
+    coverage.octets += octets;
+    let is_tcp = flow.key.protocol == TCP;
+    if !is_tcp {
+        coverage.flows += 1;
+        count(&mut coverage.left_out.not_tcp, octets);
+    }
+    is_tcp
 }
 
 /// The flows that opened connections, each connection once. Where an exporter does not say who opened,

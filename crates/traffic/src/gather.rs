@@ -1,42 +1,62 @@
-//! Flow records gathered for an estimate, and repaired.
+//! Flow records gathered for an estimate.
 //!
-//! Records come one by one, are packed, and wait in parts by their address pairs. When all are there, the
-//! parts are repaired, each by itself, and what is neither TCP nor UDP is counted and let go. Records without flags
-//! and sampled ones are few or all there is: they are told by the whole of them, and wait together.
+//! Records come one by one, are packed, and wait in lots by their address pairs; what is too much for
+//! memory is set aside, lot by lot, and fetched again when the lot's turn comes. In which order records
+//! came, and from which of several parts of an input, is forgotten here: what a lot comes to depends on
+//! its records alone. Only the stamps of a record may be set right by those before it ([`Screen`]); whoever
+//! gathers from several inputs screens each by itself.
+//!
+//! Records without flags and sampled ones are few or all there is: they are told by the whole of them, and
+//! wait together.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use nilometer_flow::FlowRecord;
-use nilometer_flow::record::{TCP, UDP};
-use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, RepairCounts, Screen, settle_all};
+use nilometer_flow::repair::{Reason, RepairCounts, Screen};
 
-use crate::estimate::{count, represented_octets};
 use crate::lengths::is_sampled;
-use crate::model::Coverage;
-use crate::parts::{Part, Parts};
-use crate::runner::Runner;
+use crate::lots::{LOTS, Lot, lot_of};
 use crate::unflagged::is_unflagged;
 
-/// Records on their way into an estimate: some 50 bytes each, 110 where they are of IPv6 or sampled.
+/// Lots that were set aside.
+pub trait Aside: Sync {
+    /// Everything that was taken of a lot, one behind the other.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    fn fetch(&self, lot: usize) -> Result<Vec<u8>, String>;
+}
+
+/// Nothing was set aside.
+#[derive(Clone, Copy, Debug)]
+pub struct NothingAside;
+
+impl Aside for NothingAside {
+    fn fetch(&self, _lot: usize) -> Result<Vec<u8>, String> {
+        Ok(Vec::new())
+    }
+}
+
+/// Records on their way into an estimate: 48 bytes each, 88 where they are of IPv6, 96 where they are sampled or
+/// have no flags.
 #[derive(Debug)]
 pub struct Gathered {
     screen: Screen,
-    parts: Parts,
+    lots: Vec<Lot>,
+    held: usize,
     /// Without flags, or sampled.
     others: Vec<FlowRecord>,
-    records: usize,
+    span_ns: Option<(u64, u64)>,
 }
 
-/// Flows, repaired or as they were given.
-pub(crate) struct Flows {
-    /// Those of TCP, metered whole, with flags; none where there are none at all.
-    pub parts: Vec<Part>,
-    /// Those of UDP, metered whole.
-    pub udp: Vec<Part>,
-    /// Records of TCP without flags, or sampled.
+/// What was gathered, apart.
+pub(crate) struct Parts {
+    pub lots: Vec<Lot>,
+    /// Records without flags, or sampled.
     pub others: Vec<FlowRecord>,
-    /// All that is not TCP is counted, and the bytes of all.
-    pub coverage: Coverage,
+    /// What the screen came to.
+    pub counts: RepairCounts,
     /// From the first start to the last end, ns since 1970.
     pub span_ns: Option<(u64, u64)>,
 }
@@ -50,116 +70,72 @@ impl Default for Gathered {
 impl Gathered {
     /// No records yet.
     pub fn new() -> Gathered {
-        Gathered { screen: Screen::default(), parts: Parts::new(), others: Vec::new(), records: 0 }
+        Gathered {
+            screen: Screen::default(),
+            lots: (0..LOTS).map(|_| Lot::default()).collect(),
+            held: 0,
+            others: Vec::new(),
+            span_ns: None,
+        }
     }
 
-    /// Records taken.
-    pub fn records(&self) -> usize {
-        self.records
+    /// Records in lots, and not set aside.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Records without flags, and sampled ones. They are not set aside.
+    pub fn others(&self) -> usize {
+        self.others.len()
     }
 
     /// Takes the next record, to be repaired with the others.
     pub fn take(&mut self, mut record: FlowRecord) {
-        if !is_another(&record) {
+        if is_screened(&record) {
             self.screen.set_right(&mut record);
         }
-        self.take_as_given(record);
+        self.keep(record);
     }
 
-    pub(crate) fn take_as_given(&mut self, record: FlowRecord) {
-        self.records += 1;
-        match is_another(&record) {
-            true => self.others.push(record),
-            false => self.parts.push(&record),
+    /// Takes a record that was screened before, as far as [`is_screened`] says; what that came to is to be noted.
+    pub fn take_screened(&mut self, record: FlowRecord) {
+        if is_screened(&record) {
+            self.screen.counts.offer(&record);
+        }
+        self.keep(record);
+    }
+
+    /// Notes how often a reason was met in screening.
+    pub fn note_screened(&mut self, reason: Reason, times: u64) {
+        self.screen.counts.note(reason, times);
+    }
+
+    /// Takes all lots out, as bytes that an [`Aside`] gives back.
+    pub fn set_aside(&mut self) -> Vec<Vec<u8>> {
+        self.held = 0;
+        self.lots.iter_mut().map(Lot::take).collect()
+    }
+
+    /// Keeps a record as it is.
+    pub(crate) fn keep(&mut self, record: FlowRecord) {
+        let (first, last) = self.span_ns.unwrap_or((record.start_ns, record.end_ns));
+        self.span_ns = Some((first.min(record.start_ns), last.max(record.end_ns)));
+        if is_screened(&record) {
+            self.held += 1;
+            self.lots[lot_of(&record.key)].push(&record);
+        } else {
+            self.others.push(record);
         }
     }
 
-    /// The flows of all records, and what repair came to.
-    pub(crate) fn into_repaired(self, runner: &impl Runner) -> (Flows, RepairCounts) {
-        let repair = |part: Part| {
-            let mut counts = RepairCounts::default();
-            let flows = settle_all(part.unpack(0), HARPOON_GAP_MAX_NS, &mut counts);
-            (OfPart::of(flows), counts)
-        };
-        let mut counts = self.screen.counts;
-        let parts = runner.map(self.parts.into_parts(), repair);
-        parts.iter().for_each(|(_, of_part)| counts.add(of_part));
-        counts.assert_conserved();
-        (Flows::of(parts.into_iter().map(|(part, _)| part), self.others), counts)
-    }
-
-    /// The flows of all records, each a flow.
-    pub(crate) fn into_given(self, runner: &impl Runner) -> Flows {
-        let parts = runner.map(self.parts.into_parts(), |part| OfPart::of(part.unpack(0)));
-        Flows::of(parts.into_iter(), self.others)
+    pub(crate) fn into_parts(self) -> Parts {
+        let Gathered { screen, lots, others, span_ns, .. } = self;
+        Parts { lots, others, counts: screen.counts, span_ns }
     }
 }
 
-fn is_another(record: &FlowRecord) -> bool {
-    is_sampled(record) || is_unflagged(record)
-}
-
-/// The flows of one part.
-struct OfPart {
-    part: Part,
-    udp: Part,
-    flows: usize,
-    coverage: Coverage,
-    span_ns: Option<(u64, u64)>,
-}
-
-impl OfPart {
-    fn of(flows: Vec<FlowRecord>) -> OfPart {
-        let mut coverage = Coverage::default();
-        let span_ns = span_of(&flows);
-        let (tcp, others): (Vec<_>, Vec<_>) =
-            flows.into_iter().partition(|flow| is_tcp(flow, &mut coverage));
-        let flows = tcp.len();
-        let udp = others.into_iter().filter(|flow| flow.key.protocol == UDP);
-        OfPart { part: Part::of(tcp.into_iter()), udp: Part::of(udp), flows, coverage, span_ns }
-    }
-}
-
-impl Flows {
-    fn of(parts: impl Iterator<Item = OfPart>, mut others: Vec<FlowRecord>) -> Flows {
-        let (mut coverage, mut span_ns) = (Coverage::default(), span_of(&others));
-        others.retain(|record| is_tcp(record, &mut coverage));
-        let (mut kept, mut udp, mut flows) = (Vec::new(), Vec::new(), 0);
-        for part in parts {
-            coverage.add(&part.coverage);
-            span_ns = both(span_ns, part.span_ns);
-            flows += part.flows;
-            kept.push(part.part);
-            udp.push(part.udp);
-        }
-        if flows == 0 {
-            kept.clear();
-        }
-        Flows { parts: kept, udp, others, coverage, span_ns }
-    }
-}
-
-fn span_of(records: &[FlowRecord]) -> Option<(u64, u64)> {
-    let first = records.iter().map(|record| record.start_ns).min()?;
-    let last = records.iter().map(|record| record.end_ns).max()?;
-    Some((first, last))
-}
-
-fn both(one: Option<(u64, u64)>, other: Option<(u64, u64)>) -> Option<(u64, u64)> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
-        _ => one.or(other),
-    }
-}
-
-/// Is this flow one of TCP? Others are counted as left out.
-fn is_tcp(flow: &FlowRecord, coverage: &mut Coverage) -> bool {
-    let octets = represented_octets(flow);
-    coverage.octets += octets;
-    let is_tcp = flow.key.protocol == TCP;
-    if !is_tcp {
-        coverage.flows += 1;
-        count(&mut coverage.left_out.not_tcp, octets);
-    }
-    is_tcp
+/// Is this record repaired by itself and with those of its tuple? Those without flags and sampled ones
+/// are told in another way.
+pub fn is_screened(record: &FlowRecord) -> bool {
+    !is_sampled(record) && !is_unflagged(record)
 }

@@ -7,11 +7,11 @@ use nilometer_flow::FlowRecord;
 use nilometer_stat::Empirical;
 
 use crate::connections::ConnectionVolume;
-use crate::estimate::{EstimateError, EstimateOptions, File, default_interval_s};
+use crate::estimate::{EstimateError, EstimateOptions, default_interval_s};
 use crate::model::{INTERVALS_MAX, Interval};
 use crate::runner::Runner;
 use crate::sampled::SampledFiles;
-use crate::sessions::{self, Demand, PairLife};
+use crate::sessions::{self, Demand};
 use crate::udp::Grid;
 
 /// Trials of Figure 4's algorithm for each interval.
@@ -31,11 +31,21 @@ pub(crate) struct Volumes {
     sampled_mean: f64,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Volume {
-    bytes: u64,
-    flows: u64,
-    packets: u64,
+/// What the files that start in an interval carried.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Volume {
+    pub bytes: u64,
+    pub flows: u64,
+    pub packets: u64,
+}
+
+impl Volume {
+    /// Adds what others carried.
+    pub fn add(&mut self, more: &Volume) {
+        self.bytes += more.bytes;
+        self.flows += more.flows;
+        self.packets += more.packets;
+    }
 }
 
 impl Volumes {
@@ -70,15 +80,9 @@ impl Volumes {
         self.grid(0.0).at(start_ns)
     }
 
-    /// Adds files, each in the interval where it starts.
-    pub fn of(mut self, files: &[File]) -> Volumes {
-        for file in files {
-            let at = self.at(file.start_ns);
-            let volume = &mut self.counted[at];
-            volume.bytes += file.payload;
-            volume.flows += 1;
-            volume.packets += file.packets;
-        }
+    /// States what files carried, by the interval where each starts.
+    pub fn of_files(mut self, counted: Vec<Volume>) -> Volumes {
+        self.counted = counted;
         self
     }
 
@@ -116,13 +120,12 @@ impl Volumes {
         }
     }
 
-    /// The intervals of the model, from its sizes, its gaps and the lives of its address pairs.
+    /// The intervals of the model, from its sizes, its gaps and the number of active address pairs.
     pub fn intervals(
         &self,
-        (file_size, gaps, lives): (&Empirical, &Empirical, &[PairLife]),
+        (file_size, gaps, direct): (&Empirical, &Empirical, Vec<f64>),
         runner: &impl Runner,
     ) -> Vec<Interval> {
-        let direct = sessions::direct(lives, self.interval_s, self.counted.len());
         let one = |(index, direct): (usize, f64)| {
             let volume = self.volume(index);
             let start_s = index as f64 * self.interval_s;

@@ -5,14 +5,16 @@
 //! starts before it is long over. A direction of which there is no record (exporters that see one way
 //! only) leaves a connection of one flow.
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use nilometer_flow::{FlowKey, FlowRecord};
+use nilometer_stat::Tally;
 
-use crate::connections::{ConnectionVolume, Shape};
-use crate::estimate::{ends, only_acknowledges, payload_bytes};
-use crate::round_trips;
+use crate::connections::{ConnectionVolume, Shape, Shapes};
+use crate::files::{ends, only_acknowledges, payload_bytes};
+use crate::round_trips::{self, PAIRS_APART_MAX};
 use crate::udp::Grid;
 
 /// How long after a flow's end its other direction may begin, ns: stamps of exporters are coarse.
@@ -22,6 +24,8 @@ const APART_MAX_NS: u64 = 1_000_000_000;
 struct Connection {
     /// When its first flow started, ns since 1970.
     start_ns: u64,
+    /// By chance, but always the same.
+    mark: u64,
     shape: Shape,
     /// IP bytes of its flows.
     octets: u64,
@@ -34,25 +38,36 @@ struct Connection {
 }
 
 /// What the whole connections of some address pairs came to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Whole {
     /// What each carried.
-    pub shapes: Vec<Shape>,
+    pub shapes: Shapes,
     /// What those that start in each interval carried.
     pub volumes: Vec<ConnectionVolume>,
     /// Their flows, and the IP bytes of these.
     pub flows: u64,
     pub octets: u64,
-    /// Connections whose answer was seen to begin, and for each address pair the median time to it, seconds.
+    /// Connections whose answer was seen to begin, and for each address pair the median time to it, ns.
     pub answered: u64,
-    pub pair_medians_s: Vec<f64>,
+    pub pair_medians_ns: Tally,
 }
 
 impl Whole {
+    /// No connection.
+    pub fn new(grid: Grid) -> Whole {
+        Whole {
+            shapes: Shapes::default(),
+            volumes: vec![ConnectionVolume::default(); grid.intervals],
+            flows: 0,
+            octets: 0,
+            answered: 0,
+            pair_medians_ns: Tally::new(PAIRS_APART_MAX),
+        }
+    }
+
     /// The connections whose opening and end were seen, from either side, and that carried something.
     pub fn of(flows: &[FlowRecord], grid: Grid) -> Whole {
-        let mut whole = Whole::default();
-        whole.volumes.resize(grid.intervals, ConnectionVolume::default());
+        let mut whole = Whole::new(grid);
         let mut answers = Vec::new();
         for made in connections(flows) {
             let at = grid.at(made.start_ns);
@@ -62,24 +77,24 @@ impl Whole {
             whole.flows += made.flows;
             whole.octets += made.octets;
             answers.extend(made.answered_ns.map(|nanos| (made.ends, nanos)));
-            whole.shapes.push(Shape { interval: at as u32, ..made.shape });
+            whole.shapes.offer(made.mark, Shape { interval: at as u32, ..made.shape });
         }
         whole.answered = answers.len() as u64;
-        whole.pair_medians_s = round_trips::medians_s(answers);
+        let medians = round_trips::medians_ns(answers);
+        whole.pair_medians_ns = Tally::of(medians, PAIRS_APART_MAX);
         whole
     }
 
     /// Adds those of other address pairs, on the same grid.
     pub fn add(&mut self, other: Whole) {
-        self.shapes.extend(other.shapes);
-        self.volumes.resize(other.volumes.len().max(self.volumes.len()), Default::default());
+        self.shapes.merge(other.shapes);
         for (volume, more) in self.volumes.iter_mut().zip(&other.volumes) {
             volume.add(more);
         }
         self.flows += other.flows;
         self.octets += other.octets;
         self.answered += other.answered;
-        self.pair_medians_s.extend(other.pair_medians_s);
+        self.pair_medians_ns.merge(other.pair_medians_ns);
     }
 }
 
@@ -138,12 +153,20 @@ fn connection(flow: &FlowRecord, other: Option<&FlowRecord>) -> Option<Connectio
     }
     (shape.bytes > 0).then(|| Connection {
         start_ns: both().map(|flow| flow.start_ns).min().unwrap_or(flow.start_ns),
+        mark: mark(flow),
         shape,
         octets: both().map(|flow| flow.octets).sum(),
         flows: both().count() as u64,
         ends: (client, server),
         answered_ns,
     })
+}
+
+/// A word that two connections share by chance alone.
+fn mark(flow: &FlowRecord) -> u64 {
+    let mixed =
+        flow.key.hash_word().wrapping_add(flow.start_ns).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
 /// The same for both directions; two five-tuples that share one are told apart by their keys.
@@ -162,7 +185,6 @@ pub(crate) fn fingerprint(key: &FlowKey) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
     use core::net::Ipv4Addr;
     use nilometer_flow::EndReason;
     use nilometer_flow::record::{TCP, tcp_flags};

@@ -1,6 +1,5 @@
 //! How popular each client and each server is: P(IPRange), as ranks.
 
-use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,8 +7,92 @@ use core::net::IpAddr;
 
 use nilometer_flow::FlowRecord;
 
-use crate::estimate::{File, ends};
+use crate::files::ends;
 use crate::model::{RANKS_MAX, Ranks};
+
+/// Addresses of one side that are counted at most, 32 bytes each.
+pub(crate) const ADDRESSES_MAX: usize = 1 << 25;
+/// Counts that wait to be sorted in.
+const FRESH_MAX: usize = 1 << 18;
+
+/// How often each address came.
+#[derive(Default)]
+struct Counts {
+    /// In the order of the addresses, each once.
+    sorted: Vec<(IpAddr, u64)>,
+    fresh: Vec<(IpAddr, u64)>,
+}
+
+impl Counts {
+    fn add(&mut self, more: impl Iterator<Item = (IpAddr, u64)>) {
+        for one in more {
+            self.fresh.push(one);
+            if self.fresh.len() >= FRESH_MAX.max(self.sorted.len()) {
+                self.settle();
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        self.sorted.append(&mut self.fresh);
+        // A stable sort finds the runs that are there.
+        self.sorted.sort_by_key(|(address, _)| *address);
+        self.sorted.dedup_by(|later, earlier| {
+            let same = later.0 == earlier.0;
+            if same {
+                earlier.1 += later.1;
+            }
+            same
+        });
+    }
+
+    fn settled(mut self) -> Vec<(IpAddr, u64)> {
+        self.settle();
+        self.sorted
+    }
+
+    fn ranks(self, keep: bool) -> Ranks {
+        let mut sorted = self.settled();
+        sorted.sort_by_key(|&(address, count)| (core::cmp::Reverse(count), address));
+        sorted.truncate(RANKS_MAX);
+        let addresses = if keep {
+            sorted.iter().map(|(address, _)| address.to_string()).collect()
+        } else {
+            vec![]
+        };
+        Ranks { counts: sorted.into_iter().map(|(_, count)| count).collect(), addresses }
+    }
+}
+
+/// Clients and servers of files, counted.
+#[derive(Default)]
+pub(crate) struct Popular {
+    clients: Counts,
+    servers: Counts,
+}
+
+impl Popular {
+    /// Those of files, each a client and a server.
+    pub fn of(files: Vec<(IpAddr, IpAddr)>) -> Popular {
+        let mut popular = Popular::default();
+        popular.clients.add(files.iter().map(|(client, _)| (*client, 1)));
+        popular.servers.add(files.iter().map(|(_, server)| (*server, 1)));
+        popular.clients.settle();
+        popular.servers.settle();
+        popular
+    }
+
+    /// Adds those of other files.
+    pub fn merge(&mut self, other: Popular) {
+        self.clients.add(other.clients.settled().into_iter());
+        self.servers.add(other.servers.settled().into_iter());
+    }
+
+    /// Are there more addresses than can be counted?
+    pub fn is_too_much(&self) -> bool {
+        self.clients.sorted.len().max(self.servers.sorted.len()) > ADDRESSES_MAX
+    }
+}
 
 /// Ranks of both sides, and the share of flows that are IPv6.
 pub(crate) struct Popularity {
@@ -19,41 +102,22 @@ pub(crate) struct Popularity {
 }
 
 impl Popularity {
-    /// Counts each file once, and each sampled flow that began as many times as one packet in N was taken.
-    pub fn of(files: &[File], sampled: &[FlowRecord], keep_addresses: bool) -> Popularity {
-        let weights: Vec<(IpAddr, IpAddr, u64)> = files
-            .iter()
-            .map(|file| (file.client, file.server, 1))
-            .chain(sampled.iter().filter(|record| record.has_start()).map(|record| {
-                let (client, server) = ends(record);
-                (client, server, record.sampling_interval.into())
-            }))
-            .collect();
-        let of_v6 =
-            |(client, _, weight): &(IpAddr, IpAddr, u64)| u64::from(client.is_ipv6()) * weight;
-        let v6: u64 = weights.iter().map(of_v6).sum();
-        let all: u64 = weights.iter().map(|(.., weight)| weight).sum();
-        let (sources, destinations) = (
-            weights.iter().map(|(client, _, weight)| (*client, *weight)),
-            weights.iter().map(|(_, server, weight)| (*server, *weight)),
-        );
+    /// Adds to files each sampled flow that began, as many times as one packet in N was taken.
+    pub fn of(mut popular: Popular, sampled: &[FlowRecord], keep_addresses: bool) -> Popularity {
+        for record in sampled.iter().filter(|record| record.has_start()) {
+            let (client, server) = ends(record);
+            let weight = record.sampling_interval.into();
+            popular.clients.add(core::iter::once((client, weight)));
+            popular.servers.add(core::iter::once((server, weight)));
+        }
+        popular.clients.settle();
+        let clients = &popular.clients.sorted;
+        let v6 = clients.iter().filter(|(client, _)| client.is_ipv6()).map(|(_, n)| n).sum::<u64>();
+        let all = clients.iter().map(|(_, count)| count).sum::<u64>();
         Popularity {
-            sources: ranks(sources, keep_addresses),
-            destinations: ranks(destinations, keep_addresses),
+            sources: popular.clients.ranks(keep_addresses),
+            destinations: popular.servers.ranks(keep_addresses),
             ipv6_share: v6 as f64 / all as f64,
         }
     }
-}
-
-fn ranks(addresses: impl Iterator<Item = (IpAddr, u64)>, keep: bool) -> Ranks {
-    let mut counts: BTreeMap<IpAddr, u64> = BTreeMap::new();
-    for (address, flows) in addresses {
-        *counts.entry(address).or_default() += flows;
-    }
-    let mut sorted: Vec<(IpAddr, u64)> = counts.into_iter().collect();
-    sorted.sort_by_key(|&(address, count)| (core::cmp::Reverse(count), address));
-    sorted.truncate(RANKS_MAX);
-    let addresses =
-        if keep { sorted.iter().map(|(address, _)| address.to_string()).collect() } else { vec![] };
-    Ranks { counts: sorted.into_iter().map(|(_, count)| count).collect(), addresses }
 }

@@ -9,11 +9,13 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use nilometer_flow::handshake::RoundTrip;
-use nilometer_stat::Empirical;
+use nilometer_stat::{Empirical, Tally};
 use serde::{Deserialize, Serialize};
 
 /// Knots of the law.
 const KNOTS: usize = 512;
+/// Different times that are told apart at most.
+pub(crate) const PAIRS_APART_MAX: usize = 1 << 16;
 
 /// How round-trip times were had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,25 +45,26 @@ impl RoundTrips {
     /// The law of openings that were measured; none where there are none.
     pub fn of_handshakes(measured: &[RoundTrip]) -> Option<RoundTrips> {
         let each = measured.iter().map(|one| ((one.client, one.server), one.nanos)).collect();
-        RoundTrips::of(Source::Handshakes, measured.len() as u64, medians_s(each))
+        let medians = Tally::of(medians_ns(each), PAIRS_APART_MAX);
+        RoundTrips::of(Source::Handshakes, measured.len() as u64, medians)
     }
 
     /// The lower bounds that the starts of flows tell: so many connections, a median for each pair.
-    pub(crate) fn of_flow_starts(connections: u64, medians_s: Vec<f64>) -> Option<RoundTrips> {
-        RoundTrips::of(Source::FlowStarts, connections, medians_s)
+    pub(crate) fn of_flow_starts(connections: u64, medians_ns: Tally) -> Option<RoundTrips> {
+        RoundTrips::of(Source::FlowStarts, connections, medians_ns)
     }
 
-    fn of(source: Source, connections: u64, medians_s: Vec<f64>) -> Option<RoundTrips> {
-        let law = Empirical::step_from(medians_s, KNOTS).ok()?;
+    fn of(source: Source, connections: u64, medians_ns: Tally) -> Option<RoundTrips> {
+        let law = Empirical::step_from_counts(medians_ns.in_units_of(1e9), KNOTS).ok()?;
         Some(RoundTrips { source, connections, law })
     }
 }
 
-/// The median time of each address pair, seconds, in the order of the pairs.
-pub(crate) fn medians_s(mut measured: Vec<((IpAddr, IpAddr), u64)>) -> Vec<f64> {
+/// The median time of each address pair, ns, in the order of the pairs.
+pub(crate) fn medians_ns(mut measured: Vec<((IpAddr, IpAddr), u64)>) -> Vec<u64> {
     measured.sort_unstable();
     let of_a_pair = measured.chunk_by(|one, other| one.0 == other.0);
-    of_a_pair.map(|times| times[(times.len() - 1) / 2].1 as f64 / 1e9).collect()
+    of_a_pair.map(|times| times[(times.len() - 1) / 2].1).collect()
 }
 
 #[cfg(test)]

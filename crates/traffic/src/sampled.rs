@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use nilometer_flow::FlowRecord;
 use nilometer_stat::inversion::Inversion;
 
-use crate::estimate::{FILE_MIN_BYTES, payload_bytes};
+use crate::files::{FILE_MIN_BYTES, payload_bytes};
 
 /// What the flows of one exporter carried, by the bins of their lengths.
 struct Carried {

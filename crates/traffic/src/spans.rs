@@ -9,7 +9,7 @@ use crate::sessions::PairLife;
 
 /// A directed address pair. Pairs of IPv4 come first, each in the order of its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Pair {
+enum Pair {
     /// Source and destination, in one word.
     V4(u64),
     /// Any other.
@@ -49,35 +49,35 @@ pub(crate) fn in_order<'a>(flows: impl Iterator<Item = &'a FlowRecord>) -> Vec<S
     spans
 }
 
-/// Seconds between consecutive starts of each pair, of spans in order.
-pub(crate) fn gaps(spans: &[Span]) -> impl Iterator<Item = f64> + '_ {
+/// Nanoseconds between consecutive starts of each pair, of spans in order.
+pub(crate) fn gaps_ns(spans: &[Span]) -> impl Iterator<Item = u64> + '_ {
     let gap = |two: &[Span]| {
         let same = two[0].pair == two[1].pair;
-        same.then(|| (two[1].start_ns - two[0].start_ns) as f64 / 1e9)
+        same.then(|| two[1].start_ns - two[0].start_ns)
     };
     spans.windows(2).filter_map(gap)
 }
 
 /// The lives of all pairs, of spans in order, in seconds since `origin_ns`: a pair silent for longer than
 /// the bound is another session.
-pub(crate) fn lives(spans: &[Span], origin_ns: u64, bound_s: f64) -> Vec<(Pair, PairLife)> {
+pub(crate) fn lives(spans: &[Span], origin_ns: u64, bound_s: f64) -> Vec<PairLife> {
     let bound_ns = (bound_s * 1e9) as u64;
     let seconds = |ns: u64| ns.saturating_sub(origin_ns) as f64 / 1e9;
     let mut lives = Vec::new();
     for spans in spans.chunk_by(|one, other| one.pair == other.pair) {
-        let Span { pair, start_ns: mut first, end_ns: mut last } = spans[0];
+        let Span { start_ns: mut first, end_ns: mut last, .. } = spans[0];
         let mut before = first;
         let life =
             |first, last| PairLife { first_start_s: seconds(first), last_end_s: seconds(last) };
         for span in &spans[1..] {
             if span.start_ns - before > bound_ns {
-                lives.push((pair, life(first, last)));
+                lives.push(life(first, last));
                 (first, last) = (span.start_ns, span.end_ns);
             }
             before = span.start_ns;
             last = last.max(span.end_ns);
         }
-        lives.push((pair, life(first, last)));
+        lives.push(life(first, last));
     }
     lives
 }

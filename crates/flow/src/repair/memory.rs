@@ -25,6 +25,11 @@ pub struct Screen {
 }
 
 impl Screen {
+    /// Forgets the records that came: what follows is of another input.
+    pub fn input_ends(&mut self) {
+        self.dates = Dates::default();
+    }
+
     /// Sets right what can be seen of this record and of those before it.
     pub fn set_right(&mut self, record: &mut FlowRecord) {
         self.counts.offered.add(record);
@@ -55,9 +60,8 @@ pub fn settle_all(
             settled.push(records[*one as usize].clone());
             continue;
         }
-        run.sort_unstable_by_key(|&(_, at)| {
-            let record = &records[at as usize];
-            (record.key, record.start_ns, record.end_ns, at)
+        run.sort_unstable_by(|&(_, one), &(_, other)| {
+            records[one as usize].cmp(&records[other as usize])
         });
         together.extend(run.iter().map(|&(_, at)| records[at as usize].clone()));
         pieces::settle(&mut together, gap_max_ns, counts);
@@ -68,15 +72,15 @@ pub fn settle_all(
     in_order(settled)
 }
 
-/// Records by start and then by five-tuple; those of one start and tuple stay as they are.
+/// Records by start and then in their own order.
 fn in_order(records: Vec<FlowRecord>) -> Vec<FlowRecord> {
     let mut order: Vec<(u64, u32)> =
         records.iter().enumerate().map(|(at, record)| (record.start_ns, at as u32)).collect();
     order.sort_unstable();
     for run in order.chunk_by_mut(|one, other| one.0 == other.0) {
-        if run.len() > 1 {
-            run.sort_by_key(|&(_, at)| (records[at as usize].key, at));
-        }
+        run.sort_unstable_by(|&(_, one), &(_, other)| {
+            records[one as usize].cmp(&records[other as usize])
+        });
     }
     order.into_iter().map(|(_, at)| records[at as usize].clone()).collect()
 }
@@ -122,9 +126,9 @@ mod tests {
 
     /// The naive twin: sorted by the tuples themselves, and by starts.
     fn naive(mut records: Vec<FlowRecord>, counts: &mut RepairCounts) -> Vec<FlowRecord> {
-        records.sort_by_key(|record| (record.key, record.start_ns, record.end_ns));
+        records.sort();
         pieces::settle(&mut records, HARPOON_GAP_MAX_NS, counts);
-        records.sort_by_key(|record| (record.start_ns, record.key));
+        records.sort_by(|one, other| (one.start_ns, one).cmp(&(other.start_ns, other)));
         records.iter().for_each(|record| counts.given.add(record));
         records
     }

@@ -158,7 +158,17 @@ impl RepairCounts {
     }
 
     fn count(&mut self, reason: Reason) {
-        self.reasons[reason as usize] += 1;
+        self.note(reason, 1);
+    }
+
+    /// Counts a record that was offered.
+    pub fn offer(&mut self, record: &FlowRecord) {
+        self.offered.add(record);
+    }
+
+    /// Counts repairs of records before they were offered.
+    pub fn note(&mut self, reason: Reason, times: u64) {
+        self.reasons[reason as usize] += times;
     }
 
     /// Adds what another repair came to.
@@ -359,7 +369,7 @@ impl Repair {
         match self.waiting.remove(slot) {
             Together::One(record) => self.give(record, out),
             Together::Many(mut records) => {
-                records.sort_by_key(|record| (record.start_ns, record.end_ns));
+                records.sort();
                 pieces::settle(&mut records, self.gap_max_ns, &mut self.counts);
                 records.into_iter().for_each(|record| self.give(record, out));
             }
@@ -370,7 +380,7 @@ impl Repair {
     fn settle_but_last(&mut self, slot: Slot, out: &mut impl FnMut(FlowRecord)) {
         let Together::Many(records) = self.waiting.value_mut(slot) else { return };
         let mut records = core::mem::take(records);
-        records.sort_by_key(|record| (record.start_ns, record.end_ns));
+        records.sort();
         pieces::settle(&mut records, self.gap_max_ns, &mut self.counts);
         let last = records.pop().expect("records settle into one at least");
         *self.waiting.value_mut(slot) = Together::One(last);

@@ -9,8 +9,8 @@
 //! timer or a full cache says so, and each piece would count as a file of its own. Two consecutive
 //! records are pieces of one flow when the earlier has no end marker (FIN or RST), the later no start
 //! marker (SYN), and little time lies between them: the paper's 10 ms where nothing else is known, and
-//! up to the usual inactive timeout where the earlier record says that the active timeout or a full
-//! cache cut it. Most exporters say nothing. But where TCP's flags are reported, their absence says
+//! up to the usual inactive timeout where the earlier record says that the active timeout, a full cache or
+//! the end of the metering (as between two files of one capture) cut it. Most exporters say nothing. But where TCP's flags are reported, their absence says
 //! as much: a connection that has not ended, and goes on without having begun, is one connection, and
 //! the same wait holds. So it does for a SYN after nothing but SYNs: it is sent again. Exporters that keep a flow beyond its timeout repeat its start and its flags:
 //! records of one start that overlap are one flow, too. Records whose sum would not fit 64 bits stay apart.
@@ -93,7 +93,9 @@ fn continues(earlier: &FlowRecord, later: &FlowRecord, gap_max_ns: u64) -> Optio
         None
     } else {
         match earlier.end_reason {
-            EndReason::ActiveTimeout | EndReason::LackOfResources => Some(Reason::Split),
+            EndReason::ActiveTimeout | EndReason::LackOfResources | EndReason::ForcedEnd => {
+                Some(Reason::Split)
+            }
             EndReason::Unknown if has_flags => Some(Reason::StartRenewed),
             _ => None,
         }

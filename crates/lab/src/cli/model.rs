@@ -20,12 +20,17 @@ use super::{Verdict, side_by_side};
 use crate::document;
 use crate::harpoon;
 use crate::input::expand::expand;
+use crate::input::records::Progress;
+use crate::input::summary::FlowSummary;
+use crate::table::flows::read_part_mark;
 use crate::trial::config::{default_clients, default_servers};
 use crate::trial::progress::Display;
-use crate::trial::source::{self, Asked};
+use crate::trial::source::{self, Asked, HELD_MAX};
 
 /// How long Harpoon's intervals last where its command line does not say otherwise, seconds.
 const HARPOON_INTERVAL_S: f64 = 60.0;
+/// How a table begins.
+const TABLE: [u8; 4] = *b"PAR1";
 
 /// Arguments of `nilometer model`.
 #[derive(Debug, Args)]
@@ -39,13 +44,35 @@ pub struct ModelArgs {
 
 #[derive(Debug, Args)]
 struct EstimateArgs {
-    /// Captures, flow exports or flow records; `embedded` is the synthetic sample. Or Harpoon's
+    /// Captures, flow exports, flow records or parts; `embedded` is the synthetic sample. Or Harpoon's
     /// configuration: the XML files of its TCP client and server.
     #[arg(required = true)]
     input: Vec<PathBuf>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// Arguments of `nilometer model merge`.
+#[derive(Debug, Args)]
+struct MergeArgs {
+    /// Parts, as --part writes them.
+    #[arg(required = true)]
+    parts: Vec<PathBuf>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// What is made, and how.
+#[derive(Debug, Args)]
+struct How {
     /// The model's file.
-    #[arg(short, long, value_name = "FILE", required = true)]
+    #[arg(short, long, value_name = "FILE", required_unless_present = "part")]
     output: Option<PathBuf>,
+    /// Write a part in place of a model: a table of the flow records (Parquet), addresses and all, with what
+    /// else a model needs. Parts are put together by `model merge`.
+    #[arg(long, value_name = "FILE",
+        conflicts_with_all = ["output", "interval", "bound", "keep_addresses", "harpoon", "hold"])]
+    part: Option<PathBuf>,
     /// IntervalDuration, seconds; chosen where absent, 60 for Harpoon's configuration.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     interval: Option<f64>,
@@ -58,6 +85,10 @@ struct EstimateArgs {
     /// The five distributions alone, as Harpoon has them.
     #[arg(long)]
     harpoon: bool,
+    /// Flow records held in memory, some 50 bytes each; what is more is set aside in the folder that
+    /// TMPDIR names [default: 16000000].
+    #[arg(long, value_name = "RECORDS", value_parser = clap::value_parser!(u32).range(1..))]
+    hold: Option<u32>,
     /// Replace an existing file.
     #[arg(long)]
     force: bool,
@@ -68,6 +99,8 @@ struct EstimateArgs {
 
 #[derive(Debug, Subcommand)]
 enum ModelCommand {
+    /// The model of parts: that of all their inputs, bit for bit.
+    Merge(MergeArgs),
     /// A model whose distributions are given by hand.
     New(NewArgs),
     /// A model in another form: Harpoon's XML, or tables in CSV or Parquet.
@@ -101,6 +134,7 @@ enum ModelCommand {
 pub fn run(args: ModelArgs) -> Result<Verdict> {
     match args.command {
         None => estimate(&args.estimate),
+        Some(ModelCommand::Merge(args)) => merge(&args),
         Some(ModelCommand::New(args)) => new(&args),
         Some(ModelCommand::Export(args)) => export::run(&args),
         Some(ModelCommand::Schema) => {
@@ -130,24 +164,60 @@ pub fn schema() -> Result<String> {
 }
 
 fn estimate(args: &EstimateArgs) -> Result<Verdict> {
-    let output = args.output.as_ref().context("give the model's file with -o FILE")?;
-    document::guard_output(output, &expand(&args.input)?, args.force, b"{")?;
     let embedded = args.input.iter().any(|input| input.as_os_str() == "embedded");
     if embedded && args.input.len() > 1 {
         bail!("`embedded` stands for all of the synthetic sample; give it alone, or files alone");
     }
-    if !embedded && has_xml(&args.input)? {
-        return import(args, output);
+    let is_xml = !embedded && has_xml(&args.input)?;
+    if args.how.part.is_some() && (embedded || is_xml) {
+        bail!("a part is made of captures, exports or flow records");
     }
-    let inputs = if embedded { Vec::new() } else { args.input.clone() };
+    if is_xml {
+        return import(args);
+    }
+    make(if embedded { &[] } else { &args.input }, &args.how)
+}
+
+fn merge(args: &MergeArgs) -> Result<Verdict> {
+    for path in &args.parts {
+        let shown = path.display();
+        let mark = is_table(path)?.then(|| read_part_mark(path)).transpose()?.flatten();
+        if mark.is_none() {
+            bail!("{shown}: is no part; make one with `nilometer model INPUT --part FILE`");
+        }
+    }
+    make(&args.parts, &args.how)
+}
+
+/// Is this file in Parquet?
+fn is_table(path: &Path) -> Result<bool> {
+    let mut beginning = [0; 4];
+    let mut file =
+        File::open(path).with_context(|| format!("{}: cannot be opened", path.display()))?;
+    Ok(file.read_exact(&mut beginning).is_ok() && beginning == TABLE)
+}
+
+/// Makes a model of inputs, or a part.
+fn make(inputs: &[PathBuf], how: &How) -> Result<Verdict> {
     let asked = Asked {
-        interval_s: args.interval,
-        bound_s: args.bound,
-        keep_addresses: args.keep_addresses,
-        harpoon: args.harpoon,
-        ..Asked::of(inputs)
+        interval_s: how.interval,
+        bound_s: how.bound,
+        keep_addresses: how.keep_addresses,
+        harpoon: how.harpoon,
+        held_max: how.hold.map_or(HELD_MAX, |hold| hold as usize),
+        ..Asked::of(inputs.to_vec())
     };
     let display = Display::new();
+    if let Some(part) = &how.part {
+        document::guard_output(part, &expand(inputs)?, how.force, &TABLE)?;
+        display.reading_begins("reading");
+        let progress = &mut |progress: &Progress<'_>| display.reading(progress);
+        let summary = source::write_part(inputs, part, how.force, progress)?;
+        drop(display);
+        return tell_part(part, &summary, how.json);
+    }
+    let output = how.output.as_ref().context("give the model's file with -o FILE")?;
+    document::guard_output(output, &expand(inputs)?, how.force, b"{")?;
     display.reading_begins("reading");
     let made = source::model(&asked, &mut |progress| display.reading(progress))?;
     drop(display);
@@ -158,7 +228,23 @@ fn estimate(args: &EstimateArgs) -> Result<Verdict> {
     for warning in &made.warnings {
         eprintln!("nilometer: warning: {warning}");
     }
-    print_model(&made.model, args.json)
+    print_model(&made.model, how.json)
+}
+
+fn tell_part(path: &Path, summary: &FlowSummary, json: bool) -> Result<Verdict> {
+    let (path, inputs) = (path.display().to_string(), summary.inputs.len());
+    for warning in &summary.warnings {
+        eprintln!("nilometer: warning: {warning}");
+    }
+    if json {
+        let part = serde_json::json!({
+            "part": path, "flow_records": summary.flow_records, "inputs": summary.inputs,
+        });
+        println!("{part}");
+    } else {
+        println!("{path}: {} flow records of {inputs} inputs", summary.flow_records);
+    }
+    Ok(Verdict::Done)
 }
 
 /// Is any of the inputs an XML file? Standard input is not looked at: it could not be read again.
@@ -175,20 +261,23 @@ fn has_xml(inputs: &[PathBuf]) -> Result<bool> {
 }
 
 /// Harpoon's configuration as a model.
-fn import(args: &EstimateArgs, output: &Path) -> Result<Verdict> {
-    if args.bound.is_some() || args.keep_addresses {
+fn import(args: &EstimateArgs) -> Result<Verdict> {
+    let how = &args.how;
+    let output = how.output.as_ref().context("give the model's file with -o FILE")?;
+    document::guard_output(output, &expand(&args.input)?, how.force, b"{")?;
+    if how.bound.is_some() || how.keep_addresses {
         bail!("--bound and --keep-addresses are for flows; Harpoon's configuration has neither");
     }
     let read = harpoon::read(&args.input)?;
     let skipped = read.skipped.clone();
     let pools = (default_clients(), default_servers());
-    let stated = read.stated(args.interval.unwrap_or(HARPOON_INTERVAL_S), pools)?;
+    let stated = read.stated(how.interval.unwrap_or(HARPOON_INTERVAL_S), pools)?;
     let model = stated.model().map_err(|error| anyhow!("no such model: {error}"))?;
     document::write_json(output, &model)?;
     for (reason, count) in &skipped {
         eprintln!("nilometer: passed over {count} x {reason}");
     }
-    print_model(&model, args.json)
+    print_model(&model, how.json)
 }
 
 fn new(args: &NewArgs) -> Result<Verdict> {

@@ -2,7 +2,8 @@
 
 use anyhow::{Error, Result};
 use nilometer_flow::FlowRecord;
-use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, Repair};
+use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, Repair, RepairCounts, Screen};
+use nilometer_traffic::gather::is_screened;
 
 use super::records::Sink;
 use super::summary::FlowSummary;
@@ -13,6 +14,8 @@ const WAITING_MAX: usize = 1 << 20;
 /// Takes every record as it was metered, decoded or read.
 pub(super) struct Delivery<'a> {
     records: u64,
+    /// For a model, which repairs records when all are there.
+    screen: Option<Screen>,
     repair: Option<Repair>,
     given: Given<'a>,
 }
@@ -38,16 +41,23 @@ impl Given<'_> {
 }
 
 impl Delivery<'_> {
-    pub(super) fn new(sink: Sink<'_>, repairs: bool) -> Delivery<'_> {
+    pub(super) fn new(sink: Sink<'_>, repairs: bool, for_model: bool) -> Delivery<'_> {
         Delivery {
             records: 0,
+            screen: for_model.then(Screen::default),
             repair: repairs.then(|| Repair::new(HARPOON_GAP_MAX_NS, WAITING_MAX)),
             given: Given { sink, records: 0, packets: 0, bytes: 0, failed: None },
         }
     }
 
     /// Takes a record.
-    pub(super) fn give(&mut self, record: FlowRecord) {
+    pub(super) fn give(&mut self, mut record: FlowRecord) {
+        set_right(&mut self.screen, &mut record);
+        self.give_screened(record);
+    }
+
+    /// Takes a record of a part, in which it was set right.
+    pub(super) fn give_screened(&mut self, record: FlowRecord) {
         self.records += 1;
         match &mut self.repair {
             Some(repair) => repair.take(record, &mut |record| self.given.give(record)),
@@ -58,10 +68,23 @@ impl Delivery<'_> {
     /// Takes records, and leaves their room.
     pub(super) fn give_all(&mut self, records: &mut Vec<FlowRecord>) {
         self.records += records.len() as u64;
+        records.iter_mut().for_each(|record| set_right(&mut self.screen, record));
         match &mut self.repair {
             Some(repair) => repair.take_all(records, &mut |record| self.given.give(record)),
             None => records.drain(..).for_each(|record| self.given.give(record)),
         }
+    }
+
+    /// The next record is one of another input.
+    pub(super) fn input_ends(&mut self) {
+        if let Some(screen) = &mut self.screen {
+            screen.input_ends();
+        }
+    }
+
+    /// What was set right in records, where they were screened.
+    pub(super) fn screened(&self) -> Option<&RepairCounts> {
+        self.screen.as_ref().map(|screen| &screen.counts)
     }
 
     /// Fails once a record could not be handed over.
@@ -89,5 +112,13 @@ impl Delivery<'_> {
         summary.flow_packets = self.given.packets;
         summary.flow_bytes = self.given.bytes;
         self.check()
+    }
+}
+
+fn set_right(screen: &mut Option<Screen>, record: &mut FlowRecord) {
+    if let Some(screen) = screen
+        && is_screened(record)
+    {
+        screen.set_right(record);
     }
 }

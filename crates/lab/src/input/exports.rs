@@ -121,6 +121,19 @@ impl Reading<'_> {
         })
     }
 
+    /// Reads the records of a part, which were screened, and whose packets the part tells of.
+    pub(super) fn read_screened(&mut self, gauge: &Gauge, path: &Path) -> Result<()> {
+        read_flow_table(path, &mut |record| {
+            self.summary.packets += record.packets;
+            self.summary.bytes += record.octets;
+            self.seen.widen(record.start_ns);
+            self.seen.widen(record.end_ns);
+            self.out.give_screened(record);
+            self.tell_progress(gauge);
+            self.out.check()
+        })
+    }
+
     /// Adds the sums of an input's exports to the summary, and says how a capture was read.
     pub(super) fn note_choice(&mut self, gauge: &Gauge, read_as: ReadAs) {
         if read_as == ReadAs::Exports {

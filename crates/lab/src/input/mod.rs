@@ -1,6 +1,7 @@
 //! Inputs: captures and flow exports opened, recognised and streamed.
 
 pub mod archive;
+pub mod beside;
 pub mod capture;
 pub mod choice;
 pub mod datagrams;
@@ -12,7 +13,7 @@ pub mod open;
 pub mod pcap;
 pub mod pcapng;
 pub mod records;
-mod series;
+pub mod series;
 pub mod source;
 pub mod summary;
 pub mod text;

@@ -1,8 +1,9 @@
 //! Inputs become flow records: packets are metered, exports decoded, tables read.
 //!
 //! All captures of one call pass through one meter in the order given, so a capture that was cut in
-//! pieces by its writer gives the same records as the whole. Nothing is kept but the live flows, the
-//! connections counted, and the records that wait for their repair.
+//! pieces by its writer gives the same records as the whole. For a model each input is metered by itself,
+//! so that parts can be made of some of them, and put together later (`beside`). Nothing is kept but the
+//! live flows, the connections counted, and the records that wait for their repair.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,9 +13,11 @@ use nilometer_flow::FlowRecord;
 use nilometer_flow::connections::ConnectionCounter;
 use nilometer_flow::handshake::Handshakes;
 use nilometer_flow::meter::{Meter, MeterConfig};
+use nilometer_flow::repair::RepairCounts;
 use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{IpPacket, Parsed, parse};
 
+use super::beside::{Beside, ROUND_TRIPS_MAX};
 use super::capture::{Capture, CapturedPacket};
 use super::choice::{Preamble, ReadAs};
 use super::delivery::Delivery;
@@ -25,6 +28,7 @@ use super::series::PacketSeries;
 use super::source::{Gauge, Stream};
 use super::summary::{FlowSummary, Seen, describe_link};
 use super::window::Window;
+use crate::table::flows::read_part_mark;
 
 /// Progress is told after this many packets, datagrams or records.
 const PROGRESS_EVERY: u64 = 8_192;
@@ -32,9 +36,8 @@ const PROGRESS_EVERY: u64 = 8_192;
 /// TCP connections told apart at most, some 50 bytes each.
 const CONNECTIONS_MAX: usize = 1 << 23;
 
-/// Openings watched at once, and round trips kept.
+/// Openings watched at once.
 const OPENINGS_MAX: usize = 1 << 20;
-const ROUND_TRIPS_MAX: usize = 1 << 22;
 
 /// How inputs are read.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +48,8 @@ pub struct FlowOptions {
     pub read_as: Option<ReadAs>,
     /// Repair the records on their way, so that what an exporter split is one again.
     pub repairs: bool,
-    /// Say what a model wants to know of packets beyond their records: how bursty they are on every time scale,
-    /// and the round trips that the openings of connections show.
+    /// Say what a model wants to know beside the records: how bursty packets are on every time scale, and the
+    /// round trips that the openings of connections show. Records are screened, and each input is by itself.
     pub for_model: bool,
     /// Count TCP connections; without it the summary has none.
     pub counts_connections: bool,
@@ -113,6 +116,8 @@ pub(super) struct Reading<'a> {
     pub(super) connections: Option<ConnectionCounter>,
     pub(super) series: Option<PacketSeries>,
     handshakes: Option<Handshakes>,
+    /// What parts brought with them.
+    parts: Beside,
     pub(super) out: Delivery<'a>,
     pub(super) summary: FlowSummary,
     pub(super) seen: Seen,
@@ -139,7 +144,8 @@ impl<'a> Reading<'a> {
                 .then(|| ConnectionCounter::new(CONNECTIONS_MAX)),
             series: options.for_model.then(PacketSeries::default),
             handshakes: options.for_model.then(|| Handshakes::new(OPENINGS_MAX, ROUND_TRIPS_MAX)),
-            out: Delivery::new(sink, options.repairs),
+            parts: Beside::default(),
+            out: Delivery::new(sink, options.repairs, options.for_model),
             summary: FlowSummary::default(),
             seen: Seen::default(),
             other_links: BTreeMap::new(),
@@ -159,13 +165,37 @@ impl<'a> Reading<'a> {
             Input::Text(layout, window) => self.read_text(&gauge, layout, window)?,
             Input::FlowTable(path, window) => {
                 self.formats.insert("nilometer-flows/1");
+                if self.series.is_some() && self.read_part(&gauge, &path)? {
+                    return Ok(());
+                }
                 self.read_table(&gauge, &path)?;
                 window
             }
         };
         rest.skip(u64::MAX).with_context(|| format!("{}: cannot be read", gauge.name()))?;
         self.summary.inputs.extend(gauge.digest());
-        Ok(())
+        self.input_ends()
+    }
+
+    /// Reads a table of flow records as a part, if it is one.
+    fn read_part(&mut self, gauge: &Gauge, path: &Path) -> Result<bool> {
+        let Some(mark) = read_part_mark(path)? else { return Ok(false) };
+        self.read_screened(gauge, path)?;
+        self.parts.merge(mark.beside());
+        self.summary.inputs.extend(mark.inputs);
+        self.summary.warnings.extend(mark.warnings);
+        Ok(true)
+    }
+
+    /// What is made for a model ends with each input.
+    fn input_ends(&mut self) -> Result<()> {
+        if let Some(handshakes) = &mut self.handshakes {
+            handshakes.input_ends();
+            let out = &mut self.out;
+            self.meter.flush(&mut |record| out.give(record));
+            out.input_ends();
+        }
+        self.out.check()
     }
 
     pub(super) fn finish(mut self) -> Result<FlowSummary> {
@@ -175,6 +205,7 @@ impl<'a> Reading<'a> {
         self.note_skips();
         let counts = self.meter.counts();
         let connections = self.connections.map(|mut all| all.counts()).unwrap_or_default();
+        let beside = beside(self.series, self.handshakes, self.out.screened(), self.parts);
         let mut summary = self.summary;
         self.out.finish(&mut summary)?;
         summary.tcp_connections = connections.tcp_connections;
@@ -183,8 +214,7 @@ impl<'a> Reading<'a> {
         summary.evicted = counts.evicted;
         summary.format = self.formats.into_iter().collect::<Vec<_>>().join(", ");
         summary.seconds = self.seen.seconds();
-        summary.hurst = self.series.map(PacketSeries::hurst);
-        summary.note_round_trips(self.handshakes);
+        summary.note_beside(beside);
         if counts.evicted > 0 {
             summary.warnings.push(format!(
                 "{} flows ended early because the flow cache was full; raise --flows-max",
@@ -302,6 +332,20 @@ impl<'a> Reading<'a> {
             });
         }
     }
+}
+
+/// Everything beside the records, where a model is to be made.
+fn beside(
+    series: Option<PacketSeries>,
+    handshakes: Option<Handshakes>,
+    screened: Option<&RepairCounts>,
+    parts: Beside,
+) -> Option<Beside> {
+    let (round_trips, beyond) = handshakes?.finish();
+    let mut beside = Beside { series: series?, round_trips, beyond, ..Beside::default() };
+    beside.note_screened(screened?);
+    beside.merge(parts);
+    Some(beside)
 }
 
 /// Refuses a capture when none of the link types it has declared is read here.

@@ -2,10 +2,12 @@
 
 use nilometer_stat::Binned;
 use nilometer_traffic::burstiness::{Hurst, NoHurst};
+use serde::{Deserialize, Serialize};
 
 /// The series while it is read, and what keeps it from being the whole traffic.
-#[derive(Debug, Default)]
-pub(super) struct PacketSeries {
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PacketSeries {
     binned: Binned,
     packets: u64,
     others: u64,
@@ -29,11 +31,18 @@ impl PacketSeries {
         self.others += 1;
     }
 
+    /// Adds the series of a part.
+    pub(super) fn merge(&mut self, part: &PacketSeries) {
+        self.packets += part.packets;
+        self.others += part.others;
+        self.too_far |= part.too_far || self.binned.merge(&part.binned).is_err();
+    }
+
     /// What the series says.
     ///
     /// # Errors
     /// Where it is not all of the traffic, or cannot be had.
-    pub(super) fn hurst(self) -> Result<Hurst, NoHurst> {
+    pub fn hurst(self) -> Result<Hurst, NoHurst> {
         match () {
             () if self.packets == 0 => Err(NoHurst::NoPackets),
             () if self.others > 0 => Err(NoHurst::OnlySome),

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use flate2::read::MultiGzDecoder;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::window::Window;
@@ -23,7 +23,8 @@ pub type Stream = Box<dyn Read>;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// What identifies an input: recorded with everything that is made from it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct InputDigest {
     /// The path as it was given, or `-` for standard input.
     pub name: String,

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use nilometer_flow::handshake::Handshakes;
-use nilometer_traffic::burstiness::{Hurst, NoHurst};
-use nilometer_traffic::round_trips::RoundTrips;
 use serde::Serialize;
 
+use super::beside::Beside;
 use super::capture::Ending;
 use super::source::{Gauge, InputDigest};
 
@@ -68,12 +66,9 @@ pub struct FlowSummary {
     pub exports: Option<ExportSummary>,
     /// What a socket or an interface was asked for and gave, where records were made live.
     pub live: Option<LiveSummary>,
-    /// How bursty the packets were, where that was asked for, or why it cannot be said.
+    /// What a model wants to know beside the records, where that was asked for.
     #[serde(skip)]
-    pub hurst: Option<Result<Hurst, NoHurst>>,
-    /// Round trips by the openings of connections, where they were asked for and there are any.
-    #[serde(skip)]
-    pub round_trips: Option<RoundTrips>,
+    pub beside: Option<Beside>,
     /// Name, SHA-256 and length of every input, where they were asked for.
     pub inputs: Vec<InputDigest>,
     /// How an input was read, where there was a choice.
@@ -175,16 +170,17 @@ impl FlowSummary {
         }
     }
 
-    /// Takes the round trips that openings showed.
-    pub fn note_round_trips(&mut self, handshakes: Option<Handshakes>) {
-        let Some((kept, beyond)) = handshakes.map(Handshakes::finish) else { return };
-        self.round_trips = RoundTrips::of_handshakes(&kept);
-        if beyond > 0 {
+    /// Takes what there is beside the records.
+    pub fn note_beside(&mut self, beside: Option<Beside>) {
+        if let Some(Beside { round_trips, beyond, .. }) = &beside
+            && *beyond > 0
+        {
             self.warnings.push(format!(
                 "round trips are those of the first {} openings; {beyond} came after",
-                kept.len()
+                round_trips.len()
             ));
         }
+        self.beside = beside;
     }
 
     /// Says what was wrong with the end of an input.

@@ -103,6 +103,23 @@ impl Drop for Draft {
     }
 }
 
+/// A file in `directory` to write to and to read from, which has no name and is gone when it is closed.
+///
+/// # Errors
+/// When the directory cannot be written.
+pub fn nameless(directory: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    if let Ok(file) = options.clone().custom_flags(libc::O_TMPFILE).open(directory) {
+        return Ok(file);
+    }
+    let path = directory.join(format!(".nilometer.{}.partial", std::process::id()));
+    let file = options.create_new(true).open(&path);
+    let file = file.with_context(|| format!("{}: cannot be written", path.display()))?;
+    fs::remove_file(&path).with_context(|| format!("{}: cannot be removed", path.display()))?;
+    Ok(file)
+}
+
 fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

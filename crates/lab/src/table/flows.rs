@@ -15,6 +15,7 @@ use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
 
 use super::columns::{Cells, Column, Format, ROW_GROUP_ROWS, TableReader, TableWriter};
+use crate::input::beside::PartMark;
 use crate::input::source::InputDigest;
 
 /// The format of flow records.
@@ -41,6 +42,9 @@ pub const FLOWS: Format = Format {
 
 /// Metadata key of the inputs: a JSON list of name, SHA-256 and length.
 const INPUTS_KEY: &str = "inputs";
+
+/// Metadata key of what makes a table a part.
+const PART_KEY: &str = "part";
 
 /// Columns in the order of the schema.
 struct Columns {
@@ -192,6 +196,18 @@ impl FlowWriter {
         Ok(self.records)
     }
 
+    /// Completes the file as a part.
+    ///
+    /// # Errors
+    /// When the file cannot be written or named.
+    pub fn finish_part(mut self, mark: &PartMark) -> Result<u64> {
+        self.flush()?;
+        let inputs = serde_json::to_string(&mark.inputs)?;
+        let mark = serde_json::to_string(mark)?;
+        self.table.finish(&[(INPUTS_KEY, inputs), (PART_KEY, mark)])?;
+        Ok(self.records)
+    }
+
     fn flush(&mut self) -> Result<()> {
         if self.held > 0 {
             self.table.write_group(&mut self.columns.all())?;
@@ -199,6 +215,18 @@ impl FlowWriter {
         }
         Ok(())
     }
+}
+
+/// What makes the table `path` a part; none where it is flow records alone.
+///
+/// # Errors
+/// When it is not a table of flow records, or its mark cannot be read.
+pub fn read_part_mark(path: &Path) -> Result<Option<PartMark>> {
+    let table = TableReader::open(path, &FLOWS)?;
+    let Some(text) = table.mark(PART_KEY) else { return Ok(None) };
+    let mark = PartMark::parse(text)
+        .map_err(|error| anyhow!("{}: is a damaged part: {error}", path.display()))?;
+    Ok(Some(mark))
 }
 
 /// Reads every record of the table `path`, in its order.

@@ -1,7 +1,7 @@
 //! The source of a model: the embedded flow records, or files, estimated in the same way.
 
-use std::path::PathBuf;
-use std::sync::mpsc;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
@@ -12,14 +12,19 @@ use nilometer_traffic::model::{Input, Origin};
 use nilometer_traffic::pool::Prefix;
 use nilometer_traffic::synthetic;
 
+use super::aside::SetAside;
 use super::config::{default_clients, default_servers};
 use super::threads::Threads;
 use crate::cli::VERSION;
+use crate::input::beside::PartMark;
 use crate::input::records::{FlowOptions, Progress, read_flows};
 use crate::input::summary::FlowSummary;
+use crate::table::flows::FlowWriter;
 
-/// Flow records held in memory for an estimate at most.
-const RECORDS_MAX: usize = 40_000_000;
+/// Flow records held in memory for an estimate, where nothing else is said; more are set aside on disk.
+pub const HELD_MAX: usize = 16_000_000;
+/// Records without flags and sampled ones, which are not set aside, at most.
+const OTHERS_MAX: usize = 40_000_000;
 /// Records handed over at a time, and batches that wait at most.
 const BATCH_RECORDS: usize = 4_096;
 const BATCHES: usize = 8;
@@ -39,6 +44,8 @@ pub struct Asked {
     pub keep_addresses: bool,
     /// The five distributions alone, as Harpoon has them.
     pub harpoon: bool,
+    /// Flow records held in memory at most, some 50 bytes each; more are set aside on disk.
+    pub held_max: usize,
     /// Client pools.
     pub clients: Vec<Prefix>,
     /// Server pools.
@@ -54,6 +61,7 @@ impl Asked {
             bound_s: None,
             keep_addresses: false,
             harpoon: false,
+            held_max: HELD_MAX,
             clients: default_clients(),
             servers: default_servers(),
         }
@@ -109,51 +117,93 @@ fn file_name(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
-/// Reads all inputs. Records are packed by another thread than the one that reads them.
-fn gather(
+/// Everything that was read.
+struct Read {
+    summary: FlowSummary,
+    gathered: Gathered,
+    aside: SetAside,
+}
+
+/// How inputs are read for a model.
+fn for_model() -> FlowOptions {
+    FlowOptions { for_model: true, counts_connections: false, ..FlowOptions::default() }
+}
+
+/// Reads all inputs. Records are packed, and set aside, by another thread than the one that reads them.
+fn read(
     inputs: &[PathBuf],
+    held_max: usize,
     progress: &mut dyn FnMut(&Progress<'_>),
-) -> Result<(FlowSummary, Gathered)> {
-    let options =
-        FlowOptions { for_model: true, counts_connections: false, ..FlowOptions::default() };
+) -> Result<Read> {
     let (filled, to_pack) = mpsc::sync_channel::<Vec<FlowRecord>>(BATCHES);
     let (emptied, to_fill) = mpsc::channel();
     thread::scope(|scope| {
-        let packing = scope.spawn(move || {
-            let mut gathered = Gathered::new();
-            for mut batch in to_pack {
-                batch.drain(..).for_each(|record| gathered.take(record));
-                // Whoever reads may have ended.
-                emptied.send(batch).ok();
-            }
-            gathered
-        });
-        let mut records = 0;
+        let packing = scope.spawn(move || pack(&to_pack, &emptied, held_max));
         let mut batch = Vec::with_capacity(BATCH_RECORDS);
         let mut keep = |record| {
             batch.push(record);
             if batch.len() == BATCH_RECORDS {
-                records += BATCH_RECORDS;
-                if records > RECORDS_MAX {
-                    bail!("more than {RECORDS_MAX} flow records; give a part of the input");
-                }
                 let empty =
                     to_fill.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH_RECORDS));
                 let full = std::mem::replace(&mut batch, empty);
-                filled.send(full).expect("records are packed until no more come");
+                filled.send(full).context("records are no longer packed")?;
             }
             Ok(())
         };
-        let summary = read_flows(inputs, &options, progress, &mut keep);
-        filled.send(batch).expect("records are packed until no more come");
+        let summary = read_flows(inputs, &for_model(), progress, &mut keep);
+        // Whoever packs may have failed, and says why.
+        filled.send(batch).ok();
         drop(filled);
-        let gathered = packing.join().expect("packing does not fail");
-        Ok((summary?, gathered))
+        let (gathered, aside) = packing.join().expect("packing does not panic")?;
+        Ok(Read { summary: summary?, gathered, aside })
     })
 }
 
+/// Packs records until no more come.
+fn pack(
+    to_pack: &Receiver<Vec<FlowRecord>>,
+    emptied: &Sender<Vec<FlowRecord>>,
+    held_max: usize,
+) -> Result<(Gathered, SetAside)> {
+    let (mut gathered, mut aside) = (Gathered::new(), SetAside::default());
+    for mut batch in to_pack {
+        batch.drain(..).for_each(|record| gathered.take_screened(record));
+        if gathered.held() >= held_max {
+            aside.put(&mut gathered)?;
+        }
+        if gathered.others() > OTHERS_MAX {
+            bail!(
+                "more than {OTHERS_MAX} flow records without flags, or sampled; give a part of the \
+                 input"
+            );
+        }
+        // Whoever reads may have ended.
+        emptied.send(batch).ok();
+    }
+    Ok((gathered, aside))
+}
+
+/// Reads inputs into a part: their flow records, and what a model wants to know beside them.
+///
+/// # Errors
+/// Where an input cannot be read, or the part cannot be written.
+pub fn write_part(
+    inputs: &[PathBuf],
+    path: &Path,
+    force: bool,
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<FlowSummary> {
+    let mut writer = FlowWriter::new(path, force)?;
+    let summary = read_flows(inputs, &for_model(), progress, &mut |record| writer.write(&record))?;
+    let beside = summary.beside.as_ref().context("it was asked for")?;
+    writer.finish_part(&PartMark::new(&summary.inputs, &summary.warnings, beside))?;
+    Ok(summary)
+}
+
 fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<Estimate> {
-    let (summary, records) = gather(&asked.inputs, progress)?;
+    let Read { summary, mut gathered, aside } = read(&asked.inputs, asked.held_max, progress)?;
+    let beside = summary.beside.context("it was asked for")?;
+    beside.screened().for_each(|(reason, times)| gathered.note_screened(reason, times));
     let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
     let origin = Origin {
         description: names.join(", "),
@@ -164,7 +214,8 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
             .map(|input| Input { name: file_name(&input.name), sha256: input.sha256.clone() })
             .collect(),
     };
-    let mut made = estimate_gathered(records, &options(asked, origin), &Threads::new())
+    let options = options(asked, origin);
+    let mut made = estimate_gathered(gathered, &aside, &options, &Threads::new())
         .with_context(|| format!("no model from {}", names.join(", ")))?;
     let mut warnings = summary.warnings;
     for input in &summary.inputs {
@@ -173,16 +224,12 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
         }
     }
     made.warnings.splice(0..0, warnings);
-    if summary.round_trips.is_some() {
-        made.model.round_trips = summary.round_trips;
+    if let Some(round_trips) = beside.round_trips() {
+        made.model.round_trips = Some(round_trips);
     }
-    let why = match summary.hurst.context("it was asked for")? {
-        Ok(hurst) => {
-            made.model.hurst = Some(hurst);
-            return Ok(made);
-        }
-        Err(why) => why,
-    };
-    made.notes.push(format!("hurst is left out: {why}"));
+    match beside.hurst() {
+        Ok(hurst) => made.model.hurst = Some(hurst),
+        Err(why) => made.notes.push(format!("hurst is left out: {why}")),
+    }
     Ok(made)
 }

@@ -1,0 +1,219 @@
+//! What inputs say beside their flow records, and a model wants to know: how bursty packets were, the round
+//! trips that openings showed, and what was set right in records before they were given on.
+//!
+//! A *part* is a table of flow records with all this among its metadata, so that a model can be made of
+//! many parts as of the inputs themselves. Each input is taken by itself, so that nothing depends on
+//! which inputs a part was made of: flows that live when an input ends are cut there, and joined by the
+//! repair where another goes on with them; an opening across two inputs is no round trip.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use anyhow::{Result, bail};
+use nilometer_flow::handshake::RoundTrip;
+use nilometer_flow::repair::{Reason, RepairCounts};
+use nilometer_traffic::burstiness::{Hurst, NoHurst};
+use nilometer_traffic::round_trips::RoundTrips;
+use serde::{Deserialize, Serialize};
+
+use super::series::PacketSeries;
+use super::source::InputDigest;
+
+/// What a part says it is.
+const PART: &str = "nilometer-part/1";
+/// Round trips that are kept, of the first openings, 48 bytes each.
+pub(super) const ROUND_TRIPS_MAX: usize = 1 << 22;
+
+/// What there is beside flow records.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Beside {
+    /// Packets and bytes in bins of time.
+    pub(super) series: PacketSeries,
+    /// Round trips in the order in which they were complete.
+    pub(super) round_trips: Vec<RoundTrip>,
+    /// Round trips for which there was no room.
+    pub(super) beyond: u64,
+    /// How often records were set right, by reason.
+    pub(super) screened: BTreeMap<String, u64>,
+}
+
+impl Beside {
+    /// Counts what was set right in records.
+    pub(super) fn note_screened(&mut self, counts: &RepairCounts) {
+        for (reason, times) in counts.met() {
+            *self.screened.entry(reason.name().to_owned()).or_default() += times;
+        }
+    }
+
+    /// How often records were set right, by reason.
+    pub fn screened(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
+        let named = |(name, times): (&String, &u64)| {
+            let reason = Reason::ALL.into_iter().find(|reason| reason.name() == name)?;
+            Some((reason, *times))
+        };
+        self.screened.iter().filter_map(named)
+    }
+
+    /// How bursty the packets were.
+    ///
+    /// # Errors
+    /// Why that cannot be said.
+    pub fn hurst(&self) -> Result<Hurst, NoHurst> {
+        self.series.clone().hurst()
+    }
+
+    /// The law of round trips, if there are any.
+    pub fn round_trips(&self) -> Option<RoundTrips> {
+        RoundTrips::of_handshakes(&self.round_trips)
+    }
+
+    /// Adds what was beside the records of another input.
+    pub(super) fn merge(&mut self, more: Beside) {
+        self.series.merge(&more.series);
+        let room = ROUND_TRIPS_MAX - self.round_trips.len().min(ROUND_TRIPS_MAX);
+        self.beyond += more.beyond + more.round_trips.len().saturating_sub(room) as u64;
+        self.round_trips.extend(more.round_trips.into_iter().take(room));
+        for (reason, times) in more.screened {
+            *self.screened.entry(reason).or_default() += times;
+        }
+    }
+}
+
+/// What stands among the metadata of a part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartMark {
+    format: String,
+    /// What it was made of.
+    pub inputs: Vec<InputDigest>,
+    /// What was said of these.
+    pub warnings: Vec<String>,
+    screened: BTreeMap<String, u64>,
+    series: PacketSeries,
+    round_trips: WrittenRoundTrips,
+}
+
+/// Round trips column by column, the pairs of addresses in a table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRoundTrips {
+    /// Client and server.
+    pairs: Vec<(IpAddr, IpAddr)>,
+    /// The place of each round trip's pair.
+    pair: Vec<u32>,
+    nanos: Vec<u64>,
+    beyond: u64,
+}
+
+impl PartMark {
+    /// The mark of a part that was made of `inputs`.
+    pub fn new(inputs: &[InputDigest], warnings: &[String], beside: &Beside) -> PartMark {
+        let mut places = BTreeMap::new();
+        let mut written = WrittenRoundTrips { beyond: beside.beyond, ..Default::default() };
+        for one in &beside.round_trips {
+            let pair = (one.client, one.server);
+            let place = *places.entry(pair).or_insert_with(|| {
+                written.pairs.push(pair);
+                written.pairs.len() as u32 - 1
+            });
+            written.pair.push(place);
+            written.nanos.push(one.nanos);
+        }
+        PartMark {
+            format: PART.to_owned(),
+            inputs: inputs.to_vec(),
+            warnings: warnings.to_vec(),
+            screened: beside.screened.clone(),
+            series: beside.series.clone(),
+            round_trips: written,
+        }
+    }
+
+    /// Reads a mark.
+    ///
+    /// # Errors
+    /// Where it is none, or contradicts itself.
+    pub fn parse(text: &str) -> Result<PartMark> {
+        let mark: PartMark = serde_json::from_str(text)?;
+        if mark.format != PART {
+            bail!("it says that it is `{}`, and `{PART}` is read here", mark.format);
+        }
+        let trips = &mark.round_trips;
+        let is_sound = trips.pair.len() == trips.nanos.len()
+            && trips.pair.len() <= ROUND_TRIPS_MAX
+            && trips.pair.iter().all(|place| (*place as usize) < trips.pairs.len());
+        if !is_sound {
+            bail!("its round trips contradict themselves");
+        }
+        Ok(mark)
+    }
+
+    /// What there was beside the records of the part.
+    pub(super) fn beside(&self) -> Beside {
+        let trips = &self.round_trips;
+        let one = |(place, nanos): (&u32, &u64)| {
+            let (client, server) = trips.pairs[*place as usize];
+            RoundTrip { client, server, nanos: *nanos }
+        };
+        Beside {
+            series: self.series.clone(),
+            round_trips: trips.pair.iter().zip(&trips.nanos).map(one).collect(),
+            beyond: trips.beyond,
+            screened: self.screened.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some(of: u8) -> Beside {
+        let mut beside = Beside { beyond: of.into(), ..Beside::default() };
+        for n in 0..20u64 {
+            beside.series.packet(Some(1_700_000_000_000_000_000 + n * 3_000_000), 40 + n as u32);
+            let [client, server] = [n as u8 % 3, of].map(|n| IpAddr::from([198, 18, 0, n]));
+            beside.round_trips.push(RoundTrip { client, server, nanos: n * n });
+        }
+        beside.screened.insert(Reason::CounterWrapped.name().to_owned(), 3);
+        beside
+    }
+
+    fn input() -> InputDigest {
+        InputDigest { name: "a.pcap".to_owned(), sha256: "00".repeat(32), bytes: 7 }
+    }
+
+    #[test]
+    fn a_mark_is_read_as_it_was_written() {
+        let beside = some(1);
+        let mark = PartMark::new(&[input()], &["a.pcap: is cut".to_owned()], &beside);
+        let text = serde_json::to_string(&mark).expect("it is written");
+        let read = PartMark::parse(&text).expect("it is read");
+        assert_eq!((&read, read.beside()), (&mark, beside.clone()));
+        assert_eq!(beside.screened().collect::<Vec<_>>(), [(Reason::CounterWrapped, 3)]);
+        for (from, to, why) in [
+            ("nilometer-part/1", "nilometer-part/2", "says that it is"),
+            (r#""pair":[0,"#, r#""pair":[9,"#, "contradict"),
+            (r#""pair":[0,"#, r#""pair":["#, "contradict"),
+            (r#""events":[1,"#, r#""events":["#, "series"),
+            (r#""doublings":0"#, r#""doublings":99"#, "series"),
+        ] {
+            let damaged = text.replace(from, to);
+            assert_ne!(damaged, text, "{from}");
+            let error = PartMark::parse(&damaged).expect_err("it is damaged").to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn parts_add_up() {
+        let (one, other) = (some(1), some(2));
+        let mut both = one.clone();
+        both.merge(other.clone());
+        assert_eq!(both.round_trips, [one.round_trips, other.round_trips].concat());
+        assert_eq!((both.beyond, both.screened["counter_wrapped"]), (3, 6));
+        let mut series = one.series.clone();
+        series.merge(&other.series);
+        assert_eq!(both.series, series);
+    }
+}

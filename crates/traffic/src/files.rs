@@ -1,0 +1,82 @@
+//! Which flows are files, and what each of them carried (Harpoon, section 4.1).
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use nilometer_flow::{FlowKey, FlowRecord};
+
+use crate::model::{Coverage, Share};
+
+/// Flows below this many payload bytes are left out (Harpoon's own limit).
+pub const FILE_MIN_BYTES: u64 = 100;
+/// A flow whose packets average no more than this many bytes beyond the bare headers only
+/// acknowledges: room for time stamps and two SACK blocks.
+const ACK_OPTIONS_BYTES: u64 = 32;
+
+pub(crate) fn count(share: &mut Share, octets: u64) {
+    share.flows += 1;
+    share.octets += octets;
+}
+
+/// The bytes that a record stands for: those of all packets, of which one in N was counted.
+pub(crate) fn represented_octets(record: &FlowRecord) -> u64 {
+    record.octets.saturating_mul(record.sampling_interval.max(1).into())
+}
+
+/// A flow that enters the model.
+pub(crate) struct File {
+    pub start_ns: u64,
+    pub payload: u64,
+    pub packets: u64,
+    pub client: IpAddr,
+    pub server: IpAddr,
+}
+
+/// Bare IP and TCP headers of one packet.
+fn header_bytes(key: &FlowKey) -> u64 {
+    if key.source.is_ipv4() { 40 } else { 60 }
+}
+
+/// Payload of a flow by the paper's rule: exact, or bytes less headers.
+pub fn payload_bytes(record: &FlowRecord) -> u64 {
+    record
+        .payload_octets
+        .unwrap_or_else(|| record.octets.saturating_sub(record.packets * header_bytes(&record.key)))
+}
+
+pub(crate) fn only_acknowledges(record: &FlowRecord) -> bool {
+    match record.payload_octets {
+        Some(payload) => payload == 0,
+        None => record.octets <= record.packets * (header_bytes(&record.key) + ACK_OPTIONS_BYTES),
+    }
+}
+
+/// Client and server of a flow.
+pub fn ends(record: &FlowRecord) -> (IpAddr, IpAddr) {
+    let key = &record.key;
+    let from_client = record.opened.unwrap_or(key.destination_port <= key.source_port);
+    if from_client { (key.source, key.destination) } else { (key.destination, key.source) }
+}
+
+pub(crate) fn enter(flows: Vec<FlowRecord>, coverage: &mut Coverage) -> Vec<File> {
+    let mut files = Vec::new();
+    for flow in flows {
+        let payload = payload_bytes(&flow);
+        let out = &mut coverage.left_out;
+        match () {
+            () if !flow.has_start() => count(&mut out.no_start_marker, flow.octets),
+            () if !flow.has_end() => count(&mut out.no_end_marker, flow.octets),
+            () if only_acknowledges(&flow) => count(&mut out.ack_flow, flow.octets),
+            () if payload < FILE_MIN_BYTES => count(&mut out.under_100_bytes, flow.octets),
+            () => {
+                coverage.flows_in_model += 1;
+                coverage.octets_in_model += flow.octets;
+                coverage.payload_in_model += payload;
+                let (client, server) = ends(&flow);
+                let (start_ns, packets) = (flow.start_ns, flow.packets);
+                files.push(File { start_ns, payload, packets, client, server });
+            }
+        }
+    }
+    files
+}
