@@ -34,10 +34,11 @@ impl Dates {
     /// is wrong: the one that is further from the other records. The flow is then taken as an instant.
     pub(super) fn set_right(&mut self, record: &mut FlowRecord, counts: &mut RepairCounts) {
         let duration_ns = record.end_ns.saturating_sub(record.start_ns);
-        let wraps = (duration_ns + WRAP_NEAR_NS) / UPTIME_WRAP_NS;
+        let wraps = duration_ns.saturating_add(WRAP_NEAR_NS) / UPTIME_WRAP_NS;
         let gaps = record.packets.saturating_sub(1);
         if wraps > 0 && duration_ns.abs_diff(wraps * UPTIME_WRAP_NS) <= WRAP_NEAR_NS {
-            record.start_ns = (record.start_ns + wraps * UPTIME_WRAP_NS).min(record.end_ns);
+            let unwrapped_ns = record.start_ns.saturating_add(wraps * UPTIME_WRAP_NS);
+            record.start_ns = unwrapped_ns.min(record.end_ns);
         } else if duration_ns > gaps.saturating_mul(SILENCE_MAX_NS).max(BELIEVED_NS) {
             let last_ns = self.last_ns.unwrap_or(record.end_ns);
             if record.start_ns.abs_diff(last_ns) < record.end_ns.abs_diff(last_ns) {
