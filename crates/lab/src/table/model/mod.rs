@@ -2,18 +2,20 @@
 //!
 //! The tables are long, one fact a row, so that a law with a thousand knots and one with three need no
 //! other columns. Units are those of the model: bytes for `file_size`, seconds for `inter_connection`,
-//! packets for `flow_length`.
+//! packets for `flow_length`, and what their name ends in for those of UDP's classes.
+
+mod rows;
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use nilometer_traffic::TrafficModel;
-use nilometer_traffic::burstiness::DiagramOctave;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 
 use super::columns::{Cells, Column, Format, TableWriter};
 use crate::document;
+use rows::tables;
 
 /// In which form the tables are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,66 +49,6 @@ struct Table {
     format: Format,
     rows: Vec<Vec<Cell>>,
 }
-
-const LAWS: Format = Format {
-    name: "nilometer-model-laws/1",
-    schema: "message laws {
-        required binary law (STRING);
-        required binary form (STRING);
-        required int64 samples (INTEGER(64,false));
-        required double cumulative;
-        required double value;
-    }",
-    later: 0,
-};
-
-const INTERVALS: Format = Format {
-    name: "nilometer-model-intervals/1",
-    schema: "message intervals {
-        required double start_s;
-        required double duration_s;
-        required int64 bytes (INTEGER(64,false));
-        required int64 flows (INTEGER(64,false));
-        required int64 packets (INTEGER(64,false));
-        required double sessions;
-        required double sessions_direct;
-    }",
-    later: 0,
-};
-
-const RANKS: Format = Format {
-    name: "nilometer-model-ranks/1",
-    schema: "message ranks {
-        required binary side (STRING);
-        required int64 rank (INTEGER(64,false));
-        required int64 flows (INTEGER(64,false));
-        required binary address (STRING);
-    }",
-    later: 0,
-};
-
-const COVERAGE: Format = Format {
-    name: "nilometer-model-coverage/1",
-    schema: "message coverage {
-        required binary part (STRING);
-        required int64 flows (INTEGER(64,false));
-        required int64 octets (INTEGER(64,false));
-    }",
-    later: 0,
-};
-
-const SCALES: Format = Format {
-    name: "nilometer-model-scales/1",
-    schema: "message scales {
-        required binary series (STRING);
-        required int64 octave (INTEGER(64,false));
-        required double seconds;
-        required int64 count (INTEGER(64,false));
-        required double log2_energy;
-        required double deviation;
-    }",
-    later: 0,
-};
 
 /// Writes the tables of `model` into the directory `to`, which appears whole or not at all, and says what
 /// they are called. With `force` it takes the place of one that holds such tables and nothing else.
@@ -245,101 +187,6 @@ fn plain(cell: &Cell) -> String {
     }
 }
 
-fn word(text: &str) -> Cell {
-    Cell::Text(text.to_owned())
-}
-
-fn tables(model: &TrafficModel) -> [Table; 5] {
-    [
-        Table { name: "laws", format: LAWS, rows: laws(model) },
-        Table { name: "intervals", format: INTERVALS, rows: intervals(model) },
-        Table { name: "ranks", format: RANKS, rows: ranks(model) },
-        Table { name: "coverage", format: COVERAGE, rows: coverage(model) },
-        Table { name: "scales", format: SCALES, rows: scales(model) },
-    ]
-}
-
-fn laws(model: &TrafficModel) -> Vec<Vec<Cell>> {
-    let lengths = model.flow_lengths.as_ref().map(|lengths| ("flow_length", &lengths.law));
-    let both = [("file_size", &model.file_size), ("inter_connection", &model.inter_connection)];
-    let mut rows = Vec::new();
-    for (name, law) in both.into_iter().chain(lengths) {
-        let form = match law.form() {
-            nilometer_stat::Form::Step => "step",
-            nilometer_stat::Form::Linear => "linear",
-        };
-        rows.extend(law.knots().iter().map(|&(cumulative, value)| {
-            let numbers = [Cell::Real(cumulative), Cell::Real(value)];
-            let [cumulative, value] = numbers;
-            vec![word(name), word(form), Cell::Count(law.samples()), cumulative, value]
-        }));
-    }
-    rows
-}
-
-fn intervals(model: &TrafficModel) -> Vec<Vec<Cell>> {
-    let row = |of: &nilometer_traffic::model::Interval| {
-        vec![
-            Cell::Real(of.start_s),
-            Cell::Real(of.duration_s),
-            Cell::Count(of.bytes),
-            Cell::Count(of.flows),
-            Cell::Count(of.packets),
-            Cell::Real(of.sessions),
-            Cell::Real(of.sessions_direct),
-        ]
-    };
-    model.intervals.iter().map(row).collect()
-}
-
-fn ranks(model: &TrafficModel) -> Vec<Vec<Cell>> {
-    let mut rows = Vec::new();
-    for (side, ranks) in [("source", &model.sources), ("destination", &model.destinations)] {
-        for (at, count) in ranks.counts.iter().enumerate() {
-            let address = ranks.addresses.get(at).map_or("", String::as_str);
-            let rank = Cell::Count(at as u64 + 1);
-            rows.push(vec![word(side), rank, Cell::Count(*count), word(address)]);
-        }
-    }
-    rows
-}
-
-fn coverage(model: &TrafficModel) -> Vec<Vec<Cell>> {
-    let all = &model.coverage;
-    let out = &all.left_out;
-    let parts = [
-        ("input", all.flows, all.octets),
-        ("in_model", all.flows_in_model, all.octets_in_model),
-        ("not_tcp", out.not_tcp.flows, out.not_tcp.octets),
-        ("no_start_marker", out.no_start_marker.flows, out.no_start_marker.octets),
-        ("no_end_marker", out.no_end_marker.flows, out.no_end_marker.octets),
-        ("ack_flow", out.ack_flow.flows, out.ack_flow.octets),
-        ("under_100_bytes", out.under_100_bytes.flows, out.under_100_bytes.octets),
-    ];
-    let row = |(part, flows, octets)| vec![word(part), Cell::Count(flows), Cell::Count(octets)];
-    parts.into_iter().map(row).collect()
-}
-
-/// The log-scale diagrams; none where the model does not know.
-fn scales(model: &TrafficModel) -> Vec<Vec<Cell>> {
-    let Some(hurst) = &model.hurst else { return Vec::new() };
-    let diagrams = [("bytes", &hurst.diagram.bytes), ("packets", &hurst.diagram.packets)];
-    let row = |series: &str, of: &DiagramOctave| {
-        vec![
-            word(series),
-            Cell::Count(of.octave.into()),
-            Cell::Real(hurst.bin_s * (of.octave as f64).exp2()),
-            Cell::Count(of.count),
-            Cell::Real(of.log2_energy),
-            Cell::Real(of.deviation),
-        ]
-    };
-    let rows = |(series, octaves): (&str, &Vec<DiagramOctave>)| -> Vec<Vec<Cell>> {
-        octaves.iter().map(|octave| row(series, octave)).collect()
-    };
-    diagrams.into_iter().flat_map(rows).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -353,6 +200,7 @@ mod tests {
             assert!(columns >= 3 && table.rows.iter().all(|row| row.len() == columns));
             assert_eq!(table.rows.is_empty(), table.name == "scales", "{}", table.name);
         }
+        let word = |text: &str| Cell::Text(text.to_owned());
         let cells = [word("a,b"), word("say \"a\""), Cell::Real(0.1), word("")];
         let expected = ["\"a,b\"", "\"say \"\"a\"\"\"", "0.1", ""];
         assert_eq!(cells.each_ref().map(plain), expected);
