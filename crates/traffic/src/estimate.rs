@@ -222,8 +222,8 @@ impl Others {
         let mut warnings = told::sampled(measured, &self.sampled);
         if self.coverage.records_without_flags > 0 {
             warnings.push(format!(
-                "{} TCP records carry no flags: where their flows begin and end is told by time (gaps \
-                 over {:.1} s part them); {} starts and {} ends",
+                "{} TCP records carry no flags: where their flows begin and end is told by packets, \
+                 answers and time (gaps over {:.1} s part them); {} starts and {} ends",
                 self.coverage.records_without_flags,
                 self.inferred.threshold_ns as f64 / 1e9,
                 self.coverage.starts_inferred,

@@ -1,0 +1,321 @@
+//! What flows without flags show of their openings and their ends.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use nilometer_flow::repair::CONTINUATION_GAP_MAX_NS;
+use nilometer_flow::{EndReason, FlowRecord};
+
+use super::hosts::Hosts;
+use super::ties::{self, Ties};
+use crate::files::{FILE_MIN_BYTES, only_acknowledges, payload_bytes};
+
+/// Packets without payload that open a connection, and that open and close it, both directions together.
+const OPENING_PACKETS: u64 = 3;
+const WHOLE_PACKETS: u64 = 6;
+/// Those of one direction: SYN and FIN.
+const DIRECTION_PACKETS: u64 = 2;
+/// The payload of a full segment without options, for IPv4 and for IPv6.
+const SEGMENT_BYTES: [u64; 2] = [1_460, 1_440];
+/// So near to the input's first moment nothing begins for certain, ns; a hundredth of a short input.
+const EDGE_NS: u64 = 1_000_000_000;
+const EDGE_PART: u64 = 100;
+/// The silence by which exporters know that a flow is over; a twentieth of a short input.
+const SILENCE_NS: u64 = CONTINUATION_GAP_MAX_NS;
+const SILENCE_PART: u64 = 20;
+
+/// The evidence of all flows of an input.
+pub(super) struct Evidence<'a> {
+    flows: &'a [FlowRecord],
+    ties: Vec<Ties>,
+    hosts: Hosts,
+    span_ns: (u64, u64),
+    /// Some record says that its flow ended: then those that say otherwise did not.
+    tells_ends: bool,
+    /// Both directions of connections were seen: what has no answer was none.
+    sees_both: bool,
+    /// Packets without payload are among those counted.
+    counts_bare: bool,
+}
+
+impl Evidence<'_> {
+    /// That of `flows`, in the order of their starts, whose told ends stand in their flags.
+    pub fn of(flows: &[FlowRecord], threshold_ns: u64, span_ns: (u64, u64)) -> Evidence<'_> {
+        let mut evidence = Evidence {
+            flows,
+            ties: ties::of(flows, threshold_ns),
+            hosts: Hosts::of(flows, threshold_ns),
+            span_ns,
+            tells_ends: flows.iter().any(FlowRecord::has_end),
+            sees_both: false,
+            counts_bare: false,
+        };
+        let files: Vec<usize> = (0..flows.len()).filter(|&at| is_file(&flows[at])).collect();
+        evidence.weigh_answers(&files);
+        evidence.weigh_packets(&files);
+        evidence
+    }
+
+    /// Are most of the files answered that may be whole by themselves?
+    fn weigh_answers(&mut self, files: &[usize]) {
+        let by_themselves = |&&at: &&usize| bare_packets(&self.flows[at]) >= DIRECTION_PACKETS;
+        let whole: Vec<usize> = files.iter().filter(by_themselves).copied().collect();
+        self.sees_both = are_most(&whole, |at| self.ties[at].answer.is_some());
+    }
+
+    /// Do most of them have the packets that they need, all in all and host by host?
+    fn weigh_packets(&mut self, files: &[usize]) {
+        let is_seen = |&&at: &&usize| !self.sees_both || self.ties[at].answer.is_some();
+        let seen: Vec<usize> = files.iter().filter(is_seen).copied().collect();
+        self.counts_bare = are_most(&seen, |at| !self.lacks(at));
+        for (at, flow) in self.flows.iter().enumerate() {
+            if let Some((client, answer)) = self.client(at)
+                && (is_file(flow) || is_file(answer))
+            {
+                self.hosts.count(client, self.lacks(at));
+            }
+        }
+    }
+
+    /// Was this flow seen to begin?
+    pub fn has_begun(&self, at: usize) -> bool {
+        let flow = &self.flows[at];
+        let edge_ns = self.part_of_span(EDGE_NS, EDGE_PART);
+        if self.ties[at].resumes || flow.start_ns.saturating_sub(self.span_ns.0) <= edge_ns {
+            return false;
+        }
+        let needs_answer = self.sees_both && is_file(flow);
+        match self.answer(at) {
+            None if needs_answer => false,
+            _ if !self.counts_bare => true,
+            None => bare_packets(flow) > 0,
+            Some(answer) => {
+                let both = bare_packets(flow) + bare_packets(answer);
+                let is_opened = !self.sees_both || both >= OPENING_PACKETS;
+                bare_packets(flow) > 0 && is_opened && !self.is_seen_in_part(at)
+            }
+        }
+    }
+
+    /// Was it seen to end?
+    pub fn has_ended(&self, at: usize) -> bool {
+        match self.flows[at].end_reason {
+            _ if self.flows[at].has_end() => true,
+            EndReason::Unknown => self.seems_ended(at),
+            EndReason::IdleTimeout if !self.tells_ends => self.seems_ended(at),
+            _ => false,
+        }
+    }
+
+    fn seems_ended(&self, at: usize) -> bool {
+        let (flow, answer) = (&self.flows[at], self.answer(at));
+        let end_ns = answer.map_or(flow.end_ns, |answer| answer.end_ns.max(flow.end_ns));
+        let silence_ns = self.part_of_span(SILENCE_NS, SILENCE_PART);
+        if self.ties[at].pauses || self.span_ns.1.saturating_sub(end_ns) < silence_ns {
+            return false;
+        }
+        if self.sees_both && answer.is_none() {
+            return false;
+        }
+        if self.counts_bare && (self.lacks(at) || self.is_seen_in_part(at)) {
+            return false;
+        }
+        let last_ns = |address| self.hosts.last_ns(address, end_ns);
+        let seen_for_ns = last_ns(flow.key.source).max(last_ns(flow.key.destination)) - end_ns;
+        seen_for_ns == 0 || seen_for_ns >= silence_ns
+    }
+
+    /// So long, but no more than this part of the input.
+    fn part_of_span(&self, long_ns: u64, part: u64) -> u64 {
+        long_ns.min(self.span_ns.1.saturating_sub(self.span_ns.0) / part)
+    }
+
+    fn answer(&self, at: usize) -> Option<&FlowRecord> {
+        self.ties[at].answer.map(|answer| &self.flows[answer as usize])
+    }
+
+    /// Who opened this flow's connection, as far as starts tell, and the flow that answers.
+    fn client(&self, at: usize) -> Option<(IpAddr, &FlowRecord)> {
+        let (flow, answer) = (&self.flows[at], self.answer(at)?);
+        let first =
+            if (flow.start_ns, flow.key) <= (answer.start_ns, answer.key) { flow } else { answer };
+        Some((first.key.source, answer))
+    }
+
+    fn is_seen_in_part(&self, at: usize) -> bool {
+        self.client(at).is_some_and(|(client, _)| self.hosts.is_seen_in_part(client))
+    }
+
+    /// Are these too few packets to have opened a connection, carried the payload and closed it?
+    fn lacks(&self, at: usize) -> bool {
+        let own = bare_packets(&self.flows[at]);
+        match self.answer(at).map(bare_packets) {
+            Some(other) if self.sees_both => {
+                own + other < WHOLE_PACKETS || own.min(other) < DIRECTION_PACKETS
+            }
+            None if self.sees_both => true,
+            _ => own < DIRECTION_PACKETS,
+        }
+    }
+}
+
+fn are_most(flows: &[usize], of_these: impl Fn(usize) -> bool) -> bool {
+    2 * flows.iter().filter(|&&at| of_these(at)).count() > flows.len()
+}
+
+/// Would this flow be a file, if it was whole?
+fn is_file(flow: &FlowRecord) -> bool {
+    !only_acknowledges(flow) && payload_bytes(flow) >= FILE_MIN_BYTES
+}
+
+/// The packets that the payload leaves over, if it went in full segments. Where packets are larger than
+/// a link's, because a host's offload had joined them, one may have carried all.
+fn bare_packets(flow: &FlowRecord) -> u64 {
+    let segment_bytes = SEGMENT_BYTES[usize::from(flow.key.source.is_ipv6())];
+    let segments = payload_bytes(flow).div_ceil(segment_bytes);
+    if segments > flow.packets { flow.packets.saturating_sub(1) } else { flow.packets - segments }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::infer;
+    use super::*;
+    use core::net::Ipv4Addr;
+    use nilometer_flow::FlowKey;
+    use nilometer_flow::record::TCP;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+    const SPAN_NS: (u64, u64) = (0, 600 * SECOND_NS);
+
+    /// Both directions of a connection of client and server: 400 bytes are asked, and 4,000 given.
+    fn between(
+        (client, server): (u8, u8),
+        port: u16,
+        (from_s, to_s): (u64, u64),
+        packets: u64,
+    ) -> [FlowRecord; 2] {
+        let address = |net, host| Ipv4Addr::new(198, net, 0, host).into();
+        let key = FlowKey {
+            source: address(18, client),
+            destination: address(19, server),
+            source_port: port,
+            destination_port: 80,
+            protocol: TCP,
+        };
+        let one = |key: FlowKey, payload: u64, later_ns: u64| FlowRecord {
+            key,
+            start_ns: from_s * SECOND_NS + later_ns,
+            end_ns: to_s * SECOND_NS + later_ns,
+            packets,
+            octets: 40 * packets + payload,
+            tcp_flags: 0,
+            payload_octets: None,
+            opened: None,
+            end_reason: EndReason::Unknown,
+            sampling_interval: 0,
+        };
+        [one(key, 400, 0), one(key.reversed(), 4_000, 10_000_000)]
+    }
+
+    /// A connection of the second client with the busy server.
+    fn connection(port: u16, from_s: u64, to_s: u64, packets: u64) -> [FlowRecord; 2] {
+        between((2, 1), port, (from_s, to_s), packets)
+    }
+
+    /// Connections of the first client, one after the other, almost to the end.
+    fn busy_server(packets: u64) -> Vec<FlowRecord> {
+        let connection = |n: u16| {
+            let from_s = 2 + 20 * u64::from(n);
+            between((1, 1), 2_000 + n, (from_s, from_s + 3), packets)
+        };
+        (0..29).flat_map(connection).collect()
+    }
+
+    const ALL_WHOLE: [(bool, bool); 29] = [(true, true); 29];
+
+    /// Starts and ends of the records from `client`, in the order of their starts.
+    fn marks(client: u8, records: Vec<FlowRecord>) -> Vec<(bool, bool)> {
+        let found = infer(records, SPAN_NS);
+        let of = |flow: &&FlowRecord| flow.key.source == Ipv4Addr::new(198, 18, 0, client);
+        found.records.iter().filter(of).map(|flow| (flow.has_start(), flow.has_end())).collect()
+    }
+
+    fn beside_a_busy_server(records: &[FlowRecord]) -> Vec<(bool, bool)> {
+        marks(2, [busy_server(8).as_slice(), records].concat())
+    }
+
+    #[test]
+    fn whole_connections_begin_and_end() {
+        assert_eq!(marks(1, busy_server(8)), ALL_WHOLE);
+        assert_eq!(beside_a_busy_server(&connection(9, 100, 101, 8)), [(true, true)]);
+    }
+
+    #[test]
+    fn where_ends_are_told_there_are_no_others() {
+        let mut records = busy_server(8);
+        for record in &mut records {
+            let is_odd = record.key.source_port.max(record.key.destination_port) % 2 == 1;
+            record.end_reason = if is_odd { EndReason::EndOfFlow } else { EndReason::IdleTimeout };
+        }
+        let expected: Vec<(bool, bool)> = (0..29).map(|n| (true, n % 2 == 1)).collect();
+        assert_eq!(marks(1, records.clone()), expected);
+        records.iter_mut().for_each(|record| record.end_reason = EndReason::IdleTimeout);
+        assert_eq!(marks(1, records), ALL_WHOLE, "nothing is told");
+    }
+
+    #[test]
+    fn a_silence_of_half_a_minute_is_neither_end_nor_start() {
+        let two = [connection(9, 100, 101, 8), connection(9, 131, 132, 8)].concat();
+        assert_eq!(beside_a_busy_server(&two), [(true, false), (false, true)]);
+        let two = [connection(9, 100, 101, 8), connection(9, 190, 191, 8)].concat();
+        assert_eq!(beside_a_busy_server(&two), [(true, true), (true, true)]);
+    }
+
+    #[test]
+    fn packets_are_counted_that_a_whole_connection_takes() {
+        // One segment from the client and three from the server leave four packets of eight.
+        let few = [connection(9, 100, 101, 8), connection(10, 200, 201, 4)].concat();
+        assert_eq!(beside_a_busy_server(&few), [(true, true), (true, false)]);
+        let in_part =
+            [few, connection(11, 300, 301, 4).to_vec(), connection(12, 400, 401, 4).to_vec()];
+        assert_eq!(beside_a_busy_server(&in_part.concat()), [(false, false); 4]);
+        // Where most connections lack them, they are not what is counted.
+        assert_eq!(marks(1, busy_server(4)), ALL_WHOLE);
+    }
+
+    #[test]
+    fn what_nobody_answers_is_no_connection_unless_one_way_only_was_seen() {
+        let [lone, _] = connection(9, 100, 101, 8);
+        assert_eq!(beside_a_busy_server(core::slice::from_ref(&lone)), [(false, false)]);
+        let mut one_way = busy_server(8);
+        one_way.retain(|record| record.key.destination_port == 80);
+        assert_eq!(marks(2, [one_way.as_slice(), &[lone]].concat()), [(true, true)]);
+    }
+
+    #[test]
+    fn what_ends_soon_before_its_hosts_may_go_on() {
+        let elsewhere = |n: u64| between((2, 2), 9 + n as u16, (100 + n, 101 + n), 8);
+        let three: Vec<FlowRecord> = [0, 14, 20].into_iter().flat_map(elsewhere).collect();
+        // The last of all is that of hosts which left.
+        assert_eq!(beside_a_busy_server(&three), [(true, true), (true, false), (true, true)]);
+        let alone: Vec<FlowRecord> = elsewhere(0).to_vec();
+        assert_eq!(beside_a_busy_server(&alone), [(true, true)]);
+        let late = connection(9, 585, 586, 8);
+        assert_eq!(beside_a_busy_server(&late), [(true, false)], "the input ends too soon");
+    }
+
+    #[test]
+    fn the_order_of_records_does_not_matter() {
+        let mut records = busy_server(8);
+        for n in 0..20 {
+            let port = 9 + n % 7;
+            records.extend(connection(port as u16, 31 * n, 31 * n + n, 2 + n % 9));
+        }
+        let found = infer(records.clone(), SPAN_NS);
+        for turn in [1, 17, 40] {
+            records.rotate_left(turn);
+            records.reverse();
+            assert_eq!(infer(records.clone(), SPAN_NS), found);
+        }
+    }
+}
