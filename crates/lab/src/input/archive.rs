@@ -168,8 +168,7 @@ impl Reading<'_> {
 
     fn sum_archived(&mut self, flows: &mut Vec<FlowRecord>) {
         let (packets, bytes) = self.take_flows(flows);
-        self.summary.packets += packets;
-        self.summary.bytes += bytes;
+        self.summary.count(packets, bytes);
     }
 
     /// Says what makes the records of this file suspect.

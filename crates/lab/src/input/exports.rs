@@ -99,8 +99,7 @@ impl Reading<'_> {
         let nobody = Exporter { address: Ipv4Addr::UNSPECIFIED.into(), port: 0 };
         while let Some(datagram) = datagrams.next_datagram().with_context(unreadable)? {
             let (packets, bytes) = self.take_datagram(nobody, 0, datagram);
-            self.summary.packets += packets;
-            self.summary.bytes += bytes;
+            self.summary.count(packets, bytes);
             self.tell_progress(gauge);
             self.out.check()?;
         }
@@ -112,8 +111,7 @@ impl Reading<'_> {
     /// Reads a table of flow records.
     pub(super) fn read_table(&mut self, gauge: &Gauge, path: &Path) -> Result<()> {
         read_flow_table(path, &mut |record| {
-            self.summary.packets += record.packets;
-            self.summary.bytes += record.octets;
+            self.summary.count(record.packets, record.octets);
             self.note_record(&record);
             self.out.give(record);
             self.tell_progress(gauge);
@@ -124,8 +122,7 @@ impl Reading<'_> {
     /// Reads the records of a part, which were screened, and whose packets the part tells of.
     pub(super) fn read_screened(&mut self, gauge: &Gauge, path: &Path) -> Result<()> {
         read_flow_table(path, &mut |record| {
-            self.summary.packets += record.packets;
-            self.summary.bytes += record.octets;
+            self.summary.count(record.packets, record.octets);
             self.seen.widen(record.start_ns);
             self.seen.widen(record.end_ns);
             self.out.give_screened(record);
@@ -159,8 +156,7 @@ impl Reading<'_> {
             return;
         }
         let (packets, bytes) = self.take_datagram(exporter, received_ns, datagram);
-        self.summary.packets += packets;
-        self.summary.bytes += bytes;
+        self.summary.count(packets, bytes);
     }
 
     /// The packets and bytes that the flows count which came with this datagram.
@@ -182,8 +178,9 @@ impl Reading<'_> {
         self.exporters.sums.records += flows.len() as u64;
         let (packets, bytes) = self.take_flows(&mut flows);
         self.exporters.flows = flows;
-        self.exporters.sums.packets += packets;
-        self.exporters.sums.bytes += bytes;
+        let sums = &mut self.exporters.sums;
+        sums.packets = sums.packets.saturating_add(packets);
+        sums.bytes = sums.bytes.saturating_add(bytes);
         (packets, bytes)
     }
 

@@ -118,8 +118,8 @@ impl ExportSummary {
     pub fn add(&mut self, other: &ExportSummary) {
         self.datagrams += other.datagrams;
         self.records += other.records;
-        self.packets += other.packets;
-        self.bytes += other.bytes;
+        self.packets = self.packets.saturating_add(other.packets);
+        self.bytes = self.bytes.saturating_add(other.bytes);
         self.lost += other.lost;
         self.other_packets += other.other_packets;
         self.malformed += other.malformed;
@@ -160,6 +160,12 @@ pub struct Before {
 }
 
 impl FlowSummary {
+    /// Counts packets and their bytes, as far as 64 bits go: records may claim anything.
+    pub fn count(&mut self, packets: u64, bytes: u64) {
+        self.packets = self.packets.saturating_add(packets);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
     /// The counts as they stand, before another input.
     pub fn before(&self) -> Before {
         Before {
