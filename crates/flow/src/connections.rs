@@ -7,10 +7,11 @@
 use alloc::vec::Vec;
 
 use hashbrown::HashTable;
-use nilometer_wire::packet::{IpPacket, Transport};
+use nilometer_wire::brief::{Body, Brief};
+use nilometer_wire::packet::IpPacket;
 
 use crate::hash;
-use crate::live::key_of;
+use crate::live::key_of_tuple;
 use crate::record::{FlowKey, tcp_flags};
 use crate::words::{ENDED, OPENED, Words, word_of};
 
@@ -63,10 +64,17 @@ impl ConnectionCounter {
 
     /// Takes a packet. Packets without a TCP header (later fragments too) do not count.
     pub fn observe(&mut self, packet: &IpPacket) {
-        let Transport::Tcp(segment) = packet.transport else { return };
-        let syn = segment.flags & (tcp_flags::SYN | tcp_flags::ACK) == tcp_flags::SYN;
-        let fin = segment.flags & tcp_flags::FIN != 0;
-        self.observe_tcp(&key_of(packet), syn, fin);
+        self.observe_brief(&Brief::of(packet));
+    }
+
+    /// Takes a packet in brief, likewise.
+    pub fn observe_brief(&mut self, packet: &Brief) {
+        const BOTH: u8 = tcp_flags::SYN | tcp_flags::ACK;
+        if packet.body == Body::Segment {
+            let syn = packet.flags & BOTH == tcp_flags::SYN;
+            let fin = packet.flags & tcp_flags::FIN != 0;
+            self.observe_tcp(&key_of_tuple(&packet.tuple), syn, fin);
+        }
     }
 
     /// Takes what was seen of a TCP connection, in a packet or in a flow: did it hold a SYN without ACK,

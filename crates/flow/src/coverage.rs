@@ -35,6 +35,7 @@ struct Stretch {
 
 impl Coverage {
     /// Adds the payload of a segment, `bytes` from `sequence` on; with `bytes` 0 it marks a place.
+    #[inline]
     pub(crate) fn add(&mut self, sequence: u32, bytes: u32) {
         let end_sequence = sequence.wrapping_add(bytes);
         let Some(stretch) = &mut self.stretch else {
@@ -42,7 +43,8 @@ impl Coverage {
             return;
         };
         let ahead = i64::from(sequence.wrapping_sub(stretch.sequence) as i32);
-        let low = stretch.high.saturating_add_signed(ahead);
+        // What stands at 2^40 and beyond does not wrap by 2^31.
+        let low = stretch.high.wrapping_add_signed(ahead);
         let high = low + u64::from(bytes);
         if low > stretch.high + JUMP_MAX_BYTES || high + JUMP_MAX_BYTES < stretch.low {
             self.earlier_bytes += stretch.high - stretch.low;

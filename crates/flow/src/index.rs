@@ -17,6 +17,8 @@ const WORDS_MIN: usize = 1 << 10;
 #[derive(Debug)]
 pub(crate) struct Index {
     words: Vec<u64>,
+    /// By how much a hash is shifted to name its place.
+    shift: u32,
     taken: usize,
 }
 
@@ -24,6 +26,7 @@ fn word_of(hash: u64, slot: u32) -> u64 {
     hash >> 32 << 32 | u64::from(slot + 1)
 }
 
+#[inline]
 fn slot_of(word: u64) -> u32 {
     word as u32 - 1
 }
@@ -31,10 +34,11 @@ fn slot_of(word: u64) -> u32 {
 impl Index {
     /// An empty table.
     pub(crate) fn new() -> Index {
-        Index { words: vec![0; WORDS_MIN], taken: 0 }
+        Index { words: vec![0; WORDS_MIN], shift: 64 - WORDS_MIN.trailing_zeros(), taken: 0 }
     }
 
     /// Slots in the table.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.taken
     }
@@ -45,6 +49,7 @@ impl Index {
     }
 
     /// The slot with this hash for which `is_it`.
+    #[inline]
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.home(hash);
         loop {
@@ -63,6 +68,7 @@ impl Index {
     pub(crate) fn insert(&mut self, hash: u64, slot: u32) {
         if self.taken >= self.words.len() / 2 {
             let words = vec![0; self.words.len() * 2];
+            self.shift -= 1;
             for word in core::mem::replace(&mut self.words, words) {
                 if word != 0 {
                     self.put(word);
@@ -104,10 +110,12 @@ impl Index {
     }
 
     /// The place of a hash, or of a word: their upper halves are the same.
+    #[inline]
     fn home(&self, hash: u64) -> usize {
-        (hash >> (64 - self.words.len().trailing_zeros())) as usize
+        (hash >> self.shift) as usize
     }
 
+    #[inline]
     fn after(&self, at: usize) -> usize {
         (at + 1) & (self.words.len() - 1)
     }

@@ -20,6 +20,7 @@ pub mod meter;
 pub mod netflow5;
 pub mod netflow7;
 pub mod nfcapd;
+mod order;
 pub mod record;
 pub mod repair;
 pub mod sequence;

@@ -1,6 +1,7 @@
 //! A flow while it lives: what the meter keeps of it until it becomes a record.
 
-use nilometer_wire::packet::{IpPacket, TcpSegment, Transport};
+use nilometer_wire::brief::{Body, Brief, Tuple};
+use nilometer_wire::packet::IpPacket;
 
 use crate::coverage::Coverage;
 use crate::record::{EndReason, FlowKey, FlowRecord, tcp_flags};
@@ -15,6 +16,13 @@ pub(crate) fn key_of(packet: &IpPacket) -> FlowKey {
         destination_port,
         protocol: packet.protocol,
     }
+}
+
+/// The five-tuple that stands in words.
+pub(crate) fn key_of_tuple(tuple: &Tuple) -> FlowKey {
+    let (source, destination) = tuple.addresses();
+    let (source_port, destination_port) = tuple.ports();
+    FlowKey { source, destination, source_port, destination_port, protocol: tuple.protocol() }
 }
 
 /// The payload as far as it is known.
@@ -43,13 +51,15 @@ pub(crate) struct Live {
     octets: u64,
     tcp_flags: u8,
     opened: Option<bool>,
+    /// What was seen of a connection, as [`marks_of`] says it; 0 before a segment.
+    marks: u8,
     syn_sequence: Option<u32>,
     payload: Payload,
 }
 
 impl Live {
     /// A flow without packets, when the meter's clock says `now_ns`; `add` follows at once.
-    pub(crate) fn new(now_ns: u64, stamp_ns: u64, packet: &IpPacket) -> Live {
+    pub(crate) fn new(now_ns: u64, stamp_ns: u64, packet: &Brief) -> Live {
         Live {
             begun_ns: now_ns,
             seen_ns: now_ns,
@@ -60,56 +70,56 @@ impl Live {
             octets: 0,
             tcp_flags: 0,
             opened: None,
+            marks: 0,
             syn_sequence: None,
-            payload: match packet.transport {
-                Transport::Tcp(_) => Payload::Covered(Coverage::default()),
-                Transport::Udp { .. } => Payload::Summed(0),
-                _ => Payload::Unknown,
+            payload: match packet.body {
+                Body::Segment => Payload::Covered(Coverage::default()),
+                Body::Datagram => Payload::Summed(0),
+                Body::Unknown => Payload::Unknown,
             },
         }
     }
 
-    /// Adds a packet of this flow.
-    pub(crate) fn add(&mut self, now_ns: u64, stamp_ns: u64, packet: &IpPacket) {
+    /// Adds a packet of this flow; says whether it is the first of the flow that shows a segment of TCP,
+    /// an opening, or a FIN.
+    #[inline]
+    pub(crate) fn add(&mut self, now_ns: u64, stamp_ns: u64, packet: &Brief) -> bool {
         self.seen_ns = now_ns;
         self.start_ns = self.start_ns.min(stamp_ns);
         self.end_ns = self.end_ns.max(stamp_ns);
         self.packets += 1;
         self.octets += u64::from(packet.ip_bytes);
-        match (packet.transport, &mut self.payload) {
-            (Transport::Tcp(segment), payload) => {
-                if let Payload::Covered(coverage) = payload {
-                    cover(coverage, &segment);
-                }
-                self.note_flags(&segment);
-            }
-            (Transport::Udp { payload_bytes, .. }, Payload::Summed(sum)) => {
-                *sum += u64::from(payload_bytes);
-            }
+        match (packet.body, &mut self.payload) {
+            (Body::Segment, Payload::Covered(coverage)) => cover(coverage, packet),
+            (Body::Segment, _) => {}
+            (Body::Datagram, Payload::Summed(sum)) => *sum += u64::from(packet.payload_bytes),
             (_, payload) => *payload = Payload::Unknown,
         }
+        self.tcp_flags |= packet.flags;
+        let may_be_news = self.marks == 0 || packet.flags & (tcp_flags::SYN | tcp_flags::FIN) != 0;
+        packet.body == Body::Segment && may_be_news && self.note(packet)
     }
 
-    fn note_flags(&mut self, segment: &TcpSegment) {
-        self.tcp_flags |= segment.flags;
-        if segment.flags & tcp_flags::SYN != 0 {
-            let opens = segment.flags & tcp_flags::ACK == 0;
+    /// Notes what a segment shows of its connection.
+    #[inline(never)]
+    fn note(&mut self, packet: &Brief) -> bool {
+        if packet.flags & tcp_flags::SYN != 0 {
+            let opens = packet.flags & tcp_flags::ACK == 0;
             self.opened = Some(opens || self.opened == Some(true));
-            self.syn_sequence = Some(segment.sequence);
+            self.syn_sequence = Some(packet.sequence);
         }
+        let before = self.marks;
+        self.marks |= marks_of(packet.flags);
+        self.marks != before
     }
 
     /// Does this packet open a connection after the one that is closing here? A SYN does, unless it
     /// is the old connection's own, late.
-    pub(crate) fn is_succeeded_by(&self, packet: &IpPacket) -> bool {
-        match packet.transport {
-            Transport::Tcp(segment) => {
-                self.closes_ns.is_some()
-                    && segment.flags & tcp_flags::SYN != 0
-                    && self.syn_sequence != Some(segment.sequence)
-            }
-            _ => false,
-        }
+    #[inline]
+    pub(crate) fn is_succeeded_by(&self, packet: &Brief) -> bool {
+        packet.flags & tcp_flags::SYN != 0
+            && self.closes_ns.is_some()
+            && self.syn_sequence != Some(packet.sequence)
     }
 
     /// The record of this flow.
@@ -134,15 +144,20 @@ impl Live {
 }
 
 /// Is this the end marker of its direction?
-pub(crate) fn ends_flow(packet: &IpPacket) -> bool {
-    match packet.transport {
-        Transport::Tcp(segment) => segment.flags & (tcp_flags::FIN | tcp_flags::RST) != 0,
-        _ => false,
-    }
+#[inline]
+pub(crate) fn ends_flow(packet: &Brief) -> bool {
+    packet.flags & (tcp_flags::FIN | tcp_flags::RST) != 0
+}
+
+/// What a segment shows of its connection: itself, an opening, a FIN, a bit each.
+fn marks_of(flags: u8) -> u8 {
+    let opens = flags & (tcp_flags::SYN | tcp_flags::ACK) == tcp_flags::SYN;
+    1 | u8::from(opens) << 1 | u8::from(flags & tcp_flags::FIN != 0) << 2
 }
 
 /// A reset's sequence number may be anything, and its payload is a message, not the file's.
-fn cover(coverage: &mut Coverage, segment: &TcpSegment) {
+#[inline]
+fn cover(coverage: &mut Coverage, segment: &Brief) {
     const MARKS: u8 = tcp_flags::SYN | tcp_flags::FIN;
     let carries = segment.payload_bytes > 0 || segment.flags & MARKS != 0;
     if segment.flags & tcp_flags::RST != 0 || !carries {

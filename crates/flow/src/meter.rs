@@ -11,11 +11,13 @@
 //! greatest), but time itself never runs backwards, and every timer runs on the clock. Records leave
 //! in the order in which they end, which depends on nothing but the packets.
 
+use nilometer_wire::brief::{Brief, Tuple};
 use nilometer_wire::packet::IpPacket;
 
-use crate::cache::{Cache, Keyed, Order, Slot};
-use crate::live::{Live, ends_flow, key_of};
-use crate::record::{EndReason, FlowKey, FlowRecord};
+use crate::cache::{Cache, Order, Slot};
+use crate::hash;
+use crate::live::{Live, ends_flow, key_of_tuple};
+use crate::record::{EndReason, FlowRecord};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -73,14 +75,8 @@ pub struct MeterCounts {
 /// A flow in the cache.
 #[derive(Debug)]
 struct Metered {
-    key: FlowKey,
+    tuple: Tuple,
     live: Live,
-}
-
-impl Keyed for Metered {
-    fn key(&self) -> &FlowKey {
-        &self.key
-    }
 }
 
 /// Meters packets into records. Memory is bounded by `flows_max`, work a packet is constant.
@@ -89,6 +85,8 @@ pub struct Meter {
     config: MeterConfig,
     cache: Cache<Metered>,
     now_ns: u64,
+    /// No flow is over before, by its idleness or after its end marker.
+    due_ns: u64,
     counts: MeterCounts,
 }
 
@@ -99,38 +97,59 @@ impl Meter {
             cache: Cache::new(config.flows_max),
             config,
             now_ns: 0,
+            due_ns: u64::MAX,
             counts: MeterCounts::default(),
         }
     }
 
+    /// Takes a packet, as [`Meter::observe_brief`] does.
+    pub fn observe(
+        &mut self,
+        stamp_ns: u64,
+        packet: &IpPacket,
+        out: &mut impl FnMut(FlowRecord),
+    ) -> bool {
+        self.observe_brief(stamp_ns, &Brief::of(packet), out)
+    }
+
     /// Takes a packet stamped `stamp_ns` (ns since 1970); the records that end give themselves to
-    /// `out`.
-    pub fn observe(&mut self, stamp_ns: u64, packet: &IpPacket, out: &mut impl FnMut(FlowRecord)) {
+    /// `out`. Says whether the packet is the first in its record to show a segment of TCP, an opening (a
+    /// SYN without ACK) or a FIN: whoever watches connections learns nothing from any other.
+    #[inline(always)]
+    pub fn observe_brief(
+        &mut self,
+        stamp_ns: u64,
+        packet: &Brief,
+        out: &mut impl FnMut(FlowRecord),
+    ) -> bool {
         self.counts.stamps_back += u64::from(stamp_ns < self.now_ns);
         self.now_ns = self.now_ns.max(stamp_ns);
-        self.expire(out);
-
+        if self.now_ns >= self.due_ns {
+            self.expire(out);
+        }
+        let now_ns = self.now_ns;
         let slot = self.slot_for(stamp_ns, packet, out);
-        let (now_ns, closes_ns) = (self.now_ns, self.now_ns.saturating_add(self.config.linger_ns));
         let live = &mut self.cache.value_mut(slot).live;
-        live.add(now_ns, stamp_ns, packet);
-        if live.closes_ns.is_none() && ends_flow(packet) {
+        let is_news = live.add(now_ns, stamp_ns, packet);
+        if ends_flow(packet) && live.closes_ns.is_none() {
+            let closes_ns = now_ns.saturating_add(self.config.linger_ns);
             live.closes_ns = Some(closes_ns);
             self.cache.move_last(Order::Closing, slot);
+            self.due_ns = self.due_ns.min(closes_ns);
         }
         self.cache.move_last(Order::Seen, slot);
-
         self.counts.packets += 1;
         self.counts.octets += u64::from(packet.ip_bytes);
         self.counts.live_packets += 1;
-        self.assert_conserved();
+        is_news
     }
 
-    /// Ends every flow that lives, the least recently seen first.
+    /// Ends every flow that lives, the least recently seen first. What follows may be of another time.
     pub fn flush(&mut self, out: &mut impl FnMut(FlowRecord)) {
         while let Some(slot) = self.cache.first(Order::Seen) {
             self.end(slot, EndReason::ForcedEnd, out);
         }
+        (self.now_ns, self.due_ns) = (0, u64::MAX);
         assert_eq!(self.counts.octets, self.counts.recorded_octets, "octets are conserved");
         self.assert_conserved();
     }
@@ -141,14 +160,17 @@ impl Meter {
     }
 
     /// The flow that takes this packet: the one that lives, unless it is over, or a new one.
+    #[inline]
     fn slot_for(
         &mut self,
         stamp_ns: u64,
-        packet: &IpPacket,
+        packet: &Brief,
         out: &mut impl FnMut(FlowRecord),
     ) -> Slot {
-        let key = key_of(packet);
-        if let Some(slot) = self.cache.find(&key) {
+        let tuple = packet.tuple;
+        let hash = hash::of_tuple(&tuple);
+        let found = self.cache.find_where(hash, |metered| metered.tuple == tuple);
+        if let Some(slot) = found {
             let live = &self.cache.value(slot).live;
             if live.is_succeeded_by(packet) {
                 self.end(slot, EndReason::EndOfFlow, out);
@@ -163,40 +185,54 @@ impl Meter {
             self.counts.evicted += 1;
             self.end(slot, EndReason::LackOfResources, out);
         }
-        self.cache.insert(Metered { key, live: Live::new(self.now_ns, stamp_ns, packet) })
+        self.due_ns = self.due_ns.min(self.idle_at_ns(self.now_ns));
+        let live = Live::new(self.now_ns, stamp_ns, packet);
+        self.cache.insert_at(hash, Metered { tuple, live })
     }
 
+    /// Ends flows that are over by the clock, and finds out when the next one may be.
+    #[inline(never)]
     fn expire(&mut self, out: &mut impl FnMut(FlowRecord)) {
+        self.due_ns = u64::MAX;
         while let Some(slot) = self.cache.first(Order::Closing) {
-            let closes_ns = self.cache.value(slot).live.closes_ns;
-            if closes_ns.is_none_or(|closes_ns| closes_ns > self.now_ns) {
+            let closes_ns = self.cache.value(slot).live.closes_ns.unwrap_or(u64::MAX);
+            if closes_ns > self.now_ns {
+                self.due_ns = closes_ns;
                 break;
             }
             self.end(slot, EndReason::EndOfFlow, out);
         }
         while let Some(slot) = self.cache.first(Order::Seen) {
-            let idle_ns = self.now_ns - self.cache.value(slot).live.seen_ns;
-            if idle_ns < self.config.inactive_timeout_ns.max(1) {
+            let seen_ns = self.cache.value(slot).live.seen_ns;
+            if self.now_ns - seen_ns < self.config.inactive_timeout_ns.max(1) {
+                self.due_ns = self.due_ns.min(self.idle_at_ns(seen_ns));
                 break;
             }
             self.end(slot, EndReason::IdleTimeout, out);
         }
     }
 
+    /// When a flow that was seen then is over without another packet; saturates.
+    fn idle_at_ns(&self, seen_ns: u64) -> u64 {
+        seen_ns.saturating_add(self.config.inactive_timeout_ns.max(1))
+    }
+
     /// A flow that saw its FIN or RST has ended for that reason, whichever timer struck; only one
     /// that had to make room is said to have been pushed out.
     fn end(&mut self, slot: Slot, reason: EndReason, out: &mut impl FnMut(FlowRecord)) {
-        let Metered { key, live } = self.cache.remove(slot);
+        let hash = hash::of_tuple(&self.cache.value(slot).tuple);
+        let Metered { tuple, live } = self.cache.remove_at(hash, slot);
         let reason = match reason {
             EndReason::LackOfResources => reason,
             _ if live.closes_ns.is_some() => EndReason::EndOfFlow,
             _ => reason,
         };
-        let record = live.into_record(key, reason);
+        let record = live.into_record(key_of_tuple(&tuple), reason);
         self.counts.records += 1;
         self.counts.live_packets -= record.packets;
         self.counts.recorded_packets += record.packets;
         self.counts.recorded_octets += record.octets;
+        self.assert_conserved();
         out(record);
     }
 

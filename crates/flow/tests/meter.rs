@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
+use nilometer_flow::connections::ConnectionCounter;
 use nilometer_flow::meter::{Meter, MeterConfig};
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use nilometer_wire::packet::{Fragment, IpPacket, TcpSegment, Transport};
@@ -200,14 +201,23 @@ fn agrees_with_the_naive_twin() {
         let mut meter = Meter::new(config);
         let mut twin = Scan { config, flows: HashMap::new(), now_ns: 0, records: Vec::new() };
         let (mut records, mut now_ns) = (Vec::new(), 1_000_000_000);
+        // There are 480 of TCP: not all can be counted.
+        let mut connections = [(); 2].map(|()| ConnectionCounter::new(400));
         for _ in 0..25_000 {
             now_ns += 1 + chance.below(300) + 20_000 * u64::from(chance.below(100) == 0);
             // Capacity is tested without time running back, where the twin knows who is oldest.
             let back = if flows_max < 1_000 { 0 } else { chance.below(5) / 4 * chance.below(900) };
             let packet = chance.packet();
-            meter.observe(now_ns - back, &packet, &mut |record| records.push(record));
+            let out = &mut |record| records.push(record);
+            if meter.observe(now_ns - back, &packet, out) {
+                connections[0].observe(&packet);
+            }
+            connections[1].observe(&packet);
             twin.observe(now_ns - back, &packet);
         }
+        let [by_news, by_all] = connections.map(|mut all| all.counts());
+        assert_eq!(by_news, by_all, "what is no news of a flow is none of a connection");
+        assert!(by_all.with_syn_and_fin > 0 && by_all.lower_bound);
         let counts = meter.counts();
         assert_eq!(counts.live, twin.flows.len() as u64);
         meter.flush(&mut |record| records.push(record));

@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+pub mod brief;
 pub mod build;
 pub mod checksum;
 mod ecn;

@@ -44,6 +44,7 @@ pub enum LinkType {
 
 impl LinkType {
     /// The link type of a pcap or pcapng link-layer number, if it is one of these.
+    #[inline]
     pub fn from_dlt(number: u32) -> Option<LinkType> {
         Some(match number {
             0 => LinkType::Null,

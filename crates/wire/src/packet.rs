@@ -193,6 +193,7 @@ pub fn parse(link: LinkType, frame: &[u8], original_bytes: u32) -> Parsed {
 }
 
 /// Reads the headers of any frame, layer by layer.
+#[inline(never)]
 pub(crate) fn parse_by_layers(link: LinkType, frame: &[u8], original_bytes: u32) -> Parsed {
     match link::open(link, View::new(frame, original_bytes)).and_then(descend) {
         Ok(parsed) => parsed,

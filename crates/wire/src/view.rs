@@ -70,11 +70,13 @@ impl<'a> View<'a> {
 }
 
 /// The big-endian 16-bit word at `at`; the caller has asked for these bytes.
+#[inline]
 pub(crate) fn word(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
 /// The big-endian 32-bit word at `at`; the caller has asked for these bytes.
+#[inline]
 pub(crate) fn double_word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

@@ -6,6 +6,7 @@
 //! addresses, ports and length, of either version. Whatever stands beside them (switching, routing,
 //! users, URLs) says nothing of a flow. A sampled packet is metered as a flow that had no other.
 
+use nilometer_wire::brief::Brief;
 use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{Parsed, parse};
 
@@ -89,8 +90,9 @@ fn of_header(body: &[u8], received_ns: u64) -> Result<FlowRecord, Skip> {
     let original_bytes = frame_bytes.saturating_sub(stripped_bytes).max(seen.len() as u32);
     match parse(link, seen, original_bytes) {
         Parsed::Ip(packet) => {
-            let mut live = Live::new(received_ns, received_ns, &packet);
-            live.add(received_ns, received_ns, &packet);
+            let brief = Brief::of(&packet);
+            let mut live = Live::new(received_ns, received_ns, &brief);
+            live.add(received_ns, received_ns, &brief);
             Ok(live.into_record(key_of(&packet), EndReason::Unknown))
         }
         Parsed::NotIp(_) | Parsed::Cut => Err(Skip::NotIp),

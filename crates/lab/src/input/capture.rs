@@ -117,6 +117,21 @@ impl<R: Read> Capture<R> {
         }
     }
 
+    /// Gives `take` the packets that can be had without reading, which may be none, until it fails.
+    ///
+    /// # Errors
+    /// When `take` fails.
+    #[inline]
+    pub fn take_read<E>(
+        &mut self,
+        take: impl FnMut(&CapturedPacket<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self {
+            Capture::Pcap(pcap) => pcap.take_read(take),
+            Capture::Pcapng(_) => Ok(()),
+        }
+    }
+
     /// How the capture ended; known once [`Capture::next_packet`] has returned `None`.
     pub fn ending(&self) -> &Ending {
         match self {

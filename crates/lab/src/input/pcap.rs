@@ -19,6 +19,9 @@ use super::window::Window;
 /// Bytes of the file header.
 const HEADER_BYTES: usize = 24;
 
+/// Bytes of a record's header that are read; one variant has more.
+const RECORD_HEADER_BYTES: usize = 16;
+
 /// The 32-bit magics in the byte order of their writer.
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
@@ -37,6 +40,21 @@ pub struct Pcap<R> {
     link_type: u32,
     records: u64,
     ending: Ending,
+}
+
+/// What the header of a record says.
+#[derive(Clone, Copy)]
+struct Head {
+    stamp_ns: u64,
+    captured: u32,
+    original: u32,
+}
+
+impl Head {
+    #[inline]
+    fn is_sane(self) -> bool {
+        self.captured.max(self.original) <= FRAME_MAX_BYTES
+    }
 }
 
 /// Is this the beginning of a pcap file, and what does its magic say?
@@ -103,24 +121,72 @@ impl<R: Read> Pcap<R> {
     /// # Errors
     /// When the stream cannot be read.
     pub fn next_packet(&mut self) -> Result<Option<CapturedPacket<'_>>, ReadError> {
+        let Some(head) = self.fetch()? else { return Ok(None) };
+        self.records += 1;
+        let from = self.record_header_bytes;
+        let record = self.window.next(from + head.captured as usize)?;
+        Ok(record.map(|record| CapturedPacket {
+            stamp_ns: Some(head.stamp_ns),
+            link_type: self.link_type,
+            original_bytes: head.original.max(head.captured),
+            frame: &record[from..],
+        }))
+    }
+
+    /// Gives `take` the packets that have been read ahead, until it fails. Nothing is read, and nothing is
+    /// written down before the last of them: this is where most packets pass.
+    ///
+    /// # Errors
+    /// When `take` fails.
+    #[inline]
+    pub fn take_read<E>(
+        &mut self,
+        mut take: impl FnMut(&CapturedPacket<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut here = self.window.at_hand();
+        let (all_bytes, mut records, mut taken) = (here.len(), 0, Ok(()));
+        while let Some(first) = here.first_chunk() {
+            let head = self.head(first);
+            let Some(rest) = here.get(self.record_header_bytes..) else { break };
+            let Some((frame, rest)) = rest.split_at_checked(head.captured as usize) else { break };
+            if !head.is_sane() {
+                break;
+            }
+            here = rest;
+            records += 1;
+            taken = take(&CapturedPacket {
+                stamp_ns: Some(head.stamp_ns),
+                link_type: self.link_type,
+                original_bytes: head.original.max(head.captured),
+                frame,
+            });
+            if taken.is_err() {
+                break;
+            }
+        }
+        let bytes = all_bytes - here.len();
+        self.window.take(bytes);
+        self.records += records;
+        taken
+    }
+
+    /// Reads on until the next record is there; `None` where there is none, or none in order.
+    fn fetch(&mut self) -> Result<Option<Head>, ReadError> {
         if self.ending != Ending::Whole {
             return Ok(None);
         }
         let offset = self.window.offset();
-        let header = self.window.peek(self.record_header_bytes)?;
-        if header.len() < self.record_header_bytes {
-            if !header.is_empty() {
+        let here = self.window.peek(self.record_header_bytes)?;
+        let (present, first) = (here.len(), here.first_chunk().copied());
+        let Some(first) = first.filter(|_| present == self.record_header_bytes) else {
+            if present > 0 {
                 self.ending = Ending::Cut { offset };
             }
             return Ok(None);
-        }
-        let word = |at: usize| word(header, at, self.big_endian);
-        let (seconds, fraction) = (u64::from(word(0)), u64::from(word(4)));
-        let (mut captured, mut original) = (word(8), word(12));
-        if self.lengths_may_be_swapped && captured > original {
-            std::mem::swap(&mut captured, &mut original);
-        }
-        if captured.max(original) > FRAME_MAX_BYTES {
+        };
+        let head = self.head(&first);
+        if !head.is_sane() {
+            let Head { captured, original, .. } = head;
             let what = format!(
                 "record {} claims {captured} bytes of a frame of {original}; no frame is longer \
                  than {FRAME_MAX_BYTES}",
@@ -129,19 +195,27 @@ impl<R: Read> Pcap<R> {
             self.ending = Ending::Damaged { offset, what };
             return Ok(None);
         }
-        let length = self.record_header_bytes + captured as usize;
+        let length = self.record_header_bytes + head.captured as usize;
         if self.window.peek(length)?.len() < length {
             self.ending = Ending::Cut { offset };
             return Ok(None);
         }
-        self.records += 1;
-        let record = self.window.next(length)?.expect("the window has just shown these bytes");
-        Ok(Some(CapturedPacket {
-            stamp_ns: Some(seconds * 1_000_000_000 + fraction * self.nanos_per_fraction),
-            link_type: self.link_type,
-            original_bytes: original.max(captured),
-            frame: &record[self.record_header_bytes..],
-        }))
+        Ok(Some(head))
+    }
+
+    #[inline(always)]
+    fn head(&self, bytes: &[u8; RECORD_HEADER_BYTES]) -> Head {
+        let mut words = [0, 4, 8, 12].map(|at| word(bytes, at, false));
+        if self.big_endian {
+            words = words.map(u32::swap_bytes);
+        }
+        let [seconds, fraction, mut captured, mut original] = words;
+        if self.lengths_may_be_swapped && captured > original {
+            std::mem::swap(&mut captured, &mut original);
+        }
+        let stamp_ns =
+            u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.nanos_per_fraction;
+        Head { stamp_ns, captured, original }
     }
 
     /// Gives back the stream, to be read to its end.
@@ -150,6 +224,7 @@ impl<R: Read> Pcap<R> {
     }
 }
 
+#[inline]
 fn word(bytes: &[u8], at: usize, big_endian: bool) -> u32 {
     let four = bytes[at..at + 4].try_into().expect("four bytes");
     if big_endian { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) }
@@ -183,10 +258,30 @@ mod tests {
         let mut pcap = Pcap::new(Window::new(file)).expect("a pcap header");
         let mut seen = Vec::new();
         while let Some(packet) = pcap.next_packet().expect("memory can be read") {
-            let stamp = packet.stamp_ns.expect("pcap stamps every packet");
-            seen.push((stamp, packet.link_type, packet.original_bytes, packet.frame.to_vec()));
+            seen.push(owned(&packet));
+        }
+        assert_eq!(read_ahead(file), (seen.clone(), pcap.ending().clone()));
+        (seen, pcap.ending().clone())
+    }
+
+    /// One packet is asked for, then those behind it are taken.
+    fn read_ahead(file: &[u8]) -> (Vec<Seen>, Ending) {
+        let mut pcap = Pcap::new(Window::new(file)).expect("a pcap header");
+        let mut seen = Vec::new();
+        while let Some(packet) = pcap.next_packet().expect("memory can be read") {
+            seen.push(owned(&packet));
+            pcap.take_read(|packet| {
+                seen.push(owned(packet));
+                Ok::<(), ()>(())
+            })
+            .expect("nothing refuses");
         }
         (seen, pcap.ending().clone())
+    }
+
+    fn owned(packet: &CapturedPacket<'_>) -> Seen {
+        let stamp = packet.stamp_ns.expect("pcap stamps every packet");
+        (stamp, packet.link_type, packet.original_bytes, packet.frame.to_vec())
     }
 
     #[test]
@@ -219,6 +314,16 @@ mod tests {
             let cut = Pcap::new(Window::new(&whole[..length]));
             assert!(matches!(cut, Err(HeaderError::Cut { present, .. }) if present == length));
         }
+    }
+
+    #[test]
+    fn a_packet_that_was_refused_is_taken_and_no_other() {
+        let records: Vec<u8> = (1..=3).flat_map(|n| record(false, [n, 0, 1, 1], b"x")).collect();
+        let file = file(false, MICROSECONDS, [2, 4], &records);
+        let mut pcap = Pcap::new(Window::new(&file[..])).expect("a pcap header");
+        assert_eq!(pcap.take_read(|packet| Err(packet.stamp_ns)), Err(Some(1_000_000_000)));
+        let next = pcap.next_packet().expect("memory can be read").expect("two are left");
+        assert_eq!(next.stamp_ns, Some(2_000_000_000));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use nilometer_flow::connections::ConnectionCounter;
 use nilometer_flow::handshake::Handshakes;
 use nilometer_flow::meter::{Meter, MeterConfig};
 use nilometer_flow::repair::RepairCounts;
+use nilometer_wire::brief::Brief;
 use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{IpPacket, Parsed, parse};
 
@@ -251,6 +252,12 @@ impl<'a> Reading<'a> {
                     }
                 }
             }
+            if let Some(read_as) = read_as {
+                capture.take_read(|packet| {
+                    self.tell_progress(gauge);
+                    self.take_inlined(read_as, packet)
+                })?;
+            }
         }
         let read_as = match read_as {
             Some(read_as) => read_as,
@@ -276,11 +283,37 @@ impl<'a> Reading<'a> {
 
     /// One packet of a capture, whatever it is.
     pub(super) fn take(&mut self, read_as: ReadAs, packet: &CapturedPacket<'_>) -> Result<()> {
+        self.take_inlined(read_as, packet)
+    }
+
+    /// Usual packets that are metered, and of which nothing else is asked, are read in brief.
+    #[inline(always)]
+    fn take_inlined(&mut self, read_as: ReadAs, packet: &CapturedPacket<'_>) -> Result<()> {
+        let is_metered_only = read_as == ReadAs::Packets && self.handshakes.is_none();
+        let brief = match LinkType::from_dlt(packet.link_type) {
+            Some(link) if is_metered_only => {
+                Brief::of_usual(link, packet.frame, packet.original_bytes)
+            }
+            _ => None,
+        };
+        match brief {
+            Some(brief) => {
+                self.summary.packets += 1;
+                self.summary.bytes += u64::from(brief.ip_bytes);
+                self.meter_brief(packet.stamp_ns, &brief);
+            }
+            None => self.take_any(read_as, packet),
+        }
+        self.out.check()
+    }
+
+    #[inline(never)]
+    fn take_any(&mut self, read_as: ReadAs, packet: &CapturedPacket<'_>) {
         self.summary.packets += 1;
         let Some(link) = LinkType::from_dlt(packet.link_type) else {
             self.summary.other_link += 1;
             *self.other_links.entry(packet.link_type).or_default() += 1;
-            return Ok(());
+            return;
         };
         match parse(link, packet.frame, packet.original_bytes) {
             Parsed::Ip(ip) => {
@@ -297,12 +330,21 @@ impl<'a> Reading<'a> {
                 *self.summary.malformed_reasons.entry(why.to_string()).or_default() += 1;
             }
         }
-        self.out.check()
     }
 
+    #[inline(never)]
     fn meter_packet(&mut self, stamp_ns: Option<u64>, ip: &IpPacket) {
+        let stamp_ns = self.meter_brief(stamp_ns, &Brief::of(ip));
+        if let Some(handshakes) = &mut self.handshakes {
+            handshakes.observe(stamp_ns, ip);
+        }
+    }
+
+    /// Says which stamp the packet was given.
+    #[inline(always)]
+    fn meter_brief(&mut self, stamp_ns: Option<u64>, packet: &Brief) -> u64 {
         if let Some(series) = &mut self.series {
-            series.packet(stamp_ns, ip.ip_bytes);
+            series.packet(stamp_ns, packet.ip_bytes);
         }
         if let Some(stamp_ns) = stamp_ns {
             self.seen.widen(stamp_ns);
@@ -310,14 +352,12 @@ impl<'a> Reading<'a> {
             self.summary.unstamped += 1;
         }
         let stamp_ns = stamp_ns.or(self.seen.last_ns()).unwrap_or(0);
-        if let Some(connections) = &mut self.connections {
-            connections.observe(ip);
-        }
-        if let Some(handshakes) = &mut self.handshakes {
-            handshakes.observe(stamp_ns, ip);
-        }
         let out = &mut self.out;
-        self.meter.observe(stamp_ns, ip, &mut |record| out.give(record));
+        let is_news = self.meter.observe_brief(stamp_ns, packet, &mut |record| out.give(record));
+        if is_news && let Some(connections) = &mut self.connections {
+            connections.observe_brief(packet);
+        }
+        stamp_ns
     }
 
     pub(super) fn tell_progress(&mut self, gauge: &Gauge) {

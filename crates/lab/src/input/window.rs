@@ -30,6 +30,12 @@ impl<R: Read> Window<R> {
         self.offset
     }
 
+    /// The bytes that have been read ahead; more may come behind them.
+    #[inline]
+    pub fn at_hand(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
     /// The next `count` bytes, or those that are left when the stream ends before.
     pub fn peek(&mut self, count: usize) -> io::Result<&[u8]> {
         if self.end - self.start < count {
