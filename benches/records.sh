@@ -27,6 +27,10 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+if [ "$records" -lt 1000000 ] || [ "$packets" -lt 500000 ]; then
+    echo "times are told in hundredths of a second: give a million records and half a million packets" >&2
+    exit 2
+fi
 for tool in nfdump nfpcapd softflowd taskset; do
     command -v $tool >/dev/null || { echo "$tool is missing" >&2; exit 2; }
 done
