@@ -10,6 +10,7 @@ pub mod collector;
 pub mod connections;
 pub mod counts;
 mod coverage;
+pub mod echoes;
 pub mod flow_tools;
 pub mod framing;
 pub mod handshake;

@@ -158,6 +158,7 @@ impl Chance {
                 flags: flags[self.below(10) as usize],
                 window: 1,
                 payload_bytes,
+                time_stamps: None,
             }),
             17 => Transport::Udp { source_port, destination_port, payload_bytes },
             _ => Transport::Icmp { kind: 8, code: 0 },

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use nilometer_flow::FlowRecord;
 use nilometer_lab::input::records::{FlowOptions, read_flows};
 use nilometer_lab::trial::source::{Asked, model};
+use nilometer_stat::Empirical;
 use nilometer_stat::distance::ks_to;
 use nilometer_traffic::round_trips::Source;
 use nilometer_traffic::udp::{UdpClass, conversations};
@@ -38,6 +39,60 @@ fn round_trips_are_those_of_tshark() -> Result<()> {
             if capture.contains("alexa") || capture.contains("gnutella") { 0.07 } else { 0.0 };
         ensure!(ks <= most, "{capture}: KS {ks}");
     }
+    Ok(())
+}
+
+/// A classic, little-endian pcap of Ethernet without the segments that open connections; their answers stay, because
+/// flows without any SYN are not in the model.
+fn without_openings(whole: &[u8]) -> Vec<u8> {
+    assert_eq!((whole[0], whole[20]), (0xd4, 1), "a little-endian pcap of Ethernet");
+    let (header, mut rest) = whole.split_at(24);
+    let mut left = header.to_vec();
+    while let Some(length) = rest.get(8..12) {
+        let length = u32::from_le_bytes(length.try_into().expect("four bytes"));
+        let (packet, later) = rest.split_at(16 + length as usize);
+        let ip = &packet[16 + 14..];
+        let tcp = match ip {
+            [first, ..] if first >> 4 == 4 && ip[9] == 6 => ip.get(usize::from(first & 15) * 4..),
+            [first, ..] if first >> 4 == 6 && ip[6] == 6 => ip.get(40..),
+            _ => None,
+        };
+        let opens = tcp.and_then(|tcp| tcp.get(13)).is_some_and(|flags| flags & 0x12 == 0x02);
+        left.extend(if opens { &[] } else { packet });
+        rest = later;
+    }
+    left
+}
+
+#[test]
+fn time_stamps_tell_round_trips_where_openings_were_not_seen() -> Result<()> {
+    let Some(data) = data() else { return Ok(()) };
+    let directory = std::env::temp_dir().join(format!("nilometer-echoes-{}", std::process::id()));
+    std::fs::create_dir_all(&directory)?;
+    for name in ["netflix", "ethereum", "reddit", "teams"] {
+        let capture = data.join("pcap/nDPI/pcap").join(name).with_extension("pcap");
+        let trips = |capture: PathBuf| -> Result<_> {
+            let model = model(&Asked::of(vec![capture]), &mut |_| {})?.model;
+            model.round_trips.context("round trips")
+        };
+        let opened = trips(capture.clone())?;
+        let cut = directory.join(name).with_extension("pcap");
+        std::fs::write(&cut, without_openings(&std::fs::read(&capture)?))?;
+        let told = trips(cut)?;
+        assert_eq!((opened.source, told.source), (Source::Handshakes, Source::TimeStamps));
+        let quartiles = |law: &Empirical| [0.25, 0.5, 0.75].map(|u| law.quantile(u) * 1e3);
+        println!(
+            "{name}: {} pairs by openings, {:.1?} ms; {} by time stamps, {:.1?} ms",
+            opened.law.samples(),
+            quartiles(&opened.law),
+            told.law.samples(),
+            quartiles(&told.law)
+        );
+        for (opened, told) in quartiles(&opened.law).iter().zip(quartiles(&told.law)) {
+            ensure!((told / opened - 1.0).abs() < 0.15, "{name}: {told} ms for {opened}");
+        }
+    }
+    std::fs::remove_dir_all(&directory)?;
     Ok(())
 }
 

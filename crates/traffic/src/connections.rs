@@ -55,7 +55,7 @@ pub struct Shape {
 }
 
 /// The connections of an original: the largest, and of all a sample, which is all of them as long as they are not
-/// more than [`SAMPLE_MAX`].
+/// more than 262,144.
 #[derive(Debug)]
 pub struct Shapes {
     largest: Least<Reverse<Shape>>,

@@ -1,7 +1,7 @@
 //! Round-trip times of address pairs.
 //!
 //! Where a capture shows the openings of connections each is a measurement, and a pair has the median of its
-//! own. Flow records show less: the second flow of a connection begins when the answer passes the
+//! own. Where it shows none, time stamps tell, of connections that carried data both ways. Flow records show less: the second flow of a connection begins when the answer passes the
 //! exporter, which is the far part of the path alone. That is a lower bound, and is said to be one; an
 //! exporter whose stamps are in milliseconds does not even see a short one.
 
@@ -24,6 +24,8 @@ pub(crate) const PAIRS_APART_MAX: usize = 1 << 16;
 pub enum Source {
     /// From SYN to SYN+ACK to ACK, in packets.
     Handshakes,
+    /// From data to the echo of its time stamp, the least of both halves of the path, in packets.
+    TimeStamps,
     /// From the start of one flow of a connection to the start of the other: a lower bound.
     FlowStarts,
 }
@@ -42,11 +44,16 @@ pub struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// The law of openings that were measured; none where there are none.
-    pub fn of_handshakes(measured: &[RoundTrip]) -> Option<RoundTrips> {
+    /// The law of what was measured in packets: openings, and where there are none, time stamps; none where there
+    /// are neither.
+    pub fn of_packets(openings: &[RoundTrip], echoes: &[RoundTrip]) -> Option<RoundTrips> {
+        let (source, measured) = match openings {
+            [] => (Source::TimeStamps, echoes),
+            _ => (Source::Handshakes, openings),
+        };
         let each = measured.iter().map(|one| ((one.client, one.server), one.nanos)).collect();
         let medians = Tally::of(medians_ns(each), PAIRS_APART_MAX);
-        RoundTrips::of(Source::Handshakes, measured.len() as u64, medians)
+        RoundTrips::of(source, measured.len() as u64, medians)
     }
 
     /// The lower bounds that the starts of flows tell: so many connections, a median for each pair.
@@ -83,10 +90,12 @@ mod tests {
     #[test]
     fn a_pair_has_the_median_of_its_connections_however_many_they_are() {
         let measured = [one(1, 10), one(1, 500), one(1, 20), one(2, 40)];
-        let found = RoundTrips::of_handshakes(&measured).expect("a law");
+        let found = RoundTrips::of_packets(&measured, &[one(1, 900)]).expect("a law");
         assert_eq!((found.source, found.connections), (Source::Handshakes, 4));
         assert_eq!(found.law.samples(), 2);
         assert_eq!((found.law.min(), found.law.max()), (0.02, 0.04));
-        assert_eq!(RoundTrips::of_handshakes(&[]), None);
+        let found = RoundTrips::of_packets(&[], &measured[1..]).expect("a law");
+        assert_eq!((found.source, found.connections), (Source::TimeStamps, 3));
+        assert_eq!(RoundTrips::of_packets(&[], &[]), None);
     }
 }

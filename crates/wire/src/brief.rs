@@ -233,6 +233,7 @@ mod tests {
             flags: 5,
             window: 6,
             payload_bytes: 7,
+            time_stamps: None,
         };
         let datagram = Transport::Udp { source_port: 1, destination_port: 2, payload_bytes: 8 };
         for (transport, expected) in [

@@ -114,6 +114,17 @@ pub struct TcpSegment {
     pub window: u16,
     /// Bytes of user data in this packet at original length.
     pub payload_bytes: u32,
+    /// Its time stamps, where it has any and they were captured.
+    pub time_stamps: Option<TimeStamps>,
+}
+
+/// The time stamps of a segment (RFC 7323, section 3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeStamps {
+    /// TSval: the sender's clock.
+    pub value: u32,
+    /// TSecr: the value that is echoed; meaningful when ACK is set.
+    pub echo: u32,
 }
 
 /// Why a packet's headers cannot be believed.

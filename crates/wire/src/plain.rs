@@ -9,7 +9,7 @@
 use crate::brief::{Body, Brief, Tuple};
 use crate::ether::ethertype;
 use crate::packet::{Fragment, IpPacket, TcpSegment, Transport};
-use crate::transport::{TCP, UDP};
+use crate::transport::{TCP, UDP, options, time_stamps};
 use crate::tunnel;
 use crate::view::{double_word, word};
 
@@ -25,8 +25,10 @@ const FRAGMENT_BITS: u16 = 0x3fff;
 
 /// What such a frame says: in brief, and what else there is. Whoever leaves a part unread pays nothing
 /// for it, since all of this is inlined.
-pub(crate) struct Plain {
+pub(crate) struct Plain<'a> {
     pub(crate) brief: Brief,
+    /// Of a segment.
+    options: &'a [u8],
     traffic_class: u8,
     hop_limit: u8,
     acknowledgement: u32,
@@ -40,7 +42,7 @@ pub(crate) fn parse(frame: &[u8], original_bytes: u32) -> Option<IpPacket> {
 
 /// Reads such a frame; `None` where it may be another.
 #[inline(always)]
-pub(crate) fn read(frame: &[u8], original_bytes: u32) -> Option<Plain> {
+pub(crate) fn read(frame: &[u8], original_bytes: u32) -> Option<Plain<'_>> {
     let (head, packet) = frame.split_first_chunk::<ETHERNET_BYTES>()?;
     let length = frame.len().max(original_bytes as usize) - ETHERNET_BYTES;
     match word(head, 12) {
@@ -51,7 +53,7 @@ pub(crate) fn read(frame: &[u8], original_bytes: u32) -> Option<Plain> {
 }
 
 #[inline(always)]
-fn ipv4(packet: &[u8], length: usize) -> Option<Plain> {
+fn ipv4(packet: &[u8], length: usize) -> Option<Plain<'_>> {
     let (head, body) = packet.split_first_chunk::<IPV4_BYTES>()?;
     let total_bytes = usize::from(word(head, 2));
     let is_plain = head[0] == VERSION_AND_LENGTH
@@ -67,7 +69,7 @@ fn ipv4(packet: &[u8], length: usize) -> Option<Plain> {
 }
 
 #[inline(always)]
-fn ipv6(packet: &[u8], length: usize) -> Option<Plain> {
+fn ipv6(packet: &[u8], length: usize) -> Option<Plain<'_>> {
     let (head, body) = packet.split_first_chunk::<IPV6_BYTES>()?;
     let payload_bytes = usize::from(word(head, 4));
     let total_bytes = IPV6_BYTES + payload_bytes;
@@ -89,17 +91,17 @@ fn address(head: &[u8; IPV6_BYTES], at: usize) -> u128 {
     u128::from_be_bytes(octets)
 }
 
-impl Plain {
+impl<'a> Plain<'a> {
     #[inline(always)]
-    fn begun(tuple: Tuple, ip_bytes: u32, traffic_class: u8, hop_limit: u8) -> Plain {
+    fn begun(tuple: Tuple, ip_bytes: u32, traffic_class: u8, hop_limit: u8) -> Plain<'a> {
         let brief =
             Brief { tuple, ip_bytes, body: Body::Unknown, payload_bytes: 0, sequence: 0, flags: 0 };
-        Plain { brief, traffic_class, hop_limit, acknowledgement: 0, window: 0 }
+        Plain { brief, options: &[], traffic_class, hop_limit, acknowledgement: 0, window: 0 }
     }
 
     /// With what the transport header says, of a payload of so many bytes.
     #[inline(always)]
-    fn continued(self, body: &[u8], length: usize) -> Option<Plain> {
+    fn continued(self, body: &'a [u8], length: usize) -> Option<Plain<'a>> {
         match self.brief.tuple.protocol() {
             TCP => self.with_segment(body, length),
             UDP => self.with_datagram(body, length),
@@ -108,7 +110,7 @@ impl Plain {
     }
 
     #[inline(always)]
-    fn with_segment(mut self, body: &[u8], length: usize) -> Option<Plain> {
+    fn with_segment(mut self, body: &'a [u8], length: usize) -> Option<Plain<'a>> {
         let head: &[u8; TCP_BYTES] = body.first_chunk()?;
         let header_bytes = usize::from(head[12] >> 4) * 4;
         if header_bytes < TCP_BYTES || header_bytes > length {
@@ -118,13 +120,14 @@ impl Plain {
         self.brief.payload_bytes = (length - header_bytes) as u32;
         self.brief.sequence = double_word(head, 4);
         self.brief.flags = head[13];
+        self.options = options(body, header_bytes);
         self.acknowledgement = double_word(head, 8);
         self.window = word(head, 14);
         Some(self)
     }
 
     #[inline(always)]
-    fn with_datagram(mut self, body: &[u8], length: usize) -> Option<Plain> {
+    fn with_datagram(mut self, body: &[u8], length: usize) -> Option<Plain<'a>> {
         let head: &[u8; UDP_BYTES] = body.first_chunk()?;
         let (source_port, destination_port) = self.brief.tuple.ports();
         let stated = usize::from(word(head, 4));
@@ -153,6 +156,7 @@ impl Plain {
                 flags,
                 window: self.window,
                 payload_bytes,
+                time_stamps: time_stamps(self.options),
             }),
             Body::Datagram => Transport::Udp { source_port, destination_port, payload_bytes },
             Body::Unknown => Transport::Cut,

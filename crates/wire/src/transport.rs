@@ -1,6 +1,6 @@
 //! The transport header: TCP, UDP, SCTP and ICMP.
 
-use crate::packet::{Fragment, Malformed, TcpSegment, Transport};
+use crate::packet::{Fragment, Malformed, TcpSegment, TimeStamps, Transport};
 use crate::view::{Stop, View, double_word, word};
 
 pub(crate) const ICMP: u8 = 1;
@@ -58,7 +58,36 @@ fn tcp(head: &[u8], length: usize, fragment: Fragment) -> Result<Transport, Stop
         flags: head[13],
         window: word(head, 14),
         payload_bytes: length.saturating_sub(header_bytes) as u32,
+        time_stamps: time_stamps(options(head, header_bytes)),
     }))
+}
+
+/// What was captured of the options of a TCP header of so many bytes.
+#[inline(always)]
+pub(crate) fn options(head: &[u8], header_bytes: usize) -> &[u8] {
+    head.get(TCP_HEADER_BYTES..header_bytes.min(head.len())).unwrap_or_default()
+}
+
+/// The time stamps among the options of a segment; none behind an option that makes no sense.
+pub(crate) fn time_stamps(mut options: &[u8]) -> Option<TimeStamps> {
+    const END: u8 = 0;
+    const NOTHING: u8 = 1;
+    const TIME_STAMPS: u8 = 8;
+    loop {
+        options = match options {
+            [END, ..] | [] => return None,
+            [NOTHING, rest @ ..] => rest,
+            [TIME_STAMPS, 10, stamps @ ..] => {
+                let stamps: &[u8; 8] = stamps.first_chunk()?;
+                return Some(TimeStamps {
+                    value: double_word(stamps, 0),
+                    echo: double_word(stamps, 4),
+                });
+            }
+            [_, length, ..] if *length >= 2 => options.get(usize::from(*length)..)?,
+            _ => return None,
+        }
+    }
 }
 
 fn udp(head: &[u8], length: usize, fragment: Fragment) -> Result<Transport, Stop> {
@@ -78,4 +107,25 @@ fn udp(head: &[u8], length: usize, fragment: Fragment) -> Result<Transport, Stop
         destination_port: word(head, 2),
         payload_bytes: (length - UDP_HEADER_BYTES) as u32,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_stamps_are_found_among_other_options_and_only_whole() {
+        let stamps = [8, 10, 0, 0, 1, 2, 0xff, 0, 0, 3];
+        let expected = Some(TimeStamps { value: 0x0102, echo: 0xff00_0003 });
+        let behind = |before: &[u8]| time_stamps(&[before, &stamps].concat());
+        assert_eq!(behind(&[]), expected);
+        assert_eq!(behind(&[1, 1]), expected);
+        assert_eq!(behind(&[2, 4, 5, 0xb4, 4, 2, 1, 3, 3, 7]), expected);
+        for nothing in [&[0][..], &[2, 0], &[2, 1], &[2, 200], &[8, 9]] {
+            assert_eq!(behind(nothing), None, "{nothing:?}");
+        }
+        for cut in 0..stamps.len() {
+            assert_eq!(time_stamps(&stamps[..cut]), None);
+        }
+    }
 }

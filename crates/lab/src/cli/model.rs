@@ -340,6 +340,7 @@ fn summary(model: &TrafficModel) -> String {
     if let Some(trips) = &model.round_trips {
         let how = match trips.source {
             Source::Handshakes => "by openings",
+            Source::TimeStamps => "by time stamps",
             Source::FlowStarts => "at least, by the starts of flows",
         };
         line("round trips", format!("{}, {how}", quantiles(&trips.law, "s")));

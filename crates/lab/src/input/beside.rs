@@ -1,5 +1,5 @@
 //! What inputs say beside their flow records, and a model wants to know: how bursty packets were, the round
-//! trips that openings showed, and what was set right in records before they were given on.
+//! trips that openings and time stamps showed, and what was set right in records before they were given on.
 //!
 //! A *part* is a table of flow records with all this among its metadata, so that a model can be made of
 //! many parts as of the inputs themselves. Each input is taken by itself, so that nothing depends on
@@ -29,12 +29,33 @@ pub(super) const ROUND_TRIPS_MAX: usize = 1 << 22;
 pub struct Beside {
     /// Packets and bytes in bins of time.
     pub(super) series: PacketSeries,
-    /// Round trips in the order in which they were complete.
-    pub(super) round_trips: Vec<RoundTrip>,
-    /// Round trips for which there was no room.
-    pub(super) beyond: u64,
+    /// Round trips by the openings of connections.
+    pub(super) openings: Kept,
+    /// Round trips by the echoes of time stamps.
+    pub(super) echoes: Kept,
     /// How often records were set right, by reason.
     pub(super) screened: BTreeMap<String, u64>,
+}
+
+/// Round trips in the order in which they were complete, and how many there was no room for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Kept {
+    pub(super) trips: Vec<RoundTrip>,
+    pub(super) beyond: u64,
+}
+
+impl Kept {
+    fn merge(&mut self, more: Kept) {
+        let room = ROUND_TRIPS_MAX - self.trips.len().min(ROUND_TRIPS_MAX);
+        self.beyond += more.beyond + more.trips.len().saturating_sub(room) as u64;
+        self.trips.extend(more.trips.into_iter().take(room));
+    }
+}
+
+impl From<(Vec<RoundTrip>, u64)> for Kept {
+    fn from((trips, beyond): (Vec<RoundTrip>, u64)) -> Kept {
+        Kept { trips, beyond }
+    }
 }
 
 impl Beside {
@@ -64,15 +85,14 @@ impl Beside {
 
     /// The law of round trips, if there are any.
     pub fn round_trips(&self) -> Option<RoundTrips> {
-        RoundTrips::of_handshakes(&self.round_trips)
+        RoundTrips::of_packets(&self.openings.trips, &self.echoes.trips)
     }
 
     /// Adds what was beside the records of another input.
     pub(super) fn merge(&mut self, more: Beside) {
         self.series.merge(&more.series);
-        let room = ROUND_TRIPS_MAX - self.round_trips.len().min(ROUND_TRIPS_MAX);
-        self.beyond += more.beyond + more.round_trips.len().saturating_sub(room) as u64;
-        self.round_trips.extend(more.round_trips.into_iter().take(room));
+        self.openings.merge(more.openings);
+        self.echoes.merge(more.echoes);
         for (reason, times) in more.screened {
             *self.screened.entry(reason).or_default() += times;
         }
@@ -90,7 +110,8 @@ pub struct PartMark {
     pub warnings: Vec<String>,
     screened: BTreeMap<String, u64>,
     series: PacketSeries,
-    round_trips: WrittenRoundTrips,
+    openings: WrittenRoundTrips,
+    echoes: WrittenRoundTrips,
 }
 
 /// Round trips column by column, the pairs of addresses in a table.
@@ -105,12 +126,11 @@ struct WrittenRoundTrips {
     beyond: u64,
 }
 
-impl PartMark {
-    /// The mark of a part that was made of `inputs`.
-    pub fn new(inputs: &[InputDigest], warnings: &[String], beside: &Beside) -> PartMark {
+impl WrittenRoundTrips {
+    fn of(kept: &Kept) -> WrittenRoundTrips {
         let mut places = BTreeMap::new();
-        let mut written = WrittenRoundTrips { beyond: beside.beyond, ..Default::default() };
-        for one in &beside.round_trips {
+        let mut written = WrittenRoundTrips { beyond: kept.beyond, ..Default::default() };
+        for one in &kept.trips {
             let pair = (one.client, one.server);
             let place = *places.entry(pair).or_insert_with(|| {
                 written.pairs.push(pair);
@@ -119,13 +139,35 @@ impl PartMark {
             written.pair.push(place);
             written.nanos.push(one.nanos);
         }
+        written
+    }
+
+    fn is_sound(&self) -> bool {
+        self.pair.len() == self.nanos.len()
+            && self.pair.len() <= ROUND_TRIPS_MAX
+            && self.pair.iter().all(|place| (*place as usize) < self.pairs.len())
+    }
+
+    fn kept(&self) -> Kept {
+        let one = |(place, nanos): (&u32, &u64)| {
+            let (client, server) = self.pairs[*place as usize];
+            RoundTrip { client, server, nanos: *nanos }
+        };
+        Kept { trips: self.pair.iter().zip(&self.nanos).map(one).collect(), beyond: self.beyond }
+    }
+}
+
+impl PartMark {
+    /// The mark of a part that was made of `inputs`.
+    pub fn new(inputs: &[InputDigest], warnings: &[String], beside: &Beside) -> PartMark {
         PartMark {
             format: PART.to_owned(),
             inputs: inputs.to_vec(),
             warnings: warnings.to_vec(),
             screened: beside.screened.clone(),
             series: beside.series.clone(),
-            round_trips: written,
+            openings: WrittenRoundTrips::of(&beside.openings),
+            echoes: WrittenRoundTrips::of(&beside.echoes),
         }
     }
 
@@ -138,11 +180,7 @@ impl PartMark {
         if mark.format != PART {
             bail!("it says that it is `{}`, and `{PART}` is read here", mark.format);
         }
-        let trips = &mark.round_trips;
-        let is_sound = trips.pair.len() == trips.nanos.len()
-            && trips.pair.len() <= ROUND_TRIPS_MAX
-            && trips.pair.iter().all(|place| (*place as usize) < trips.pairs.len());
-        if !is_sound {
+        if !mark.openings.is_sound() || !mark.echoes.is_sound() {
             bail!("its round trips contradict themselves");
         }
         Ok(mark)
@@ -150,15 +188,10 @@ impl PartMark {
 
     /// What there was beside the records of the part.
     pub(super) fn beside(&self) -> Beside {
-        let trips = &self.round_trips;
-        let one = |(place, nanos): (&u32, &u64)| {
-            let (client, server) = trips.pairs[*place as usize];
-            RoundTrip { client, server, nanos: *nanos }
-        };
         Beside {
             series: self.series.clone(),
-            round_trips: trips.pair.iter().zip(&trips.nanos).map(one).collect(),
-            beyond: trips.beyond,
+            openings: self.openings.kept(),
+            echoes: self.echoes.kept(),
             screened: self.screened.clone(),
         }
     }
@@ -169,11 +202,17 @@ mod tests {
     use super::*;
 
     fn some(of: u8) -> Beside {
-        let mut beside = Beside { beyond: of.into(), ..Beside::default() };
+        let mut beside = Beside::default();
+        beside.openings.beyond = of.into();
+        beside.echoes.trips.push(RoundTrip {
+            client: [198, 18, 0, of].into(),
+            server: [198, 19, 0, of].into(),
+            nanos: 77,
+        });
         for n in 0..20u64 {
             beside.series.packet(Some(1_700_000_000_000_000_000 + n * 3_000_000), 40 + n as u32);
             let [client, server] = [n as u8 % 3, of].map(|n| IpAddr::from([198, 18, 0, n]));
-            beside.round_trips.push(RoundTrip { client, server, nanos: n * n });
+            beside.openings.trips.push(RoundTrip { client, server, nanos: n * n });
         }
         beside.screened.insert(Reason::CounterWrapped.name().to_owned(), 3);
         beside
@@ -210,8 +249,9 @@ mod tests {
         let (one, other) = (some(1), some(2));
         let mut both = one.clone();
         both.merge(other.clone());
-        assert_eq!(both.round_trips, [one.round_trips, other.round_trips].concat());
-        assert_eq!((both.beyond, both.screened["counter_wrapped"]), (3, 6));
+        assert_eq!(both.openings.trips, [one.openings.trips, other.openings.trips].concat());
+        assert_eq!(both.echoes.trips, [one.echoes.trips, other.echoes.trips].concat());
+        assert_eq!((both.openings.beyond, both.screened["counter_wrapped"]), (3, 6));
         let mut series = one.series.clone();
         series.merge(&other.series);
         assert_eq!(both.series, series);

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use nilometer_flow::FlowRecord;
 use nilometer_flow::connections::ConnectionCounter;
+use nilometer_flow::echoes::Echoes;
 use nilometer_flow::handshake::Handshakes;
 use nilometer_flow::meter::{Meter, MeterConfig};
 use nilometer_flow::repair::RepairCounts;
@@ -37,7 +38,7 @@ const PROGRESS_EVERY: u64 = 8_192;
 /// TCP connections told apart at most, some 50 bytes each.
 const CONNECTIONS_MAX: usize = 1 << 23;
 
-/// Openings watched at once.
+/// Openings, and connections with time stamps, watched at once.
 const OPENINGS_MAX: usize = 1 << 20;
 
 /// How inputs are read.
@@ -117,6 +118,7 @@ pub(super) struct Reading<'a> {
     pub(super) connections: Option<ConnectionCounter>,
     pub(super) series: Option<PacketSeries>,
     handshakes: Option<Handshakes>,
+    echoes: Option<Echoes>,
     /// What parts brought with them.
     parts: Beside,
     pub(super) out: Delivery<'a>,
@@ -145,6 +147,7 @@ impl<'a> Reading<'a> {
                 .then(|| ConnectionCounter::new(CONNECTIONS_MAX)),
             series: options.for_model.then(PacketSeries::default),
             handshakes: options.for_model.then(|| Handshakes::new(OPENINGS_MAX, ROUND_TRIPS_MAX)),
+            echoes: options.for_model.then(|| Echoes::new(OPENINGS_MAX, ROUND_TRIPS_MAX)),
             parts: Beside::default(),
             out: Delivery::new(sink, options.repairs, options.for_model),
             summary: FlowSummary::default(),
@@ -190,8 +193,9 @@ impl<'a> Reading<'a> {
 
     /// What is made for a model ends with each input.
     fn input_ends(&mut self) -> Result<()> {
-        if let Some(handshakes) = &mut self.handshakes {
+        if let (Some(handshakes), Some(echoes)) = (&mut self.handshakes, &mut self.echoes) {
             handshakes.input_ends();
+            echoes.input_ends();
             let out = &mut self.out;
             self.meter.flush(&mut |record| out.give(record));
             out.input_ends();
@@ -206,7 +210,8 @@ impl<'a> Reading<'a> {
         self.note_skips();
         let counts = self.meter.counts();
         let connections = self.connections.map(|mut all| all.counts()).unwrap_or_default();
-        let beside = beside(self.series, self.handshakes, self.out.screened(), self.parts);
+        let round_trips = self.handshakes.zip(self.echoes);
+        let beside = beside(self.series, round_trips, self.out.screened(), self.parts);
         let mut summary = self.summary;
         self.out.finish(&mut summary)?;
         summary.tcp_connections = connections.tcp_connections;
@@ -335,8 +340,9 @@ impl<'a> Reading<'a> {
     #[inline(never)]
     fn meter_packet(&mut self, stamp_ns: Option<u64>, ip: &IpPacket) {
         let stamp_ns = self.meter_brief(stamp_ns, &Brief::of(ip));
-        if let Some(handshakes) = &mut self.handshakes {
+        if let (Some(handshakes), Some(echoes)) = (&mut self.handshakes, &mut self.echoes) {
             handshakes.observe(stamp_ns, ip);
+            echoes.observe(stamp_ns, ip);
         }
     }
 
@@ -377,12 +383,13 @@ impl<'a> Reading<'a> {
 /// Everything beside the records, where a model is to be made.
 fn beside(
     series: Option<PacketSeries>,
-    handshakes: Option<Handshakes>,
+    round_trips: Option<(Handshakes, Echoes)>,
     screened: Option<&RepairCounts>,
     parts: Beside,
 ) -> Option<Beside> {
-    let (round_trips, beyond) = handshakes?.finish();
-    let mut beside = Beside { series: series?, round_trips, beyond, ..Beside::default() };
+    let (handshakes, echoes) = round_trips?;
+    let (openings, echoes) = (handshakes.finish().into(), echoes.finish().into());
+    let mut beside = Beside { series: series?, openings, echoes, ..Beside::default() };
     beside.note_screened(screened?);
     beside.merge(parts);
     Some(beside)

@@ -178,12 +178,12 @@ impl FlowSummary {
 
     /// Takes what there is beside the records.
     pub fn note_beside(&mut self, beside: Option<Beside>) {
-        if let Some(Beside { round_trips, beyond, .. }) = &beside
-            && *beyond > 0
+        if let Some(Beside { openings, .. }) = &beside
+            && openings.beyond > 0
         {
+            let (kept, beyond) = (openings.trips.len(), openings.beyond);
             self.warnings.push(format!(
-                "round trips are those of the first {} openings; {beyond} came after",
-                round_trips.len()
+                "round trips are those of the first {kept} openings; {beyond} came after"
             ));
         }
         self.beside = beside;
