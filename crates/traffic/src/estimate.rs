@@ -302,7 +302,9 @@ impl Found {
                 (whole.flows, whole.octets);
             volumes = volumes.of_connections(whole.volumes);
         }
-        let intervals = volumes.intervals((&file_size, &gaps, flows.active), runner);
+        let grid = volumes.grid(options.bound_s);
+        let active = flows.active.means(grid.interval_s);
+        let intervals = volumes.intervals((&file_size, &gaps, active), runner);
         cover_sampled(sampled, &thinned, &intervals, &mut coverage);
         let popularity = Popularity::of(flows.popular, sampled, options.keep_addresses);
         let mut model = TrafficModel {
@@ -321,7 +323,7 @@ impl Found {
             intervals,
             connection_law,
             round_trips: RoundTrips::of_flow_starts(whole.answered, whole.pair_medians_ns),
-            udp: udp::models(flows.udp),
+            udp: udp::models(flows.udp, grid),
             unmodelled_bytes_share: None,
             unmodelled_flows_share: None,
             coverage,

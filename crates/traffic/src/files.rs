@@ -39,15 +39,18 @@ fn header_bytes(key: &FlowKey) -> u64 {
 
 /// Payload of a flow by the paper's rule: exact, or bytes less headers.
 pub fn payload_bytes(record: &FlowRecord) -> u64 {
-    record
-        .payload_octets
-        .unwrap_or_else(|| record.octets.saturating_sub(record.packets * header_bytes(&record.key)))
+    record.payload_octets.unwrap_or_else(|| {
+        record.octets.saturating_sub(record.packets.saturating_mul(header_bytes(&record.key)))
+    })
 }
 
 pub(crate) fn only_acknowledges(record: &FlowRecord) -> bool {
     match record.payload_octets {
         Some(payload) => payload == 0,
-        None => record.octets <= record.packets * (header_bytes(&record.key) + ACK_OPTIONS_BYTES),
+        None => {
+            let per_packet = header_bytes(&record.key) + ACK_OPTIONS_BYTES;
+            record.octets <= record.packets.saturating_mul(per_packet)
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Of each flow little is left: its length, and where it enters the model its size, the interval of its start
 //! and its ends; of each pair of addresses its gaps and how long it was active. All of that is counted
-//! in tallies, sums and samples of bounded size, in which it does not matter what came first. Fractions are
-//! summed lot by lot in the order of the lots. So the measures depend on the records alone, and memory on
+//! in tallies, sums of whole numbers and samples of bounded size, in which it does not matter what came
+//! first, nor which lot it was in. So the measures depend on the records alone, and memory on
 //! the limits of the tallies, on the number of addresses, and on what one lot for each worker takes.
 
 use alloc::string::String;
@@ -24,7 +24,7 @@ use crate::model::Coverage;
 use crate::pairs::Whole;
 use crate::popularity::Popular;
 use crate::runner::Runner;
-use crate::sessions;
+use crate::sessions::Alive;
 use crate::spans::{self, Span};
 use crate::udp::{self, Grid};
 
@@ -45,8 +45,8 @@ pub(crate) struct OfFlows {
     pub sizes: Tally,
     /// What these carried, by interval.
     pub volumes: Vec<Volume>,
-    /// Mean number of active address pairs, by interval; those of sampled flows among them.
-    pub active: Vec<f64>,
+    /// Active address pairs, by interval; those of sampled flows among them.
+    pub active: Alive,
     /// Who asked and who served.
     pub popular: Popular,
     /// Whole connections.
@@ -82,7 +82,7 @@ impl OfFlows {
             gaps: Tally::new(VALUES_MAX),
             sizes: Tally::new(VALUES_MAX),
             volumes: vec![Volume::default(); grid.intervals],
-            active: vec![0.0; grid.intervals],
+            active: Alive::new(grid.intervals),
             popular: Popular::default(),
             whole: Whole::new(grid),
             udp: udp::nothing(grid),
@@ -126,7 +126,7 @@ impl OfFlows {
         self.gaps.merge(more.gaps);
         self.sizes.merge(more.sizes);
         self.volumes.iter_mut().zip(&more.volumes).for_each(|(sum, more)| sum.add(more));
-        self.active.iter_mut().zip(&more.active).for_each(|(sum, more)| *sum += more);
+        self.active.add(&more.active);
         self.popular.merge(more.popular);
         self.whole.add(more.whole);
         self.udp.iter_mut().zip(more.udp).for_each(|(sum, more)| sum.add(more));
@@ -150,7 +150,7 @@ impl OfFlows {
             spans.sort_unstable();
         }
         let lives = spans::lives(&spans, grid.origin_ns, grid.bound_s);
-        self.active = sessions::direct(&lives, grid.interval_s, grid.intervals);
+        self.active = Alive::of(&lives, grid.interval_s, grid.intervals);
         self.whole = Whole::of(&flows, grid);
         let files = enter(flows, &mut self.coverage);
         self.sizes = Tally::of(files.iter().map(|file| file.payload).collect(), VALUES_MAX);

@@ -103,19 +103,58 @@ pub struct PairLife {
 /// The direct method: mean pairs alive in each of `count` intervals of `interval_s` seconds.
 pub fn direct(lives: &[PairLife], interval_s: f64, count: usize) -> Vec<f64> {
     let mut alive = vec![0.0; count];
+    overlaps(lives, interval_s, count, |index, seconds| alive[index] += seconds / interval_s);
+    alive
+}
+
+/// How long pairs were alive in each interval, all together, ns: whole numbers, of which the sum does not
+/// depend on who is added first.
+#[derive(Clone, Debug)]
+pub(crate) struct Alive(Vec<u128>);
+
+impl Alive {
+    /// Nobody is.
+    pub fn new(count: usize) -> Alive {
+        Alive(vec![0; count])
+    }
+
+    /// These pairs are.
+    pub fn of(lives: &[PairLife], interval_s: f64, count: usize) -> Alive {
+        let mut alive = Alive::new(count);
+        overlaps(lives, interval_s, count, |index, seconds| {
+            alive.0[index] += libm::round(seconds * NANOS) as u128;
+        });
+        alive
+    }
+
+    /// Adds others.
+    pub fn add(&mut self, more: &Alive) {
+        self.0.iter_mut().zip(&more.0).for_each(|(sum, more)| *sum += more);
+    }
+
+    /// Mean number of pairs alive in each interval.
+    pub fn means(&self, interval_s: f64) -> Vec<f64> {
+        self.0.iter().map(|nanos| *nanos as f64 / (interval_s * NANOS)).collect()
+    }
+}
+
+/// Nanoseconds in a second.
+const NANOS: f64 = 1e9;
+
+/// Gives each interval in which a life lies, and how long, seconds.
+fn overlaps(lives: &[PairLife], interval_s: f64, count: usize, mut each: impl FnMut(usize, f64)) {
     for life in lives {
         let first = (life.first_start_s / interval_s).max(0.0) as usize;
-        for (index, sum) in alive.iter_mut().enumerate().skip(first) {
+        for index in first..count {
             let start = index as f64 * interval_s;
             if start >= life.last_end_s {
                 break;
             }
             let from = life.first_start_s.max(start);
             let until = life.last_end_s.min(start + interval_s);
-            *sum += (until - from).max(0.0) / interval_s;
+            each(index, (until - from).max(0.0));
         }
     }
-    alive
 }
 
 #[cfg(test)]

@@ -251,9 +251,9 @@ fn the_model_of_parts_is_that_of_one_list_and_of_trees() {
         );
         let sessions: Vec<f64> =
             model.intervals.iter().map(|interval| interval.sessions_direct).collect();
-        // Lots are added up one after the other: fractions differ in their last bits.
+        // They are added up in whole nanoseconds.
         for (found, naive) in sessions.iter().zip(direct(&naive.lives, 20.0, sessions.len())) {
-            assert!((found - naive).abs() < 1e-9 * naive, "{found} for {naive}");
+            assert!((found - naive).abs() < 1e-6 * naive, "{found} for {naive}");
         }
     }
 }

@@ -3,7 +3,6 @@
 //! Sums, series and laws are of all conversations; laws go through tallies, so that memory has a bound.
 
 use alloc::collections::BTreeMap;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -12,7 +11,7 @@ use nilometer_stat::{Empirical, Tally};
 
 use super::{Classed, UdpClass, UdpModel, Way, conversations, service};
 use crate::model::Share;
-use crate::sessions::{self, PairLife};
+use crate::sessions::{Alive, PairLife};
 
 /// Knots of each law.
 const KNOTS: usize = 256;
@@ -62,7 +61,7 @@ pub(crate) struct Measure {
     carried: Share,
     packets: u64,
     laws: [Tally; LAWS],
-    sessions: Vec<f64>,
+    sessions: Alive,
 }
 
 /// The measures of no records.
@@ -81,9 +80,9 @@ pub(crate) fn measure(records: &[FlowRecord], grid: Grid) -> Vec<Measure> {
 }
 
 /// A model of each class that occurs.
-pub(crate) fn models(measures: Vec<Measure>) -> Vec<UdpModel> {
+pub(crate) fn models(measures: Vec<Measure>, grid: Grid) -> Vec<UdpModel> {
     let classes = UdpClass::ALL.into_iter().zip(measures);
-    classes.filter_map(|(class, measure)| measure.model(class)).collect()
+    classes.filter_map(|(class, measure)| measure.model(class, grid.interval_s)).collect()
 }
 
 impl Measure {
@@ -94,7 +93,7 @@ impl Measure {
             carried: Share::default(),
             packets: 0,
             laws: [(); LAWS].map(|()| Tally::new(VALUES_MAX)),
-            sessions: vec![0.0; grid.intervals],
+            sessions: Alive::new(grid.intervals),
         }
     }
 
@@ -110,7 +109,7 @@ impl Measure {
         };
         let lives: Vec<PairLife> = found.iter().map(life).collect();
         made.conversations = found.len() as u64;
-        made.sessions = sessions::direct(&lives, grid.interval_s, grid.intervals);
+        made.sessions = Alive::of(&lives, grid.interval_s, grid.intervals);
         let mut values: [Vec<u64>; LAWS] = Default::default();
         values[Of::InterRequestNs as usize] = inter_requests_ns(found, grid.bound_s);
         for one in found {
@@ -138,10 +137,10 @@ impl Measure {
         self.carried.add(more.carried);
         self.packets += more.packets;
         self.laws.iter_mut().zip(more.laws).for_each(|(sum, more)| sum.merge(more));
-        self.sessions.iter_mut().zip(&more.sessions).for_each(|(sum, more)| *sum += more);
+        self.sessions.add(&more.sessions);
     }
 
-    fn model(self, class: UdpClass) -> Option<UdpModel> {
+    fn model(self, class: UdpClass, interval_s: f64) -> Option<UdpModel> {
         let law = |of: Of, unit: f64| {
             let counts = self.laws[of as usize].clone().in_units_of(unit);
             Empirical::linear_from_counts(counts, KNOTS).ok()
@@ -158,7 +157,7 @@ impl Measure {
             duration_s: law(Of::DurationNs, NANOS)?,
             packet_interval_s: law(Of::PacketIntervalNs, NANOS),
             inter_request_s: law(Of::InterRequestNs, NANOS),
-            sessions: self.sessions,
+            sessions: self.sessions.means(interval_s),
         })
     }
 }

@@ -200,7 +200,7 @@ mod tests {
         records.extend([answer(&call, 160_160), call]);
         let found = conversations(&records);
         assert_eq!(found.len(), 41);
-        let models = models(measure(&records, GRID));
+        let models = models(measure(&records, GRID), GRID);
         let classes: Vec<UdpClass> = models.iter().map(|model| model.class).collect();
         assert_eq!(classes, [UdpClass::RtpLike, UdpClass::DnsLike]);
         let (call, names) = (&models[0], &models[1]);
@@ -220,7 +220,7 @@ mod tests {
             (0..6).map(|number| flow(1, 7_000, 10_000 * number + 7 * number % 30, 1)).collect();
         let found = conversations(&by_the_clock);
         assert!(found.iter().all(|one| one.class == UdpClass::Periodic), "{found:?}");
-        let model = &models(measure(&by_the_clock, GRID))[0];
+        let model = &models(measure(&by_the_clock, GRID), GRID)[0];
         let gaps = model.inter_request_s.as_ref().expect("five gaps");
         assert!((gaps.mean() - 10.0).abs() < 0.1);
         let by_chance: Vec<FlowRecord> =
