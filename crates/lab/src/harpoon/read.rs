@@ -99,7 +99,9 @@ impl Configuration {
     }
 
     fn add(&mut self, text: &str) -> Result<()> {
-        let tree = Document::parse(text).map_err(|error| anyhow!("is not XML: {error}"))?;
+        // What was found in place of what was wanted may be a line feed.
+        let tree = Document::parse(text)
+            .map_err(|error| anyhow!("is not XML: {}", error.to_string().replace('\n', "\\n")))?;
         let root = tree.root_element();
         if !root.has_tag_name("harpoon_plugins") {
             let name = root.tag_name().name();
