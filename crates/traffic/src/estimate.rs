@@ -257,13 +257,10 @@ fn estimate_parts<A: Aside>(
     let bare = core::mem::take(&mut others.inferred.records);
     let work = Work { lots: parts.lots, aside, repairs, bare, sampled: &others.sampled };
     let grid = volumes.grid(options.bound_s);
-    let flows = OfFlows::measure(work, grid, runner).map_err(EstimateError::Aside)?;
+    let flows = OfFlows::measure(work, grid, runner)?;
     others.coverage.add(&flows.coverage);
     if flows.tcp_flows == 0 && others.sampled.is_empty() {
         return Err(EstimateError::NoTcp(others.coverage.flows));
-    }
-    if flows.popular.is_too_much() {
-        return Err(EstimateError::TooManyAddresses);
     }
     let mut repaired = parts.counts;
     repaired.add(&flows.repairs);

@@ -16,6 +16,7 @@ use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, RepairCounts, settle_all};
 use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::Tally;
 
+use crate::estimate::EstimateError;
 use crate::files::{count, enter, represented_octets};
 use crate::gather::Aside;
 use crate::intervals::Volume;
@@ -94,12 +95,12 @@ impl OfFlows {
     /// The measures of all lots.
     ///
     /// # Errors
-    /// Why a lot that was set aside cannot be had.
+    /// When a lot that was set aside cannot be had, and as soon as there are too many addresses.
     pub fn measure<A: Aside>(
         work: Work<'_, A>,
         grid: Grid,
         runner: &impl Runner,
-    ) -> Result<OfFlows, String> {
+    ) -> Result<OfFlows, EstimateError> {
         let bare = lots::dealt(work.bare);
         let mut spans: Vec<Vec<Span>> = (0..LOTS).map(|_| Vec::new()).collect();
         for record in work.sampled {
@@ -115,7 +116,10 @@ impl OfFlows {
                 return Ok(sum);
             }
             for measured in runner.map(some, |lot| measure(lot, aside, repairs, grid)) {
-                sum.add(measured?);
+                sum.add(measured.map_err(EstimateError::Aside)?);
+                if sum.popular.is_too_much() {
+                    return Err(EstimateError::TooManyAddresses);
+                }
             }
         }
     }
