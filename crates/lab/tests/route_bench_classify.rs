@@ -65,8 +65,15 @@ fn sums_are_those_of_a_search_from_the_first_filter_on() {
     for rate in rates {
         assert!(result[rate].as_f64().is_some_and(|rate| rate > 0.0), "{rate}: {result}");
     }
+    assert_eq!(result["classifier"], "vectors");
     let shown = room.done(&BENCH);
     assert!(shown.starts_with("5 filters in "), "{shown}");
+    for classifier in ["tuples", "linear"] {
+        let asked = ["--json", "--classifier", classifier];
+        let result = room.counted(&[&BENCH[..], &asked].concat());
+        assert_eq!(result["classifier"], classifier);
+        assert_eq!(result["checksum_after_updates"], expected, "{classifier}");
+    }
 }
 
 #[test]

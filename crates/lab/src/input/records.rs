@@ -303,8 +303,8 @@ impl<'a> Reading<'a> {
         };
         match brief {
             Some(brief) => {
-                self.summary.packets += 1;
-                self.summary.bytes += u64::from(brief.ip_bytes);
+                self.summary.packets = self.summary.packets.saturating_add(1);
+                self.summary.bytes = self.summary.bytes.saturating_add(brief.ip_bytes.into());
                 self.meter_brief(packet.stamp_ns, &brief);
             }
             None => self.take_any(read_as, packet),
@@ -314,7 +314,7 @@ impl<'a> Reading<'a> {
 
     #[inline(never)]
     fn take_any(&mut self, read_as: ReadAs, packet: &CapturedPacket<'_>) {
-        self.summary.packets += 1;
+        self.summary.packets = self.summary.packets.saturating_add(1);
         let Some(link) = LinkType::from_dlt(packet.link_type) else {
             self.summary.other_link += 1;
             *self.other_links.entry(packet.link_type).or_default() += 1;
@@ -322,7 +322,7 @@ impl<'a> Reading<'a> {
         };
         match parse(link, packet.frame, packet.original_bytes) {
             Parsed::Ip(ip) => {
-                self.summary.bytes += u64::from(ip.ip_bytes);
+                self.summary.bytes = self.summary.bytes.saturating_add(ip.ip_bytes.into());
                 match read_as {
                     ReadAs::Packets => self.meter_packet(packet.stamp_ns, &ip),
                     ReadAs::Exports => self.decode_packet(packet, &ip),

@@ -162,7 +162,7 @@ impl Default for TablesSection {
             routes_v4: 2_000_000,
             routes_v6: 500_000,
             filters: 65_536,
-            classifier: ClassifierName::Tuples,
+            classifier: ClassifierName::Vectors,
             shortcuts: 32_768,
         }
     }

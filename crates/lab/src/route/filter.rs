@@ -68,17 +68,40 @@ pub enum ActionName {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClassifierName {
-    /// Tables by the shapes of the rules.
-    #[default]
-    Tuples,
     /// Vectors with a bit for each rule, fastest up to 2,048 rules; beyond, and for rules that are
     /// entered one by one, tables.
+    #[default]
     Vectors,
+    /// Tables by the shapes of the rules.
+    Tuples,
     /// One rule after the other.
     Linear,
 }
 
 impl ClassifierName {
+    /// Those there are.
+    pub const ALL: [ClassifierName; 3] =
+        [ClassifierName::Vectors, ClassifierName::Tuples, ClassifierName::Linear];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            ClassifierName::Vectors => "vectors",
+            ClassifierName::Tuples => "tuples",
+            ClassifierName::Linear => "linear",
+        }
+    }
+
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn from_name(name: &str) -> Result<ClassifierName> {
+        let found = ClassifierName::ALL.into_iter().find(|classifier| classifier.name() == name);
+        let names = || ClassifierName::ALL.map(ClassifierName::name).join(", ");
+        found.ok_or_else(|| anyhow!("there is no classifier {name:?}; there are {}", names()))
+    }
+
     /// One of its kind without rules, with room for so many.
     pub fn classifier<A: Classified + Send + 'static>(
         self,
@@ -89,6 +112,12 @@ impl ClassifierName {
             ClassifierName::Vectors => Box::new(ClassifierVectors::<A>::new(rules_max)),
             ClassifierName::Linear => Box::new(ClassifierLinear::<A>::new(rules_max)),
         }
+    }
+}
+
+impl fmt::Display for ClassifierName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

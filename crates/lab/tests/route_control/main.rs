@@ -64,7 +64,7 @@ fn everything_can_be_looked_at() {
     assert_eq!(route["routes"][0]["prefix"], "198.19.0.0/24");
     assert_eq!(route["routes"][0]["ways"][0]["interface"], "p1");
     assert_eq!(stand.get("/v1/engine"), json!({"v4": "tree_bitmap", "v6": "tree_bitmap"}));
-    assert_eq!(stand.get("/v1/classifier"), json!({"classifier": "tuples"}));
+    assert_eq!(stand.get("/v1/classifier"), json!({"classifier": "vectors"}));
     let metrics = stand.address.ask(&Method::GET, "/metrics", None).expect("an answer");
     let metrics = String::from_utf8(metrics.body).expect("text");
     for line in [

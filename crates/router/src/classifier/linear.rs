@@ -71,6 +71,10 @@ impl<A: Address> Classifier<A> for ClassifierLinear<A> {
         self.rules.len()
     }
 
+    fn bytes(&self) -> usize {
+        size_of_val(&self.rules[..])
+    }
+
     fn generation(&self) -> u64 {
         self.generation
     }

@@ -41,6 +41,8 @@ mod block;
 pub mod cache;
 pub mod classbench;
 pub mod flow;
+#[cfg(target_arch = "x86_64")]
+mod gathered;
 mod kernel;
 pub mod linear;
 mod plan;

@@ -240,6 +240,9 @@ pub trait Classifier<A: Address> {
         self.len() == 0
     }
 
+    /// Bytes of memory of what is searched.
+    fn bytes(&self) -> usize;
+
     /// A number that every change raises: answers of an older one may be stale.
     fn generation(&self) -> u64;
 

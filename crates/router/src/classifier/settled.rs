@@ -37,6 +37,8 @@ pub struct ClassifierVectors<A> {
     /// The settled, and at each place of their vectors the rule's order, number and the rule.
     vectors: Vectors,
     places: Vec<(u64, RuleId, Rule<A>)>,
+    /// The numbers alone, to be found in few lines of the cache.
+    ids: Vec<RuleId>,
     /// By number: the place among the settled, and whether the rule is there and not gone.
     settled: Vec<(u32, bool)>,
     /// Settled rules that are not gone.
@@ -52,6 +54,7 @@ impl<A: Classified> ClassifierVectors<A> {
             young: ClassifierTuples::new(rules_max),
             vectors: Vectors::new::<A>(&[]),
             places: Vec::new(),
+            ids: Vec::new(),
             settled: Vec::new(),
             alive: 0,
             generation: 0,
@@ -65,12 +68,6 @@ impl<A: Classified> ClassifierVectors<A> {
             return self.alive > 0 || self.young.is_stale();
         }
         self.young.len() > YOUNG_MANY
-    }
-
-    /// Bytes of memory of vectors and tables.
-    pub fn bytes(&self) -> usize {
-        let places = size_of_val(&self.places[..]) + size_of_val(&self.settled[..]);
-        self.vectors.bytes() + places + self.young.bytes()
     }
 
     fn place(&self, id: RuleId) -> Option<usize> {
@@ -87,7 +84,7 @@ impl<A: Classified> ClassifierVectors<A> {
     /// The settled rule of one header.
     fn search(&self, key: &Key<A>) -> Option<RuleId> {
         let [found] = self.vectors.search(&[*key]);
-        found.map(|place| self.places[place].1)
+        found.map(|place| self.ids[place])
     }
 
     /// The settled rules of many headers.
@@ -97,11 +94,23 @@ impl<A: Classified> ClassifierVectors<A> {
         let (many_found, rest_found) = found.as_chunks_mut::<SEARCHED>();
         for (keys, found) in many.iter().zip(many_found) {
             let places = self.vectors.search(keys);
-            *found = places.map(|place| place.map(|place| self.places[place].1));
+            *found = places.map(|place| place.map(|place| self.ids[place]));
         }
         for (key, found) in rest.iter().zip(rest_found) {
             *found = self.search(key);
         }
+    }
+
+    /// The vectors of the settled.
+    #[inline(always)]
+    pub(super) fn vectors(&self) -> &Vectors {
+        &self.vectors
+    }
+
+    /// The number of the rule at a place of the vectors; none of what is no place.
+    #[inline(always)]
+    pub(super) fn id_of(&self, place: u32) -> Option<RuleId> {
+        self.ids.get(place as usize).copied()
     }
 
     /// Of a settled rule and a young one that match, the one that goes first.
@@ -174,6 +183,13 @@ impl<A: Classified> Classifier<A> for ClassifierVectors<A> {
         self.alive + self.young.len()
     }
 
+    fn bytes(&self) -> usize {
+        let places = size_of_val(&self.places[..])
+            + size_of_val(&self.ids[..])
+            + size_of_val(&self.settled[..]);
+        self.vectors.bytes() + places + self.young.bytes()
+    }
+
     fn generation(&self) -> u64 {
         self.generation
     }
@@ -200,6 +216,7 @@ impl<A: Classified> Classifier<A> for ClassifierVectors<A> {
             }
             self.young.replan();
         }
+        self.ids = self.places.iter().map(|(_, id, _)| *id).collect();
         self.alive = self.places.len();
         let rules: Vec<Rule<A>> = self.places.iter().map(|(.., rule)| *rule).collect();
         self.vectors = Vectors::new(&rules);

@@ -53,14 +53,6 @@ impl<A: Classified> ClassifierTuples<A> {
         }
     }
 
-    /// Bytes of memory of the tables and of the rules in them.
-    pub fn bytes(&self) -> usize {
-        self.blocks.bytes()
-            + self.tables.iter().map(Table::bytes).sum::<usize>()
-            + size_of_val(&self.rules[..])
-            + self.places.len()
-    }
-
     /// Every number that a rule has is below this one.
     pub(super) fn numbers(&self) -> u32 {
         self.rules.len() as u32
@@ -297,6 +289,13 @@ impl<A: Classified> Classifier<A> for ClassifierTuples<A> {
 
     fn len(&self) -> usize {
         self.count
+    }
+
+    fn bytes(&self) -> usize {
+        self.blocks.bytes()
+            + self.tables.iter().map(Table::bytes).sum::<usize>()
+            + size_of_val(&self.rules[..])
+            + self.places.len()
     }
 
     fn generation(&self) -> u64 {

@@ -34,28 +34,28 @@ use crate::header::Key;
 /// The most rules: a summary has a bit for each word of a vector.
 pub(super) const RULES_MAX: usize = WORD_BITS * Summary::BITS as usize;
 /// Rules of a word.
-const WORD_BITS: usize = u64::BITS as usize;
+pub(super) const WORD_BITS: usize = u64::BITS as usize;
 /// Bits of a part.
 const PART_BITS: u32 = 16;
 /// Parts of two IPv6 addresses, ports, and protocol with flags.
-const PARTS_MAX: usize = 19;
+pub(super) const PARTS_MAX: usize = 19;
 
 /// Which words of a vector are not empty.
 type Summary = u32;
 
 /// Values of a part that stand together.
-const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = 64;
 
 /// Of which class each value of each part is, in two steps: most blocks of values are of one class and
 /// share one block of the table, which therefore stays in the cache.
 #[derive(Clone, Debug, Default)]
-struct Classes {
-    /// By part and block of values, the block of `classes`.
-    blocks: Vec<u16>,
-    /// Blocks of classes, counted within their part.
-    classes: Vec<u16>,
+pub(super) struct Classes {
+    /// By part and block of values, the block of `classes`; and one more word.
+    pub blocks: Vec<u16>,
+    /// Blocks of classes, counted within their part; and one more word.
+    pub classes: Vec<u16>,
     /// Of each part: its first block among `blocks`, and its first class among those of all parts.
-    firsts: [(u32, u32); PARTS_MAX],
+    pub firsts: [(u32, u32); PARTS_MAX],
 }
 
 impl Classes {
@@ -97,14 +97,14 @@ impl Classes {
 /// The vectors of rules in their order.
 #[derive(Clone, Debug)]
 pub(super) struct Vectors {
-    classes: Classes,
+    pub classes: Classes,
     /// Of all classes, one behind the other, `words` each.
-    vectors: Vec<u64>,
+    pub vectors: Vec<u64>,
     /// Of each class.
-    summaries: Vec<Summary>,
-    words: usize,
+    pub summaries: Vec<Summary>,
+    pub words: usize,
     /// Rules that have not gone.
-    alive: Vec<u64>,
+    pub alive: Vec<u64>,
 }
 
 impl Vectors {
@@ -126,6 +126,9 @@ impl Vectors {
             built.add(part, &sorted);
         }
         built.add(parts::<A>() - 1, &Sorted::octets(words, rules));
+        // Gathers read two halves of a word where they want one.
+        built.classes.blocks.push(0);
+        built.classes.classes.push(0);
         built
     }
 
@@ -171,7 +174,7 @@ impl Vectors {
 
     /// The place of the first bit that is set in all of these `rows`, in one of these `words`.
     #[inline(always)]
-    fn first(&self, rows: &[u32], mut words: Summary) -> Option<usize> {
+    pub fn first(&self, rows: &[u32], mut words: Summary) -> Option<usize> {
         while words != 0 {
             let word = words.trailing_zeros() as usize;
             let standing = |standing, row: &u32| standing & self.vectors[*row as usize + word];
@@ -289,13 +292,13 @@ const fn halves<A: Classified>() -> usize {
 }
 
 /// Parts: those of source and destination, the ports, protocol and flags.
-const fn parts<A: Classified>() -> usize {
+pub(super) const fn parts<A: Classified>() -> usize {
     2 * halves::<A>() + 3
 }
 
 /// What a header has at each part.
 #[inline(always)]
-fn values_of<A: Classified>(key: &Key<A>) -> [u32; PARTS_MAX] {
+pub(super) fn values_of<A: Classified>(key: &Key<A>) -> [u32; PARTS_MAX] {
     let mut values = [0; PARTS_MAX];
     for half in 0..halves::<A>() {
         let at = half as u32 * PART_BITS;

@@ -18,6 +18,9 @@ use crate::pipeline::slow::Why;
 /// Frames between the one that is read and the one whose line is asked for: no more, because buffers of
 /// a power of two share a few sets of the first cache.
 pub(super) const AHEAD: usize = 8;
+/// The same where headers are read for the first time, from further away. (All at once they would wait for
+/// each other: a processor keeps track of a dozen lines or so that are on their way.)
+const AHEAD_AT_FIRST: usize = 12;
 
 /// What deciding needs of a header besides its key.
 #[derive(Clone, Copy, Debug, Default)]
@@ -126,8 +129,10 @@ impl Router {
         self.lanes.lane6.packets = 0;
         self.account.received += frames.len() as u64;
         let mut bytes = 0;
-        for place in frames {
+        for place in frames.iter().take(AHEAD_AT_FIRST) {
             memory.expect(*place);
+        }
+        for place in frames {
             bytes += u64::from(place.bytes);
         }
         let port = &mut self.ports[input];
@@ -137,7 +142,7 @@ impl Router {
         // Kept at hand while the rest of the router may change.
         let mut lane4 = mem::replace(&mut self.lanes.lane4, Lane::empty());
         for (at, &place) in frames.iter().enumerate() {
-            if let Some(ahead) = frames.get(at + AHEAD) {
+            if let Some(ahead) = frames.get(at + AHEAD_AT_FIRST) {
                 memory.expect(*ahead);
             }
             if let Some((head, packet)) = usual(memory.frame(place), station(mac)) {

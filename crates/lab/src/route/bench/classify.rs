@@ -11,16 +11,17 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, bail};
 use nilometer_router::classifier::classbench::{self, Malformed};
 use nilometer_router::classifier::{FlowCache, Octet};
-use nilometer_router::{Classifier, ClassifierLinear, ClassifierTuples, Key, Rule, RuleId};
+use nilometer_router::{Classifier, ClassifierLinear, Key, Ports, Rule, RuleId};
 use serde::Serialize;
 
 use super::addresses::SplitMix64;
 use super::clock::{median, thread_time};
 use super::headers;
+use crate::route::filter::ClassifierName;
 
 /// Headers that are classified in one call, as many as a driver hands over at once.
 const BURST: usize = 64;
-/// Filters taken out, each put back at once; that many twice are the updates of one round.
+/// Filters taken out, each replaced at once; that many twice, and even, are the updates of one round.
 const UPDATES: usize = 50_000;
 /// Seed of the filters that are updated.
 const UPDATES_SEED: u64 = 5;
@@ -28,6 +29,9 @@ const UPDATES_SEED: u64 = 5;
 const RULES_MAX: usize = 1 << 20;
 /// Flows that the cache has room for.
 const CACHED_FLOWS: usize = 1 << 16;
+
+/// What is timed.
+type Searched = dyn Classifier<u32> + Send;
 
 /// What is to be timed.
 #[derive(Clone, Debug)]
@@ -38,6 +42,8 @@ pub struct Options {
     pub trace: Option<PathBuf>,
     /// Rounds of which the median counts.
     pub rounds: u32,
+    /// Which classifier.
+    pub classifier: ClassifierName,
     /// Whether the filters' flags are left open.
     pub without_flags: bool,
     /// Whether the flow cache is timed too.
@@ -47,6 +53,8 @@ pub struct Options {
 /// What came out.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassifyTimes {
+    /// Which classifier.
+    pub classifier: ClassifierName,
     /// Filters.
     pub rules: usize,
     /// Headers.
@@ -63,9 +71,9 @@ pub struct ClassifyTimes {
     pub updates_per_second: f64,
     /// CPU microseconds that all but a thousandth of the pairs of a removal and an insertion keep to.
     pub update_p999_us: f64,
-    /// CPU seconds to insert all filters and to plan the tables.
+    /// CPU seconds to insert all filters and to arrange them.
     pub load_seconds: f64,
-    /// Bytes of the tables and the filters in them.
+    /// Bytes of what is searched.
     pub bytes: usize,
     /// Wrapping sum over the headers of 1 and the place of the filter in the file; 0 for none.
     pub checksum: u64,
@@ -98,17 +106,19 @@ pub fn time_set(options: &Options) -> Result<ClassifyTimes> {
         Some(trace) => read(trace, classbench::read_trace)?,
         None => headers::drawn(&rules),
     };
-    let mut classifier = ClassifierTuples::<u32>::new(rules.len() as u32);
+    let mut classifier = options.classifier.classifier::<u32>(rules.len() as u32);
+    let classifier = &mut *classifier;
     let begun = thread_time();
-    fill(&mut classifier, &rules)?;
-    classifier.replan();
+    fill(classifier, &rules)?;
+    classifier.settle();
     let load_seconds = (thread_time() - begun).as_secs_f64();
     let bytes = classifier.bytes();
     let checksum = classify(&keys, |keys, found| classifier.classify_batch(keys, found));
     let rate = rate(&keys, options.rounds, |keys, found| classifier.classify_batch(keys, found));
-    let cached = options.with_cache.then(|| rate_cached(&classifier, &keys, options.rounds));
-    let (updates_per_second, update_p999_us) = time_updates(&mut classifier, options.rounds)?;
+    let cached = options.with_cache.then(|| rate_cached(classifier, &keys, options.rounds));
+    let (updates_per_second, update_p999_us) = time_updates(classifier, options.rounds)?;
     Ok(ClassifyTimes {
+        classifier: options.classifier,
         rules: rules.len(),
         headers: keys.len(),
         distinct_headers: headers::distinct(&keys),
@@ -137,7 +147,7 @@ fn read<T>(path: &Path, parse: fn(&str) -> Result<Vec<T>, Malformed>) -> Result<
     Ok(found)
 }
 
-fn fill(classifier: &mut impl Classifier<u32>, rules: &[Rule<u32>]) -> Result<()> {
+fn fill(classifier: &mut (impl Classifier<u32> + ?Sized), rules: &[Rule<u32>]) -> Result<()> {
     for (id, rule) in rules.iter().enumerate() {
         classifier.insert(RuleId(id as u32), *rule)?;
     }
@@ -197,20 +207,30 @@ fn rate(
     median((0..rounds).map(|_| round()).collect())
 }
 
-fn rate_cached(classifier: &ClassifierTuples<u32>, keys: &[Key<u32>], rounds: u32) -> f64 {
+fn rate_cached(classifier: &Searched, keys: &[Key<u32>], rounds: u32) -> f64 {
     let mut cache = FlowCache::new(CACHED_FLOWS);
     rate(keys, rounds, |keys, found| cache.classify_batch(classifier, keys, found))
 }
 
 /// Updates a second of CPU time, the median of `rounds`, and what 999 of 1,000 pairs of them keep to, in
-/// microseconds; every filter is as before. To read the clock takes longer than an update, so rounds and
-/// single pairs are timed apart.
-fn time_updates(classifier: &mut ClassifierTuples<u32>, rounds: u32) -> Result<(f64, f64)> {
+/// microseconds. A pair takes a filter out and puts another in its place, with one source port; the next
+/// pair takes that out and puts the first one back, so that all are as before. To read the clock takes
+/// longer than an update, so rounds and single pairs are timed apart.
+fn time_updates(classifier: &mut Searched, rounds: u32) -> Result<(f64, f64)> {
     let mut stream = SplitMix64::new(UPDATES_SEED);
     let rules = classifier.len() as u128;
-    let mut update = |classifier: &mut ClassifierTuples<u32>| -> Result<()> {
-        let id = RuleId(((u128::from(stream.output()) * rules) >> 64) as u32);
-        let rule = classifier.remove(id).context("every filter is there")?;
+    let mut away: Option<(RuleId, Rule<u32>)> = None;
+    let mut update = |classifier: &mut Searched| -> Result<()> {
+        let drawn = stream.output();
+        let (id, back) = match away.take() {
+            Some((id, rule)) => (id, Some(rule)),
+            None => (RuleId(((u128::from(drawn) * rules) >> 64) as u32), None),
+        };
+        let out = classifier.remove(id).context("every filter is there")?;
+        let rule = back.unwrap_or_else(|| {
+            away = Some((id, out));
+            Rule { source_ports: Ports::exact(drawn as u16), ..out }
+        });
         Ok(classifier.insert(id, rule)?)
     };
     let mut rates = Vec::new();

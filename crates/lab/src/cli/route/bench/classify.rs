@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::cli::Verdict;
 use crate::route::bench::classify::{ClassifyTimes, Options, time_set};
+use crate::route::filter::ClassifierName;
 
 /// Times the packet classifier on a set of filters, and compares its answers with linear search.
 ///
@@ -16,8 +17,8 @@ use crate::route::bench::classify::{ClassifyTimes, Options, time_set};
 /// source-port destination-port protocol [flags] [filter]` in decimal; six columns have no flags.
 /// Without a trace, 2^20 different headers are drawn, three of four from filters, the others by chance.
 /// A checksum is the wrapping sum over all headers of 1 and the place of the filter in the file, from 0;
-/// 0 for none. Rates are of the CPU time of one thread, medians of rounds; updates take a filter out and
-/// put it back. Exit status 1: the checksums differ.
+/// 0 for none. Rates are of the CPU time of one thread, medians of rounds; updates take a filter out,
+/// put another in its place, and put it back. Exit status 1: the checksums differ.
 #[derive(Debug, Args)]
 pub struct ClassifyArgs {
     /// The filters, in ClassBench's format.
@@ -26,6 +27,9 @@ pub struct ClassifyArgs {
     /// The headers, in ClassBench's format; without it they are drawn.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// What searches: `vectors`, `tuples` or `linear`, as in ROUTER.toml.
+    #[arg(long, value_name = "NAME", default_value_t, value_parser = ClassifierName::from_name)]
+    classifier: ClassifierName,
     /// Rounds of which the median counts.
     #[arg(long, value_name = "N", default_value_t = 11,
         value_parser = clap::value_parser!(u32).range(1..=1_001))]
@@ -49,6 +53,7 @@ pub fn run(args: ClassifyArgs) -> Result<Verdict> {
     let options = Options {
         rules: args.rules,
         trace: args.trace,
+        classifier: args.classifier,
         rounds: args.rounds,
         without_flags: args.without_flags,
         with_cache: args.flow_cache,
@@ -70,13 +75,14 @@ fn shown(times: &ClassifyTimes) -> String {
     let cached = times.mheaders_per_second_flow_cache;
     let cached = cached.map_or(String::new(), |rate| format!(", {rate:.2} with a flow cache"));
     format!(
-        "{} filters in {} bytes, loaded in {:.3} s\n\
+        "{} filters in {} bytes ({}), loaded in {:.3} s\n\
          {} headers, {} of them different\n\
          {:.2} million headers/s, {:.1} ns each{cached}\n\
          {:.0} updates/s, 999 of 1,000 pairs within {:.1} us\n\
          checksum {}, after updates {}, by linear search {}\n",
         times.rules,
         times.bytes,
+        times.classifier,
         times.load_seconds,
         times.headers,
         times.distinct_headers,
