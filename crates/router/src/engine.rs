@@ -23,6 +23,7 @@ use core::str::FromStr;
 
 use crate::direct::Direct;
 use crate::fib::{Full, ServingFib};
+use crate::parcels::ParcelFib;
 use crate::prefix::Address;
 use crate::slots::{Layout, Lines, Poptrie, Ranges, SlotFib};
 use crate::tree_bitmap::TreeBitmap;
@@ -168,6 +169,13 @@ fn slot_words(prefixes: usize) -> u32 {
     (1_000_000 + 32 * prefixes as u64).min(WORDS_MAX) as u32
 }
 
+/// Words of four bytes: 65,536 at the front, and for each prefix at the worst 52 of parcels that are divided
+/// for it (256 words fourteen times over, for 70 prefixes) and ten of a block, twice over; or, without the
+/// first, sixteen.
+fn parcel_words(prefixes: usize) -> u32 {
+    (1_000_000 + 72 * prefixes as u64).min(WORDS_MAX) as u32
+}
+
 impl Routed for u32 {
     const ENGINES: &'static [Engine] = &Engine::ALL;
 
@@ -186,15 +194,17 @@ impl Routed for u32 {
 }
 
 impl Routed for u128 {
-    const ENGINES: &'static [Engine] = &[Engine::TreeBitmap];
+    const ENGINES: &'static [Engine] = &[Engine::Lines, Engine::WideLines, Engine::TreeBitmap];
 
     fn table(engine: Engine, prefixes: usize) -> Result<Box<dyn ServingFib<u128>>, EngineFault> {
-        match engine {
+        Ok(match engine {
+            Engine::Lines => Box::new(ParcelFib::<1>::new(parcel_words(prefixes))?),
+            Engine::WideLines => Box::new(ParcelFib::<2>::new(parcel_words(prefixes))?),
             Engine::TreeBitmap => {
-                Ok(Box::new(TreeBitmap::<u128>::new(tree_bitmap_words::<u128>(prefixes))?))
+                Box::new(TreeBitmap::<u128>::new(tree_bitmap_words::<u128>(prefixes))?)
             }
-            _ => Err(EngineFault::Family(engine)),
-        }
+            _ => return Err(EngineFault::Family(engine)),
+        })
     }
 }
 

@@ -41,7 +41,7 @@ mod block;
 pub mod cache;
 pub mod classbench;
 pub mod flow;
-mod kernel;
+pub(crate) mod kernel;
 pub mod linear;
 mod plan;
 pub mod rule;

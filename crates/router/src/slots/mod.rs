@@ -17,11 +17,11 @@
 //! A route as short as a slot or shorter is published slot by slot, all of them written beforehand, so
 //! that there is room for all or the change is refused.
 
-mod division;
+pub(crate) mod division;
 mod dxr;
 pub(crate) mod kernel;
 mod lines;
-mod memory;
+pub(crate) mod memory;
 mod poptrie;
 pub(crate) mod routes;
 
