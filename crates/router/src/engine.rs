@@ -34,8 +34,9 @@ const WORDS_MAX: u64 = 1 << 27;
 /// A kind of table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Engine {
-    /// IPv4 routes packed by /18 into lines of the cache, up to 254 next hops: the fast one
-    /// ([`Lines`]).
+    /// Routes packed into lines of the cache, up to 254 next hops: the fast one. Those of IPv4 by /18
+    /// ([`Lines`]), those of IPv6 by parcels that are as small as there are routes in them
+    /// ([`ParcelFib`]).
     Lines,
     /// The same with answers of two bytes, for up to 65,534 next hops.
     WideLines,

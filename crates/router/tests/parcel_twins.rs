@@ -233,7 +233,9 @@ fn a_full_table_is_as_it_was() {
             let next = NextHop(rng.below(10) as u16);
             let made = match rng.below(4) {
                 0 => ours.remove(prefix).map(|was| assert_eq!(was, twin.remove(prefix))),
-                _ => ours.insert(prefix, next).map(|was| assert_eq!(was, twin.insert(prefix, next))),
+                _ => {
+                    ours.insert(prefix, next).map(|was| assert_eq!(was, twin.insert(prefix, next)))
+                }
             };
             refused += u64::from(made.is_err());
             divided += u64::from(ours.bytes() > (1 << 18) + 1_024);

@@ -10,7 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::prefix::{Address, Prefix};
-use crate::slots::division::Divided;
+use crate::slots::division::Ranged;
 use crate::slots::memory::Block;
 use crate::slots::routes::{Cover, Leaf, Route, Run, runs_of, set_long};
 

@@ -1,10 +1,13 @@
 //! The measured loops over addresses in a table of parcels.
 //!
-//! A batch takes its steps together: first all addresses whose parcels are divided go to their parts, until
-//! none is left, then all that are in a tree find their line, then each finds its answer; and what a step
-//! needs next it asks for, so that the lines of all come at once. Words say what will be found, so that
-//! which addresses take a step is known from eight words at a time, and no step has a branch but its end.
-//! A line's keys are compared at once: those not greater than the address's bits are counted.
+//! A batch takes its steps together, so that the lines that one address waits for come while others go on.
+//! First eight addresses at a time gather their words, and those whose parcels are divided the words of their
+//! parts, until none is left. Then words say what will be found, and so who takes which step, with no
+//! branch but a step's end: addresses in trees find their line, and all find their answer, by comparing the
+//! keys of a line at once and counting those that are not greater than their own bits. Lines are asked for
+//! when all words are known. Asking for them earlier, while a reader waits for its fence, as tables of
+//! slots do (`slots/kernel.rs`), costs more than it brings: words are gathered by eights, and asking
+//! takes them one by one.
 //!
 //! Bounds are not checked here and memory is read by address (`layout::find` does without both). What is
 //! relied upon are promises of the writer: a word that can be found from the first 65,536 refers to a block
@@ -12,12 +15,10 @@
 //! it is a tree or parts; nobody writes to it before all readers have passed. Only the bytes of a block
 //! itself are read, as those beside it may be written.
 
-use core::sync::atomic::Ordering;
-
 use nilometer_queue::fetch::ask_for;
 
 use super::BURST;
-use super::account::{BITS, FIRST_BITS};
+use super::account::FIRST_BITS;
 use super::layout;
 use crate::classifier::kernel::Instructions;
 use crate::fib::NextHop;
@@ -30,19 +31,6 @@ pub(super) fn ask_roots(memory: &Memory, addresses: &[u128]) {
     let roots = memory.words().as_ptr();
     for address in addresses {
         ask_for(roots.wrapping_add(address.bits(0, FIRST_BITS) as usize));
-    }
-}
-
-/// Asks for what the first words of `addresses` refer to; nothing behind them is read.
-#[inline(always)]
-pub(super) fn ask(memory: &Memory, addresses: &[u128]) {
-    let words = memory.words();
-    let roots = &words[..1 << FIRST_BITS];
-    for address in addresses {
-        let word = roots[address.bits(0, FIRST_BITS) as usize].load(Ordering::Relaxed);
-        let part = if layout::tag(word) == layout::PARTS { address.bits(FIRST_BITS, BITS) } else { 0 };
-        let block = if layout::tag(word) == layout::ANSWER { 0 } else { layout::first(word) };
-        ask_for(words.as_ptr().wrapping_add((block + part) as usize));
     }
 }
 
@@ -126,10 +114,10 @@ mod wide {
         };
         let words = memory.words()[..1 << FIRST_BITS].as_ptr().cast();
         let none = || Lanes([0; BURST]);
-        let mut batch =
-            Batch { words, addresses, found: none(), keys: none(), behind: none() };
+        let mut batch = Batch { words, addresses, found: none(), keys: none(), behind: none() };
         batch.descend();
         let kinds = batch.kinds(next_hops.len());
+        bits(kinds.lines).for_each(|number| ask_for(batch.block(batch.found.0[number])));
         for number in bits(kinds.answers) {
             next_hops[number] = next_hop((batch.found.0[number] >> 16) as Leaf);
         }
@@ -289,6 +277,7 @@ mod wide {
                 let line = (word >> layout::TAG_BITS) + 4 * (1 + passed);
                 let keys = const { layout::keys_max(WIDTH, BYTES) as u32 };
                 self.found.0[number] = line << layout::TAG_BITS | keys;
+                ask_for(self.words.wrapping_add(line as usize * 16));
             }
         }
 

@@ -98,17 +98,17 @@ fn pack_lines<const WIDTH: usize, const BYTES: usize>(
         push_line::<WIDTH, BYTES>(runs.len() - 1, runs, key, block);
         return runs.len() as u32 - 1;
     }
-    let lines = || runs.chunks(keys_max + 1);
-    let first_keys = lines().skip(1).flat_map(|line| bytes_of::<WIDTH>(key(&line[0])));
-    push_bytes(first_keys, block);
-    let whole = LINE_BYTES / size_of::<u32>();
-    block.resize(whole, 0);
-    for (number, line) in lines().enumerate() {
+    let lines = runs.chunks(keys_max + 1);
+    assert!(lines.len() <= LINES_MAX, "a parcel with so many runs is divided");
+    let mut first_keys = [0; LINE_BYTES];
+    let places = first_keys.chunks_exact_mut(WIDTH);
+    places.zip(lines.clone().skip(1)).for_each(|(place, line)| write(place, key(&line[0])));
+    push_bytes(&first_keys, block);
+    for (number, line) in lines.clone().enumerate() {
         push_line::<WIDTH, BYTES>(keys_max, line, key, block);
-        block.resize((number + 2) * whole, 0);
+        block.resize((number + 2) * (LINE_BYTES / size_of::<u32>()), 0);
     }
-    assert!(lines().len() <= LINES_MAX, "a parcel with so many runs is divided");
-    TREE | (lines().len() as u32 - 1)
+    TREE | (lines.len() as u32 - 1)
 }
 
 /// A line of so many `keys`, of which those behind the last run's are the highest there can be and have
@@ -119,38 +119,43 @@ fn push_line<const WIDTH: usize, const BYTES: usize>(
     key: impl Fn(&Run<u128>) -> u32,
     block: &mut Vec<u32>,
 ) {
+    let mut line = [0; LINE_BYTES];
+    let (front, back) = line.split_at_mut(keys * WIDTH);
+    let all_keys = runs[1..].iter().map(key).chain(core::iter::repeat(u32::MAX));
+    front.chunks_exact_mut(WIDTH).zip(all_keys).for_each(|(place, key)| write(place, key));
     let last = runs[runs.len() - 1].leaf;
-    let all_keys = runs[1..].iter().map(key).chain(core::iter::repeat(u32::MAX)).take(keys);
     let leaves = runs.iter().map(|run| run.leaf).chain(core::iter::repeat(last)).take(keys + 1);
-    let keys = all_keys.flat_map(bytes_of::<WIDTH>);
-    push_bytes(keys.chain(leaves.flat_map(|leaf| bytes_of::<BYTES>(u32::from(leaf)))), block);
+    back.chunks_exact_mut(BYTES)
+        .zip(leaves)
+        .for_each(|(place, leaf)| write(place, u32::from(leaf)));
+    push_bytes(&line[..keys * WIDTH + (keys + 1) * BYTES], block);
 }
 
 fn pack_deep<const BYTES: usize>(runs: &[Run<u128>], block: &mut Vec<u32>) -> u32 {
     block.push(runs.len() as u32);
     let words = |run: &Run<u128>| [96, 64, 32, 0].map(|bits| (run.start >> bits) as u32);
     block.extend(runs.iter().flat_map(words));
-    push_bytes(runs.iter().flat_map(|run| bytes_of::<BYTES>(u32::from(run.leaf))), block);
+    for some in runs.chunks(LINE_BYTES / BYTES) {
+        let mut leaves = [0; LINE_BYTES];
+        let places = leaves.chunks_exact_mut(BYTES);
+        places.zip(some).for_each(|(place, run)| write(place, u32::from(run.leaf)));
+        push_bytes(&leaves[..some.len() * BYTES], block);
+    }
     DEEP
 }
 
-/// The lowest `COUNT` bytes of a number, the lowest first.
-fn bytes_of<const COUNT: usize>(number: u32) -> [u8; COUNT] {
-    core::array::from_fn(|byte| (number >> (8 * byte)) as u8)
+/// Writes the lowest bytes of a number, the lowest first.
+#[inline(always)]
+fn write(place: &mut [u8], number: u32) {
+    place.copy_from_slice(&number.to_le_bytes()[..place.len()]);
 }
 
-fn push_bytes(bytes: impl Iterator<Item = u8>, block: &mut Vec<u32>) {
-    let mut word = 0;
-    let mut count = 0;
-    for byte in bytes {
-        word |= u32::from(byte) << (count % 4 * 8);
-        count += 1;
-        if count % 4 == 0 {
-            block.push(core::mem::take(&mut word));
-        }
-    }
-    if count % 4 != 0 {
-        block.push(word);
+fn push_bytes(bytes: &[u8], block: &mut Vec<u32>) {
+    let (words, rest) = bytes.as_chunks::<4>();
+    block.extend(words.iter().map(|word| u32::from_le_bytes(*word)));
+    if !rest.is_empty() {
+        let last = rest.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte));
+        block.push(last);
     }
 }
 
@@ -170,11 +175,7 @@ pub(super) fn find<const BYTES: usize>(memory: &Memory, address: u128) -> Leaf {
     }
 }
 
-fn find_line<const WIDTH: usize, const BYTES: usize>(
-    memory: &Memory,
-    word: u32,
-    key: u32,
-) -> Leaf {
+fn find_line<const WIDTH: usize, const BYTES: usize>(memory: &Memory, word: u32, key: u32) -> Leaf {
     let (mut block, mut keys) = (first(word), tag(word) & KEYS);
     let passed = |block: u32, keys: u32| {
         let is_passed = |number: &u32| number_at::<WIDTH>(memory, block, *number) <= key;

@@ -267,12 +267,9 @@ impl<const BYTES: usize> ServingFib<u128> for ParcelFib<BYTES> {
 impl<const BYTES: usize> Lookups<u128> for ParcelReader<BYTES> {
     fn look_up(&mut self, addresses: &[u128], next_hops: &mut [Option<NextHop>]) {
         assert_eq!(addresses.len(), next_hops.len(), "a next hop for each address");
-        let (memory, mut chunks) = (&*self.memory, addresses.chunks(BURST));
-        chunks.next().into_iter().for_each(|first| kernel::ask(memory, first));
-        memory.readers.pass(self.place);
+        self.memory.readers.pass(self.place);
         for (addresses, next_hops) in addresses.chunks(BURST).zip(next_hops.chunks_mut(BURST)) {
-            chunks.next().into_iter().for_each(|later| kernel::ask(memory, later));
-            kernel::find_all::<BYTES>(memory, self.instructions, addresses, next_hops);
+            kernel::find_all::<BYTES>(&self.memory, self.instructions, addresses, next_hops);
         }
         self.memory.readers.rest(self.place);
     }

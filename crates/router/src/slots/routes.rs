@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::division::Divided;
+use super::division::{Divided, Ranged};
 use crate::fib::NextHop;
 use crate::prefix::Prefix;
 
@@ -100,7 +100,7 @@ impl<A: Divided> Routes<A> {
         };
         let own = Cover { length_plus_one: prefix.length() as u8 + 1, leaf };
         let cover = if leaf != 0 { own } else { self.covering(prefix) };
-        for slot in A::slots_of(prefix, self.bits).into_iter().flatten() {
+        for slot in A::slots_of(prefix, self.bits) {
             let stands = &mut self.covers[slot];
             if stands.length_plus_one <= own.length_plus_one && *stands != cover {
                 *stands = cover;
@@ -128,7 +128,7 @@ impl<A: Divided> Routes<A> {
 
 /// The runs of `part`, of which `routes`, sorted and longer than it, are answered as they say and all
 /// else with `cover`; `open` is room for those that are open on the way.
-pub(crate) fn runs_of<A: Divided>(
+pub(crate) fn runs_of<A: Ranged>(
     part: Prefix<A>,
     cover: Leaf,
     routes: &[Route<A>],
@@ -150,7 +150,7 @@ pub(crate) fn runs_of<A: Divided>(
 }
 
 /// Ends open routes, each of which gives way to the one below it.
-fn close<A: Divided>(
+fn close<A: Ranged>(
     open: &mut Vec<(A, Leaf)>,
     runs: &mut Vec<Run<A>>,
     has_ended: impl Fn(A) -> bool,
@@ -164,7 +164,7 @@ fn close<A: Divided>(
 }
 
 /// From `start` on the answer is `leaf`.
-fn begin<A: Divided>(runs: &mut Vec<Run<A>>, start: A, leaf: Leaf) {
+fn begin<A: Ranged>(runs: &mut Vec<Run<A>>, start: A, leaf: Leaf) {
     if runs.last().is_some_and(|last| last.start == start) {
         runs.pop();
     }
@@ -174,11 +174,7 @@ fn begin<A: Divided>(runs: &mut Vec<Run<A>>, start: A, leaf: Leaf) {
 }
 
 /// Gives `prefix` the leaf in a sorted list, or withdraws it with 0; returns which it had.
-pub(crate) fn set_long<A: Divided>(
-    list: &mut Vec<Route<A>>,
-    prefix: Prefix<A>,
-    leaf: Leaf,
-) -> Leaf {
+pub(crate) fn set_long<A: Ranged>(list: &mut Vec<Route<A>>, prefix: Prefix<A>, leaf: Leaf) -> Leaf {
     match list.binary_search_by_key(&prefix, |route| route.prefix) {
         Ok(at) if leaf == 0 => list.remove(at).leaf,
         Ok(at) => core::mem::replace(&mut list[at].leaf, leaf),
