@@ -185,7 +185,7 @@ fn there_is_room_for_the_worst_prefixes() {
         // may hold.
         for number in 0..20_000u128 {
             let crowd = (number / 120) << 112 | (number / 120) << 40;
-            let prefix = Prefix::new(crowd | 2 * (number % 120), 128).expect("sound");
+            let prefix = Prefix::new(crowd | (2 * (number % 120)), 128).expect("sound");
             assert_eq!(ours.insert(prefix, NextHop(rng.below(200) as u16)), Ok(None));
         }
         println!("{engine}: {} bytes each", ours.bytes() / ours.len());

@@ -17,14 +17,13 @@
 
 use nilometer_queue::fetch::ask_for;
 
-use super::BURST;
 use super::account::FIRST_BITS;
 use super::layout;
 use crate::classifier::kernel::Instructions;
 use crate::fib::NextHop;
 use crate::prefix::Address;
 use crate::slots::memory::Memory;
-use crate::slots::routes::{Leaf, next_hop};
+use crate::slots::routes::next_hop;
 
 /// Asks for the first words of `addresses`.
 pub(super) fn ask_roots(memory: &Memory, addresses: &[u128]) {
@@ -34,7 +33,7 @@ pub(super) fn ask_roots(memory: &Memory, addresses: &[u128]) {
     }
 }
 
-/// The next hops of at most [`BURST`] addresses.
+/// The next hops of a batch of addresses.
 #[inline]
 pub(super) fn find_all<const BYTES: usize>(
     memory: &Memory,
@@ -60,6 +59,8 @@ mod wide {
     use core::arch::x86_64::*;
 
     use super::*;
+    use crate::parcels::BURST;
+    use crate::slots::routes::Leaf;
 
     /// Addresses that go down side by side, and how often that many are in a batch.
     const LANES: usize = 8;
@@ -411,7 +412,7 @@ mod wide {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parcels::ParcelFib;
+    use crate::parcels::{BURST, ParcelFib};
     use crate::{Fib, Prefix};
     use nilometer_stat::Rng;
 

@@ -49,7 +49,7 @@ pub(super) const fn keys_max(width: usize, bytes: usize) -> usize {
 
 /// A word that refers to the block that begins at word `first`.
 pub(super) fn word(first: u32, tag: u32) -> u32 {
-    first / STEP_WORDS << TAG_BITS | tag
+    ((first / STEP_WORDS) << TAG_BITS) | tag
 }
 
 /// A word that is an answer itself.

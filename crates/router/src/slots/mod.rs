@@ -44,7 +44,7 @@ use routes::{Leaf, Routes, Run, leaf, next_hop};
 
 /// One way to pack the runs of a slot, and to find an address in them.
 pub trait Layout<A: Divided>: Send + Sync + 'static {
-    /// Bits that number a main slot.
+    /// Bits that number a slot.
     const BITS: u32;
     /// The greatest answer there can be: a next hop plus one.
     const LEAF_MAX: Leaf;
