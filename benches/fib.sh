@@ -1,25 +1,27 @@
 #!/usr/bin/env bash
-# Our forwarding tables of IPv4 beside DPDK's, on one table of prefixes, taking turns in one run.
+# Our forwarding tables beside DPDK's, on one table of prefixes, taking turns in one run.
 #
-#   benches/fib.sh [--rounds N] [--without-lpm] [--under-updates PAIRS] [--plot SVG] [TABLE]
+#   benches/fib.sh [--family 6] [--rounds N] [--without-lpm] [--under-updates PAIRS] [--plot SVG] [TABLE]
 #
 # TABLE is a prefix a line, plain or gzip; without it the full table of NILOMETER_DATA. DPDK's rte_lpm and
-# rte_fib (scalar, and AVX-512 where the processor has it) are asked what `nilometer route bench fib` asks
-# ours: the same next hops, addresses, bursts of 64 and clock, pages of 2 MiB for all. A round (--rounds, 11)
-# times every table once; medians count. rte_lpm takes a minute to be filled with a full table:
-# --without-lpm. --under-updates adds lookups under 1,000, 10,000 and 100,000 updates a second, --plot a
+# rte_fib (scalar, and AVX-512 where the processor has it; rte_lpm6 and rte_fib6 with --family 6) are asked
+# what `nilometer route bench fib` asks ours: the same next hops, addresses, bursts of 64 and clock, pages
+# of 2 MiB for all. A round (--rounds, 11) times every table once; medians count. rte_lpm takes a minute to
+# be filled with a full table: --without-lpm. --under-updates adds lookups under 1,000, 10,000 and 100,000 updates a second, --plot a
 # drawing of speed against bytes per prefix. DPDK needs gcc, pkg-config and libdpdk-dev (Debian); where one
 # is missing its tables are skipped, and that is said. Checksums of all tables must be equal, else the
 # status is 1. The last line is one JSON object: `ratio_random` and `ratio_prefix` are those of our `lines`
 # over the best rte_fib, `result` what the command printed.
 set -euo pipefail
-usage="benches/fib.sh [--rounds N] [--without-lpm] [--under-updates PAIRS] [--plot SVG] [TABLE]"
+usage="benches/fib.sh [--family 6] [--rounds N] [--without-lpm] [--under-updates PAIRS] [--plot SVG] [TABLE]"
 rounds=11
+family=4
 table=
 lpm=with-lpm
 more=()
 while [ $# -gt 0 ]; do
     case $1 in
+    --family) family=${2:?--family needs 4 or 6}; shift ;;
     --rounds) rounds=${2:?--rounds needs a number}; shift ;;
     --under-updates) more+=(--under-updates "${2:?--under-updates needs a number}"); shift ;;
     --plot) more+=(--plot "$(realpath "${2:?--plot needs a file}")"); shift ;;
@@ -48,8 +50,10 @@ trap 'exit 130' INT TERM
 if ! command -v gcc >/dev/null || ! pkg-config --exists libdpdk 2>/dev/null; then
     echo "DPDK: skipped, install the Debian packages gcc, pkg-config and libdpdk-dev"
 else
+    peer=benches/fib/peer.c
+    [ "$family" = 4 ] || peer=benches/fib/peer6.c
     # shellcheck disable=SC2046
-    gcc -O3 -march=native -o "$scratch/peer" benches/fib/peer.c \
+    gcc -O3 -march=native -o "$scratch/peer" "$peer" \
         $(pkg-config --cflags --libs libdpdk)
     printf '#!/bin/sh\nexec "%s" %s\n' "$scratch/peer" "$lpm" >"$scratch/peer.sh"
     chmod +x "$scratch/peer.sh"
@@ -58,8 +62,8 @@ else
 fi
 
 status=0
-echo "+ $nilometer route bench fib --table $table --rounds $rounds ${more[*]}" >&2
-"$nilometer" route bench fib --table "$table" --rounds "$rounds" "${more[@]}" --json \
+echo "+ $nilometer route bench fib --table $table --family $family --rounds $rounds ${more[*]}" >&2
+"$nilometer" route bench fib --table "$table" --family "$family" --rounds "$rounds" "${more[@]}" --json \
     >"$scratch/json" || status=$?
 [ -s "$scratch/json" ] || exit "$status"
 

@@ -11,64 +11,22 @@
  * says them). Bytes are those of the arrays that lookups read. `without-lpm` leaves out rte_lpm, which takes
  * a minute to be filled with a full table.
  */
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <sched.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <time.h>
+#include "peer.h"
 
-#include <rte_eal.h>
-#include <rte_errno.h>
 #include <rte_fib.h>
 #include <rte_lpm.h>
-#include <rte_memory.h>
 #include <rte_vect.h>
 
-#define ADDRESSES (1u << 20)
-#define BURST 64
-#define PASSES 2
-#define PREFIXES_MAX (1u << 20)
-#define UPDATES 20000
 #define TBL8S 8192
 #define CONTENDERS_MAX 12
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
 
 static uint32_t addresses[PREFIXES_MAX], count;
 static uint8_t lengths[PREFIXES_MAX];
 static uint32_t sets[2][ADDRESSES];
 
-static uint64_t splitmix64(uint64_t *state)
-{
-	uint64_t mixed = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-	mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return mixed ^ (mixed >> 31);
-}
-
 static uint32_t drawn_number(uint64_t *state)
 {
 	return (uint32_t)(((unsigned __int128)splitmix64(state) * count) >> 64);
-}
-
-static void die(const char *what)
-{
-	fprintf(stderr, "peer: %s (%s)\n", what, rte_strerror(rte_errno));
-	exit(2);
-}
-
-static double seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
 static void read_prefixes(void)
@@ -153,15 +111,6 @@ static void lpm_x4(struct contender *c, const uint32_t *ips, uint64_t *out)
 static void fib_bulk(struct contender *c, const uint32_t *ips, uint64_t *out)
 {
 	rte_fib_lookup_bulk(c->fib, (uint32_t *)(uintptr_t)ips, out, BURST);
-}
-
-/* Pages of 2 MiB for memory that has been touched, where the kernel has them. */
-static int collapse(const struct rte_memseg_list *list, void *unused)
-{
-	(void)unused;
-	madvise(list->base_va, list->len, MADV_HUGEPAGE);
-	madvise(list->base_va, list->len, MADV_COLLAPSE);
-	return 0;
 }
 
 static struct rte_lpm *build_lpm(void)
@@ -299,19 +248,6 @@ static void enter_all(int with_lpm)
 					.bytes = (1 << size) * ((1 << 24) + 256.0 * tbl8s) });
 	}
 	rte_memseg_list_walk(collapse, NULL);
-}
-
-static void start_dpdk(void)
-{
-	static char *eal[] = { "peer", "--no-huge", "--no-shconf", "--no-pci", "--no-telemetry",
-		"-m", "2048", "-l", "0", "--log-level", "3" };
-	cpu_set_t cores;
-
-	sched_getaffinity(0, sizeof cores, &cores);
-	if (rte_eal_init(sizeof eal / sizeof *eal, eal) < 0)
-		die("rte_eal_init");
-	/* DPDK has bound this thread to one core; ours are not bound either. */
-	sched_setaffinity(0, sizeof cores, &cores);
 }
 
 int main(int argc, char **argv)

@@ -83,6 +83,8 @@ fn all_tables_agree_with_a_search_of_every_route() {
         assert_eq!((&result["prefixes"], &result["skipped"]), (&9.into(), &5.into()));
         let result = room.counted(&[&bench[..], &[name, "--family", "6"]].concat());
         hold(&result, 6, V6.len(), sums::<u128>(&V6));
+        let names = result["engines"].as_array().expect("a list").iter().map(|e| &e["engine"]);
+        assert!(names.eq(["lines", "wide_lines", "tree_bitmap"]), "{result}");
     }
     let tree = ["--rounds", "1", "--engine", "tree_bitmap"];
     let output =

@@ -23,6 +23,7 @@ use core::str::FromStr;
 
 use crate::direct::Direct;
 use crate::fib::{Full, ServingFib};
+use crate::parcels::ParcelFib;
 use crate::prefix::Address;
 use crate::slots::{Layout, Lines, Poptrie, Ranges, SlotFib};
 use crate::tree_bitmap::TreeBitmap;
@@ -33,8 +34,9 @@ const WORDS_MAX: u64 = 1 << 27;
 /// A kind of table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Engine {
-    /// IPv4 routes packed by /18 into lines of the cache, up to 254 next hops: the fast one
-    /// ([`Lines`]).
+    /// Routes packed into lines of the cache, up to 254 next hops: the fast one. Those of IPv4 by /18
+    /// ([`Lines`]), those of IPv6 by parcels that are as small as there are routes in them
+    /// ([`ParcelFib`]).
     Lines,
     /// The same with answers of two bytes, for up to 65,534 next hops.
     WideLines,
@@ -168,6 +170,13 @@ fn slot_words(prefixes: usize) -> u32 {
     (1_000_000 + 32 * prefixes as u64).min(WORDS_MAX) as u32
 }
 
+/// Words of four bytes: 65,536 at the front, and for each prefix at the worst 52 of parcels that are divided
+/// for it (256 words fourteen times over, for 70 prefixes) and ten of a block, twice over; or, without the
+/// first, sixteen.
+fn parcel_words(prefixes: usize) -> u32 {
+    (1_000_000 + 72 * prefixes as u64).min(WORDS_MAX) as u32
+}
+
 impl Routed for u32 {
     const ENGINES: &'static [Engine] = &Engine::ALL;
 
@@ -186,15 +195,17 @@ impl Routed for u32 {
 }
 
 impl Routed for u128 {
-    const ENGINES: &'static [Engine] = &[Engine::TreeBitmap];
+    const ENGINES: &'static [Engine] = &[Engine::Lines, Engine::WideLines, Engine::TreeBitmap];
 
     fn table(engine: Engine, prefixes: usize) -> Result<Box<dyn ServingFib<u128>>, EngineFault> {
-        match engine {
+        Ok(match engine {
+            Engine::Lines => Box::new(ParcelFib::<1>::new(parcel_words(prefixes))?),
+            Engine::WideLines => Box::new(ParcelFib::<2>::new(parcel_words(prefixes))?),
             Engine::TreeBitmap => {
-                Ok(Box::new(TreeBitmap::<u128>::new(tree_bitmap_words::<u128>(prefixes))?))
+                Box::new(TreeBitmap::<u128>::new(tree_bitmap_words::<u128>(prefixes))?)
             }
-            _ => Err(EngineFault::Family(engine)),
-        }
+            _ => return Err(EngineFault::Family(engine)),
+        })
     }
 }
 

@@ -87,9 +87,13 @@ fn a_million_operations_on_the_table_of_ipv6() {
     let Some(text) = prefixes() else { return };
     let prefixes: Vec<Prefix<u128>> = text.lines().filter_map(|line| line.parse().ok()).collect();
     assert_eq!(prefixes.len(), 160_147);
-    // Of the part that is given out.
-    hold(Engine::TreeBitmap, &prefixes, 1_000_000, |rng| {
-        let high = 0x2000 << 48 | rng.next_u64() >> 3;
-        u128::from(high) << 64 | u128::from(rng.next_u64())
-    });
+    for (engine, operations) in
+        [(Engine::Lines, 1_000_000), (Engine::TreeBitmap, 1_000_000), (Engine::WideLines, 100_000)]
+    {
+        // Of the part that is given out.
+        hold(engine, &prefixes, operations, |rng| {
+            let high = 0x2000 << 48 | rng.next_u64() >> 3;
+            u128::from(high) << 64 | u128::from(rng.next_u64())
+        });
+    }
 }

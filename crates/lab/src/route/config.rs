@@ -138,7 +138,7 @@ pub struct TablesSection {
     /// `tree_bitmap`, of which updates are cheap.
     #[serde(deserialize_with = "de_engine", serialize_with = "ser_engine")]
     pub engine_v4: Engine,
-    /// Where IPv6 routes are looked up.
+    /// Where IPv6 routes are looked up, by the same names.
     #[serde(deserialize_with = "de_engine", serialize_with = "ser_engine")]
     pub engine_v6: Engine,
     /// IPv4 routes that there is room for.

@@ -44,6 +44,8 @@ fn what_is_typed_is_done_and_shown() {
     assert!(done(&stand, &["fabric"]).contains("original, period 400"));
     done(&stand, &["engine", "--v4", "lines"]);
     assert_eq!(done(&stand, &["engine"]), "v4: lines\nv6: tree_bitmap\n");
+    done(&stand, &["engine", "--v6", "lines"]);
+    assert_eq!(done(&stand, &["engine"]), "v4: lines\nv6: lines\n");
     done(&stand, &["classifier", "linear"]);
     let filter = ["filters", "add", "protocol=17", "destination=198.19.0.0/24", "copy=true"];
     assert_eq!(done(&stand, &filter), "0\n");

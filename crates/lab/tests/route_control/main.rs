@@ -145,7 +145,13 @@ fn everything_is_changed_under_traffic_and_nothing_is_lost() {
         flow.wait_for(20);
         assert_eq!(stand.get("/v1/engine")["v4"], engine);
     }
-    stand.put("/v1/engine", json!({"v6": "tree_bitmap"}));
+    for engine in ["lines", "wide_lines", "tree_bitmap", "lines"] {
+        stand.put("/v1/engine", json!({"v6": engine}));
+        flow.wait_for(20);
+        assert_eq!(stand.get("/v1/engine"), json!({"v4": "lines", "v6": engine}));
+    }
+    let refused = stand.ask(&Method::PUT, "/v1/engine", Some(json!({"v6": "poptrie"})));
+    assert_eq!(refused.0, 400, "{}", refused.1);
     for queueing in ["original", "off", "reserved", "dq_plus"] {
         stand.put("/v1/fabric", json!({"queueing": queueing}));
         flow.wait_for(20);

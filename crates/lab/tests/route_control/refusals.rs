@@ -34,7 +34,7 @@ fn nonsense_is_refused_in_one_line() {
         (put("/v1/ports/1/rate", "{\"rate\": \"fast\"}"), 400, "`fast` is no rate"),
         (put("/v1/ports/1/queue", "{\"discipline\": \"qsdr\"}"), 400, "did you mean `qsdrr`"),
         (put("/v1/engine", "{\"v4\": \"linear\"}"), 400, "no lookup engine"),
-        (put("/v1/engine", "{\"v6\": \"lines\"}"), 400, "IPv6"),
+        (put("/v1/engine", "{\"v6\": \"direct\"}"), 400, "IPv6"),
         (put("/v1/engine", "{}"), 400, "give `v4`"),
         (put("/v1/tally", "{}"), 405, "openapi"),
         (put("/v2", "{}"), 404, "openapi"),

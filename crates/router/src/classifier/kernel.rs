@@ -12,7 +12,7 @@ use crate::prefix::Address;
 
 /// Which instructions searches may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Instructions {
+pub(crate) enum Instructions {
     /// Those that every processor of its kind has.
     Common,
     /// Those on 256 bits at once.

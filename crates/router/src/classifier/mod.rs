@@ -43,7 +43,7 @@ pub mod classbench;
 pub mod flow;
 #[cfg(target_arch = "x86_64")]
 mod gathered;
-mod kernel;
+pub(crate) mod kernel;
 pub mod linear;
 mod plan;
 pub mod rule;

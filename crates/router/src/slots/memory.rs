@@ -28,11 +28,11 @@ pub struct Memory {
     words: Box<[AtomicU32]>,
     /// The number of the first word on the boundary.
     first: usize,
-    pub(super) readers: Readers,
+    pub(crate) readers: Readers,
 }
 
 impl Memory {
-    pub(super) fn new(words: u32) -> Memory {
+    pub(crate) fn new(words: u32) -> Memory {
         let spare = PAGE_BYTES / size_of::<AtomicU32>();
         let words: Box<[AtomicU32]> =
             (0..words as usize + spare).map(|_| AtomicU32::new(0)).collect();
@@ -42,45 +42,45 @@ impl Memory {
 
     /// All words.
     #[inline(always)]
-    pub(super) fn words(&self) -> &[AtomicU32] {
+    pub(crate) fn words(&self) -> &[AtomicU32] {
         &self.words[self.first..]
     }
 
     /// What was published at a root.
     #[inline(always)]
-    pub(super) fn root(&self, slot: usize) -> u32 {
+    pub(crate) fn root(&self, slot: usize) -> u32 {
         self.words[self.first + slot].load(Ordering::Acquire)
     }
 
     /// A word of a block, which does not change while it can be found from a root.
     #[inline(always)]
-    pub(super) fn word(&self, index: u32) -> u32 {
+    pub(crate) fn word(&self, index: u32) -> u32 {
         self.words[self.first + index as usize].load(Ordering::Relaxed)
     }
 
     /// Writes a block that no root refers to yet.
-    pub(super) fn write(&self, block: u32, words: &[u32]) {
+    pub(crate) fn write(&self, block: u32, words: &[u32]) {
         let at = self.first + block as usize;
         for (place, word) in self.words[at..at + words.len()].iter().zip(words) {
             place.store(*word, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn publish(&self, slot: usize, root: u32) {
+    pub(crate) fn publish(&self, slot: usize, root: u32) {
         self.words[self.first + slot].store(root, Ordering::Release);
     }
 }
 
 /// Some words that belong together; none at all in place of a block that is not needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Block {
+pub(crate) struct Block {
     pub first: u32,
     words: u32,
 }
 
 /// The writer's account of the words behind the roots.
 #[derive(Debug)]
-pub(super) struct Blocks {
+pub(crate) struct Blocks {
     /// Free blocks of 2^class words.
     free: [BTreeSet<u32>; CLASSES],
     /// Words of blocks that a root refers to.

@@ -17,11 +17,11 @@
 //! A route as short as a slot or shorter is published slot by slot, all of them written beforehand, so
 //! that there is room for all or the change is refused.
 
-mod division;
+pub(crate) mod division;
 mod dxr;
 pub(crate) mod kernel;
 mod lines;
-mod memory;
+pub(crate) mod memory;
 mod poptrie;
 pub(crate) mod routes;
 
@@ -44,7 +44,7 @@ use routes::{Leaf, Routes, Run, leaf, next_hop};
 
 /// One way to pack the runs of a slot, and to find an address in them.
 pub trait Layout<A: Divided>: Send + Sync + 'static {
-    /// Bits that number a main slot.
+    /// Bits that number a slot.
     const BITS: u32;
     /// The greatest answer there can be: a next hop plus one.
     const LEAF_MAX: Leaf;

@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::division::Divided;
+use super::division::{Divided, Ranged};
 use crate::fib::NextHop;
 use crate::prefix::Prefix;
 
@@ -35,15 +35,16 @@ pub(crate) fn next_hop(leaf: Leaf) -> Option<NextHop> {
 
 /// The longest route that covers a slot: its length plus one and its leaf; zeros where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Cover {
-    length_plus_one: u8,
-    leaf: Leaf,
+pub(crate) struct Cover {
+    pub length_plus_one: u8,
+    pub leaf: Leaf,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Route<A> {
-    prefix: Prefix<A>,
-    leaf: Leaf,
+/// A prefix and what its addresses are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route<A> {
+    pub prefix: Prefix<A>,
+    pub leaf: Leaf,
 }
 
 /// All routes.
@@ -99,7 +100,7 @@ impl<A: Divided> Routes<A> {
         };
         let own = Cover { length_plus_one: prefix.length() as u8 + 1, leaf };
         let cover = if leaf != 0 { own } else { self.covering(prefix) };
-        for slot in A::slots_of(prefix, self.bits).into_iter().flatten() {
+        for slot in A::slots_of(prefix, self.bits) {
             let stands = &mut self.covers[slot];
             if stands.length_plus_one <= own.length_plus_one && *stands != cover {
                 *stands = cover;
@@ -121,23 +122,35 @@ impl<A: Divided> Routes<A> {
     /// The runs of a slot, in their order, the first at the slot's first address.
     pub fn runs(&mut self, slot: usize, runs: &mut Vec<Run<A>>) {
         let part = A::of_slot(slot, self.bits);
-        let last = part.address().filled(part.length());
-        runs.clear();
-        runs.push(Run { start: part.address(), leaf: self.covers[slot].leaf });
-        self.open.clear();
-        self.open.push((last, self.covers[slot].leaf));
-        for route in &self.long[slot] {
-            let start = route.prefix.address();
-            close(&mut self.open, runs, |end| end < start);
-            begin(runs, start, route.leaf);
-            self.open.push((start.filled(route.prefix.length()), route.leaf));
-        }
-        close(&mut self.open, runs, |end| end < last);
+        runs_of(part, self.covers[slot].leaf, &self.long[slot], &mut self.open, runs);
     }
 }
 
+/// The runs of `part`, of which `routes`, sorted and longer than it, are answered as they say and all
+/// else with `cover`; `open` is room for those that are open on the way.
+pub(crate) fn runs_of<A: Ranged>(
+    part: Prefix<A>,
+    cover: Leaf,
+    routes: &[Route<A>],
+    open: &mut Vec<(A, Leaf)>,
+    runs: &mut Vec<Run<A>>,
+) {
+    let last = part.address().filled(part.length());
+    runs.clear();
+    runs.push(Run { start: part.address(), leaf: cover });
+    open.clear();
+    open.push((last, cover));
+    for route in routes {
+        let start = route.prefix.address();
+        close(open, runs, |end| end < start);
+        begin(runs, start, route.leaf);
+        open.push((start.filled(route.prefix.length()), route.leaf));
+    }
+    close(open, runs, |end| end < last);
+}
+
 /// Ends open routes, each of which gives way to the one below it.
-fn close<A: Divided>(
+fn close<A: Ranged>(
     open: &mut Vec<(A, Leaf)>,
     runs: &mut Vec<Run<A>>,
     has_ended: impl Fn(A) -> bool,
@@ -151,7 +164,7 @@ fn close<A: Divided>(
 }
 
 /// From `start` on the answer is `leaf`.
-fn begin<A: Divided>(runs: &mut Vec<Run<A>>, start: A, leaf: Leaf) {
+fn begin<A: Ranged>(runs: &mut Vec<Run<A>>, start: A, leaf: Leaf) {
     if runs.last().is_some_and(|last| last.start == start) {
         runs.pop();
     }
@@ -160,7 +173,8 @@ fn begin<A: Divided>(runs: &mut Vec<Run<A>>, start: A, leaf: Leaf) {
     }
 }
 
-fn set_long<A: Divided>(list: &mut Vec<Route<A>>, prefix: Prefix<A>, leaf: Leaf) -> Leaf {
+/// Gives `prefix` the leaf in a sorted list, or withdraws it with 0; returns which it had.
+pub(crate) fn set_long<A: Ranged>(list: &mut Vec<Route<A>>, prefix: Prefix<A>, leaf: Leaf) -> Leaf {
     match list.binary_search_by_key(&prefix, |route| route.prefix) {
         Ok(at) if leaf == 0 => list.remove(at).leaf,
         Ok(at) => core::mem::replace(&mut list[at].leaf, leaf),

@@ -95,7 +95,7 @@ enum CtlCommand {
         /// Of IPv4: lines, wide_lines or tree_bitmap.
         #[arg(long)]
         v4: Option<String>,
-        /// Of IPv6: tree_bitmap.
+        /// Of IPv6: lines, wide_lines or tree_bitmap.
         #[arg(long)]
         v6: Option<String>,
     },

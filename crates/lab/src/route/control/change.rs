@@ -1,7 +1,7 @@
 //! Fabric, ports, lookup engines and classifier, changed while packets pass.
 
 use nilometer_router::classifier::{Classified, Classifier, Refused as Full, Rule, RuleId};
-use nilometer_router::{Engine, EngineFault};
+use nilometer_router::{Engine, EngineFault, Routed};
 use nilometer_sim::quantity::span_text;
 use nilometer_sim::queueing::QueueSpec;
 
@@ -116,7 +116,7 @@ impl Desk {
         if v4.or(v6).is_none() {
             return Err(Refused::bad("give `v4`, `v6` or both"));
         }
-        if let Some(unfit) = v6.filter(|engine| *engine != Engine::TreeBitmap) {
+        if let Some(unfit) = v6.filter(|engine| !u128::ENGINES.contains(engine)) {
             return Err(Refused::bad(EngineFault::Family(unfit)));
         }
         let mut in_force = self.change();

@@ -197,7 +197,7 @@ pub struct EngineBody {
     /// Of IPv4: `lines`, `wide_lines` or `tree_bitmap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub v4: Option<String>,
-    /// Of IPv6: `tree_bitmap`.
+    /// Of IPv6: `lines`, `wide_lines` or `tree_bitmap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub v6: Option<String>,
 }
