@@ -20,21 +20,21 @@ use crate::estimate::EstimateError;
 use crate::files::{count, enter, represented_octets};
 use crate::gather::Aside;
 use crate::intervals::Volume;
-use crate::lots::{self, LOTS, Lot};
 use crate::model::Coverage;
+use crate::others::{Others, Told};
 use crate::pairs::Whole;
 use crate::popularity::Popular;
 use crate::runner::Runner;
+use crate::sampled::SampledFiles;
 use crate::sessions::Alive;
 use crate::spans::{self, Span};
+use crate::store::{Part, Store};
 use crate::udp::{self, Grid};
 
 /// Different sizes, gaps and lengths that are told apart at most.
 const VALUES_MAX: usize = 1 << 18;
-/// Lots that are measured before their measures are added.
-const AT_ONCE: usize = 16;
 
-/// The measures of flows that were metered whole.
+/// The measures of flows; laws are of those that were metered whole, but for gaps.
 pub(crate) struct OfFlows {
     /// TCP flows; those whose flags were inferred among them.
     pub tcp_flows: u64,
@@ -58,22 +58,23 @@ pub(crate) struct OfFlows {
     pub coverage: Coverage,
     /// What repair came to.
     pub repairs: RepairCounts,
+    /// Records without flags that were joined to earlier ones.
+    pub joined: u64,
+    /// What sampled records stand for, bytes and packets by interval, in units.
+    pub sampled: Vec<(u128, u128)>,
 }
 
 /// Everything that is to be measured.
 pub(crate) struct Work<'a, A> {
-    pub lots: Vec<Lot>,
-    pub aside: &'a A,
-    /// Repair the flows of the lots.
+    pub store: &'a Store<'a, A>,
+    /// Repair the flows that have flags.
     pub repairs: bool,
-    /// Flows whose flags were inferred.
-    pub bare: Vec<FlowRecord>,
-    /// Flows that were sampled.
-    pub sampled: &'a [FlowRecord],
+    /// What is known of those that have none, and of sampled ones.
+    pub others: &'a Others,
+    /// The files of the latter.
+    pub thinned: &'a SampledFiles,
+    pub grid: Grid,
 }
-
-/// A lot to be measured: its number, its records, its flows of inferred flags, the spans of sampled ones.
-type OfLot = (usize, Lot, Vec<FlowRecord>, Vec<Span>);
 
 impl OfFlows {
     fn new(grid: Grid) -> OfFlows {
@@ -89,6 +90,8 @@ impl OfFlows {
             udp: udp::nothing(grid),
             coverage: Coverage::default(),
             repairs: RepairCounts::default(),
+            joined: 0,
+            sampled: Vec::new(),
         }
     }
 
@@ -97,31 +100,16 @@ impl OfFlows {
     /// # Errors
     /// When a lot that was set aside cannot be had, and as soon as there are too many addresses.
     pub fn measure<A: Aside>(
-        work: Work<'_, A>,
-        grid: Grid,
+        work: &Work<'_, A>,
         runner: &impl Runner,
     ) -> Result<OfFlows, EstimateError> {
-        let bare = lots::dealt(work.bare);
-        let mut spans: Vec<Vec<Span>> = (0..LOTS).map(|_| Vec::new()).collect();
-        for record in work.sampled {
-            spans[lots::lot_of(&record.key)].push(Span::of(record));
-        }
-        let lots = work.lots.into_iter().enumerate().zip(bare).zip(spans);
-        let mut lots = lots.map(|(((number, lot), bare), spans)| (number, lot, bare, spans));
-        let (aside, repairs) = (work.aside, work.repairs);
-        let mut sum = OfFlows::new(grid);
-        loop {
-            let some: Vec<OfLot> = lots.by_ref().take(AT_ONCE).collect();
-            if some.is_empty() {
-                return Ok(sum);
-            }
-            for measured in runner.map(some, |lot| measure(lot, aside, repairs, grid)) {
-                sum.add(measured.map_err(EstimateError::Aside)?);
-                if sum.popular.is_too_much() {
-                    return Err(EstimateError::TooManyAddresses);
-                }
-            }
-        }
+        let measure = |_: &OfFlows, part: &Part| work.measure(part);
+        let add = |sum: &mut OfFlows, more: OfFlows| {
+            sum.add(more);
+            let is_too_much = sum.popular.is_too_much();
+            if is_too_much { Err(EstimateError::TooManyAddresses) } else { Ok(()) }
+        };
+        work.store.sum(OfFlows::new(work.grid), runner, measure, add)
     }
 
     fn add(&mut self, more: OfFlows) {
@@ -136,10 +124,15 @@ impl OfFlows {
         self.udp.iter_mut().zip(more.udp).for_each(|(sum, more)| sum.add(more));
         self.coverage.add(&more.coverage);
         self.repairs.add(&more.repairs);
+        self.joined += more.joined;
+        self.sampled.resize(self.sampled.len().max(more.sampled.len()), (0, 0));
+        for (sum, more) in self.sampled.iter_mut().zip(more.sampled) {
+            *sum = (sum.0.saturating_add(more.0), sum.1.saturating_add(more.1));
+        }
     }
 
-    /// Measures TCP flows.
-    fn of_tcp(mut self, flows: Vec<FlowRecord>, sampled: Vec<Span>, grid: Grid) -> OfFlows {
+    /// Measures TCP flows, of which some were sampled.
+    fn of_tcp(mut self, flows: Vec<FlowRecord>, sampled: &[FlowRecord], grid: Grid) -> OfFlows {
         self.tcp_flows = flows.len() as u64;
         self.coverage.flows += self.tcp_flows;
         self.lengths = Tally::of(flows.iter().map(|flow| flow.packets).collect(), VALUES_MAX);
@@ -150,7 +143,7 @@ impl OfFlows {
         self.coverage.gaps_beyond_bound = (found - gaps.len()) as u64;
         self.gaps = Tally::of(gaps, VALUES_MAX);
         if !sampled.is_empty() {
-            spans.extend(sampled);
+            spans.extend(sampled.iter().map(Span::of));
             spans.sort_unstable();
         }
         let lives = spans::lives(&spans, grid.origin_ns, grid.bound_s);
@@ -165,31 +158,52 @@ impl OfFlows {
         self.popular = Popular::of(files.iter().map(|file| (file.client, file.server)).collect());
         self
     }
-}
 
-fn measure(
-    (number, mut lot, bare, sampled): OfLot,
-    aside: &impl Aside,
-    repairs: bool,
-    grid: Grid,
-) -> Result<OfFlows, String> {
-    lot.put(&aside.fetch(number)?);
-    let mut made = OfFlows::new(grid);
-    let mut flows = lot.unpack();
-    if repairs {
-        flows = settle_all(flows, HARPOON_GAP_MAX_NS, &mut made.repairs);
-    }
-    let (mut tcp, mut udp) = (Vec::with_capacity(flows.len() + bare.len()), Vec::new());
-    for flow in flows {
-        match (is_tcp(&flow, &mut made.coverage), flow.key.protocol) {
-            (true, _) => tcp.push(flow),
-            (false, UDP) => udp.push(flow),
-            (false, _) => {}
+    /// Measures what sampled flows are measured for by themselves.
+    fn of_sampled(&mut self, sampled: &[FlowRecord], thinned: &SampledFiles, grid: Grid) {
+        let gaps = spans::sampled_gaps_ns(sampled);
+        let (within, beyond): (Vec<u64>, Vec<u64>) =
+            gaps.into_iter().partition(|gap| *gap as f64 / 1e9 <= grid.bound_s);
+        self.gaps.merge(Tally::of(within, VALUES_MAX));
+        self.coverage.gaps_beyond_bound += beyond.len() as u64;
+        self.popular.add_sampled(sampled);
+        self.sampled.resize(if sampled.is_empty() { 0 } else { grid.intervals }, (0, 0));
+        for record in sampled {
+            let (bytes, packets) = thinned.volume(record);
+            let sum = &mut self.sampled[grid.at(record.start_ns)];
+            *sum = (sum.0.saturating_add(bytes), sum.1.saturating_add(packets));
         }
     }
-    tcp.extend(bare);
-    made.udp = udp::measure(&udp, grid);
-    Ok(if tcp.is_empty() && sampled.is_empty() { made } else { made.of_tcp(tcp, sampled, grid) })
+}
+
+impl<A: Aside> Work<'_, A> {
+    fn measure(&self, part: &Part) -> Result<OfFlows, String> {
+        let grid = self.grid;
+        let mut made = OfFlows::new(grid);
+        let mut flows = self.store.flagged(part)?;
+        if self.repairs {
+            flows = settle_all(flows, HARPOON_GAP_MAX_NS, &mut made.repairs);
+        }
+        let Told { marked, sampled } = self.others.tell(self.store, part)?;
+        let (mut tcp, mut udp) = (Vec::with_capacity(flows.len()), Vec::new());
+        for flow in flows {
+            match (is_tcp(&flow, &mut made.coverage), flow.key.protocol) {
+                (true, _) => tcp.push(flow),
+                (false, UDP) => udp.push(flow),
+                (false, _) => {}
+            }
+        }
+        made.coverage.starts_inferred = marked.starts;
+        made.coverage.ends_inferred = marked.ends;
+        made.joined = marked.joined;
+        tcp.extend(marked.flows);
+        made.udp = udp::measure(&udp, grid);
+        if !tcp.is_empty() || !sampled.is_empty() {
+            made = made.of_tcp(tcp, &sampled, grid);
+            made.of_sampled(&sampled, self.thinned, grid);
+        }
+        Ok(made)
+    }
 }
 
 /// Is this flow one of TCP? Others are counted as left out.

@@ -58,6 +58,22 @@ pub(crate) fn gaps_ns(spans: &[Span]) -> impl Iterator<Item = u64> + '_ {
     spans.windows(2).filter_map(gap)
 }
 
+/// Nanoseconds between connections of each pair as the starts of sampled flows tell them: of each sampling interval
+/// for itself, because gaps of those are the interval's multiple.
+pub(crate) fn sampled_gaps_ns(sampled: &[FlowRecord]) -> Vec<u64> {
+    let mut intervals: Vec<u32> = sampled.iter().map(|record| record.sampling_interval).collect();
+    intervals.sort_unstable();
+    intervals.dedup();
+    let mut gaps = Vec::new();
+    for interval in intervals {
+        let opens = |record: &&FlowRecord| record.has_start() && record.opened != Some(false);
+        let of_it = sampled.iter().filter(|record| record.sampling_interval == interval);
+        let spans = in_order(of_it.filter(opens));
+        gaps.extend(gaps_ns(&spans).map(|gap_ns| gap_ns / u64::from(interval)));
+    }
+    gaps
+}
+
 /// The lives of all pairs, of spans in order, in seconds since `origin_ns`: a pair silent for longer than
 /// the bound is another session.
 pub(crate) fn lives(spans: &[Span], origin_ns: u64, bound_s: f64) -> Vec<PairLife> {

@@ -9,6 +9,9 @@ use nilometer_traffic::gather::{Aside, Gathered};
 
 use crate::table::draft::nameless;
 
+/// Bytes that are read back at a time.
+const READ_BYTES: usize = 1 << 20;
+
 /// What was set aside, in the folder that TMPDIR names (`/tmp` where it names none); gone with the process.
 #[derive(Debug, Default)]
 pub struct SetAside {
@@ -44,17 +47,26 @@ impl SetAside {
 }
 
 impl Aside for SetAside {
-    fn fetch(&self, lot: usize) -> Result<Vec<u8>, String> {
+    fn length(&self, lot: usize) -> u64 {
+        let pieces = self.pieces.get(lot).into_iter().flatten();
+        pieces.map(|(_, length)| *length as u64).sum()
+    }
+
+    fn fetch(&self, lot: usize, each: &mut dyn FnMut(&[u8])) -> Result<(), String> {
         let (Some(file), Some(pieces)) = (&self.file, self.pieces.get(lot)) else {
-            return Ok(Vec::new());
+            return Ok(());
         };
-        let mut bytes = vec![0; pieces.iter().map(|(_, length)| length).sum()];
-        let mut rest = bytes.as_mut_slice();
-        for &(offset, length) in pieces {
-            let (piece, others) = rest.split_at_mut(length);
-            file.read_exact_at(piece, offset).map_err(|error| error.to_string())?;
-            rest = others;
+        let mut buffer = vec![0; pieces.iter().map(|(_, length)| *length).max().unwrap_or(0)];
+        buffer.truncate(READ_BYTES);
+        for &(mut offset, length) in pieces {
+            let end = offset + length as u64;
+            while offset < end {
+                let bytes = usize::try_from(end - offset).map_or(READ_BYTES, |n| n.min(READ_BYTES));
+                file.read_exact_at(&mut buffer[..bytes], offset).map_err(|e| e.to_string())?;
+                each(&buffer[..bytes]);
+                offset += bytes as u64;
+            }
         }
-        Ok(bytes)
+        Ok(())
     }
 }
