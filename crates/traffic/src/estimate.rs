@@ -50,6 +50,7 @@ use crate::told;
 use crate::udp;
 use crate::unflagged::befores::DOUBTFUL_MAX;
 use crate::unflagged::hosts::TIMES_MAX;
+use crate::waiting::WAITING_MAX;
 
 /// Knots of the file size table and of the gap table.
 const SIZE_KNOTS: usize = 2_048;
@@ -91,6 +92,8 @@ pub enum EstimateError {
     Sampled(InversionError),
     /// More addresses than are counted.
     TooManyAddresses,
+    /// More connections of one address pair than are known.
+    TooManyOfPair,
     /// Hosts came and went more often than is known of, where records have no flags.
     TooManyTimes,
     /// More records without flags whose stamps cannot be than are known.
@@ -127,6 +130,10 @@ impl fmt::Display for EstimateError {
             EstimateError::TooManyAddresses => {
                 write!(f, "more than {ADDRESSES_MAX} clients or servers; give a part of the input")
             }
+            EstimateError::TooManyOfPair => write!(
+                f,
+                "more than {WAITING_MAX} connections of one address pair; give a part of the input"
+            ),
             EstimateError::TooManyTimes => write!(
                 f,
                 "hosts of records without TCP flags came and went more than {TIMES_MAX} times; give a \

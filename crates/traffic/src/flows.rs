@@ -6,6 +6,7 @@
 //! first, nor which lot it was in. So the measures depend on the records alone, and memory on
 //! the limits of the tallies, on the number of addresses, and on what one lot for each worker takes.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -29,7 +30,8 @@ use crate::sampled::SampledFiles;
 use crate::sessions::Alive;
 use crate::spans::{self, Span};
 use crate::store::{Part, Store};
-use crate::udp::{self, Grid};
+use crate::udp::{self, Clocked, Grid, Starts};
+use crate::waiting::{Moment, OfPairs, WAITING_MAX, Waiting};
 
 /// Different sizes, gaps and lengths that are told apart at most.
 const VALUES_MAX: usize = 1 << 18;
@@ -62,6 +64,10 @@ pub(crate) struct OfFlows {
     pub joined: u64,
     /// What sampled records stand for, bytes and packets by interval, in units.
     pub sampled: Vec<(u128, u128)>,
+    /// Of the fraction of a slot that this is, what is told pair by pair.
+    some: OfPairs,
+    /// Pairs of which more flows come.
+    waiting: Waiting,
 }
 
 /// Everything that is to be measured.
@@ -92,24 +98,67 @@ impl OfFlows {
             repairs: RepairCounts::default(),
             joined: 0,
             sampled: Vec::new(),
+            some: OfPairs::default(),
+            waiting: Waiting::default(),
         }
     }
 
     /// The measures of all lots.
     ///
     /// # Errors
-    /// When a lot that was set aside cannot be had, and as soon as there are too many addresses.
+    /// When a lot that was set aside cannot be had, as soon as there are too many addresses, and when one address
+    /// pair has too many connections.
     pub fn measure<A: Aside>(
         work: &Work<'_, A>,
         runner: &impl Runner,
     ) -> Result<OfFlows, EstimateError> {
-        let measure = |_: &OfFlows, part: &Part| work.measure(part);
-        let add = |sum: &mut OfFlows, more: OfFlows| {
+        let clocked = work.clocked(runner)?;
+        let measure = |_: &OfFlows, part: &Part| work.measure(part, &clocked);
+        let add = |sum: &mut OfFlows, part: &Part, more: OfFlows| {
             sum.add(more);
+            if part.is_last() {
+                sum.settle(work.grid);
+            }
+            let of_udp = sum.udp.iter().map(udp::Measure::waiting).sum::<usize>();
+            if sum.waiting.count() + of_udp > WAITING_MAX {
+                return Err(EstimateError::TooManyOfPair);
+            }
             let is_too_much = sum.popular.is_too_much();
             if is_too_much { Err(EstimateError::TooManyAddresses) } else { Ok(()) }
         };
-        work.store.sum(OfFlows::new(work.grid), runner, measure, add)
+        let store = work.store;
+        store.sum(store.parts(), OfFlows::new(work.grid), runner, (measure, add))
+    }
+
+    /// Takes the flows that are here for all of their address pairs.
+    fn settle(&mut self, grid: Grid) {
+        let Waiting { moments, answers, .. } = core::mem::take(&mut self.waiting);
+        for (_, moments) in moments {
+            self.of_pair(moments, grid);
+        }
+        for (_, nanos) in answers {
+            self.whole.answered_pair(nanos);
+        }
+        self.udp.iter_mut().for_each(|measure| measure.settle(grid));
+    }
+
+    /// Measures one address pair by its moments.
+    fn of_pair(&mut self, mut moments: Vec<Moment>, grid: Grid) {
+        moments.sort_unstable();
+        let mut before: BTreeMap<u32, u64> = BTreeMap::new();
+        for moment in moments.iter().filter(|moment| moment.opens) {
+            if let Some(before_ns) = before.insert(moment.interval, moment.start_ns) {
+                let gap_ns = (moment.start_ns - before_ns) / u64::from(moment.interval.max(1));
+                match grid.is_within(gap_ns) {
+                    true => self.gaps.add(gap_ns, 1),
+                    false => self.coverage.gaps_beyond_bound += 1,
+                }
+            }
+        }
+        let times = moments.iter().map(|moment| (moment.start_ns, moment.end_ns));
+        let mut lives = Vec::new();
+        spans::lives_of_pair(times, grid.origin_ns, grid.bound_s, &mut lives);
+        self.active.add(&Alive::of(&lives, grid.interval_s, grid.intervals));
     }
 
     fn add(&mut self, more: OfFlows) {
@@ -129,26 +178,17 @@ impl OfFlows {
         for (sum, more) in self.sampled.iter_mut().zip(more.sampled) {
             *sum = (sum.0.saturating_add(more.0), sum.1.saturating_add(more.1));
         }
+        self.waiting.take(more.some);
     }
 
-    /// Measures TCP flows, of which some were sampled.
-    fn of_tcp(mut self, flows: Vec<FlowRecord>, sampled: &[FlowRecord], grid: Grid) -> OfFlows {
+    /// Measures TCP flows, and gives back what is to be told pair by pair.
+    fn of_tcp(&mut self, flows: Vec<FlowRecord>, grid: Grid) -> OfPairs {
         self.tcp_flows = flows.len() as u64;
         self.coverage.flows += self.tcp_flows;
         self.lengths = Tally::of(flows.iter().map(|flow| flow.packets).collect(), VALUES_MAX);
-        let mut spans = spans::in_order(opening(&flows));
-        let mut gaps: Vec<u64> = spans::gaps_ns(&spans).collect();
-        let found = gaps.len();
-        gaps.retain(|gap| *gap as f64 / 1e9 <= grid.bound_s);
-        self.coverage.gaps_beyond_bound = (found - gaps.len()) as u64;
-        self.gaps = Tally::of(gaps, VALUES_MAX);
-        if !sampled.is_empty() {
-            spans.extend(sampled.iter().map(Span::of));
-            spans.sort_unstable();
-        }
-        let lives = spans::lives(&spans, grid.origin_ns, grid.bound_s);
-        self.active = Alive::of(&lives, grid.interval_s, grid.intervals);
-        self.whole = Whole::of(&flows, grid);
+        let opened = opening(&flows).map(Span::of).collect();
+        let (whole, answers) = Whole::of(&flows, grid);
+        self.whole = whole;
         let files = enter(flows, &mut self.coverage);
         self.sizes = Tally::of(files.iter().map(|file| file.payload).collect(), VALUES_MAX);
         for file in &files {
@@ -156,16 +196,11 @@ impl OfFlows {
             volume.add(&Volume { bytes: file.payload, flows: 1, packets: file.packets });
         }
         self.popular = Popular::of(files.iter().map(|file| (file.client, file.server)).collect());
-        self
+        OfPairs { opened, answers, sampled: Vec::new() }
     }
 
-    /// Measures what sampled flows are measured for by themselves.
+    /// Measures sampled flows, but for what is told pair by pair.
     fn of_sampled(&mut self, sampled: &[FlowRecord], thinned: &SampledFiles, grid: Grid) {
-        let gaps = spans::sampled_gaps_ns(sampled);
-        let (within, beyond): (Vec<u64>, Vec<u64>) =
-            gaps.into_iter().partition(|gap| *gap as f64 / 1e9 <= grid.bound_s);
-        self.gaps.merge(Tally::of(within, VALUES_MAX));
-        self.coverage.gaps_beyond_bound += beyond.len() as u64;
         self.popular.add_sampled(sampled);
         self.sampled.resize(if sampled.is_empty() { 0 } else { grid.intervals }, (0, 0));
         for record in sampled {
@@ -174,16 +209,61 @@ impl OfFlows {
             *sum = (sum.0.saturating_add(bytes), sum.1.saturating_add(packets));
         }
     }
+
+    /// Measures address pairs, all of whose flows are here.
+    fn of_pairs(&mut self, all: OfPairs, grid: Grid) {
+        let mut spans = all.opened;
+        spans.sort_unstable();
+        let gaps = spans::gaps_ns(&spans).chain(spans::sampled_gaps_ns(&all.sampled));
+        let (within, beyond): (Vec<u64>, Vec<u64>) = gaps.partition(|gap| grid.is_within(*gap));
+        self.gaps = Tally::of(within, VALUES_MAX);
+        self.coverage.gaps_beyond_bound = beyond.len() as u64;
+        if !all.sampled.is_empty() {
+            spans.extend(all.sampled.iter().map(Span::of));
+            spans.sort_unstable();
+        }
+        let lives = spans::lives(&spans, grid.origin_ns, grid.bound_s);
+        self.active = Alive::of(&lives, grid.interval_s, grid.intervals);
+        self.whole.answered(all.answers);
+    }
 }
 
 impl<A: Aside> Work<'_, A> {
-    fn measure(&self, part: &Part) -> Result<OfFlows, String> {
+    /// The flows of a part that have flags.
+    fn flagged(&self, part: &Part, counts: &mut RepairCounts) -> Result<Vec<FlowRecord>, String> {
+        let flows = self.store.flagged(part)?;
+        Ok(if self.repairs { settle_all(flows, HARPOON_GAP_MAX_NS, counts) } else { flows })
+    }
+
+    /// The services that are asked by the clock, of pairs whose records are too many to be looked at together.
+    fn clocked(&self, runner: &impl Runner) -> Result<Clocked, EstimateError> {
+        let fractions = self.store.parts().iter().filter(|part| part.is_fraction());
+        let fractions: Vec<Part> = fractions.cloned().collect();
+        let starts = |_: &(Starts, Clocked), part: &Part| {
+            let mut flows = self.flagged(part, &mut RepairCounts::default())?;
+            flows.retain(|flow| flow.key.protocol == UDP);
+            Ok(udp::starts_of(&flows))
+        };
+        let add = |(waiting, clocked): &mut (Starts, Clocked), part: &Part, more: Starts| {
+            for (service, starts) in more {
+                waiting.entry(service).or_default().extend(starts);
+            }
+            if waiting.values().map(Vec::len).sum::<usize>() > WAITING_MAX {
+                return Err(EstimateError::TooManyOfPair);
+            }
+            if part.is_last() {
+                clocked.extend(udp::clocked(core::mem::take(waiting)));
+            }
+            Ok(())
+        };
+        let sum = self.store.sum(&fractions, Default::default(), runner, (starts, add));
+        sum.map(|(_, clocked)| clocked)
+    }
+
+    fn measure(&self, part: &Part, clocked: &Clocked) -> Result<OfFlows, String> {
         let grid = self.grid;
         let mut made = OfFlows::new(grid);
-        let mut flows = self.store.flagged(part)?;
-        if self.repairs {
-            flows = settle_all(flows, HARPOON_GAP_MAX_NS, &mut made.repairs);
-        }
+        let flows = self.flagged(part, &mut made.repairs)?;
         let Told { marked, sampled } = self.others.tell(self.store, part)?;
         let (mut tcp, mut udp) = (Vec::with_capacity(flows.len()), Vec::new());
         for flow in flows {
@@ -197,10 +277,19 @@ impl<A: Aside> Work<'_, A> {
         made.coverage.ends_inferred = marked.ends;
         made.joined = marked.joined;
         tcp.extend(marked.flows);
-        made.udp = udp::measure(&udp, grid);
+        made.udp = match part.is_fraction() {
+            true => udp::measure_some(&udp, clocked, grid),
+            false => udp::measure(&udp, grid),
+        };
+        drop(udp);
         if !tcp.is_empty() || !sampled.is_empty() {
-            made = made.of_tcp(tcp, &sampled, grid);
+            let of_pairs = made.of_tcp(tcp, grid);
             made.of_sampled(&sampled, self.thinned, grid);
+            let of_pairs = OfPairs { sampled, ..of_pairs };
+            match part.is_fraction() {
+                true => made.some = of_pairs,
+                false => made.of_pairs(of_pairs, grid),
+            }
         }
         Ok(made)
     }

@@ -37,6 +37,7 @@ mod told;
 pub mod udp;
 mod unflagged;
 pub mod volume;
+mod waiting;
 
 pub use model::TrafficModel;
 pub use plan::{Plan, PlannedConnection, Planner};

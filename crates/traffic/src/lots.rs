@@ -6,7 +6,8 @@
 //! lots can be worked on at the same time, small enough for the processor's cache, and nothing depends
 //! on how many workers there are. A lot is plain bytes, and two of them one behind the other are a lot: what
 //! memory has no room for can be put aside in a file and fetched when its turn comes, piece by piece. Of a lot
-//! that is too large, the records of some of its *slots* are taken at a time, which are address pairs as well.
+//! that is too large, the records of some of its *slots* are taken at a time, which are address pairs as well; and
+//! of a slot that is too large, those of some *bins*, which are pairs of sockets.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
@@ -42,6 +43,14 @@ pub(crate) fn slot_of(key: &FlowKey) -> u16 {
     let (source, destination) = (source.min(destination), source.max(destination));
     let pair = FlowKey { source, destination, source_port: 0, destination_port: 0, protocol: 0 };
     (pair.hash_word() >> 56) as u16
+}
+
+/// Bins of a slot.
+pub(crate) const BINS: u16 = 4_096;
+
+/// The bin of its slot that has a tuple's pair of sockets.
+pub(crate) fn bin_of(key: &FlowKey) -> u16 {
+    ((*key).min(key.reversed()).hash_word() >> 52) as u16
 }
 
 /// Bytes of a record of IPv4 that counts no more than 2^32 packets and has either payload or a sampling interval.
@@ -343,6 +352,8 @@ mod tests {
             let reversed = record.key.reversed();
             let place = (lot_of(&record.key), slot_of(&record.key));
             assert_eq!(place, (lot_of(&reversed), slot_of(&reversed)));
+            assert_eq!(bin_of(&record.key), bin_of(&reversed));
+            assert!(bin_of(&record.key) < BINS);
             assert!(place.0 < LOTS && place.1 < SLOTS);
             places.insert(place);
         }

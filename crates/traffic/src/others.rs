@@ -109,12 +109,12 @@ impl Others {
         };
         if others.seen.unflagged + others.seen.sampled > 0 {
             let look = |_: &SecondLook, part: &Part| Ok(others.second_look(store.others(part)?));
-            let add = |sum: &mut SecondLook, more: SecondLook| {
+            let add = |sum: &mut SecondLook, _: &Part, more: SecondLook| {
                 sum.kinds.merge(more.kinds);
                 sum.weighed.merge(more.weighed)
             };
             let SecondLook { weighed, kinds } =
-                store.sum(SecondLook::default(), runner, look, add)?;
+                store.sum(store.parts(), SecondLook::default(), runner, (look, add))?;
             others.kinds = kinds;
             others.evidence = Evidence::of(weighed, others.seen.tells_ends, span_ns);
         }
@@ -168,12 +168,12 @@ fn first_look<A: Aside>(
         records.retain(|record| !is_sampled(record));
         Ok((sum.befores.found(&records), Gaps::of(records, sum.gaps.last())))
     };
-    let add = |sum: &mut FirstLook, (found, gaps)| {
+    let add = |sum: &mut FirstLook, _: &Part, (found, gaps)| {
         sum.gaps.merge(gaps);
         sum.befores.add(found);
         Ok(())
     };
-    let mut sum = store.sum(sum, runner, look, add)?;
+    let mut sum = store.sum(store.parts(), sum, runner, (look, add))?;
     sum.befores.settle();
     Ok((sum.gaps.threshold_ns(), sum.befores))
 }

@@ -1,9 +1,10 @@
 //! Lots fetched a part at a time, from memory and from where they were set aside.
 //!
 //! A lot that has no more than a share of what may be held is one part. Of a larger one the records of each
-//! slot are counted first, and slots are put together to parts that fit, each read for itself: a slot that is
-//! larger than a share is a part of its own. Parts have all records of their address pairs, so that it makes no
-//! difference how lots were parted. They are worked on by whoever has processors to spare, some at a time,
+//! slot are counted first, and slots are put together to parts that fit, each read for itself. Such parts have all
+//! records of their address pairs, so that it makes no difference how lots were parted. A slot that is larger
+//! than a share, which most often is a single pair of addresses, is parted once more, into *fractions* that have
+//! all records of their pairs of sockets; one pair of sockets alone is not parted. Parts are worked on by whoever has processors to spare, some at a time,
 //! and what they came to is added in their order.
 
 use alloc::string::String;
@@ -11,11 +12,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use nilometer_flow::FlowRecord;
+use nilometer_flow::{FlowKey, FlowRecord};
 
 use crate::estimate::EstimateError;
 use crate::gather::Aside;
-use crate::lots::{LOTS, Lot, NARROW, SLOTS, Unpacking, slot_of};
+use crate::lots::{BINS, LOTS, Lot, NARROW, SLOTS, Unpacking, bin_of, slot_of};
 use crate::runner::Runner;
 
 /// Parts that are worked on before what they came to is added.
@@ -33,12 +34,44 @@ pub(crate) struct Store<'a, A> {
     share: usize,
 }
 
-/// Some slots of a lot of flagged records, and of the lot of the others.
+/// Some slots of a lot of flagged records, and of the lot of the others; or some bins of one slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     lot: usize,
     slots: Range<u16>,
+    bins: Range<u16>,
     records: usize,
+}
+
+impl Part {
+    fn has(&self, key: &FlowKey) -> bool {
+        self.slots.contains(&slot_of(key))
+            && (!self.is_fraction() || self.bins.contains(&bin_of(key)))
+    }
+
+    /// Has it only some of the records of its address pairs? Others are in the parts next to it.
+    pub fn is_fraction(&self) -> bool {
+        self.bins != (0..BINS)
+    }
+
+    /// Does no later part have records of its address pairs?
+    pub fn is_last(&self) -> bool {
+        self.bins.end == BINS
+    }
+}
+
+/// Puts places in order together, so that each range of them has no more than a share, or is one place.
+fn ranges(counts: &[usize], share: usize) -> Vec<(Range<u16>, usize)> {
+    let mut ranges: Vec<(Range<u16>, usize)> = Vec::new();
+    for (place, &records) in (0..).zip(counts) {
+        match ranges.last_mut() {
+            Some((range, sum)) if *sum + records <= share => {
+                (range.end, *sum) = (place + 1, *sum + records);
+            }
+            _ => ranges.push((place..place + 1, records)),
+        }
+    }
+    ranges
 }
 
 impl<'a, A: Aside> Store<'a, A> {
@@ -70,22 +103,42 @@ impl<'a, A: Aside> Store<'a, A> {
         let bytes = |lot: usize| self.lots[lot].bytes().len() as u64 + self.aside.length(lot);
         let records = (bytes(lot) + bytes(lot + LOTS)) / NARROW as u64;
         if records <= self.share as u64 {
-            return Ok(vec![Part { lot, slots: 0..SLOTS, records: records as usize }]);
+            let records = records as usize;
+            return Ok(vec![Part { lot, slots: 0..SLOTS, bins: 0..BINS, records }]);
         }
-        let mut counts = [0; SLOTS as usize];
+        let mut counts = vec![0; SLOTS.into()];
         for lot in [lot, lot + LOTS] {
             self.each(lot, |record| counts[usize::from(slot_of(&record.key))] += 1)?;
         }
-        let mut parts: Vec<Part> = Vec::new();
-        for (slot, &records) in (0..SLOTS).zip(&counts) {
-            match parts.last_mut() {
-                Some(part) if part.records + records <= self.share => {
-                    (part.slots.end, part.records) = (slot + 1, part.records + records);
-                }
-                _ => parts.push(Part { lot, slots: slot..slot + 1, records }),
+        let mut parts = Vec::new();
+        for (slots, records) in ranges(&counts, self.share) {
+            let part = Part { lot, slots, bins: 0..BINS, records };
+            if records <= self.share {
+                parts.push(part);
+            } else {
+                parts.extend(self.fractions_of(part)?);
             }
         }
         Ok(parts)
+    }
+
+    /// A slot that is larger than a share, parted by its bins.
+    fn fractions_of(&self, slot: Part) -> Result<Vec<Part>, String> {
+        let mut counts = vec![0; BINS.into()];
+        for lot in [slot.lot, slot.lot + LOTS] {
+            self.each(lot, |record| {
+                if slot.has(&record.key) {
+                    counts[usize::from(bin_of(&record.key))] += 1;
+                }
+            })?;
+        }
+        let ranges = ranges(&counts, self.share).into_iter();
+        Ok(ranges.map(|(bins, records)| Part { bins, records, ..slot.clone() }).collect())
+    }
+
+    /// All parts; fractions of one slot stand together.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
     }
 
     /// The flagged records of a part.
@@ -106,7 +159,7 @@ impl<'a, A: Aside> Store<'a, A> {
             self.each(lot, |record| records.push(record))?;
         } else {
             self.each(lot, |record| {
-                if part.slots.contains(&slot_of(&record.key)) {
+                if part.has(&record.key) {
                     records.push(record);
                 }
             })?;
@@ -123,22 +176,26 @@ impl<'a, A: Aside> Store<'a, A> {
         Ok(())
     }
 
-    /// Adds up what `work` makes of all parts; it sees the sum of those that were added before.
+    /// Adds up what `work` makes of these parts; it sees the sum of those that were added before. `add` is told which
+    /// part it was.
     ///
     /// # Errors
     /// When a lot that was set aside cannot be had, and where `add` has one.
     pub fn sum<S: Sync, R: Send>(
         &self,
+        mut parts: &[Part],
         mut sum: S,
         runner: &impl Runner,
-        work: impl Fn(&S, &Part) -> Result<R, String> + Sync,
-        add: impl Fn(&mut S, R) -> Result<(), EstimateError>,
+        (work, add): (
+            impl Fn(&S, &Part) -> Result<R, String> + Sync,
+            impl Fn(&mut S, &Part, R) -> Result<(), EstimateError>,
+        ),
     ) -> Result<S, EstimateError> {
-        let mut parts = self.parts.as_slice();
         while !parts.is_empty() {
             let (now, later) = parts.split_at(self.at_once(parts));
-            for made in runner.map(now.to_vec(), |part| work(&sum, &part)) {
-                add(&mut sum, made.map_err(EstimateError::Aside)?)?;
+            let made = runner.map(now.to_vec(), |part| work(&sum, &part));
+            for (part, made) in now.iter().zip(made) {
+                add(&mut sum, part, made.map_err(EstimateError::Aside)?)?;
             }
             parts = later;
         }

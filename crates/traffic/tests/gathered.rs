@@ -196,12 +196,40 @@ fn assert_the_same_however_held(seed: u64, mut records: Vec<FlowRecord>, largest
 
 #[test]
 fn the_model_depends_neither_on_the_order_of_records_nor_on_what_is_set_aside() {
-    for seed in 0..3 {
+    for seed in 0..1 {
         // All of one kind, and of all kinds.
         for (bare, sampled) in [(0, 0), (1, 0), (0, 1), (9, 7), (2, 3)] {
             let records = of_kinds(200 + seed, 6_000, bare, sampled);
             assert_the_same_however_held(seed, records, 60);
         }
+    }
+}
+
+#[test]
+fn an_address_pair_of_its_own_is_parted_by_its_sockets() {
+    let one_pair = |mut record: FlowRecord| {
+        let is_up = record.key.destination_port == 80;
+        let ends: [IpAddr; 2] = ["198.18.0.1", "198.19.0.1"].map(|end| end.parse().expect("one"));
+        let [client, server] = ends;
+        (record.key.source, record.key.destination) =
+            if is_up { (client, server) } else { (server, client) };
+        record
+    };
+    for (seed, (bare, sampled)) in (0..).zip([(0, 0), (1, 0), (0, 1), (9, 7), (2, 3)]) {
+        let mut records = of_kinds(300 + seed, 6_000, bare, sampled);
+        // Some stay what they are, and some ask by the clock.
+        for (number, record) in records.iter_mut().enumerate() {
+            if number % 5 > 0 {
+                *record = one_pair(record.clone());
+            }
+            if number % 11 == 0 && record.key.protocol == UDP {
+                let port = 1_024 + number as u16 % 300;
+                (record.key.source_port, record.key.destination_port) = (port, 9_999);
+                record.start_ns = ORIGIN_NS + number as u64 * 9_000_000;
+                record.end_ns = record.start_ns;
+            }
+        }
+        assert_the_same_however_held(seed, records, 60);
     }
 }
 
