@@ -238,6 +238,7 @@ impl<A: Aside> Work<'_, A> {
     /// The services that are asked by the clock, of pairs whose records are too many to be looked at together.
     fn clocked(&self, runner: &impl Runner) -> Result<Clocked, EstimateError> {
         let fractions = self.store.parts().iter().filter(|part| part.is_fraction());
+        let fractions = fractions.filter(|part| part.has_udp());
         let fractions: Vec<Part> = fractions.cloned().collect();
         let starts = |_: &(Starts, Clocked), part: &Part| {
             let mut flows = self.flagged(part, &mut RepairCounts::default())?;
@@ -257,7 +258,9 @@ impl<A: Aside> Work<'_, A> {
             Ok(())
         };
         let sum = self.store.sum(&fractions, Default::default(), runner, (starts, add));
-        sum.map(|(_, clocked)| clocked)
+        let (waiting, mut clocked) = sum?;
+        clocked.extend(udp::clocked(waiting));
+        Ok(clocked)
     }
 
     fn measure(&self, part: &Part, clocked: &Clocked) -> Result<OfFlows, String> {

@@ -9,6 +9,7 @@
 //! Records without flags and sampled ones are told by the whole of them. They wait in lots of their own, and what
 //! can be said of all of them without looking twice is counted as they come ([`Seen`]).
 
+use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -22,6 +23,12 @@ use crate::unflagged::is_unflagged;
 
 /// Lots that were set aside.
 pub trait Aside: Sync {
+    /// Sets more of a lot aside: of one of those that were gathered, or of one with another number.
+    ///
+    /// # Errors
+    /// Why there is no room for it.
+    fn put(&self, lot: usize, bytes: &[u8]) -> Result<(), String>;
+
     /// How many bytes were taken of a lot.
     fn length(&self, lot: usize) -> u64;
 
@@ -32,11 +39,15 @@ pub trait Aside: Sync {
     fn fetch(&self, lot: usize, each: &mut dyn FnMut(&[u8])) -> Result<(), String>;
 }
 
-/// Nothing was set aside.
+/// Nothing was set aside, and nothing can be.
 #[derive(Clone, Copy, Debug)]
 pub struct NothingAside;
 
 impl Aside for NothingAside {
+    fn put(&self, _lot: usize, _bytes: &[u8]) -> Result<(), String> {
+        Err("nothing can be set aside".to_owned())
+    }
+
     fn length(&self, _lot: usize) -> u64 {
         0
     }

@@ -1,18 +1,23 @@
 //! Lots fetched a part at a time, from memory and from where they were set aside.
 //!
 //! A lot that has no more than a share of what may be held is one part. Of a larger one the records of each
-//! slot are counted first, and slots are put together to parts that fit, each read for itself. Such parts have all
-//! records of their address pairs, so that it makes no difference how lots were parted. A slot that is larger
-//! than a share, which most often is a single pair of addresses, is parted once more, into *fractions* that have
-//! all records of their pairs of sockets; one pair of sockets alone is not parted. Parts are worked on by whoever has processors to spare, some at a time,
-//! and what they came to is added in their order.
+//! slot are counted first, and slots are put together to parts that fit. Such parts have all records of their
+//! address pairs, so that it makes no difference how lots were parted. A slot that is larger than a share, which
+//! most often is a single pair of addresses, is parted once more, into *fractions* that have all records of
+//! their pairs of sockets; one pair of sockets alone is not parted. The records are then set aside again, each
+//! with its part, so that they are read three times however many parts there are.
+//!
+//! Parts are worked on by whoever has processors to spare, some at a time, and what they came to is added in
+//! their order.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use nilometer_flow::{FlowKey, FlowRecord};
+use nilometer_flow::FlowRecord;
+use nilometer_flow::record::UDP;
 
 use crate::estimate::EstimateError;
 use crate::gather::Aside;
@@ -34,19 +39,26 @@ pub(crate) struct Store<'a, A> {
     share: usize,
 }
 
-/// Some slots of a lot of flagged records, and of the lot of the others; or some bins of one slot.
+/// Records of some address pairs: a lot of flagged records and the lot of the others, or a part of both.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     lot: usize,
+    /// Its place among the parts that the lot was dealt to, from 1 on; 0 for the lot itself.
+    dealt: usize,
     slots: Range<u16>,
     bins: Range<u16>,
     records: usize,
+    has_udp: bool,
 }
 
 impl Part {
-    fn has(&self, key: &FlowKey) -> bool {
-        self.slots.contains(&slot_of(key))
-            && (!self.is_fraction() || self.bins.contains(&bin_of(key)))
+    fn new(lot: usize, (slots, records): (Range<u16>, usize)) -> Part {
+        Part { lot, dealt: 0, slots, bins: 0..BINS, records, has_udp: true }
+    }
+
+    /// The number under which records of this part are set aside.
+    fn number(&self, lot: usize) -> usize {
+        2 * LOTS * self.dealt + lot
     }
 
     /// Has it only some of the records of its address pairs? Others are in the parts next to it.
@@ -57,6 +69,52 @@ impl Part {
     /// Does no later part have records of its address pairs?
     pub fn is_last(&self) -> bool {
         self.bins.end == BINS
+    }
+
+    /// May it have records of UDP?
+    pub fn has_udp(&self) -> bool {
+        self.has_udp
+    }
+}
+
+/// Records of a lot on their way to its parts.
+struct Dealing {
+    parts: Vec<Part>,
+    /// Of each part, flagged records and others.
+    packed: Vec<[Lot; 2]>,
+    /// Records that wait to be set aside.
+    waiting: usize,
+}
+
+impl Dealing {
+    fn new(parts: Vec<Part>) -> Dealing {
+        let mut dealing = Dealing { packed: Vec::new(), parts, waiting: 0 };
+        for (place, part) in dealing.parts.iter_mut().enumerate() {
+            (part.dealt, part.has_udp) = (place + 1, false);
+            dealing.packed.push(Default::default());
+        }
+        dealing
+    }
+
+    fn deal(&mut self, kind: usize, record: &FlowRecord) {
+        let place = (slot_of(&record.key), bin_of(&record.key));
+        let after = self.parts.partition_point(|part| (part.slots.start, part.bins.start) <= place);
+        self.parts[after - 1].has_udp |= record.key.protocol == UDP;
+        self.packed[after - 1][kind].push(record);
+        self.waiting += 1;
+    }
+
+    fn set_aside(&mut self, aside: &impl Aside) -> Result<(), String> {
+        for (part, packed) in self.parts.iter().zip(&mut self.packed) {
+            for (kind, lot) in packed.iter_mut().enumerate() {
+                let bytes = lot.take();
+                if !bytes.is_empty() {
+                    aside.put(part.number(part.lot + kind * LOTS), &bytes)?;
+                }
+            }
+        }
+        self.waiting = 0;
+        Ok(())
     }
 }
 
@@ -90,6 +148,11 @@ impl<'a, A: Aside> Store<'a, A> {
         for parts in parted {
             store.parts.extend(parts.map_err(EstimateError::Aside)?);
         }
+        for part in store.parts.iter().filter(|part| part.dealt > 0) {
+            for lot in [part.lot, part.lot + LOTS] {
+                store.lots[lot].take();
+            }
+        }
         Ok(store)
     }
 
@@ -100,40 +163,66 @@ impl<'a, A: Aside> Store<'a, A> {
 
     /// The parts of a lot.
     fn parted(&self, lot: usize) -> Result<Vec<Part>, String> {
-        let bytes = |lot: usize| self.lots[lot].bytes().len() as u64 + self.aside.length(lot);
-        let records = (bytes(lot) + bytes(lot + LOTS)) / NARROW as u64;
-        if records <= self.share as u64 {
-            let records = records as usize;
-            return Ok(vec![Part { lot, slots: 0..SLOTS, bins: 0..BINS, records }]);
+        let both = [lot, lot + LOTS];
+        let bytes = both.map(|lot| self.lots[lot].bytes().len() as u64 + self.aside.length(lot));
+        let whole =
+            Part::new(lot, (0..SLOTS, (bytes.iter().sum::<u64>() / NARROW as u64) as usize));
+        if whole.records <= self.share {
+            return Ok(vec![whole]);
         }
         let mut counts = vec![0; SLOTS.into()];
-        for lot in [lot, lot + LOTS] {
-            self.each(lot, |record| counts[usize::from(slot_of(&record.key))] += 1)?;
+        for lot in both {
+            self.each(lot, lot, |record| counts[usize::from(slot_of(&record.key))] += 1)?;
         }
-        let mut parts = Vec::new();
-        for (slots, records) in ranges(&counts, self.share) {
-            let part = Part { lot, slots, bins: 0..BINS, records };
-            if records <= self.share {
-                parts.push(part);
-            } else {
-                parts.extend(self.fractions_of(part)?);
-            }
+        let slots = ranges(&counts, self.share).into_iter().map(|range| Part::new(lot, range));
+        let parts = self.fractions(slots.collect())?;
+        if parts.len() < 2 {
+            return Ok(parts);
         }
-        Ok(parts)
+        let mut dealing = Dealing::new(parts);
+        for (kind, lot) in both.into_iter().enumerate() {
+            let mut result = Ok(());
+            self.each(lot, lot, |record| {
+                dealing.deal(kind, &record);
+                if dealing.waiting >= self.share && result.is_ok() {
+                    result = dealing.set_aside(self.aside);
+                }
+            })?;
+            result?;
+        }
+        dealing.set_aside(self.aside)?;
+        Ok(dealing.parts)
     }
 
-    /// A slot that is larger than a share, parted by its bins.
-    fn fractions_of(&self, slot: Part) -> Result<Vec<Part>, String> {
-        let mut counts = vec![0; BINS.into()];
-        for lot in [slot.lot, slot.lot + LOTS] {
-            self.each(lot, |record| {
-                if slot.has(&record.key) {
+    /// The same parts of a lot, those that are larger than a share parted by their bins.
+    fn fractions(&self, parts: Vec<Part>) -> Result<Vec<Part>, String> {
+        let is_large = |part: &&Part| part.records > self.share;
+        let mut counts: BTreeMap<u16, Vec<usize>> = { parts.iter() }
+            .filter(is_large)
+            .map(|part| (part.slots.start, vec![0; BINS.into()]))
+            .collect();
+        if counts.is_empty() {
+            return Ok(parts);
+        }
+        for lot in [parts[0].lot, parts[0].lot + LOTS] {
+            self.each(lot, lot, |record| {
+                if let Some(counts) = counts.get_mut(&slot_of(&record.key)) {
                     counts[usize::from(bin_of(&record.key))] += 1;
                 }
             })?;
         }
-        let ranges = ranges(&counts, self.share).into_iter();
-        Ok(ranges.map(|(bins, records)| Part { bins, records, ..slot.clone() }).collect())
+        let mut fractions = Vec::new();
+        for part in parts {
+            match counts.get(&part.slots.start) {
+                Some(counts) if is_large(&&part) => {
+                    let ranges = ranges(counts, self.share).into_iter();
+                    let fraction = |(bins, records)| Part { bins, records, ..part.clone() };
+                    fractions.extend(ranges.map(fraction));
+                }
+                _ => fractions.push(part),
+            }
+        }
+        Ok(fractions)
     }
 
     /// All parts; fractions of one slot stand together.
@@ -152,26 +241,22 @@ impl<'a, A: Aside> Store<'a, A> {
     }
 
     fn records(&self, lot: usize, part: &Part) -> Result<Vec<FlowRecord>, String> {
-        let mut records = Vec::new();
-        if part.slots == (0..SLOTS) {
-            let bytes = self.lots[lot].bytes().len() as u64 + self.aside.length(lot);
-            records.reserve_exact(bytes as usize / NARROW);
-            self.each(lot, |record| records.push(record))?;
-        } else {
-            self.each(lot, |record| {
-                if part.has(&record.key) {
-                    records.push(record);
-                }
-            })?;
-        }
+        let number = part.number(lot);
+        let held = if part.dealt == 0 { self.lots[lot].bytes().len() as u64 } else { 0 };
+        let bytes = held + self.aside.length(number);
+        let mut records = Vec::with_capacity(bytes as usize / NARROW);
+        self.each(lot, number, |record| records.push(record))?;
         assert!(records.len() <= part.records, "a part has the records that were counted");
         Ok(records)
     }
 
-    fn each(&self, lot: usize, each: impl FnMut(FlowRecord)) -> Result<(), String> {
+    /// Gives the records of a lot that are held, and those that were set aside under a number.
+    fn each(&self, lot: usize, number: usize, each: impl FnMut(FlowRecord)) -> Result<(), String> {
         let mut unpacking = Unpacking::new(each);
-        unpacking.take(self.lots[lot].bytes());
-        self.aside.fetch(lot, &mut |bytes| unpacking.take(bytes))?;
+        if number == lot {
+            unpacking.take(self.lots[lot].bytes());
+        }
+        self.aside.fetch(number, &mut |bytes| unpacking.take(bytes))?;
         unpacking.finish();
         Ok(())
     }

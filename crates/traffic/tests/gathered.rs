@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Mutex;
 
 use nilometer_flow::record::{TCP, UDP, tcp_flags};
 use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, repair};
@@ -111,26 +112,35 @@ fn whoever_works_on_the_parts_the_model_is_the_same() {
 
 /// Keeps what was set aside in memory, and gives it back in pieces of so many bytes.
 struct Kept {
-    lots: Vec<Vec<u8>>,
+    lots: Mutex<BTreeMap<usize, Vec<u8>>>,
     piece: usize,
 }
 
 impl Kept {
     fn keep(&mut self, gathered: &mut Gathered) {
-        let lots = gathered.set_aside();
+        for (number, lot) in gathered.set_aside().iter().enumerate() {
+            self.put(number, lot).expect("there is room");
+        }
         assert_eq!(gathered.held(), 0);
-        self.lots.resize(lots.len(), Vec::new());
-        self.lots.iter_mut().zip(lots).for_each(|(kept, lot)| kept.extend(lot));
+    }
+
+    fn lot(&self, lot: usize) -> Vec<u8> {
+        self.lots.lock().expect("nobody panics").get(&lot).cloned().unwrap_or_default()
     }
 }
 
 impl Aside for Kept {
+    fn put(&self, lot: usize, bytes: &[u8]) -> Result<(), String> {
+        self.lots.lock().expect("nobody panics").entry(lot).or_default().extend(bytes);
+        Ok(())
+    }
+
     fn length(&self, lot: usize) -> u64 {
-        self.lots.get(lot).map_or(0, |lot| lot.len() as u64)
+        self.lot(lot).len() as u64
     }
 
     fn fetch(&self, lot: usize, each: &mut dyn FnMut(&[u8])) -> Result<(), String> {
-        self.lots.get(lot).into_iter().flat_map(|lot| lot.chunks(self.piece)).for_each(each);
+        self.lot(lot).chunks(self.piece).for_each(each);
         Ok(())
     }
 }
@@ -179,7 +189,7 @@ fn assert_the_same_however_held(seed: u64, mut records: Vec<FlowRecord>, largest
     {
         let hold = Hold { gathered, together };
         let mut gathered = Gathered::holding(hold);
-        let mut kept = Kept { lots: Vec::new(), piece };
+        let mut kept = Kept { lots: Mutex::default(), piece };
         for record in &records {
             gathered.take(record.clone());
             assert!(gathered.held() <= hold.gathered);
@@ -237,6 +247,10 @@ fn an_address_pair_of_its_own_is_parted_by_its_sockets() {
 fn what_was_set_aside_and_is_lost_is_an_error() {
     struct Lost;
     impl Aside for Lost {
+        fn put(&self, _lot: usize, _bytes: &[u8]) -> Result<(), String> {
+            Err("the disk is full".to_owned())
+        }
+
         fn length(&self, _lot: usize) -> u64 {
             0
         }
@@ -249,6 +263,11 @@ fn what_was_set_aside_and_is_lost_is_an_error() {
     records(3, 500).into_iter().for_each(|record| gathered.take(record));
     let error = estimate_gathered(gathered, &Lost, &options(), &Backwards).expect_err("it is lost");
     assert_eq!(error.to_string(), "records that were set aside are lost: the disk is gone");
+    let mut gathered = Gathered::holding(Hold { gathered: 1_000, together: 2 });
+    records(3, 500).into_iter().for_each(|record| gathered.take(record));
+    let error = estimate_gathered(gathered, &NothingAside, &options(), &Backwards);
+    let line = error.expect_err("there is no room").to_string();
+    assert_eq!(line, "records that were set aside are lost: nothing can be set aside");
 }
 
 /// The naive twin: all flows in one list, pairs in trees.

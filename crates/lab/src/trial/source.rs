@@ -173,7 +173,7 @@ fn pack(
     for mut batch in to_pack {
         batch.drain(..).for_each(|record| gathered.take_screened(record));
         if gathered.is_full() {
-            aside.put(&mut gathered)?;
+            aside.put_all(&mut gathered)?;
         }
         // Whoever reads may have ended.
         emptied.send(batch).ok();
