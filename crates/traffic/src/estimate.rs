@@ -45,7 +45,7 @@ use crate::popularity::{ADDRESSES_MAX, Popularity};
 use crate::round_trips::RoundTrips;
 use crate::runner::{InTurn, Runner};
 use crate::sampled::{Kinds, SampledFiles};
-use crate::store::Store;
+use crate::store::{ONE_PAIR_MAX, Store};
 use crate::told;
 use crate::udp;
 use crate::unflagged::befores::DOUBTFUL_MAX;
@@ -92,6 +92,8 @@ pub enum EstimateError {
     Sampled(InversionError),
     /// More addresses than are counted.
     TooManyAddresses,
+    /// More records of one pair of sockets than are looked at together.
+    TooManyOfSockets,
     /// More connections of one address pair than are known.
     TooManyOfPair,
     /// Hosts came and went more often than is known of, where records have no flags.
@@ -130,6 +132,10 @@ impl fmt::Display for EstimateError {
             EstimateError::TooManyAddresses => {
                 write!(f, "more than {ADDRESSES_MAX} clients or servers; give a part of the input")
             }
+            EstimateError::TooManyOfSockets => write!(
+                f,
+                "more than {ONE_PAIR_MAX} flow records of one pair of sockets; give a part of the input"
+            ),
             EstimateError::TooManyOfPair => write!(
                 f,
                 "more than {WAITING_MAX} connections of one address pair; give a part of the input"
