@@ -244,13 +244,15 @@ fn estimate_parts<A: Aside>(
     check_options(options)?;
     let span_ns = options.span_ns.or(parts.span_ns).unwrap_or((0, 0));
     let volumes = Volumes::new(span_ns, options)?;
-    let store = Store::new(parts.lots, aside, parts.together, runner)?;
+    let mut store = Store::new(parts.lots, aside, parts.together, runner)?;
     let others = Others::of(&store, parts.seen, span_ns, runner)?;
     let inversions = others.kinds.invert().map_err(EstimateError::Sampled)?;
     let thinned = SampledFiles::of(&others.kinds, &inversions);
     let grid = volumes.grid(options.bound_s);
-    let work = Work { store: &store, repairs, others: &others, thinned: &thinned, grid };
-    let flows = OfFlows::measure(&work, runner)?;
+    let together_max = store.together_max();
+    let work = Work { repairs, others: &others, thinned: &thinned, grid };
+    let flows = OfFlows::measure(&work, &mut store, runner)?;
+    drop(store);
     if flows.tcp_flows == 0 && others.kinds.is_empty() {
         let of_others = others.seen.coverage.flows;
         return Err(EstimateError::NoTcp(of_others + flows.coverage.flows));
@@ -260,8 +262,6 @@ fn estimate_parts<A: Aside>(
     if repairs {
         repaired.assert_conserved();
     }
-    let together_max = store.together_max();
-    drop(store);
     let found = Found { flows, others, thinned, inversions, volumes, repaired, together_max };
     let made = found.into_model(options, runner)?;
     made.model.check().map_err(EstimateError::Option)?;

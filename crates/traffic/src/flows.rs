@@ -71,8 +71,7 @@ pub(crate) struct OfFlows {
 }
 
 /// Everything that is to be measured.
-pub(crate) struct Work<'a, A> {
-    pub store: &'a Store<'a, A>,
+pub(crate) struct Work<'a> {
     /// Repair the flows that have flags.
     pub repairs: bool,
     /// What is known of those that have none, and of sampled ones.
@@ -109,11 +108,12 @@ impl OfFlows {
     /// When a lot that was set aside cannot be had, as soon as there are too many addresses, and when one address
     /// pair has too many connections.
     pub fn measure<A: Aside>(
-        work: &Work<'_, A>,
+        work: &Work<'_>,
+        store: &mut Store<'_, A>,
         runner: &impl Runner,
     ) -> Result<OfFlows, EstimateError> {
-        let clocked = work.clocked(runner)?;
-        let measure = |_: &OfFlows, part: &Part| work.measure(part, &clocked);
+        let clocked = work.clocked(store, runner)?;
+        let measure = |store: &Store<'_, A>, part: &Part| work.measure(store, part, &clocked);
         let add = |sum: &mut OfFlows, part: &Part, more: OfFlows| {
             sum.add(more);
             if part.is_last() {
@@ -126,8 +126,7 @@ impl OfFlows {
             let is_too_much = sum.popular.is_too_much();
             if is_too_much { Err(EstimateError::TooManyAddresses) } else { Ok(()) }
         };
-        let store = work.store;
-        store.sum(store.parts(), OfFlows::new(work.grid), runner, (measure, add))
+        store.sum_up(OfFlows::new(work.grid), runner, (measure, add))
     }
 
     /// Takes the flows that are here for all of their address pairs.
@@ -228,20 +227,28 @@ impl OfFlows {
     }
 }
 
-impl<A: Aside> Work<'_, A> {
+impl Work<'_> {
     /// The flows of a part that have flags.
-    fn flagged(&self, part: &Part, counts: &mut RepairCounts) -> Result<Vec<FlowRecord>, String> {
-        let flows = self.store.flagged(part)?;
+    fn flagged<A: Aside>(
+        &self,
+        (store, part): (&Store<'_, A>, &Part),
+        counts: &mut RepairCounts,
+    ) -> Result<Vec<FlowRecord>, String> {
+        let flows = store.flagged(part)?;
         Ok(if self.repairs { settle_all(flows, HARPOON_GAP_MAX_NS, counts) } else { flows })
     }
 
     /// The services that are asked by the clock, of pairs whose records are too many to be looked at together.
-    fn clocked(&self, runner: &impl Runner) -> Result<Clocked, EstimateError> {
-        let fractions = self.store.parts().iter().filter(|part| part.is_fraction());
+    fn clocked<A: Aside>(
+        &self,
+        store: &Store<'_, A>,
+        runner: &impl Runner,
+    ) -> Result<Clocked, EstimateError> {
+        let fractions = store.parts().iter().filter(|part| part.is_fraction());
         let fractions = fractions.filter(|part| part.has_udp());
         let fractions: Vec<Part> = fractions.cloned().collect();
         let starts = |_: &(Starts, Clocked), part: &Part| {
-            let mut flows = self.flagged(part, &mut RepairCounts::default())?;
+            let mut flows = self.flagged((store, part), &mut RepairCounts::default())?;
             flows.retain(|flow| flow.key.protocol == UDP);
             Ok(udp::starts_of(&flows))
         };
@@ -257,17 +264,22 @@ impl<A: Aside> Work<'_, A> {
             }
             Ok(())
         };
-        let sum = self.store.sum(&fractions, Default::default(), runner, (starts, add));
+        let sum = store.sum(&fractions, Default::default(), runner, (starts, add));
         let (waiting, mut clocked) = sum?;
         clocked.extend(udp::clocked(waiting));
         Ok(clocked)
     }
 
-    fn measure(&self, part: &Part, clocked: &Clocked) -> Result<OfFlows, String> {
+    fn measure<A: Aside>(
+        &self,
+        store: &Store<'_, A>,
+        part: &Part,
+        clocked: &Clocked,
+    ) -> Result<OfFlows, String> {
         let grid = self.grid;
         let mut made = OfFlows::new(grid);
-        let flows = self.flagged(part, &mut made.repairs)?;
-        let Told { marked, sampled } = self.others.tell(self.store, part)?;
+        let flows = self.flagged((store, part), &mut made.repairs)?;
+        let Told { marked, sampled } = self.others.tell(store, part)?;
         let (mut tcp, mut udp) = (Vec::with_capacity(flows.len()), Vec::new());
         for flow in flows {
             match (is_tcp(&flow, &mut made.coverage), flow.key.protocol) {

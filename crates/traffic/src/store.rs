@@ -266,6 +266,37 @@ impl<'a, A: Aside> Store<'a, A> {
         Ok(())
     }
 
+    /// Adds up what `work` makes of all parts, for the last time: what is held of a lot is let go when it was worked on.
+    ///
+    /// # Errors
+    /// When a lot that was set aside cannot be had, and where `add` has one.
+    pub fn sum_up<S: Sync, R: Send>(
+        &mut self,
+        mut sum: S,
+        runner: &impl Runner,
+        (work, add): (
+            impl Fn(&Self, &Part) -> Result<R, String> + Sync,
+            impl Fn(&mut S, &Part, R) -> Result<(), EstimateError>,
+        ),
+    ) -> Result<S, EstimateError>
+    where
+        Self: Sync,
+    {
+        let parts = core::mem::take(&mut self.parts);
+        let mut parts = parts.as_slice();
+        while !parts.is_empty() {
+            let (now, later) = parts.split_at(self.at_once(parts));
+            sum = self.sum(now, sum, runner, (|_: &S, part: &Part| work(self, part), &add))?;
+            for part in now.iter().filter(|part| part.dealt == 0) {
+                for lot in [part.lot, part.lot + LOTS] {
+                    self.lots[lot].take();
+                }
+            }
+            parts = later;
+        }
+        Ok(sum)
+    }
+
     /// Adds up what `work` makes of these parts; it sees the sum of those that were added before. `add` is told which
     /// part it was.
     ///
