@@ -45,6 +45,48 @@ fn pieces(room: &Room) -> Vec<String> {
     all.take_while(|name| room.path(name).exists()).collect()
 }
 
+/// Flow records in CSV with other flags, payload and sampling interval.
+fn exported(csv: &str, flags: Option<&str>, interval: &str) -> String {
+    let mut lines = csv.lines();
+    let mut text = format!("{}\n", lines.next().expect("a header"));
+    for line in lines {
+        let mut columns: Vec<&str> = line.split(',').collect();
+        columns[9] = flags.unwrap_or(columns[9]);
+        (columns[11], columns[12], columns[13]) = ("", "", interval);
+        text.push_str(&format!("{}\n", columns.join(",")));
+    }
+    text
+}
+
+#[test]
+fn records_without_flags_and_sampled_ones_are_merged_and_set_aside_like_the_others() {
+    let room = room("others");
+    let csv = room.read("example.csv");
+    room.write("bare.csv", exported(&csv, Some("0"), ""));
+    room.write("sampled.csv", exported(&csv, None, "100"));
+    for inputs in [
+        &["bare.csv"][..],
+        &["sampled.csv"],
+        &["0.pcap", "bare.csv", "sampled.csv", "example.csv", "1.pcap"],
+    ] {
+        room.done(&[&["model", "-o", "whole.json", "--force"], inputs].concat());
+        let whole = room.read("whole.json");
+        for hold in ["1", "77", "1000"] {
+            let asked = ["model", "-o", "held.json", "--force", "--hold", hold];
+            room.done(&[&asked, inputs].concat());
+            assert_eq!(whole, room.read("held.json"), "{inputs:?}, {hold} held");
+        }
+        let names: Vec<String> = inputs.iter().map(|name| format!("{name}.parquet")).collect();
+        let mut merge = vec!["model", "merge", "-o", "merged.json", "--force", "--hold", "50"];
+        for (input, part) in inputs.iter().zip(&names) {
+            room.done(&["model", input, "--part", part, "--force"]);
+            merge.push(part);
+        }
+        room.done(&merge);
+        assert_eq!(whole, room.read("merged.json"), "{inputs:?}");
+    }
+}
+
 #[test]
 fn merged_parts_are_the_whole_bit_for_bit() {
     let room = room("merged");

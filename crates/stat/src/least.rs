@@ -10,13 +10,15 @@ use alloc::vec::Vec;
 pub struct Least<T> {
     limit: usize,
     kept: Vec<T>,
+    /// The first of those kept, `limit` of them, are the least so far; the last of these is the greatest.
+    is_bounded: bool,
     offered: u64,
 }
 
 impl<T: Ord> Least<T> {
     /// Keeps at most `limit` things, at least one; twice as many for a while.
     pub fn new(limit: usize) -> Least<T> {
-        Least { limit: limit.max(1), kept: Vec::new(), offered: 0 }
+        Least { limit: limit.max(1), kept: Vec::new(), is_bounded: false, offered: 0 }
     }
 
     /// Takes a thing, if it is among the least.
@@ -36,6 +38,11 @@ impl<T: Ord> Least<T> {
         self.offered
     }
 
+    /// What is not below this is not among the least; none while that is not known.
+    pub fn bound(&self) -> Option<&T> {
+        if self.is_bounded { self.kept.get(self.limit - 1) } else { None }
+    }
+
     /// The least, in rising order.
     pub fn into_sorted(mut self) -> Vec<T> {
         self.kept.sort_unstable();
@@ -44,10 +51,14 @@ impl<T: Ord> Least<T> {
     }
 
     fn keep(&mut self, thing: T) {
+        if self.bound().is_some_and(|bound| thing >= *bound) {
+            return;
+        }
         self.kept.push(thing);
         if self.kept.len() >= 2 * self.limit {
             self.kept.select_nth_unstable(self.limit - 1);
             self.kept.truncate(self.limit);
+            self.is_bounded = true;
         }
     }
 }
@@ -74,6 +85,8 @@ mod tests {
                 parts.merge(part);
             }
             assert_eq!((whole.offered(), parts.offered()), (10_000, 10_000));
+            assert_eq!(whole.bound().is_some(), limit < 5_000);
+            assert!(whole.bound().is_none_or(|bound| bound >= &expected[limit - 1]));
             assert_eq!(whole.into_sorted(), expected);
             assert_eq!(parts.into_sorted(), expected);
         }

@@ -31,25 +31,26 @@ use nilometer_stat::inversion::{Inversion, InversionError};
 use nilometer_stat::{Empirical, Tally};
 
 use crate::connections::ConnectionLaw;
-use crate::files::represented_octets;
 pub use crate::files::{FILE_MIN_BYTES, ends, payload_bytes};
-use crate::flows::{OfFlows, Work, is_tcp};
+use crate::flows::{OfFlows, Work};
 use crate::gather::{Aside, Gathered, NothingAside, Parts};
 use crate::intervals::Volumes;
-use crate::lengths::{self, Measured, is_sampled};
-
+use crate::lengths::{self, Measured};
 use crate::model::{
     Coverage, FORMAT, Generation, INTERVALS_MAX, Interval, ModelError, Origin, TrafficModel,
 };
+use crate::others::Others;
 use crate::pool::Prefix;
 use crate::popularity::{ADDRESSES_MAX, Popularity};
 use crate::round_trips::RoundTrips;
 use crate::runner::{InTurn, Runner};
-use crate::sampled::SampledFiles;
-use crate::spans;
+use crate::sampled::{Kinds, SampledFiles};
+use crate::store::{ONE_PAIR_MAX, Store};
 use crate::told;
 use crate::udp;
-use crate::unflagged::{self, Inferred};
+use crate::unflagged::befores::DOUBTFUL_MAX;
+use crate::unflagged::hosts::TIMES_MAX;
+use crate::waiting::WAITING_MAX;
 
 /// Knots of the file size table and of the gap table.
 const SIZE_KNOTS: usize = 2_048;
@@ -91,6 +92,14 @@ pub enum EstimateError {
     Sampled(InversionError),
     /// More addresses than are counted.
     TooManyAddresses,
+    /// More records of one pair of sockets than are looked at together.
+    TooManyOfSockets,
+    /// More connections of one address pair than are known.
+    TooManyOfPair,
+    /// Hosts came and went more often than is known of, where records have no flags.
+    TooManyTimes,
+    /// More records without flags whose stamps cannot be than are known.
+    TooManyDoubtful,
     /// Records that were set aside cannot be had back.
     Aside(String),
     /// The interval is so short that there would be more than [`INTERVALS_MAX`].
@@ -123,6 +132,24 @@ impl fmt::Display for EstimateError {
             EstimateError::TooManyAddresses => {
                 write!(f, "more than {ADDRESSES_MAX} clients or servers; give a part of the input")
             }
+            EstimateError::TooManyOfSockets => write!(
+                f,
+                "more than {ONE_PAIR_MAX} flow records of one pair of sockets; give a part of the input"
+            ),
+            EstimateError::TooManyOfPair => write!(
+                f,
+                "more than {WAITING_MAX} connections of one address pair; give a part of the input"
+            ),
+            EstimateError::TooManyTimes => write!(
+                f,
+                "hosts of records without TCP flags came and went more than {TIMES_MAX} times; give a \
+                 part of the input"
+            ),
+            EstimateError::TooManyDoubtful => write!(
+                f,
+                "more than {DOUBTFUL_MAX} records without TCP flags have stamps that cannot be; give a \
+                 part of the input"
+            ),
             EstimateError::Aside(why) => write!(f, "records that were set aside are lost: {why}"),
             EstimateError::TooManyIntervals(interval_s) => write!(
                 f,
@@ -144,6 +171,8 @@ pub struct Estimate {
     pub warnings: Vec<String>,
     /// What it leaves out without being the worse for it, in plain words.
     pub notes: Vec<String>,
+    /// The most records that were looked at together, by each that worked on them.
+    pub together_max: usize,
 }
 
 /// The interval for an original of `duration_s`: the paper's five minutes, but at least three and at
@@ -195,53 +224,16 @@ pub fn estimate_as_given(
     estimate_parts((gathered.into_parts(), &NothingAside, false), options, &InTurn)
 }
 
-/// What is known of flows without flags, and of sampled ones, before they are measured with the others.
-struct Others {
-    inferred: Inferred,
-    sampled: Vec<FlowRecord>,
-    joined: u64,
-    coverage: Coverage,
-}
-
-impl Others {
-    fn of(mut records: Vec<FlowRecord>, span_ns: (u64, u64)) -> Others {
-        let mut coverage = Coverage::default();
-        records.retain(|record| is_tcp(record, &mut coverage));
-        let mut inferred = unflagged::infer(records, span_ns);
-        coverage.records_without_flags = inferred.unflagged;
-        (coverage.starts_inferred, coverage.ends_inferred) = (inferred.starts, inferred.ends);
-        let (sampled, bare) =
-            core::mem::take(&mut inferred.records).into_iter().partition(is_sampled);
-        inferred.records = bare;
-        let sampled = lengths::join_sampled(sampled);
-        let joined = inferred.joined + sampled.counts.joined();
-        Others { inferred, sampled: sampled.records, joined, coverage }
-    }
-
-    fn warnings(&self, measured: &Measured) -> Vec<String> {
-        let mut warnings = told::sampled(measured, &self.sampled);
-        if self.coverage.records_without_flags > 0 {
-            warnings.push(format!(
-                "{} TCP records carry no flags: where their flows begin and end is told by packets, \
-                 answers and time (gaps over {:.1} s part them); {} starts and {} ends",
-                self.coverage.records_without_flags,
-                self.inferred.threshold_ns as f64 / 1e9,
-                self.coverage.starts_inferred,
-                self.coverage.ends_inferred
-            ));
-        }
-        warnings
-    }
-}
-
 /// Everything that was found, before it becomes a model.
 struct Found {
     flows: OfFlows,
     others: Others,
+    thinned: SampledFiles,
     inversions: BTreeMap<u32, Inversion>,
     volumes: Volumes,
     /// What repair came to, of whole flows.
     repaired: RepairCounts,
+    together_max: usize,
 }
 
 fn estimate_parts<A: Aside>(
@@ -252,48 +244,74 @@ fn estimate_parts<A: Aside>(
     check_options(options)?;
     let span_ns = options.span_ns.or(parts.span_ns).unwrap_or((0, 0));
     let volumes = Volumes::new(span_ns, options)?;
-    let mut others = Others::of(parts.others, span_ns);
-    let inversions = lengths::invert(&others.sampled).map_err(EstimateError::Sampled)?;
-    let bare = core::mem::take(&mut others.inferred.records);
-    let work = Work { lots: parts.lots, aside, repairs, bare, sampled: &others.sampled };
+    let mut store = Store::new(parts.lots, aside, parts.together, runner)?;
+    let others = Others::of(&store, parts.seen, span_ns, runner)?;
+    let inversions = others.kinds.invert().map_err(EstimateError::Sampled)?;
+    let thinned = SampledFiles::of(&others.kinds, &inversions);
     let grid = volumes.grid(options.bound_s);
-    let flows = OfFlows::measure(work, grid, runner)?;
-    others.coverage.add(&flows.coverage);
-    if flows.tcp_flows == 0 && others.sampled.is_empty() {
-        return Err(EstimateError::NoTcp(others.coverage.flows));
+    let together_max = store.together_max();
+    let work = Work { repairs, others: &others, thinned: &thinned, grid };
+    let flows = OfFlows::measure(&work, &mut store, runner)?;
+    drop(store);
+    if flows.tcp_flows == 0 && others.kinds.is_empty() {
+        let of_others = others.seen.coverage.flows;
+        return Err(EstimateError::NoTcp(of_others + flows.coverage.flows));
     }
     let mut repaired = parts.counts;
     repaired.add(&flows.repairs);
     if repairs {
         repaired.assert_conserved();
     }
-    let made =
-        Found { flows, others, inversions, volumes, repaired }.into_model(options, runner)?;
+    let found = Found { flows, others, thinned, inversions, volumes, repaired, together_max };
+    let made = found.into_model(options, runner)?;
     made.model.check().map_err(EstimateError::Option)?;
     Ok(made)
 }
 
 impl Found {
+    /// What of the records entered, as far as they were not sampled.
+    fn coverage(&self) -> Coverage {
+        let mut coverage = self.others.seen.coverage.clone();
+        coverage.add(&self.flows.coverage);
+        coverage.records_without_flags = self.others.seen.unflagged;
+        coverage.records_joined =
+            self.flows.joined + self.others.kinds.joined + self.repaired.joined();
+        coverage
+    }
+
+    fn warnings(&self, measured: &Measured, coverage: &Coverage) -> Vec<String> {
+        let mut warnings = told::sampled(measured, &self.others.kinds);
+        if coverage.records_without_flags > 0 {
+            warnings.push(format!(
+                "{} TCP records carry no flags: where their flows begin and end is told by packets, \
+                 answers and time (gaps over {:.1} s part them); {} starts and {} ends",
+                coverage.records_without_flags,
+                self.others.threshold_ns as f64 / 1e9,
+                coverage.starts_inferred,
+                coverage.ends_inferred
+            ));
+        }
+        warnings
+    }
+
     fn into_model(
         self,
         options: &EstimateOptions,
         runner: &impl Runner,
     ) -> Result<Estimate, EstimateError> {
-        let Found { flows, others, inversions, volumes, repaired } = self;
-        let (mut coverage, sampled) = (others.coverage.clone(), &others.sampled);
-        coverage.records_joined = others.joined + repaired.joined();
-        let measured =
-            lengths::measure(flows.lengths.whole(), &inversions).expect("there is a flow");
-        let thinned = SampledFiles::of(sampled, &inversions);
-        let mut warnings = others.warnings(&measured);
-        let gaps = gaps(flows.gaps, sampled, options.bound_s, &mut coverage, &mut warnings);
+        let mut coverage = self.coverage();
+        let lengths = self.flows.lengths.clone().whole();
+        let measured = lengths::measure(lengths, &self.inversions).expect("there is a flow");
+        let mut warnings = self.warnings(&measured, &coverage);
+        let Found { flows, others, thinned, volumes, repaired, together_max, .. } = self;
+        let gaps = gaps(flows.gaps, options.bound_s, &mut warnings);
         warnings.extend(told::repaired(&repaired));
         let whole = flows.whole;
         let connection_law =
-            if sampled.is_empty() { ConnectionLaw::of(whole.shapes) } else { None };
+            if others.kinds.is_empty() { ConnectionLaw::of(whole.shapes) } else { None };
         let file_size = file_sizes(flows.sizes, coverage.flows_in_model, &thinned)
             .ok_or_else(|| EstimateError::NoneEnters(Box::new(coverage.clone())))?;
-        let mut volumes = volumes.of_files(flows.volumes).of_sampled(sampled, &thinned);
+        let mut volumes = volumes.of_files(flows.volumes).of_sampled(flows.sampled, &thinned);
         if connection_law.is_some() {
             (coverage.flows_in_connections, coverage.octets_in_connections) =
                 (whole.flows, whole.octets);
@@ -302,8 +320,8 @@ impl Found {
         let grid = volumes.grid(options.bound_s);
         let active = flows.active.means(grid.interval_s);
         let intervals = volumes.intervals((&file_size, &gaps, active), runner);
-        cover_sampled(sampled, &thinned, &intervals, &mut coverage);
-        let popularity = Popularity::of(flows.popular, sampled, options.keep_addresses);
+        cover_sampled(&others.kinds, &thinned, &intervals, &mut coverage);
+        let popularity = Popularity::of(flows.popular, options.keep_addresses);
         let mut model = TrafficModel {
             format: FORMAT.to_string(),
             tool: options.tool.clone(),
@@ -333,7 +351,7 @@ impl Found {
             },
         };
         model.tell_unmodelled();
-        Ok(Estimate { model, warnings, notes: vec![] })
+        Ok(Estimate { model, warnings, notes: vec![], together_max })
     }
 }
 
@@ -351,11 +369,6 @@ fn check_options(options: &EstimateOptions) -> Result<(), EstimateError> {
     Ok(())
 }
 
-/// Did this flow open a connection, as far as is known?
-fn opens(flow: &FlowRecord) -> bool {
-    flow.has_start() && flow.opened != Some(false)
-}
-
 /// P(FileSize), in bytes, of so many files; none where nothing enters.
 fn file_sizes(sizes: Tally, files: u64, thinned: &SampledFiles) -> Option<Empirical> {
     let counted = Empirical::step_from_counts(sizes.whole(), SIZE_KNOTS).ok();
@@ -369,7 +382,7 @@ fn file_sizes(sizes: Tally, files: u64, thinned: &SampledFiles) -> Option<Empiri
 
 /// Sampled flows are in the model, or too small for it, as far as their law tells.
 fn cover_sampled(
-    sampled: &[FlowRecord],
+    sampled: &Kinds,
     thinned: &SampledFiles,
     intervals: &[Interval],
     coverage: &mut Coverage,
@@ -377,7 +390,7 @@ fn cover_sampled(
     if sampled.is_empty() {
         return;
     }
-    let all: u64 = sampled.iter().map(represented_octets).sum();
+    let all = sampled.octets;
     let small = thinned.too_small();
     let left = (libm::round(small.octets) as u64).min(all);
     let out = &mut coverage.left_out.under_100_bytes;
@@ -390,29 +403,8 @@ fn cover_sampled(
     coverage.octets_in_model += all - left;
 }
 
-/// P(InterConnection), in seconds, of the gaps that were found and of sampled flows, whose gaps are
-/// those of every N-th.
-fn gaps(
-    mut gaps: Tally,
-    sampled: &[FlowRecord],
-    bound_s: f64,
-    coverage: &mut Coverage,
-    warnings: &mut Vec<String>,
-) -> Empirical {
-    let mut intervals: Vec<u32> = sampled.iter().map(|record| record.sampling_interval).collect();
-    intervals.sort_unstable();
-    intervals.dedup();
-    for interval in intervals {
-        let of_it = |record: &&FlowRecord| record.sampling_interval == interval && opens(record);
-        let group = sampled.iter().filter(of_it);
-        let spans = spans::in_order(group);
-        for gap_ns in spans::gaps_ns(&spans).map(|gap_ns| gap_ns / u64::from(interval)) {
-            match gap_ns as f64 / NANOS <= bound_s {
-                true => gaps.add(gap_ns, 1),
-                false => coverage.gaps_beyond_bound += 1,
-            }
-        }
-    }
+/// P(InterConnection), in seconds, of the gaps that were found.
+fn gaps(gaps: Tally, bound_s: f64, warnings: &mut Vec<String>) -> Empirical {
     let mut gaps = gaps.in_units_of(NANOS);
     if gaps.iter().all(|(gap, _)| *gap <= 0.0) {
         warnings.push(format!(

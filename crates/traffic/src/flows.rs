@@ -6,6 +6,7 @@
 //! first, nor which lot it was in. So the measures depend on the records alone, and memory on
 //! the limits of the tallies, on the number of addresses, and on what one lot for each worker takes.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,21 +21,22 @@ use crate::estimate::EstimateError;
 use crate::files::{count, enter, represented_octets};
 use crate::gather::Aside;
 use crate::intervals::Volume;
-use crate::lots::{self, LOTS, Lot};
 use crate::model::Coverage;
+use crate::others::{Others, Told};
 use crate::pairs::Whole;
 use crate::popularity::Popular;
 use crate::runner::Runner;
+use crate::sampled::SampledFiles;
 use crate::sessions::Alive;
 use crate::spans::{self, Span};
-use crate::udp::{self, Grid};
+use crate::store::{Part, Store};
+use crate::udp::{self, Clocked, Grid, Starts};
+use crate::waiting::{Moment, OfPairs, WAITING_MAX, Waiting};
 
 /// Different sizes, gaps and lengths that are told apart at most.
 const VALUES_MAX: usize = 1 << 18;
-/// Lots that are measured before their measures are added.
-const AT_ONCE: usize = 16;
 
-/// The measures of flows that were metered whole.
+/// The measures of flows; laws are of those that were metered whole, but for gaps.
 pub(crate) struct OfFlows {
     /// TCP flows; those whose flags were inferred among them.
     pub tcp_flows: u64,
@@ -58,22 +60,26 @@ pub(crate) struct OfFlows {
     pub coverage: Coverage,
     /// What repair came to.
     pub repairs: RepairCounts,
+    /// Records without flags that were joined to earlier ones.
+    pub joined: u64,
+    /// What sampled records stand for, bytes and packets by interval, in units.
+    pub sampled: Vec<(u128, u128)>,
+    /// Of the fraction of a slot that this is, what is told pair by pair.
+    some: OfPairs,
+    /// Pairs of which more flows come.
+    waiting: Waiting,
 }
 
 /// Everything that is to be measured.
-pub(crate) struct Work<'a, A> {
-    pub lots: Vec<Lot>,
-    pub aside: &'a A,
-    /// Repair the flows of the lots.
+pub(crate) struct Work<'a> {
+    /// Repair the flows that have flags.
     pub repairs: bool,
-    /// Flows whose flags were inferred.
-    pub bare: Vec<FlowRecord>,
-    /// Flows that were sampled.
-    pub sampled: &'a [FlowRecord],
+    /// What is known of those that have none, and of sampled ones.
+    pub others: &'a Others,
+    /// The files of the latter.
+    pub thinned: &'a SampledFiles,
+    pub grid: Grid,
 }
-
-/// A lot to be measured: its number, its records, its flows of inferred flags, the spans of sampled ones.
-type OfLot = (usize, Lot, Vec<FlowRecord>, Vec<Span>);
 
 impl OfFlows {
     fn new(grid: Grid) -> OfFlows {
@@ -89,39 +95,69 @@ impl OfFlows {
             udp: udp::nothing(grid),
             coverage: Coverage::default(),
             repairs: RepairCounts::default(),
+            joined: 0,
+            sampled: Vec::new(),
+            some: OfPairs::default(),
+            waiting: Waiting::default(),
         }
     }
 
     /// The measures of all lots.
     ///
     /// # Errors
-    /// When a lot that was set aside cannot be had, and as soon as there are too many addresses.
+    /// When a lot that was set aside cannot be had, as soon as there are too many addresses, and when one address
+    /// pair has too many connections.
     pub fn measure<A: Aside>(
-        work: Work<'_, A>,
-        grid: Grid,
+        work: &Work<'_>,
+        store: &mut Store<'_, A>,
         runner: &impl Runner,
     ) -> Result<OfFlows, EstimateError> {
-        let bare = lots::dealt(work.bare);
-        let mut spans: Vec<Vec<Span>> = (0..LOTS).map(|_| Vec::new()).collect();
-        for record in work.sampled {
-            spans[lots::lot_of(&record.key)].push(Span::of(record));
-        }
-        let lots = work.lots.into_iter().enumerate().zip(bare).zip(spans);
-        let mut lots = lots.map(|(((number, lot), bare), spans)| (number, lot, bare, spans));
-        let (aside, repairs) = (work.aside, work.repairs);
-        let mut sum = OfFlows::new(grid);
-        loop {
-            let some: Vec<OfLot> = lots.by_ref().take(AT_ONCE).collect();
-            if some.is_empty() {
-                return Ok(sum);
+        let clocked = work.clocked(store, runner)?;
+        let measure = |store: &Store<'_, A>, part: &Part| work.measure(store, part, &clocked);
+        let add = |sum: &mut OfFlows, part: &Part, more: OfFlows| {
+            sum.add(more);
+            if part.is_last() {
+                sum.settle(work.grid);
             }
-            for measured in runner.map(some, |lot| measure(lot, aside, repairs, grid)) {
-                sum.add(measured.map_err(EstimateError::Aside)?);
-                if sum.popular.is_too_much() {
-                    return Err(EstimateError::TooManyAddresses);
+            let of_udp = sum.udp.iter().map(udp::Measure::waiting).sum::<usize>();
+            if sum.waiting.count() + of_udp > WAITING_MAX {
+                return Err(EstimateError::TooManyOfPair);
+            }
+            let is_too_much = sum.popular.is_too_much();
+            if is_too_much { Err(EstimateError::TooManyAddresses) } else { Ok(()) }
+        };
+        store.sum_up(OfFlows::new(work.grid), runner, (measure, add))
+    }
+
+    /// Takes the flows that are here for all of their address pairs.
+    fn settle(&mut self, grid: Grid) {
+        let Waiting { moments, answers, .. } = core::mem::take(&mut self.waiting);
+        for (_, moments) in moments {
+            self.of_pair(moments, grid);
+        }
+        for (_, nanos) in answers {
+            self.whole.answered_pair(nanos);
+        }
+        self.udp.iter_mut().for_each(|measure| measure.settle(grid));
+    }
+
+    /// Measures one address pair by its moments.
+    fn of_pair(&mut self, mut moments: Vec<Moment>, grid: Grid) {
+        moments.sort_unstable();
+        let mut before: BTreeMap<u32, u64> = BTreeMap::new();
+        for moment in moments.iter().filter(|moment| moment.opens) {
+            if let Some(before_ns) = before.insert(moment.interval, moment.start_ns) {
+                let gap_ns = (moment.start_ns - before_ns) / u64::from(moment.interval.max(1));
+                match grid.is_within(gap_ns) {
+                    true => self.gaps.add(gap_ns, 1),
+                    false => self.coverage.gaps_beyond_bound += 1,
                 }
             }
         }
+        let times = moments.iter().map(|moment| (moment.start_ns, moment.end_ns));
+        let mut lives = Vec::new();
+        spans::lives_of_pair(times, grid.origin_ns, grid.bound_s, &mut lives);
+        self.active.add(&Alive::of(&lives, grid.interval_s, grid.intervals));
     }
 
     fn add(&mut self, more: OfFlows) {
@@ -136,26 +172,22 @@ impl OfFlows {
         self.udp.iter_mut().zip(more.udp).for_each(|(sum, more)| sum.add(more));
         self.coverage.add(&more.coverage);
         self.repairs.add(&more.repairs);
+        self.joined += more.joined;
+        self.sampled.resize(self.sampled.len().max(more.sampled.len()), (0, 0));
+        for (sum, more) in self.sampled.iter_mut().zip(more.sampled) {
+            *sum = (sum.0.saturating_add(more.0), sum.1.saturating_add(more.1));
+        }
+        self.waiting.take(more.some);
     }
 
-    /// Measures TCP flows.
-    fn of_tcp(mut self, flows: Vec<FlowRecord>, sampled: Vec<Span>, grid: Grid) -> OfFlows {
+    /// Measures TCP flows, and gives back what is to be told pair by pair.
+    fn of_tcp(&mut self, flows: Vec<FlowRecord>, grid: Grid) -> OfPairs {
         self.tcp_flows = flows.len() as u64;
         self.coverage.flows += self.tcp_flows;
         self.lengths = Tally::of(flows.iter().map(|flow| flow.packets).collect(), VALUES_MAX);
-        let mut spans = spans::in_order(opening(&flows));
-        let mut gaps: Vec<u64> = spans::gaps_ns(&spans).collect();
-        let found = gaps.len();
-        gaps.retain(|gap| *gap as f64 / 1e9 <= grid.bound_s);
-        self.coverage.gaps_beyond_bound = (found - gaps.len()) as u64;
-        self.gaps = Tally::of(gaps, VALUES_MAX);
-        if !sampled.is_empty() {
-            spans.extend(sampled);
-            spans.sort_unstable();
-        }
-        let lives = spans::lives(&spans, grid.origin_ns, grid.bound_s);
-        self.active = Alive::of(&lives, grid.interval_s, grid.intervals);
-        self.whole = Whole::of(&flows, grid);
+        let opened = opening(&flows).map(Span::of).collect();
+        let (whole, answers) = Whole::of(&flows, grid);
+        self.whole = whole;
         let files = enter(flows, &mut self.coverage);
         self.sizes = Tally::of(files.iter().map(|file| file.payload).collect(), VALUES_MAX);
         for file in &files {
@@ -163,33 +195,119 @@ impl OfFlows {
             volume.add(&Volume { bytes: file.payload, flows: 1, packets: file.packets });
         }
         self.popular = Popular::of(files.iter().map(|file| (file.client, file.server)).collect());
-        self
+        OfPairs { opened, answers, sampled: Vec::new() }
+    }
+
+    /// Measures sampled flows, but for what is told pair by pair.
+    fn of_sampled(&mut self, sampled: &[FlowRecord], thinned: &SampledFiles, grid: Grid) {
+        self.popular.add_sampled(sampled);
+        self.sampled.resize(if sampled.is_empty() { 0 } else { grid.intervals }, (0, 0));
+        for record in sampled {
+            let (bytes, packets) = thinned.volume(record);
+            let sum = &mut self.sampled[grid.at(record.start_ns)];
+            *sum = (sum.0.saturating_add(bytes), sum.1.saturating_add(packets));
+        }
+    }
+
+    /// Measures address pairs, all of whose flows are here.
+    fn of_pairs(&mut self, all: OfPairs, grid: Grid) {
+        let mut spans = all.opened;
+        spans.sort_unstable();
+        let gaps = spans::gaps_ns(&spans).chain(spans::sampled_gaps_ns(&all.sampled));
+        let (within, beyond): (Vec<u64>, Vec<u64>) = gaps.partition(|gap| grid.is_within(*gap));
+        self.gaps = Tally::of(within, VALUES_MAX);
+        self.coverage.gaps_beyond_bound = beyond.len() as u64;
+        if !all.sampled.is_empty() {
+            spans.extend(all.sampled.iter().map(Span::of));
+            spans.sort_unstable();
+        }
+        let lives = spans::lives(&spans, grid.origin_ns, grid.bound_s);
+        self.active = Alive::of(&lives, grid.interval_s, grid.intervals);
+        self.whole.answered(all.answers);
     }
 }
 
-fn measure(
-    (number, mut lot, bare, sampled): OfLot,
-    aside: &impl Aside,
-    repairs: bool,
-    grid: Grid,
-) -> Result<OfFlows, String> {
-    lot.put(&aside.fetch(number)?);
-    let mut made = OfFlows::new(grid);
-    let mut flows = lot.unpack();
-    if repairs {
-        flows = settle_all(flows, HARPOON_GAP_MAX_NS, &mut made.repairs);
+impl Work<'_> {
+    /// The flows of a part that have flags.
+    fn flagged<A: Aside>(
+        &self,
+        (store, part): (&Store<'_, A>, &Part),
+        counts: &mut RepairCounts,
+    ) -> Result<Vec<FlowRecord>, String> {
+        let flows = store.flagged(part)?;
+        Ok(if self.repairs { settle_all(flows, HARPOON_GAP_MAX_NS, counts) } else { flows })
     }
-    let (mut tcp, mut udp) = (Vec::with_capacity(flows.len() + bare.len()), Vec::new());
-    for flow in flows {
-        match (is_tcp(&flow, &mut made.coverage), flow.key.protocol) {
-            (true, _) => tcp.push(flow),
-            (false, UDP) => udp.push(flow),
-            (false, _) => {}
+
+    /// The services that are asked by the clock, of pairs whose records are too many to be looked at together.
+    fn clocked<A: Aside>(
+        &self,
+        store: &Store<'_, A>,
+        runner: &impl Runner,
+    ) -> Result<Clocked, EstimateError> {
+        let fractions = store.parts().iter().filter(|part| part.is_fraction());
+        let fractions = fractions.filter(|part| part.has_udp());
+        let fractions: Vec<Part> = fractions.cloned().collect();
+        let starts = |_: &(Starts, Clocked), part: &Part| {
+            let mut flows = self.flagged((store, part), &mut RepairCounts::default())?;
+            flows.retain(|flow| flow.key.protocol == UDP);
+            Ok(udp::starts_of(&flows))
+        };
+        let add = |(waiting, clocked): &mut (Starts, Clocked), part: &Part, more: Starts| {
+            for (service, starts) in more {
+                waiting.entry(service).or_default().extend(starts);
+            }
+            if waiting.values().map(Vec::len).sum::<usize>() > WAITING_MAX {
+                return Err(EstimateError::TooManyOfPair);
+            }
+            if part.is_last() {
+                clocked.extend(udp::clocked(core::mem::take(waiting)));
+            }
+            Ok(())
+        };
+        let sum = store.sum(&fractions, Default::default(), runner, (starts, add));
+        let (waiting, mut clocked) = sum?;
+        clocked.extend(udp::clocked(waiting));
+        Ok(clocked)
+    }
+
+    fn measure<A: Aside>(
+        &self,
+        store: &Store<'_, A>,
+        part: &Part,
+        clocked: &Clocked,
+    ) -> Result<OfFlows, String> {
+        let grid = self.grid;
+        let mut made = OfFlows::new(grid);
+        let flows = self.flagged((store, part), &mut made.repairs)?;
+        let Told { marked, sampled } = self.others.tell(store, part)?;
+        let (mut tcp, mut udp) = (Vec::with_capacity(flows.len()), Vec::new());
+        for flow in flows {
+            match (is_tcp(&flow, &mut made.coverage), flow.key.protocol) {
+                (true, _) => tcp.push(flow),
+                (false, UDP) => udp.push(flow),
+                (false, _) => {}
+            }
         }
+        made.coverage.starts_inferred = marked.starts;
+        made.coverage.ends_inferred = marked.ends;
+        made.joined = marked.joined;
+        tcp.extend(marked.flows);
+        made.udp = match part.is_fraction() {
+            true => udp::measure_some(&udp, clocked, grid),
+            false => udp::measure(&udp, grid),
+        };
+        drop(udp);
+        if !tcp.is_empty() || !sampled.is_empty() {
+            let of_pairs = made.of_tcp(tcp, grid);
+            made.of_sampled(&sampled, self.thinned, grid);
+            let of_pairs = OfPairs { sampled, ..of_pairs };
+            match part.is_fraction() {
+                true => made.some = of_pairs,
+                false => made.of_pairs(of_pairs, grid),
+            }
+        }
+        Ok(made)
     }
-    tcp.extend(bare);
-    made.udp = udp::measure(&udp, grid);
-    Ok(if tcp.is_empty() && sampled.is_empty() { made } else { made.of_tcp(tcp, sampled, grid) })
 }
 
 /// Is this flow one of TCP? Others are counted as left out.

@@ -6,9 +6,10 @@
 //! its records alone. Only the stamps of a record may be set right by those before it ([`Screen`]); whoever
 //! gathers from several inputs screens each by itself.
 //!
-//! Records without flags and sampled ones are few or all there is: they are told by the whole of them, and
-//! wait together.
+//! Records without flags and sampled ones are told by the whole of them. They wait in lots of their own, and what
+//! can be said of all of them without looking twice is counted as they come ([`Seen`]).
 
+use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -17,44 +18,78 @@ use nilometer_flow::repair::{Reason, RepairCounts, Screen};
 
 use crate::lengths::is_sampled;
 use crate::lots::{LOTS, Lot, lot_of};
+use crate::others::Seen;
 use crate::unflagged::is_unflagged;
 
 /// Lots that were set aside.
 pub trait Aside: Sync {
-    /// Everything that was taken of a lot, one behind the other.
+    /// Sets more of a lot aside: of one of those that were gathered, or of one with another number.
+    ///
+    /// # Errors
+    /// Why there is no room for it.
+    fn put(&self, lot: usize, bytes: &[u8]) -> Result<(), String>;
+
+    /// How many bytes were taken of a lot.
+    fn length(&self, lot: usize) -> u64;
+
+    /// Gives everything that was taken of a lot to `each`, in pieces one behind the other, cut anywhere.
     ///
     /// # Errors
     /// Why it cannot be had.
-    fn fetch(&self, lot: usize) -> Result<Vec<u8>, String>;
+    fn fetch(&self, lot: usize, each: &mut dyn FnMut(&[u8])) -> Result<(), String>;
 }
 
-/// Nothing was set aside.
+/// Nothing was set aside, and nothing can be.
 #[derive(Clone, Copy, Debug)]
 pub struct NothingAside;
 
 impl Aside for NothingAside {
-    fn fetch(&self, _lot: usize) -> Result<Vec<u8>, String> {
-        Ok(Vec::new())
+    fn put(&self, _lot: usize, _bytes: &[u8]) -> Result<(), String> {
+        Err("nothing can be set aside".to_owned())
+    }
+
+    fn length(&self, _lot: usize) -> u64 {
+        0
+    }
+
+    fn fetch(&self, _lot: usize, _each: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+        Ok(())
     }
 }
 
-/// Records on their way into an estimate: 48 bytes each, 88 where they are of IPv6, 96 where they are sampled or
-/// have no flags.
+/// How many records are in memory at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Packed, as they were gathered: when there are more, it is time to set them aside.
+    pub gathered: usize,
+    /// Unpacked, to be looked at together, by each that works on them.
+    pub together: usize,
+}
+
+impl Hold {
+    /// All of them.
+    pub const ALL: Hold = Hold { gathered: usize::MAX, together: usize::MAX };
+}
+
+/// Records on their way into an estimate: 48 bytes each, 88 where they are of IPv6.
 #[derive(Debug)]
 pub struct Gathered {
+    hold: Hold,
     screen: Screen,
+    /// Those of records with flags, and behind them those of the others.
     lots: Vec<Lot>,
     held: usize,
-    /// Without flags, or sampled.
-    others: Vec<FlowRecord>,
+    seen: Seen,
     span_ns: Option<(u64, u64)>,
 }
 
 /// What was gathered, apart.
 pub(crate) struct Parts {
     pub lots: Vec<Lot>,
-    /// Records without flags, or sampled.
-    pub others: Vec<FlowRecord>,
+    /// Records that may be looked at together.
+    pub together: usize,
+    /// What was seen of records without flags, and of sampled ones.
+    pub seen: Seen,
     /// What the screen came to.
     pub counts: RepairCounts,
     /// From the first start to the last end, ns since 1970.
@@ -68,13 +103,19 @@ impl Default for Gathered {
 }
 
 impl Gathered {
-    /// No records yet.
+    /// No records yet, and all that come may be held.
     pub fn new() -> Gathered {
+        Gathered::holding(Hold::ALL)
+    }
+
+    /// No records yet, and no more than these may be held.
+    pub fn holding(hold: Hold) -> Gathered {
         Gathered {
+            hold,
             screen: Screen::default(),
-            lots: (0..LOTS).map(|_| Lot::default()).collect(),
+            lots: (0..2 * LOTS).map(|_| Lot::default()).collect(),
             held: 0,
-            others: Vec::new(),
+            seen: Seen::default(),
             span_ns: None,
         }
     }
@@ -84,9 +125,9 @@ impl Gathered {
         self.held
     }
 
-    /// Records without flags, and sampled ones. They are not set aside.
-    pub fn others(&self) -> usize {
-        self.others.len()
+    /// Are as many held as may be? Then they are to be set aside.
+    pub fn is_full(&self) -> bool {
+        self.held >= self.hold.gathered
     }
 
     /// Takes the next record, to be repaired with the others.
@@ -120,17 +161,19 @@ impl Gathered {
     pub(crate) fn keep(&mut self, record: FlowRecord) {
         let (first, last) = self.span_ns.unwrap_or((record.start_ns, record.end_ns));
         self.span_ns = Some((first.min(record.start_ns), last.max(record.end_ns)));
+        let lot = lot_of(&record.key);
         if is_screened(&record) {
             self.held += 1;
-            self.lots[lot_of(&record.key)].push(&record);
-        } else {
-            self.others.push(record);
+            self.lots[lot].push(&record);
+        } else if let Some(record) = self.seen.look(record) {
+            self.held += 1;
+            self.lots[LOTS + lot].push(&record);
         }
     }
 
     pub(crate) fn into_parts(self) -> Parts {
-        let Gathered { screen, lots, others, span_ns, .. } = self;
-        Parts { lots, others, counts: screen.counts, span_ns }
+        let Gathered { hold, screen, lots, seen, span_ns, .. } = self;
+        Parts { lots, together: hold.together, seen, counts: screen.counts, span_ns }
     }
 }
 

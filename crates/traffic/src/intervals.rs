@@ -3,14 +3,13 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use nilometer_flow::FlowRecord;
 use nilometer_stat::Empirical;
 
 use crate::connections::ConnectionVolume;
 use crate::estimate::{EstimateError, EstimateOptions, default_interval_s};
 use crate::model::{INTERVALS_MAX, Interval};
 use crate::runner::Runner;
-use crate::sampled::SampledFiles;
+use crate::sampled::{SampledFiles, UNITS};
 use crate::sessions::{self, Demand};
 use crate::udp::Grid;
 
@@ -75,11 +74,6 @@ impl Volumes {
         Grid { origin_ns, interval_s, intervals: self.counted.len(), bound_s }
     }
 
-    /// The interval in which a flow starts.
-    fn at(&self, start_ns: u64) -> usize {
-        self.grid(0.0).at(start_ns)
-    }
-
     /// States what files carried, by the interval where each starts.
     pub fn of_files(mut self, counted: Vec<Volume>) -> Volumes {
         self.counted = counted;
@@ -92,13 +86,11 @@ impl Volumes {
         self
     }
 
-    /// Adds what sampled records stand for, each in the interval where it starts.
-    pub fn of_sampled(mut self, records: &[FlowRecord], files: &SampledFiles) -> Volumes {
-        for record in records {
-            let (bytes, packets) = files.volume(record);
-            let at = self.at(record.start_ns);
-            let volume = &mut self.sampled[at];
-            *volume = (volume.0 + bytes, volume.1 + packets);
+    /// States what sampled records stand for, by the interval where each starts.
+    pub fn of_sampled(mut self, sampled: Vec<(u128, u128)>, files: &SampledFiles) -> Volumes {
+        let whole = |units: u128| units as f64 / UNITS;
+        for (volume, (bytes, packets)) in self.sampled.iter_mut().zip(sampled) {
+            *volume = (whole(bytes), whole(packets));
         }
         let (bytes, flows) = files
             .sizes()

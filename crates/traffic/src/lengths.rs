@@ -10,12 +10,10 @@
 //! again sooner (TIME-WAIT, RFC 9293, section 3.4.2, which Linux keeps for 60 s).
 
 use alloc::collections::BTreeMap;
-use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 
 use nilometer_flow::FlowRecord;
-use nilometer_flow::repair::{Repaired, repair};
-use nilometer_stat::inversion::{Estimate, Inversion, InversionError, SampledFlows};
+use nilometer_stat::inversion::{Estimate, Inversion};
 use nilometer_stat::{Empirical, Form};
 use serde::{Deserialize, Serialize};
 
@@ -72,28 +70,28 @@ pub(crate) fn is_sampled(record: &FlowRecord) -> bool {
     record.sampling_interval >= 2
 }
 
-/// Joins sampled records that belong to one flow.
-pub(crate) fn join_sampled(records: Vec<FlowRecord>) -> Repaired {
-    let (mut waited_ns, mut waits) = (0.0, 0.0);
-    for record in records.iter().filter(|record| record.packets >= 2) {
-        waited_ns += record.end_ns.saturating_sub(record.start_ns) as f64;
-        waits += (record.packets - 1) as f64;
-    }
-    let gap_ns = if waits > 0.0 { (MEAN_GAPS * waited_ns / waits) as u64 } else { 0 };
-    repair(records, gap_ns.clamp(TIME_WAIT_NS, JOINED_GAP_MAX_NS))
+/// How long sampled records waited for their next packet, all together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waits {
+    waited_ns: u128,
+    waits: u128,
 }
 
-/// One inversion for each sampling interval among `records`.
-pub(crate) fn invert(records: &[FlowRecord]) -> Result<BTreeMap<u32, Inversion>, InversionError> {
-    let mut groups: BTreeMap<u32, SampledFlows> = BTreeMap::new();
-    for record in records {
-        let flows = match groups.entry(record.sampling_interval) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(SampledFlows::new(record.sampling_interval)?),
-        };
-        flows.add(record.packets, record.has_start());
+impl Waits {
+    /// Takes a record.
+    pub fn note(&mut self, record: &FlowRecord) {
+        if record.packets >= 2 {
+            self.waited_ns += u128::from(record.end_ns.saturating_sub(record.start_ns));
+            self.waits += u128::from(record.packets - 1);
+        }
     }
-    groups.into_iter().map(|(interval, flows)| Ok((interval, flows.invert()?))).collect()
+
+    /// The gap over which sampled records are joined, ns.
+    pub fn gap_ns(&self) -> u64 {
+        let (waited_ns, waits) = (self.waited_ns as f64, self.waits as f64);
+        let gap_ns = if waits > 0.0 { (MEAN_GAPS * waited_ns / waits) as u64 } else { 0 };
+        gap_ns.clamp(TIME_WAIT_NS, JOINED_GAP_MAX_NS)
+    }
 }
 
 /// The numbers of flows that were counted: packets of a flow, and how many flows have so many.

@@ -1,11 +1,13 @@
 //! Flow records held for an estimate: packed, and parted by their address pairs.
 //!
 //! A record as the decoders give it has 96 bytes, half of them room that only IPv6 needs. Most records
-//! fit 48 bytes (`NARROW`); the others take 84. A lot has all records of its address pairs, both directions,
+//! fit 48 bytes (`NARROW`); the others take 88. A lot has all records of its address pairs, both directions,
 //! so that whatever is asked of a five-tuple, of a connection or of a pair is answered by one lot alone:
 //! lots can be worked on at the same time, small enough for the processor's cache, and nothing depends
 //! on how many workers there are. A lot is plain bytes, and two of them one behind the other are a lot: what
-//! memory has no room for can be put aside in a file and fetched when its turn comes.
+//! memory has no room for can be put aside in a file and fetched when its turn comes, piece by piece. Of a lot
+//! that is too large, the records of some of its *slots* are taken at a time, which are address pairs as well; and
+//! of a slot that is too large, those of some *bins*, which are pairs of sockets.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
@@ -17,15 +19,6 @@ pub const LOTS: usize = 256;
 
 /// An odd number without pattern: 2^64 / golden ratio.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// Deals records to their lots.
-pub(crate) fn dealt(records: Vec<FlowRecord>) -> Vec<Vec<FlowRecord>> {
-    let mut lots: Vec<Vec<FlowRecord>> = (0..LOTS).map(|_| Vec::new()).collect();
-    for record in records {
-        lots[lot_of(&record.key)].push(record);
-    }
-    lots
-}
 
 /// The lot that has a tuple's address pair, whichever way its packets went.
 pub(crate) fn lot_of(key: &FlowKey) -> usize {
@@ -40,8 +33,28 @@ pub(crate) fn lot_of(key: &FlowKey) -> usize {
     (both >> (64 - LOTS.trailing_zeros())) as usize
 }
 
-/// Bytes of a record of IPv4 that is not sampled and counts no more than 2^32 packets.
-const NARROW: usize = 48;
+/// Slots of a lot.
+pub(crate) const SLOTS: u16 = 256;
+
+/// The slot of its lot that has a tuple's address pair: by another hash, because the sums that lots go by are
+/// alike for many pairs.
+pub(crate) fn slot_of(key: &FlowKey) -> u16 {
+    let (source, destination) = (key.source, key.destination);
+    let (source, destination) = (source.min(destination), source.max(destination));
+    let pair = FlowKey { source, destination, source_port: 0, destination_port: 0, protocol: 0 };
+    (pair.hash_word() >> 56) as u16
+}
+
+/// Bins of a slot.
+pub(crate) const BINS: u16 = 4_096;
+
+/// The bin of its slot that has a tuple's pair of sockets.
+pub(crate) fn bin_of(key: &FlowKey) -> u16 {
+    ((*key).min(key.reversed()).hash_word() >> 52) as u16
+}
+
+/// Bytes of a record of IPv4 that counts no more than 2^32 packets and has either payload or a sampling interval.
+pub(crate) const NARROW: usize = 48;
 /// Bytes of any other.
 const WIDE: usize = 88;
 
@@ -50,6 +63,9 @@ const OPENED_KNOWN: u8 = 2;
 const OPENED: u8 = 4;
 const IS_WIDE: u8 = 8;
 const END_REASON_SHIFT: u8 = 4;
+const END_REASONS: u8 = 7;
+/// In a narrow record: the sampling interval stands where payload would.
+const IS_SAMPLED: u8 = 1 << 7;
 
 /// Records of some address pairs, packed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,23 +85,59 @@ impl Lot {
         core::mem::take(&mut self.0)
     }
 
-    /// Adds what was once taken of a lot.
-    pub fn put(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+    /// What it is made of.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Unpacks what a lot is made of, given in pieces that may be cut anywhere.
+pub(crate) struct Unpacking<F> {
+    /// The beginning of a record whose end is in the next piece.
+    cut: Vec<u8>,
+    each: F,
+}
+
+impl<F: FnMut(FlowRecord)> Unpacking<F> {
+    /// Gives each record, in their order, to `each`.
+    pub fn new(each: F) -> Unpacking<F> {
+        Unpacking { cut: Vec::with_capacity(WIDE), each }
     }
 
-    /// The records, in their order.
+    /// Takes the next piece.
+    pub fn take(&mut self, mut bytes: &[u8]) {
+        if let Some(&marks) = self.cut.first() {
+            let missing = length_of(marks) - self.cut.len();
+            let (end, rest) = bytes.split_at(missing.min(bytes.len()));
+            self.cut.extend_from_slice(end);
+            if end.len() < missing {
+                return;
+            }
+            (self.each)(Packed(&self.cut).record(marks));
+            self.cut.clear();
+            bytes = rest;
+        }
+        while let Some((&marks, _)) = bytes.split_first()
+            && let Some((record, rest)) = bytes.split_at_checked(length_of(marks))
+        {
+            (self.each)(Packed(record).record(marks));
+            bytes = rest;
+        }
+        self.cut.extend_from_slice(bytes);
+    }
+
+    /// All pieces were taken.
     ///
     /// # Panics
-    /// Where bytes were put in that no lot had.
-    pub fn unpack(self) -> Vec<FlowRecord> {
-        let mut records = Vec::with_capacity(self.0.len() / NARROW);
-        let mut rest = Packed(&self.0);
-        while let Some(record) = rest.next() {
-            records.push(record);
-        }
-        records
+    /// Where they were not those of a lot.
+    pub fn finish(self) {
+        assert!(self.cut.is_empty(), "a lot is whole records");
     }
+}
+
+/// Bytes of a record with these marks.
+fn length_of(marks: u8) -> usize {
+    if marks & IS_WIDE == 0 { NARROW } else { WIDE }
 }
 
 /// Everything but addresses, counts and sampling, and the marks that tell which of it is there.
@@ -130,15 +182,16 @@ fn narrow(record: &FlowRecord) -> Option<[u8; NARROW]> {
     else {
         return None;
     };
-    if record.sampling_interval != 0 {
-        return None;
-    }
     let packets = u32::try_from(record.packets).ok()?;
-    let payload = u32::try_from(record.payload_octets.unwrap_or(0)).ok()?;
-    let mut packed = Filling::new(marks(record));
+    let (mark, last) = match (record.payload_octets, record.sampling_interval) {
+        (payload, 0) => (0, u32::try_from(payload.unwrap_or(0)).ok()?),
+        (None, interval) => (IS_SAMPLED, interval),
+        _ => return None,
+    };
+    let mut packed = Filling::new(marks(record) | mark);
     packed.common(record);
     packed.add(packets.to_le_bytes());
-    packed.add(payload.to_le_bytes());
+    packed.add(last.to_le_bytes());
     packed.add(source.octets());
     packed.add(destination.octets());
     Some(packed.0)
@@ -171,15 +224,6 @@ impl Packed<'_> {
         *array
     }
 
-    fn next(&mut self) -> Option<FlowRecord> {
-        let marks = *self.0.first()?;
-        let whole = self.0;
-        let length = if marks & IS_WIDE == 0 { NARROW } else { WIDE };
-        let record = self.record(marks);
-        self.0 = whole.get(length..).expect("a lot is whole records");
-        Some(record)
-    }
-
     fn record(&mut self, marks: u8) -> FlowRecord {
         let has = |mark: u8| marks & mark != 0;
         let [_, tcp_flags, protocol, _] = self.array();
@@ -188,9 +232,10 @@ impl Packed<'_> {
         let [start_ns, end_ns, octets] = [(); 3].map(|()| u64::from_le_bytes(self.array()));
         let (packets, payload, sampling_interval, [source, destination]) = match has(IS_WIDE) {
             false => {
-                let [packets, payload] = [(); 2].map(|()| u32::from_le_bytes(self.array()).into());
+                let [packets, last] = [(); 2].map(|()| u32::from_le_bytes(self.array()));
                 let ends = [(); 2].map(|()| IpAddr::V4(Ipv4Addr::from(self.array::<4>())));
-                (packets, payload, 0, ends)
+                let (payload, interval) = if has(IS_SAMPLED) { (0, last) } else { (last, 0) };
+                (packets.into(), payload.into(), interval, ends)
             }
             true => {
                 let [packets, payload] = [(); 2].map(|()| u64::from_le_bytes(self.array()));
@@ -207,7 +252,7 @@ impl Packed<'_> {
             tcp_flags,
             payload_octets: has(PAYLOAD_KNOWN).then_some(payload),
             opened: has(OPENED_KNOWN).then_some(has(OPENED)),
-            end_reason: EndReason::from_number(marks >> END_REASON_SHIFT),
+            end_reason: EndReason::from_number(marks >> END_REASON_SHIFT & END_REASONS),
             sampling_interval,
         }
     }
@@ -226,7 +271,6 @@ impl Packed<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
 
     fn record(n: u64) -> FlowRecord {
         let address = |n: u64| match n % 5 {
@@ -253,23 +297,28 @@ mod tests {
         }
     }
 
+    /// The records of pieces of a lot.
+    fn unpacked<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<FlowRecord> {
+        let mut records = Vec::new();
+        let mut unpacking = Unpacking::new(|record| records.push(record));
+        pieces.into_iter().for_each(|piece| unpacking.take(piece));
+        unpacking.finish();
+        records
+    }
+
     #[test]
-    fn what_is_packed_comes_back_in_its_order_and_in_pieces() {
+    fn what_is_packed_comes_back_in_its_order_and_in_pieces_cut_anywhere() {
         let records: Vec<FlowRecord> = (0..2_000).map(record).collect();
         let mut lot = Lot::default();
         records.iter().for_each(|record| lot.push(record));
-        let mut pieces = Lot::default();
-        for some in records.chunks(70) {
-            let mut piece = Lot::default();
-            some.iter().for_each(|record| piece.push(record));
-            pieces.put(&piece.take());
-            assert_eq!(piece, Lot::default());
-        }
-        assert_eq!(lot, pieces);
         let wide = (lot.0.len() - records.len() * NARROW) / (WIDE - NARROW);
         assert!(wide > 500 && wide < 1_500, "{wide}");
-        assert_eq!(lot.unpack(), records);
-        assert_eq!(Lot::default().unpack(), vec![]);
+        for bytes in [1, 7, 47, 48, 88, 1_000, 1 << 20] {
+            assert_eq!(unpacked(lot.bytes().chunks(bytes)), records);
+        }
+        assert_eq!(unpacked([lot.take().as_slice(), &[]]), records);
+        assert_eq!(lot, Lot::default());
+        assert_eq!(unpacked([]), []);
     }
 
     #[test]
@@ -279,18 +328,36 @@ mod tests {
         one.sampling_interval = 7;
         let mut lot = Lot::default();
         lot.push(&one);
-        assert_eq!(lot.unpack(), [one]);
+        assert_eq!(unpacked([lot.bytes()]), [one]);
     }
 
     #[test]
-    fn a_lot_has_all_of_an_address_pair() {
+    fn a_sampled_record_of_an_exporter_is_narrow() {
+        for interval in [1, 2, u32::MAX] {
+            let mut one = record(1);
+            (one.payload_octets, one.sampling_interval) = (None, interval);
+            one.end_reason = EndReason::LackOfResources;
+            let mut lot = Lot::default();
+            lot.push(&one);
+            assert_eq!(lot.bytes().len(), NARROW);
+            assert_eq!(unpacked([lot.bytes()]), [one]);
+        }
+    }
+
+    #[test]
+    fn a_lot_and_a_slot_have_all_of_an_address_pair() {
         let records: Vec<FlowRecord> = (0..5_000).map(record).collect();
-        let lots = dealt(records.clone());
-        assert!(lots.iter().filter(|lot| !lot.is_empty()).count() > 100);
+        let mut places = alloc::collections::BTreeSet::new();
         for record in &records {
             let reversed = record.key.reversed();
-            assert_eq!(lot_of(&record.key), lot_of(&reversed));
-            assert!(lots[lot_of(&reversed)].contains(record));
+            let place = (lot_of(&record.key), slot_of(&record.key));
+            assert_eq!(place, (lot_of(&reversed), slot_of(&reversed)));
+            assert_eq!(bin_of(&record.key), bin_of(&reversed));
+            assert!(bin_of(&record.key) < BINS);
+            assert!(place.0 < LOTS && place.1 < SLOTS);
+            places.insert(place);
         }
+        let lots = places.iter().map(|(lot, _)| lot).collect::<alloc::collections::BTreeSet<_>>();
+        assert!(lots.len() > 100 && places.len() > 300, "{} {}", lots.len(), places.len());
     }
 }

@@ -20,6 +20,9 @@ use crate::udp::Grid;
 /// How long after a flow's end its other direction may begin, ns: stamps of exporters are coarse.
 const APART_MAX_NS: u64 = 1_000_000_000;
 
+/// Client and server, and how long an answer took, ns.
+pub(crate) type Answered = ((IpAddr, IpAddr), u64);
+
 /// A whole connection.
 struct Connection {
     /// When its first flow started, ns since 1970.
@@ -65,8 +68,9 @@ impl Whole {
         }
     }
 
-    /// The connections whose opening and end were seen, from either side, and that carried something.
-    pub fn of(flows: &[FlowRecord], grid: Grid) -> Whole {
+    /// The connections whose opening and end were seen, from either side, and that carried something; and how long
+    /// each waited for its answer.
+    pub fn of(flows: &[FlowRecord], grid: Grid) -> (Whole, Vec<Answered>) {
         let mut whole = Whole::new(grid);
         let mut answers = Vec::new();
         for made in connections(flows) {
@@ -79,10 +83,21 @@ impl Whole {
             answers.extend(made.answered_ns.map(|nanos| (made.ends, nanos)));
             whole.shapes.offer(made.mark, Shape { interval: at as u32, ..made.shape });
         }
-        whole.answered = answers.len() as u64;
+        (whole, answers)
+    }
+
+    /// Takes all answers of some address pairs.
+    pub fn answered(&mut self, answers: Vec<Answered>) {
+        self.answered += answers.len() as u64;
         let medians = round_trips::medians_ns(answers);
-        whole.pair_medians_ns = Tally::of(medians, PAIRS_APART_MAX);
-        whole
+        self.pair_medians_ns.merge(Tally::of(medians, PAIRS_APART_MAX));
+    }
+
+    /// Takes all answers of one address pair, ns.
+    pub fn answered_pair(&mut self, mut nanos: Vec<u64>) {
+        nanos.sort_unstable();
+        self.answered += nanos.len() as u64;
+        self.pair_medians_ns.add(round_trips::median_ns(&nanos), 1);
     }
 
     /// Adds those of other address pairs, on the same grid.

@@ -82,6 +82,16 @@ impl Popular {
         popular
     }
 
+    /// Adds each sampled flow that began, as many times as one packet in N was taken.
+    pub fn add_sampled(&mut self, sampled: &[FlowRecord]) {
+        for record in sampled.iter().filter(|record| record.has_start()) {
+            let (client, server) = ends(record);
+            let weight = record.sampling_interval.into();
+            self.clients.add(core::iter::once((client, weight)));
+            self.servers.add(core::iter::once((server, weight)));
+        }
+    }
+
     /// Adds those of other files.
     pub fn merge(&mut self, other: Popular) {
         self.clients.add(other.clients.settled().into_iter());
@@ -102,14 +112,8 @@ pub(crate) struct Popularity {
 }
 
 impl Popularity {
-    /// Adds to files each sampled flow that began, as many times as one packet in N was taken.
-    pub fn of(mut popular: Popular, sampled: &[FlowRecord], keep_addresses: bool) -> Popularity {
-        for record in sampled.iter().filter(|record| record.has_start()) {
-            let (client, server) = ends(record);
-            let weight = record.sampling_interval.into();
-            popular.clients.add(core::iter::once((client, weight)));
-            popular.servers.add(core::iter::once((server, weight)));
-        }
+    /// That of all files.
+    pub fn of(mut popular: Popular, keep_addresses: bool) -> Popularity {
         popular.clients.settle();
         let clients = &popular.clients.sorted;
         let v6 = clients.iter().filter(|(client, _)| client.is_ipv6()).map(|(_, n)| n).sum::<u64>();

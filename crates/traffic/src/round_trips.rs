@@ -74,6 +74,11 @@ pub(crate) fn medians_ns(mut measured: Vec<((IpAddr, IpAddr), u64)>) -> Vec<u64>
     of_a_pair.map(|times| times[(times.len() - 1) / 2].1).collect()
 }
 
+/// The median of times in rising order, at least one.
+pub(crate) fn median_ns(sorted: &[u64]) -> u64 {
+    sorted[(sorted.len() - 1) / 2]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,9 +15,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use nilometer_flow::FlowRecord;
-use nilometer_stat::inversion::Inversion;
+use nilometer_stat::inversion::{Inversion, InversionError, SampledFlows};
 
-use crate::files::{FILE_MIN_BYTES, payload_bytes};
+use crate::files::{FILE_MIN_BYTES, payload_bytes, represented_octets};
+
+/// Volumes are added up in 2^-32 of a byte or packet.
+pub(crate) const UNITS: f64 = (1u64 << 32) as f64;
 
 /// What the flows of one exporter carried, by the bins of their lengths.
 struct Carried {
@@ -49,27 +52,99 @@ pub(crate) struct Amount {
 }
 
 /// Records of one kind: how many, packets and payload and IP bytes of all.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Kind {
     records: u64,
+    packets: u128,
+    payload: u128,
+    octets: u128,
+}
+
+/// What of a length is in records of several kinds.
+#[derive(Clone, Copy, Default)]
+struct Dealt {
     packets: f64,
     payload: f64,
     octets: f64,
 }
 
-impl SampledFiles {
-    /// The files of joined `records`, each group by its inversion.
-    pub fn of(records: &[FlowRecord], inversions: &BTreeMap<u32, Inversion>) -> SampledFiles {
-        let group = |(&interval, inversion): (&u32, &Inversion)| {
-            let mut kinds: BTreeMap<(u64, bool), Kind> = BTreeMap::new();
-            for record in records.iter().filter(|record| record.sampling_interval == interval) {
-                let kind = kinds.entry((record.packets, record.has_start())).or_default();
-                kind.records += 1;
-                kind.packets += record.packets as f64;
-                kind.payload += payload_bytes(record) as f64;
-                kind.octets += record.octets as f64;
+/// Sampled flows counted by what their records say: by sampling interval, packets, and whether a SYN is among
+/// them. There are no more kinds than numbers of packets that differ.
+#[derive(Debug, Default)]
+pub(crate) struct Kinds {
+    of: BTreeMap<u32, BTreeMap<(u64, bool), Kind>>,
+    /// Records that were joined to earlier ones.
+    pub joined: u64,
+    /// The bytes that flows stand for.
+    pub octets: u64,
+}
+
+impl Kinds {
+    /// The kinds of joined `records`.
+    pub fn of(records: &[FlowRecord], joined: u64) -> Kinds {
+        let mut kinds = Kinds { joined, ..Kinds::default() };
+        for record in records {
+            let of_interval = kinds.of.entry(record.sampling_interval).or_default();
+            of_interval.entry((record.packets, record.has_start())).or_default().add(&Kind {
+                records: 1,
+                packets: record.packets.into(),
+                payload: payload_bytes(record).into(),
+                octets: record.octets.into(),
+            });
+            kinds.octets += represented_octets(record);
+        }
+        kinds
+    }
+
+    /// Adds those of other records.
+    pub fn merge(&mut self, more: Kinds) {
+        for (interval, more) in more.of {
+            let of_interval = self.of.entry(interval).or_default();
+            for (key, kind) in more {
+                of_interval.entry(key).or_default().add(&kind);
             }
-            (interval, Carried::of(f64::from(interval), &kinds, inversion))
+        }
+        self.joined += more.joined;
+        self.octets += more.octets;
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// The least and the greatest sampling interval, if there are any.
+    pub fn intervals(&self) -> Option<(u32, u32)> {
+        Some((*self.of.first_key_value()?.0, *self.of.last_key_value()?.0))
+    }
+
+    /// One inversion for each sampling interval.
+    pub fn invert(&self) -> Result<BTreeMap<u32, Inversion>, InversionError> {
+        let invert = |(&interval, kinds): (&u32, &BTreeMap<(u64, bool), Kind>)| {
+            let mut flows = SampledFlows::new(interval)?;
+            for (&(packets, has_start), kind) in kinds {
+                flows.add_alike(packets, has_start, kind.records);
+            }
+            Ok((interval, flows.invert()?))
+        };
+        self.of.iter().map(invert).collect()
+    }
+}
+
+impl Kind {
+    fn add(&mut self, more: &Kind) {
+        self.records += more.records;
+        self.packets += more.packets;
+        self.payload += more.payload;
+        self.octets += more.octets;
+    }
+}
+
+impl SampledFiles {
+    /// The files of each sampling interval, by its inversion.
+    pub fn of(kinds: &Kinds, inversions: &BTreeMap<u32, Inversion>) -> SampledFiles {
+        let group = |(&interval, inversion): (&u32, &Inversion)| {
+            (interval, Carried::of(f64::from(interval), &kinds.of[&interval], inversion))
         };
         SampledFiles { groups: inversions.iter().map(group).collect() }
     }
@@ -97,11 +172,13 @@ impl SampledFiles {
         self.groups.values().map(|group| group.records).sum()
     }
 
-    /// The payload bytes and packets that `record` stands for, of flows that are files.
-    pub fn volume(&self, record: &FlowRecord) -> (f64, f64) {
+    /// The payload bytes and packets that `record` stands for, of flows that are files, in units of which
+    /// [`UNITS`] are one: whole numbers, of which the sum does not depend on who is added first.
+    pub fn volume(&self, record: &FlowRecord) -> (u128, u128) {
         let group = &self.groups[&record.sampling_interval];
         let kept = group.kept[&(record.packets, record.has_start())] * group.interval;
-        (kept * payload_bytes(record) as f64, kept * record.packets as f64)
+        let units = |of: u64| libm::round(kept * of as f64 * UNITS) as u128;
+        (units(payload_bytes(record)), units(record.packets))
     }
 }
 
@@ -116,16 +193,16 @@ impl Carried {
             .keys()
             .map(|&(packets, syn)| ((packets, syn), inversion.lengths_of(packets, syn)))
             .collect();
-        let mut dealt = vec![Kind::default(); lengths.len()];
+        let mut dealt = vec![Dealt::default(); lengths.len()];
         for (key, kind) in kinds {
             for &(at, part) in &parts[key] {
-                dealt[at].packets += part * kind.packets;
-                dealt[at].payload += part * kind.payload;
-                dealt[at].octets += part * kind.octets;
+                dealt[at].packets += part * kind.packets as f64;
+                dealt[at].payload += part * kind.payload as f64;
+                dealt[at].octets += part * kind.octets as f64;
             }
         }
         let flows = inversion.flows.value;
-        let bin = |(&(length, share), kind): (&(f64, f64), &Kind)| {
+        let bin = |(&(length, share), kind): (&(f64, f64), &Dealt)| {
             let of_packet = if kind.packets > 0.0 { kind.payload / kind.packets } else { 0.0 };
             Bin {
                 flows: flows * share,

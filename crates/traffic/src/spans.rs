@@ -6,10 +6,11 @@ use core::net::IpAddr;
 use nilometer_flow::{FlowKey, FlowRecord};
 
 use crate::sessions::PairLife;
+use crate::waiting::opens;
 
 /// A directed address pair. Pairs of IPv4 come first, each in the order of its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Pair {
+pub(crate) enum Pair {
     /// Source and destination, in one word.
     V4(u64),
     /// Any other.
@@ -30,9 +31,9 @@ impl Pair {
 /// One flow of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span {
-    pair: Pair,
-    start_ns: u64,
-    end_ns: u64,
+    pub pair: Pair,
+    pub start_ns: u64,
+    pub end_ns: u64,
 }
 
 impl Span {
@@ -58,26 +59,51 @@ pub(crate) fn gaps_ns(spans: &[Span]) -> impl Iterator<Item = u64> + '_ {
     spans.windows(2).filter_map(gap)
 }
 
+/// Nanoseconds between connections of each pair as the starts of sampled flows tell them: of each sampling interval
+/// for itself, because gaps of those are the interval's multiple.
+pub(crate) fn sampled_gaps_ns(sampled: &[FlowRecord]) -> Vec<u64> {
+    let mut intervals: Vec<u32> = sampled.iter().map(|record| record.sampling_interval).collect();
+    intervals.sort_unstable();
+    intervals.dedup();
+    let mut gaps = Vec::new();
+    for interval in intervals {
+        let of_it = sampled.iter().filter(|record| record.sampling_interval == interval);
+        let spans = in_order(of_it.filter(|record| opens(record)));
+        gaps.extend(gaps_ns(&spans).map(|gap_ns| gap_ns / u64::from(interval)));
+    }
+    gaps
+}
+
 /// The lives of all pairs, of spans in order, in seconds since `origin_ns`: a pair silent for longer than
 /// the bound is another session.
 pub(crate) fn lives(spans: &[Span], origin_ns: u64, bound_s: f64) -> Vec<PairLife> {
-    let bound_ns = (bound_s * 1e9) as u64;
-    let seconds = |ns: u64| ns.saturating_sub(origin_ns) as f64 / 1e9;
     let mut lives = Vec::new();
     for spans in spans.chunk_by(|one, other| one.pair == other.pair) {
-        let Span { start_ns: mut first, end_ns: mut last, .. } = spans[0];
-        let mut before = first;
-        let life =
-            |first, last| PairLife { first_start_s: seconds(first), last_end_s: seconds(last) };
-        for span in &spans[1..] {
-            if span.start_ns - before > bound_ns {
-                lives.push(life(first, last));
-                (first, last) = (span.start_ns, span.end_ns);
-            }
-            before = span.start_ns;
-            last = last.max(span.end_ns);
-        }
-        lives.push(life(first, last));
+        let times = spans.iter().map(|span| (span.start_ns, span.end_ns));
+        lives_of_pair(times, origin_ns, bound_s, &mut lives);
     }
     lives
+}
+
+/// The lives of one pair, of starts and ends in order.
+pub(crate) fn lives_of_pair(
+    mut times: impl Iterator<Item = (u64, u64)>,
+    origin_ns: u64,
+    bound_s: f64,
+    lives: &mut Vec<PairLife>,
+) {
+    let bound_ns = (bound_s * 1e9) as u64;
+    let seconds = |ns: u64| ns.saturating_sub(origin_ns) as f64 / 1e9;
+    let life = |first, last| PairLife { first_start_s: seconds(first), last_end_s: seconds(last) };
+    let Some((mut first, mut last)) = times.next() else { return };
+    let mut before = first;
+    for (start_ns, end_ns) in times {
+        if start_ns - before > bound_ns {
+            lives.push(life(first, last));
+            (first, last) = (start_ns, end_ns);
+        }
+        before = start_ns;
+        last = last.max(end_ns);
+    }
+    lives.push(life(first, last));
 }

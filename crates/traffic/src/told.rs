@@ -5,10 +5,10 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use nilometer_flow::FlowRecord;
 use nilometer_flow::repair::{Reason, RepairCounts};
 
 use crate::lengths::Measured;
+use crate::sampled::Kinds;
 
 /// What repair changed beyond the joining of pieces, in plain words.
 pub(crate) fn repaired(counts: &RepairCounts) -> Vec<String> {
@@ -25,13 +25,9 @@ pub(crate) fn repaired(counts: &RepairCounts) -> Vec<String> {
 }
 
 /// What makes a model of samples less than one of whole flows.
-pub(crate) fn sampled(measured: &Measured, sampled: &[FlowRecord]) -> Vec<String> {
-    if sampled.is_empty() {
-        return Vec::new();
-    }
+pub(crate) fn sampled(measured: &Measured, sampled: &Kinds) -> Vec<String> {
+    let Some((low, high)) = sampled.intervals() else { return Vec::new() };
     let [least, most] = measured.lengths.flow_count_interval;
-    let intervals = sampled.iter().map(|record| record.sampling_interval);
-    let (low, high) = (intervals.clone().min().unwrap_or(1), intervals.max().unwrap_or(1));
     let rate = if low == high { format!("1:{low}") } else { format!("1:{low} to 1:{high}") };
     vec![format!(
         "packets were sampled {rate}: {:.0} TCP flows ({least:.0} to {most:.0}, 95 %) by their SYNs, \

@@ -38,47 +38,34 @@
 //! What was inferred is counted. A record of sampled packets whose flags are zero is left alone: there
 //! not even the first packet of its flow need have been seen.
 
-mod evidence;
-mod hosts;
+pub(crate) mod befores;
+pub(crate) mod evidence;
+pub(crate) mod gaps;
+pub(crate) mod hosts;
 mod ties;
 
 use alloc::vec::Vec;
 
 use nilometer_flow::record::{TCP, tcp_flags};
-use nilometer_flow::repair::{CONTINUATION_GAP_MAX_NS, repair};
+use nilometer_flow::repair::{
+    CONTINUATION_GAP_MAX_NS, RepairCounts, Screen, Stamps, settle_all, stamps,
+};
 use nilometer_flow::{EndReason, FlowRecord};
 
 use crate::lengths::is_sampled;
-use evidence::Evidence;
+use befores::Befores;
+use evidence::{Evidence, Tied};
 
-/// The threshold where gaps tell none, ns: TIME-WAIT.
-const USUAL_NS: f64 = 60e9;
-/// The threshold lies between these, ns.
-const THRESHOLD_NS: [f64; 2] = [1e9, 600e9];
-/// Gaps that a mixture needs, and those looked at.
-const GAPS_MIN: usize = 50;
-const GAPS_MAX: usize = 100_000;
-/// Rounds of the mixture's expectation-maximisation.
-const ROUNDS: usize = 200;
-/// Two laws are told apart when each has this share, and their means lie so many deviations apart.
-const SHARE_MIN: f64 = 0.02;
-const APART: f64 = 2.0;
-
-/// Records with their starts and ends, and what was done to get them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Inferred {
-    /// All records; what was inferred stands in their flags, as SYN and FIN.
-    pub records: Vec<FlowRecord>,
-    /// Records that had no flags.
-    pub unflagged: u64,
-    /// How many of them were joined to an earlier one.
+/// Flows of records without flags. What was inferred stands in their flags, as SYN and FIN.
+#[derive(Debug, Default)]
+pub(crate) struct Marked {
+    pub flows: Vec<FlowRecord>,
+    /// Records that were joined to an earlier one.
     pub joined: u64,
     /// Starts and ends inferred.
     pub starts: u64,
     /// See `starts`.
     pub ends: u64,
-    /// The gap beyond which two records were two flows, ns.
-    pub threshold_ns: u64,
 }
 
 /// Whether a record's starts and ends are to be inferred.
@@ -86,116 +73,58 @@ pub(crate) fn is_unflagged(record: &FlowRecord) -> bool {
     record.key.protocol == TCP && record.tcp_flags == 0 && !is_sampled(record)
 }
 
-/// Infers what is missing of `records`, which were seen from `span_ns.0` to `span_ns.1`. Records with
-/// flags, and those that are not TCP, pass as they are.
-pub fn infer(records: Vec<FlowRecord>, span_ns: (u64, u64)) -> Inferred {
-    let (mut bare, mut records): (Vec<_>, Vec<_>) = records.into_iter().partition(is_unflagged);
-    let unflagged = bare.len() as u64;
-    bare.iter_mut().filter(|record| record.end_reason == EndReason::EndOfFlow).for_each(end);
-    bare.sort_unstable();
-    let threshold_ns = libm::round(threshold_ns(&bare)) as u64;
-    let mut merged = repair(bare, threshold_ns.min(CONTINUATION_GAP_MAX_NS));
-    let mut inferred = Inferred {
-        records: Vec::new(),
-        unflagged,
-        joined: merged.counts.joined(),
-        starts: 0,
-        ends: 0,
-        threshold_ns,
-    };
-    let evidence = Evidence::of(&merged.records, threshold_ns, span_ns);
-    let marks: Vec<(bool, bool)> = (0..merged.records.len())
-        .map(|at| (evidence.has_begun(at), evidence.has_ended(at)))
+/// An end that was told stands in the flags from here on.
+pub(crate) fn tell_end(record: &mut FlowRecord) {
+    if record.end_reason == EndReason::EndOfFlow {
+        record.tcp_flags |= tcp_flags::FIN;
+    }
+}
+
+/// Joins the pieces among records which have all of their tuples, in the order of their starts.
+pub(crate) fn join(
+    mut bare: Vec<FlowRecord>,
+    threshold_ns: u64,
+    befores: &Befores,
+) -> (Vec<FlowRecord>, u64) {
+    let mut screen = Screen::default();
+    for record in &mut bare {
+        if stamps(record) == Stamps::Doubtful {
+            screen.comes_after(befores.last_ns(record));
+        }
+        screen.set_right(record);
+    }
+    let mut counts = RepairCounts::default();
+    let flows = settle_all(bare, threshold_ns.min(CONTINUATION_GAP_MAX_NS), &mut counts);
+    let joined = counts.joined();
+    counts.add(&screen.counts);
+    counts.assert_conserved();
+    (flows, joined)
+}
+
+/// Tells of flows, which have all of their address pairs and are in the order of their starts, whether each
+/// began and ended.
+pub(crate) fn mark(
+    flows: Vec<FlowRecord>,
+    joined: u64,
+    threshold_ns: u64,
+    evidence: &Evidence,
+) -> Marked {
+    let tied = Tied::new(&flows, threshold_ns);
+    let marks: Vec<(bool, bool)> = (0..flows.len())
+        .map(|at| (evidence.has_begun(&tied, at), evidence.has_ended(&tied, at)))
         .collect();
-    for (record, (has_begun, has_ended)) in merged.records.iter_mut().zip(marks) {
+    let mut marked = Marked { flows, joined, starts: 0, ends: 0 };
+    for (flow, (has_begun, has_ended)) in marked.flows.iter_mut().zip(marks) {
         if has_begun {
-            record.tcp_flags |= tcp_flags::SYN;
-            inferred.starts += 1;
+            flow.tcp_flags |= tcp_flags::SYN;
+            marked.starts += 1;
         }
         if has_ended {
-            end(record);
-            inferred.ends += 1;
+            flow.tcp_flags |= tcp_flags::FIN;
+            marked.ends += 1;
         }
     }
-    records.append(&mut merged.records);
-    inferred.records = records;
-    inferred
-}
-
-fn end(record: &mut FlowRecord) {
-    record.tcp_flags |= tcp_flags::FIN;
-}
-
-/// The gap beyond which two records of one five-tuple are two flows, of records in their order.
-fn threshold_ns(sorted: &[FlowRecord]) -> f64 {
-    let gap = |two: &[FlowRecord]| {
-        let same = two[0].key == two[1].key;
-        same.then(|| libm::log(two[1].start_ns.saturating_sub(two[0].end_ns).max(1_000_000) as f64))
-    };
-    let gaps: Vec<f64> = sorted.windows(2).filter_map(gap).take(GAPS_MAX).collect();
-    let usual = libm::log(USUAL_NS);
-    let threshold = libm::exp(knee(&gaps).unwrap_or(usual));
-    threshold.clamp(THRESHOLD_NS[0], THRESHOLD_NS[1])
-}
-
-/// One of the mixture's normal laws.
-#[derive(Clone, Copy)]
-struct Normal {
-    share: f64,
-    mean: f64,
-    deviation: f64,
-}
-
-impl Normal {
-    /// The density, times the share and the root of 2π.
-    fn density(&self, x: f64) -> f64 {
-        let off = (x - self.mean) / self.deviation;
-        self.share / self.deviation * libm::exp(-0.5 * off * off)
-    }
-}
-
-/// Where the larger of two normal laws becomes the likelier one, if `values` show two.
-fn knee(values: &[f64]) -> Option<f64> {
-    if values.len() < GAPS_MIN {
-        return None;
-    }
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let at = |share: f64| sorted[(share * (sorted.len() - 1) as f64) as usize];
-    let width = ((at(0.9) - at(0.1)) / 4.0).max(0.05);
-    let mut laws = [at(0.1), at(0.9)].map(|mean| Normal { share: 0.5, mean, deviation: width });
-    for _ in 0..ROUNDS {
-        laws = refit(&laws, &sorted);
-    }
-    let [low, high] = laws;
-    let apart = high.mean - low.mean > APART * (low.deviation + high.deviation) / 2.0;
-    if !apart || low.share.min(high.share) < SHARE_MIN {
-        return None;
-    }
-    let step = (high.mean - low.mean) / 1_000.0;
-    let mut points = (0..=1_000).map(|n| low.mean + f64::from(n) * step);
-    points.find(|&x| high.density(x) >= low.density(x))
-}
-
-/// One expectation and maximisation of the mixture.
-fn refit(laws: &[Normal; 2], values: &[f64]) -> [Normal; 2] {
-    let mut sums = [[0.0; 3]; 2];
-    for &x in values {
-        let densities = laws.map(|law| law.density(x).max(f64::MIN_POSITIVE));
-        let all = densities[0] + densities[1];
-        for (sum, density) in sums.iter_mut().zip(densities) {
-            let part = density / all;
-            *sum = [sum[0] + part, sum[1] + part * x, sum[2] + part * x * x];
-        }
-    }
-    let mut fitted = *laws;
-    for (law, [count, sum, squares]) in fitted.iter_mut().zip(sums) {
-        let mean = sum / count.max(f64::MIN_POSITIVE);
-        let variance = squares / count.max(f64::MIN_POSITIVE) - mean * mean;
-        let deviation = libm::sqrt(variance.max(0.0)).max(0.05);
-        *law = Normal { share: count / values.len() as f64, mean, deviation };
-    }
-    fitted
+    marked
 }
 
 #[cfg(test)]
@@ -203,9 +132,19 @@ mod tests {
     use super::*;
     use core::net::Ipv4Addr;
     use nilometer_flow::{EndReason, FlowKey};
-    use nilometer_stat::{Rng, lognormal};
 
     const SECOND_NS: u64 = 1_000_000_000;
+
+    /// Records that were seen from `span_ns.0` to `span_ns.1`, told in one part.
+    pub(super) fn infer(mut records: Vec<FlowRecord>, span_ns: (u64, u64)) -> Marked {
+        records.iter_mut().for_each(tell_end);
+        let tells_ends = records.iter().any(FlowRecord::has_end);
+        let threshold_ns = gaps::Gaps::of(records.clone(), None).threshold_ns();
+        let (flows, joined) = join(records, threshold_ns, &Befores::default());
+        let weighed = evidence::Weighed::of(&flows, threshold_ns);
+        let evidence = Evidence::of(weighed, tells_ends, span_ns);
+        mark(flows, joined, threshold_ns, &evidence)
+    }
 
     fn record(port: u16, start_ns: u64, end_ns: u64) -> FlowRecord {
         FlowRecord {
@@ -229,20 +168,6 @@ mod tests {
     }
 
     #[test]
-    fn two_laws_of_gaps_are_told_apart_at_their_knee() {
-        let mut rng = Rng::new(1, 0x756e_666c, 0);
-        let mut draw = |n: usize, median_s: f64| -> Vec<f64> {
-            (0..n).map(|_| libm::log(lognormal(&mut rng, libm::log(median_s * 1e9), 0.6))).collect()
-        };
-        let mut gaps = draw(700, 1.5);
-        gaps.extend(draw(300, 90.0));
-        let knee = libm::exp(knee(&gaps).expect("two laws")) / 1e9;
-        assert!((4.0..40.0).contains(&knee), "{knee} s");
-        assert_eq!(super::knee(&draw(900, 10.0)), None, "one law has no knee");
-        assert_eq!(super::knee(&draw(10, 10.0)), None, "ten gaps tell nothing");
-    }
-
-    #[test]
     fn pieces_are_joined_and_ends_of_the_input_are_left_open() {
         let minute = 60 * SECOND_NS;
         let records = alloc::vec![
@@ -256,27 +181,23 @@ mod tests {
             record(3, 5 * minute, 10 * minute - SECOND_NS / 2),
         ];
         let found = infer(records, (0, 10 * minute));
-        assert_eq!((found.unflagged, found.joined, found.starts, found.ends), (5, 1, 3, 3));
-        assert_eq!(found.threshold_ns, minute);
+        assert_eq!((found.joined, found.starts, found.ends), (1, 3, 3));
         let marks: Vec<(u16, bool, bool)> = found
-            .records
+            .flows
             .iter()
             .map(|record| (record.key.source_port, record.has_start(), record.has_end()))
             .collect();
         assert_eq!(marks, [(2, false, true), (1, true, true), (3, true, false), (1, true, true)]);
-        assert_eq!(found.records[1].packets, 20);
+        assert_eq!(found.flows[1].packets, 20);
     }
 
     #[test]
     fn what_has_flags_or_is_sampled_or_not_tcp_is_left_alone() {
-        let mut flagged = record(1, 5 * SECOND_NS, 6 * SECOND_NS);
-        flagged.tcp_flags = tcp_flags::ACK;
-        let mut sampled = record(2, 5 * SECOND_NS, 6 * SECOND_NS);
-        sampled.sampling_interval = 100;
-        let mut udp = record(3, 5 * SECOND_NS, 6 * SECOND_NS);
-        udp.key.protocol = 17;
-        let records = alloc::vec![flagged, sampled, udp];
-        let found = infer(records.clone(), (0, 60 * SECOND_NS));
-        assert_eq!((found.unflagged, found.records), (0, records));
+        let plain = record(1, 5 * SECOND_NS, 6 * SECOND_NS);
+        assert!(is_unflagged(&plain));
+        let flagged = FlowRecord { tcp_flags: tcp_flags::ACK, ..plain.clone() };
+        let sampled = FlowRecord { sampling_interval: 100, ..plain.clone() };
+        let udp = FlowRecord { key: FlowKey { protocol: 17, ..plain.key }, ..plain };
+        assert!([flagged, sampled, udp].iter().all(|record| !is_unflagged(record)));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Mutex;
 
 use nilometer_flow::record::{TCP, UDP, tcp_flags};
 use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, repair};
@@ -9,17 +10,22 @@ use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use nilometer_stat::{Empirical, Rng};
 use nilometer_traffic::TrafficModel;
 use nilometer_traffic::estimate::{EstimateOptions, estimate, estimate_gathered, payload_bytes};
-use nilometer_traffic::gather::{Aside, Gathered, NothingAside};
+use nilometer_traffic::gather::{Aside, Gathered, Hold, NothingAside};
 use nilometer_traffic::model::Origin;
 use nilometer_traffic::runner::Runner;
 use nilometer_traffic::sessions::{PairLife, direct};
 
 const ORIGIN_NS: u64 = 1_767_225_600_000_000_000;
 const BOUND_S: f64 = 5.0;
+const DAY_NS: u64 = 86_400_000_000_000;
 
 fn options() -> EstimateOptions {
+    options_of(Some(20.0))
+}
+
+fn options_of(interval_s: Option<f64>) -> EstimateOptions {
     EstimateOptions {
-        interval_s: Some(20.0),
+        interval_s,
         bound_s: BOUND_S,
         keep_addresses: true,
         tool: "test".to_owned(),
@@ -104,54 +110,136 @@ fn whoever_works_on_the_parts_the_model_is_the_same() {
     }
 }
 
-/// Keeps what was set aside in memory.
-#[derive(Default)]
-struct Kept(Vec<Vec<u8>>);
+/// Keeps what was set aside in memory, and gives it back in pieces of so many bytes.
+struct Kept {
+    lots: Mutex<BTreeMap<usize, Vec<u8>>>,
+    piece: usize,
+}
 
 impl Kept {
     fn keep(&mut self, gathered: &mut Gathered) {
-        let lots = gathered.set_aside();
+        for (number, lot) in gathered.set_aside().iter().enumerate() {
+            self.put(number, lot).expect("there is room");
+        }
         assert_eq!(gathered.held(), 0);
-        self.0.resize(lots.len(), Vec::new());
-        self.0.iter_mut().zip(lots).for_each(|(kept, lot)| kept.extend(lot));
+    }
+
+    fn lot(&self, lot: usize) -> Vec<u8> {
+        self.lots.lock().expect("nobody panics").get(&lot).cloned().unwrap_or_default()
     }
 }
 
 impl Aside for Kept {
-    fn fetch(&self, lot: usize) -> Result<Vec<u8>, String> {
-        Ok(self.0.get(lot).cloned().unwrap_or_default())
+    fn put(&self, lot: usize, bytes: &[u8]) -> Result<(), String> {
+        self.lots.lock().expect("nobody panics").entry(lot).or_default().extend(bytes);
+        Ok(())
+    }
+
+    fn length(&self, lot: usize) -> u64 {
+        self.lot(lot).len() as u64
+    }
+
+    fn fetch(&self, lot: usize, each: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+        self.lot(lot).chunks(self.piece).for_each(each);
+        Ok(())
     }
 }
 
-/// Without flags, or of sampled packets: every ninth and every seventh.
-fn of_all_kinds(seed: u64, count: usize) -> Vec<FlowRecord> {
+/// Without flags, or of sampled packets: one in `bare` and one in `sampled`; some with stamps that cannot be.
+fn of_kinds(seed: u64, count: usize, bare: usize, sampled: usize) -> Vec<FlowRecord> {
+    let mut rng = Rng::new(seed, 0x6b69_6e64, 0);
     let mut records = records(seed, count);
     for (number, record) in records.iter_mut().enumerate() {
         match number {
-            number if number % 9 == 0 => record.tcp_flags = 0,
-            number if number % 7 == 0 => record.sampling_interval = 10,
+            number if bare > 0 && number % bare == 0 => {
+                record.tcp_flags = 0;
+                record.end_reason = [EndReason::Unknown, EndReason::IdleTimeout][number % 2];
+                if rng.below(30) == 0 {
+                    record.end_reason = EndReason::EndOfFlow;
+                }
+                if rng.below(40) == 0 {
+                    record.start_ns -= 2 * DAY_NS + rng.below(DAY_NS);
+                    record.packets = 1;
+                }
+            }
+            number if sampled > 0 && number % sampled == 0 => {
+                record.sampling_interval = [10, 10, 100][number % 3];
+                record.packets = 1 + record.packets % 4;
+            }
             _ => {}
         }
     }
     records
 }
 
-#[test]
-fn the_model_depends_neither_on_the_order_of_records_nor_on_what_is_set_aside() {
-    for seed in 0..4 {
-        let mut records = of_all_kinds(200 + seed, 6_000);
-        let whole = estimate(records.clone(), &options()).expect("a model");
-        Rng::new(seed, 0x6f72_6465, 0).shuffle(&mut records);
-        let (mut gathered, mut kept) = (Gathered::new(), Kept::default());
-        for (number, record) in records.into_iter().enumerate() {
-            gathered.take(record);
-            if number % 1_700 == 1_699 {
+/// What is held changes nothing, nor the order, nor who works.
+fn assert_the_same_however_held(seed: u64, mut records: Vec<FlowRecord>, largest_slot: usize) {
+    let options = options_of(None);
+    let whole = estimate(records.clone(), &options).expect("a model");
+    let is_sampled = |record: &FlowRecord| record.sampling_interval >= 2;
+    // Of sampled records the order matters where stamps cannot be.
+    assert!(
+        !records
+            .iter()
+            .any(|record| { is_sampled(record) && record.end_ns - record.start_ns > DAY_NS })
+    );
+    Rng::new(seed, 0x6f72_6465, 0).shuffle(&mut records);
+    for (gathered, together, piece) in
+        [(1_700, 700, 1 << 20), (1_000, 60, 100), (usize::MAX, 25, 48), (90, 1, 1_000)]
+    {
+        let hold = Hold { gathered, together };
+        let mut gathered = Gathered::holding(hold);
+        let mut kept = Kept { lots: Mutex::default(), piece };
+        for record in &records {
+            gathered.take(record.clone());
+            assert!(gathered.held() <= hold.gathered);
+            if gathered.is_full() {
                 kept.keep(&mut gathered);
             }
         }
-        assert!(gathered.held() > 0 && gathered.others() > 1_000);
-        let other = estimate_gathered(gathered, &kept, &options(), &Backwards).expect("a model");
-        assert_eq!((whole.model, whole.warnings), (other.model, other.warnings));
+        let other = estimate_gathered(gathered, &kept, &options, &Backwards).expect("a model");
+        assert_eq!((&whole.model, &whole.warnings), (&other.model, &other.warnings), "{hold:?}");
+        let most = other.together_max;
+        assert!(most <= together.max(largest_slot), "{hold:?}: {most} together");
+    }
+}
+
+#[test]
+fn the_model_depends_neither_on_the_order_of_records_nor_on_what_is_set_aside() {
+    for seed in 0..1 {
+        // All of one kind, and of all kinds.
+        for (bare, sampled) in [(0, 0), (1, 0), (0, 1), (9, 7), (2, 3)] {
+            let records = of_kinds(200 + seed, 6_000, bare, sampled);
+            assert_the_same_however_held(seed, records, 60);
+        }
+    }
+}
+
+#[test]
+fn an_address_pair_of_its_own_is_parted_by_its_sockets() {
+    let one_pair = |mut record: FlowRecord| {
+        let is_up = record.key.destination_port == 80;
+        let ends: [IpAddr; 2] = ["198.18.0.1", "198.19.0.1"].map(|end| end.parse().expect("one"));
+        let [client, server] = ends;
+        (record.key.source, record.key.destination) =
+            if is_up { (client, server) } else { (server, client) };
+        record
+    };
+    for (seed, (bare, sampled)) in (0..).zip([(0, 0), (1, 0), (0, 1), (9, 7), (2, 3)]) {
+        let mut records = of_kinds(300 + seed, 6_000, bare, sampled);
+        // Some stay what they are, and some ask by the clock.
+        for (number, record) in records.iter_mut().enumerate() {
+            if number % 5 > 0 {
+                *record = one_pair(record.clone());
+            }
+            if number % 11 == 0 && record.key.protocol == UDP {
+                let port = 1_024 + number as u16 % 300;
+                (record.key.source_port, record.key.destination_port) = (port, 9_999);
+                record.start_ns = ORIGIN_NS + number as u64 * 9_000_000;
+                record.end_ns = record.start_ns;
+            }
+        }
+        assert_the_same_however_held(seed, records, 60);
     }
 }
 
@@ -159,14 +247,27 @@ fn the_model_depends_neither_on_the_order_of_records_nor_on_what_is_set_aside() 
 fn what_was_set_aside_and_is_lost_is_an_error() {
     struct Lost;
     impl Aside for Lost {
-        fn fetch(&self, lot: usize) -> Result<Vec<u8>, String> {
-            if lot == 77 { Err("the disk is gone".to_owned()) } else { Ok(Vec::new()) }
+        fn put(&self, _lot: usize, _bytes: &[u8]) -> Result<(), String> {
+            Err("the disk is full".to_owned())
+        }
+
+        fn length(&self, _lot: usize) -> u64 {
+            0
+        }
+
+        fn fetch(&self, lot: usize, _each: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+            if lot == 77 { Err("the disk is gone".to_owned()) } else { Ok(()) }
         }
     }
     let mut gathered = Gathered::new();
     records(3, 500).into_iter().for_each(|record| gathered.take(record));
     let error = estimate_gathered(gathered, &Lost, &options(), &Backwards).expect_err("it is lost");
     assert_eq!(error.to_string(), "records that were set aside are lost: the disk is gone");
+    let mut gathered = Gathered::holding(Hold { gathered: 1_000, together: 2 });
+    records(3, 500).into_iter().for_each(|record| gathered.take(record));
+    let error = estimate_gathered(gathered, &NothingAside, &options(), &Backwards);
+    let line = error.expect_err("there is no room").to_string();
+    assert_eq!(line, "records that were set aside are lost: nothing can be set aside");
 }
 
 /// The naive twin: all flows in one list, pairs in trees.

@@ -30,6 +30,12 @@ impl Screen {
         self.dates = Dates::default();
     }
 
+    /// Takes the record before the next one, as far as stamps go, to have ended then; `None` where none was
+    /// believed.
+    pub fn comes_after(&mut self, last_ns: Option<u64>) {
+        self.dates = Dates::after(last_ns);
+    }
+
     /// Sets right what can be seen of this record and of those before it.
     pub fn set_right(&mut self, record: &mut FlowRecord) {
         self.counts.offered.add(record);

@@ -31,6 +31,7 @@ use crate::cache::{Cache, Keyed, Order, Slot};
 use crate::record::{EndReason, FlowKey, FlowRecord};
 
 pub use memory::{Screen, settle_all};
+pub use record::{Stamps, stamps};
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -18,6 +18,32 @@ const COUNTER_WRAP: u64 = 1 << 32;
 /// No packet is longer.
 const PACKET_BYTES_MAX: u64 = 65_575;
 
+/// What a record's stamps are worth, as it shows by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stamps {
+    /// They are believed.
+    Believed,
+    /// The exporter's uptime wrapped between them; without that the flow started then, ns since 1970.
+    Wrapped(u64),
+    /// One of them is wrong; which, other records tell.
+    Doubtful,
+}
+
+/// Looks at the stamps of a record: see [`Dates::set_right`].
+pub fn stamps(record: &FlowRecord) -> Stamps {
+    let duration_ns = record.end_ns.saturating_sub(record.start_ns);
+    let wraps = duration_ns.saturating_add(WRAP_NEAR_NS) / UPTIME_WRAP_NS;
+    let gaps = record.packets.saturating_sub(1);
+    if wraps > 0 && duration_ns.abs_diff(wraps * UPTIME_WRAP_NS) <= WRAP_NEAR_NS {
+        let unwrapped_ns = record.start_ns.saturating_add(wraps * UPTIME_WRAP_NS);
+        Stamps::Wrapped(unwrapped_ns.min(record.end_ns))
+    } else if duration_ns > gaps.saturating_mul(SILENCE_MAX_NS).max(BELIEVED_NS) {
+        Stamps::Doubtful
+    } else {
+        Stamps::Believed
+    }
+}
+
 /// Sets stamps right by what records say that came before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Dates {
@@ -26,6 +52,11 @@ pub(super) struct Dates {
 }
 
 impl Dates {
+    /// Those after a record that ended then, and was believed.
+    pub(super) fn after(last_ns: Option<u64>) -> Dates {
+        Dates { last_ns }
+    }
+
     /// Repairs a duration that cannot be.
     ///
     /// Where it is about 2^32 ms, and the record begins before its exporter's uptime wrapped and ends
@@ -33,22 +64,20 @@ impl Dates {
     /// an hour between any two of its packets, and all in all for more than a day, one of the stamps
     /// is wrong: the one that is further from the other records. The flow is then taken as an instant.
     pub(super) fn set_right(&mut self, record: &mut FlowRecord, counts: &mut RepairCounts) {
-        let duration_ns = record.end_ns.saturating_sub(record.start_ns);
-        let wraps = duration_ns.saturating_add(WRAP_NEAR_NS) / UPTIME_WRAP_NS;
-        let gaps = record.packets.saturating_sub(1);
-        if wraps > 0 && duration_ns.abs_diff(wraps * UPTIME_WRAP_NS) <= WRAP_NEAR_NS {
-            let unwrapped_ns = record.start_ns.saturating_add(wraps * UPTIME_WRAP_NS);
-            record.start_ns = unwrapped_ns.min(record.end_ns);
-        } else if duration_ns > gaps.saturating_mul(SILENCE_MAX_NS).max(BELIEVED_NS) {
-            let last_ns = self.last_ns.unwrap_or(record.end_ns);
-            if record.start_ns.abs_diff(last_ns) < record.end_ns.abs_diff(last_ns) {
-                record.end_ns = record.start_ns;
-            } else {
-                record.start_ns = record.end_ns;
+        match stamps(record) {
+            Stamps::Believed => {
+                self.last_ns = Some(record.end_ns);
+                return;
             }
-        } else {
-            self.last_ns = Some(record.end_ns);
-            return;
+            Stamps::Wrapped(start_ns) => record.start_ns = start_ns,
+            Stamps::Doubtful => {
+                let last_ns = self.last_ns.unwrap_or(record.end_ns);
+                if record.start_ns.abs_diff(last_ns) < record.end_ns.abs_diff(last_ns) {
+                    record.end_ns = record.start_ns;
+                } else {
+                    record.start_ns = record.end_ns;
+                }
+            }
         }
         counts.count(Reason::DurationAbsurd);
     }

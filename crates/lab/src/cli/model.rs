@@ -85,8 +85,8 @@ struct How {
     /// The five distributions alone, as Harpoon has them.
     #[arg(long)]
     harpoon: bool,
-    /// Flow records held in memory, some 50 bytes each; what is more is set aside in the folder that
-    /// TMPDIR names [default: 16000000].
+    /// Flow records held in memory, some 50 bytes each, and one in 32 of as many unpacked for each processor
+    /// (400 bytes each); what is more is set aside in the folder that TMPDIR names [default: 16000000].
     #[arg(long, value_name = "RECORDS", value_parser = clap::value_parser!(u32).range(1..))]
     hold: Option<u32>,
     /// Replace an existing file.

@@ -1,21 +1,48 @@
 //! Flow records that memory has no room for: set aside in a file without a name, lot by lot.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Context, Result};
 use nilometer_traffic::gather::{Aside, Gathered};
 
 use crate::table::draft::nameless;
 
+/// Bytes that are read back at a time.
+const READ_BYTES: usize = 1 << 20;
+
 /// What was set aside, in the folder that TMPDIR names (`/tmp` where it names none); gone with the process.
 #[derive(Debug, Default)]
-pub struct SetAside {
-    file: Option<File>,
+pub struct SetAside(Mutex<Pieces>);
+
+#[derive(Debug, Default)]
+struct Pieces {
+    file: Option<Arc<File>>,
     /// Where the pieces of each lot are: offset and length, bytes.
-    pieces: Vec<Vec<(u64, usize)>>,
+    of: BTreeMap<usize, Vec<(u64, usize)>>,
     length: u64,
+}
+
+impl Pieces {
+    fn put(&mut self, lot: usize, bytes: &[u8]) -> Result<()> {
+        let folder = env::temp_dir();
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => {
+                Arc::new(nameless(&folder).context("too many flow records for memory (--hold)")?)
+            }
+        };
+        let file = self.file.insert(file);
+        file.write_all_at(bytes, self.length).with_context(|| {
+            format!("flow records cannot be set aside in {} (TMPDIR)", folder.display())
+        })?;
+        self.of.entry(lot).or_default().push((self.length, bytes.len()));
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
 }
 
 impl SetAside {
@@ -23,38 +50,46 @@ impl SetAside {
     ///
     /// # Errors
     /// When there is no room, or no folder to write to.
-    pub fn put(&mut self, gathered: &mut Gathered) -> Result<()> {
-        let folder = env::temp_dir();
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => nameless(&folder).context("too many flow records for memory (--hold)")?,
-        };
-        let file = self.file.insert(file);
-        let lots = gathered.set_aside();
-        self.pieces.resize(lots.len(), Vec::new());
-        for (lot, pieces) in lots.into_iter().zip(&mut self.pieces) {
-            file.write_all_at(&lot, self.length).with_context(|| {
-                format!("flow records cannot be set aside in {} (TMPDIR)", folder.display())
-            })?;
-            pieces.push((self.length, lot.len()));
-            self.length += lot.len() as u64;
+    pub fn put_all(&mut self, gathered: &mut Gathered) -> Result<()> {
+        let pieces = self.0.get_mut().expect("no holder panics");
+        for (lot, bytes) in gathered.set_aside().into_iter().enumerate() {
+            pieces.put(lot, &bytes)?;
         }
         Ok(())
+    }
+
+    fn pieces(&self) -> MutexGuard<'_, Pieces> {
+        self.0.lock().expect("no holder panics")
     }
 }
 
 impl Aside for SetAside {
-    fn fetch(&self, lot: usize) -> Result<Vec<u8>, String> {
-        let (Some(file), Some(pieces)) = (&self.file, self.pieces.get(lot)) else {
-            return Ok(Vec::new());
+    fn put(&self, lot: usize, bytes: &[u8]) -> Result<(), String> {
+        self.pieces().put(lot, bytes).map_err(|error| format!("{error:#}"))
+    }
+
+    fn length(&self, lot: usize) -> u64 {
+        let pieces = self.pieces();
+        pieces.of.get(&lot).into_iter().flatten().map(|(_, length)| *length as u64).sum()
+    }
+
+    fn fetch(&self, lot: usize, each: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+        let (file, pieces) = {
+            let pieces = self.pieces();
+            let (Some(file), Some(of)) = (&pieces.file, pieces.of.get(&lot)) else { return Ok(()) };
+            (file.clone(), of.clone())
         };
-        let mut bytes = vec![0; pieces.iter().map(|(_, length)| length).sum()];
-        let mut rest = bytes.as_mut_slice();
-        for &(offset, length) in pieces {
-            let (piece, others) = rest.split_at_mut(length);
-            file.read_exact_at(piece, offset).map_err(|error| error.to_string())?;
-            rest = others;
+        let longest = pieces.iter().map(|(_, length)| *length).max().unwrap_or(0);
+        let mut buffer = vec![0; longest.min(READ_BYTES)];
+        for (mut offset, length) in pieces {
+            let end = offset + length as u64;
+            while offset < end {
+                let bytes = usize::try_from(end - offset).map_or(READ_BYTES, |n| n.min(READ_BYTES));
+                file.read_exact_at(&mut buffer[..bytes], offset).map_err(|e| e.to_string())?;
+                each(&buffer[..bytes]);
+                offset += bytes as u64;
+            }
         }
-        Ok(bytes)
+        Ok(())
     }
 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use nilometer_flow::FlowRecord;
 use nilometer_traffic::estimate::{Estimate, EstimateOptions, estimate, estimate_gathered};
-use nilometer_traffic::gather::Gathered;
+use nilometer_traffic::gather::{Gathered, Hold};
 use nilometer_traffic::model::{Input, Origin};
 use nilometer_traffic::pool::Prefix;
 use nilometer_traffic::synthetic;
@@ -23,8 +23,10 @@ use crate::table::flows::FlowWriter;
 
 /// Flow records held in memory for an estimate, where nothing else is said; more are set aside on disk.
 pub const HELD_MAX: usize = 16_000_000;
-/// Records without flags and sampled ones, which are not set aside, at most.
-const OTHERS_MAX: usize = 40_000_000;
+/// Of as many as may be held, one in this many is unpacked at once by each thread that works on them, but no
+/// fewer than `TOGETHER_MIN`.
+const TOGETHER_PART: usize = 32;
+const TOGETHER_MIN: usize = 16_384;
 /// Records handed over at a time, and batches that wait at most.
 const BATCH_RECORDS: usize = 4_096;
 const BATCHES: usize = 8;
@@ -165,17 +167,13 @@ fn pack(
     emptied: &Sender<Vec<FlowRecord>>,
     held_max: usize,
 ) -> Result<(Gathered, SetAside)> {
-    let (mut gathered, mut aside) = (Gathered::new(), SetAside::default());
+    let together = (held_max / TOGETHER_PART).max(TOGETHER_MIN);
+    let mut gathered = Gathered::holding(Hold { gathered: held_max, together });
+    let mut aside = SetAside::default();
     for mut batch in to_pack {
         batch.drain(..).for_each(|record| gathered.take_screened(record));
-        if gathered.held() >= held_max {
-            aside.put(&mut gathered)?;
-        }
-        if gathered.others() > OTHERS_MAX {
-            bail!(
-                "more than {OTHERS_MAX} flow records without flags, or sampled; give a part of the \
-                 input"
-            );
+        if gathered.is_full() {
+            aside.put_all(&mut gathered)?;
         }
         // Whoever reads may have ended.
         emptied.send(batch).ok();

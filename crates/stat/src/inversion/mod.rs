@@ -121,8 +121,13 @@ impl SampledFlows {
     /// Adds a record of `packets` sampled packets, among them the SYN or not. All pieces of one flow are
     /// one record. A record of no packet tells nothing and is not counted.
     pub fn add(&mut self, packets: u64, syn: bool) {
+        self.add_alike(packets, syn, 1);
+    }
+
+    /// Adds so many records that are alike.
+    pub fn add_alike(&mut self, packets: u64, syn: bool, records: u64) {
         if packets > 0 {
-            *self.counts.entry((packets, syn)).or_default() += 1;
+            *self.counts.entry((packets, syn)).or_default() += records;
         }
     }
 

@@ -2,14 +2,14 @@
 //!
 //! Sums, series and laws are of all conversations; laws go through tallies, so that memory has a bound.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 
 use nilometer_flow::FlowRecord;
 use nilometer_stat::{Empirical, Tally};
 
-use super::{Classed, UdpClass, UdpModel, Way, conversations, service};
+use super::{
+    Classed, Clocked, Starts, UdpClass, UdpModel, Way, class_all, conversations, paired, starts,
+};
 use crate::model::Share;
 use crate::sessions::{Alive, PairLife};
 
@@ -33,6 +33,11 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
+    /// Is a time between two connections within the bound?
+    pub fn is_within(&self, gap_ns: u64) -> bool {
+        gap_ns as f64 / NANOS <= self.bound_s
+    }
+
     /// The interval in which something starts.
     pub fn at(&self, start_ns: u64) -> usize {
         let seconds = start_ns.saturating_sub(self.origin_ns) as f64 / 1e9;
@@ -62,6 +67,8 @@ pub(crate) struct Measure {
     packets: u64,
     laws: [Tally; LAWS],
     sessions: Alive,
+    /// Of pairs not all of whose conversations are here yet.
+    starts: Starts,
 }
 
 /// The measures of no records.
@@ -69,12 +76,24 @@ pub(crate) fn nothing(grid: Grid) -> Vec<Measure> {
     UdpClass::ALL.map(|_| Measure::new(grid)).into()
 }
 
-/// The measures of records, by class.
+/// The measures of records, by class; these are all of their address pairs.
 pub(crate) fn measure(records: &[FlowRecord], grid: Grid) -> Vec<Measure> {
-    if records.is_empty() {
+    let mut made = by_class(&conversations(records), grid);
+    made.iter_mut().for_each(|measure| measure.settle(grid));
+    made
+}
+
+/// The measures of some of the records of address pairs, of which `clocked` is known.
+pub(crate) fn measure_some(records: &[FlowRecord], clocked: &Clocked, grid: Grid) -> Vec<Measure> {
+    let mut found = paired(records);
+    class_all(&mut found, clocked);
+    by_class(&found, grid)
+}
+
+fn by_class(found: &[Classed], grid: Grid) -> Vec<Measure> {
+    if found.is_empty() {
         return nothing(grid);
     }
-    let found = conversations(records);
     let of = |class| found.iter().filter(|one| one.class == class).collect::<Vec<_>>();
     UdpClass::ALL.into_iter().map(|class| Measure::of(&of(class), grid)).collect()
 }
@@ -94,6 +113,7 @@ impl Measure {
             packets: 0,
             laws: [(); LAWS].map(|()| Tally::new(VALUES_MAX)),
             sessions: Alive::new(grid.intervals),
+            starts: Starts::new(),
         }
     }
 
@@ -111,7 +131,7 @@ impl Measure {
         made.conversations = found.len() as u64;
         made.sessions = Alive::of(&lives, grid.interval_s, grid.intervals);
         let mut values: [Vec<u64>; LAWS] = Default::default();
-        values[Of::InterRequestNs as usize] = inter_requests_ns(found, grid.bound_s);
+        made.starts = starts(found.iter().copied());
         for one in found {
             let [asked, answer] = one.conversation.ways;
             made.answered += u64::from(answer.packets > 0);
@@ -138,6 +158,21 @@ impl Measure {
         self.packets += more.packets;
         self.laws.iter_mut().zip(more.laws).for_each(|(sum, more)| sum.merge(more));
         self.sessions.add(&more.sessions);
+        for (service, starts) in more.starts {
+            self.starts.entry(service).or_default().extend(starts);
+        }
+    }
+
+    /// How many conversations wait for others of their address pairs.
+    pub(crate) fn waiting(&self) -> usize {
+        self.starts.values().map(Vec::len).sum()
+    }
+
+    /// Takes the conversations that are here for all of their address pairs.
+    pub(crate) fn settle(&mut self, grid: Grid) {
+        let starts = core::mem::take(&mut self.starts);
+        let gaps = inter_requests_ns(starts, grid.bound_s);
+        self.laws[Of::InterRequestNs as usize].merge(Tally::of(gaps, VALUES_MAX));
     }
 
     fn model(self, class: UdpClass, interval_s: f64) -> Option<UdpModel> {
@@ -173,13 +208,9 @@ fn note(way: &Way, values: &mut [Vec<u64>; LAWS]) {
 }
 
 /// Nanoseconds between conversations that one pair has one after another.
-fn inter_requests_ns(found: &[&Classed], bound_s: f64) -> Vec<u64> {
-    let mut starts: BTreeMap<(IpAddr, IpAddr, u16), Vec<u64>> = BTreeMap::new();
-    for one in found {
-        starts.entry(service(one)).or_default().push(one.span_ns.0);
-    }
+fn inter_requests_ns(starts: Starts, bound_s: f64) -> Vec<u64> {
     let mut gaps = Vec::new();
-    for starts in starts.values_mut() {
+    for (_, mut starts) in starts {
         starts.sort_unstable();
         gaps.extend(starts.windows(2).map(|two| two[1] - two[0]));
     }

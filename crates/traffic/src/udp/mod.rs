@@ -7,7 +7,7 @@
 mod class;
 mod measure;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -17,7 +17,7 @@ use nilometer_stat::Empirical;
 use serde::{Deserialize, Serialize};
 
 pub use class::{Conversation, UdpClass, Way, classify};
-pub(crate) use measure::{Grid, Measure, measure, models, nothing};
+pub(crate) use measure::{Grid, Measure, measure, measure_some, models, nothing};
 
 use crate::model::Share;
 use crate::pairs::fingerprint;
@@ -77,8 +77,25 @@ pub struct Classed {
     pub class: UdpClass,
 }
 
+/// Who talks to which service: addresses, and the port that was called.
+type Service = (IpAddr, IpAddr, u16);
+
+/// When conversations with each service began, ns since 1970.
+pub(crate) type Starts = BTreeMap<Service, Vec<u64>>;
+
+/// The services that are asked by the clock.
+pub(crate) type Clocked = BTreeSet<Service>;
+
 /// The conversations of UDP records that were not sampled, in an order that depends on nothing but them.
 pub fn conversations(records: &[FlowRecord]) -> Vec<Classed> {
+    let mut found = paired(records);
+    let clocked = clocked(starts(&found));
+    class_all(&mut found, &clocked);
+    found
+}
+
+/// Conversations that have no class yet.
+fn paired(records: &[FlowRecord]) -> Vec<Classed> {
     let mut flows: Vec<(u64, &FlowRecord)> = { records.iter() }
         .filter(|record| record.key.protocol == UDP && record.sampling_interval <= 1)
         .map(|record| (fingerprint(&record.key), record))
@@ -91,7 +108,6 @@ pub fn conversations(records: &[FlowRecord]) -> Vec<Classed> {
         let group: Vec<&FlowRecord> = group.iter().map(|(_, flow)| *flow).collect();
         pair(&group, &mut found);
     }
-    class_all(&mut found);
     found
 }
 
@@ -127,20 +143,34 @@ fn pair(group: &[&FlowRecord], found: &mut Vec<Classed>) {
     }
 }
 
-/// Who talks to which service: addresses, and the port that was called.
-fn service(classed: &Classed) -> (IpAddr, IpAddr, u16) {
+fn service(classed: &Classed) -> Service {
     (classed.key.source, classed.key.destination, classed.key.destination_port)
 }
 
-fn class_all(found: &mut [Classed]) {
-    let mut starts: BTreeMap<(IpAddr, IpAddr, u16), Vec<u64>> = BTreeMap::new();
-    for classed in found.iter() {
+fn starts<'a>(found: impl IntoIterator<Item = &'a Classed>) -> Starts {
+    let mut starts = Starts::new();
+    for classed in found {
         starts.entry(service(classed)).or_default().push(classed.span_ns.0);
     }
-    let clocked: BTreeMap<_, bool> =
-        starts.into_iter().map(|(who, mut starts)| (who, is_clocked(&mut starts))).collect();
+    starts
+}
+
+/// When the conversations of some records began.
+pub(crate) fn starts_of(records: &[FlowRecord]) -> Starts {
+    starts(&paired(records))
+}
+
+/// The services that were asked by the clock, of all that were asked.
+pub(crate) fn clocked(starts: Starts) -> Clocked {
+    let of =
+        |(service, mut starts): (Service, Vec<u64>)| is_clocked(&mut starts).then_some(service);
+    starts.into_iter().filter_map(of).collect()
+}
+
+fn class_all(found: &mut [Classed], clocked: &Clocked) {
     for classed in found {
-        classed.class = classify(&classed.conversation, clocked[&service(classed)]);
+        let is_clocked = clocked.contains(&service(classed));
+        classed.class = classify(&classed.conversation, is_clocked);
     }
 }
 

@@ -8,6 +8,7 @@ use nilometer_flow::{EndReason, FlowRecord};
 
 use super::hosts::Hosts;
 use super::ties::{self, Ties};
+use crate::estimate::EstimateError;
 use crate::files::{FILE_MIN_BYTES, only_acknowledges, payload_bytes};
 
 /// Packets without payload that open a connection, and that open and close it, both directions together.
@@ -24,10 +25,37 @@ const EDGE_PART: u64 = 100;
 const SILENCE_NS: u64 = CONTINUATION_GAP_MAX_NS;
 const SILENCE_PART: u64 = 20;
 
-/// The evidence of all flows of an input.
-pub(super) struct Evidence<'a> {
+/// Flows that have all of their address pairs, in the order of their starts, and their ties.
+pub(crate) struct Tied<'a> {
     flows: &'a [FlowRecord],
     ties: Vec<Ties>,
+}
+
+/// How many are so, of how many.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    such: u64,
+    all: u64,
+}
+
+/// What the flows of some address pairs show. Whether both directions are seen is not known before all were
+/// weighed: what depends on it is counted for both cases, the one in which they are first.
+#[derive(Debug, Default)]
+pub(crate) struct Weighed {
+    threshold_ns: u64,
+    /// Files that are answered, of those that may be whole by themselves.
+    answered: Share,
+    /// Files that have the packets which they need, of those that are seen.
+    complete: [Share; 2],
+    hosts: Hosts,
+}
+
+/// The two cases.
+const SEES_BOTH: [bool; 2] = [true, false];
+
+/// The evidence of all flows of an input.
+#[derive(Debug, Default)]
+pub(crate) struct Evidence {
     hosts: Hosts,
     span_ns: (u64, u64),
     /// Some record says that its flow ended: then those that say otherwise did not.
@@ -38,86 +66,151 @@ pub(super) struct Evidence<'a> {
     counts_bare: bool,
 }
 
-impl Evidence<'_> {
-    /// That of `flows`, in the order of their starts, whose told ends stand in their flags.
-    pub fn of(flows: &[FlowRecord], threshold_ns: u64, span_ns: (u64, u64)) -> Evidence<'_> {
-        let mut evidence = Evidence {
-            flows,
-            ties: ties::of(flows, threshold_ns),
-            hosts: Hosts::of(flows, threshold_ns),
-            span_ns,
-            tells_ends: flows.iter().any(FlowRecord::has_end),
-            sees_both: false,
-            counts_bare: false,
-        };
-        let files: Vec<usize> = (0..flows.len()).filter(|&at| is_file(&flows[at])).collect();
-        evidence.weigh_answers(&files);
-        evidence.weigh_packets(&files);
-        evidence
+impl<'a> Tied<'a> {
+    /// Silence of up to `threshold_ns` is a pause.
+    pub fn new(flows: &'a [FlowRecord], threshold_ns: u64) -> Tied<'a> {
+        Tied { flows, ties: ties::of(flows, threshold_ns) }
     }
 
-    /// Are most of the files answered that may be whole by themselves?
-    fn weigh_answers(&mut self, files: &[usize]) {
-        let by_themselves = |&&at: &&usize| bare_packets(&self.flows[at]) >= DIRECTION_PACKETS;
-        let whole: Vec<usize> = files.iter().filter(by_themselves).copied().collect();
-        self.sees_both = are_most(&whole, |at| self.ties[at].answer.is_some());
+    fn answer(&self, at: usize) -> Option<&'a FlowRecord> {
+        self.ties[at].answer.map(|answer| &self.flows[answer as usize])
     }
 
-    /// Do most of them have the packets that they need, all in all and host by host?
-    fn weigh_packets(&mut self, files: &[usize]) {
-        let is_seen = |&&at: &&usize| !self.sees_both || self.ties[at].answer.is_some();
-        let seen: Vec<usize> = files.iter().filter(is_seen).copied().collect();
-        self.counts_bare = are_most(&seen, |at| !self.lacks(at));
-        for (at, flow) in self.flows.iter().enumerate() {
-            if let Some((client, answer)) = self.client(at)
-                && (is_file(flow) || is_file(answer))
-            {
-                self.hosts.count(client, self.lacks(at));
+    /// Who opened this flow's connection, as far as starts tell, and the flow that answers.
+    fn client(&self, at: usize) -> Option<(IpAddr, &'a FlowRecord)> {
+        let (flow, answer) = (&self.flows[at], self.answer(at)?);
+        let first =
+            if (flow.start_ns, flow.key) <= (answer.start_ns, answer.key) { flow } else { answer };
+        Some((first.key.source, answer))
+    }
+
+    /// Are these too few packets to have opened a connection, carried the payload and closed it?
+    fn lacks(&self, at: usize, sees_both: bool) -> bool {
+        let own = bare_packets(&self.flows[at]);
+        match self.answer(at).map(bare_packets) {
+            Some(other) if sees_both => {
+                own + other < WHOLE_PACKETS || own.min(other) < DIRECTION_PACKETS
+            }
+            None if sees_both => true,
+            _ => own < DIRECTION_PACKETS,
+        }
+    }
+}
+
+impl Share {
+    fn count(&mut self, is_such: bool) {
+        self.such += u64::from(is_such);
+        self.all += 1;
+    }
+
+    fn add(&mut self, more: Share) {
+        self.such += more.such;
+        self.all += more.all;
+    }
+
+    fn is_most(self) -> bool {
+        2 * self.such > self.all
+    }
+}
+
+impl Weighed {
+    /// What these flows show, whose told ends stand in their flags.
+    pub fn of(flows: &[FlowRecord], threshold_ns: u64) -> Weighed {
+        let tied = Tied::new(flows, threshold_ns);
+        let hosts = Hosts::of(flows, threshold_ns);
+        let mut weighed = Weighed { threshold_ns, hosts, ..Weighed::default() };
+        for at in 0..flows.len() {
+            weighed.weigh(&tied, at);
+        }
+        weighed.hosts.settle(threshold_ns);
+        weighed
+    }
+
+    fn weigh(&mut self, tied: &Tied<'_>, at: usize) {
+        let flow = &tied.flows[at];
+        let is_answered = tied.ties[at].answer.is_some();
+        let lacks = SEES_BOTH.map(|sees_both| tied.lacks(at, sees_both));
+        if is_file(flow) {
+            if bare_packets(flow) >= DIRECTION_PACKETS {
+                self.answered.count(is_answered);
+            }
+            for (case, sees_both) in SEES_BOTH.into_iter().enumerate() {
+                if is_answered || !sees_both {
+                    self.complete[case].count(!lacks[case]);
+                }
             }
         }
+        if let Some((client, answer)) = tied.client(at)
+            && (is_file(flow) || is_file(answer))
+        {
+            self.hosts.count(client, lacks);
+        }
+    }
+
+    /// Adds what the flows of other address pairs show.
+    ///
+    /// # Errors
+    /// When hosts came and went more often than is known of.
+    pub fn merge(&mut self, more: Weighed) -> Result<(), EstimateError> {
+        self.threshold_ns = more.threshold_ns;
+        self.answered.add(more.answered);
+        self.complete.iter_mut().zip(more.complete).for_each(|(sum, more)| sum.add(more));
+        self.hosts.merge(more.hosts, self.threshold_ns);
+        if self.hosts.is_too_much() { Err(EstimateError::TooManyTimes) } else { Ok(()) }
+    }
+}
+
+impl Evidence {
+    /// That of all flows, seen from `span_ns.0` to `span_ns.1`.
+    pub fn of(mut weighed: Weighed, tells_ends: bool, span_ns: (u64, u64)) -> Evidence {
+        weighed.hosts.settle(weighed.threshold_ns);
+        let sees_both = weighed.answered.is_most();
+        let counts_bare = weighed.complete[usize::from(!sees_both)].is_most();
+        Evidence { hosts: weighed.hosts, span_ns, tells_ends, sees_both, counts_bare }
     }
 
     /// Was this flow seen to begin?
-    pub fn has_begun(&self, at: usize) -> bool {
-        let flow = &self.flows[at];
+    pub fn has_begun(&self, tied: &Tied<'_>, at: usize) -> bool {
+        let flow = &tied.flows[at];
         let edge_ns = self.part_of_span(EDGE_NS, EDGE_PART);
-        if self.ties[at].resumes || flow.start_ns.saturating_sub(self.span_ns.0) <= edge_ns {
+        if tied.ties[at].resumes || flow.start_ns.saturating_sub(self.span_ns.0) <= edge_ns {
             return false;
         }
         let needs_answer = self.sees_both && is_file(flow);
-        match self.answer(at) {
+        match tied.answer(at) {
             None if needs_answer => false,
             _ if !self.counts_bare => true,
             None => bare_packets(flow) > 0,
             Some(answer) => {
                 let both = bare_packets(flow) + bare_packets(answer);
                 let is_opened = !self.sees_both || both >= OPENING_PACKETS;
-                bare_packets(flow) > 0 && is_opened && !self.is_seen_in_part(at)
+                bare_packets(flow) > 0 && is_opened && !self.is_seen_in_part(tied, at)
             }
         }
     }
 
     /// Was it seen to end?
-    pub fn has_ended(&self, at: usize) -> bool {
-        match self.flows[at].end_reason {
-            _ if self.flows[at].has_end() => true,
-            EndReason::Unknown => self.seems_ended(at),
-            EndReason::IdleTimeout if !self.tells_ends => self.seems_ended(at),
+    pub fn has_ended(&self, tied: &Tied<'_>, at: usize) -> bool {
+        match tied.flows[at].end_reason {
+            _ if tied.flows[at].has_end() => true,
+            EndReason::Unknown => self.seems_ended(tied, at),
+            EndReason::IdleTimeout if !self.tells_ends => self.seems_ended(tied, at),
             _ => false,
         }
     }
 
-    fn seems_ended(&self, at: usize) -> bool {
-        let (flow, answer) = (&self.flows[at], self.answer(at));
+    fn seems_ended(&self, tied: &Tied<'_>, at: usize) -> bool {
+        let (flow, answer) = (&tied.flows[at], tied.answer(at));
         let end_ns = answer.map_or(flow.end_ns, |answer| answer.end_ns.max(flow.end_ns));
         let silence_ns = self.part_of_span(SILENCE_NS, SILENCE_PART);
-        if self.ties[at].pauses || self.span_ns.1.saturating_sub(end_ns) < silence_ns {
+        if tied.ties[at].pauses || self.span_ns.1.saturating_sub(end_ns) < silence_ns {
             return false;
         }
         if self.sees_both && answer.is_none() {
             return false;
         }
-        if self.counts_bare && (self.lacks(at) || self.is_seen_in_part(at)) {
+        let lacks = || tied.lacks(at, self.sees_both) || self.is_seen_in_part(tied, at);
+        if self.counts_bare && lacks() {
             return false;
         }
         let last_ns = |address| self.hosts.last_ns(address, end_ns);
@@ -130,37 +223,10 @@ impl Evidence<'_> {
         long_ns.min(self.span_ns.1.saturating_sub(self.span_ns.0) / part)
     }
 
-    fn answer(&self, at: usize) -> Option<&FlowRecord> {
-        self.ties[at].answer.map(|answer| &self.flows[answer as usize])
+    fn is_seen_in_part(&self, tied: &Tied<'_>, at: usize) -> bool {
+        let client = tied.client(at);
+        client.is_some_and(|(client, _)| self.hosts.is_seen_in_part(client, self.sees_both))
     }
-
-    /// Who opened this flow's connection, as far as starts tell, and the flow that answers.
-    fn client(&self, at: usize) -> Option<(IpAddr, &FlowRecord)> {
-        let (flow, answer) = (&self.flows[at], self.answer(at)?);
-        let first =
-            if (flow.start_ns, flow.key) <= (answer.start_ns, answer.key) { flow } else { answer };
-        Some((first.key.source, answer))
-    }
-
-    fn is_seen_in_part(&self, at: usize) -> bool {
-        self.client(at).is_some_and(|(client, _)| self.hosts.is_seen_in_part(client))
-    }
-
-    /// Are these too few packets to have opened a connection, carried the payload and closed it?
-    fn lacks(&self, at: usize) -> bool {
-        let own = bare_packets(&self.flows[at]);
-        match self.answer(at).map(bare_packets) {
-            Some(other) if self.sees_both => {
-                own + other < WHOLE_PACKETS || own.min(other) < DIRECTION_PACKETS
-            }
-            None if self.sees_both => true,
-            _ => own < DIRECTION_PACKETS,
-        }
-    }
-}
-
-fn are_most(flows: &[usize], of_these: impl Fn(usize) -> bool) -> bool {
-    2 * flows.iter().filter(|&&at| of_these(at)).count() > flows.len()
 }
 
 /// Would this flow be a file, if it was whole?
@@ -178,7 +244,7 @@ fn bare_packets(flow: &FlowRecord) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::infer;
+    use super::super::tests::infer;
     use super::*;
     use core::net::Ipv4Addr;
     use nilometer_flow::FlowKey;
@@ -237,7 +303,7 @@ mod tests {
     fn marks(client: u8, records: Vec<FlowRecord>) -> Vec<(bool, bool)> {
         let found = infer(records, SPAN_NS);
         let of = |flow: &&FlowRecord| flow.key.source == Ipv4Addr::new(198, 18, 0, client);
-        found.records.iter().filter(of).map(|flow| (flow.has_start(), flow.has_end())).collect()
+        found.flows.iter().filter(of).map(|flow| (flow.has_start(), flow.has_end())).collect()
     }
 
     fn beside_a_busy_server(records: &[FlowRecord]) -> Vec<(bool, bool)> {
@@ -315,7 +381,7 @@ mod tests {
         for turn in [1, 17, 40] {
             records.rotate_left(turn);
             records.reverse();
-            assert_eq!(infer(records.clone(), SPAN_NS), found);
+            assert_eq!(infer(records.clone(), SPAN_NS).flows, found.flows);
         }
     }
 }

@@ -1,84 +1,208 @@
-//! When each host was seen, and how many of its connections lack the packets of whole ones.
+//! When each host was seen, and whether most of its connections lack the packets of whole ones.
+//!
+//! A host is here from its first flow on until none was seen for longer than the threshold. Such times are what is
+//! left when flows of it are put together, whichever are put together first.
 
-use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use hashbrown::HashTable;
-use nilometer_flow::{FlowKey, FlowRecord};
+use nilometer_flow::FlowRecord;
+
+/// Times that are known at most, of all hosts together: 24 bytes each, 32 where the host's address is of IPv6; and
+/// twice that while more are added.
+pub(crate) const TIMES_MAX: usize = 1 << 25;
+/// Rows that wait to be sorted in.
+const FRESH_MAX: usize = 1 << 16;
 
 /// The hosts of an input.
-pub(super) struct Hosts {
-    hosts: HashTable<Host>,
-    /// A host silent for longer was away.
-    threshold_ns: u64,
+#[derive(Debug, Default)]
+pub(crate) struct Hosts {
+    v4: Table<u32>,
+    v6: Table<[u8; 16]>,
 }
 
-struct Host {
-    address: IpAddr,
-    /// From when to when flows of it were seen, one time after the other, ns since 1970.
-    times: Vec<(u64, u64)>,
-    /// Connections that it opened, and those that lack packets.
-    connections: u64,
-    lacking: u64,
+/// Hosts of one family.
+#[derive(Debug)]
+struct Table<A> {
+    times: Rows<Time<A>>,
+    clients: Rows<Client<A>>,
+}
+
+/// From when to when a host was here, ns since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Time<A> {
+    host: A,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+/// A host that opened connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Client<A> {
+    host: A,
+    /// How many more of its connections lack packets than do not: if both directions are seen, and if not.
+    lacking: [i64; 2],
+}
+
+impl<A> Default for Table<A> {
+    fn default() -> Table<A> {
+        Table { times: Rows::default(), clients: Rows::default() }
+    }
+}
+
+/// Sorted rows, and others that wait to be sorted in.
+#[derive(Debug)]
+struct Rows<T> {
+    sorted: Vec<T>,
+    fresh: Vec<T>,
+}
+
+impl<T> Default for Rows<T> {
+    fn default() -> Rows<T> {
+        Rows { sorted: Vec::new(), fresh: Vec::new() }
+    }
+}
+
+impl<T: Ord + Copy> Rows<T> {
+    /// Adds a row. `join` makes one of two, the later into the earlier, where they are one.
+    fn push(&mut self, row: T, join: impl Fn(&mut T, &T) -> bool) {
+        self.fresh.push(row);
+        if self.fresh.len() >= FRESH_MAX.max(self.sorted.len() / 4) {
+            self.settle(join);
+        }
+    }
+
+    fn settle(&mut self, join: impl Fn(&mut T, &T) -> bool) {
+        self.fresh.sort_unstable();
+        self.fresh.dedup_by(|later, earlier| join(earlier, later));
+        self.sorted.append(&mut self.fresh);
+        // A stable sort finds the runs that are there.
+        self.sorted.sort();
+        self.sorted.dedup_by(|later, earlier| join(earlier, later));
+        self.fresh = Vec::new();
+    }
+}
+
+/// Is the later time one with the earlier?
+fn goes_on<A: PartialEq>(threshold_ns: u64) -> impl Fn(&mut Time<A>, &Time<A>) -> bool + Copy {
+    move |earlier, later| {
+        let is_one = earlier.host == later.host
+            && later.first_ns.saturating_sub(earlier.last_ns) <= threshold_ns;
+        if is_one {
+            earlier.last_ns = earlier.last_ns.max(later.last_ns);
+        }
+        is_one
+    }
+}
+
+fn adds_up<A: PartialEq>(earlier: &mut Client<A>, later: &Client<A>) -> bool {
+    let is_one = earlier.host == later.host;
+    if is_one {
+        (0..2).for_each(|at| earlier.lacking[at] += later.lacking[at]);
+    }
+    is_one
+}
+
+impl<A: Ord + Copy> Table<A> {
+    fn settle(&mut self, threshold_ns: u64) {
+        self.times.settle(goes_on(threshold_ns));
+        self.clients.settle(adds_up);
+    }
+
+    fn merge(&mut self, other: Table<A>, threshold_ns: u64) {
+        let (times, clients) = (other.times, other.clients);
+        for time in times.sorted.into_iter().chain(times.fresh) {
+            self.times.push(time, goes_on(threshold_ns));
+        }
+        for client in clients.sorted.into_iter().chain(clients.fresh) {
+            self.clients.push(client, adds_up);
+        }
+    }
+
+    fn last_ns(&self, host: A, at_ns: u64) -> Option<u64> {
+        let times = &self.times.sorted;
+        let after = times.partition_point(|time| (time.host, time.first_ns) <= (host, at_ns));
+        let before = times.get(after.checked_sub(1)?)?;
+        (before.host == host).then_some(before.last_ns)
+    }
+
+    fn lacking(&self, host: A, sees_both: bool) -> i64 {
+        let clients = &self.clients.sorted;
+        let at = clients.binary_search_by(|client| client.host.cmp(&host));
+        at.map_or(0, |at| clients[at].lacking[usize::from(!sees_both)])
+    }
 }
 
 impl Hosts {
-    /// The hosts of `flows`, which are in the order of their starts.
+    /// The hosts of `flows`, of which a silence of up to `threshold_ns` is no absence.
     pub fn of(flows: &[FlowRecord], threshold_ns: u64) -> Hosts {
-        let mut hosts = Hosts { hosts: HashTable::new(), threshold_ns };
+        let mut hosts = Hosts::default();
         for flow in flows {
-            hosts.see(flow.key.source, flow);
-            hosts.see(flow.key.destination, flow);
+            hosts.see(flow.key.source, flow, threshold_ns);
+            hosts.see(flow.key.destination, flow, threshold_ns);
         }
         hosts
     }
 
-    fn see(&mut self, address: IpAddr, flow: &FlowRecord) {
-        let threshold_ns = self.threshold_ns;
-        let times = &mut self.host(address).times;
-        match times.last_mut() {
-            Some((_, last)) if flow.start_ns.saturating_sub(*last) <= threshold_ns => {
-                *last = flow.end_ns.max(*last);
+    fn see(&mut self, address: IpAddr, flow: &FlowRecord, threshold_ns: u64) {
+        let (first_ns, last_ns) = (flow.start_ns, flow.end_ns);
+        match address {
+            IpAddr::V4(v4) => {
+                let time = Time { host: v4.to_bits(), first_ns, last_ns };
+                self.v4.times.push(time, goes_on(threshold_ns));
             }
-            _ => times.push((flow.start_ns, flow.end_ns)),
+            IpAddr::V6(v6) => {
+                let time = Time { host: v6.octets(), first_ns, last_ns };
+                self.v6.times.push(time, goes_on(threshold_ns));
+            }
         }
     }
 
-    fn host(&mut self, address: IpAddr) -> &mut Host {
-        let new = || Host { address, times: vec![], connections: 0, lacking: 0 };
-        let same = |host: &Host| host.address == address;
-        let entry = self.hosts.entry(hash(address), same, |host| hash(host.address));
-        entry.or_insert_with(new).into_mut()
+    /// Counts a direction of a connection that `address` opened, and whether it lacks packets.
+    pub fn count(&mut self, address: IpAddr, is_lacking: [bool; 2]) {
+        let lacking = is_lacking.map(|is_lacking| if is_lacking { 1 } else { -1 });
+        match address {
+            IpAddr::V4(v4) => {
+                self.v4.clients.push(Client { host: v4.to_bits(), lacking }, adds_up);
+            }
+            IpAddr::V6(v6) => {
+                self.v6.clients.push(Client { host: v6.octets(), lacking }, adds_up);
+            }
+        }
     }
 
-    fn find(&self, address: IpAddr) -> Option<&Host> {
-        self.hosts.find(hash(address), |host| host.address == address)
+    /// Puts together what was noted.
+    pub fn settle(&mut self, threshold_ns: u64) {
+        self.v4.settle(threshold_ns);
+        self.v6.settle(threshold_ns);
     }
 
-    /// Counts a direction of a connection that `address` opened.
-    pub fn count(&mut self, address: IpAddr, is_lacking: bool) {
-        let host = self.host(address);
-        host.connections += 1;
-        host.lacking += u64::from(is_lacking);
+    /// Adds the hosts of other flows.
+    pub fn merge(&mut self, other: Hosts, threshold_ns: u64) {
+        self.v4.merge(other.v4, threshold_ns);
+        self.v6.merge(other.v6, threshold_ns);
+    }
+
+    /// Are there more times than can be known?
+    pub fn is_too_much(&self) -> bool {
+        self.v4.times.sorted.len() + self.v6.times.sorted.len() > TIMES_MAX
     }
 
     /// Do most connections of this host lack packets?
-    pub fn is_seen_in_part(&self, address: IpAddr) -> bool {
-        self.find(address).is_some_and(|host| 2 * host.lacking > host.connections)
+    pub fn is_seen_in_part(&self, address: IpAddr, sees_both: bool) -> bool {
+        let lacking = match address {
+            IpAddr::V4(v4) => self.v4.lacking(v4.to_bits(), sees_both),
+            IpAddr::V6(v6) => self.v6.lacking(v6.octets(), sees_both),
+        };
+        lacking > 0
     }
 
     /// Until when this host, seen at `at_ns`, was seen.
     pub fn last_ns(&self, address: IpAddr, at_ns: u64) -> u64 {
-        let last = |host: &Host| {
-            let after = host.times.partition_point(|(first, _)| *first <= at_ns);
-            after.checked_sub(1).map(|place| host.times[place].1)
+        let last_ns = match address {
+            IpAddr::V4(v4) => self.v4.last_ns(v4.to_bits(), at_ns),
+            IpAddr::V6(v6) => self.v6.last_ns(v6.octets(), at_ns),
         };
-        self.find(address).and_then(last).unwrap_or(at_ns).max(at_ns)
+        last_ns.unwrap_or(at_ns).max(at_ns)
     }
-}
-
-fn hash(address: IpAddr) -> u64 {
-    let (source, destination) = (address, address);
-    FlowKey { source, destination, source_port: 0, destination_port: 0, protocol: 0 }.hash_word()
 }
