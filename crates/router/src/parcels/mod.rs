@@ -167,12 +167,13 @@ impl<const BYTES: usize> ParcelFib<BYTES> {
         Ok(next_hop(was))
     }
 
-    /// Divides parcels until the one that lists `prefix` may list one more.
+    /// Divides parcels until the one that lists `prefix` has it or may list one more.
     fn make_room(&mut self, prefix: Prefix<u128>) -> Result<(), Full> {
         loop {
             let place = self.account.place(prefix);
             let routes = &self.account.of(place.number).routes;
-            if self.account.is_divided(place.number) {
+            let is_listed = || routes.binary_search_by_key(&prefix, |route| route.prefix).is_ok();
+            if self.account.is_divided(place.number) || is_listed() {
                 return Ok(());
             }
             let lengths = routes.iter().map(|route| route.prefix.length());
