@@ -262,6 +262,8 @@ fn a_full_table_is_as_it_was() {
     }
     assert!(refused > 3_000 && divided > 3_000, "{refused} {divided}");
     assert!(matches!(ParcelFib::<1>::new(100), Err(Full)));
+    // More words than one can refer to.
+    assert!(matches!(ParcelFib::<1>::new((1 << 27) + 1), Err(Full)));
     // A next hop that the answers cannot name.
     let mut ours = ParcelFib::<1>::new(1 << 17).expect("room");
     let prefix = "fd00::/8".parse().expect("a prefix");

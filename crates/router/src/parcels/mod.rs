@@ -80,10 +80,11 @@ impl<const BYTES: usize> ParcelFib<BYTES> {
     /// An empty table of at most `words` words of four bytes, 65,536 at the front included.
     ///
     /// # Errors
-    /// [`Full`] when there is no room for those.
+    /// [`Full`] when there is no room for those, or more of it than 2^27 words, which is as far as a word
+    /// can refer.
     pub fn new(words: u32) -> Result<Self, Full> {
         let () = Self::SOUND;
-        if words <= 1 << FIRST_BITS {
+        if words <= 1 << FIRST_BITS || words > layout::WORDS_MAX {
             return Err(Full);
         }
         Ok(ParcelFib {
