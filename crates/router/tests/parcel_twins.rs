@@ -220,6 +220,21 @@ fn loading_is_inserting() {
     }
 }
 
+/// A route that a parcel has already may change its next hop, as full as the parcel is.
+#[test]
+fn a_route_replaced_divides_nothing() {
+    let mut ours = ParcelFib::<1>::new(1 << 17).expect("room");
+    let route = |number: u128| Prefix::new(0x2001 << 112 | number << 97, 32).expect("sound");
+    for number in 0..186 {
+        assert_eq!(ours.insert(route(number), NextHop(1)), Ok(None));
+    }
+    let bytes = ours.bytes();
+    assert_eq!(ours.insert(route(7), NextHop(2)), Ok(Some(NextHop(1))));
+    assert_eq!(ours.bytes(), bytes);
+    assert_eq!(ours.insert(route(186), NextHop(1)), Ok(None));
+    assert!(ours.bytes() > bytes + 512, "one more divides it");
+}
+
 /// What does not fit is refused, and no answer has changed.
 #[test]
 fn a_full_table_is_as_it_was() {
@@ -247,6 +262,8 @@ fn a_full_table_is_as_it_was() {
     }
     assert!(refused > 3_000 && divided > 3_000, "{refused} {divided}");
     assert!(matches!(ParcelFib::<1>::new(100), Err(Full)));
+    // More words than one can refer to.
+    assert!(matches!(ParcelFib::<1>::new((1 << 27) + 1), Err(Full)));
     // A next hop that the answers cannot name.
     let mut ours = ParcelFib::<1>::new(1 << 17).expect("room");
     let prefix = "fd00::/8".parse().expect("a prefix");

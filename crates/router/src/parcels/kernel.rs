@@ -115,7 +115,10 @@ mod wide {
                 &padded
             }
         };
-        let words = memory.words()[..1 << FIRST_BITS].as_ptr().cast();
+        // Of all words, not of the first alone: what they refer to is read through it, too.
+        let words = memory.words();
+        assert!(words.len() >= 1 << FIRST_BITS, "a first word for every sixteen bits");
+        let words = words.as_ptr().cast();
         let none = || Lanes([0; BURST]);
         let mut batch = Batch { words, addresses, found: none(), keys: none(), behind: none() };
         batch.descend();

@@ -28,6 +28,8 @@ use crate::slots::routes::{Leaf, Run};
 /// Bits that say what a word refers to, and words of a step of the others.
 pub(super) const TAG_BITS: u32 = 7;
 pub(super) const STEP_WORDS: u32 = 4;
+/// Words that can be referred to.
+pub(super) const WORDS_MAX: u32 = STEP_WORDS << (u32::BITS - TAG_BITS);
 /// What a word refers to: nothing but an answer; the parts of a divided parcel; whole starts.
 pub(super) const ANSWER: u32 = 0;
 pub(super) const PARTS: u32 = 127;

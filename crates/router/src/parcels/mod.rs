@@ -80,10 +80,11 @@ impl<const BYTES: usize> ParcelFib<BYTES> {
     /// An empty table of at most `words` words of four bytes, 65,536 at the front included.
     ///
     /// # Errors
-    /// [`Full`] when there is no room for those.
+    /// [`Full`] when there is no room for those, or more of it than 2^27 words, which is as far as a word
+    /// can refer.
     pub fn new(words: u32) -> Result<Self, Full> {
         let () = Self::SOUND;
-        if words <= 1 << FIRST_BITS {
+        if words <= 1 << FIRST_BITS || words > layout::WORDS_MAX {
             return Err(Full);
         }
         Ok(ParcelFib {
@@ -167,12 +168,13 @@ impl<const BYTES: usize> ParcelFib<BYTES> {
         Ok(next_hop(was))
     }
 
-    /// Divides parcels until the one that lists `prefix` may list one more.
+    /// Divides parcels until the one that lists `prefix` has it or may list one more.
     fn make_room(&mut self, prefix: Prefix<u128>) -> Result<(), Full> {
         loop {
             let place = self.account.place(prefix);
             let routes = &self.account.of(place.number).routes;
-            if self.account.is_divided(place.number) {
+            let is_listed = || routes.binary_search_by_key(&prefix, |route| route.prefix).is_ok();
+            if self.account.is_divided(place.number) || is_listed() {
                 return Ok(());
             }
             let lengths = routes.iter().map(|route| route.prefix.length());
