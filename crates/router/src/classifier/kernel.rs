@@ -351,23 +351,26 @@ mod tests {
         }
     }
 
+    fn rule<A: Classified>(rng: &mut Rng, address: fn(u64) -> A) -> Rule<A> {
+        let from = key(rng, address);
+        let mut length = || A::BITS - [0, 1, 4, A::BITS][rng.below(4) as usize];
+        let (source, destination) = (length(), length());
+        Rule {
+            source: Prefix::new(from.source, source).expect("sound"),
+            destination: Prefix::new(from.destination, destination).expect("sound"),
+            source_ports: Ports::new(from.source_port, from.source_port | 8).expect("sound"),
+            destination_ports: Ports::exact(from.destination_port),
+            protocol: Octet::exact(from.protocol),
+            flags: Octet::new(from.flags, 2),
+            ..Rule::any(rng.below(50) as u32, Action::Permit)
+        }
+    }
+
     fn all_instructions_find_the_same<A: Classified>(address: fn(u64) -> A) {
         let mut rng = Rng::new(5, 2, u64::from(A::BITS));
         let mut classifier = ClassifierTuples::<A>::new(2_000);
         for id in 0..300 {
-            let from = key(&mut rng, address);
-            let mut length = || A::BITS - [0, 1, 4, A::BITS][rng.below(4) as usize];
-            let (source, destination) = (length(), length());
-            let rule = Rule {
-                source: Prefix::new(from.source, source).expect("sound"),
-                destination: Prefix::new(from.destination, destination).expect("sound"),
-                source_ports: Ports::new(from.source_port, from.source_port | 8).expect("sound"),
-                destination_ports: Ports::exact(from.destination_port),
-                protocol: Octet::exact(from.protocol),
-                flags: Octet::new(from.flags, 2),
-                ..Rule::any(rng.below(50) as u32, Action::Permit)
-            };
-            assert_eq!(classifier.insert(RuleId(id), rule), Ok(()));
+            assert_eq!(classifier.insert(RuleId(id), rule(&mut rng, address)), Ok(()));
         }
         let keys: alloc::vec::Vec<Key<A>> = (0..999).map(|_| key(&mut rng, address)).collect();
         let mut matched = 0;
@@ -388,19 +391,7 @@ mod tests {
         let mut rng = Rng::new(6, 2, u64::from(A::BITS));
         let mut classifier = ClassifierVectors::<A>::new(2_000);
         for id in 0..900 {
-            let from = key(&mut rng, address);
-            let mut length = || A::BITS - [0, 1, 4, A::BITS][rng.below(4) as usize];
-            let (source, destination) = (length(), length());
-            let rule = Rule {
-                source: Prefix::new(from.source, source).expect("sound"),
-                destination: Prefix::new(from.destination, destination).expect("sound"),
-                source_ports: Ports::new(from.source_port, from.source_port | 8).expect("sound"),
-                destination_ports: Ports::exact(from.destination_port),
-                protocol: Octet::exact(from.protocol),
-                flags: Octet::exact(from.flags),
-                ..Rule::any(rng.below(50) as u32, Action::Permit)
-            };
-            assert_eq!(classifier.insert(RuleId(id), rule), Ok(()));
+            assert_eq!(classifier.insert(RuleId(id), rule(&mut rng, address)), Ok(()));
         }
         classifier.settle();
         // Words of which no rule is left, and rules that go last.
