@@ -7,7 +7,7 @@
 //! gathers from several inputs screens each by itself.
 //!
 //! Records without flags and sampled ones are told by the whole of them. They wait in lots of their own, and what
-//! can be said of all of them without looking twice is counted as they come ([`Seen`]).
+//! can be said of all of them without looking twice is counted as they come (`others.rs`).
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;

@@ -29,7 +29,7 @@ pub enum Stamps {
     Doubtful,
 }
 
-/// Looks at the stamps of a record: see [`Dates::set_right`].
+/// Looks at the stamps of a record, as [`Screen`](super::Screen) does before it sets them right.
 pub fn stamps(record: &FlowRecord) -> Stamps {
     let duration_ns = record.end_ns.saturating_sub(record.start_ns);
     let wraps = duration_ns.saturating_add(WRAP_NEAR_NS) / UPTIME_WRAP_NS;
