@@ -6,7 +6,9 @@
 //! ```
 //!
 //! After each packet a mark goes each way, and when both have come a second one. What came out before
-//! the second belongs to the packet: a device may let what is plain pass by what it has to think about.
+//! the second belongs to the packet: a device may let what is plain pass by what it has to think about. What
+//! comes in is taken by one processor, at all ends: where each takes what it has sent itself, marks overtake
+//! a packet when a thread moves from one that is held up to another.
 //! Requests for link-layer addresses and reports of groups are left out. Each link's network is of the
 //! two at its ends: messages to others on it would wait for addresses that nobody has, and the kernel
 //! makes no more of them while a few wait.
@@ -23,6 +25,7 @@ use nilometer_lab::device::offload;
 use nilometer_lab::device::packet_port::{PacketPort, PacketPortConfig};
 use nilometer_lab::device::port::{Port, PortIo};
 use nilometer_lab::device::prefix::Prefix;
+use nilometer_lab::device::steer;
 use nilometer_lab::route::config::RouterConfig;
 use nilometer_lab::route::running::Running;
 use nilometer_wire::build;
@@ -81,6 +84,7 @@ impl Rig {
             for (space, name) in [(&spaces[side], outer), (middle, inner)] {
                 space.enter(|| {
                     offload::switch_off(name)?;
+                    steer::to_one_processor(name, 0)?;
                     let mut netlink = Netlink::open()?;
                     // Hosts say nothing; the device has to ask for who is on its links.
                     if name == outer {
