@@ -5,7 +5,7 @@
 //! to pick up what it brought, and that is most of what a search costs. Not every processor that has the
 //! instruction is fast at it: some make it of single loads that take longer than they would by
 //! themselves, and Intel's up to the third generation of Xeon Scalable were made slow to mend a leak
-//! (gather data sampling, 2022). So this is used where AVX-512 has half-precision numbers (FP16), which are
+//! (gather data sampling, 2023). So this is used where AVX-512 has half-precision numbers (FP16), which are
 //! of no use here and came with the generation after.
 
 use core::arch::x86_64::*;
