@@ -112,13 +112,22 @@ impl Rig {
             Ok(Port::Packet(port))
         };
         let ports = [open(0)?, open(1)?];
-        Ok(Rig { memory, ports, marks: 0, _router: router, _spaces: spaces })
+        let mut rig = Rig { memory, ports, marks: 0, _router: router, _spaces: spaces };
+        // A router that has just come up tells of its addresses first (RFC 4861, 7.2.6).
+        rig.settle(&mut Vec::new())?;
+        Ok(rig)
     }
 
     /// What comes out for an IP packet that goes in on the left.
     pub fn ask(&mut self, kind: u16, ip_packet: &[u8]) -> Result<Vec<Out>> {
         self.send(0, kind, ip_packet)?;
         let mut out = Vec::new();
+        self.settle(&mut out)?;
+        Ok(out)
+    }
+
+    /// Marks go each way, twice; what comes out before the second.
+    fn settle(&mut self, out: &mut Vec<Out>) -> Result<()> {
         for _ in 0..2 {
             self.marks += 1;
             for side in 0..2 {
@@ -128,10 +137,10 @@ impl Rig {
                 self.send(side, 0x0800, &mark)?;
             }
             for side in 0..2 {
-                self.collect(side, &mut out)?;
+                self.collect(side, out)?;
             }
         }
-        Ok(out)
+        Ok(())
     }
 
     fn send(&mut self, side: usize, kind: u16, ip_packet: &[u8]) -> Result<()> {
