@@ -171,9 +171,14 @@ fn tcp_passes_both_ways_whole() {
 
 /// Sends so many datagrams, one each millisecond, and waits for them: how many came.
 fn stream(near: &UdpSocket, far: &UdpSocket, count: usize) -> Result<usize> {
+    streams(std::slice::from_ref(near), far, count)
+}
+
+/// The same from several sockets in turns.
+fn streams(near: &[UdpSocket], far: &UdpSocket, count: usize) -> Result<usize> {
     far.set_read_timeout(Some(Duration::from_millis(50)))?;
     let (mut came, mut bytes) = (0, [0; 64]);
-    for _ in 0..count {
+    for near in near.iter().cycle().take(count) {
         near.send_to(b"datagram", far.local_addr()?)?;
         thread::sleep(Duration::from_millis(1));
     }
@@ -229,6 +234,33 @@ fn a_shortcut_is_accounted_for_and_ends_when_what_it_rests_on_changes() {
     assert_eq!(router.routes.keeper().set_static(&[hole]), 0);
     thread::sleep(Duration::from_millis(200));
     assert_eq!(stream(&near, &far, 50).expect("sockets work"), 0);
+    router.stop().expect("it balances");
+}
+
+/// Packets of many flows in turns, in a table of few buckets: who takes turns with others is noticed as well.
+#[test]
+fn flows_that_take_turns_all_get_a_shortcut() {
+    const FLOWS: u16 = 32;
+    if !privileged("shortcuts of many flows") {
+        return;
+    }
+    let site = Site::new().expect("root makes namespaces");
+    let mut config: RouterConfig = toml::from_str(ROUTER).expect("a description");
+    config.tables.shortcuts = 64;
+    let router = Running::start(Some(&site.router), config, false).expect("a router");
+    router.wait_until_up().expect("its ports are up");
+    site.echo().expect("the way is found");
+    let far = site.right.enter(|| Ok(UdpSocket::bind((RIGHT, 7_000))?)).expect("a socket");
+    let bind = |flow: u16| site.left.enter(|| Ok(UdpSocket::bind((LEFT, 7_100 + flow))?));
+    let flows: Vec<UdpSocket> = (0..FLOWS).map(|flow| bind(flow).expect("a socket")).collect();
+    let sent = 4 * usize::from(FLOWS);
+    streams(&flows, &far, sent).expect("sockets work");
+    let before = left(&router).expect("a tally");
+    assert_eq!(streams(&flows, &far, sent).expect("sockets work"), sent);
+    let after = left(&router).expect("a tally");
+    let (all, by_shortcut) = (after.0 - before.0, after.1 - before.1);
+    assert!(all >= sent as u64, "{before:?} {after:?}");
+    assert!(4 * by_shortcut > 3 * all, "{by_shortcut} of {all} packets took a shortcut");
     router.stop().expect("it balances");
 }
 

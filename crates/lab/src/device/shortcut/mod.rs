@@ -53,8 +53,8 @@ use nilometer_router::Key;
 use super::bpf::SharedMap;
 use super::netlink::MacAddress;
 use layout::{
-    ADDRESSES, BUCKET_STRIDE, BUCKETS, BYTES, INPUT_BIT, INTERFACE, LEFT, LEFT_AT, MTU, PACKETS,
-    PORTS, PROTOCOL_BIT, STATIONS, VERSION, WAY, WAYS,
+    ADDRESSES, BUCKET_STRIDE, BUCKETS, BYTES, FIRST_WAY, INPUT_BIT, INTERFACE, LEFT, LEFT_AT, MTU,
+    PACKETS, PORTS, PROTOCOL_BIT, STATIONS, TAGS, VERSION, WAY_STRIDE, WAYS,
 };
 
 pub(super) use program::{Taking, forward, mark_slot};
@@ -158,10 +158,15 @@ impl Shortcuts {
         WAYS << self.bits
     }
 
+    /// How many buckets there are; marks are from 1 to that.
+    pub fn buckets(&self) -> usize {
+        1 << self.bits
+    }
+
     /// The places that a flow could have which came by port `input` of the router.
     pub fn places_of(&self, input: u16, key: &Key<u32>) -> [Place; WAYS] {
         let Words { addresses, ports } = Words::of(input, key);
-        let bucket = layout::bucket(addresses, ports, self.bits);
+        let (bucket, _) = layout::bucket(addresses, ports, self.bits);
         std::array::from_fn(|way| Place((bucket * WAYS + way) as u32))
     }
 
@@ -171,15 +176,17 @@ impl Shortcuts {
         let Words { addresses, ports } = Words::of(input, key);
         let [a, b, c, d, e, f] = exit.to;
         let [g, h, i, j, k, l] = exit.from;
-        let stations = [[a, b, c, d], [e, f, g, h], [i, j, k, l]].map(u32::from_ne_bytes);
+        let stations = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+        let (_, tag) = layout::bucket(addresses, ports, self.bits);
         self.change(place, |at| {
+            self.half(self.tag_at(place)).store(tag, Ordering::Relaxed);
             self.word(at + ADDRESSES).store(addresses, Ordering::Relaxed);
             self.word(at + PORTS).store(ports, Ordering::Relaxed);
             self.half(at + MTU).store(exit.mtu_bytes.into(), Ordering::Relaxed);
             self.half(at + INTERFACE).store(exit.interface, Ordering::Relaxed);
-            for (number, four) in stations.into_iter().enumerate() {
-                self.half(at + STATIONS + 4 * number).store(four, Ordering::Relaxed);
-            }
+            self.word(at + STATIONS).store(stations, Ordering::Relaxed);
+            let rest = u32::from_ne_bytes([i, j, k, l]);
+            self.half(at + STATIONS + 8).store(rest, Ordering::Relaxed);
         });
     }
 
@@ -217,9 +224,14 @@ impl Shortcuts {
         }
     }
 
-    fn at(&self, Place(number): Place) -> usize {
-        let (bucket, way) = (number as usize / WAYS, number as usize % WAYS);
-        BUCKETS + bucket * BUCKET_STRIDE + WAY[way]
+    fn at(&self, place: Place) -> usize {
+        let (bucket, way) = (place.number() / WAYS, place.number() % WAYS);
+        BUCKETS + bucket * BUCKET_STRIDE + FIRST_WAY + way * WAY_STRIDE
+    }
+
+    fn tag_at(&self, place: Place) -> usize {
+        let (bucket, way) = (place.number() / WAYS, place.number() % WAYS);
+        BUCKETS + bucket * BUCKET_STRIDE + TAGS + 4 * way
     }
 
     fn bytes(&self) -> usize {

@@ -15,8 +15,9 @@
 
 use super::Shortcuts;
 use super::layout::{
-    ADDRESSES, BUCKET_STRIDE, BUCKETS, BYTES, FACTOR, INPUT_BIT, INTERFACE, LEFT, LEFT_AT, MTU,
-    OPEN, PACKETS, PASSED, PORTS, PROTOCOL_BIT, QUIET_NANOS, STATIONS, VERSION, WAY,
+    ADDRESSES, BUCKET_STRIDE, BUCKETS, BYTES, FACTOR, FIRST_WAY, INPUT_BIT, INTERFACE, LEFT,
+    LEFT_AT, MTU, OPEN, PACKETS, PASSED, PORTS, PROTOCOL_BIT, QUIET_NANOS, STATIONS, TAG_BIT, TAGS,
+    VERSION, WAY_STRIDE, WAYS,
 };
 use crate::device::bpf::{
     ADD, ADD_REGISTER, AND, ATOMIC, ATOMIC_ADD, Assembly, CALL, DIVIDE_REGISTER, EXCLUSIVE_OR,
@@ -29,7 +30,6 @@ use crate::device::bpf::{
 use crate::device::netlink::MacAddress;
 
 const KTIME_GET_NS: i32 = 5;
-const SKB_STORE_BYTES: i32 = 9;
 const REDIRECT: i32 = 23;
 
 /// Where `struct __sk_buff` has what.
@@ -58,12 +58,14 @@ const IPV4: i32 = 0x0008;
 const TCP: i32 = 6;
 const UDP: i32 = 17;
 
+/// Where each way of a bucket is looked at, and what follows where the flow is another.
+const WAY_LABELS: [[&str; 2]; WAYS] =
+    [["way 0", "way 1"], ["way 1", "way 2"], ["way 2", "way 3"], ["way 3", "ring"]];
+
 /// Where the stack has what, below what the rest of the program has there.
 const SEEN_VERSION: i16 = -32;
 const COUNT: i16 = -40;
 const BYTE_COUNT: i16 = -48;
-const HOP: i16 = -56;
-const FRAME_STATIONS: i16 = -72;
 
 /// By which port of the router packets come, and where the program has what.
 pub(crate) struct Taking<'a> {
@@ -141,33 +143,35 @@ fn find(all: &mut Assembly, taking: &Taking<'_>) {
     all.put(MULTIPLY_REGISTER, 1, 4, 0, 0);
     all.put(EXCLUSIVE_OR_REGISTER, 1, 8, 0, 0);
     all.put(MULTIPLY_REGISTER, 1, 4, 0, 0);
+    all.put(MOVE_REGISTER, 3, 1, 0, 0);
+    all.put(SHIFT_RIGHT, 3, 0, 0, TAG_BIT as i32);
+    all.put(MOVE_SHORT_REGISTER, 3, 3, 0, 0);
     all.put(SHIFT_RIGHT, 1, 0, 0, 64 - taking.shortcuts.bits as i32);
     all.put(MOVE_REGISTER, 4, 1, 0, 0);
     all.put(ADD, 4, 0, 0, 1);
     all.put(STORE_WORD, 6, 4, taking.mark, 0);
     bucket(all, taking.shortcuts, 5, 1);
-    let [first, second] = WAY.map(|way| way as i16);
-    let (addresses, ports) = (ADDRESSES as i16, PORTS as i16);
-    all.put(LOAD_DOUBLE, 1, 5, first + addresses, 0);
-    all.jump(IF_NOT_EQUAL_REGISTER, 1, 8, 0, "second");
-    all.put(LOAD_DOUBLE, 1, 5, first + ports, 0);
-    all.jump(IF_NOT_EQUAL_REGISTER, 1, 9, 0, "second");
-    all.put(MOVE, 4, 0, 0, first.into());
-    all.jump(JUMP, 0, 0, 0, "found");
-    all.label("second");
-    all.put(LOAD_DOUBLE, 1, 5, second + addresses, 0);
-    all.jump(IF_NOT_EQUAL_REGISTER, 1, 8, 0, "ring");
-    all.put(LOAD_DOUBLE, 1, 5, second + ports, 0);
-    all.jump(IF_NOT_EQUAL_REGISTER, 1, 9, 0, "ring");
-    all.put(MOVE, 4, 0, 0, second.into());
+    for (way, [label, next]) in WAY_LABELS.into_iter().enumerate() {
+        let at = FIRST_WAY + way * WAY_STRIDE;
+        all.label(label);
+        all.put(LOAD_WORD, 1, 5, (TAGS + 4 * way) as i16, 0);
+        all.jump(IF_NOT_EQUAL_REGISTER, 1, 3, 0, next);
+        // Before all else of the flow, so that no other can take its place unseen.
+        all.put(LOAD_WORD, 0, 5, (at + VERSION) as i16, 0);
+        all.put(LOAD_DOUBLE, 1, 5, (at + ADDRESSES) as i16, 0);
+        all.jump(IF_NOT_EQUAL_REGISTER, 1, 8, 0, next);
+        all.put(LOAD_DOUBLE, 1, 5, (at + PORTS) as i16, 0);
+        all.jump(IF_NOT_EQUAL_REGISTER, 1, 9, 0, next);
+        all.put(MOVE, 4, 0, 0, at as i32);
+        all.jump(JUMP, 0, 0, 0, "found");
+    }
     all.label("found");
     all.put(MOVE_REGISTER, 8, 5, 0, 0);
     all.put(MOVE_REGISTER, 9, 5, 0, 0);
     all.put(ADD_REGISTER, 9, 4, 0, 0);
-    all.put(LOAD_WORD, 1, 9, VERSION as i16, 0);
-    all.put(STORE_DOUBLE, 10, 1, SEEN_VERSION, 0);
-    all.put(AND, 1, 0, 0, 1);
-    all.jump(IF_NOT_EQUAL, 1, 0, 0, "ring");
+    all.put(STORE_DOUBLE, 10, 0, SEEN_VERSION, 0);
+    all.put(AND, 0, 0, 0, 1);
+    all.jump(IF_NOT_EQUAL, 0, 0, 0, "ring");
 }
 
 /// The address of the bucket with a number (a register that is lost), in a register.
@@ -282,46 +286,33 @@ fn measure(all: &mut Assembly) {
     all.label("measured length");
 }
 
-/// What is to stand in the frame, on the stack; the interface in register 8. Goes on only where the flow is
-/// still as it was.
+/// Writes what is to stand in the frame, where the flow is still as it was; goes on only then. The interface
+/// is in register 8.
 fn rewrite(all: &mut Assembly) {
     let stations = STATIONS as i16;
-    for word in 0..3 {
-        all.put(LOAD_WORD, 1, 9, stations + 4 * word, 0);
-        all.put(STORE_WORD, 10, 1, FRAME_STATIONS + 4 * word, 0);
-    }
+    all.put(LOAD_DOUBLE, 0, 9, stations, 0);
+    all.put(LOAD_WORD, 4, 9, stations + 8, 0);
+    all.put(LOAD_WORD, 8, 9, INTERFACE as i16, 0);
+    all.put(LOAD_WORD, 1, 9, VERSION as i16, 0);
+    all.put(LOAD_DOUBLE, 3, 10, SEEN_VERSION, 0);
+    all.jump(IF_NOT_EQUAL_REGISTER, 1, 3, 0, "ring");
+    all.put(STORE_DOUBLE, 2, 0, 0, 0);
+    all.put(STORE_WORD, 2, 4, 8, 0);
     // RFC 1624, equation 3, as in the pipeline (`forward::hop`): the word of the time to live loses its
     // first byte's one, which adds the same to the complement of the sum, whatever stood there.
     all.put(LOAD_BYTE, 1, 2, TIME_TO_LIVE, 0);
     all.put(ADD, 1, 0, 0, -1);
-    all.put(STORE_BYTE, 10, 1, HOP, 0);
-    all.put(LOAD_BYTE, 1, 2, IP_PROTOCOL, 0);
-    all.put(STORE_BYTE, 10, 1, HOP + 1, 0);
+    all.put(STORE_BYTE, 2, 1, TIME_TO_LIVE, 0);
     all.put(LOAD_HALF, 1, 2, CHECKSUM, 0);
     all.put(EXCLUSIVE_OR, 1, 0, 0, 0xffff);
     all.put(ADD, 1, 0, 0, u16::to_be(0xfeff).into());
     fold(all, 1, 0);
     all.put(EXCLUSIVE_OR, 1, 0, 0, 0xffff);
-    all.put(STORE_HALF, 10, 1, HOP + 2, 0);
-    all.put(LOAD_WORD, 8, 9, INTERFACE as i16, 0);
-    all.put(LOAD_WORD, 1, 9, VERSION as i16, 0);
-    all.put(LOAD_DOUBLE, 3, 10, SEEN_VERSION, 0);
-    all.jump(IF_NOT_EQUAL_REGISTER, 1, 3, 0, "ring");
+    all.put(STORE_HALF, 2, 1, CHECKSUM, 0);
 }
 
 /// The end of the packet that takes a shortcut.
 fn count_and_send(all: &mut Assembly) {
-    for (from, to, bytes) in [(FRAME_STATIONS, 0, 12), (HOP, i32::from(TIME_TO_LIVE), 4)] {
-        all.put(MOVE_REGISTER, 1, 6, 0, 0);
-        all.put(MOVE, 2, 0, 0, to);
-        all.put(MOVE_REGISTER, 3, 10, 0, 0);
-        all.put(ADD, 3, 0, 0, from.into());
-        all.put(MOVE, 4, 0, 0, bytes);
-        all.put(MOVE, 5, 0, 0, 0);
-        all.put(CALL, 0, 0, 0, SKB_STORE_BYTES);
-        // The kernel has no memory to make the packet its own: it is lost, and said to be.
-        all.jump(IF_NOT_EQUAL, 0, 0, 0, "oversize");
-    }
     for (count, of) in [(PACKETS, COUNT), (BYTES, BYTE_COUNT)] {
         all.put(LOAD_DOUBLE, 1, 10, of, 0);
         all.put(ATOMIC, 9, 1, count as i16, ATOMIC_ADD);

@@ -25,6 +25,7 @@
 
 mod gather;
 mod links;
+mod noticed;
 mod remote;
 mod seat;
 mod shortcuts;

@@ -27,6 +27,7 @@ use nilometer_router::pipeline::shortcut::Shortcut;
 use nilometer_router::{AnyKey, Header, Key};
 use nilometer_wire::Time;
 
+use super::noticed::Noticed;
 use super::seat::{Presence, Seat};
 use crate::device::memory::Memory;
 use crate::device::shortcut::{Exit, Place, Shortcuts};
@@ -37,9 +38,6 @@ pub(super) const EVERY: Duration = Duration::from_millis(10);
 const PARTS: usize = 10;
 /// Looks at a flow that has forwarded nothing since, until it is taken back.
 const IDLE_MAX: u8 = 100;
-/// Of the packets of a flow that come one after the other in their bucket, the second is asked about, and
-/// every so many behind it. So who sends every packet from another address asks nothing.
-const ASK_EVERY: u8 = 64;
 /// Candidates of a turn.
 const CANDIDATES_MAX: usize = 256;
 
@@ -69,9 +67,7 @@ pub(super) struct Grants {
     /// Of each place, packets and bytes that were credited. What a program counted while its flow was taken
     /// back is credited with what the place forwards next.
     credited: Vec<(u64, u64)>,
-    /// Of each bucket, which flow's packet came last by the ring, by a word of little, and how many of it had
-    /// come before.
-    seen: Vec<(u32, u8)>,
+    noticed: Noticed,
     candidates: Vec<(u16, Key<u32>)>,
     /// The next flow to be looked at.
     next: usize,
@@ -87,7 +83,7 @@ impl Grants {
             granted: Vec::new(),
             holders: vec![0; table.places()],
             credited: vec![(0, 0); table.places()],
-            seen: vec![(0, 0); table.places()],
+            noticed: Noticed::new(table.buckets()),
             candidates: Vec::new(),
             next: 0,
             looked: Instant::now(),
@@ -115,16 +111,12 @@ impl Grants {
     pub(super) fn note(&mut self, input: usize, frames: &[Frame], memory: &Memory) {
         for frame in frames {
             let mark = memory.mark_of(frame);
-            if mark == 0 {
+            if mark == 0 || !self.noticed.note(mark, memory.frame(frame)) {
                 continue;
             }
-            let (last, count) = &mut self.seen[mark as usize - 1];
-            let flow = word(memory.frame(frame));
-            *count = if std::mem::replace(last, flow) == flow { count.wrapping_add(1) } else { 0 };
-            if *count % ASK_EVERY != 1 || self.candidates.len() == CANDIDATES_MAX {
-                continue;
-            }
-            if let Ok(Header { key: AnyKey::V4(key), .. }) = Header::read(memory.frame(frame)) {
+            if self.candidates.len() < CANDIDATES_MAX
+                && let Ok(Header { key: AnyKey::V4(key), .. }) = Header::read(memory.frame(frame))
+            {
                 self.candidates.push((input as u16, Key { flags: 0, ..key }));
             }
         }
@@ -258,16 +250,6 @@ impl Grants {
             router.credit(usize::from(*input), shortcut, packets, bytes);
         }
     }
-}
-
-/// What tells flows of a bucket apart, mostly: addresses and ports of a packet of IPv4 without options.
-fn word(frame: &[u8]) -> u32 {
-    let four = |at: usize| {
-        frame
-            .get(at..at + 4)
-            .map_or(0, |four| u32::from_ne_bytes(four.try_into().expect("four bytes")))
-    };
-    (four(26).wrapping_mul(0x9e37_79b1) ^ four(30)).wrapping_mul(0x85eb_ca6b) ^ four(34)
 }
 
 /// The shortcut of a flow and where it leads, if it may have one and there is a device to lead to.
