@@ -373,6 +373,7 @@ fn open(
         busy_poll_us: port.busy_poll_us,
         allow_foreign,
         shortcuts,
+        steers: port.keeps_order,
         ..XdpConfig::default()
     };
     let packet = PacketPortConfig { checksum, reserve: RING_ENTRIES, allow_foreign };

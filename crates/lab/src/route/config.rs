@@ -236,6 +236,10 @@ pub struct PortSection {
     /// Passes checksums on that a sending kernel left to its card, as hosts behind a veth do.
     #[serde(default = "yes")]
     pub partial_checksums: bool,
+    /// Whether one processor alone takes what comes in by a veth, so that packets which several have sent keep
+    /// their order. Without, who sends a packet also forwards it, as with the kernel, and for less.
+    #[serde(default = "yes")]
+    pub keeps_order: bool,
     /// Whether the interface may be absent at the start; it is taken when it comes. One that goes and
     /// comes again is taken again in any case.
     #[serde(default)]
@@ -421,6 +425,7 @@ impl PortSection {
             redirects: true,
             address_probes: 1,
             partial_checksums: true,
+            keeps_order: true,
             hotplug: false,
             multicast: None,
             busy_poll_us: None,

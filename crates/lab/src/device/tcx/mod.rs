@@ -19,8 +19,8 @@
 //! keep the order in which they were claimed. What finds no free slot is dropped there, at the earliest
 //! point, and counted.
 //!
-//! Before that, one processor alone is given what comes in (`device::steer`): a veth
-//! that runs no XDP program has a queue for each processor that sends, and packets would overtake each
+//! Before that, one processor alone is given what comes in (`device::steer`), unless that is not wanted: a
+//! veth that runs no XDP program has a queue for each processor that sends, and packets would overtake each
 //! other.
 //!
 //! # Packets that are none of the link's
@@ -91,7 +91,8 @@ pub(super) struct Intake {
 
 impl Intake {
     /// Attaches to an interface of the calling thread's namespace, with a ring of so many slots. Packets may
-    /// take `shortcuts`, which know the interface as this port of the router.
+    /// take `shortcuts`, which know the interface as this port of the router. It `steers` what comes in to one
+    /// processor, or leaves the order of what several send to them.
     ///
     /// # Errors
     /// When the kernel knows no such hook (before Linux 6.6), may not be asked, or would not keep the order.
@@ -99,6 +100,7 @@ impl Intake {
         interface: &Interface,
         slots: u32,
         shortcuts: Option<&(Shortcuts, u16)>,
+        steers: bool,
     ) -> Result<Intake> {
         #[repr(C)]
         struct Create {
@@ -121,7 +123,9 @@ impl Intake {
             attach_type: ATTACH_TCX_INGRESS,
             flags: 0,
         };
-        steer::to_one_processor(interface.name(), interface.index() as usize)?;
+        if steers {
+            steer::to_one_processor(interface.name(), interface.index() as usize)?;
+        }
         let link = bpf_descriptor(LINK_CREATE, &create)
             .context("cannot attach a program to the traffic control hook")?;
         let lost = Lost::default();

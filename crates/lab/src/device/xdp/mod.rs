@@ -66,6 +66,9 @@ pub struct XdpConfig {
     /// Which flows may pass the program by where it can let them, and the port of the router that this is
     /// to them. Whoever receives then takes the packets' marks from the memory.
     pub shortcuts: Option<(Shortcuts, u16)>,
+    /// Where what comes in would be taken by whichever processor has sent it (on a veth), lets one alone take
+    /// it, so that packets of several processors keep their order.
+    pub steers: bool,
 }
 
 impl Default for XdpConfig {
@@ -82,6 +85,7 @@ impl Default for XdpConfig {
             busy_poll_us: None,
             allow_foreign: false,
             shortcuts: None,
+            steers: true,
         }
     }
 }

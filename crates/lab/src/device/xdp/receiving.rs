@@ -38,7 +38,8 @@ impl WayIn {
     ) -> Result<(WayIn, String)> {
         let mut why_driver = String::new();
         if config.mode == XdpMode::Fitting && driver(interface.name())? == "veth" {
-            match Intake::open(interface, config.ring_entries, config.shortcuts.as_ref()) {
+            let shortcuts = config.shortcuts.as_ref();
+            match Intake::open(interface, config.ring_entries, shortcuts, config.steers) {
                 Ok(intake) => {
                     return Ok((WayIn::Hook(Box::new(intake)), "traffic control hook".to_owned()));
                 }

@@ -55,6 +55,10 @@ pub enum Variant {
     /// All.
     #[value(name = "complete")]
     Complete,
+    /// All, and one processor alone takes what comes in, so that packets which several processors have sent
+    /// would keep their order. (The other devices promise none, and so does `complete`.)
+    #[value(name = "ordered")]
+    Ordered,
     /// Every packet passes the pipeline: no flow takes a shortcut.
     #[value(name = "no_shortcuts")]
     NoShortcuts,
@@ -71,8 +75,9 @@ pub enum Variant {
 
 impl Variant {
     /// All there are.
-    pub const ALL: [Variant; 5] = [
+    pub const ALL: [Variant; 6] = [
         Variant::Complete,
+        Variant::Ordered,
         Variant::NoShortcuts,
         Variant::NoDq,
         Variant::NoLookup,
@@ -83,6 +88,7 @@ impl Variant {
     pub fn name(self) -> &'static str {
         match self {
             Variant::Complete => "complete",
+            Variant::Ordered => "ordered",
             Variant::NoShortcuts => "no_shortcuts",
             Variant::NoDq => "no_dq",
             Variant::NoLookup => "no_lookup",
@@ -164,6 +170,7 @@ fn described(variant: Variant, seed: u64, mtu_bytes: u32) -> RouterConfig {
         .map(|((name, _), (address, length))| PortSection {
             kind: PortKind::Xdp,
             addresses: vec![AddressSection { address: address.into(), length }],
+            keeps_order: variant == Variant::Ordered,
             ..PortSection::new(name)
         })
         .collect();
@@ -172,7 +179,7 @@ fn described(variant: Variant, seed: u64, mtu_bytes: u32) -> RouterConfig {
     config.tables.engine_v4 = Engine::Lines;
     config.tables.routes_v4 = 2 * ROUTES;
     config.tables.routes_v6 = 1_024;
-    if variant != Variant::Complete {
+    if !matches!(variant, Variant::Complete | Variant::Ordered) {
         config.tables.shortcuts = 0;
     }
     config.neighbours = vec![NeighbourSection {

@@ -18,7 +18,8 @@
 //! # What the devices do
 //!
 //! Ours has 100,000 routes (engine `lines`), 1,000 filters, distributed queueing (DQ+) and QSDRR, on
-//! AF_XDP ports. `linux` has one route that fits and nothing else. `nftables` has besides the denying
+//! AF_XDP ports. Whoever sends a packet also forwards it, as with the kernel, so that nobody promises order to
+//! packets that several processors send (the tester is one thread); the variant `ordered` does. `linux` has one route that fits and nothing else. `nftables` has besides the denying
 //! half of the filters, as far as they do not overlap, as one set with intervals, and HTB at the
 //! output. So the kernel has less to do.
 
@@ -92,10 +93,10 @@ pub struct Point {
     pub is_paced: bool,
     /// Frames that another of their flow had overtaken, of all rounds.
     pub disordered: u64,
-    /// Forwarded frames per processor second of the device; none where the difference to the bare link
-    /// is lost in the noise.
+    /// Forwarded frames per processor second of the device, at the median price of a frame; none where the
+    /// difference to the bare link is lost in the noise of more than a quarter of the rounds.
     pub packets_per_cpu_second: Option<f64>,
-    /// The same in the worst and in the best round.
+    /// The same in the worst and in the best round; none where the difference is lost in any.
     pub packets_per_cpu_second_range: Option<[f64; 2]>,
     /// Processor seconds per second of load, generator and sink included.
     pub cpu_seconds: f64,
@@ -292,10 +293,10 @@ fn point(own: &[Sample], bare: &[Sample]) -> Point {
                 / own.run.seconds
         })
         .collect();
+    // Processor seconds per frame that was forwarded; below zero where noise is larger.
     let prices = forwarded.iter().zip(own).zip(&generator);
-    let rates: Vec<f64> =
-        prices.map(|((forwarded, own), generator)| forwarded / (own.cpu - generator)).collect();
-    let is_known = rates.iter().all(|rate| *rate > 0.0 && rate.is_finite());
+    let prices: Vec<f64> =
+        prices.map(|((forwarded, own), generator)| (own.cpu - generator) / forwarded).collect();
     let paced = own.iter().filter(|sample| sample.run.is_paced()).count();
     Point {
         dut: String::new(),
@@ -307,12 +308,25 @@ fn point(own: &[Sample], bare: &[Sample]) -> Point {
         forwarded_pps_range: range(&forwarded),
         is_paced: 2 * paced > own.len(),
         disordered: own.iter().map(|sample| sample.run.disordered).sum(),
-        packets_per_cpu_second: is_known.then(|| median(rates.clone())),
-        packets_per_cpu_second_range: is_known.then(|| range(&rates)),
+        packets_per_cpu_second: rate(&prices),
+        packets_per_cpu_second_range: rates(&prices),
         cpu_seconds: median(of(&|sample| sample.cpu)),
         generator_cpu_seconds: median(generator),
         machine_cpu_seconds: median(of(&|sample| sample.machine)),
     }
+}
+
+/// Frames in a second of processor time at the median price; none where that is lost in the noise: where
+/// more than a quarter of the rounds say that a frame costs nothing.
+fn rate(prices: &[f64]) -> Option<f64> {
+    let known = prices.iter().filter(|&&price| price > 0.0 && price.is_finite()).count();
+    (4 * known >= 3 * prices.len()).then(|| 1.0 / median(prices.to_vec()))
+}
+
+/// The same in the dearest and in the cheapest round; none where the cheapest is lost in the noise.
+fn rates(prices: &[f64]) -> Option<[f64; 2]> {
+    let [low, high] = range(prices);
+    (low > 0.0 && high.is_finite()).then_some([1.0 / high, 1.0 / low])
 }
 
 fn range(values: &[f64]) -> [f64; 2] {

@@ -24,6 +24,13 @@ fn the_price_is_what_the_bare_link_does_not_cost() {
 fn a_price_that_is_lost_in_the_noise_is_none() {
     let cheaper = point(&[sampled(1_000, 1_000, 0.1)], &[sampled(1_000, 1_000, 0.2)]);
     assert_eq!(cheaper.packets_per_cpu_second, None);
+    // One round of four says that a frame costs nothing: the others are believed, and no range is told.
+    let own = [0.4, 0.1, 0.4, 0.6].map(|cpu| sampled(1_000, 1_000, cpu));
+    let told = point(&own, &[sampled(1_000, 1_000, 0.2); 4]);
+    assert!((told.packets_per_cpu_second.expect("known") - 10_000.0).abs() < 1e-6, "{told:?}");
+    assert_eq!(told.packets_per_cpu_second_range, None);
+    let half = point(&own[..2], &[sampled(1_000, 1_000, 0.2); 2]);
+    assert_eq!(half.packets_per_cpu_second, None);
 }
 
 #[test]

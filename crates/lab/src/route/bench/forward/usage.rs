@@ -7,9 +7,9 @@
 //! does nothing else this is the whole machine's time; on one that does, the others' share is left
 //! out, and [`Machine`] says how large it was.
 //!
-//! One thing it does not see: where an interface's polling is put off (`napi_defer_hard_irqs` and
-//! `gro_flush_timeout`), a timer's interrupt does the work, and is billed to whoever it interrupts, or
-//! on an idle processor to nobody. A device on such interfaces looks cheaper than it is.
+//! What it does not see is what an idle processor does in an interrupt, which is billed to nobody: part of
+//! what another processor hands over to it (the variant `ordered`), for one. And where an interface's polling is put off (`napi_defer_hard_irqs` and
+//! `gro_flush_timeout`), a timer's interrupt does the work, and is billed to whoever it interrupts, if anybody. A device on such interfaces looks cheaper than it is.
 
 use std::fs;
 use std::time::{Duration, Instant};
