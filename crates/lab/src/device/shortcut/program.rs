@@ -11,6 +11,9 @@
 //!   write addresses, time to live, checksum; count; redirect
 //! ```
 //!
+//! As the program writes into packets, the kernel sees to it beforehand that their headers are their own; where
+//! it has no memory for that, a packet is lost before the program sees it.
+//!
 //! Registers: 6 the packet, 7 the ring; first 8 and 9 the flow's words, then its bucket and its entry.
 
 use super::Shortcuts;

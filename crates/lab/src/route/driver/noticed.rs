@@ -7,9 +7,9 @@
 
 use crate::device::shortcut::Mark;
 
-/// Flows of a bucket that are remembered: more than have room in the table, so that those two are found
-/// which do, beside others.
-const REMEMBERED: usize = 4;
+/// Flows of a bucket that are remembered, a line of the cache: twice as many as have room in the table, so
+/// that some are found where not all can be.
+const REMEMBERED: usize = 8;
 /// A flow's second packet is worth a question, and every so many behind it.
 const ASK_EVERY: u8 = 64;
 
@@ -97,5 +97,9 @@ mod tests {
         let mixed =
             (0..1_000u32).map(|number| if number % 3 == 0 { 255 } else { (number % 200) as u8 });
         assert_eq!(asked(mixed.take(9)), [3]);
+        // Nor one that comes every seventh time, of which there are eight at most in between.
+        let mixed =
+            (0..1_000u32).map(|number| if number % 7 == 0 { 255 } else { (number % 200) as u8 });
+        assert_eq!(asked(mixed.take(14)), [7]);
     }
 }
