@@ -41,16 +41,13 @@ use crate::model::{
 };
 use crate::others::Others;
 use crate::pool::Prefix;
-use crate::popularity::{ADDRESSES_MAX, Popularity};
+use crate::popularity::Popularity;
 use crate::round_trips::RoundTrips;
 use crate::runner::{InTurn, Runner};
 use crate::sampled::{Kinds, SampledFiles};
-use crate::store::{ONE_PAIR_MAX, Store};
+use crate::store::Store;
 use crate::told;
 use crate::udp;
-use crate::unflagged::befores::DOUBTFUL_MAX;
-use crate::unflagged::hosts::TIMES_MAX;
-use crate::waiting::WAITING_MAX;
 
 /// Knots of the file size table and of the gap table.
 const SIZE_KNOTS: usize = 2_048;
@@ -90,16 +87,16 @@ pub enum EstimateError {
     Option(ModelError),
     /// Sampled records that do not tell how many flows there were.
     Sampled(InversionError),
-    /// More addresses than are counted.
-    TooManyAddresses,
-    /// More records of one pair of sockets than are looked at together.
-    TooManyOfSockets,
-    /// More connections of one address pair than are known.
-    TooManyOfPair,
-    /// Hosts came and went more often than is known of, where records have no flags.
-    TooManyTimes,
-    /// More records without flags whose stamps cannot be than are known.
-    TooManyDoubtful,
+    /// More clients or servers than these are not counted.
+    TooManyAddresses(usize),
+    /// More records of one pair of sockets than these are not looked at together.
+    TooManyOfSockets(usize),
+    /// More starts and answers of one address pair than these are not known.
+    TooManyOfPair(usize),
+    /// Hosts came and went more often than this, where records have no flags.
+    TooManyTimes(usize),
+    /// More records without flags whose stamps cannot be than these are not known.
+    TooManyDoubtful(usize),
     /// Records that were set aside cannot be had back.
     Aside(String),
     /// The interval is so short that there would be more than [`INTERVALS_MAX`].
@@ -129,25 +126,26 @@ impl fmt::Display for EstimateError {
             }
             EstimateError::Option(error) => error.fmt(f),
             EstimateError::Sampled(error) => error.fmt(f),
-            EstimateError::TooManyAddresses => {
-                write!(f, "more than {ADDRESSES_MAX} clients or servers; give a part of the input")
+            EstimateError::TooManyAddresses(most) => {
+                write!(f, "more than {most} clients or servers; give a part of the input")
             }
-            EstimateError::TooManyOfSockets => write!(
+            EstimateError::TooManyOfSockets(most) => write!(
                 f,
-                "more than {ONE_PAIR_MAX} flow records of one pair of sockets; give a part of the input"
+                "more than {most} flow records of one pair of sockets; give a part of the input"
             ),
-            EstimateError::TooManyOfPair => write!(
+            EstimateError::TooManyOfPair(most) => write!(
                 f,
-                "more than {WAITING_MAX} connections of one address pair; give a part of the input"
+                "more than {most} starts and answers of connections of one address pair; give a part \
+                 of the input, or hold more flow records"
             ),
-            EstimateError::TooManyTimes => write!(
+            EstimateError::TooManyTimes(most) => write!(
                 f,
-                "hosts of records without TCP flags came and went more than {TIMES_MAX} times; give a \
+                "hosts of records without TCP flags came and went more than {most} times; give a \
                  part of the input"
             ),
-            EstimateError::TooManyDoubtful => write!(
+            EstimateError::TooManyDoubtful(most) => write!(
                 f,
-                "more than {DOUBTFUL_MAX} records without TCP flags have stamps that cannot be; give a \
+                "more than {most} records without TCP flags have stamps that cannot be; give a \
                  part of the input"
             ),
             EstimateError::Aside(why) => write!(f, "records that were set aside are lost: {why}"),
@@ -244,13 +242,15 @@ fn estimate_parts<A: Aside>(
     check_options(options)?;
     let span_ns = options.span_ns.or(parts.span_ns).unwrap_or((0, 0));
     let volumes = Volumes::new(span_ns, options)?;
-    let mut store = Store::new(parts.lots, aside, parts.together, runner)?;
-    let others = Others::of(&store, parts.seen, span_ns, runner)?;
+    let limits = parts.limits;
+    let most = (parts.together, limits.of_sockets);
+    let mut store = Store::new(parts.lots, aside, most, runner)?;
+    let others = Others::of(&store, parts.seen, span_ns, &limits, runner)?;
     let inversions = others.kinds.invert().map_err(EstimateError::Sampled)?;
     let thinned = SampledFiles::of(&others.kinds, &inversions);
     let grid = volumes.grid(options.bound_s);
     let together_max = store.together_max();
-    let work = Work { repairs, others: &others, thinned: &thinned, grid };
+    let work = Work { repairs, others: &others, thinned: &thinned, grid, limits };
     let flows = OfFlows::measure(&work, &mut store, runner)?;
     drop(store);
     if flows.tcp_flows == 0 && others.kinds.is_empty() {

@@ -21,6 +21,7 @@ use crate::estimate::EstimateError;
 use crate::files::{count, enter, represented_octets};
 use crate::gather::Aside;
 use crate::intervals::Volume;
+use crate::limits::Limits;
 use crate::model::Coverage;
 use crate::others::{Others, Told};
 use crate::pairs::Whole;
@@ -31,7 +32,7 @@ use crate::sessions::Alive;
 use crate::spans::{self, Span};
 use crate::store::{Part, Store};
 use crate::udp::{self, Clocked, Grid, Starts};
-use crate::waiting::{Moment, OfPairs, WAITING_MAX, Waiting};
+use crate::waiting::{Moment, OfPairs, Waiting};
 
 /// Different sizes, gaps and lengths that are told apart at most.
 const VALUES_MAX: usize = 1 << 18;
@@ -79,6 +80,7 @@ pub(crate) struct Work<'a> {
     /// The files of the latter.
     pub thinned: &'a SampledFiles,
     pub grid: Grid,
+    pub limits: Limits,
 }
 
 impl OfFlows {
@@ -112,21 +114,29 @@ impl OfFlows {
         store: &mut Store<'_, A>,
         runner: &impl Runner,
     ) -> Result<OfFlows, EstimateError> {
+        let limits = &work.limits;
         let clocked = work.clocked(store, runner)?;
         let measure = |store: &Store<'_, A>, part: &Part| work.measure(store, part, &clocked);
         let add = |sum: &mut OfFlows, part: &Part, more: OfFlows| {
             sum.add(more);
+            let of_udp = sum.udp.iter().map(udp::Measure::waiting).sum::<usize>();
+            if sum.waiting.count() + of_udp > limits.moments {
+                return Err(EstimateError::TooManyOfPair(limits.moments));
+            }
             if part.is_last() {
                 sum.settle(work.grid);
             }
-            let of_udp = sum.udp.iter().map(udp::Measure::waiting).sum::<usize>();
-            if sum.waiting.count() + of_udp > WAITING_MAX {
-                return Err(EstimateError::TooManyOfPair);
-            }
-            let is_too_much = sum.popular.is_too_much();
-            if is_too_much { Err(EstimateError::TooManyAddresses) } else { Ok(()) }
+            sum.check_addresses(limits.addresses)
         };
-        store.sum_up(OfFlows::new(work.grid), runner, (measure, add))
+        let mut sum = store.sum_up(OfFlows::new(work.grid), runner, (measure, add))?;
+        sum.popular.settle();
+        sum.check_addresses(limits.addresses)?;
+        Ok(sum)
+    }
+
+    fn check_addresses(&self, most: usize) -> Result<(), EstimateError> {
+        let is_too_much = self.popular.is_more_than(most);
+        if is_too_much { Err(EstimateError::TooManyAddresses(most)) } else { Ok(()) }
     }
 
     /// Takes the flows that are here for all of their address pairs.
@@ -244,10 +254,14 @@ impl Work<'_> {
         store: &Store<'_, A>,
         runner: &impl Runner,
     ) -> Result<Clocked, EstimateError> {
+        let moments_max = self.limits.moments;
+        // Those without UDP as well: one of them may be the last of its address pairs.
         let fractions = store.parts().iter().filter(|part| part.is_fraction());
-        let fractions = fractions.filter(|part| part.has_udp());
         let fractions: Vec<Part> = fractions.cloned().collect();
         let starts = |_: &(Starts, Clocked), part: &Part| {
+            if !part.has_udp() {
+                return Ok(Starts::new());
+            }
             let mut flows = self.flagged((store, part), &mut RepairCounts::default())?;
             flows.retain(|flow| flow.key.protocol == UDP);
             Ok(udp::starts_of(&flows))
@@ -256,17 +270,15 @@ impl Work<'_> {
             for (service, starts) in more {
                 waiting.entry(service).or_default().extend(starts);
             }
-            if waiting.values().map(Vec::len).sum::<usize>() > WAITING_MAX {
-                return Err(EstimateError::TooManyOfPair);
+            if waiting.values().map(Vec::len).sum::<usize>() > moments_max {
+                return Err(EstimateError::TooManyOfPair(moments_max));
             }
             if part.is_last() {
                 clocked.extend(udp::clocked(core::mem::take(waiting)));
             }
             Ok(())
         };
-        let sum = store.sum(&fractions, Default::default(), runner, (starts, add));
-        let (waiting, mut clocked) = sum?;
-        clocked.extend(udp::clocked(waiting));
+        let (_, clocked) = store.sum(&fractions, Default::default(), runner, (starts, add))?;
         Ok(clocked)
     }
 

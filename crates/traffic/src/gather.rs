@@ -17,6 +17,7 @@ use nilometer_flow::FlowRecord;
 use nilometer_flow::repair::{Reason, RepairCounts, Screen};
 
 use crate::lengths::is_sampled;
+use crate::limits::Limits;
 use crate::lots::{LOTS, Lot, lot_of};
 use crate::others::Seen;
 use crate::unflagged::is_unflagged;
@@ -75,6 +76,7 @@ impl Hold {
 #[derive(Debug)]
 pub struct Gathered {
     hold: Hold,
+    limits: Limits,
     screen: Screen,
     /// Those of records with flags, and behind them those of the others.
     lots: Vec<Lot>,
@@ -88,6 +90,7 @@ pub(crate) struct Parts {
     pub lots: Vec<Lot>,
     /// Records that may be looked at together.
     pub together: usize,
+    pub limits: Limits,
     /// What was seen of records without flags, and of sampled ones.
     pub seen: Seen,
     /// What the screen came to.
@@ -110,12 +113,18 @@ impl Gathered {
 
     /// No records yet, and no more than these may be held.
     pub fn holding(hold: Hold) -> Gathered {
+        Gathered::limited(hold, Limits::default())
+    }
+
+    /// No records yet, and no more than these may be held, nor known of them than these limits say.
+    pub fn limited(hold: Hold, limits: Limits) -> Gathered {
         Gathered {
             hold,
+            limits,
             screen: Screen::default(),
             lots: (0..2 * LOTS).map(|_| Lot::default()).collect(),
             held: 0,
-            seen: Seen::default(),
+            seen: Seen::new(&limits),
             span_ns: None,
         }
     }
@@ -172,8 +181,8 @@ impl Gathered {
     }
 
     pub(crate) fn into_parts(self) -> Parts {
-        let Gathered { hold, screen, lots, seen, span_ns, .. } = self;
-        Parts { lots, together: hold.together, seen, counts: screen.counts, span_ns }
+        let Gathered { hold, limits, screen, lots, seen, span_ns, .. } = self;
+        Parts { lots, together: hold.together, limits, seen, counts: screen.counts, span_ns }
     }
 }
 

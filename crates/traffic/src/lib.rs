@@ -16,6 +16,7 @@ mod flows;
 pub mod gather;
 mod intervals;
 pub mod lengths;
+pub mod limits;
 mod lots;
 pub mod model;
 mod model_error;

@@ -15,6 +15,7 @@ use crate::estimate::EstimateError;
 use crate::flows::is_tcp;
 use crate::gather::Aside;
 use crate::lengths::{Waits, is_sampled};
+use crate::limits::Limits;
 use crate::model::Coverage;
 use crate::runner::Runner;
 use crate::sampled::Kinds;
@@ -25,7 +26,7 @@ use crate::unflagged::gaps::Gaps;
 use crate::unflagged::{self, Marked};
 
 /// What was seen of records without flags, and of sampled ones, while they were gathered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Seen {
     pub coverage: Coverage,
     /// Records without flags.
@@ -40,6 +41,19 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// Nothing yet.
+    pub fn new(limits: &Limits) -> Seen {
+        Seen {
+            coverage: Coverage::default(),
+            unflagged: 0,
+            tells_ends: false,
+            doubtful: Doubtful::new(limits.doubtful),
+            sampled: 0,
+            waits: Waits::default(),
+            screen: Screen::default(),
+        }
+    }
+
     /// Looks at a record; it is given back if it is to be kept.
     pub fn look(&mut self, mut record: FlowRecord) -> Option<FlowRecord> {
         if !is_tcp(&record, &mut self.coverage) {
@@ -95,11 +109,12 @@ impl Others {
     /// When a lot that was set aside cannot be had, and where there is more of something than is kept.
     pub fn of<A: Aside>(
         store: &Store<'_, A>,
-        seen: Seen,
+        mut seen: Seen,
         span_ns: (u64, u64),
+        limits: &Limits,
         runner: &impl Runner,
     ) -> Result<Others, EstimateError> {
-        let (threshold_ns, befores) = first_look(store, &seen, runner)?;
+        let (threshold_ns, befores) = first_look(store, &mut seen, runner)?;
         let mut others = Others {
             threshold_ns,
             befores,
@@ -111,10 +126,11 @@ impl Others {
             let look = |_: &SecondLook, part: &Part| Ok(others.second_look(store.others(part)?));
             let add = |sum: &mut SecondLook, _: &Part, more: SecondLook| {
                 sum.kinds.merge(more.kinds);
-                sum.weighed.merge(more.weighed)
+                sum.weighed.merge(more.weighed, limits.host_times)
             };
             let SecondLook { weighed, kinds } =
                 store.sum(store.parts(), SecondLook::default(), runner, (look, add))?;
+            let weighed = weighed.settled(limits.host_times)?;
             others.kinds = kinds;
             others.evidence = Evidence::of(weighed, others.seen.tells_ends, span_ns);
         }
@@ -156,10 +172,10 @@ struct FirstLook {
 /// The threshold of gaps, and what comes before doubtful records.
 fn first_look<A: Aside>(
     store: &Store<'_, A>,
-    seen: &Seen,
+    seen: &mut Seen,
     runner: &impl Runner,
 ) -> Result<(u64, Befores), EstimateError> {
-    let sum = FirstLook { gaps: Gaps::default(), befores: seen.doubtful.sorted()? };
+    let sum = FirstLook { gaps: Gaps::default(), befores: seen.doubtful.take_sorted()? };
     if seen.unflagged == 0 {
         return Ok((sum.gaps.threshold_ns(), sum.befores));
     }

@@ -10,8 +10,6 @@ use nilometer_flow::FlowRecord;
 use crate::files::ends;
 use crate::model::{RANKS_MAX, Ranks};
 
-/// Addresses of one side that are counted at most, 32 bytes each.
-pub(crate) const ADDRESSES_MAX: usize = 1 << 25;
 /// Counts that wait to be sorted in.
 const FRESH_MAX: usize = 1 << 18;
 
@@ -77,8 +75,7 @@ impl Popular {
         let mut popular = Popular::default();
         popular.clients.add(files.iter().map(|(client, _)| (*client, 1)));
         popular.servers.add(files.iter().map(|(_, server)| (*server, 1)));
-        popular.clients.settle();
-        popular.servers.settle();
+        popular.settle();
         popular
     }
 
@@ -98,9 +95,15 @@ impl Popular {
         self.servers.add(other.servers.settled().into_iter());
     }
 
-    /// Are there more addresses than can be counted?
-    pub fn is_too_much(&self) -> bool {
-        self.clients.sorted.len().max(self.servers.sorted.len()) > ADDRESSES_MAX
+    /// Puts together what was added.
+    pub fn settle(&mut self) {
+        self.clients.settle();
+        self.servers.settle();
+    }
+
+    /// Are more than `most` addresses of either side put together?
+    pub fn is_more_than(&self, most: usize) -> bool {
+        self.clients.sorted.len().max(self.servers.sorted.len()) > most
     }
 }
 

@@ -24,8 +24,6 @@ use crate::gather::Aside;
 use crate::lots::{BINS, LOTS, Lot, NARROW, SLOTS, Unpacking, bin_of, slot_of};
 use crate::runner::Runner;
 
-/// Records of one pair of sockets that are looked at together at most, whatever a share is: some 400 bytes each.
-pub(crate) const ONE_PAIR_MAX: usize = 1 << 24;
 /// Parts that are worked on before what they came to is added.
 const AT_ONCE: usize = 16;
 /// Shares that these have together at most, if they are more than two.
@@ -135,14 +133,15 @@ fn ranges(counts: &[usize], share: usize) -> Vec<(Range<u16>, usize)> {
 }
 
 impl<'a, A: Aside> Store<'a, A> {
-    /// Parts what was gathered into such as have no more than `share` records.
+    /// Parts what was gathered into such as have no more than `share` records, or are one pair of sockets that has
+    /// no more than `of_sockets_max`.
     ///
     /// # Errors
     /// When a lot that was set aside cannot be had, and where one pair of sockets has too many records.
     pub fn new(
         lots: Vec<Lot>,
         aside: &'a A,
-        share: usize,
+        (share, of_sockets_max): (usize, usize),
         runner: &impl Runner,
     ) -> Result<Store<'a, A>, EstimateError> {
         let mut store = Store { lots, aside, parts: Vec::new(), share };
@@ -150,8 +149,9 @@ impl<'a, A: Aside> Store<'a, A> {
         for parts in parted {
             store.parts.extend(parts.map_err(EstimateError::Aside)?);
         }
-        if store.parts.iter().any(|part| part.records > share.max(ONE_PAIR_MAX)) {
-            return Err(EstimateError::TooManyOfSockets);
+        let most = share.max(of_sockets_max);
+        if store.parts.iter().any(|part| part.records > most) {
+            return Err(EstimateError::TooManyOfSockets(most));
         }
         for part in store.parts.iter().filter(|part| part.dealt > 0) {
             for lot in [part.lot, part.lot + LOTS] {

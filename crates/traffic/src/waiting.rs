@@ -13,9 +13,6 @@ use nilometer_flow::FlowRecord;
 use crate::pairs::Answered;
 use crate::spans::{Pair, Span};
 
-/// Moments of address pairs that wait at most, all together.
-pub(crate) const WAITING_MAX: usize = 1 << 26;
-
 /// Of flows of address pairs, what is told pair by pair.
 #[derive(Debug, Default)]
 pub(crate) struct OfPairs {

@@ -11,9 +11,6 @@ use nilometer_flow::{FlowKey, FlowRecord};
 
 use crate::estimate::EstimateError;
 
-/// Doubtful records that are known at most, 56 bytes each, and twice that while they are looked up.
-pub(crate) const DOUBTFUL_MAX: usize = 1 << 22;
-
 /// Where a record is in the order of records: its tuple, its start, its end.
 type Place = (FlowKey, u64, u64);
 
@@ -22,28 +19,35 @@ fn place(record: &FlowRecord) -> Place {
 }
 
 /// The places of doubtful records.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Doubtful {
+    /// One more than may be known, where there are too many.
     places: Vec<Place>,
-    is_too_much: bool,
+    most: usize,
 }
 
 impl Doubtful {
+    /// None yet, of so many at most.
+    pub fn new(most: usize) -> Doubtful {
+        Doubtful { places: Vec::new(), most }
+    }
+
     /// Notes one.
     pub fn push(&mut self, record: &FlowRecord) {
-        if self.places.len() < DOUBTFUL_MAX {
+        if self.places.len() <= self.most {
             self.places.push(place(record));
-        } else {
-            self.is_too_much = true;
         }
     }
 
-    /// In their order, each with nothing before it.
-    pub fn sorted(&self) -> Result<Befores, EstimateError> {
-        if self.is_too_much {
-            return Err(EstimateError::TooManyDoubtful);
+    /// Takes them in their order, each with nothing before it.
+    ///
+    /// # Errors
+    /// When there were more than may be known.
+    pub fn take_sorted(&mut self) -> Result<Befores, EstimateError> {
+        if self.places.len() > self.most {
+            return Err(EstimateError::TooManyDoubtful(self.most));
         }
-        let mut places = self.places.clone();
+        let mut places = core::mem::take(&mut self.places);
         places.sort_unstable();
         places.dedup();
         Ok(Befores(places.into_iter().map(|place| (place, None)).collect()))
@@ -93,5 +97,36 @@ impl Befores {
     pub fn last_ns(&self, record: &FlowRecord) -> Option<u64> {
         let at = self.0.binary_search_by(|(doubtful, _)| doubtful.cmp(&place(record))).ok()?;
         self.0[at].1.map(|(_, _, end_ns)| end_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+    use nilometer_flow::EndReason;
+
+    #[test]
+    fn of_too_many_no_more_than_one_is_kept_beyond_the_limit() {
+        let address = |last| Ipv4Addr::new(198, 18, 0, last).into();
+        let (source, destination) = (address(1), address(2));
+        let mut doubtful = Doubtful::new(3);
+        for number in 0..100 {
+            let (source_port, destination_port, protocol) = (number, 80, 6);
+            doubtful.push(&FlowRecord {
+                key: FlowKey { source, destination, source_port, destination_port, protocol },
+                start_ns: 0,
+                end_ns: u64::MAX,
+                packets: 1,
+                octets: 40,
+                tcp_flags: 0,
+                payload_octets: None,
+                opened: None,
+                end_reason: EndReason::Unknown,
+                sampling_interval: 0,
+            });
+        }
+        assert_eq!(doubtful.places.len(), 4);
+        assert!(matches!(doubtful.take_sorted(), Err(EstimateError::TooManyDoubtful(3))));
     }
 }

@@ -150,20 +150,34 @@ impl Weighed {
     /// Adds what the flows of other address pairs show.
     ///
     /// # Errors
-    /// When hosts came and went more often than is known of.
-    pub fn merge(&mut self, more: Weighed) -> Result<(), EstimateError> {
+    /// As soon as hosts are seen to have come and gone more than `times_max` times.
+    pub fn merge(&mut self, more: Weighed, times_max: usize) -> Result<(), EstimateError> {
         self.threshold_ns = more.threshold_ns;
         self.answered.add(more.answered);
         self.complete.iter_mut().zip(more.complete).for_each(|(sum, more)| sum.add(more));
         self.hosts.merge(more.hosts, self.threshold_ns);
-        if self.hosts.is_too_much() { Err(EstimateError::TooManyTimes) } else { Ok(()) }
+        self.check(times_max)
+    }
+
+    /// Puts together what was added.
+    ///
+    /// # Errors
+    /// When hosts came and went more than `times_max` times.
+    pub fn settled(mut self, times_max: usize) -> Result<Weighed, EstimateError> {
+        self.hosts.settle(self.threshold_ns);
+        self.check(times_max)?;
+        Ok(self)
+    }
+
+    fn check(&self, times_max: usize) -> Result<(), EstimateError> {
+        let is_too_much = self.hosts.is_more_than(times_max);
+        if is_too_much { Err(EstimateError::TooManyTimes(times_max)) } else { Ok(()) }
     }
 }
 
 impl Evidence {
-    /// That of all flows, seen from `span_ns.0` to `span_ns.1`.
-    pub fn of(mut weighed: Weighed, tells_ends: bool, span_ns: (u64, u64)) -> Evidence {
-        weighed.hosts.settle(weighed.threshold_ns);
+    /// That of all flows, seen from `span_ns.0` to `span_ns.1`; what they show was put together.
+    pub fn of(weighed: Weighed, tells_ends: bool, span_ns: (u64, u64)) -> Evidence {
         let sees_both = weighed.answered.is_most();
         let counts_bare = weighed.complete[usize::from(!sees_both)].is_most();
         Evidence { hosts: weighed.hosts, span_ns, tells_ends, sees_both, counts_bare }

@@ -8,9 +8,6 @@ use core::net::IpAddr;
 
 use nilometer_flow::FlowRecord;
 
-/// Times that are known at most, of all hosts together: 24 bytes each, 32 where the host's address is of IPv6; and
-/// twice that while more are added.
-pub(crate) const TIMES_MAX: usize = 1 << 25;
 /// Rows that wait to be sorted in.
 const FRESH_MAX: usize = 1 << 16;
 
@@ -183,9 +180,9 @@ impl Hosts {
         self.v6.merge(other.v6, threshold_ns);
     }
 
-    /// Are there more times than can be known?
-    pub fn is_too_much(&self) -> bool {
-        self.v4.times.sorted.len() + self.v6.times.sorted.len() > TIMES_MAX
+    /// Are more than `most` times sorted in?
+    pub fn is_more_than(&self, most: usize) -> bool {
+        self.v4.times.sorted.len() + self.v6.times.sorted.len() > most
     }
 
     /// Do most connections of this host lack packets?

@@ -1,0 +1,36 @@
+//! How much of what grows with its input an estimate knows of at a time.
+
+/// Limits of an estimate. Input that goes beyond one of them is refused with an error that names it.
+///
+/// Laws, shapes and intervals have bounds of their own, and what is beyond these is told less exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Addresses of clients, and as many of servers: 32 bytes each, and up to three times that while more are
+    /// sorted in.
+    pub addresses: usize,
+    /// Times at which hosts of records without flags came and went, of all hosts together: 24 bytes each, 32 where
+    /// the host's address is of IPv6, and twice that while more are sorted in. Two times may become one when more
+    /// of a host's flows are seen; there may be no more at any moment.
+    pub host_times: usize,
+    /// Records without flags whose stamps cannot be: 56 bytes each, and three times that while they are looked up.
+    pub doubtful: usize,
+    /// Starts and answers of an address pair that is too large to be looked at together, which wait until
+    /// its last flow was measured: 24 bytes for a connection that began or a sampled flow, and 8 for a connection
+    /// that was answered or a conversation of UDP. Address pairs that share a slot wait together.
+    pub moments: usize,
+    /// Records of one pair of sockets, some 400 bytes each while they are looked at. Where more may be looked at
+    /// together in any case ([`Hold::together`](crate::gather::Hold)), that is the limit.
+    pub of_sockets: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            addresses: 1 << 25,
+            host_times: 1 << 25,
+            doubtful: 1 << 22,
+            moments: 1 << 26,
+            of_sockets: 1 << 24,
+        }
+    }
+}
