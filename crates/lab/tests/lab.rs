@@ -335,6 +335,29 @@ fn an_input_with_a_duration_keeps_its_speed() {
     assert!(!room.read("run/model.json").contains("198.51.100."), "addresses are not in the model");
 }
 
+/// A model by hand is played from the lab's own pools.
+#[test]
+fn a_model_that_is_given_is_played() {
+    if !privileged("a run of a model") {
+        return;
+    }
+    let room = Room::new("given");
+    let laws = ["--file-size", "pareto:index=1.5,min=1000", "--inter-connection"];
+    let law = ["exponential:mean=0.2", "--sessions", "6", "--interval", "2", "-o", "my.json"];
+    room.done(&[&["model", "new"][..], &laws, &law].concat());
+    let words = ["lab", "run", "--model", "my.json", "--servers", "198.19.64.0/24", "--json"];
+    let options = ["--duration", "2", "--calibration", "0", "--out", "run"];
+    let result = room.counted(&[&words[..], &options].concat());
+    sound(&result);
+    let ratio = count(&result, "connections") as f64 / (6.0 * 2.0 / 0.2);
+    assert!((0.5..1.5).contains(&ratio), "{} connections", result["connections"]);
+    let played = room.read("run/model.json");
+    assert!(played.contains("198.19.64.0/24") && played.contains("stated"), "{played}");
+    assert!(!result["warnings"].to_string().contains("of the input's bytes"), "{result}");
+    let error = room.refused(&["lab", "run", "--input", "my.json", "--out", "other"]);
+    assert!(error.contains("lab run --model"), "{error}");
+}
+
 /// SIGKILL leaves files and nothing else; a lab beside it does not notice.
 #[test]
 fn a_killed_run_leaves_files_alone_and_a_second_lab_untouched() {

@@ -44,6 +44,10 @@ struct RunArgs {
     /// absent.
     #[arg(long, value_name = "FILE")]
     input: Vec<PathBuf>,
+    /// A model to be played, as `nilometer model` and `nilometer model new` write it, in place of one that is
+    /// learned.
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["input", "interval", "bound"])]
+    model: Option<PathBuf>,
     /// Directory of results; DIR.partial until the run is done.
     #[arg(long, value_name = "DIR", default_value = "nilometer-run")]
     out: PathBuf,
@@ -129,6 +133,10 @@ impl RunArgs {
         };
         if !self.input.is_empty() {
             config.input.clone_from(&self.input);
+        }
+        if self.model.is_some() {
+            config.model.file.clone_from(&self.model);
+            config.input.clear();
         }
         config.seed = self.seed.unwrap_or(config.seed);
         config.duration_s = self.duration.or(config.duration_s);

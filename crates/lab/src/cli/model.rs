@@ -148,7 +148,8 @@ pub fn run(args: ModelArgs) -> Result<Verdict> {
 
 /// Reads a model and holds it to everything the planner relies on.
 pub fn read_model(path: &Path) -> Result<TrafficModel> {
-    let model: TrafficModel = document::read_json(path)?;
+    let what = "this is no traffic model as `nilometer model` writes it";
+    let model: TrafficModel = document::read_json(path).context(what)?;
     model.check().map_err(|error| anyhow!("{}: {error}", path.display()))?;
     Ok(model)
 }

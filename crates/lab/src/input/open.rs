@@ -93,5 +93,10 @@ fn known_by_sight(first: &[u8]) -> Option<&'static str> {
         (&[0x00, 0x09], "like NetFlow v9, but its first sets contradict its length"),
         (&[0x00, 0x0a], "like IPFIX, but its first message contradicts its length"),
     ];
+    if first.starts_with(b"{") && first.windows(15).any(|at| at == b"nilometer-model") {
+        return Some(
+            "a model: `nilometer lab run --model` plays it, `nilometer model show` shows it",
+        );
+    }
     KINDS.iter().find(|(magic, _)| first.starts_with(magic)).map(|(_, kind)| *kind)
 }

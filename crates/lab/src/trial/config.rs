@@ -77,6 +77,9 @@ impl DutKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelSection {
+    /// A model to be played, in place of one that is estimated from the input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
     /// IntervalDuration of the estimation, seconds of the original; chosen where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_s: Option<f64>,
@@ -198,6 +201,14 @@ impl LabConfig {
         within("traffic.drain_s", self.traffic.drain_s, 0.0, 3_600.0)?;
         within("traffic.threads", self.traffic.threads as f64, 1.0, 256.0)?;
         within("meter.ring_mib", f64::from(self.meter.ring_mib), 1.0, 4_096.0)?;
+        let is_for_estimates = !self.input.is_empty()
+            || self.model.interval_s.is_some()
+            || self.model.inter_connection_bound_s.is_some();
+        if self.model.file.is_some() && is_for_estimates {
+            bail!(
+                "a model that is given (--model, model.file) is played as it is: give no input, interval or bound"
+            );
+        }
         if let Some(seconds) = self.model.interval_s {
             within("model.interval_s", seconds, 1e-3, 1e9)?;
         }
@@ -243,6 +254,9 @@ match = "volume"
 dut = "nilometer"
 
 [model]
+# A model file to be played, as `nilometer model` and `nilometer model new` write it. Absent: a model of the
+# input is made.
+# file = "model.json"
 # IntervalDuration in seconds of the original; 20 for the embedded records, else five minutes within
 # three to twelve intervals.
 # interval_s = 20.0
@@ -291,6 +305,7 @@ mod tests {
         for (text, words) in [
             ("duration_s = -1.0", "duration_s is -1"),
             ("[traffic]\nport = 0", "traffic.port"),
+            ("input = [\"a.pcap\"]\n[model]\nfile = \"b.json\"", "give no input"),
             ("[traffic]\nclients = [\"198.18.0.0/31\"]", "too small"),
             ("[traffic]\nservers = []", "traffic.servers is empty"),
         ] {

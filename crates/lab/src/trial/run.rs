@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use nilometer_traffic::estimate::Estimate;
+use nilometer_traffic::model::Interval;
 use nilometer_traffic::{Plan, PlannedConnection, TrafficModel};
 use nilometer_wire::{Span, Time};
 
@@ -79,16 +80,19 @@ fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
         ..Asked::of(config.input.clone())
     };
     display.reading_begins("learning the traffic");
-    let mut estimate = source::model(&asked, &mut |progress| display.reading(progress))?;
+    let mut estimate = match &config.model.file {
+        Some(path) => source::given(path, &asked)?,
+        None => source::model(&asked, &mut |progress| display.reading(progress))?,
+    };
     match config.duration_s {
-        None => fit(&mut estimate.model, config.keep),
-        Some(seconds) => cut(&mut estimate.model, seconds),
+        None => estimate.warnings.extend(fit(&mut estimate.model, config.keep)),
+        Some(seconds) => cut(&mut estimate.model, seconds)?,
     }
     Ok(estimate)
 }
 
-/// Fits all of the original into [`FIT_S`].
-fn fit(model: &mut TrafficModel, keep: Keep) {
+/// Fits all of the original into [`FIT_S`]; what is to be told of that.
+fn fit(model: &mut TrafficModel, keep: Keep) -> Option<String> {
     let divisor = model.original_s() / FIT_S;
     match keep {
         Keep::Volume => model.generation.time_divisor = divisor,
@@ -97,18 +101,33 @@ fn fit(model: &mut TrafficModel, keep: Keep) {
                 interval.start_s /= divisor;
                 interval.cut(1.0 / divisor);
             }
+            return Some(format!(
+                "Gaps and bit rate are the original's (--match bitrate): of each interval the first \
+                 1/{divisor:.2} is played, which is 1/{divisor:.2} of the original's time, connections and bytes."
+            ));
         }
         // There is no more of it to play.
         Keep::Bitrate => {}
     }
+    None
 }
 
 /// Keeps the first `duration_s` seconds of a model's intervals, the last of them in part.
-fn cut(model: &mut TrafficModel, duration_s: f64) {
+fn cut(model: &mut TrafficModel, duration_s: f64) -> Result<()> {
+    let plays = |interval: &&Interval| interval.flows > 0 || interval.sessions > 0.0;
+    let first = model.intervals.iter().find(plays);
+    if let Some(first) = first.filter(|first| first.start_s >= duration_s) {
+        bail!(
+            "nothing is to be played in the first {duration_s} s: the first connection comes in the \
+             interval that begins at {:.1} s; raise --duration",
+            first.start_s
+        );
+    }
     model.intervals.retain(|interval| interval.start_s < duration_s);
     if let Some(last) = model.intervals.last_mut() {
         last.cut(((duration_s - last.start_s) / last.duration_s).min(1.0));
     }
+    Ok(())
 }
 
 /// Everything the legs share.
@@ -221,7 +240,8 @@ mod tests {
         fit(&mut by_volume, Keep::Volume);
         assert!((by_volume.generation.time_divisor - 10.0).abs() < 1e-9);
         assert_eq!(by_volume.bytes(), long.bytes());
-        fit(&mut long, Keep::Bitrate);
+        let told = fit(&mut long, Keep::Bitrate).expect("a part of it is played");
+        assert!(told.contains("1/10.00"), "{told}");
         long.check().expect("a sound model");
         assert!((long.duration_s() - FIT_S).abs() < 1e-6);
         assert_eq!(long.generation.time_divisor, 1.0);
@@ -230,9 +250,20 @@ mod tests {
         }
         // What is shorter than a minute is played as it is.
         let mut short = model.clone();
-        cut(&mut short, 30.0);
+        cut(&mut short, 30.0).expect("something is played");
         let whole = short.clone();
-        fit(&mut short, Keep::Bitrate);
+        assert_eq!(fit(&mut short, Keep::Bitrate), None);
         assert_eq!(short, whole);
+    }
+
+    #[test]
+    fn a_beginning_in_which_nothing_happens_is_refused() {
+        let mut late = source::model(&Asked::of(Vec::new()), &mut |_| {}).expect("a model").model;
+        late.intervals[0].flows = 0;
+        late.intervals[0].sessions = 0.0;
+        let begins = late.intervals[1].start_s;
+        let refused = cut(&mut late.clone(), begins).expect_err("nothing").to_string();
+        assert!(refused.contains(&format!("begins at {begins:.1} s")), "{refused}");
+        cut(&mut late, begins + 1.0).expect("the second is played");
     }
 }

@@ -16,6 +16,7 @@ use super::aside::SetAside;
 use super::config::{default_clients, default_servers};
 use super::threads::Threads;
 use crate::cli::VERSION;
+use crate::cli::model::read_model;
 use crate::input::beside::PartMark;
 use crate::input::records::{FlowOptions, Progress, read_flows};
 use crate::input::summary::FlowSummary;
@@ -81,6 +82,20 @@ pub fn model(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<E
         made.model = made.model.without_connections();
     }
     Ok(made)
+}
+
+/// A model that was made before, to be played from these pools.
+///
+/// # Errors
+/// Where the file is no sound model.
+pub fn given(path: &Path, asked: &Asked) -> Result<Estimate> {
+    let mut model = read_model(path)?;
+    model.generation.clients.clone_from(&asked.clients);
+    model.generation.servers.clone_from(&asked.servers);
+    if asked.harpoon {
+        model = model.without_connections();
+    }
+    Ok(Estimate { model, warnings: Vec::new(), notes: Vec::new(), together_max: 0 })
 }
 
 fn options(asked: &Asked, origin: Origin) -> EstimateOptions {
