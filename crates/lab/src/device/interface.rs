@@ -37,7 +37,7 @@ impl Interface {
         ensure!(
             allow_foreign || !is_foreign()?,
             "{name} is an interface of the host and not of a lab's namespace: a port would take \
-             its traffic away; say allow_foreign if that is meant"
+             its traffic away; if that is meant, allow it (--host-interfaces)"
         );
         let step = || format!("cannot read the interface {name}");
         let control = control_socket().with_context(step)?;

@@ -386,8 +386,13 @@ fn open(
     }
     match XdpPort::open(memory, name, &xdp) {
         Err(why) if port.kind == PortKind::Auto => {
-            let opened = by_packet(memory)
-                .with_context(|| format!("AF_XDP was refused as well ({why:#})"))?;
+            let opened = by_packet(memory).map_err(|error| {
+                // (What both say is said once.)
+                match error.root_cause().to_string() == why.root_cause().to_string() {
+                    true => error,
+                    false => error.context(format!("AF_XDP was refused as well ({why:#})")),
+                }
+            })?;
             fallbacks.push(format!("{name} is opened by AF_PACKET, which is slower: {why:#}"));
             Ok(opened)
         }

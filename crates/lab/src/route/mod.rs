@@ -2,6 +2,7 @@
 
 pub mod assemble;
 pub mod bench;
+pub mod claims;
 pub mod config;
 pub mod control;
 pub mod driver;

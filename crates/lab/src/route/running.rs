@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::assemble::{Assembly, Notes, assemble};
 use super::bench::clock::thread_time;
+use super::claims::Claims;
 use super::config::RouterConfig;
 use super::driver::{Presence, Remote};
 use super::hotplug::Watcher;
@@ -73,11 +74,14 @@ impl Running {
         let (ports, watched) = (ports.collect(), config.clone());
         let (hand, handed) = channel::<Handed>();
         let work = move || -> Result<()> {
-            let Assembly { mut driver, remote, routes, notes } =
-                match assemble(&config, allow_foreign) {
-                    Ok(assembly) => assembly,
-                    Err(why) => return hand.send(Err(why)).map_err(|_| anyhow!(NOBODY)),
-                };
+            let names = config.ports.iter().map(|port| port.interface.as_str());
+            let claimed = config.check().and_then(|()| Claims::of(names));
+            let assembled =
+                claimed.and_then(|claims| Ok((claims, assemble(&config, allow_foreign)?)));
+            let (_claims, Assembly { mut driver, remote, routes, notes }) = match assembled {
+                Ok(assembled) => assembled,
+                Err(why) => return hand.send(Err(why)).map_err(|_| anyhow!(NOBODY)),
+            };
             hand.send(Ok((remote, routes, notes))).map_err(|_| anyhow!(NOBODY))?;
             driver.run(&stopped)
         };

@@ -92,7 +92,7 @@ enum CtlCommand {
     },
     /// Show or change the lookup engines.
     Engine {
-        /// Of IPv4: lines, wide_lines or tree_bitmap.
+        /// Of IPv4: lines, wide_lines, tree_bitmap, or one to compare with: direct, poptrie, dxr.
         #[arg(long)]
         v4: Option<String>,
         /// Of IPv6: lines, wide_lines or tree_bitmap.

@@ -55,11 +55,13 @@ pub fn plain(value: &Value) -> String {
 pub fn status(value: &Value) -> String {
     let count = |key: &str| cell(&value[key]);
     let mut text = format!(
-        "{} s: {} packets in, {} out, {} made here, {} discarded, {} dropped by queues, {} inside\n",
+        "{} s: {} packets in, {} made here; {} out, {} for the router, {} discarded, {} dropped by queues, \
+         {} inside\n",
         count("seconds"),
         count("received"),
-        count("transmitted"),
         count("made"),
+        count("transmitted"),
+        value["punted"].as_u64().unwrap_or(0) + value["absorbed"].as_u64().unwrap_or(0),
         count("discarded"),
         count("dropped"),
         count("inside")

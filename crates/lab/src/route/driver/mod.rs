@@ -306,8 +306,8 @@ impl Driver {
                 thread::sleep(rest);
             }
         }
-        for number in 0..self.seats.len() {
-            self.unseat(number);
+        for seat in &mut self.seats {
+            seat.clear(&mut self.memory);
         }
         Ok(())
     }
