@@ -35,7 +35,7 @@ pub trait Fib<A: Address> {
     /// Withdraws `prefix`; returns its next hop, if there was one.
     ///
     /// # Errors
-    /// [`Full`] when there is no room to prepare the change.
+    /// [`Full`] when there is no room to prepare the change; tables of slots and of parcels have it always.
     fn remove(&mut self, prefix: Prefix<A>) -> Result<Option<NextHop>, Full>;
 
     /// The next hop of the longest prefix that contains `address`.

@@ -1,7 +1,7 @@
 //! When memory that readers may still be looking at can be used again.
 //!
-//! A table's writer never waits for its readers nor they for it. What the writer takes out of a table
-//! may still be in the hands of a reader that found it a moment before; so it is kept until each reader
+//! A table's readers never wait for its writer, nor it for them but where no memory is left
+//! (`slots/home.rs`). What the writer takes out of a table may still be in the hands of a reader that found it a moment before; so it is kept until each reader
 //! has said, once, that it holds nothing (quiescent states; McKenney and Slingwine 1998). Time is
 //! counted in *epochs*, of which every removal begins one. A reader that begins says which epoch it saw,
 //! and one that ends says that it rests.
@@ -11,6 +11,7 @@
 //! the reader sees the change and cannot find what was taken out.
 
 use alloc::boxed::Box;
+use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Most readers of a table.
@@ -66,6 +67,15 @@ impl Readers {
     /// is used again.
     pub fn advance(&self) -> u64 {
         self.epoch.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Waits until no reader holds what was taken out before: as long as a batch of lookups takes at the most,
+    /// however many come after it.
+    pub fn wait(&self) {
+        let epoch = self.advance();
+        while self.passed() < epoch {
+            spin_loop();
+        }
     }
 
     /// The epoch that every reader has passed.

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use crate::prefix::{Address, Prefix};
 use crate::slots::division::Ranged;
 use crate::slots::memory::Block;
-use crate::slots::routes::{Cover, Leaf, Route, Run, runs_of, set_long};
+use crate::slots::routes::{Cover, Leaf, Route, Run, Walk, runs_of, set_long};
 
 /// Bits by which all addresses are divided, and parcels after them.
 pub(super) const FIRST_BITS: u32 = 16;
@@ -41,7 +41,7 @@ pub(super) struct Parcel {
     pub count: u32,
     /// The word in which readers find it.
     pub at: u32,
-    /// What that word refers to.
+    /// Its home, or its parts if it is divided; a home has room for whatever its routes may answer.
     pub own: Block,
 }
 
@@ -51,8 +51,7 @@ pub(super) struct Account {
     parcels: Vec<Parcel>,
     /// Numbers of first parts that are free.
     free: Vec<u32>,
-    /// Routes that are open while runs are made.
-    open: Vec<(u128, Leaf)>,
+    walk: Walk<u128>,
 }
 
 /// Bits by which a parcel of this length is divided.
@@ -68,7 +67,7 @@ impl Account {
         for (at, parcel) in parcels[1..].iter_mut().enumerate() {
             parcel.at = at as u32;
         }
-        Account { parcels, free: Vec::new(), open: Vec::new() }
+        Account { parcels, free: Vec::new(), walk: Walk::default() }
     }
 
     /// How many routes there are.
@@ -237,6 +236,11 @@ impl Account {
     /// The runs of a parcel that is not divided, had it these routes.
     pub fn runs(&mut self, place: Place, routes: &[Route<u128>], runs: &mut Vec<Run<u128>>) {
         let cover = self.of(place.number).cover.leaf;
-        runs_of(place.prefix, cover, routes, &mut self.open, runs);
+        runs_of(place.prefix, cover, routes, &mut self.walk, runs);
+    }
+
+    /// Where runs can begin of the parcel of which they were made last, whatever its routes answer.
+    pub fn starts(&self) -> &[u128] {
+        &self.walk.starts
     }
 }

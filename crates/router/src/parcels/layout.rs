@@ -89,6 +89,25 @@ pub(super) fn pack<const BYTES: usize>(
     }
 }
 
+/// Words of the largest block of a parcel with a prefix of `length` whose runs begin at some of these
+/// addresses, two at least, of which the first is the prefix's.
+pub(super) fn words_max<const BYTES: usize>(length: u32, starts: &[u128]) -> usize {
+    let longest = starts.iter().map(|start| u128::BITS - start.trailing_zeros()).max();
+    let count = starts.len();
+    let lines = |width: usize| {
+        let keys_max = keys_max(width, BYTES);
+        match count <= keys_max + 1 {
+            true => ((count - 1) * width + count * BYTES).div_ceil(4),
+            false => (count.div_ceil(keys_max + 1) + 1) * (LINE_BYTES / size_of::<u32>()),
+        }
+    };
+    match longest.unwrap_or(0).saturating_sub(length) {
+        0..=16 => lines(2),
+        17..=32 => lines(4),
+        _ => 1 + count * START_WORDS as usize + (count * BYTES).div_ceil(4),
+    }
+}
+
 fn pack_lines<const WIDTH: usize, const BYTES: usize>(
     length: u32,
     runs: &[Run<u128>],

@@ -20,8 +20,9 @@
 //!
 //! How much a parcel may hold depends on the lengths of its routes alone, so that neither an answer nor
 //! a covering route that changes makes it overflow. Dividing and joining change no answer; they are
-//! published like everything else by one store. An update that finds no room leaves all answers as they
-//! were; a parcel that found no room to be joined stays divided.
+//! published like everything else by one store. A new route that finds no room leaves everything as it
+//! was; routes that are there find room always (`slots/home.rs`); and a parcel that found no room to be
+//! joined stays divided until one of its routes goes.
 
 mod account;
 mod kernel;
@@ -35,6 +36,7 @@ use core::ops::Range;
 use crate::classifier::kernel::Instructions;
 use crate::fib::{Fib, Full, Lookups, NextHop, ServingFib};
 use crate::prefix::Prefix;
+use crate::slots::home::Writing;
 use crate::slots::memory::{Block, Blocks, Memory};
 use crate::slots::routes::{Leaf, Route, Run, leaf, next_hop};
 use account::{Account, FIRST_BITS, PARTS, Place};
@@ -43,7 +45,8 @@ use account::{Account, FIRST_BITS, PARTS, Place};
 const BURST: usize = 64;
 
 /// A table of parcels with answers of `BYTES` bytes, 1 for up to 254 next hops and 2 for up to 65,534, and
-/// its one writer.
+/// its one writer. A route that is in it can always be changed and withdrawn: for that the writer waits for
+/// the readers' batches, if need be.
 #[derive(Debug)]
 pub struct ParcelFib<const BYTES: usize = 1> {
     memory: Arc<Memory>,
@@ -51,8 +54,6 @@ pub struct ParcelFib<const BYTES: usize = 1> {
     account: Account,
     runs: Vec<Run<u128>>,
     packed: Vec<u32>,
-    /// Blocks that nothing refers to since the last change.
-    dropped: Vec<Block>,
 }
 
 /// One who looks up in a table of parcels that is being changed. Dropped, it counts no longer.
@@ -63,11 +64,11 @@ pub struct ParcelReader<const BYTES: usize> {
     place: usize,
 }
 
-/// A parcel that is written and not yet published.
-struct Staged {
-    number: u32,
+/// A parcel that was divided for a route that may be refused, and what it was before.
+struct Divided {
+    place: Place,
     word: u32,
-    own: Block,
+    home: Block,
 }
 
 impl<const BYTES: usize> ParcelFib<BYTES> {
@@ -93,7 +94,6 @@ impl<const BYTES: usize> ParcelFib<BYTES> {
             account: Account::new(),
             runs: Vec::new(),
             packed: Vec::new(),
-            dropped: Vec::new(),
         })
     }
 
@@ -101,55 +101,38 @@ impl<const BYTES: usize> ParcelFib<BYTES> {
         if next.0 < Self::LEAF_MAX { Ok(leaf(next)) } else { Err(Full) }
     }
 
-    /// Writes an undivided parcel as its routes are now.
-    fn stage(&mut self, place: Place) -> Result<Staged, Full> {
+    /// Writes and publishes an undivided parcel as its routes are now.
+    fn write(&mut self, place: Place) -> Result<(), Full> {
         let routes = core::mem::take(&mut self.account.of_mut(place.number).routes);
-        let staged = self.stage_with(place, &routes);
+        let written = self.write_with(place, &routes);
         self.account.of_mut(place.number).routes = routes;
-        staged
+        written
     }
 
-    /// Writes a parcel as if these were its routes and it were not divided.
-    fn stage_with(&mut self, place: Place, routes: &[Route<u128>]) -> Result<Staged, Full> {
+    /// Writes and publishes a parcel as if these were its routes and it were not divided.
+    fn write_with(&mut self, place: Place, routes: &[Route<u128>]) -> Result<(), Full> {
         self.account.runs(place, routes, &mut self.runs);
-        if let [Run { leaf, .. }] = self.runs[..] {
-            let word = layout::answer(leaf);
-            return Ok(Staged { number: place.number, word, own: Block::default() });
-        }
+        let length = place.prefix.length();
+        let words = match self.account.starts() {
+            [_] => 0,
+            starts => layout::words_max::<BYTES>(length, starts),
+        };
         self.packed.clear();
-        let tag = layout::pack::<BYTES>(place.prefix.length(), &self.runs, &mut self.packed);
-        let own = self.blocks.take(&self.memory, self.packed.len())?;
-        self.memory.write(own.first, &self.packed);
-        Ok(Staged { number: place.number, word: layout::word(own.first, tag), own })
+        let (answer, tag) = match self.runs[..] {
+            [Run { leaf, .. }] => (Some(layout::answer(leaf)), layout::ANSWER),
+            _ => (None, layout::pack::<BYTES>(length, &self.runs, &mut self.packed)),
+        };
+        let root = |first| answer.unwrap_or(layout::word(first, tag));
+        let parcel = self.account.of_mut(place.number);
+        let writing = Writing { at: parcel.at as usize, packed: &self.packed, words, root };
+        parcel.own = self.blocks.rewrite(&self.memory, parcel.own, &writing)?;
+        Ok(())
     }
 
-    /// All of them, or none.
-    fn stage_all(&mut self, places: impl Iterator<Item = Place>) -> Result<Vec<Staged>, Full> {
-        let mut staged = Vec::with_capacity(places.size_hint().0);
-        for place in places {
-            match self.stage(place) {
-                Ok(written) => staged.push(written),
-                Err(Full) => {
-                    staged.drain(..).for_each(|staged: Staged| self.blocks.untake(staged.own));
-                    return Err(Full);
-                }
-            }
-        }
-        Ok(staged)
-    }
-
-    fn publish(&mut self, staged: Staged) {
-        let parcel = self.account.of_mut(staged.number);
-        self.memory.publish(parcel.at as usize, staged.word);
-        self.dropped.push(core::mem::replace(&mut parcel.own, staged.own));
-    }
-
-    /// What was dropped is used again when all readers have passed.
-    fn retire(&mut self) {
-        self.dropped.retain(|block| *block != Block::default());
-        if !self.dropped.is_empty() {
-            let epoch = self.memory.readers.advance();
-            self.dropped.drain(..).for_each(|block| self.blocks.retire(epoch, block));
+    /// What nothing refers to any longer is used again when all readers have passed.
+    fn retire(&mut self, block: Block) {
+        if block.words > 0 {
+            self.blocks.retire(self.memory.readers.advance(), block);
         }
     }
 
@@ -157,19 +140,18 @@ impl<const BYTES: usize> ParcelFib<BYTES> {
     fn change(&mut self, prefix: Prefix<u128>, leaf: Leaf) -> Result<Option<NextHop>, Full> {
         let mut touched = Vec::new();
         let was = self.account.set(prefix, leaf, &mut touched);
-        match self.stage_all(touched.into_iter()) {
-            Ok(staged) => staged.into_iter().for_each(|staged| self.publish(staged)),
-            Err(Full) => {
+        for place in &touched {
+            if self.write(*place).is_err() {
+                assert!(was == 0 && touched.len() == 1, "only what is new needs more room");
                 self.account.set(prefix, was, &mut Vec::new());
                 return Err(Full);
             }
         }
-        self.retire();
         Ok(next_hop(was))
     }
 
     /// Divides parcels until the one that lists `prefix` has it or may list one more.
-    fn make_room(&mut self, prefix: Prefix<u128>) -> Result<(), Full> {
+    fn make_room(&mut self, prefix: Prefix<u128>, all: &mut Vec<Divided>) -> Result<(), Full> {
         loop {
             let place = self.account.place(prefix);
             let routes = &self.account.of(place.number).routes;
@@ -183,24 +165,49 @@ impl<const BYTES: usize> ParcelFib<BYTES> {
             if routes.len() < layout::routes_max(bits, BYTES) {
                 return Ok(());
             }
-            self.divide(place)?;
+            all.push(self.divide(place)?);
         }
     }
 
-    fn divide(&mut self, place: Place) -> Result<(), Full> {
-        let own = self.blocks.take(&self.memory, PARTS as usize)?;
-        self.account.divide(place, own.first);
-        let Ok(staged) = self.stage_all(self.account.all_parts(place)) else {
-            self.blocks.untake(own);
-            let routes = self.account.gathered(place).expect("its parts are not divided");
-            self.account.join(place, routes);
+    /// Divides a parcel; what it was before is neither changed nor retired yet.
+    fn divide(&mut self, place: Place) -> Result<Divided, Full> {
+        let parts = self.blocks.take(&self.memory, PARTS as usize)?;
+        self.account.divide(place, parts.first);
+        // No reader finds the parts yet.
+        if self.account.all_parts(place).any(|part| self.write(part).is_err()) {
+            for part in self.account.all_parts(place) {
+                self.blocks.untake(self.account.of(part.number).own);
+            }
+            self.blocks.untake(parts);
+            self.join_account(place);
             return Err(Full);
-        };
-        staged.into_iter().for_each(|staged| self.publish(staged));
-        let word = layout::word(own.first, layout::PARTS);
-        self.publish(Staged { number: place.number, word, own });
-        self.retire();
-        Ok(())
+        }
+        let parcel = self.account.of_mut(place.number);
+        let (at, home) = (parcel.at as usize, core::mem::replace(&mut parcel.own, parts));
+        let word = self.memory.root(at);
+        self.memory.publish(at, layout::word(parts.first, layout::PARTS));
+        Ok(Divided { place, word, home })
+    }
+
+    /// Makes a parcel what it was before it was divided; its routes are the same.
+    fn undivide(&mut self, Divided { place, word, home }: Divided) {
+        let parcel = self.account.of_mut(place.number);
+        self.memory.publish(parcel.at as usize, word);
+        let parts = core::mem::replace(&mut parcel.own, home);
+        self.retire(parts);
+        self.retire_parts(place);
+        self.join_account(place);
+    }
+
+    fn retire_parts(&mut self, place: Place) {
+        for part in self.account.all_parts(place) {
+            self.retire(self.account.of(part.number).own);
+        }
+    }
+
+    fn join_account(&mut self, place: Place) {
+        let routes = self.account.gathered(place).expect("its parts are not divided");
+        self.account.join(place, routes);
     }
 
     /// Joins the divided parcels that contain `prefix` and hold few routes.
@@ -212,12 +219,11 @@ impl<const BYTES: usize> ParcelFib<BYTES> {
                 continue;
             }
             let Some(routes) = self.account.gathered(place) else { return };
-            let Ok(staged) = self.stage_with(place, &routes) else { return };
-            self.publish(staged);
-            let parts = self.account.all_parts(place);
-            self.dropped.extend(parts.map(|part| self.account.of(part.number).own));
+            if self.write_with(place, &routes).is_err() {
+                return;
+            }
+            self.retire_parts(place);
             self.account.join(place, routes);
-            self.retire();
         }
     }
 }
@@ -225,8 +231,16 @@ impl<const BYTES: usize> ParcelFib<BYTES> {
 impl<const BYTES: usize> Fib<u128> for ParcelFib<BYTES> {
     fn insert(&mut self, prefix: Prefix<u128>, next: NextHop) -> Result<Option<NextHop>, Full> {
         let leaf = Self::admitted(next)?;
-        self.make_room(prefix)?;
-        self.change(prefix, leaf)
+        let mut divided = Vec::new();
+        let room = self.make_room(prefix, &mut divided);
+        let made = room.and_then(|()| self.change(prefix, leaf));
+        for one in divided.into_iter().rev() {
+            match made {
+                Ok(_) => self.retire(one.home),
+                Err(Full) => self.undivide(one),
+            }
+        }
+        made
     }
 
     fn remove(&mut self, prefix: Prefix<u128>) -> Result<Option<NextHop>, Full> {

@@ -154,6 +154,24 @@ impl<const BYTES: usize> Layout<u32> for Lines<BYTES> {
         }
     }
 
+    fn words_max(_: u32, starts: &[u32]) -> usize {
+        let (mut answers, mut deep, mut behind) = (0, 0, 0);
+        for network in starts.chunk_by(|a, b| a >> 8 == b >> 8) {
+            let number = (network[0] >> 8) % NETWORKS;
+            let is_aligned = network[0] & 0xff == 0;
+            // What follows a network with routes inside has an answer of its own again.
+            answers += 1 + u32::from(0 < behind && behind < number);
+            behind = 0;
+            if network.len() > 1 || !is_aligned {
+                let inside = network.len() as u32 + u32::from(!is_aligned);
+                deep += 1 + DEEP_WORDS + Self::words(inside);
+                behind = number + 1;
+            }
+        }
+        answers += u32::from(0 < behind && behind < NETWORKS);
+        (BITMAP_WORDS + Self::words(answers) + deep) as usize
+    }
+
     fn find(memory: &Memory, block: u32, address: u32) -> Leaf {
         let number = Self::number(memory, block, address);
         match Self::answer(memory, block + BITMAP_WORDS, number) {

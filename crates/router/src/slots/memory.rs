@@ -3,10 +3,15 @@
 //! All words are made at once and begin on a boundary of 2 MiB, so that the shell may ask the kernel for
 //! large pages: over pages of 4 KiB a lookup waits for the page table as often as for the table. Blocks
 //! are halved and joined with their other half again (Knowlton's buddies, 1965). One of up to sixteen
-//! words, 64 bytes, lies within one line of the cache.
+//! words, 64 bytes, lies within one line of the cache. A longer one begins with a line, and where no free
+//! block is large enough, free ones beside each other make one.
+//!
+//! As many words as the largest block needs that is given out are held back, the *spare*: through it any
+//! block can be written anew in its own place, whatever else is free (`home.rs`).
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::fib::Full;
@@ -75,7 +80,7 @@ impl Memory {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Block {
     pub first: u32,
-    words: u32,
+    pub words: u32,
 }
 
 /// The writer's account of the words behind the roots.
@@ -83,8 +88,11 @@ pub(crate) struct Block {
 pub(crate) struct Blocks {
     /// Free blocks of 2^class words.
     free: [BTreeSet<u32>; CLASSES],
-    /// Words of blocks that a root refers to.
+    /// Words of blocks that are given out, and how many there are that fit in 2^class words.
     used: u32,
+    given: [u32; CLASSES],
+    /// Held back: as large as the largest block that is given out.
+    spare: Block,
     /// Words of blocks that may be given out, all together.
     limit: u32,
     /// Blocks taken back, and the epoch that readers must have passed.
@@ -97,48 +105,147 @@ impl Blocks {
         let first = reserved.next_multiple_of(LINE);
         let words = limit.saturating_sub(first) / SMALLEST * SMALLEST;
         let free = core::array::from_fn(|_| BTreeSet::new());
-        let mut blocks = Blocks { free, used: 0, limit: words, retired: VecDeque::new() };
+        let mut blocks = Blocks {
+            free,
+            used: 0,
+            given: [0; CLASSES],
+            spare: Block::default(),
+            limit: words,
+            retired: VecDeque::new(),
+        };
         blocks.give(Block { first, words });
         blocks
     }
 
-    /// A block of at least `words`, which hold anything.
+    /// A block of at least `words`, which hold anything; none of the spare.
     pub fn take(&mut self, memory: &Memory, words: usize) -> Result<Block, Full> {
-        let words = u32::try_from(words).map_err(|_| Full)?;
-        let words = match words {
-            0..=LINE => words.next_power_of_two().max(SMALLEST),
-            _ => words.next_multiple_of(SMALLEST),
-        };
+        let words = rounded(u32::try_from(words).map_err(|_| Full)?);
         if self.retired.len() >= RETIRED_MANY {
             self.reclaim(memory);
         }
-        let class = words.next_power_of_two().ilog2() as usize;
-        let free = |blocks: &Blocks| (class..CLASSES).find(|&c| !blocks.free[c].is_empty());
-        let from = match free(self) {
-            Some(from) => from,
-            None => {
+        let block = match self.find(words) {
+            Ok(block) => block,
+            Err(Full) => {
                 self.reclaim(memory);
-                free(self).ok_or(Full)?
+                self.find(words).or_else(|Full| self.find_beside(words))?
             }
         };
-        let first = self.free[from].pop_first().ok_or(Full)?;
-        self.give(Block { first: first + words, words: (1 << from) - words });
-        self.used += words;
-        Ok(Block { first, words })
+        if class_of(words) > class_of(self.spare.words) && self.enlarge_spare(words).is_err() {
+            self.give(block);
+            return Err(Full);
+        }
+        self.count(words);
+        Ok(block)
     }
 
     /// Takes back a block that no root refers to any longer.
     pub fn retire(&mut self, epoch: u64, block: Block) {
         if block.words > 0 {
-            self.used -= block.words;
+            self.discount(block.words);
             self.retired.push_back((epoch, block));
         }
     }
 
     /// Gives back at once what no reader has seen.
     pub fn untake(&mut self, block: Block) {
-        self.used -= block.words;
-        self.give(block);
+        if block.words > 0 {
+            self.discount(block.words);
+            self.give(block);
+        }
+    }
+
+    /// Keeps so many words at the front of a block; no root refers to the others any longer.
+    pub fn trim(&mut self, memory: &Memory, block: Block, words: usize) -> Block {
+        let words = if words == 0 { 0 } else { rounded(words as u32) };
+        if words >= block.words {
+            return block;
+        }
+        // In this order, so that the spare is never smaller than what is kept.
+        if words > 0 {
+            self.count(words);
+        }
+        self.discount(block.words);
+        let behind = Block { first: block.first + words, words: block.words - words };
+        self.retired.push_back((memory.readers.advance(), behind));
+        if words == 0 { Block::default() } else { Block { first: block.first, words } }
+    }
+
+    /// The spare, of which nothing is read but while a block is written anew.
+    pub fn spare(&self) -> Block {
+        self.spare
+    }
+
+    fn count(&mut self, words: u32) {
+        self.used += words;
+        self.given[class_of(words)] += 1;
+    }
+
+    fn discount(&mut self, words: u32) {
+        let class = class_of(words);
+        self.used -= words;
+        self.given[class] -= 1;
+        if self.given[class] == 0 && class_of(self.spare.words) == class {
+            self.shorten_spare();
+        }
+    }
+
+    /// Makes the spare as large as a block of `words`, or leaves it as it is.
+    #[cold]
+    fn enlarge_spare(&mut self, words: u32) -> Result<(), Full> {
+        let found = |blocks: &mut Blocks, class: usize| {
+            blocks.find(1 << class).or_else(|Full| blocks.find_beside(1 << class))
+        };
+        let old = core::mem::take(&mut self.spare);
+        self.give(old);
+        let larger = found(self, class_of(words));
+        let spare = match larger {
+            Err(Full) if old.words > 0 => found(self, class_of(old.words)),
+            larger => larger,
+        };
+        self.spare = spare.unwrap_or_default();
+        larger.map(|_| ())
+    }
+
+    /// Makes the spare as small as the largest block now is.
+    #[cold]
+    fn shorten_spare(&mut self) {
+        let words = self.given.iter().rposition(|count| *count > 0).map_or(0, |class| 1 << class);
+        let Block { first, words: had } = self.spare;
+        self.spare = if words == 0 { Block::default() } else { Block { first, words } };
+        self.give(Block { first: first + words, words: had - words });
+    }
+
+    /// The free words of the smallest block that is large enough.
+    fn find(&mut self, words: u32) -> Result<Block, Full> {
+        let from = (class_of(words)..CLASSES).find(|&class| !self.free[class].is_empty());
+        let from = from.ok_or(Full)?;
+        let first = self.free[from].pop_first().ok_or(Full)?;
+        self.give(Block { first: first + words, words: (1 << from) - words });
+        Ok(Block { first, words })
+    }
+
+    /// The first free words that are enough together, though no block is.
+    #[cold]
+    fn find_beside(&mut self, words: u32) -> Result<Block, Full> {
+        // Free blocks of up to a line have been joined if they stand side by side.
+        if words <= LINE || self.free_words() < words {
+            return Err(Full);
+        }
+        let of_class = |class: usize| self.free[class].iter().map(move |first| (*first, class));
+        let mut all: Vec<(u32, usize)> = (0..CLASSES).flat_map(of_class).collect();
+        all.sort_unstable();
+        let mut runs = all.chunk_by(|a, b| a.0 + (1 << a.1) == b.0);
+        let ends =
+            |run: &[(u32, usize)]| (run[0].0, run[run.len() - 1].0 + (1 << run[run.len() - 1].1));
+        let begin = |run: &[(u32, usize)]| run[0].0.next_multiple_of(LINE);
+        let run = runs.find(|run| begin(run) + words <= ends(run).1).ok_or(Full)?;
+        for (first, class) in run {
+            self.free[*class].remove(first);
+        }
+        let ((front, end), first) = (ends(run), begin(run));
+        self.give(Block { first: front, words: first - front });
+        self.give(Block { first: first + words, words: end - first - words });
+        Ok(Block { first, words })
     }
 
     fn reclaim(&mut self, memory: &Memory) {
@@ -172,24 +279,40 @@ impl Blocks {
         self.free[class].insert(first);
     }
 
-    /// Words of blocks that a root refers to.
+    /// Words of blocks that are given out.
     pub fn used(&self) -> u32 {
         self.used
     }
 
-    /// Whether every word is used, free or waiting for readers.
-    pub fn balances(&self) -> bool {
-        let free: usize =
-            self.free.iter().enumerate().map(|(class, list)| list.len() << class).sum();
-        let retired: u32 = self.retired.iter().map(|(_, block)| block.words).sum();
-        free as u32 + retired + self.used == self.limit
+    fn free_words(&self) -> u32 {
+        self.free.iter().enumerate().map(|(class, list)| (list.len() as u32) << class).sum()
     }
+
+    /// Whether every word is used, free or waiting for readers, and the spare is large enough.
+    pub fn balances(&self) -> bool {
+        let retired: u32 = self.retired.iter().map(|(_, block)| block.words).sum();
+        let largest = self.given.iter().rposition(|count| *count > 0).map_or(0, |class| 1 << class);
+        let all = self.free_words() + retired + self.used + self.spare.words;
+        all == self.limit && self.spare.words == largest
+    }
+}
+
+/// Words of a block that has room for `words`.
+pub(super) fn rounded(words: u32) -> u32 {
+    match words {
+        0..=LINE => words.next_power_of_two().max(SMALLEST),
+        _ => words.next_multiple_of(SMALLEST),
+    }
+}
+
+/// The power of two that a block fits in; 0 where there is none.
+fn class_of(words: u32) -> usize {
+    words.next_power_of_two().ilog2() as usize
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
     use nilometer_stat::Rng;
 
     #[test]
@@ -223,7 +346,28 @@ mod tests {
         held.drain(..).for_each(|block| blocks.retire(memory.readers.advance(), block));
         blocks.reclaim(&memory);
         assert!(blocks.balances() && blocks.used() == 0);
-        assert_eq!(blocks.take(&memory, 2_000).map(|block| block.words), Ok(2_000));
+        assert_eq!(blocks.take(&memory, 1_000).map(|block| block.words), Ok(1_000));
+    }
+
+    #[test]
+    fn free_blocks_beside_each_other_are_one() {
+        let memory = Memory::new(512);
+        let mut blocks = Blocks::new(0, 512);
+        let held: Vec<Block> = core::iter::from_fn(|| blocks.take(&memory, 16).ok()).collect();
+        assert_eq!((held.len(), blocks.spare().words), (31, 16));
+        // From 32 to 96, and from 160 to 224, which are no block of 64.
+        held[1..5].iter().chain(&held[9..13]).for_each(|block| blocks.untake(*block));
+        let found = blocks.take(&memory, 44).expect("four lines");
+        assert_eq!((found.first, found.words, blocks.spare().words), (32, 44, 64));
+        assert!(blocks.balances());
+        blocks.untake(found);
+        assert_eq!(blocks.spare().words, 16);
+        // What cannot be spared is not given.
+        let rest: Vec<Block> = core::iter::from_fn(|| blocks.take(&memory, 16).ok()).collect();
+        rest[..4].iter().for_each(|block| blocks.untake(*block));
+        let used = blocks.used();
+        assert_eq!(blocks.take(&memory, 44), Err(Full));
+        assert!(blocks.balances() && blocks.used() == used);
     }
 
     #[test]

@@ -11,14 +11,15 @@
 //! A reader therefore sees the whole change or nothing of it, without waiting. The old block is used
 //! again when all readers have passed (`quiescence.rs`).
 //!
-//! A slot with one answer alone, as three of four have on the Internet, needs no block of its own: all
-//! such slots share one for each answer.
+//! A slot with one answer alone, as three of four have on the Internet, is not read in a block of its
+//! own: all such slots share one for each answer, for which there is room from the beginning.
 //!
-//! A route as short as a slot or shorter is published slot by slot, all of them written beforehand, so
-//! that there is room for all or the change is refused.
+//! A route as short as a slot or shorter is published slot by slot. It needs no room that is not there
+//! (`home.rs`): only a route that is new inside a slot can be refused.
 
 pub(crate) mod division;
 mod dxr;
+pub(crate) mod home;
 pub(crate) mod kernel;
 mod lines;
 pub(crate) mod memory;
@@ -37,6 +38,7 @@ use crate::prefix::Prefix;
 use crate::tree_bitmap::Instructions;
 pub use division::Divided;
 pub use dxr::Ranges;
+use home::Writing;
 pub use lines::Lines;
 use memory::{Block, Blocks, Memory};
 pub use poptrie::Poptrie;
@@ -51,6 +53,16 @@ pub trait Layout<A: Divided>: Send + Sync + 'static {
 
     /// Packs the runs of a slot, of which there is at least one; `length` is that of the slot's prefix.
     fn pack(length: u32, runs: &[Run<A>], block: &mut Vec<u32>);
+
+    /// Words of the largest block that `pack` makes of runs which begin at some of these addresses, of
+    /// which the first is the slot's.
+    fn words_max(length: u32, starts: &[A]) -> usize {
+        let apart = |(leaf, &start): (usize, &A)| Run { start, leaf: leaf as Leaf };
+        let runs: Vec<Run<A>> = starts.iter().enumerate().map(apart).collect();
+        let mut block = Vec::new();
+        Self::pack(length, &runs, &mut block);
+        block.len()
+    }
 
     /// The answer for `address`, which is in the slot of `block`.
     fn find(memory: &Memory, block: u32, address: A) -> Leaf;
@@ -72,16 +84,20 @@ pub trait Layout<A: Divided>: Send + Sync + 'static {
 /// Addresses whose blocks are on their way while those of the ones before are read.
 const AHEAD: usize = 64;
 
-/// A table of slots, and its one writer.
+/// A table of slots, and its one writer. A route that is in it can always be changed and withdrawn: for
+/// that the writer waits for the readers' batches, if need be.
 #[derive(Debug)]
 pub struct SlotFib<A, L> {
     memory: Arc<Memory>,
     blocks: Blocks,
     routes: Routes<A>,
-    /// The block of each slot; none where the slot shares one.
-    own: Vec<Block>,
-    /// By answer, the block of all slots that have it alone.
-    shared: Vec<Option<Block>>,
+    /// The home of each slot; none where no route is inside.
+    homes: Vec<Block>,
+    /// By answer, whether the block of all slots that have it alone is written; how many are, and the words
+    /// of each.
+    shared: Vec<bool>,
+    shared_count: u32,
+    shared_words: u32,
     runs: Vec<Run<A>>,
     packed: Vec<u32>,
     layout: PhantomData<fn() -> L>,
@@ -96,15 +112,9 @@ pub struct SlotReader<A, L> {
     kind: PhantomData<fn() -> (A, L)>,
 }
 
-/// A slot that is written and not yet published.
-struct Staged {
-    slot: usize,
-    root: u32,
-    own: Block,
-}
-
 impl<A: Divided, L: Layout<A>> SlotFib<A, L> {
-    /// An empty table of at most `words` words of four bytes, those of its roots included.
+    /// An empty table of at most `words` words of four bytes, those of its roots included; besides them it
+    /// has some for each answer that there can be (4 KiB for answers of one byte, 1 MiB for two).
     ///
     /// # Errors
     /// [`Full`] when there is no room for the roots.
@@ -113,17 +123,24 @@ impl<A: Divided, L: Layout<A>> SlotFib<A, L> {
         if words as usize <= slots {
             return Err(Full);
         }
+        let answers = usize::from(L::LEAF_MAX) + 1;
+        let any = A::of_slot(0, L::BITS);
+        let shared_words = memory::rounded(L::words_max(any.length(), &[any.address()]) as u32);
+        let first = slots as u32 + answers as u32 * shared_words;
+        let words = words.checked_add(first - slots as u32).ok_or(Full)?;
         let mut fib = SlotFib {
             memory: Arc::new(Memory::new(words)),
-            blocks: Blocks::new(slots as u32, words),
+            blocks: Blocks::new(first, words),
             routes: Routes::new(L::BITS),
-            own: vec![Block::default(); slots],
-            shared: Vec::new(),
+            homes: vec![Block::default(); slots],
+            shared: vec![false; answers],
+            shared_count: 0,
+            shared_words,
             runs: Vec::new(),
             packed: Vec::new(),
             layout: PhantomData,
         };
-        let nothing = fib.shared(0)?;
+        let nothing = fib.shared(0);
         (0..slots).for_each(|slot| fib.memory.publish(slot, nothing));
         Ok(fib)
     }
@@ -133,66 +150,56 @@ impl<A: Divided, L: Layout<A>> SlotFib<A, L> {
     }
 
     /// The block of all slots that have this answer alone.
-    fn shared(&mut self, leaf: Leaf) -> Result<u32, Full> {
+    fn shared(&mut self, leaf: Leaf) -> u32 {
         let index = usize::from(leaf);
-        if let Some(Some(block)) = self.shared.get(index) {
-            return Ok(block.first);
+        let block = A::slots(L::BITS) as u32 + u32::from(leaf) * self.shared_words;
+        if !self.shared[index] {
+            self.packed.clear();
+            let any = A::of_slot(0, L::BITS);
+            L::pack(any.length(), &[Run { start: any.address(), leaf }], &mut self.packed);
+            self.memory.write(block, &self.packed);
+            self.shared[index] = true;
+            self.shared_count += 1;
         }
-        self.packed.clear();
-        let any = A::of_slot(0, L::BITS);
-        L::pack(any.length(), &[Run { start: any.address(), leaf }], &mut self.packed);
-        let block = self.blocks.take(&self.memory, self.packed.len())?;
-        self.memory.write(block.first, &self.packed);
-        self.shared.resize(self.shared.len().max(index + 1), None);
-        self.shared[index] = Some(block);
-        Ok(block.first)
+        block
     }
 
-    /// Writes a slot as its routes are now.
-    fn stage(&mut self, slot: usize) -> Result<Staged, Full> {
-        let mut runs = core::mem::take(&mut self.runs);
-        self.routes.runs(slot, &mut runs);
-        let staged = match runs[..] {
-            [Run { leaf, .. }] => {
-                self.shared(leaf).map(|root| Staged { slot, root, own: Block::default() })
-            }
-            _ => {
-                self.packed.clear();
-                L::pack(A::of_slot(slot, L::BITS).length(), &runs, &mut self.packed);
-                self.blocks.take(&self.memory, self.packed.len()).map(|own| {
-                    self.memory.write(own.first, &self.packed);
-                    Staged { slot, root: own.first, own }
-                })
-            }
+    /// Writes and publishes a slot as its routes are now.
+    fn write(&mut self, slot: usize) -> Result<(), Full> {
+        self.routes.runs(slot, &mut self.runs);
+        let shared = match self.runs[..] {
+            [Run { leaf, .. }] => Some(self.shared(leaf)),
+            _ => None,
         };
-        self.runs = runs;
-        staged
-    }
-
-    fn publish(&mut self, staged: Staged) {
-        self.memory.publish(staged.slot, staged.root);
-        let old = core::mem::replace(&mut self.own[staged.slot], staged.own);
-        if old != Block::default() {
-            self.blocks.retire(self.memory.readers.advance(), old);
+        self.packed.clear();
+        let length = A::of_slot(slot, L::BITS).length();
+        if shared.is_none() {
+            L::pack(length, &self.runs, &mut self.packed);
         }
+        let words = match self.routes.starts() {
+            [_] => 0,
+            starts => L::words_max(length, starts),
+        };
+        let root = |first| shared.unwrap_or(first);
+        let writing = Writing { at: slot, packed: &self.packed, words, root };
+        self.homes[slot] = self.blocks.rewrite(&self.memory, self.homes[slot], &writing)?;
+        Ok(())
     }
 
     /// Gives `prefix` the leaf, or withdraws it with 0.
     fn change(&mut self, prefix: Prefix<A>, leaf: Leaf) -> Result<Option<NextHop>, Full> {
         let mut touched = Vec::new();
         let was = self.routes.set(prefix, leaf, &mut touched);
-        let mut staged = Vec::with_capacity(touched.len());
-        for slot in touched {
-            match self.stage(slot) {
-                Ok(written) => staged.push(written),
-                Err(Full) => {
-                    staged.drain(..).for_each(|staged: Staged| self.blocks.untake(staged.own));
-                    self.routes.set(prefix, was, &mut Vec::new());
-                    return Err(Full);
-                }
+        for &slot in &touched {
+            if self.write(slot).is_err() {
+                assert!(
+                    was == 0 && touched.len() == 1,
+                    "only what is new in a slot needs more room"
+                );
+                self.routes.set(prefix, was, &mut Vec::new());
+                return Err(Full);
             }
         }
-        staged.into_iter().for_each(|staged| self.publish(staged));
         Ok(next_hop(was))
     }
 }
@@ -234,8 +241,7 @@ impl<A: Divided, L: Layout<A>> ServingFib<A> for SlotFib<A, L> {
         touched.sort_unstable();
         touched.dedup();
         for slot in touched {
-            let staged = self.stage(slot)?;
-            self.publish(staged);
+            self.write(slot)?;
         }
         Ok(())
     }
@@ -250,7 +256,8 @@ impl<A: Divided, L: Layout<A>> ServingFib<A> for SlotFib<A, L> {
     }
 
     fn bytes(&self) -> usize {
-        (A::slots(L::BITS) + self.blocks.used() as usize) * size_of::<u32>()
+        let words = self.shared_count * self.shared_words + self.blocks.used();
+        (A::slots(L::BITS) + words as usize) * size_of::<u32>()
     }
 }
 

@@ -55,8 +55,7 @@ pub(crate) struct Routes<A> {
     covers: Vec<Cover>,
     short: BTreeMap<Prefix<A>, Leaf>,
     count: usize,
-    /// Routes that are open while runs are made.
-    open: Vec<(A, Leaf)>,
+    walk: Walk<A>,
 }
 
 impl<A: Divided> Routes<A> {
@@ -68,7 +67,7 @@ impl<A: Divided> Routes<A> {
             covers: vec![Cover::default(); slots],
             short: BTreeMap::new(),
             count: 0,
-            open: Vec::new(),
+            walk: Walk::default(),
         }
     }
 
@@ -122,54 +121,76 @@ impl<A: Divided> Routes<A> {
     /// The runs of a slot, in their order, the first at the slot's first address.
     pub fn runs(&mut self, slot: usize, runs: &mut Vec<Run<A>>) {
         let part = A::of_slot(slot, self.bits);
-        runs_of(part, self.covers[slot].leaf, &self.long[slot], &mut self.open, runs);
+        runs_of(part, self.covers[slot].leaf, &self.long[slot], &mut self.walk, runs);
+    }
+
+    /// Where runs of the slot of which the runs were made last can begin, whatever its routes answer.
+    pub fn starts(&self) -> &[A] {
+        &self.walk.starts
+    }
+}
+
+/// A walk over the routes of a part.
+#[derive(Debug)]
+pub(crate) struct Walk<A> {
+    /// Routes that are open on the way.
+    open: Vec<(A, Leaf)>,
+    /// The addresses at which the answer may change.
+    pub starts: Vec<A>,
+}
+
+impl<A> Default for Walk<A> {
+    fn default() -> Walk<A> {
+        Walk { open: Vec::new(), starts: Vec::new() }
     }
 }
 
 /// The runs of `part`, of which `routes`, sorted and longer than it, are answered as they say and all
-/// else with `cover`; `open` is room for those that are open on the way.
+/// else with `cover`.
 pub(crate) fn runs_of<A: Ranged>(
     part: Prefix<A>,
     cover: Leaf,
     routes: &[Route<A>],
-    open: &mut Vec<(A, Leaf)>,
+    walk: &mut Walk<A>,
     runs: &mut Vec<Run<A>>,
 ) {
     let last = part.address().filled(part.length());
     runs.clear();
-    runs.push(Run { start: part.address(), leaf: cover });
-    open.clear();
-    open.push((last, cover));
+    walk.starts.clear();
+    walk.begin(runs, part.address(), cover);
+    walk.open.clear();
+    walk.open.push((last, cover));
     for route in routes {
         let start = route.prefix.address();
-        close(open, runs, |end| end < start);
-        begin(runs, start, route.leaf);
-        open.push((start.filled(route.prefix.length()), route.leaf));
+        walk.close(runs, |end| end < start);
+        walk.begin(runs, start, route.leaf);
+        walk.open.push((start.filled(route.prefix.length()), route.leaf));
     }
-    close(open, runs, |end| end < last);
+    walk.close(runs, |end| end < last);
 }
 
-/// Ends open routes, each of which gives way to the one below it.
-fn close<A: Ranged>(
-    open: &mut Vec<(A, Leaf)>,
-    runs: &mut Vec<Run<A>>,
-    has_ended: impl Fn(A) -> bool,
-) {
-    while let [.., (_, below), (end, _)] = open[..]
-        && has_ended(end)
-    {
-        begin(runs, end.successor(), below);
-        open.pop();
+impl<A: Ranged> Walk<A> {
+    /// Ends open routes, each of which gives way to the one below it.
+    fn close(&mut self, runs: &mut Vec<Run<A>>, has_ended: impl Fn(A) -> bool) {
+        while let [.., (_, below), (end, _)] = self.open[..]
+            && has_ended(end)
+        {
+            self.begin(runs, end.successor(), below);
+            self.open.pop();
+        }
     }
-}
 
-/// From `start` on the answer is `leaf`.
-fn begin<A: Ranged>(runs: &mut Vec<Run<A>>, start: A, leaf: Leaf) {
-    if runs.last().is_some_and(|last| last.start == start) {
-        runs.pop();
-    }
-    if runs.last().is_none_or(|last| last.leaf != leaf) {
-        runs.push(Run { start, leaf });
+    /// From `start` on the answer is `leaf`.
+    fn begin(&mut self, runs: &mut Vec<Run<A>>, start: A, leaf: Leaf) {
+        if self.starts.last() != Some(&start) {
+            self.starts.push(start);
+        }
+        if runs.last().is_some_and(|last| last.start == start) {
+            runs.pop();
+        }
+        if runs.last().is_none_or(|last| last.leaf != leaf) {
+            runs.push(Run { start, leaf });
+        }
     }
 }
 
