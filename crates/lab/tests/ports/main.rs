@@ -422,7 +422,7 @@ fn a_port_says_what_it_is() -> Result<()> {
     assert!(refused.contains("p0") && refused.contains("unsegmented"), "{refused}");
     let foreign = Kind::packet(AsIs).open(&mut memory, "lo").err();
     let foreign = format!("{:#}", foreign.expect("the host's interface is not ours"));
-    assert!(foreign.contains("allow_foreign"), "{foreign}");
+    assert!(foreign.contains("--host-interfaces"), "{foreign}");
     assert_eq!(memory.census().lent, 0);
     Ok(())
 }
