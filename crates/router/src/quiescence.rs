@@ -1,10 +1,10 @@
 //! When memory that readers may still be looking at can be used again.
 //!
 //! A table's readers never wait for its writer, nor it for them but where no memory is left
-//! (`slots/home.rs`). What the writer takes out of a table may still be in the hands of a reader that found it a moment before; so it is kept until each reader
-//! has said, once, that it holds nothing (quiescent states; McKenney and Slingwine 1998). Time is
-//! counted in *epochs*, of which every removal begins one. A reader that begins says which epoch it saw,
-//! and one that ends says that it rests.
+//! (`slots/home.rs`). What the writer takes out of a table may still be in the hands of a reader that
+//! found it a moment before; so it is kept until each reader has said, once, that it holds nothing
+//! (quiescent states; McKenney and Slingwine 1998). Time is counted in *epochs*, of which every removal
+//! begins one. A reader that begins says which epoch it saw, and one that ends says that it rests.
 //!
 //! One fence is all that a reader pays. It stands between what it says and what it then reads, as the
 //! writer has one between what it changed and what it asks: so either the writer hears of the reader, or
