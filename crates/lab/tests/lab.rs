@@ -351,6 +351,11 @@ fn a_model_that_is_given_is_played() {
     sound(&result);
     let ratio = count(&result, "connections") as f64 / (6.0 * 2.0 / 0.2);
     assert!((0.5..1.5).contains(&ratio), "{} connections", result["connections"]);
+    assert_eq!(result["input"][0], "my.json");
+    assert!(
+        room.read("run/report.html").contains("the model my.json"),
+        "the page says what it was"
+    );
     let played = room.read("run/model.json");
     assert!(played.contains("198.19.64.0/24") && played.contains("stated"), "{played}");
     assert!(!result["warnings"].to_string().contains("of the input's bytes"), "{result}");

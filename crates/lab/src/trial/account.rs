@@ -19,7 +19,7 @@ use super::outcome::{
     DirectionOutcome, ExecutionOutcome, InterfaceOutcome, IntervalOutcome, Outcome, Packets,
 };
 use super::telling::{self, Told};
-use super::{heading, planning, warnings};
+use super::{heading, planning, source, warnings};
 use crate::cli::{COMMIT, VERSION};
 use crate::device::netlink::LinkStatistics;
 use crate::generate;
@@ -104,7 +104,7 @@ fn outcome(
         commit: COMMIT.to_owned(),
         digest: planning::hex(&account.plan.digest()),
         dut: account.config.dut.name().to_owned(),
-        input: inputs(model),
+        input: inputs(account),
         synthetic: model.origin.synthetic,
         time_divisor: model.generation.time_divisor,
         interrupted: account.made.interrupted_ns.is_some(),
@@ -142,10 +142,12 @@ fn stamps(sighted: &Sighted) -> String {
     format!("kernel packet-socket stamps at the hosts' ends of the veths, {when}")
 }
 
-fn inputs(model: &TrafficModel) -> Vec<String> {
-    match model.origin.synthetic {
-        true => vec!["embedded".to_owned()],
-        false => model.origin.inputs.iter().map(|input| input.name.clone()).collect(),
+fn inputs(account: &Account<'_>) -> Vec<String> {
+    let origin = &account.model().origin;
+    match &account.config.model.file {
+        Some(path) => vec![source::file_name(&path.to_string_lossy())],
+        None if origin.synthetic => vec!["embedded".to_owned()],
+        None => origin.inputs.iter().map(|input| input.name.clone()).collect(),
     }
 }
 

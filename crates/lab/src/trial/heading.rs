@@ -20,6 +20,9 @@ pub fn head(story: Story, account: &Account<'_>, outcome: &Outcome) -> Story {
     Story {
         header: Header {
             input: match outcome.synthetic {
+                _ if account.config.model.file.is_some() => {
+                    format!("the model {}", outcome.input.join(", "))
+                }
                 true => "embedded sample".to_owned(),
                 false => outcome.input.join(", "),
             },
