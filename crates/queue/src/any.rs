@@ -161,42 +161,6 @@ impl<P: Packet> Any<P> {
     }
 }
 
-impl<P: Packet> Any<P> {
-    /// [`Discipline::enqueue`] of one after the other, in one of the discipline's own loops.
-    #[inline]
-    pub fn enqueue_all(
-        &mut self,
-        now: Time,
-        packets: impl Iterator<Item = P>,
-        drops: &mut impl Drops<P>,
-    ) {
-        let mtu_bytes = self.mtu_bytes;
-        each!(&mut self.variant, discipline => for packet in packets {
-            match packet.bytes() <= mtu_bytes {
-                true => discipline.enqueue(now, packet, drops),
-                false => drops.dropped(Reason::TooBig, packet),
-            }
-        })
-    }
-
-    /// [`Discipline::dequeue`] over and over, in one of the discipline's own loops, until `give` wants no
-    /// more (then true) or nothing waits.
-    #[inline]
-    pub fn dequeue_while(
-        &mut self,
-        now: Time,
-        drops: &mut impl Drops<P>,
-        mut give: impl FnMut(P) -> bool,
-    ) -> bool {
-        each!(&mut self.variant, discipline => loop {
-            match discipline.dequeue(now, drops) {
-                Some(packet) => if !give(packet) { return true },
-                None => return false,
-            }
-        })
-    }
-}
-
 impl<P: Packet> Discipline<P> for Any<P> {
     #[inline]
     fn expect(&self, packets: &[P]) {
@@ -212,8 +176,30 @@ impl<P: Packet> Discipline<P> for Any<P> {
     }
 
     #[inline]
+    fn enqueue_all(&mut self, now: Time, packets: &[P], drops: &mut impl Drops<P>)
+    where
+        P: Copy,
+    {
+        let mtu_bytes = self.mtu_bytes;
+        if packets.iter().any(|packet| packet.bytes() > mtu_bytes) {
+            return packets.iter().for_each(|packet| self.enqueue(now, *packet, drops));
+        }
+        each!(&mut self.variant, discipline => discipline.enqueue_all(now, packets, drops))
+    }
+
+    #[inline]
     fn dequeue(&mut self, now: Time, drops: &mut impl Drops<P>) -> Option<P> {
         each!(&mut self.variant, discipline => discipline.dequeue(now, drops))
+    }
+
+    #[inline]
+    fn dequeue_while(
+        &mut self,
+        now: Time,
+        drops: &mut impl Drops<P>,
+        give: impl FnMut(P) -> bool,
+    ) -> bool {
+        each!(&mut self.variant, discipline => discipline.dequeue_while(now, drops, give))
     }
 
     fn backlog(&self) -> Backlog {

@@ -30,6 +30,16 @@ impl Capacity {
         if limit > LARGEST_LIMIT { LARGEST_LIMIT as u64 } else { limit as u64 }
     }
 
+    /// The largest packet that fits into all of it, in bytes; of a limit that is not zero.
+    pub(crate) fn largest_bytes(self) -> u32 {
+        let bytes = match self {
+            Capacity::Packets(_) => u64::MAX,
+            Capacity::Bytes(_) => self.limit(),
+            Capacity::Cells(_) => self.limit() * CELL_PAYLOAD_BYTES - AAL5_TRAILER_BYTES,
+        };
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+
     /// What a packet of `bytes` takes of it; at least one unit.
     #[inline]
     pub const fn units(self, bytes: u32) -> u64 {
@@ -99,6 +109,19 @@ impl Occupancy {
         self.units -= units;
         self.bytes -= u64::from(bytes);
         units
+    }
+
+    /// What a packet of `bytes` takes.
+    #[inline]
+    pub(crate) fn units_of(&self, bytes: u32) -> u64 {
+        self.capacity.units(bytes)
+    }
+
+    /// Packets of `bytes` together went, which had taken so many `units`.
+    #[inline]
+    pub(crate) fn remove_all(&mut self, units: u64, bytes: u64) {
+        self.units -= units;
+        self.bytes -= bytes;
     }
 
     /// What is taken, in the unit of the capacity.

@@ -95,9 +95,37 @@ pub trait Discipline<P: Packet> {
     /// `packet` arrives at `now`. It is kept, or it or others go to `drops`.
     fn enqueue(&mut self, now: Time, packet: P, drops: &mut impl Drops<P>);
 
+    /// All of `packets` arrive at `now`, in their order. What is read for them is brought into the cache all
+    /// at once and not packet by packet, where a discipline knows how.
+    #[inline]
+    fn enqueue_all(&mut self, now: Time, packets: &[P], drops: &mut impl Drops<P>)
+    where
+        P: Copy,
+    {
+        for packet in packets {
+            self.enqueue(now, *packet, drops);
+        }
+    }
+
     /// The link is free at `now`: the packet to send, if any waits. Those that the discipline drops
     /// instead go to `drops`.
     fn dequeue(&mut self, now: Time, drops: &mut impl Drops<P>) -> Option<P>;
+
+    /// [`Discipline::dequeue`] over and over, until `give` wants no more (then true) or nothing waits.
+    #[inline]
+    fn dequeue_while(
+        &mut self,
+        now: Time,
+        drops: &mut impl Drops<P>,
+        mut give: impl FnMut(P) -> bool,
+    ) -> bool {
+        while let Some(packet) = self.dequeue(now, drops) {
+            if !give(packet) {
+                return true;
+            }
+        }
+        false
+    }
 
     /// What waits now.
     fn backlog(&self) -> Backlog;

@@ -10,7 +10,7 @@ use nilometer_wire::Time;
 use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
 use crate::fifos::End;
 use crate::ranking::Ranking;
-use crate::round_robin::{Layout, QueueState, RoundRobin, WeightError};
+use crate::round_robin::{Layout, QueueState, RoundRobin, TOGETHER, WeightError};
 use crate::settings::SettingsError;
 
 /// Deficit round robin with longest-queue drop.
@@ -44,21 +44,15 @@ impl<P: Packet> Drr<P> {
     pub fn queue_state(&self, queue: u32) -> Option<QueueState> {
         self.core.state(queue)
     }
-}
 
-impl<P: Packet> Discipline<P> for Drr<P> {
-    #[inline]
-    fn expect(&self, packets: &[P]) {
-        self.core.expect(packets);
-    }
-
-    #[inline]
-    fn enqueue(&mut self, _now: Time, packet: P, drops: &mut impl Drops<P>) {
+    /// `packet` arrives for `queue`, that of its flow.
+    #[inline(always)]
+    fn take_in(&mut self, queue: u32, packet: P, drops: &mut impl Drops<P>) {
         if !self.core.could_hold(packet.bytes()) {
             drops.dropped(Reason::TooBig, packet);
             return;
         }
-        let arrived = self.core.push(packet);
+        let arrived = self.core.push(queue, packet);
         self.ranking.change(arrived.queue, arrived.units);
         while self.core.is_over() {
             let Some(victim) = self.ranking.ask(&self.core).longest() else { return };
@@ -67,12 +61,56 @@ impl<P: Packet> Discipline<P> for Drr<P> {
             self.ranking.change(victim, dropped.units);
         }
     }
+}
+
+impl<P: Packet> Discipline<P> for Drr<P> {
+    #[inline]
+    fn expect(&self, packets: &[P]) {
+        for packets in packets.chunks(TOGETHER) {
+            self.core.expect(packets);
+        }
+    }
+
+    #[inline]
+    fn enqueue(&mut self, _now: Time, packet: P, drops: &mut impl Drops<P>) {
+        let queue = self.core.queue_of(packet.flow());
+        self.take_in(queue, packet, drops);
+    }
+
+    #[inline]
+    fn enqueue_all(&mut self, _now: Time, packets: &[P], drops: &mut impl Drops<P>)
+    where
+        P: Copy,
+    {
+        for packets in packets.chunks(TOGETHER) {
+            let queues = self.core.expect(packets);
+            for (packet, queue) in packets.iter().zip(queues) {
+                self.take_in(queue, *packet, drops);
+            }
+        }
+    }
 
     #[inline]
     fn dequeue(&mut self, _now: Time, _drops: &mut impl Drops<P>) -> Option<P> {
         let sent = self.core.send()?;
         self.ranking.change(sent.queue, sent.units);
         self.core.take(sent)
+    }
+
+    #[inline]
+    fn dequeue_while(
+        &mut self,
+        now: Time,
+        drops: &mut impl Drops<P>,
+        mut give: impl FnMut(P) -> bool,
+    ) -> bool {
+        while self.ranking.is_kept() {
+            let Some(packet) = self.dequeue(now, drops) else { return false };
+            if !give(packet) {
+                return true;
+            }
+        }
+        self.core.send_while(give)
     }
 
     fn backlog(&self) -> Backlog {

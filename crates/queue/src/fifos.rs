@@ -59,6 +59,15 @@ impl Fifo {
     }
 }
 
+/// How [`Fifos::release_while`] came to its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Released {
+    /// What is left of the bytes that were allowed.
+    pub(crate) left_bytes: u32,
+    /// Whether more was wanted.
+    pub(crate) wants_more: bool,
+}
+
 /// The slab that lists share. Freed slots are used again last in, first out, so that a short
 /// backlog stays within few cache lines however large the limit is; which are free is known apart from
 /// them, so that the next one need not be read to know the one behind it. Where a list ends is known from
@@ -121,6 +130,37 @@ impl<T> Fifos<T> {
         fifo.length -= 1;
         self.free.push(at);
         Some((at, slot.bytes))
+    }
+
+    /// Takes items from the front of `fifo` and gives them with their bytes, as long as there are any, the
+    /// next is within what is left of `most_bytes`, and `give` wants more. (Over many of one list, what is
+    /// known of the list stays at hand.)
+    #[inline(always)]
+    pub(crate) fn release_while(
+        &mut self,
+        fifo: &mut Fifo,
+        most_bytes: u32,
+        mut give: impl FnMut(T, u32) -> bool,
+    ) -> Released {
+        let Fifo { mut front, mut length, .. } = *fifo;
+        let mut left_bytes = most_bytes;
+        let mut wants_more = true;
+        while wants_more && length > 0 {
+            let slot = &mut self.slots[front as usize];
+            if slot.bytes > left_bytes {
+                break;
+            }
+            let Some(item) = slot.item.take() else { break };
+            let (bytes, next) = (slot.bytes, slot.next);
+            left_bytes -= bytes;
+            self.free.push(front);
+            front = next;
+            length -= 1;
+            ask_for(self.slots.as_ptr().wrapping_add(front as usize));
+            wants_more = give(item, bytes);
+        }
+        (fifo.front, fifo.length) = (front, length);
+        Released { left_bytes, wants_more }
     }
 
     /// Asks for the slot at `end` of `fifo`.

@@ -22,7 +22,7 @@ use nilometer_wire::Time;
 use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
 use crate::fifos::End;
 use crate::ranking::Ranking;
-use crate::round_robin::{Layout, QueueState, RoundRobin, WeightError};
+use crate::round_robin::{Layout, QueueState, RoundRobin, TOGETHER, WeightError};
 use crate::settings::SettingsError;
 
 /// What the published text of QSDRR leaves open.
@@ -100,27 +100,49 @@ impl<P: Packet> Qsdrr<P> {
         self.victim = self.victim.filter(stays).or_else(|| lengths.longest());
         self.victim
     }
-}
 
-impl<P: Packet> Discipline<P> for Qsdrr<P> {
-    #[inline]
-    fn expect(&self, packets: &[P]) {
-        self.core.expect(packets);
-    }
-
-    #[inline]
-    fn enqueue(&mut self, _now: Time, packet: P, drops: &mut impl Drops<P>) {
+    /// `packet` arrives for `queue`, that of its flow.
+    #[inline(always)]
+    fn take_in(&mut self, queue: u32, packet: P, drops: &mut impl Drops<P>) {
         if !self.core.could_hold(packet.bytes()) {
             drops.dropped(Reason::TooBig, packet);
             return;
         }
-        let arrived = self.core.push(packet);
+        let arrived = self.core.push(queue, packet);
         self.ranking.change(arrived.queue, arrived.units);
         while self.core.is_over() {
             let Some(victim) = self.choose() else { return };
             let dropped = self.core.push_out(victim, self.options.drop_from, arrived, drops);
             let Some(dropped) = dropped else { return };
             self.ranking.change(victim, dropped.units);
+        }
+    }
+}
+
+impl<P: Packet> Discipline<P> for Qsdrr<P> {
+    #[inline]
+    fn expect(&self, packets: &[P]) {
+        for packets in packets.chunks(TOGETHER) {
+            self.core.expect(packets);
+        }
+    }
+
+    #[inline]
+    fn enqueue(&mut self, _now: Time, packet: P, drops: &mut impl Drops<P>) {
+        let queue = self.core.queue_of(packet.flow());
+        self.take_in(queue, packet, drops);
+    }
+
+    #[inline]
+    fn enqueue_all(&mut self, _now: Time, packets: &[P], drops: &mut impl Drops<P>)
+    where
+        P: Copy,
+    {
+        for packets in packets.chunks(TOGETHER) {
+            let queues = self.core.expect(packets);
+            for (packet, queue) in packets.iter().zip(queues) {
+                self.take_in(queue, *packet, drops);
+            }
         }
     }
 
@@ -132,6 +154,26 @@ impl<P: Packet> Discipline<P> for Qsdrr<P> {
             self.victim = None;
         }
         self.core.take(sent)
+    }
+
+    #[inline]
+    fn dequeue_while(
+        &mut self,
+        now: Time,
+        drops: &mut impl Drops<P>,
+        mut give: impl FnMut(P) -> bool,
+    ) -> bool {
+        while self.ranking.is_kept() {
+            let Some(packet) = self.dequeue(now, drops) else { return false };
+            if !give(packet) {
+                return true;
+            }
+        }
+        let waits = self.core.send_while(give);
+        if self.core.occupancy().units() < self.release_below {
+            self.victim = None;
+        }
+        waits
     }
 
     fn backlog(&self) -> Backlog {

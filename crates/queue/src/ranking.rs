@@ -42,6 +42,12 @@ impl Ranking {
         }
     }
 
+    /// Whether it has to be told of changes.
+    #[inline]
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
     /// The length of `queue` is now `to`; of a queue counted in packets it was one less or more.
     #[inline]
     pub(crate) fn change(&mut self, queue: u32, to: u64) {
@@ -118,7 +124,11 @@ mod tests {
             let mut made = 0;
             for moment in 0..4_000 {
                 let moved = match rng.below(2) {
-                    0 => core.push(Piece(rng.below(queues.into()) as u32, rng.below(1_500) as u32)),
+                    0 => {
+                        let flow = rng.below(queues.into()) as u32;
+                        let number = core.queue_of(flow);
+                        core.push(number, Piece(flow, rng.below(1_500) as u32))
+                    }
                     _ => match core.send() {
                         Some(sent) => {
                             core.take(sent);
@@ -158,5 +168,40 @@ mod tests {
     fn what_is_made_again_is_what_would_have_been_kept() {
         hold(Capacity::Packets(100));
         hold(Capacity::Bytes(60_000));
+    }
+
+    /// What a ranking is made from is the same however packets left: lengths, order of changes, the round.
+    #[test]
+    fn what_leaves_together_leaves_the_queues_as_one_by_one() {
+        for seed in 0..100 {
+            let mut rng = Rng::new(seed, 8, 0);
+            let (capacity, hashing) = (Capacity::Packets(100), Hashing::Direct);
+            let queues = 1 + rng.below(8) as u32;
+            let layout = Layout { capacity, queues, hashing, hash_seed: 0, mtu_bytes: 1_500 };
+            let [mut all, mut one] = [(); 2].map(|()| RoundRobin::new(&layout).expect("sound"));
+            for _ in 0..2_000 {
+                for _ in 0..rng.below(6) {
+                    let (flow, bytes) = (rng.below(queues.into()) as u32, rng.below(1_501) as u32);
+                    all.push(flow, Piece(flow, bytes));
+                    one.push(flow, Piece(flow, bytes));
+                }
+                let most = 1 + rng.below(5);
+                let (mut left_all, mut left_one) = (0, 0);
+                all.send_while(|_| {
+                    left_all += 1;
+                    left_all < most
+                });
+                while left_one < most
+                    && let Some(sent) = one.send()
+                {
+                    one.take(sent);
+                    left_one += 1;
+                }
+                assert_eq!(left_all, left_one, "seed {seed}");
+                let order = |core: &RoundRobin<Piece>| core.active().collect::<Vec<_>>();
+                assert_eq!(order(&all), order(&one), "seed {seed}");
+                assert_eq!(all.backlog(), one.backlog());
+            }
+        }
     }
 }

@@ -32,7 +32,7 @@ pub const MOST_QUEUES: u32 = 1 << 20;
 /// one more packet still fit a deficit of 32 bits.
 pub const LARGEST_MTU_BYTES: u32 = 65_535;
 /// Packets that are expected together.
-const TOGETHER: usize = 32;
+pub(crate) const TOGETHER: usize = 32;
 /// The largest weight.
 pub const LARGEST_WEIGHT: u32 = 65_535;
 
@@ -154,6 +154,8 @@ pub(crate) struct RoundRobin<P> {
     occupancy: Occupancy,
     spread: Spread,
     mtu_bytes: u32,
+    /// The largest packet that may be taken in at all.
+    largest_bytes: u32,
 }
 
 impl<P: Packet> RoundRobin<P> {
@@ -180,36 +182,41 @@ impl<P: Packet> RoundRobin<P> {
             occupancy: Occupancy::new(layout.capacity),
             spread: Spread::new(layout.hashing, layout.queues, layout.hash_seed),
             mtu_bytes: layout.mtu_bytes,
+            largest_bytes: layout.mtu_bytes.min(layout.capacity.largest_bytes()),
         })
     }
 
     /// Whether a packet of `bytes` may be taken in at all.
     #[inline]
     pub(crate) fn could_hold(&self, bytes: u32) -> bool {
-        bytes <= self.mtu_bytes && self.occupancy.could_hold(bytes)
+        bytes <= self.largest_bytes
     }
 
-    /// Asks for what [`RoundRobin::push`] will read for `packets`, first the queues, then the slots at
-    /// their tails.
+    /// The queue of a flow.
     #[inline]
-    pub(crate) fn expect(&self, packets: &[P]) {
-        for packets in packets.chunks(TOGETHER) {
-            let mut queues = [0; TOGETHER];
-            for (queue, packet) in queues.iter_mut().zip(packets) {
-                *queue = self.spread.queue(packet.flow());
-                ask_for(&raw const self.queues[*queue as usize]);
-            }
-            for queue in &queues[..packets.len()] {
-                self.packets.ask(&self.queues[*queue as usize].waiting, End::Tail);
-            }
-        }
+    pub(crate) fn queue_of(&self, flow: u32) -> u32 {
+        self.spread.queue(flow)
     }
 
-    /// Takes `packet` in, whether there is room or not.
+    /// The queues of as many `packets` as are expected together. Asks for what [`RoundRobin::push`] will
+    /// read for them, first the queues, then the slots at their tails.
+    #[inline]
+    pub(crate) fn expect(&self, packets: &[P]) -> [u32; TOGETHER] {
+        let mut numbers = [0; TOGETHER];
+        for (number, packet) in numbers.iter_mut().zip(packets) {
+            *number = self.spread.queue(packet.flow());
+            ask_for(&raw const self.queues[*number as usize]);
+        }
+        for number in numbers.iter().take(packets.len()) {
+            self.packets.ask(&self.queues[*number as usize].waiting, End::Tail);
+        }
+        numbers
+    }
+
+    /// Takes `packet` into the queue of this `number`, that of its flow, whether there is room or not.
     #[inline(always)]
-    pub(crate) fn push(&mut self, packet: P) -> Moved {
+    pub(crate) fn push(&mut self, number: u32, packet: P) -> Moved {
         let bytes = packet.bytes();
-        let number = self.spread.queue(packet.flow());
         let queue = &mut self.queues[number as usize];
         let slot = self.packets.push(&mut queue.waiting, packet, bytes);
         queue.bytes += u64::from(bytes);
@@ -300,6 +307,48 @@ impl<P: Packet> RoundRobin<P> {
         }
         self.look_ahead();
         Some(moved)
+    }
+
+    /// [`RoundRobin::send`] and [`RoundRobin::take`] over and over, until `give` wants no more (then true)
+    /// or nothing waits. What a queue sends in one turn is entered into its accounts at once.
+    #[inline(always)]
+    pub(crate) fn send_while(&mut self, mut give: impl FnMut(P) -> bool) -> bool {
+        loop {
+            self.look_ahead();
+            let RoundRobin { queues, packets, occupancy, .. } = self;
+            let Some(queue) = queues.get_mut(self.current as usize) else { return false };
+            if !self.turn_began {
+                queue.deficit += queue.quantum;
+                self.turn_began = true;
+            }
+            let before = queue.waiting.length();
+            let mut units = 0;
+            let released =
+                packets.release_while(&mut queue.waiting, queue.deficit, |packet, bytes| {
+                    units += occupancy.units_of(bytes);
+                    give(packet)
+                });
+            let bytes = u64::from(queue.deficit - released.left_bytes);
+            queue.deficit = released.left_bytes;
+            queue.bytes -= bytes;
+            queue.sent_bytes += bytes;
+            queue.units -= units;
+            occupancy.remove_all(units, bytes);
+            let sent = before - queue.waiting.length();
+            self.changes += u64::from(sent);
+            if sent > 0 {
+                queue.changed = self.changes;
+            }
+            if queue.waiting.length() == 0 {
+                self.retire(self.current);
+            } else if released.wants_more {
+                self.current = queue.next;
+                self.turn_began = false;
+            }
+            if !released.wants_more {
+                return true;
+            }
+        }
     }
 
     /// Asks for what the next packets to be sent stand in: the slots at the front of this queue and of

@@ -152,7 +152,7 @@ impl<P: Packet> Discipline<P> for Tdrr<P> {
             drops.dropped(Reason::TooBig, packet);
             return;
         }
-        let arrived = self.core.push(packet);
+        let arrived = self.core.push(self.core.queue_of(packet.flow()), packet);
         if self.core.is_alone(arrived.queue) {
             self.rank(arrived.queue);
         }

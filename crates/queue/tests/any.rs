@@ -50,6 +50,61 @@ fn every_kind_repeats_itself_and_loses_nothing() {
     }
 }
 
+/// Packets that arrive together and leave together are those that do so one by one, at the same moments:
+/// for every kind, at every capacity, through phases in which more arrives than leaves and the other way
+/// round; and so is what is known of each queue at the end.
+#[test]
+fn together_is_one_by_one() {
+    for kind in Kind::ALL {
+        let mut left = 0;
+        for seed in 0..60 {
+            let mut rng = Rng::new(seed, 17, 0);
+            let mut settings = Settings::new(kind, any_capacity(&mut rng), RATE);
+            settings.hashing = if seed % 2 == 0 { Hashing::Mixed } else { Hashing::Direct };
+            settings.queues = 1 + rng.below(20) as u32;
+            settings.qsdrr.release_below_percent = (seed % 3 == 0).then_some(30);
+            settings.seed = seed;
+            let [mut all, mut one] =
+                [(); 2].map(|()| Any::<Piece>::new(&settings).expect("in range"));
+            let mut now = Time::ZERO;
+            for event in 0..600 {
+                now += Span::from_nanos(rng.below(4_000_000));
+                let (mut drops_all, mut drops_one) = (Vec::new(), Vec::new());
+                let (arrivals, departures) = [(70, 50), (20, 50), (9, 9)][event as usize / 50 % 3];
+                let pieces: Vec<Piece> = (0..rng.below(arrivals))
+                    .map(|at| {
+                        let largest = if rng.below(300) == 0 { 1_600 } else { 1_500 };
+                        let id = (event * 100 + at) as u32;
+                        Piece::new(id, rng.below(50) as u32, rng.below(largest + 1) as u32)
+                    })
+                    .collect();
+                all.enqueue_all(now, &pieces, &mut drops_all);
+                pieces.iter().for_each(|piece| one.enqueue(now, *piece, &mut drops_one));
+                let most = 1 + rng.below(departures) as usize;
+                let (mut got_all, mut got_one) = (Vec::new(), Vec::new());
+                let wants_more = all.dequeue_while(now, &mut drops_all, |piece| {
+                    got_all.push(piece);
+                    got_all.len() < most
+                });
+                while got_one.len() < most
+                    && let Some(piece) = one.dequeue(now, &mut drops_one)
+                {
+                    got_one.push(piece);
+                }
+                assert_eq!(got_all, got_one, "{} of seed {seed}, {event}", kind.name());
+                assert_eq!(wants_more, got_one.len() == most);
+                assert_eq!(drops_all, drops_one);
+                assert_eq!(all.backlog(), one.backlog());
+                left += got_all.len();
+            }
+            for queue in 0..settings.queues {
+                assert_eq!(all.queue_state(queue), one.queue_state(queue));
+            }
+        }
+        assert!(left > 200_000, "{}: {left}", kind.name());
+    }
+}
+
 #[test]
 fn what_is_larger_than_the_link_takes_is_too_big_for_every_kind() {
     for kind in Kind::ALL {

@@ -43,11 +43,23 @@ impl<A: Classified + Default> Set<A> {
         Set { keys: [Key::default(); WAYS], found: [EMPTY; WAYS], age: NEVER }
     }
 
-    /// The answer for a header, if it is known at this age.
+    /// The answer for a header and whether it is known at this age. (Which of the places has it changes from
+    /// header to header, so all are compared and nothing is decided.)
     #[inline(always)]
-    fn get(&self, key: &Key<A>, age: u32) -> Option<u32> {
-        let at = (0..WAYS).find(|at| self.keys[*at] == *key && self.found[*at] != EMPTY)?;
-        (self.age == age).then_some(self.found[at])
+    fn get(&self, key: &Key<A>, age: u32) -> (u32, bool) {
+        let is_there = |at: usize| {
+            let there = &self.keys[at];
+            (there.source == key.source)
+                & (there.destination == key.destination)
+                & (there.source_port == key.source_port)
+                & (there.destination_port == key.destination_port)
+                & (there.protocol == key.protocol)
+                & (there.flags == key.flags)
+                & (self.found[at] != EMPTY)
+        };
+        let places = (0..WAYS).fold(0, |places, at| places | u32::from(is_there(at)) << at);
+        let at = (places.trailing_zeros() as usize).min(WAYS - 1);
+        (self.found[at], (places != 0) & (self.age == age))
     }
 
     /// Puts an answer into the first place.
@@ -149,13 +161,10 @@ impl<A: Classified + Default> FlowCache<A> {
         let mut asked = [0; TOGETHER];
         let mut misses = 0;
         for (at, (key, found)) in keys.iter().zip(found.iter_mut()).enumerate() {
-            match self.sets[places[at]].get(key, self.age) {
-                Some(answer) => *found = (answer != NO_RULE).then_some(RuleId(answer)),
-                None => {
-                    (unknown[misses], asked[misses]) = (*key, at);
-                    misses += 1;
-                }
-            }
+            let (answer, is_known) = self.sets[places[at]].get(key, self.age);
+            *found = (answer != NO_RULE).then_some(RuleId(answer));
+            (unknown[misses], asked[misses]) = (*key, at);
+            misses += usize::from(!is_known);
         }
         let mut answers = [None; TOGETHER];
         classifier.classify_batch(&unknown[..misses], &mut answers[..misses]);

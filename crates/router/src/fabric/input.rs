@@ -36,7 +36,7 @@ pub(super) struct Input<P> {
     pub(super) ledger: Ledger,
 }
 
-impl<P: Packet> Input<P> {
+impl<P: Packet + Copy> Input<P> {
     pub(super) fn new(outputs: usize, limits: InputLimits) -> Input<P> {
         Input {
             queues: (0..outputs).map(|_| Queue { packets: VecDeque::new(), credit: 0 }).collect(),
@@ -119,22 +119,21 @@ impl<P: Packet> Input<P> {
         let (framing, queue) = (self.limits.framing, &mut self.queues[number]);
         let (first, _) = queue.packets.as_slices();
         let first = &first[..first.len().min(TOGETHER)];
-        let (mut credit, mut packets, mut bytes) = (queue.credit, 0, 0);
-        for packet in first {
-            let cost = framing.fabric_bytes(packet.bytes()) << PARTS_SHIFT;
-            if cost > credit {
-                break;
-            }
-            credit -= cost;
-            packets += 1;
-            bytes += u64::from(packet.bytes());
+        let cost = |packet: &P| framing.fabric_bytes(packet.bytes()) << PARTS_SHIFT;
+        // Mostly there is credit for all, and then nobody has to ask where it ends.
+        let (all, mut packets) = (first.len(), first.len());
+        let mut spent: u64 = first.iter().map(cost).sum();
+        while spent > queue.credit {
+            packets -= 1;
+            spent -= cost(&first[packets]);
         }
-        queue.credit = credit;
-        let may_go_on = packets == first.len() && packets > 0;
-        output.expect(&first[..packets]);
-        output.enqueue_all(now, queue.packets.drain(..packets), bytes, drops);
+        queue.credit -= spent;
+        let first = &first[..packets];
+        let bytes = first.iter().map(|packet| u64::from(packet.bytes())).sum();
+        output.enqueue_all(now, first, bytes, drops);
+        queue.packets.drain(..packets);
         self.left(number, packets as u64, bytes);
-        may_go_on
+        packets == all && packets > 0
     }
 
     /// Hands over everything, credit or not.

@@ -92,7 +92,7 @@ pub struct Fabric<P> {
     queueing: Option<Queueing>,
 }
 
-impl<P: Packet> Fabric<P> {
+impl<P: Packet + Copy> Fabric<P> {
     /// An empty fabric with one discipline in `outputs` for each port.
     ///
     /// # Errors

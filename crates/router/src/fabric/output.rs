@@ -73,15 +73,17 @@ impl<P: Packet> Output<P> {
         self.discipline.enqueue(now, packet, &mut counted);
     }
 
-    /// As many `packets` of `bytes` together, which were expected.
+    /// All of `packets`, of `bytes` together.
     #[inline]
     pub(super) fn enqueue_all(
         &mut self,
         now: Time,
-        packets: impl ExactSizeIterator<Item = P>,
+        packets: &[P],
         bytes: u64,
         drops: &mut impl Drops<P>,
-    ) {
+    ) where
+        P: Copy,
+    {
         self.ledger.in_packets += packets.len() as u64;
         self.ledger.in_bytes += bytes;
         let mut counted = Counted { tally: &mut self.ledger.drops, drops };

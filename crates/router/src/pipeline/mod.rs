@@ -72,7 +72,7 @@ use slow::SlowPath;
 use stage::{Probe, Stage};
 
 /// Packets that a stage goes over before the next begins.
-pub const BATCH: usize = 64;
+pub const BATCH: usize = 256;
 
 /// What a router is made of, besides its ports and tables.
 #[derive(Clone, Copy, Debug, PartialEq)]
