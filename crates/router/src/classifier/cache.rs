@@ -16,7 +16,6 @@ use nilometer_queue::fetch::ask_for;
 
 use super::kernel::Classified;
 use super::rule::{Classifier, RuleId};
-use super::table::{Mask, Tuple};
 use crate::header::Key;
 
 /// Headers that are looked for together.
@@ -32,31 +31,22 @@ const NEVER: u32 = 0;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Set<A> {
-    keys: [Key<A>; WAYS],
+struct Set<W> {
+    keys: [W; WAYS],
     found: [u32; WAYS],
     age: u32,
 }
 
-impl<A: Classified + Default> Set<A> {
-    fn new() -> Set<A> {
-        Set { keys: [Key::default(); WAYS], found: [EMPTY; WAYS], age: NEVER }
+impl<W: Copy + Default + Eq> Set<W> {
+    fn new() -> Set<W> {
+        Set { keys: [W::default(); WAYS], found: [EMPTY; WAYS], age: NEVER }
     }
 
     /// The answer for a header and whether it is known at this age. (Which of the places has it changes from
     /// header to header, so all are compared and nothing is decided.)
     #[inline(always)]
-    fn get(&self, key: &Key<A>, age: u32) -> (u32, bool) {
-        let is_there = |at: usize| {
-            let there = &self.keys[at];
-            (there.source == key.source)
-                & (there.destination == key.destination)
-                & (there.source_port == key.source_port)
-                & (there.destination_port == key.destination_port)
-                & (there.protocol == key.protocol)
-                & (there.flags == key.flags)
-                & (self.found[at] != EMPTY)
-        };
+    fn get(&self, key: W, age: u32) -> (u32, bool) {
+        let is_there = |at: usize| (self.keys[at] == key) & (self.found[at] != EMPTY);
         let places = (0..WAYS).fold(0, |places, at| places | u32::from(is_there(at)) << at);
         let at = (places.trailing_zeros() as usize).min(WAYS - 1);
         (self.found[at], (places != 0) & (self.age == age))
@@ -64,7 +54,7 @@ impl<A: Classified + Default> Set<A> {
 
     /// Puts an answer into the first place.
     #[inline]
-    fn put(&mut self, key: Key<A>, found: u32, age: u32) {
+    fn put(&mut self, key: W, found: u32, age: u32) {
         if self.age != age {
             *self = Set { age, ..Set::new() };
         }
@@ -74,11 +64,22 @@ impl<A: Classified + Default> Set<A> {
     }
 }
 
+/// Bits in which all of a header has a part: each word is multiplied with what was before it, and both
+/// halves of the product are kept.
+#[inline(always)]
+fn digest(words: impl AsRef<[u64]>) -> u64 {
+    const BEGINNING: u64 = 0x6a09_e667_f3bc_c909;
+    const FACTOR: u64 = 0x9fb2_1c65_1e98_df25;
+    words.as_ref().iter().fold(BEGINNING, |digest, word| {
+        let product = u128::from(digest ^ word) * u128::from(FACTOR);
+        (product >> 64) as u64 ^ product as u64
+    })
+}
+
 /// The answers of one classifier; of several it would mix them up.
 #[derive(Clone, Debug)]
-pub struct FlowCache<A> {
-    mask: Mask<A>,
-    sets: Vec<Set<A>>,
+pub struct FlowCache<A: Classified> {
+    sets: Vec<Set<A::Words>>,
     age: u32,
     /// The classifier's, at this age.
     generation: u64,
@@ -86,7 +87,7 @@ pub struct FlowCache<A> {
     misses: u64,
 }
 
-impl<A> FlowCache<A> {
+impl<A: Classified> FlowCache<A> {
     /// Headers that were answered from here, and those that were not.
     pub fn hits_and_misses(&self) -> (u64, u64) {
         (self.hits, self.misses)
@@ -113,11 +114,7 @@ impl<A> FlowCache<A> {
 impl<A: Classified + Default> FlowCache<A> {
     /// Room for `flows`, rounded up to sets of three of which there are a power of two.
     pub fn new(flows: usize) -> FlowCache<A> {
-        let bits = A::BITS as u8;
-        let all =
-            Tuple { source: bits, destination: bits, source_port: true, destination_port: true };
         FlowCache {
-            mask: Mask::new(&all),
             sets: vec![Set::new(); flows.div_ceil(WAYS).next_power_of_two()],
             age: NEVER + 1,
             generation: 0,
@@ -154,14 +151,14 @@ impl<A: Classified + Default> FlowCache<A> {
     ) {
         let mut places = [0; TOGETHER];
         for (place, key) in places.iter_mut().zip(keys) {
-            *place = self.mask.digest(key) as usize & (self.sets.len() - 1);
+            *place = digest(A::words(key)) as usize & (self.sets.len() - 1);
             ask_for(&raw const self.sets[*place]);
         }
         let mut unknown = [Key::default(); TOGETHER];
         let mut asked = [0; TOGETHER];
         let mut misses = 0;
         for (at, (key, found)) in keys.iter().zip(found.iter_mut()).enumerate() {
-            let (answer, is_known) = self.sets[places[at]].get(key, self.age);
+            let (answer, is_known) = self.sets[places[at]].get(A::words(key), self.age);
             *found = (answer != NO_RULE).then_some(RuleId(answer));
             (unknown[misses], asked[misses]) = (*key, at);
             misses += usize::from(!is_known);
@@ -171,7 +168,7 @@ impl<A: Classified + Default> FlowCache<A> {
         for ((key, answer), at) in unknown.iter().zip(answers).zip(asked).take(misses) {
             found[at] = answer;
             let answer = answer.map_or(NO_RULE, |rule| rule.0);
-            self.sets[places[at]].put(*key, answer, self.age);
+            self.sets[places[at]].put(A::words(key), answer, self.age);
         }
         self.hits += (keys.len() - misses) as u64;
         self.misses += misses as u64;

@@ -7,6 +7,8 @@ use super::gathered::{self, GATHERED};
 use super::rule::RuleId;
 use super::settled::ClassifierVectors;
 use super::tuples::ClassifierTuples;
+use core::fmt::Debug;
+
 use crate::header::Key;
 use crate::prefix::Address;
 
@@ -188,6 +190,13 @@ pub trait Classified: Address + sealed::Sealed {
     /// Lengths of prefix by which rules are gathered.
     const LENGTHS: &'static [u8];
 
+    /// All of a header in words, which are compared at once.
+    #[doc(hidden)]
+    type Words: Copy + Default + Eq + Debug + Send + AsRef<[u64]>;
+
+    #[doc(hidden)]
+    fn words(key: &Key<Self>) -> Self::Words;
+
     /// Its bits where `mask` has ones.
     #[doc(hidden)]
     fn and(self, mask: Self) -> Self;
@@ -208,11 +217,25 @@ mod sealed {
     impl Sealed for u128 {}
 }
 
+/// What of a header is not addresses.
+#[inline(always)]
+fn behind_addresses<A>(key: &Key<A>) -> u64 {
+    let ports = u64::from(key.source_port) << 16 | u64::from(key.destination_port);
+    ports << 16 | u64::from(key.protocol) << 8 | u64::from(key.flags)
+}
+
 impl Classified for u32 {
     const ZERO: u32 = 0;
     const ONE: u32 = 1;
     const ONES: u32 = u32::MAX;
     const LENGTHS: &'static [u8] = &[0, 8, 12, 16, 20, 24, 28, 32];
+
+    type Words = [u64; 2];
+
+    #[inline(always)]
+    fn words(key: &Key<u32>) -> [u64; 2] {
+        [u64::from(key.source) << 32 | u64::from(key.destination), behind_addresses(key)]
+    }
 
     #[inline(always)]
     fn and(self, mask: u32) -> u32 {
@@ -290,6 +313,15 @@ impl Classified for u128 {
     const ONE: u128 = 1;
     const ONES: u128 = u128::MAX;
     const LENGTHS: &'static [u8] = &[0, 16, 24, 32, 40, 48, 56, 64, 96, 128];
+
+    type Words = [u64; 5];
+
+    #[inline(always)]
+    fn words(key: &Key<u128>) -> [u64; 5] {
+        let halves = |address: u128| [(address >> 64) as u64, address as u64];
+        let ([a, b], [c, d]) = (halves(key.source), halves(key.destination));
+        [a, b, c, d, behind_addresses(key)]
+    }
 
     #[inline(always)]
     fn and(self, mask: u128) -> u128 {

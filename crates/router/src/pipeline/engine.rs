@@ -12,7 +12,6 @@ use nilometer_queue::fetch::ask_for;
 use crate::classifier::{Action, Classified, Classifier, FlowCache, Octet, Refused, Rule, RuleId};
 use crate::fib::Lookups;
 use crate::header::Key;
-use crate::prefix::Address;
 
 /// What a filter does to packets, and how many it met.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +36,7 @@ impl Filter {
 }
 
 /// The filters of one family.
-pub struct Filters<A> {
+pub struct Filters<A: Classified> {
     classifier: Box<dyn Classifier<A> + Send>,
     /// By number.
     filters: Vec<Filter>,
@@ -46,7 +45,7 @@ pub struct Filters<A> {
     cache: Option<FlowCache<A>>,
 }
 
-impl<A: Address> Filters<A> {
+impl<A: Classified> Filters<A> {
     /// No filters yet, and a classifier without rules.
     pub fn new(classifier: Box<dyn Classifier<A> + Send>) -> Filters<A> {
         Filters { classifier, filters: Vec::new(), of_flags: 0, cache: None }

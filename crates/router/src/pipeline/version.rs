@@ -11,6 +11,7 @@ use super::engine::{Filters, Tables};
 use super::groups::{Groups, Side};
 use super::port::{Held, Port};
 use super::reverse::WaysBack;
+use crate::classifier::Classified;
 use crate::fib::NextHop;
 use crate::forward::hop;
 use crate::forward::icmp::Problem;
@@ -20,7 +21,7 @@ use crate::multicast::Protocol;
 use crate::neighbour::Table;
 
 /// What the two families do differently.
-pub(super) trait Version: Protocol + Default {
+pub(super) trait Version: Protocol + Classified + Default {
     /// The ethertype.
     const ETHERTYPE: [u8; 2];
     const IS_SIX: bool = Self::BITS == 128;
