@@ -245,12 +245,16 @@ impl Fields<u32> {
         let fragmentation = u16::from_be_bytes([head[6], head[7]]);
         let mut notes = u8::from(header_bytes > IPV4_BYTES) * OPTIONS;
         notes |= u8::from(fragmentation & 0x4000 != 0) * DONT_FRAGMENT;
+        // Fragments are few: a branch is cheaper than what would spare it.
+        let mut transport_bytes = behind;
         if fragmentation & 0x3fff != 0 {
             notes |= FRAGMENT;
-            notes |= u8::from(fragmentation & 0x1fff != 0) * LATER_FRAGMENT;
+            if fragmentation & 0x1fff != 0 {
+                notes |= LATER_FRAGMENT;
+                transport_bytes = &[];
+            }
         }
-        let is_later = notes & LATER_FRAGMENT != 0;
-        let transport = Transport::read(head[9], if is_later { &[] } else { behind });
+        let transport = Transport::read(head[9], transport_bytes);
         let key = Key {
             source: u32::from_be_bytes([head[12], head[13], head[14], head[15]]),
             destination: u32::from_be_bytes([head[16], head[17], head[18], head[19]]),
@@ -317,17 +321,28 @@ impl Transport {
     /// Protocols change from packet to packet, so what the transport is decides no branch.
     #[inline]
     fn read(kind: u8, bytes: &[u8]) -> Transport {
-        let is_tcp = kind == protocol::TCP;
-        let has_ports = is_tcp | (kind == protocol::UDP) | (kind == protocol::SCTP);
-        let first = bytes.first_chunk::<4>().map_or(0, |four| u32::from_be_bytes(*four));
-        let ports = first * u32::from(has_ports);
+        let said = SAID[usize::from(kind)];
+        let (first, flags) = match bytes.first_chunk::<14>() {
+            Some(head) => (u32::from_be_bytes([head[0], head[1], head[2], head[3]]), head[13]),
+            None => (bytes.first_chunk::<4>().map_or(0, |four| u32::from_be_bytes(*four)), 0),
+        };
+        let ports = first & said.0;
         Transport {
             source_port: (ports >> 16) as u16,
             destination_port: ports as u16,
-            flags: bytes.get(13).copied().unwrap_or(0) * u8::from(is_tcp),
+            flags: flags & said.1,
         }
     }
 }
+
+/// By protocol number, which bits of what stands first are ports, and whether flags of TCP follow.
+static SAID: [(u32, u8); 256] = {
+    let mut said = [(0, 0); 256];
+    said[protocol::TCP as usize] = (u32::MAX, u8::MAX);
+    said[protocol::UDP as usize] = (u32::MAX, 0);
+    said[protocol::SCTP as usize] = (u32::MAX, 0);
+    said
+};
 
 /// Where a chain of IPv6 extension headers ends.
 struct Chain {
