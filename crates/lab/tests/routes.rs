@@ -76,9 +76,9 @@ fn what_the_operator_says_is_done_when_the_call_returns() {
     assert_eq!(keeper.look_up(ip("fd01::2")), []);
 
     let within = |text: &str, most| {
-        let selection = Selection { within: Some(prefix(text)), most, source: None };
-        let routes = keeper.list(selection).into_iter().map(|route| route.prefix.to_string());
-        routes.collect::<Vec<_>>()
+        let selection = Selection { within: Some(prefix(text)), most, ..Selection::default() };
+        let routes = keeper.list(selection).routes.into_iter();
+        routes.map(|route| route.prefix.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(within("198.18.0.0/24", 9), ["198.18.0.0/24", "198.18.0.1/32", "198.18.0.255/32"]);
     assert_eq!(within("0.0.0.0/0", 2), ["0.0.0.0/0", "10.0.0.0/8"]);
@@ -89,6 +89,41 @@ fn what_the_operator_says_is_done_when_the_call_returns() {
     keeper.set_addresses(1, &[]);
     assert_eq!(forwarder.one("198.18.1.7"), Some(via(0, "198.18.0.2").hop));
     assert_eq!((count(Source::Connected), count(Source::Static)), ((3, 2), (1, 0)));
+}
+
+#[test]
+fn pages_of_a_list_are_the_list() {
+    let keeper = keeper();
+    let mut rng = Rng::new(41, 0, 0);
+    let mut routes = Vec::new();
+    for _ in 0..3_000 {
+        let length = rng.below(33);
+        let bits = (rng.next_u64() as u32) & u32::MAX.checked_shl(32 - length as u32).unwrap_or(0);
+        let to = AnyPrefix::new(IpAddr::V4(bits.into()), length as u32).expect("short enough");
+        routes.push(StaticRoute { prefix: to, members: vec![on_link(0)] });
+    }
+    routes.push(static_route("fd00::/16", &[on_link(1)]));
+    routes.push(static_route("fd01::/16", &[on_link(1)]));
+    assert_eq!(keeper.set_static(&routes), 0);
+    let mut expected: Vec<AnyPrefix> = routes.iter().map(|route| route.prefix).collect();
+    expected.sort();
+    expected.dedup();
+    for most in [1, 7, 1_000, usize::MAX] {
+        let (mut seen, mut after): (Vec<AnyPrefix>, _) = (Vec::new(), None);
+        loop {
+            let listing = keeper.list(Selection { after, most, ..Selection::default() });
+            seen.extend(listing.routes.iter().map(|route| route.prefix));
+            assert_eq!(listing.more, expected.len() - seen.len(), "most {most}");
+            assert!(listing.routes.len() <= most);
+            after = seen.last().copied();
+            if listing.more == 0 {
+                break;
+            }
+        }
+        assert!(seen == expected, "most {most}");
+    }
+    let none = keeper.list(Selection { most: 0, ..Selection::default() });
+    assert_eq!((none.routes.len(), none.more), (0, expected.len()));
 }
 
 #[test]

@@ -89,8 +89,9 @@ pub type Ways = BTreeMap<Prefix<u32>, (u16, Ipv4Addr)>;
 pub fn ways(keeper: &Keeper, source: Source) -> Ways {
     let mut ways = Ways::new();
     let all = AnyPrefix::V4(Prefix::new(0, 0).expect("short enough"));
-    let selection = Selection { source: Some(source), within: Some(all), most: usize::MAX };
-    for route in keeper.list(selection) {
+    let selection =
+        Selection { source: Some(source), within: Some(all), most: usize::MAX, after: None };
+    for route in keeper.list(selection).routes {
         let AnyPrefix::V4(prefix) = route.prefix else { continue };
         if let Hop::Via { port, gateway: Some(IpAddr::V4(gateway)) } = route.members[0].hop {
             ways.insert(prefix, (port, gateway));

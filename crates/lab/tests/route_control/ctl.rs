@@ -13,14 +13,14 @@ fn ctl(stand: &Stand, words: &[&str]) -> Output {
 }
 
 /// What it printed, where it is done.
-fn done(stand: &Stand, words: &[&str]) -> String {
+pub fn done(stand: &Stand, words: &[&str]) -> String {
     let output = ctl(stand, words);
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{words:?}: {error}");
     String::from_utf8(output.stdout).expect("text")
 }
 
-fn refused(stand: &Stand, words: &[&str], part: &str) {
+pub fn refused(stand: &Stand, words: &[&str], part: &str) {
     let output = ctl(stand, words);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{words:?}: {error}");

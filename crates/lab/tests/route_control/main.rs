@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod ctl;
+mod lists;
 mod refusals;
 mod site;
 

@@ -30,7 +30,7 @@ fn nonsense_is_refused_in_one_line() {
         (put("/v1/fabric", "{\"speedup\": 0.5}"), 400, "speedup is 0.5"),
         (put("/v1/fabric", "{\"period\": \"5\"}"), 400, "period"),
         (put("/v1/ports/7/rate", "{\"rate\": \"1 Mb/s\"}"), 404, "no port 7"),
-        (put("/v1/ports/x/rate", "{\"rate\": \"1 Mb/s\"}"), 404, ""),
+        (put("/v1/ports/x/rate", "{\"rate\": \"1 Mb/s\"}"), 404, "no port x"),
         (put("/v1/ports/1/rate", "{\"rate\": \"fast\"}"), 400, "`fast` is no rate"),
         (put("/v1/ports/1/queue", "{\"discipline\": \"qsdr\"}"), 400, "did you mean `qsdrr`"),
         (put("/v1/engine", "{\"v4\": \"linear\"}"), 400, "no lookup engine"),

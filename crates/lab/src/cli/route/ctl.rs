@@ -9,9 +9,10 @@ use hyper::Method;
 use serde_json::{Map, Value, json};
 
 use super::shown;
+use super::tables::{FilterCommand, RouteCommand};
 use crate::cli::Verdict;
 use crate::document::{read_text, write_whole};
-use crate::route::control::client::Address;
+use crate::route::control::client::{Address, encoded};
 use crate::route::control::socket::usual_folder;
 
 /// Looks at a running router and changes it, without losing a packet.
@@ -42,11 +43,19 @@ enum CtlCommand {
     /// All counters in short.
     Status,
     /// The ports and their counters.
-    Ports,
-    /// The queues of a port's discipline.
+    ///
+    /// RATE is what a link is held to; a dash leaves it to the device. SHORTCUT packets are those of OUT
+    /// that the kernel forwarded. DROPPED packets are those that came to this port or were to leave by it
+    /// and went no further, for whatever reason.
+    Ports {
+        /// Show for what reasons packets were dropped.
+        #[arg(long)]
+        reasons: bool,
+    },
+    /// The queues of a port's discipline; one line where it has one for all.
     Queues {
-        /// The port's number.
-        port: usize,
+        /// Its interface's name, or its number; digits are always a number.
+        port: String,
     },
     /// Backlogs and rates at the last broadcast.
     Fabric,
@@ -64,22 +73,22 @@ enum CtlCommand {
     Neighbours,
     /// Hold a port's link to a rate.
     SetRate {
-        /// The port's number.
-        port: usize,
+        /// Its interface's name, or its number; digits are always a number.
+        port: String,
         /// As `500 Mb/s`; `none` lets the device alone limit it.
         rate: String,
     },
     /// Make a port's link longer.
     SetDelay {
-        /// The port's number.
-        port: usize,
+        /// Its interface's name, or its number; digits are always a number.
+        port: String,
         /// As `20 ms`.
         delay: String,
     },
     /// Give a port another discipline.
     SetQueue {
-        /// The port's number.
-        port: usize,
+        /// Its interface's name, or its number; digits are always a number.
+        port: String,
         /// Keys of a `queue` table: discipline=red buffer_packets=500.
         #[arg(required = true, value_name = "KEY=VALUE")]
         keys: Vec<String>,
@@ -147,23 +156,6 @@ enum CtlCommand {
 }
 
 #[derive(Debug, Subcommand)]
-enum FilterCommand {
-    /// All of them, with the packets they met.
-    List,
-    /// Enter one.
-    Add {
-        /// Keys of a `[[filter]]`: action=deny protocol=tcp destination_ports=23.
-        #[arg(required = true, value_name = "KEY=VALUE")]
-        keys: Vec<String>,
-    },
-    /// Take one out.
-    Del {
-        /// Its number.
-        id: u32,
-    },
-}
-
-#[derive(Debug, Subcommand)]
 enum StressCommand {
     /// Begin one on the fabric as it is.
     Start {
@@ -177,50 +169,21 @@ enum StressCommand {
     Stop,
 }
 
-#[derive(Debug, Subcommand)]
-enum RouteCommand {
-    /// How many there are, and those entered by hand.
-    List,
-    /// Enter one, or replace the one to the same prefix.
-    Add {
-        /// Where to.
-        prefix: String,
-        /// The gateways.
-        #[arg(long, value_name = "ADDRESS")]
-        via: Vec<String>,
-        /// The port whose link it is on.
-        #[arg(long)]
-        interface: Option<String>,
-        /// In place of forwarding: blackhole, unreachable, prohibited.
-        #[arg(long)]
-        fate: Option<String>,
-    },
-    /// Withdraw one that was entered by hand.
-    Del {
-        /// Where to.
-        prefix: String,
-    },
-    /// What is known of a prefix, or of the way to an address.
-    Lookup {
-        /// A prefix or an address.
-        prefix: String,
-    },
-}
-
 /// A question, and how its answer is shown to people.
-struct Question {
-    method: Method,
-    path: String,
-    body: Option<Value>,
-    show: fn(&Value) -> String,
+#[derive(Debug)]
+pub struct Question {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) body: Option<Value>,
+    pub(super) show: fn(&Value) -> String,
 }
 
 impl Question {
-    fn get(path: impl Into<String>, show: fn(&Value) -> String) -> Question {
+    pub(super) fn get(path: impl Into<String>, show: fn(&Value) -> String) -> Question {
         Question { method: Method::GET, path: path.into(), body: None, show }
     }
 
-    fn change(method: Method, path: impl Into<String>, body: Option<Value>) -> Question {
+    pub(super) fn change(method: Method, path: impl Into<String>, body: Option<Value>) -> Question {
         Question { method, path: path.into(), body, show: shown::done }
     }
 }
@@ -236,6 +199,12 @@ pub fn run(args: CtlArgs) -> Result<Verdict> {
         CtlCommand::Watch { count } => return watch(&address, *count, args.json),
         CtlCommand::Trace { write, force, seconds } => {
             return trace(&address, write, *force, *seconds);
+        }
+        CtlCommand::Filters { command } if command.list(&address, args.json)? => {
+            return Ok(Verdict::Done);
+        }
+        CtlCommand::Routes { command } if command.list(&address, args.json)? => {
+            return Ok(Verdict::Done);
         }
         _ => {}
     }
@@ -253,24 +222,27 @@ fn question(command: &CtlCommand) -> Result<Question> {
     let put = |path: String, body| Ok(Question::change(Method::PUT, path, Some(body)));
     match command {
         CtlCommand::Status => Ok(Question::get("/v1/tally", shown::status)),
-        CtlCommand::Ports => Ok(Question::get("/v1/ports", shown::ports)),
+        CtlCommand::Ports { reasons } => {
+            let show = if *reasons { shown::ports_and_reasons } else { shown::ports };
+            Ok(Question::get("/v1/ports", show))
+        }
         CtlCommand::Queues { port } => {
-            Ok(Question::get(format!("/v1/queues/{port}"), shown::queues))
+            Ok(Question::get(format!("/v1/queues/{}", encoded(port)), shown::queues))
         }
         CtlCommand::Fabric => Ok(Question::get("/v1/fabric", shown::fabric)),
         CtlCommand::Neighbours => Ok(Question::get("/v1/neighbours", shown::neighbours)),
-        CtlCommand::Filters { command } => filters(command),
-        CtlCommand::Routes { command } => Ok(routes(command)),
+        CtlCommand::Filters { command } => command.question(),
+        CtlCommand::Routes { command } => command.question(),
         CtlCommand::Stress { command } => stress(command),
         CtlCommand::SetRate { port, rate } => {
             let rate = Some(rate).filter(|rate| *rate != "none");
-            put(format!("/v1/ports/{port}/rate"), json!({ "rate": rate }))
+            put(format!("/v1/ports/{}/rate", encoded(port)), json!({ "rate": rate }))
         }
         CtlCommand::SetDelay { port, delay } => {
-            put(format!("/v1/ports/{port}/delay"), json!({ "delay": delay }))
+            put(format!("/v1/ports/{}/delay", encoded(port)), json!({ "delay": delay }))
         }
         CtlCommand::SetQueue { port, keys } => {
-            put(format!("/v1/ports/{port}/queue"), object(keys, &[])?)
+            put(format!("/v1/ports/{}/queue", encoded(port)), object(keys, &[])?)
         }
         CtlCommand::SetFabric { keys } => put("/v1/fabric".into(), object(keys, &[])?),
         CtlCommand::Engine { v4: None, v6: None } => Ok(Question::get("/v1/engine", shown::plain)),
@@ -299,22 +271,6 @@ fn question(command: &CtlCommand) -> Result<Question> {
     }
 }
 
-fn filters(command: &FilterCommand) -> Result<Question> {
-    Ok(match command {
-        FilterCommand::List => Question::get("/v1/filters", shown::filters),
-        FilterCommand::Add { keys } => {
-            // Ports and protocols are texts even where they are numbers.
-            let texts = ["source_ports", "destination_ports", "protocol"];
-            let body = Some(object(keys, &texts)?);
-            let added = Question::change(Method::POST, "/v1/filters", body);
-            Question { show: shown::made, ..added }
-        }
-        FilterCommand::Del { id } => {
-            Question::change(Method::DELETE, format!("/v1/filters/{id}"), None)
-        }
-    })
-}
-
 fn stress(command: &StressCommand) -> Result<Question> {
     const PATH: &str = "/v1/stress";
     Ok(match command {
@@ -324,24 +280,6 @@ fn stress(command: &StressCommand) -> Result<Question> {
         StressCommand::Show => Question::get(PATH, shown::stress),
         StressCommand::Stop => Question::change(Method::DELETE, PATH, None),
     })
-}
-
-fn routes(command: &RouteCommand) -> Question {
-    match command {
-        RouteCommand::List => Question::get("/v1/routes", shown::routes),
-        RouteCommand::Lookup { prefix } => {
-            Question::get(format!("/v1/routes?prefix={prefix}"), shown::routes)
-        }
-        RouteCommand::Del { prefix } => {
-            Question::change(Method::DELETE, format!("/v1/routes?prefix={prefix}"), None)
-        }
-        RouteCommand::Add { prefix, via, interface, fate } => {
-            let mut body = given([("interface", interface), ("fate", fate)]);
-            body["prefix"] = json!(prefix);
-            body["via"] = json!(via);
-            Question::change(Method::POST, "/v1/routes", Some(body))
-        }
-    }
 }
 
 /// The router that is meant.
@@ -373,14 +311,14 @@ fn address(args: &CtlArgs) -> Result<Address> {
 }
 
 /// Those that are given, as an object.
-fn given<const N: usize>(keys: [(&str, &Option<String>); N]) -> Value {
+pub(super) fn given<const N: usize>(keys: [(&str, &Option<String>); N]) -> Value {
     let some = keys.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
     some.map(|(key, value)| (key.to_owned(), json!(value))).collect::<Map<_, _>>().into()
 }
 
 /// `KEY=VALUE` as an object; a value is a number or true or false where it looks like one, but for
 /// keys that are texts.
-fn object(keys: &[String], texts: &[&str]) -> Result<Value> {
+pub(super) fn object(keys: &[String], texts: &[&str]) -> Result<Value> {
     let mut object = Map::new();
     for pair in keys {
         let Some((key, value)) = pair.split_once('=') else {

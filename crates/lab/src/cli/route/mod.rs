@@ -7,8 +7,11 @@ use super::Verdict;
 
 pub mod bench;
 pub mod ctl;
+mod list;
+mod listed;
 pub mod run;
 mod shown;
+mod tables;
 
 /// Arguments of `nilometer route`.
 #[derive(Debug, Args)]

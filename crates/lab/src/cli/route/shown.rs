@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 /// A cell: texts without quotes, nothing as a dash.
-fn cell(value: &Value) -> String {
+pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
@@ -15,14 +15,24 @@ fn cell(value: &Value) -> String {
 
 /// Rows under headings, in columns as wide as they need to be.
 fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
-    let mut all = vec![headings.iter().map(|&heading| heading.to_owned()).collect::<Vec<_>>()];
-    all.extend(rows);
-    let widest = |column: usize| all.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..headings.len()).filter_map(widest).collect();
+    lines(Some(headings), rows, &mut Vec::new())
+}
+
+/// Rows, the first under headings, in columns as wide as they need to be and at least as wide as
+/// before: `widths` is kept from one piece of a table to the next.
+pub fn lines(headings: Option<&[&str]>, rows: Vec<Vec<String>>, widths: &mut Vec<usize>) -> String {
+    let headings = headings.map(|all| all.iter().map(|&heading| heading.to_owned()).collect());
+    let all: Vec<Vec<String>> = headings.into_iter().chain(rows).collect();
+    for row in &all {
+        widths.resize(widths.len().max(row.len()), 0);
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
     let mut text = String::new();
     for row in &all {
         let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
+        for (cell, width) in row.iter().zip(&*widths) {
             let _ = write!(line, "{cell:<width$}  ");
         }
         let _ = writeln!(text, "{}", line.trim_end());
@@ -72,25 +82,76 @@ pub fn status(value: &Value) -> String {
     text + &ports(value)
 }
 
-/// Ports, a line each.
+/// Ports, a line each. The tally does not say what rate links are held to.
 pub fn ports(value: &Value) -> String {
-    let keys = [
-        "name",
-        "state",
-        "in_packets",
-        "in_bytes",
-        "out_packets",
-        "out_bytes",
-        "waiting_packets",
-        "discipline",
+    let all = value["ports"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let has_rates = all.iter().any(|port| port.get("rate_bps").is_some());
+    let mut headings = vec![
+        "NUMBER",
+        "PORT",
+        "STATE",
+        "IN packets",
+        "IN bytes",
+        "OUT packets",
+        "OUT bytes",
+        "SHORTCUT packets",
+        "DROPPED packets",
+        "WAITING packets",
+        "DISCIPLINE",
     ];
-    table(
-        &["PORT", "STATE", "IN", "BYTES", "OUT", "BYTES", "WAITING", "DISCIPLINE"],
-        rows(value, "ports", &keys),
-    )
+    if has_rates {
+        headings.insert(3, "RATE Mb/s");
+    }
+    let row = |(number, port): (usize, &Value)| {
+        let mut row = vec![number.to_string(), cell(&port["name"]), cell(&port["state"])];
+        if has_rates {
+            row.push(
+                port["rate_bps"].as_f64().map_or("-".to_owned(), |rate| (rate / 1e6).to_string()),
+            );
+        }
+        let counted = ["in_packets", "in_bytes", "out_packets", "out_bytes", "shortcut_packets"];
+        row.extend(counted.iter().map(|key| cell(&port[*key])));
+        let dropped: u64 = reasons(port).map(|(_, _, count)| count).sum();
+        row.extend([
+            dropped.to_string(),
+            cell(&port["waiting_packets"]),
+            cell(&port["discipline"]),
+        ]);
+        row
+    };
+    table(&headings, all.iter().enumerate().map(row).collect())
 }
 
-/// Queues, a line each.
+/// Ports, a line each, and a line for each reason for which packets went no further.
+pub fn ports_and_reasons(value: &Value) -> String {
+    let mut rows = Vec::new();
+    for port in value["ports"].as_array().into_iter().flatten() {
+        rows.extend(reasons(port).map(|(place, reason, count)| {
+            vec![cell(&port["name"]), place.to_owned(), reason.to_owned(), count.to_string()]
+        }));
+    }
+    let text = ports(value);
+    match rows.is_empty() {
+        true => text + "nothing was dropped\n",
+        false => text + "\n" + &table(&["PORT", "DROPPED BY", "REASON", "PACKETS"], rows),
+    }
+}
+
+/// What went no further at a port: where, why, and how many packets.
+fn reasons(port: &Value) -> impl Iterator<Item = (&'static str, &str, u64)> {
+    const PLACES: [(&str, &str); 4] = [
+        ("lost", "the device"),
+        ("discards", "the router"),
+        ("input_drops", "input queues"),
+        ("output_drops", "the discipline"),
+    ];
+    PLACES.into_iter().flat_map(|(key, place)| {
+        let all = port[key].as_object().into_iter().flatten();
+        all.map(move |(reason, count)| (place, reason.as_str(), count.as_u64().unwrap_or(0)))
+    })
+}
+
+/// Queues, a line each; the backlog of all where there are none to tell apart.
 pub fn queues(value: &Value) -> String {
     let head = format!(
         "{}: {} packets, {} bytes wait\n",
@@ -99,19 +160,18 @@ pub fn queues(value: &Value) -> String {
         cell(&value["waiting_bytes"])
     );
     let keys = ["queue", "packets", "bytes", "weight", "active", "sent_bytes"];
-    let headings = ["QUEUE", "PACKETS", "BYTES", "WEIGHT", "ACTIVE", "SENT"];
-    head + &table(&headings, rows(value, "queues", &keys))
-}
-
-/// Filters, a line each.
-pub fn filters(value: &Value) -> String {
-    let all = value["filters"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let row = |item: &Value| {
-        let says = item["filter"].as_object().into_iter().flatten();
-        let says: Vec<_> = says.map(|(key, value)| format!("{key}={}", cell(value))).collect();
-        vec![cell(&item["id"]), cell(&item["packets"]), cell(&item["bytes"]), says.join(" ")]
+    let headings = ["QUEUE", "WAITING packets", "WAITING bytes", "WEIGHT", "ACTIVE", "SENT bytes"];
+    let mut rows = rows(value, "queues", &keys);
+    if rows.is_empty() {
+        let of_all = ["waiting_packets", "waiting_bytes", "weight", "active", "sent_bytes"];
+        let all = of_all.iter().map(|key| cell(&value[*key]));
+        rows.push(["all".to_owned()].into_iter().chain(all).collect());
+    }
+    let more = match value["next"].as_u64() {
+        Some(next) => format!("queues from number {next} on are not shown\n"),
+        None => String::new(),
     };
-    table(&["FILTER", "PACKETS", "BYTES", ""], all.iter().map(row).collect())
+    head + &table(&headings, rows) + &more
 }
 
 /// Neighbours, a line each.
@@ -120,8 +180,8 @@ pub fn neighbours(value: &Value) -> String {
     table(&["PORT", "ADDRESS", "MAC", "STATE"], rows(value, "neighbours", &keys))
 }
 
-/// Routes, a line for each way.
-pub fn routes(value: &Value) -> String {
+/// How many routes there are, and who told them.
+pub fn routes_in_all(value: &Value) -> String {
     let mut text = format!(
         "{} IPv4 prefixes, {} IPv6 prefixes\n",
         cell(&value["prefixes_v4"]),
@@ -133,6 +193,12 @@ pub fn routes(value: &Value) -> String {
             let _ = writeln!(text, "{}: {v4} IPv4, {v6} IPv6", cell(&source["source"]));
         }
     }
+    text
+}
+
+/// What was told about a prefix, a line for each way.
+pub fn routes(value: &Value) -> String {
+    let mut text = routes_in_all(value);
     for route in value["routes"].as_array().into_iter().flatten() {
         for way in route["ways"].as_array().into_iter().flatten() {
             let _ = writeln!(
@@ -148,9 +214,6 @@ pub fn routes(value: &Value) -> String {
                 cell(&way["fate"])
             );
         }
-    }
-    for route in value["entered"].as_array().into_iter().flatten() {
-        let _ = writeln!(text, "{route}");
     }
     text
 }
@@ -241,6 +304,49 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0].find("IN "), lines[1].find("12345"), "{text}");
         assert_eq!(lines[0].find("DISCIPLINE"), lines[1].find("qsdrr"), "{text}");
+    }
+
+    #[test]
+    fn what_was_dropped_is_summed_and_told_by_reason() {
+        let port = json!({"name": "p0", "rate_bps": 2_500_000, "shortcut_packets": 5,
+            "lost": {"ring_full": 1}, "discards": {"no_route": 20, "ttl": 3}, "input_drops": {},
+            "output_drops": {"over_limit": 400}});
+        let device = json!({"name": "p1", "rate_bps": null});
+        let text = ports_and_reasons(&json!({"ports": [port, device]}));
+        let words = |line: usize| text.lines().nth(line).map(|it| it.split_whitespace().collect());
+        let dashes = ["-"; 4];
+        let p0 = [&["0", "p0", "-", "2.5"], &dashes[..], &["5", "424", "-", "-"]].concat();
+        let p1 = [&["1", "p1", "-", "-"], &dashes[..], &["-", "0", "-", "-"]].concat();
+        assert_eq!((words(1), words(2)), (Some(p0), Some(p1)), "{text}");
+        for line in ["the device      ring_full", "the discipline  over_limit  400"] {
+            assert!(text.contains(line), "{text}");
+        }
+        let none = json!({"ports": [{"name": "p0"}]});
+        assert!(ports_and_reasons(&none).ends_with("\nnothing was dropped\n"));
+    }
+
+    #[test]
+    fn a_discipline_of_one_queue_shows_it() {
+        let pie = json!({"discipline": "pie", "waiting_packets": 3, "waiting_bytes": 4_500,
+            "sent_bytes": 90_000, "queues": [], "next": null});
+        let text = queues(&pie);
+        let last: Vec<_> =
+            text.lines().last().into_iter().flat_map(str::split_whitespace).collect();
+        assert_eq!(last, ["all", "3", "4500", "-", "-", "90000"], "{text}");
+        let queue = json!({"queue": 7, "packets": 1, "bytes": 60, "weight": 1, "active": true,
+            "sent_bytes": 0});
+        let text = queues(&json!({"discipline": "drr", "queues": [queue], "next": 4_096}));
+        assert!(!text.contains("all") && text.lines().any(|line| line.starts_with("7 ")), "{text}");
+        assert!(text.ends_with("queues from number 4096 on are not shown\n"), "{text}");
+    }
+
+    #[test]
+    fn pieces_of_a_table_keep_its_columns() {
+        let mut widths = Vec::new();
+        let row = |one: &str, two: &str| vec![vec![one.to_owned(), two.to_owned()]];
+        let mut text = lines(Some(&["A", "B"]), row("long one", "x"), &mut widths);
+        text += &lines(None, row("s", "y"), &mut widths);
+        assert_eq!(text, "A         B\nlong one  x\ns         y\n");
     }
 
     #[test]

@@ -199,5 +199,9 @@ fn filled<A: Classified + Send + 'static>(
 
 /// The section of a port; spare ports have none yet, and cannot be changed.
 fn port_section(in_force: &mut InForce, number: usize) -> Result<&mut PortSection, Refused> {
-    in_force.config.ports.get_mut(number).ok_or_else(|| no_port(number))
+    let InForce { config, .. } = in_force;
+    if number >= config.ports.len() {
+        return Err(no_port(number, config));
+    }
+    Ok(&mut config.ports[number])
 }

@@ -35,6 +35,17 @@ pub struct Reply {
     pub body: Vec<u8>,
 }
 
+/// A text as a segment of a path, or a value of a query (RFC 3986, 2.1).
+pub fn encoded(text: &str) -> String {
+    let letter = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+            char::from(byte).to_string()
+        }
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(letter).collect()
+}
+
 impl Address {
     /// The address that `http://HOST:PORT` is.
     ///

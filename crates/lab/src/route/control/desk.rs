@@ -37,6 +37,8 @@ pub const BETWEEN_QUESTIONS: Duration = Duration::from_millis(3);
 pub struct Desk {
     remote: Remote,
     asked: Mutex<Option<Instant>>,
+    /// When routes may be listed again.
+    pub(super) listed: Mutex<Option<Instant>>,
     pub(super) routes: Arc<Routes>,
     pub(super) in_force: Mutex<InForce>,
     /// What the router says of itself.
@@ -73,6 +75,7 @@ impl Desk {
         Ok(Desk {
             remote,
             asked: Mutex::new(None),
+            listed: Mutex::new(None),
             routes: Arc::clone(&running.routes),
             in_force: Mutex::new(InForce { config, filters }),
             messages,

@@ -20,6 +20,7 @@ impl Desk {
         let mut rest = in_force.filters.range(from..);
         let some: Vec<_> = rest.by_ref().take(TOLD_AT_ONCE).collect();
         let next = rest.next().map(|(id, _)| *id);
+        let more = usize::from(next.is_some()) + rest.count();
         let ids: Vec<RuleId> = some.iter().map(|(id, _)| RuleId(**id)).collect();
         let met = self.ask(move |driver| {
             let tables = driver.router().tables();
@@ -38,7 +39,7 @@ impl Desk {
             filter: filter.clone(),
         };
         let filters = some.into_iter().zip(met).map(view).collect();
-        Ok(FiltersView { count: in_force.filters.len(), filters, next })
+        Ok(FiltersView { count: in_force.filters.len(), filters, more, next })
     }
 
     /// Enters a filter; it goes behind those of its priority, as long as there are numbers.

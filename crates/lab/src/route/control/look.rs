@@ -1,5 +1,6 @@
 //! Ports, queues, fabric and neighbours, to be looked at.
 
+use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use nilometer_router::neighbour::{Entry, State};
@@ -10,11 +11,14 @@ use super::answer::Refused;
 use super::desk::Desk;
 use super::fabric_view::{FabricView, hear};
 use super::view::{NeighbourView, NeighboursView, PortView, PortsView, QueueView, QueuesView};
+use crate::route::config::RouterConfig;
 use crate::route::driver::Driver;
 use crate::route::tally::{self, PortTally};
 
 /// Queues that are looked at for one request.
 const QUEUES_LOOKED_AT: u32 = 4_096;
+/// Ports that are named to who asked for one that is not there.
+const PORTS_NAMED: usize = 16;
 /// Neighbours that are told of.
 const NEIGHBOURS_TOLD: usize = 4_096;
 
@@ -32,7 +36,7 @@ impl Desk {
             let is_there = number < driver.router().ports().len();
             is_there.then(|| (tally::port(driver, number), about(driver, number)))
         })?;
-        let (counters, about) = counters.ok_or_else(|| no_port(number))?;
+        let (counters, about) = counters.ok_or_else(|| no_port(number, &self.change().config))?;
         Ok(self.port_view(number, counters, about))
     }
 
@@ -73,7 +77,29 @@ impl Desk {
             let is_there = number < driver.router().ports().len();
             is_there.then(|| queues(driver, number, from))
         })?;
-        view.ok_or_else(|| no_port(number))
+        view.ok_or_else(|| no_port(number, &self.change().config))
+    }
+
+    /// The number of a port by its number or the name of its interface. Digits are a number, even where
+    /// an interface is called so; whether there is a port of that number is not looked at.
+    ///
+    /// # Errors
+    /// 404 when no port has this name, with those there are.
+    pub fn port_number(&self, text: &str) -> Result<usize, Refused> {
+        if text.bytes().all(|byte| byte.is_ascii_digit())
+            && let Ok(number) = text.parse()
+        {
+            return Ok(number);
+        }
+        if let Ok(number) = self.change().config.port_named(text) {
+            return Ok(number);
+        }
+        // A spare port has a name, and no section.
+        let name = text.to_owned();
+        let spare = self.ask(move |driver| {
+            driver.router().ports().iter().position(|port| port.plan().name == name)
+        })?;
+        spare.ok_or_else(|| no_port(text, &self.change().config))
     }
 
     /// The fabric, with its rates worked out from its broadcasts.
@@ -93,8 +119,17 @@ impl Desk {
     }
 }
 
-pub(super) fn no_port(number: usize) -> Refused {
-    Refused::missing(format!("there is no port {number}"))
+/// That there is no such port, and which there are.
+pub(super) fn no_port(asked: impl Display, config: &RouterConfig) -> Refused {
+    let all = config.ports.iter().enumerate();
+    let mut names: Vec<String> = all
+        .take(PORTS_NAMED)
+        .map(|(number, port)| format!("{number} ({})", port.interface))
+        .collect();
+    if let Some(more) = config.ports.len().checked_sub(PORTS_NAMED).filter(|more| *more > 0) {
+        names.push(format!("{more} more"));
+    }
+    Refused::missing(format!("there is no port {asked}; there are {}", names.join(", ")))
 }
 
 /// What a port is, besides its counters.
@@ -120,6 +155,7 @@ fn about(driver: &Driver, number: usize) -> About {
 fn queues(driver: &Driver, port: usize, from: u32) -> QueuesView {
     let fabric = driver.router().fabric();
     let (discipline, waiting) = (fabric.discipline(port), fabric.output_backlog(port));
+    let sent = fabric.output_ledger(port);
     let end = from.saturating_add(QUEUES_LOOKED_AT);
     let states = (from..end).map_while(|queue| Some((queue, discipline.queue_state(queue)?)));
     let used = states.filter(|(_, state)| state.packets > 0 || state.sent_bytes > 0);
@@ -137,6 +173,8 @@ fn queues(driver: &Driver, port: usize, from: u32) -> QueuesView {
         discipline: discipline.kind().name().to_owned(),
         waiting_packets: waiting.packets,
         waiting_bytes: waiting.bytes,
+        sent_packets: sent.out_packets,
+        sent_bytes: sent.out_bytes,
         queues: used.map(view).collect(),
         next: discipline.queue_state(end).map(|_| end),
     }

@@ -24,7 +24,7 @@ use super::stress::StressReport;
 use super::trace;
 use super::view::{
     ClassifierBody, DelayBody, EngineBody, FabricBody, FiltersView, Made, NeighboursView, PortView,
-    PortsView, QueuesView, RateBody, RoutesView,
+    PortsView, QueuesView, RateBody, RoutesAsked, RoutesView,
 };
 use crate::route::config::RouteSection;
 use crate::route::filter::FilterSection;
@@ -120,7 +120,7 @@ pub fn paths(desk: Arc<Desk>) -> Router {
 }
 
 type Sent = Result<Bytes, BytesRejection>;
-type Number<T> = Result<Path<T>, PathRejection>;
+type Segment<T> = Result<Path<T>, PathRejection>;
 type Asked<T> = Result<Query<T>, QueryRejection>;
 
 /// Done; nothing to tell.
@@ -143,10 +143,19 @@ struct After {
     after: u64,
 }
 
+/// A port in a path.
+#[derive(IntoParams)]
+#[into_params(names("port"))]
+#[expect(dead_code, reason = "it stands in the document; paths are read by their segments")]
+struct PortAsked(
+    /// Its number, or its interface's name; digits are always a number.
+    String,
+);
+
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 struct Prefix {
-    /// A prefix, or an address for the longest that contains it.
+    /// The prefix.
     prefix: Option<String>,
 }
 
@@ -194,8 +203,8 @@ fn body<T: for<'de> Deserialize<'de>>(sent: Sent) -> Result<T, Refused> {
     read(&sent.map_err(|why| Refused::new(why.status(), why.body_text()))?)
 }
 
-fn number<T>(asked: Number<T>) -> Result<T, Refused> {
-    asked.map(|Path(number)| number).map_err(|why| Refused::missing(why.body_text()))
+fn segment<T>(asked: Segment<T>) -> Result<T, Refused> {
+    asked.map(|Path(segment)| segment).map_err(|why| Refused::missing(why.body_text()))
 }
 
 fn query<T>(asked: Asked<T>) -> Result<T, Refused> {
@@ -215,19 +224,19 @@ async fn ports(State(hall): State<Hall>) -> Answer {
 }
 
 /// One port.
-#[utoipa::path(get, path = "/v1/ports/{port}", params(("port" = usize, Path)),
+#[utoipa::path(get, path = "/v1/ports/{port}", params(PortAsked),
     responses((status = 200, body = PortView), (status = 404, body = ErrorLine)))]
-async fn port(State(hall): State<Hall>, asked: Number<usize>) -> Answer {
-    let number = number(asked)?;
-    shown(hall, move |desk| desk.port(number)).await
+async fn port(State(hall): State<Hall>, asked: Segment<String>) -> Answer {
+    let port = segment(asked)?;
+    shown(hall, move |desk| desk.port(desk.port_number(&port)?)).await
 }
 
 /// The queues of an output's discipline.
-#[utoipa::path(get, path = "/v1/queues/{port}", params(("port" = usize, Path), From),
+#[utoipa::path(get, path = "/v1/queues/{port}", params(PortAsked, From),
     responses((status = 200, body = QueuesView), (status = 404, body = ErrorLine)))]
-async fn queues(State(hall): State<Hall>, asked: Number<usize>, from: Asked<From>) -> Answer {
-    let (number, from) = (number(asked)?, query(from)?.from);
-    shown(hall, move |desk| desk.queues(number, from)).await
+async fn queues(State(hall): State<Hall>, asked: Segment<String>, from: Asked<From>) -> Answer {
+    let (port, from) = (segment(asked)?, query(from)?.from);
+    shown(hall, move |desk| desk.queues(desk.port_number(&port)?, from)).await
 }
 
 /// The fabric at its last broadcast.
@@ -245,33 +254,33 @@ async fn set_fabric(State(hall): State<Hall>, sent: Sent) -> Answer {
 }
 
 /// Gives an output another discipline: the `queue` table of a ROUTER.toml, as an object.
-#[utoipa::path(put, path = "/v1/ports/{port}/queue", params(("port" = usize, Path)),
+#[utoipa::path(put, path = "/v1/ports/{port}/queue", params(PortAsked),
     request_body = serde_json::Value,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
         (status = 404, body = ErrorLine)))]
-async fn set_queue(State(hall): State<Hall>, asked: Number<usize>, sent: Sent) -> Answer {
-    let (number, queue) = (number(asked)?, body(sent)?);
-    changed(hall, move |desk| desk.set_queue(number, queue)).await
+async fn set_queue(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) -> Answer {
+    let (port, queue) = (segment(asked)?, body(sent)?);
+    changed(hall, move |desk| desk.set_queue(desk.port_number(&port)?, queue)).await
 }
 
 /// Holds an output's link to a rate.
-#[utoipa::path(put, path = "/v1/ports/{port}/rate", params(("port" = usize, Path)),
+#[utoipa::path(put, path = "/v1/ports/{port}/rate", params(PortAsked),
     request_body = RateBody,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
         (status = 404, body = ErrorLine)))]
-async fn set_rate(State(hall): State<Hall>, asked: Number<usize>, sent: Sent) -> Answer {
-    let (number, body) = (number(asked)?, body::<RateBody>(sent)?);
-    changed(hall, move |desk| desk.set_rate(number, &body)).await
+async fn set_rate(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) -> Answer {
+    let (port, body) = (segment(asked)?, body::<RateBody>(sent)?);
+    changed(hall, move |desk| desk.set_rate(desk.port_number(&port)?, &body)).await
 }
 
 /// Makes an output's link longer.
-#[utoipa::path(put, path = "/v1/ports/{port}/delay", params(("port" = usize, Path)),
+#[utoipa::path(put, path = "/v1/ports/{port}/delay", params(PortAsked),
     request_body = DelayBody,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
         (status = 404, body = ErrorLine)))]
-async fn set_delay(State(hall): State<Hall>, asked: Number<usize>, sent: Sent) -> Answer {
-    let (number, body) = (number(asked)?, body::<DelayBody>(sent)?);
-    changed(hall, move |desk| desk.set_delay(number, &body)).await
+async fn set_delay(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) -> Answer {
+    let (port, body) = (segment(asked)?, body::<DelayBody>(sent)?);
+    changed(hall, move |desk| desk.set_delay(desk.port_number(&port)?, &body)).await
 }
 
 /// Filters, with the packets and bytes that they met.
@@ -295,8 +304,8 @@ async fn add_filter(State(hall): State<Hall>, sent: Sent) -> Answer {
 /// Takes a filter out.
 #[utoipa::path(delete, path = "/v1/filters/{id}", params(("id" = u32, Path)),
     responses((status = 200, body = Done), (status = 404, body = ErrorLine)))]
-async fn remove_filter(State(hall): State<Hall>, asked: Number<u32>) -> Answer {
-    let id = number(asked)?;
+async fn remove_filter(State(hall): State<Hall>, asked: Segment<u32>) -> Answer {
+    let id = segment(asked)?;
     changed(hall, move |desk| desk.remove_filter(id)).await
 }
 
@@ -306,16 +315,17 @@ async fn neighbours(State(hall): State<Hall>) -> Answer {
     shown(hall, Desk::neighbours).await
 }
 
-/// Routes: what was told about a prefix or an address, or what was entered by hand.
-#[utoipa::path(get, path = "/v1/routes", params(Prefix),
+/// Routes: what was told about a prefix or an address; a list of those that packets go by; or, where
+/// nothing is asked for, how many there are and what was entered by hand.
+#[utoipa::path(get, path = "/v1/routes", params(RoutesAsked),
     responses((status = 200, body = RoutesView), (status = 400, body = ErrorLine),
         (status = 404, body = ErrorLine)))]
-async fn routes(State(hall): State<Hall>, asked: Asked<Prefix>) -> Answer {
-    let asked = query(asked)?.prefix;
-    shown(hall, move |desk| desk.routes(asked.as_deref())).await
+async fn routes(State(hall): State<Hall>, asked: Asked<RoutesAsked>) -> Answer {
+    let asked = query(asked)?;
+    shown(hall, move |desk| desk.routes(&asked)).await
 }
 
-/// Enters a route by hand, in place of one to the same prefix.
+/// Enters a route by hand, in place of one to the same prefix; `interface` may be a port's number, too.
 #[utoipa::path(post, path = "/v1/routes", request_body = RouteSection,
     responses((status = 201, body = Done), (status = 400, body = ErrorLine),
         (status = 409, body = ErrorLine)))]

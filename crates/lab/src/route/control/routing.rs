@@ -1,45 +1,89 @@
 //! Routes, looked up, entered and withdrawn while packets pass: all that the desk wants of them.
 
 use std::net::IpAddr;
+use std::sync::PoisonError;
+use std::thread;
+use std::time::Instant;
 
+use axum::http::StatusCode;
 use nilometer_router::next_hop::{Hop, Member, Rejection};
 use nilometer_router::rib::Source;
 use nilometer_router::route_update::AnyPrefix;
 
 use super::answer::Refused;
 use super::desk::Desk;
-use super::view::{RouteView, RoutesView, SourceView, WayView};
+use super::look::no_port;
+use super::view::{RouteView, RoutesAsked, RoutesView, SourceView, WayView};
 use crate::route::config::{RouteSection, RouterConfig};
-use crate::route::keeper::{self, Keeper};
+use crate::route::keeper::{self, Keeper, Listing, Selection};
 use crate::route::routes::{by_hand, entered, read_prefix};
 
+/// Routes of a list for one request, where it does not say, and at most.
+const LISTED: usize = 1_000;
+const LISTED_MAX: usize = 10_000;
+/// Ways of a list's routes for one request, or those of one route.
+const WAYS_LISTED: usize = 40_000;
+/// How much longer than it takes to list routes nothing is listed.
+const REST_FOR_WORK: u32 = 4;
 /// Routes that may be entered by hand.
 const ENTERED_MAX: usize = 10_000;
 
 impl Desk {
-    /// What was told about a prefix, or about the longest one that contains an address; where nothing
-    /// is asked for, what was entered by hand.
+    /// What was told about a prefix, or about the longest one that contains an address; a list of
+    /// routes that packets go by; where nothing is asked for, what was entered by hand.
     ///
     /// # Errors
-    /// 400 for what is neither prefix nor address, 404 where there is no route.
-    pub fn routes(&self, asked: Option<&str>) -> Result<RoutesView, Refused> {
+    /// 400 for what is neither prefix nor address nor a list that can be, 404 where there is no route.
+    pub fn routes(&self, asked: &RoutesAsked) -> Result<RoutesView, Refused> {
+        let selection = selection(asked)?;
         let keeper = self.routes.keeper();
-        let in_force = self.change();
-        let (routes, entered) = match asked {
-            Some(text) => {
-                let told = look_up(keeper, text)?;
-                if told.is_empty() {
+        let listing = match (&asked.prefix, selection) {
+            (Some(text), None) => {
+                let routes = look_up(keeper, text)?;
+                if routes.is_empty() {
                     return Err(Refused::missing(format!("there is no route to {text}")));
                 }
-                let view = |told| route_view(told, &in_force.config);
-                (told.iter().map(view).collect(), Vec::new())
+                Listing { routes, more: 0 }
             }
-            None => (Vec::new(), in_force.config.routes.clone()),
+            (Some(_), Some(_)) => {
+                let why = "`prefix` asks for one prefix, and goes with no other key; a list takes \
+                           `within`, `source`, `after` and `most`";
+                return Err(Refused::bad(why));
+            }
+            (None, Some(selection)) => within_limit(self.list(selection)),
+            (None, None) => Listing::default(),
         };
-        drop(in_force);
         let status = keeper.status();
-        let (prefixes_v4, prefixes_v6) = (status.prefixes_v4, status.prefixes_v6);
-        Ok(RoutesView { prefixes_v4, prefixes_v6, sources: self.sources(), routes, entered })
+        let Listing { routes, more } = listing;
+        let in_force = self.change();
+        let is_whole = matches!(asked, RoutesAsked { within: None, source: None, after: None, .. });
+        let entered = match is_whole && asked.prefix.is_none() {
+            true => in_force.config.routes.clone(),
+            false => Vec::new(),
+        };
+        let last = routes.last().filter(|_| more > 0);
+        Ok(RoutesView {
+            prefixes_v4: status.prefixes_v4,
+            prefixes_v6: status.prefixes_v6,
+            sources: self.sources(),
+            next: last.map(|route| route.prefix.to_string()),
+            routes: routes.iter().map(|told| route_view(told, &in_force.config)).collect(),
+            more,
+            entered,
+        })
+    }
+
+    /// A list of routes. The keeper goes over all of them for each, while its news wait: so one list is
+    /// made after the other, and four times as long as it took lies between two.
+    fn list(&self, selection: Selection) -> Listing {
+        let mut not_before = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(not_before) = *not_before {
+            thread::sleep(not_before.saturating_duration_since(Instant::now()));
+        }
+        let began = Instant::now();
+        let listing = self.routes.keeper().list(selection);
+        *not_before = Some(Instant::now() + began.elapsed() * REST_FOR_WORK);
+        listing
     }
 
     /// Who tells routes, and how many.
@@ -61,7 +105,10 @@ impl Desk {
     ///
     /// # Errors
     /// 400 for a route that cannot be, 409 where there is no room.
-    pub fn add_route(&self, route: RouteSection) -> Result<(), Refused> {
+    pub fn add_route(&self, mut route: RouteSection) -> Result<(), Refused> {
+        if let Some(asked) = route.interface.take() {
+            route.interface = Some(self.interface(&asked)?);
+        }
         let mut in_force = self.change();
         by_hand(&route, &in_force.config).map_err(Refused::bad)?;
         let prefix = read_prefix(&route.prefix).map_err(Refused::bad)?;
@@ -101,11 +148,58 @@ impl Desk {
         Ok(())
     }
 
+    /// The interface of the port that has this number or name.
+    fn interface(&self, asked: &str) -> Result<String, Refused> {
+        let number = self.port_number(asked);
+        let number = number.map_err(|why| Refused { status: StatusCode::BAD_REQUEST, ..why })?;
+        let in_force = self.change();
+        let port = in_force.config.ports.get(number);
+        let port = port.ok_or_else(|| Refused::bad(no_port(number, &in_force.config).error))?;
+        Ok(port.interface.clone())
+    }
+
     /// Lets the keeper have what is entered now; how many routes found no room.
     fn enter(&self, config: &RouterConfig) -> Result<u64, Refused> {
         let routes = entered(config).map_err(Refused::conflict)?;
         Ok(self.routes.keeper().set_static(&routes))
     }
+}
+
+/// The list that is asked for, if one is.
+fn selection(asked: &RoutesAsked) -> Result<Option<Selection>, Refused> {
+    let RoutesAsked { within, source, after, most, .. } = asked;
+    if (within, source, after, most) == (&None, &None, &None, &None) {
+        return Ok(None);
+    }
+    let prefix = |text: &Option<String>| text.as_deref().map(read_prefix).transpose();
+    let named = |name: &String| {
+        let found = Source::ALL.into_iter().find(|source| source.to_string() == *name);
+        let names = || Source::ALL.map(|source| source.to_string()).join(", ");
+        found.ok_or_else(|| Refused::bad(format!("no source is `{name}`; there are {}", names())))
+    };
+    let most = most.unwrap_or(LISTED);
+    if !(1..=LISTED_MAX).contains(&most) {
+        return Err(Refused::bad(format!("most is {most}; give 1 to {LISTED_MAX}")));
+    }
+    Ok(Some(Selection {
+        source: source.as_ref().map(named).transpose()?,
+        within: prefix(within).map_err(Refused::bad)?,
+        after: prefix(after).map_err(Refused::bad)?,
+        most,
+    }))
+}
+
+/// As many of a list as have ways for one answer; the first at least.
+fn within_limit(mut listing: Listing) -> Listing {
+    let mut ways = 0;
+    let mut fits = |route: &keeper::RouteView| {
+        ways += route.members.len();
+        ways <= WAYS_LISTED
+    };
+    let kept = listing.routes.iter().take_while(|route| fits(route)).count().max(1);
+    listing.more += listing.routes.len().saturating_sub(kept);
+    listing.routes.truncate(kept);
+    listing
 }
 
 /// Where a prefix stands among the routes entered by hand.

@@ -3,7 +3,7 @@
 use nilometer_sim::quantity::{rate, span};
 use nilometer_wire::{Rate, Span};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::route::config::{FabricSection, Queueing, RouteSection};
 use crate::route::filter::{ClassifierName, FilterSection};
@@ -47,6 +47,10 @@ pub struct QueuesView {
     pub waiting_packets: u64,
     /// Their bytes.
     pub waiting_bytes: u64,
+    /// Packets that left the discipline for the link; those of shortcuts pass it by.
+    pub sent_packets: u64,
+    /// Their bytes, as the link's rate counts.
+    pub sent_bytes: u64,
     /// Those asked for, by number; none where the discipline has one queue for all.
     pub queues: Vec<QueueView>,
     /// Where to ask for more.
@@ -92,6 +96,8 @@ pub struct FiltersView {
     pub count: usize,
     /// Those asked for.
     pub filters: Vec<FilterView>,
+    /// How many there are behind them.
+    pub more: usize,
     /// Where to ask for more.
     pub next: Option<u32>,
 }
@@ -174,6 +180,22 @@ pub struct SourceView {
     pub connected: Option<bool>,
 }
 
+/// Which routes are asked for: of `prefix` alone, or a list by the other keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+pub struct RoutesAsked {
+    /// A prefix, or an address for the longest that contains it: all that was told about it.
+    pub prefix: Option<String>,
+    /// A list of routes within this prefix, itself included.
+    pub within: Option<String>,
+    /// A list of routes of this source: `local`, `connected`, `static`, `fpm`, `kernel`.
+    pub source: Option<String>,
+    /// A list of routes behind this prefix, IPv4 before IPv6.
+    pub after: Option<String>,
+    /// A list of at most so many routes, 1 to 10,000; 1,000 where it is not said.
+    pub most: Option<usize>,
+}
+
 /// Routes, and how many there are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RoutesView {
@@ -184,9 +206,13 @@ pub struct RoutesView {
     /// How many each source has told.
     pub sources: Vec<SourceView>,
     /// All that was told about the prefix, or about the longest that contains the address, the best
-    /// first.
+    /// first; of a list those that packets go by, by prefix.
     pub routes: Vec<RouteView>,
-    /// Routes entered by hand, where nothing was asked for.
+    /// Routes of a list that are behind those.
+    pub more: usize,
+    /// Where to ask for them: the `after` of the next request.
+    pub next: Option<String>,
+    /// Routes entered by hand, where nothing was asked for, or for the beginning of the list of all.
     pub entered: Vec<RouteSection>,
 }
 

@@ -36,7 +36,7 @@ use super::latest::{HopsReader, LatestHops};
 use super::news::{LOOK, RouteNews};
 
 use serving::Serving;
-pub use view::{RouteView, Selection};
+pub use view::{Listing, RouteView, Selection};
 
 /// Updates for which the tables are locked at once.
 pub const PIECE: usize = 256;
@@ -329,8 +329,9 @@ impl Keeper {
         view::exact(&self.shared.called(), prefix)
     }
 
-    /// The routes that packets go by, of those that are asked for, by prefix.
-    pub fn list(&self, selection: Selection) -> Vec<RouteView> {
+    /// The routes that packets go by, of those that are asked for, by prefix. It goes over all routes at
+    /// once, while news and callers wait, and lookups do not.
+    pub fn list(&self, selection: Selection) -> Listing {
         view::list(&self.shared.called(), selection)
     }
 

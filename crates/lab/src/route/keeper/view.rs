@@ -32,8 +32,25 @@ pub struct Selection {
     pub source: Option<Source>,
     /// Within this prefix, itself included; without one, of both families.
     pub within: Option<AnyPrefix>,
-    /// The first so many in the order of their prefixes.
+    /// Behind this prefix in the order of prefixes, IPv4 before IPv6.
+    pub after: Option<AnyPrefix>,
+    /// The first so many in that order.
     pub most: usize,
+}
+
+/// Routes that were asked for, and how many more there are of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The first, by prefix.
+    pub routes: Vec<RouteView>,
+    /// Those behind them.
+    pub more: usize,
+}
+
+/// The first of the routes of a family, and how many were asked for in all.
+struct First<A> {
+    routes: Vec<Route<A>>,
+    count: usize,
 }
 
 fn view<A: Address>(
@@ -55,32 +72,57 @@ fn view<A: Address>(
 }
 
 /// The routes that packets go by, of those that are asked for.
-pub(super) fn list(table: &Table, selection: Selection) -> Vec<RouteView> {
+pub(super) fn list(table: &Table, selection: Selection) -> Listing {
     let (within4, within6) = match selection.within {
         None => (Prefix::new(0, 0), Prefix::new(0, 0)),
         Some(AnyPrefix::V4(within)) => (Some(within), None),
         Some(AnyPrefix::V6(within)) => (None, Some(within)),
     };
-    let v4 = within4.map(|within| chosen(table.rib_v4(), within, selection)).unwrap_or_default();
-    let v6 = within6.map(|within| chosen(table.rib_v6(), within, selection)).unwrap_or_default();
-    let v4 = v4.into_iter().map(|route| view(table, route, AnyPrefix::V4, true));
-    let v6 = v6.into_iter().map(|route| view(table, route, AnyPrefix::V6, true));
-    v4.chain(v6).take(selection.most).collect()
+    let (within4, after4, after6) = match selection.after {
+        None => (within4, None, None),
+        Some(AnyPrefix::V4(after)) => (within4, Some(after), None),
+        Some(AnyPrefix::V6(after)) => (None, None, Some(after)),
+    };
+    let v4 = first(table.rib_v4(), (within4, after4), selection);
+    let v6 = first(table.rib_v6(), (within6, after6), selection);
+    let count = v4.count + v6.count;
+    let v4 = v4.routes.into_iter().map(|route| view(table, route, AnyPrefix::V4, true));
+    let v6 = v6.routes.into_iter().map(|route| view(table, route, AnyPrefix::V6, true));
+    let routes: Vec<RouteView> = v4.chain(v6).take(selection.most).collect();
+    Listing { more: count - routes.len(), routes }
 }
 
-fn chosen<A: Address>(rib: &Rib<A>, within: Prefix<A>, selection: Selection) -> Vec<Route<A>> {
-    let is_chosen = |route: &Route<A>| {
+/// Goes over all routes once, with room for twice as many as are wanted: whenever it is full, those
+/// that cannot be among the first go, and nothing behind them is taken any more.
+fn first<A: Address>(
+    rib: &Rib<A>,
+    (within, after): (Option<Prefix<A>>, Option<Prefix<A>>),
+    selection: Selection,
+) -> First<A> {
+    let mut first = First { routes: Vec::new(), count: 0 };
+    let Some(within) = within else { return first };
+    let (most, mut end) = (selection.most, None);
+    let is_asked_for = |route: &Route<A>| {
         route.prefix.length() >= within.length()
             && within.contains(route.prefix.address())
+            && after.is_none_or(|after| after < route.prefix)
             && selection.source.is_none_or(|source| source == route.source)
     };
-    let mut routes: Vec<Route<A>> = rib.best().filter(is_chosen).collect();
-    if routes.len() > selection.most {
-        routes.select_nth_unstable_by_key(selection.most, |route| route.prefix);
-        routes.truncate(selection.most);
+    for route in rib.best().filter(is_asked_for) {
+        first.count += 1;
+        if most == 0 || end.is_some_and(|end| end < route.prefix) {
+            continue;
+        }
+        first.routes.push(route);
+        if first.routes.len() >= most.saturating_mul(2) {
+            first.routes.select_nth_unstable_by_key(most - 1, |route| route.prefix);
+            first.routes.truncate(most);
+            end = first.routes.last().map(|route| route.prefix);
+        }
     }
-    routes.sort_unstable_by_key(|route| route.prefix);
-    routes
+    first.routes.sort_unstable_by_key(|route| route.prefix);
+    first.routes.truncate(most);
+    first
 }
 
 /// All that was told about the longest prefix that contains an address, the best first.
