@@ -1,4 +1,4 @@
-//! What `nilometer model` warns of: a model of next to nothing.
+//! What `nilometer model` warns of: a model of next to nothing, and inputs that are years apart.
 
 mod common;
 
@@ -73,4 +73,31 @@ fn a_model_of_next_to_nothing_names_what_it_lacks_most() {
     assert_eq!(warnings(&room, &merged), little, "of parts as of inputs");
     assert_eq!(warnings(&room, &["model", "two.nf5", "-o", "two.json"]), [""; 0], "a tenth");
     assert_eq!(warnings(&room, &["model", "embedded", "-o", "embedded.json"]), [""; 0]);
+}
+
+#[test]
+fn inputs_years_apart_make_a_model_and_one_line_names_the_gap() {
+    let room = Room::new("apart");
+    room.write("2005.nf5", export(1_115_000_000, 20));
+    room.write("2019.nf5", export(1_565_000_000, 20));
+    room.write("soon.nf5", export(1_565_000_060, 20));
+    let apart = [
+        "the inputs are far apart: nothing from 2005-05-02 02:11:59 UTC (2005.nf5) to 2019-08-05 10:11:40 \
+         UTC (2019.nf5), 5208 days; 100 % of the model's time is empty; make a model of each, or give inputs \
+         that follow one another",
+    ];
+    let both = ["model", "2019.nf5", "2005.nf5", "-o", "both.json"];
+    assert_eq!(warnings(&room, &both), apart);
+    let intervals = room.json("both.json")["intervals"].as_array().expect("intervals").clone();
+    let empty = intervals.iter().filter(|interval| interval["bytes"] == 0).count();
+    assert_eq!((intervals.len(), empty), (12, 10), "that is what it did to the model");
+    for year in ["2005", "2019"] {
+        let (input, part) = (format!("{year}.nf5"), format!("{year}.parquet"));
+        assert_eq!(warnings(&room, &["model", &input, "--part", &part]), [""; 0]);
+    }
+    let merge = ["model", "merge", "2005.parquet", "2019.parquet", "-o", "merged.json"];
+    let of_parts = apart[0].replace(".nf5", ".parquet");
+    assert_eq!(warnings(&room, &merge), [of_parts]);
+    let follows = ["model", "2019.nf5", "soon.nf5", "-o", "follows.json"];
+    assert_eq!(warnings(&room, &follows), [""; 0]);
 }
