@@ -7,10 +7,11 @@ use clap::{Args, Subcommand};
 
 use super::Verdict;
 use crate::document;
+use crate::report::enough;
 use crate::trial::config::{DutKind, Keep, LabConfig};
 use crate::trial::outcome::{Outcome, out_of_bounds};
 use crate::trial::run::{Ended, RunOptions, run as run_trial};
-use crate::trial::signals;
+use crate::trial::{signals, telling};
 
 /// Arguments of `nilometer lab`.
 #[derive(Debug, Args)]
@@ -213,7 +214,11 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
     for figure in &outcome.fidelity {
         let ratio =
             figure.ratio.map_or("no floor".to_owned(), |ratio| format!("{ratio:.2} x floor"));
-        println!("{:<18} {:.5}  {ratio}", figure.name, figure.distance);
+        let few = match enough::is_too_few(&telling::figure(figure)) {
+            true => format!(", but {} samples are too few to tell", figure.count),
+            false => String::new(),
+        };
+        println!("{:<18} {:.5}  {ratio}{few}", figure.name, figure.distance);
     }
     let packets = &outcome.packets;
     println!("{:<18} {} of {} lost", "packets", packets.lost, packets.entered);

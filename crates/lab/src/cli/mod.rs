@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+mod coverage;
 pub mod doctor;
 mod export;
 pub mod flows;

@@ -11,12 +11,11 @@ use nilometer_traffic::TrafficModel;
 use nilometer_traffic::burstiness::HurstEstimate;
 use nilometer_traffic::connections::ConnectionLaw;
 use nilometer_traffic::lengths::Method;
-use nilometer_traffic::model::Share;
 use nilometer_traffic::round_trips::Source;
 
 use super::export::{self, ExportArgs};
 use super::stated::{self, NewArgs};
-use super::{Verdict, side_by_side};
+use super::{Verdict, coverage, side_by_side};
 use crate::document;
 use crate::harpoon;
 use crate::input::expand::expand;
@@ -229,6 +228,9 @@ fn make(inputs: &[PathBuf], how: &How) -> Result<Verdict> {
     for warning in &made.warnings {
         eprintln!("nilometer: warning: {warning}");
     }
+    if let Some(warning) = coverage::warning(&made.model) {
+        eprintln!("nilometer: warning: {warning}");
+    }
     print_model(&made.model, how.json)
 }
 
@@ -374,7 +376,7 @@ fn summary(model: &TrafficModel) -> String {
             ),
         );
     }
-    text.push_str(&coverage(model));
+    text.push_str(&coverage::shown(model));
     text
 }
 
@@ -449,45 +451,4 @@ fn quantiles(law: &Empirical, unit: &str) -> String {
 
 fn shown(value: f64) -> String {
     if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.3}") }
-}
-
-fn coverage(model: &TrafficModel) -> String {
-    let coverage = &model.coverage;
-    if coverage.flows == 0 {
-        return format!("{:<22} what was stated; nothing was measured\n", "the model speaks for");
-    }
-    let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
-    let mut text = format!(
-        "{:<22} {:.1} % of the input's {} flows, {:.1} % of its bytes, as files\n",
-        "the model speaks for",
-        percent(coverage.flows_in_model, coverage.flows),
-        coverage.flows,
-        percent(coverage.octets_in_model, coverage.octets)
-    );
-    let shares = (model.unmodelled_bytes_share, model.unmodelled_flows_share);
-    if let (Some(bytes), Some(flows)) = shares {
-        text.push_str(&format!(
-            "{:<22} {:.1} % of the flows, {:.1} % of the bytes, whole connections and UDP counted in\n",
-            "  not spoken for",
-            100.0 * flows,
-            100.0 * bytes
-        ));
-    }
-    let out = &coverage.left_out;
-    let reasons: [(&str, Share); 5] = [
-        ("not TCP", out.not_tcp),
-        ("no SYN seen", out.no_start_marker),
-        ("no FIN or RST seen", out.no_end_marker),
-        ("only acknowledgements", out.ack_flow),
-        ("under 100 bytes", out.under_100_bytes),
-    ];
-    for (reason, share) in reasons {
-        text.push_str(&format!(
-            "{:<22} {} flows, {:.1} % of bytes: {reason}\n",
-            "  left out",
-            share.flows,
-            percent(share.octets, coverage.octets)
-        ));
-    }
-    text
 }

@@ -170,6 +170,7 @@ impl<'a> Reading<'a> {
             Input::FlowTable(path, window) => {
                 self.formats.insert("nilometer-flows/1");
                 if self.series.is_some() && self.read_part(&gauge, &path)? {
+                    self.summary.spans.extend(self.seen.input_ends(gauge.name()));
                     return Ok(());
                 }
                 self.read_table(&gauge, &path)?;
@@ -178,6 +179,7 @@ impl<'a> Reading<'a> {
         };
         rest.skip(u64::MAX).with_context(|| format!("{}: cannot be read", gauge.name()))?;
         self.summary.inputs.extend(gauge.digest());
+        self.summary.spans.extend(self.seen.input_ends(gauge.name()));
         self.input_ends()
     }
 
@@ -357,7 +359,7 @@ impl<'a> Reading<'a> {
         } else {
             self.summary.unstamped += 1;
         }
-        let stamp_ns = stamp_ns.or(self.seen.last_ns()).unwrap_or(0);
+        let stamp_ns = stamp_ns.or_else(|| self.seen.last_ns()).unwrap_or(0);
         let out = &mut self.out;
         let is_news = self.meter.observe_brief(stamp_ns, packet, &mut |record| out.give(record));
         if is_news && let Some(connections) = &mut self.connections {

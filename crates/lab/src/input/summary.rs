@@ -71,6 +71,9 @@ pub struct FlowSummary {
     pub beside: Option<Beside>,
     /// Name, SHA-256 and length of every input, where they were asked for.
     pub inputs: Vec<InputDigest>,
+    /// When the traffic of each input was, of those that hold any, in the order read.
+    #[serde(skip)]
+    pub spans: Vec<InputSpan>,
     /// How an input was read, where there was a choice.
     pub notes: Vec<String>,
     /// What makes a figure above suspect, in plain words.
@@ -129,7 +132,21 @@ impl ExportSummary {
 /// The span of time seen so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
+    /// Of the input that is being read.
     bounds: Option<(u64, u64)>,
+    /// Of those before it.
+    before: Option<(u64, u64)>,
+}
+
+/// When the traffic of one input was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputSpan {
+    /// The input, as it was given.
+    pub name: String,
+    /// The first stamp of its packets, or start of its records; ns since 1970.
+    pub first_ns: u64,
+    /// The last stamp, or end.
+    pub last_ns: u64,
 }
 
 impl Seen {
@@ -141,12 +158,27 @@ impl Seen {
 
     /// Length of the span, seconds; zero when nothing was seen.
     pub fn seconds(&self) -> f64 {
-        self.bounds.map_or(0.0, |(first, last)| (last - first) as f64 / 1e9)
+        self.all().map_or(0.0, |(first, last)| (last - first) as f64 / 1e9)
     }
 
     /// The latest stamp, if any was seen.
     pub fn last_ns(&self) -> Option<u64> {
-        self.bounds.map(|(_, last)| last)
+        self.all().map(|(_, last)| last)
+    }
+
+    /// The input ends, and another may follow: gives the span of this one alone, if it held anything.
+    pub fn input_ends(&mut self, name: &str) -> Option<InputSpan> {
+        self.before = self.all();
+        let (first_ns, last_ns) = self.bounds.take()?;
+        Some(InputSpan { name: name.to_owned(), first_ns, last_ns })
+    }
+
+    /// The span of all inputs.
+    fn all(&self) -> Option<(u64, u64)> {
+        match (self.before, self.bounds) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (before, bounds) => before.or(bounds),
+        }
     }
 }
 

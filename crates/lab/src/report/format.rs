@@ -96,6 +96,11 @@ pub fn percent(share: f64) -> String {
     format!("{}{GAP}%", significant(share * 100.0, digits))
 }
 
+/// A text for a terminal: its spaces may break.
+pub fn plain(text: &str) -> String {
+    text.replace(GAP, " ")
+}
+
 /// How many times something: `1.3`, `12`.
 pub fn times(value: f64) -> String {
     match value.is_finite() {

@@ -6,6 +6,7 @@
 mod lenient;
 mod observed;
 
+pub mod enough;
 pub mod figure;
 pub mod format;
 pub mod page;

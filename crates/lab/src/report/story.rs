@@ -42,6 +42,9 @@ pub struct Story {
     pub execution: Execution,
     /// Distance between measured traffic and the model, beside its sampling floor.
     pub fidelity: Vec<Fidelity>,
+    /// How far active sessions are from the model's, interval by interval, as a share of the model's; `None`
+    /// where it asks for none, and in reports from before it was told. No sampling floor of it is known.
+    pub sessions_off: Option<f64>,
     /// File sizes in payload bytes, measured against the model.
     pub file_size: Comparison,
     /// Inter-connection times in seconds, measured against the model.
@@ -150,6 +153,8 @@ pub struct Coverage {
     pub bytes_total: u64,
     /// Bytes that entered the model.
     pub bytes_entered: u64,
+    /// Bytes of the input whose connections the plan performs; `None` in reports from before it was told.
+    pub bytes_performed: Option<u64>,
     /// What was left out, by reason.
     pub left_out: Vec<LeftOut>,
 }

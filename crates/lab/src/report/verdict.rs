@@ -4,15 +4,28 @@
 //! its sampling floor: up to 1.5 it is as like the model as a second sample of it would be, up to 2
 //! nearly so, beyond it differs, and the sentence names where. The second says what the device did:
 //! by how much its median delay exceeds that of the bare wire, and what became of the packets.
+//!
+//! Few samples have a wide floor, and within two wide floors of the model lies almost anything. Such
+//! a distribution is said to be like the model by nobody: it is named with its count, as one of which
+//! nothing can be told ([`super::enough`]). What differs by more than two floors differs all the same,
+//! however few it took to show it. Last, the sentence says when the model speaks for little of its
+//! input, or was itself learnt from few flows: the traffic is then like a model of something else.
 
-use super::format::{self, count, percent, time_ns, times};
-use super::story::{Fidelity, PacketCounts, Percentiles, Story, Trait};
+use super::enough::{KS_FLOOR_MAX, is_too_few, ks_floor};
+use super::format::{self, count, percent, plural, time_ns, times};
+use super::story::{Coverage, Fidelity, PacketCounts, Percentiles, Story, Trait};
 
 /// Up to this many floors, measured traffic is as like the model as a second sample.
 pub const ALIKE_MAX: f64 = 1.5;
 
 /// Up to this many floors, it is nearly so; beyond, it differs.
 pub const NEARLY_MAX: f64 = 2.0;
+
+/// Active sessions that are farther off than this share are worth a word.
+pub const SESSIONS_OFF: f64 = 0.25;
+
+/// A model that speaks for less than this share of its input's bytes is worth a word.
+pub const COVERAGE_LOW: f64 = 0.5;
 
 /// A run of words, important or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +58,7 @@ impl Verdict {
     /// The sentences as plain text, for a terminal.
     pub fn plain(&self) -> String {
         let words = |spans: &Vec<Span>| spans.iter().map(|s| s.text.as_str()).collect::<String>();
-        self.sentences.each_ref().map(words).join(" ").replace('\u{a0}', " ")
+        format::plain(&self.sentences.each_ref().map(words).join(" "))
     }
 
     fn say(&mut self, text: &str) {
@@ -63,38 +76,101 @@ impl Verdict {
             self.say("; until then ");
         }
         let the = if story.header.interrupted { "the" } else { "The" };
-        let Some((worst, ratio)) = worst(&story.fidelity) else {
+        if ratios(&story.fidelity).next().is_none() {
             let how = if story.header.interrupted { "how" } else { "How" };
             self.say(&format!("{how} like the model the generated traffic is was "));
             self.stress(format::NOT_MEASURED);
             return self.say(".");
-        };
-        self.say(&format!("{the} generated traffic "));
-        if ratio <= NEARLY_MAX {
-            let nearly = if ratio <= ALIKE_MAX { "" } else { "nearly " };
-            self.say(&format!("is {nearly}as like the model as "));
-            self.stress("a second sample of it");
-            self.say(&format!(" would be: worst is {}, ", name(worst.name)));
-            self.stress(&format!("{}\u{a0}×", times(ratio)));
-            return self.say(" the floor.");
         }
+        let (few, enough): (Vec<_>, Vec<_>) =
+            ratios(&story.fidelity).partition(|(fidelity, _)| is_too_few(fidelity));
+        // Of too few files the addresses cannot speak for the whole, nor can what takes one value only.
+        let few_files = few.iter().any(|(fidelity, _)| fidelity.name == Trait::FileSize);
+        let decides = |(fidelity, ratio): &(&Fidelity, f64)| {
+            *ratio > NEARLY_MAX || few.is_empty() || !few_files && fidelity.floor > 0.0
+        };
+        let worst = enough.iter().copied().filter(decides).max_by(|a, b| a.1.total_cmp(&b.1));
+        match worst {
+            None => self.untold(story, &few),
+            Some((worst, ratio)) => {
+                self.say(&format!("{the} generated traffic "));
+                if ratio <= NEARLY_MAX {
+                    self.alike(worst, ratio);
+                } else {
+                    self.apart(enough);
+                }
+                if !few.is_empty() {
+                    self.say("; ");
+                    self.list_few(&few);
+                    self.say(" are too few to tell");
+                }
+            }
+        }
+        if let Some(off) = story.sessions_off.filter(|off| *off > SESSIONS_OFF) {
+            self.say("; active sessions, for which no floor is known, are ");
+            self.stress(&percent(off));
+            self.say(" off");
+        }
+        self.rests_on(&story.coverage);
+        self.say(".");
+    }
+
+    fn alike(&mut self, worst: &Fidelity, ratio: f64) {
+        let nearly = if ratio <= ALIKE_MAX { "" } else { "nearly " };
+        self.say(&format!("is {nearly}as like the model as "));
+        self.stress("a second sample of it");
+        self.say(&format!(" would be: worst is {}, ", name(worst.name)));
+        self.stress(&format!("{}\u{a0}×", times(ratio)));
+        self.say(" the floor");
+    }
+
+    fn apart(&mut self, mut apart: Vec<(&Fidelity, f64)>) {
         self.stress("differs from the model");
         self.say(" in ");
-        let mut apart: Vec<(&Fidelity, f64)> =
-            ratios(&story.fidelity).filter(|(_, ratio)| *ratio > NEARLY_MAX).collect();
+        apart.retain(|(_, ratio)| *ratio > NEARLY_MAX);
         apart.sort_by(|a, b| b.1.total_cmp(&a.1));
         for (i, (fidelity, ratio)) in apart.iter().enumerate() {
-            let joint = match (i, apart.len() - i) {
-                (0, _) => "",
-                (_, 1) => " and ",
-                _ => ", ",
-            };
             let floor = if i == 0 { " the floor" } else { "" };
-            self.say(&format!("{joint}{} (", name(fidelity.name)));
+            self.say(&format!("{}{} (", joint(i, apart.len()), name(fidelity.name)));
             self.stress(&format!("{}\u{a0}×", times(*ratio)));
             self.say(&format!("{floor})"));
         }
-        self.say(".");
+    }
+
+    /// Too little was made for anything to be told.
+    fn untold(&mut self, story: &Story, few: &[(&Fidelity, f64)]) {
+        let made: u64 = story.intervals.iter().map(|interval| interval.flows_generated).sum();
+        let too = if story.header.interrupted { "too" } else { "Too" };
+        self.stress(&format!("{too} few connections ({})", count(made)));
+        self.say(" were made to tell how like the model the generated traffic is: there are ");
+        self.list_few(few);
+    }
+
+    fn list_few(&mut self, few: &[(&Fidelity, f64)]) {
+        for (i, (fidelity, _)) in few.iter().enumerate() {
+            let samples = plural(fidelity.count, sample(fidelity.name));
+            self.say(&format!("{}{samples} for {}", joint(i, few.len()), name(fidelity.name)));
+        }
+    }
+
+    /// What the model was made of, where that is little.
+    fn rests_on(&mut self, coverage: &Coverage) {
+        // A model by hand speaks for no input.
+        if coverage.bytes_total == 0 {
+            return;
+        }
+        let rests = ks_floor(coverage.flows_entered) > KS_FLOOR_MAX;
+        let performed = coverage.bytes_performed.unwrap_or(coverage.bytes_entered);
+        let share = performed as f64 / coverage.bytes_total as f64;
+        if rests {
+            self.say("; the model itself rests on only ");
+            self.stress(&plural(coverage.flows_entered, "flow"));
+        }
+        if share < COVERAGE_LOW {
+            self.say(if rests { ", and covers " } else { "; the model covers " });
+            self.stress(&percent(share));
+            self.say(" of the input's bytes");
+        }
     }
 
     fn device(&mut self, story: &Story) {
@@ -188,6 +264,24 @@ pub fn worst(fidelity: &[Fidelity]) -> Option<(&Fidelity, f64)> {
     ratios(fidelity).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
+/// What is counted behind a distance.
+fn sample(of: Trait) -> &'static str {
+    match of {
+        Trait::FileSize => "file",
+        Trait::InterConnection => "gap",
+        Trait::SourceRank | Trait::DestinationRank => "session",
+    }
+}
+
+/// What goes before item `i` of so many.
+fn joint(i: usize, all: usize) -> &'static str {
+    match (i, all - i) {
+        (0, _) => "",
+        (_, 1) => " and ",
+        _ => ", ",
+    }
+}
+
 fn ratios(fidelity: &[Fidelity]) -> impl Iterator<Item = (&Fidelity, f64)> {
     fidelity.iter().filter_map(|f| f.ratio.filter(|r| r.is_finite()).map(|r| (f, r)))
 }
@@ -199,7 +293,7 @@ fn finite(delay: Option<Percentiles>) -> Option<Percentiles> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::story::Header;
+    use crate::report::story::{Header, Interval};
 
     fn fidelity(name: Trait, ratio: Option<f64>) -> Fidelity {
         let floor = 0.01;
@@ -255,6 +349,80 @@ mod tests {
         assert_eq!(first([Some(2.1), Some(14.2)]).as_deref(), Some(both));
         let none = "How like the model the generated traffic is was not measured";
         assert_eq!(first([None, Some(f64::NAN)]).as_deref(), Some(none));
+    }
+
+    /// A story of figures with these floors and counts, all at their floors.
+    fn with_floors(floors: &[(Trait, f64, u64)]) -> Story {
+        let made = |&(name, floor, count): &(Trait, f64, u64)| Fidelity {
+            name,
+            distance: floor,
+            floor,
+            count,
+            ..fidelity(name, Some(1.0))
+        };
+        Story { fidelity: floors.iter().map(made).collect(), ..story([None, None]) }
+    }
+
+    fn likeness(story: &Story) -> String {
+        said(story).split(". Through").next().expect("a sentence").to_owned()
+    }
+
+    #[test]
+    fn of_what_has_a_wide_floor_nothing_is_told() {
+        use Trait::{DestinationRank, FileSize, InterConnection, SourceRank};
+        let mut few =
+            with_floors(&[(FileSize, 0.36, 5), (DestinationRank, 0.03, 5), (SourceRank, 0.0, 5)]);
+        few.fidelity[2].ratio = Some(0.0);
+        few.intervals = vec![Interval { flows_generated: 5, ..Interval::default() }];
+        assert_eq!(
+            likeness(&few),
+            "Too few connections (5) were made to tell how like the model the generated traffic is: \
+             there are 5 files for file size"
+        );
+        // A difference of more than two floors is one, however few show it.
+        few.fidelity[0] = Fidelity { ratio: Some(2.5), ..few.fidelity[0].clone() };
+        assert!(likeness(&few).starts_with("The generated traffic differs from the model in file"));
+        let some = with_floors(&[
+            (FileSize, 0.01, 7_000),
+            (InterConnection, 0.2, 17),
+            (SourceRank, 0.18, 90),
+            (DestinationRank, 0.2, 1),
+        ]);
+        assert_eq!(
+            likeness(&some),
+            "The generated traffic is as like the model as a second sample of it would be: worst is \
+             source popularity, 1.0 × the floor; 17 gaps for inter-connection time and 1 session \
+             for destination popularity are too few to tell"
+        );
+    }
+
+    #[test]
+    fn a_model_of_little_and_sessions_far_off_are_said() {
+        let mut story = story([Some(1.0), None]);
+        let of = |flows_entered, bytes_entered, bytes_performed| Coverage {
+            flows_total: 3_011,
+            flows_entered,
+            bytes_total: 1_000_000,
+            bytes_entered,
+            bytes_performed,
+            ..Coverage::default()
+        };
+        story.coverage = of(5, 400, None);
+        let little = "file size, 1.0 × the floor; the model itself rests on only 5 flows, and covers \
+                      0.04 % of the input's bytes";
+        assert!(likeness(&story).ends_with(little), "{}", likeness(&story));
+        story.coverage = of(500, 400, Some(490_000));
+        let half = "the floor; the model covers 49 % of the input's bytes";
+        assert!(likeness(&story).ends_with(half), "{}", likeness(&story));
+        for enough in [of(500, 400, Some(500_000)), of(44, 900_000, None), Coverage::default()] {
+            story.coverage = enough;
+            assert!(likeness(&story).ends_with("1.0 × the floor"), "{}", likeness(&story));
+        }
+        story.sessions_off = Some(0.25);
+        assert!(likeness(&story).ends_with("1.0 × the floor"), "{}", likeness(&story));
+        story.sessions_off = Some(0.64);
+        let off = "floor; active sessions, for which no floor is known, are 64 % off";
+        assert!(likeness(&story).ends_with(off), "{}", likeness(&story));
     }
 
     #[test]

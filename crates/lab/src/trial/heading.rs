@@ -87,6 +87,9 @@ fn not_measured(account: &Account<'_>) -> Vec<String> {
     let mut list = vec![
         "Round-trip times of the original: the hosts are microseconds apart.".to_owned(),
         "UDP and other protocols of the original: the model is of TCP.".to_owned(),
+        "Active sessions against a sampling floor: the model counts as many as carry its bytes, the plan as many as \
+         make its connections, and with few or heavy-tailed files these are far apart."
+            .to_owned(),
         "Delay inside the network driver: stamps are the kernel's, not the driver's.".to_owned(),
     ];
     if account.wire.is_none() {

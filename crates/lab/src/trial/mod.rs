@@ -1,6 +1,7 @@
 //! The trial: the main job, from an input to a directory of results.
 
 pub mod account;
+mod apart;
 pub mod aside;
 pub mod config;
 pub mod directory;

@@ -12,6 +12,7 @@ use nilometer_traffic::model::{Input, Origin};
 use nilometer_traffic::pool::Prefix;
 use nilometer_traffic::synthetic;
 
+use super::apart;
 use super::aside::SetAside;
 use super::config::{default_clients, default_servers};
 use super::threads::Threads;
@@ -231,6 +232,7 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
     let mut made = estimate_gathered(gathered, &aside, &options, &Threads::new())
         .with_context(|| format!("no model from {}", names.join(", ")))?;
     let mut warnings = summary.warnings;
+    warnings.extend(apart::warning(&summary.spans, options.bound_s));
     for input in &summary.inputs {
         for warning in &mut warnings {
             *warning = warning.replace(&input.name, &file_name(&input.name));

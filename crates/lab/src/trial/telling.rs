@@ -4,8 +4,8 @@ use nilometer_profile::delay::{DelaySummary, SIZE_CLASSES};
 use nilometer_profile::{Counts, Delays, Direction};
 use nilometer_stat::survival::{KaplanMeier, Lifetime};
 use nilometer_stat::{Empirical, Histogram};
-use nilometer_traffic::fidelity::{Gap, Measured};
-use nilometer_traffic::{Plan, TrafficModel};
+use nilometer_traffic::fidelity::{Fidelity, Gap, Measured};
+use nilometer_traffic::{Plan, TrafficModel, model};
 
 use super::meter::{LEAD_NS, Sighted};
 use super::outcome::{Delay, IntervalOutcome, Outcome, Packets};
@@ -40,11 +40,12 @@ pub struct Told<'a> {
 pub fn tell(outcome: &Outcome, told: &Told<'_>) -> Story {
     Story {
         warnings: outcome.warnings.clone(),
-        coverage: coverage(told.model),
+        coverage: coverage(told.model, told.plan.is_joint),
         intervals: intervals(outcome, told.model),
         seconds: seconds(told.sighted),
         execution: execution(outcome, told.lateness_ns),
-        fidelity: fidelity(outcome),
+        fidelity: outcome.fidelity.iter().map(figure).collect(),
+        sessions_off: sessions_off(&outcome.intervals),
         file_size: sizes(told),
         inter_connection: gaps(&told.measured.gaps, &told.plan.gaps),
         source_rank: ranks(
@@ -64,7 +65,7 @@ pub fn tell(outcome: &Outcome, told: &Told<'_>) -> Story {
     }
 }
 
-fn coverage(model: &TrafficModel) -> Coverage {
+fn coverage(model: &TrafficModel, is_joint: bool) -> Coverage {
     let (coverage, out) = (&model.coverage, &model.coverage.left_out);
     let reasons = [
         ("not TCP", out.not_tcp),
@@ -78,6 +79,7 @@ fn coverage(model: &TrafficModel) -> Coverage {
         flows_entered: coverage.flows_in_model,
         bytes_total: coverage.octets,
         bytes_entered: coverage.octets_in_model,
+        bytes_performed: Some(performed_octets(coverage, is_joint)),
         left_out: reasons
             .iter()
             .map(|(reason, share)| LeftOut {
@@ -87,6 +89,11 @@ fn coverage(model: &TrafficModel) -> Coverage {
             })
             .collect(),
     }
+}
+
+/// IP bytes of the input that a plan performs: of whole connections, or of the flows in the model.
+pub fn performed_octets(coverage: &model::Coverage, is_joint: bool) -> u64 {
+    if is_joint { coverage.octets_in_connections } else { coverage.octets_in_model }
 }
 
 fn intervals(outcome: &Outcome, model: &TrafficModel) -> Vec<story::Interval> {
@@ -109,6 +116,13 @@ fn intervals(outcome: &Outcome, model: &TrafficModel) -> Vec<story::Interval> {
         ip_bytes_captured: made.connection_ip_bytes_target,
     })
     .collect()
+}
+
+/// The sum of what intervals are off in active sessions, as a share of the sessions asked for.
+fn sessions_off(intervals: &[IntervalOutcome]) -> Option<f64> {
+    let asked: f64 = intervals.iter().map(|interval| interval.sessions_target).sum();
+    let off = |made: &IntervalOutcome| (made.sessions_generated - made.sessions_target).abs();
+    (asked > 0.0).then(|| intervals.iter().map(off).sum::<f64>() / asked)
 }
 
 fn seconds(sighted: &Sighted) -> Vec<story::Second> {
@@ -161,25 +175,23 @@ fn octaves(histogram: &Histogram) -> Vec<story::LatenessBin> {
     bins
 }
 
-fn fidelity(outcome: &Outcome) -> Vec<story::Fidelity> {
-    let of = |name: &str| match name {
+/// A distance under the name that the page has for it.
+pub fn figure(figure: &Fidelity) -> story::Fidelity {
+    let name = match figure.name.as_str() {
         "file_size" => Trait::FileSize,
         "inter_connection" => Trait::InterConnection,
         "source_rank" => Trait::SourceRank,
         _ => Trait::DestinationRank,
     };
-    let figures = outcome.fidelity.iter();
-    figures
-        .map(|figure| story::Fidelity {
-            name: of(&figure.name),
-            distance: figure.distance,
-            floor: figure.floor,
-            floor_p5: Some(figure.floor_p5),
-            floor_p95: Some(figure.floor_p95),
-            ratio: figure.ratio,
-            count: figure.count,
-        })
-        .collect()
+    story::Fidelity {
+        name,
+        distance: figure.distance,
+        floor: figure.floor,
+        floor_p5: Some(figure.floor_p5),
+        floor_p95: Some(figure.floor_p95),
+        ratio: figure.ratio,
+        count: figure.count,
+    }
 }
 
 /// What a second sample of `count` draws would differ by at `x`, from the 5th to the 95th percentile.
@@ -356,4 +368,27 @@ fn size_classes(delays: &Delays, wire: Option<&Delays>) -> Vec<SizeClass> {
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_off_by_the_sum_of_intervals_not_by_their_mean() {
+        let interval = |(sessions_target, sessions_generated)| IntervalOutcome {
+            sessions_target,
+            sessions_generated,
+            ..IntervalOutcome::default()
+        };
+        let off =
+            |of: &[(f64, f64)]| sessions_off(&of.iter().copied().map(interval).collect::<Vec<_>>());
+        assert_eq!(
+            off(&[(0.5, 1.5), (1.5, 0.5)]),
+            Some(1.0),
+            "both are off, though the sum is not"
+        );
+        assert_eq!(off(&[(4.0, 4.0), (4.0, 3.0)]), Some(0.125));
+        assert_eq!((off(&[(0.0, 1.0)]), off(&[])), (None, None));
+    }
 }

@@ -2,11 +2,12 @@
 
 use super::account::Account;
 use super::outcome::Outcome;
+use super::telling::performed_octets;
+use crate::report::format::{percent, plain};
+use crate::report::verdict::COVERAGE_LOW;
 
 /// Lateness beyond which a start is worth a word, ns.
 const LATE_NS: u64 = 5_000_000;
-/// A model that speaks for less than this share of the bytes is worth a word.
-const COVERAGE_LOW: f64 = 0.5;
 /// Times the original's speed beyond which its clock is doubted.
 const TOO_FAST: f64 = 5_000.0;
 /// Share of gaps too short for the generator beyond which it is worth a word.
@@ -164,17 +165,14 @@ fn model(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
         ));
     }
     let coverage = &account.estimate.model.coverage;
-    let performed = match account.plan.is_joint {
-        true => coverage.octets_in_connections,
-        false => coverage.octets_in_model,
-    };
+    let performed = performed_octets(coverage, account.plan.is_joint);
     let share = performed as f64 / coverage.octets.max(1) as f64;
     // (A model by hand speaks for no input.)
     if coverage.octets > 0 && share < COVERAGE_LOW {
         found.push(format!(
-            "The plan performs {:.0} % of the input's bytes. The rest is not TCP, or its start or \
+            "The plan performs {} of the input's bytes. The rest is not TCP, or its start or \
              end was not captured; it is not generated.",
-            share * 100.0
+            plain(&percent(share))
         ));
     }
     let ranks = [

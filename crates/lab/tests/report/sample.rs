@@ -232,6 +232,7 @@ pub fn story() -> Story {
             flows_entered: 46_824,
             bytes_total: 730_000_000,
             bytes_entered: 688_000_000,
+            bytes_performed: Some(688_000_000),
             left_out: vec![
                 LeftOut { reason: text("ACK flows"), flows: 9_100, bytes: 2_100_000 },
                 LeftOut { reason: text("under 100 bytes"), flows: 5_276, bytes: 39_900_000 },

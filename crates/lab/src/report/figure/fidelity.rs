@@ -1,5 +1,6 @@
 //! Fidelity at a glance: each distance in units of its sampling floor.
 
+use super::super::enough::is_too_few;
 use super::super::format::{significant, times};
 use super::super::plot::Mark;
 use super::super::plot::axis::{Axis, Unit};
@@ -36,7 +37,7 @@ pub fn figure(fidelity: &[Fidelity]) -> Option<Figure> {
         let name = if first { "measured" } else { "" };
         rows.panel.dot([ratio, y], Mark { class: "measured", name }, &title);
     }
-    let caption = if ratio <= ALIKE_MAX {
+    let mut caption = if ratio <= ALIKE_MAX {
         "Every distance is about what chance alone would make of a second sample.".to_owned()
     } else {
         format!(
@@ -45,6 +46,13 @@ pub fn figure(fidelity: &[Fidelity]) -> Option<Figure> {
             times(ratio)
         )
     };
+    let few: Vec<&str> = shown.iter().filter(|f| is_too_few(f)).map(|f| name(f.name)).collect();
+    if !few.is_empty() {
+        caption += &format!(
+            " Of {} there are too few samples to tell: another law would be as near.",
+            few.join(" and ")
+        );
+    }
     let height = rows.height();
     let panels = [rows.panel.finish(true)];
     Figure::new(["fidelity", "Distance from the model"], caption, height, &panels)
