@@ -1,14 +1,14 @@
 //! The comparison of one header with eight rules, and the search among vectors, with the instructions that
 //! there are.
 
+use core::fmt::Debug;
+
 use super::block::{Block, LANES};
 #[cfg(target_arch = "x86_64")]
 use super::gathered::{self, GATHERED};
 use super::rule::RuleId;
 use super::settled::ClassifierVectors;
 use super::tuples::ClassifierTuples;
-use core::fmt::Debug;
-
 use crate::header::Key;
 use crate::prefix::Address;
 

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::site::{SINK, SOURCE, Site};
-use super::traffic::{FLOWS, Frames, number_of};
+use super::traffic::{FLOWS, Frames};
 use crate::device::memory::{Memory, MemoryConfig, Packet};
 use crate::device::port::PortIo;
 use crate::device::xdp::{XdpConfig, XdpPort};
@@ -119,14 +119,14 @@ impl Tester {
                 owed = late_max;
             }
             run.sent += self.send(frames, run.sent as u32, owed.min(BATCH as u64))?;
-            let came = self.take(&mut run, &mut next)?;
+            let came = self.take(frames, &mut run, &mut next)?;
             if owed <= BATCH as u64 && came < BATCH {
                 let spent = began.elapsed() - elapsed;
                 thread::sleep(TICK.saturating_sub(spent));
             }
         }
         run.seconds = began.elapsed().as_secs_f64();
-        self.drain(&mut run, &mut next)?;
+        self.drain(frames, &mut run, &mut next)?;
         run.unheard = self.sink.statistics()?.rx_lost() - unheard_before;
         let Run { sent, delivered, .. } = run;
         ensure!(delivered <= sent, "{delivered} frames came back of {sent} that were sent");
@@ -148,11 +148,11 @@ impl Tester {
     }
 
     /// Takes what has come; how many frames, of this run or not.
-    fn take(&mut self, run: &mut Run, next: &mut [u32; FLOWS]) -> Result<usize> {
+    fn take(&mut self, frames: &Frames, run: &mut Run, next: &mut [u32; FLOWS]) -> Result<usize> {
         self.came.clear();
         let count = self.sink.receive(&mut self.memory, &mut self.came, 4 * BATCH)?;
         for packet in self.came.drain(..) {
-            if let Some((of, number)) = number_of(self.memory.frame(&packet))
+            if let Some((of, number)) = frames.number_of(self.memory.frame(&packet))
                 && of == self.run
             {
                 run.delivered += 1;
@@ -166,12 +166,12 @@ impl Tester {
     }
 
     /// Takes what is still under way.
-    fn drain(&mut self, run: &mut Run, next: &mut [u32; FLOWS]) -> Result<()> {
+    fn drain(&mut self, frames: &Frames, run: &mut Run, next: &mut [u32; FLOWS]) -> Result<()> {
         let ended = Instant::now();
         let mut heard = ended;
         while run.delivered < run.sent && heard.elapsed() < SILENCE && ended.elapsed() < PATIENCE {
             self.source.flush(&mut self.memory)?;
-            if self.take(run, next)? > 0 {
+            if self.take(frames, run, next)? > 0 {
                 heard = Instant::now();
             } else {
                 thread::sleep(10 * TICK);

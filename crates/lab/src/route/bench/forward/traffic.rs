@@ -27,6 +27,8 @@ pub const CHECK_SEQUENCE_BYTES: u16 = 4;
 pub const FRAME_BYTES_MIN: u16 = 64;
 /// Bytes of Ethernet's header.
 const ETHERNET_BYTES: usize = 14;
+/// Where its addresses stand, and behind them its ports.
+const ADDRESSES_AT: usize = ETHERNET_BYTES + 12;
 /// Where a datagram's run and number stand.
 const NUMBER_AT: usize = ETHERNET_BYTES + 20 + 8;
 /// Purposes of draws.
@@ -60,13 +62,18 @@ impl Frames {
         frame[NUMBER_AT..NUMBER_AT + 4].copy_from_slice(&run.to_be_bytes());
         frame[NUMBER_AT + 4..NUMBER_AT + 8].copy_from_slice(&number.to_be_bytes());
     }
-}
 
-/// The run and the number of a frame, if it is one of ours.
-#[inline]
-pub fn number_of(frame: &[u8]) -> Option<(u32, u32)> {
-    let word = |at: usize| Some(u32::from_be_bytes(frame.get(at..at + 4)?.try_into().ok()?));
-    Some((word(NUMBER_AT)?, word(NUMBER_AT + 4)?))
+    /// The run and the number of a frame, if it is one of these: of the length, addresses and ports of the
+    /// flow that its number says. (Of a hundred million hostile ones, some have a number where ours do.)
+    #[inline]
+    pub fn number_of(&self, frame: &[u8]) -> Option<(u32, u32)> {
+        let word = |at: usize| Some(u32::from_be_bytes(frame.get(at..at + 4)?.try_into().ok()?));
+        let (run, number) = (word(NUMBER_AT)?, word(NUMBER_AT + 4)?);
+        let template = &self.templates[number as usize % FLOWS];
+        let is_ours = frame.len() == template.len()
+            && frame[ADDRESSES_AT..NUMBER_AT] == template[ADDRESSES_AT..NUMBER_AT];
+        is_ours.then_some((run, number))
+    }
 }
 
 /// A datagram without a UDP checksum, so that its number may change.
@@ -224,13 +231,16 @@ mod tests {
             let mut frame = vec![0; usize::from(frames.link_bytes())];
             assert_eq!(frames.link_bytes(), frame_bytes - CHECK_SEQUENCE_BYTES);
             frames.write(3, 70_000, &mut frame);
-            assert_eq!(number_of(&frame), Some((3, 70_000)));
+            assert_eq!(frames.number_of(&frame), Some((3, 70_000)));
             assert_eq!(internet_checksum(&[&frame[14..34]]), 0);
             assert_eq!(&frame[26..28], [198, 18]);
             assert_eq!(&frame[30..32], [198, 19]);
             assert!(frame[32] < 128);
+            assert_eq!(frames.number_of(&frame[..40]), None);
+            // What has a number where ours do, and is nobody's.
+            frame[ADDRESSES_AT] ^= 1;
+            assert_eq!(frames.number_of(&frame), None);
         }
-        assert_eq!(number_of(&[0; 40]), None);
     }
 
     #[test]
