@@ -2,10 +2,12 @@
 
 mod common;
 
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
 
 use common::{BINARY, Room, capture};
+use lz4_flex::frame::{BlockSize, FrameEncoder, FrameInfo};
 use serde_json::Value;
 
 fn counted(room: &Room, arguments: &[&str]) -> Value {
@@ -142,8 +144,69 @@ fn directories_and_globs_are_inputs() {
     counted(&room, &["day/1.pcap", "-o", "day/out.csv"]);
     let said = room.refused(&["flows", "day", "-o", "day/out.csv", "--force"]);
     assert!(said.contains("is an input"), "{said}");
-    room.write("day/notes.md", "# no flows\n");
-    assert!(room.refused(&["flows", "day"]).contains("day/notes.md"));
+}
+
+/// What lies beside captures is passed over and named; what is named must be read.
+#[test]
+fn other_files_of_a_directory_are_passed_over() {
+    let room = Room::new("beside");
+    std::fs::create_dir_all(room.path("day/notes")).expect("a folder");
+    room.write("day/1.pcap", capture(60, |_| 500));
+    room.write("day/2.pcap", "");
+    room.write("day/3.pcap", &capture(60, |_| 500)[..20]);
+    room.write("day/notes/why.md", "# no flows\n");
+    let counts = counted(&room, &["day"]);
+    assert_eq!(sums(&counts), sums(&counted(&room, &["day/1.pcap"])));
+    assert_eq!(counts["skipped"]["files_not_read"], 3);
+    assert_eq!(counts["inputs"].as_array().expect("a list").len(), 1);
+    let warnings = counts["warnings"].as_array().expect("a list");
+    let names = ["day/2.pcap: is empty", "day/3.pcap: ", "day/notes/why.md: begins with 23 20"];
+    for (warning, name) in warnings.iter().zip(names) {
+        let said = warning.as_str().expect("words");
+        assert!(said.starts_with(&format!("passed over: {name}")), "{said}");
+    }
+    for (inputs, named) in [
+        (&["day/1.pcap", "day/notes/why.md"][..], "day/notes/why.md"),
+        (&["day/notes/*.md"], "day/notes/why.md"),
+        (&["day/1.pcap", "day/2.pcap"], "day/2.pcap: is empty"),
+        (&["day/notes"], "none of 1 files can be read; the first: day/notes/why.md"),
+    ] {
+        let said = room.refused(&[&["flows"], inputs].concat());
+        assert!(said.contains(named), "{said}");
+    }
+}
+
+/// The same capture in each way in which people compress captures, whole and cut.
+#[test]
+fn compressed_files_are_read_as_what_is_in_them() {
+    let room = Room::new("packed");
+    let whole = capture(600, |n| n as usize * 7 % 1_400);
+    room.write("plain.pcap", &whole);
+    let plain = sums(&counted(&room, &["plain.pcap"]));
+    let mut bzip2 = Vec::new();
+    let mut encoder = bzip2::read::BzEncoder::new(&whole[..], bzip2::Compression::fast());
+    encoder.read_to_end(&mut bzip2).expect("memory");
+    let frame = FrameInfo::new().block_size(BlockSize::Max64KB);
+    let mut lz4 = FrameEncoder::with_frame_info(frame, Vec::new());
+    lz4.write_all(&whole).expect("memory");
+    let lz4 = lz4.finish().expect("memory");
+    let level = ruzstd::encoding::CompressionLevel::Fastest;
+    let zstandard = ruzstd::encoding::compress_to_vec(&whole[..], level);
+    for (name, packed) in [("bzip2", bzip2), ("LZ4", lz4), ("Zstandard", zstandard)] {
+        room.write("packed", &packed);
+        let counts = counted(&room, &["packed"]);
+        assert_eq!((sums(&counts), &counts["damaged"]), (plain.clone(), &0.into()), "{name}");
+        room.write("cut", &packed[..packed.len() - 9]);
+        let counts = counted(&room, &["cut"]);
+        let ends = ["damaged", "cut_records"].map(|end| counts[end].as_u64().expect("a count"));
+        assert_eq!(ends.iter().sum::<u64>(), 1, "{name}");
+        assert_eq!(counts["inputs"][0]["bytes"], packed.len() - 9, "{name}");
+        let said = counts["warnings"].to_string();
+        assert!(said.contains(&format!("its {name} stream is damaged: it ends early")), "{said}");
+        room.write("nothing", &packed[..6]);
+        let said = room.refused(&["flows", "nothing"]);
+        assert!(said.contains(&format!("nothing can be unpacked from this {name} file")), "{said}");
+    }
 }
 
 /// FlowTest's tables, and the sums that awk makes of their lines: records, packets, bytes.

@@ -34,7 +34,8 @@ const TIMEOUT_MAX_S: f64 = 366.0 * 86_400.0;
 pub struct FlowsArgs {
     /// Captures (pcap, pcapng), datagrams of NetFlow v5, v7, v9, IPFIX and sFlow v5, files of nfcapd
     /// and flow-tools, Zeek's conn.log, CSV with a header (nfdump, Argus) and JSON lines, each also in
-    /// gzip, or flow records of nilometer; directories of such, globs; `-` is standard input.
+    /// gzip, Zstandard, bzip2 or LZ4, or flow records of nilometer; directories of such (other files in
+    /// them are passed over, counted and named), globs; `-` is standard input.
     #[arg(value_name = "INPUT", required_unless_present = "live", conflicts_with = "live")]
     inputs: Vec<PathBuf>,
     /// Write the records to this file, as Parquet, or as CSV or JSON lines where it ends in .csv or

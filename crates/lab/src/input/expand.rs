@@ -2,7 +2,8 @@
 //!
 //! Files of a directory come in the order of their paths, which is that of time where names begin with
 //! it, as collectors' do; so do those of a glob. Hidden files are left alone, and directories behind
-//! symbolic links are not entered. A name that is there is taken as it is, whatever letters it has.
+//! symbolic links are not entered. A name that is there is taken as it is, whatever letters it has. What was
+//! found in a directory is told apart from what was named: other things lie in directories, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,22 +15,45 @@ const FILES_MAX: usize = 1_000_000;
 /// Directories within directories at most.
 const DEPTH_MAX: usize = 32;
 
+/// A file of those that were named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Where it is, or `-`.
+    pub path: PathBuf,
+    /// Nobody named it: it lies in a directory that was named.
+    pub is_found: bool,
+}
+
+impl File {
+    fn named(path: PathBuf) -> File {
+        File { path, is_found: false }
+    }
+}
+
+/// The paths of the files that `inputs` name, in their order; `-` stays.
+///
+/// # Errors
+/// As those of [`files`].
+pub fn expand(inputs: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    Ok(files(inputs)?.into_iter().map(|file| file.path).collect())
+}
+
 /// The files that `inputs` name, in their order; `-` stays.
 ///
 /// # Errors
 /// When a directory holds no file or cannot be read, a glob matches nothing, or there are too many.
-pub fn expand(inputs: &[PathBuf]) -> Result<Vec<PathBuf>> {
+pub fn files(inputs: &[PathBuf]) -> Result<Vec<File>> {
     let mut files = Vec::new();
     for input in inputs {
         if input == Path::new("-") || input.is_file() {
-            files.push(input.clone());
+            files.push(File::named(input.clone()));
         } else if input.is_dir() {
             add_directory(input, &mut files)?;
         } else if let Some(pattern) = pattern(input) {
             add_matches(pattern, &mut files)?;
         } else {
             // What it is, or that it is not there, is said when it is opened.
-            files.push(input.clone());
+            files.push(File::named(input.clone()));
         }
         hold(files.len())?;
     }
@@ -49,7 +73,7 @@ fn hold(count: usize) -> Result<()> {
     Ok(())
 }
 
-fn add_matches(pattern: &str, files: &mut Vec<PathBuf>) -> Result<()> {
+fn add_matches(pattern: &str, files: &mut Vec<File>) -> Result<()> {
     let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
     let matches = glob::glob_with(pattern, options)
         .with_context(|| format!("{pattern}: is neither a file nor a sound glob"))?;
@@ -59,7 +83,7 @@ fn add_matches(pattern: &str, files: &mut Vec<PathBuf>) -> Result<()> {
         if path.is_dir() {
             add_directory(&path, files)?;
         } else {
-            files.push(path);
+            files.push(File::named(path));
         }
         hold(files.len())?;
     }
@@ -69,7 +93,7 @@ fn add_matches(pattern: &str, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-fn add_directory(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+fn add_directory(directory: &Path, files: &mut Vec<File>) -> Result<()> {
     let mut found = Vec::new();
     let mut open = vec![(directory.to_owned(), 0)];
     while let Some((folder, depth)) = open.pop() {
@@ -95,7 +119,7 @@ fn add_directory(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
         bail!("{}: is a directory without files", directory.display());
     }
     found.sort();
-    files.append(&mut found);
+    files.extend(found.into_iter().map(|path| File { path, is_found: true }));
     Ok(())
 }
 
@@ -120,6 +144,9 @@ mod tests {
                 files.iter().map(|file| file.strip_prefix(&room).expect("below").to_owned());
             Ok::<_, String>(below.map(|file| file.to_string_lossy().into_owned()).collect())
         };
+        let found = files(&[room.join("b"), room.join("y.pcap"), room.join("a/?")]).expect("there");
+        let is_found: Vec<bool> = found.iter().map(|file| file.is_found).collect();
+        assert_eq!(is_found, [true, true, false, false]);
         let all = ["[x].pcap", "a/9", "b/1", "b/2", "y.pcap"].map(str::to_owned).to_vec();
         assert_eq!(names(&[""]), Ok(all));
         let some = |files: &[&str]| Ok(files.iter().map(|name| (*name).to_owned()).collect());

@@ -10,6 +10,8 @@ pub mod expand;
 mod exports;
 pub mod live;
 pub mod open;
+mod packing;
+mod passed_over;
 pub mod pcap;
 pub mod pcapng;
 pub mod records;

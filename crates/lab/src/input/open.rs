@@ -9,7 +9,7 @@ use super::capture::{Capture, HeaderError};
 use super::datagrams::{self, Datagrams};
 use super::pcap::{Pcap, is_pcap};
 use super::pcapng::{Pcapng, is_pcapng};
-use super::source::{self, Gauge, Stream};
+use super::source::{self, Gauge, NotRead, Stream};
 use super::text::{self, Layout};
 use super::window::Window;
 
@@ -30,7 +30,7 @@ pub enum Input {
 /// What is recognised, for those who brought something else.
 const RECOGNISED: &str = "pcap, pcapng, datagrams of NetFlow v5, v7, v9, IPFIX and sFlow v5, files \
                           of nfcapd and flow-tools, Zeek's conn.log, CSV with a header and JSON \
-                          lines (each also in gzip) and Parquet flow records of nilometer";
+                          lines (each also in gzip, Zstandard, bzip2 or LZ4) and Parquet flow records of nilometer";
 
 /// Opens `path`, or standard input for `-`, and recognises what it is; it is digested where `digests`.
 ///
@@ -38,7 +38,10 @@ const RECOGNISED: &str = "pcap, pcapng, datagrams of NetFlow v5, v7, v9, IPFIX a
 /// When it cannot be opened, is of no known kind, or is cut or damaged within its file header.
 pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Input)> {
     let (gauge, mut window) = source::open(path, digests)?;
-    let refused = |error: HeaderError| anyhow!("{}: {error}", gauge.name());
+    let refused = |error: HeaderError| match error {
+        HeaderError::Read(_) => anyhow!("{}: {error}", gauge.name()),
+        _ => NotRead(format!("{}: {error}", gauge.name())).into(),
+    };
     let first = window.peek(datagrams::LONGEST_BYTES).map_err(HeaderError::Read);
     let first = first.map_err(refused)?;
     let input = if is_pcap(first) {
@@ -56,7 +59,7 @@ pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Input)> {
     {
         Input::Text(layout, window)
     } else if first.starts_with(b"PAR1") {
-        if gauge.packed() || path == Path::new("-") {
+        if gauge.packing().is_some() || path == Path::new("-") {
             bail!("{}: Parquet is read from its end: give it as a plain file", gauge.name());
         }
         Input::FlowTable(path.to_owned(), window)
@@ -68,25 +71,29 @@ pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Input)> {
 
 fn unknown(gauge: &Gauge, first: &[u8]) -> anyhow::Error {
     let name = gauge.name();
-    if first.is_empty() {
-        let why = gauge.gzip_damage().unwrap_or_else(|| "nothing is packed in it".into());
-        return anyhow!("{name}: no capture can be unpacked from this gzip file: {why}");
-    }
-    let shown: Vec<String> = first.iter().take(8).map(|octet| format!("{octet:02x}")).collect();
-    let looks = known_by_sight(first).map_or(String::new(), |kind| format!(" ({kind})"));
-    anyhow!(
-        "{name}: begins with {}{looks}, which is none of what is read here: {RECOGNISED}",
-        shown.join(" ")
-    )
+    let said = match gauge.packing() {
+        Some(packing) if first.is_empty() => format!(
+            "{name}: nothing can be unpacked from this {} file: {}",
+            packing.name(),
+            gauge.packing_damage().unwrap_or_else(|| "nothing is packed in it".into())
+        ),
+        _ => {
+            let shown: Vec<String> =
+                first.iter().take(8).map(|octet| format!("{octet:02x}")).collect();
+            let looks = known_by_sight(first).map_or(String::new(), |kind| format!(" ({kind})"));
+            format!(
+                "{name}: begins with {}{looks}, which is none of what is read here: {RECOGNISED}",
+                shown.join(" ")
+            )
+        }
+    };
+    NotRead(said).into()
 }
 
 /// Kinds of file that are often brought and not read here.
 fn known_by_sight(first: &[u8]) -> Option<&'static str> {
-    const KINDS: [(&[u8], &str); 9] = [
-        (b"BZh", "bzip2: unpack it first"),
+    const KINDS: [(&[u8], &str); 6] = [
         (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz: unpack it first"),
-        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd: unpack it first"),
-        (&[0x04, 0x22, 0x4d, 0x18], "lz4: unpack it first"),
         (b"PK\x03\x04", "zip: unpack it first"),
         (b"snoop\0\0\0", "a snoop capture: convert it with editcap"),
         (&[0x00, 0x05], "like NetFlow v5, but its first header contradicts its length"),

@@ -23,11 +23,12 @@ use super::beside::{Beside, ROUND_TRIPS_MAX};
 use super::capture::{Capture, CapturedPacket};
 use super::choice::{Preamble, ReadAs};
 use super::delivery::Delivery;
-use super::expand::expand;
+use super::expand::files;
 use super::exports::{Exporters, evidence};
 use super::open::{self, Input};
+use super::passed_over::PassedOver;
 use super::series::PacketSeries;
-use super::source::{Gauge, Stream};
+use super::source::{Gauge, NotRead, Stream};
 use super::summary::{FlowSummary, Seen, describe_link};
 use super::window::Window;
 use crate::table::flows::read_part_mark;
@@ -91,8 +92,10 @@ pub type Sink<'a> = &'a mut dyn FnMut(FlowRecord) -> Result<()>;
 
 /// Reads all `inputs` (files, directories, globs; `-` is standard input), in the order given, and gives every record to `sink`.
 ///
+/// Files in directories that are of no known kind are passed over, counted, and named in a warning.
+///
 /// # Errors
-/// When an input cannot be read or is of no known kind, or when `sink` fails.
+/// When an input cannot be read or is of no known kind, when all were passed over, or when `sink` fails.
 pub fn read_flows(
     inputs: &[PathBuf],
     options: &FlowOptions,
@@ -103,9 +106,15 @@ pub fn read_flows(
         bail!("no input is named");
     }
     let mut reading = Reading::new(options, progress, sink);
-    for path in &expand(inputs)? {
-        reading.read(path)?;
+    let files = files(inputs)?;
+    let mut passed_over = PassedOver::default();
+    for file in &files {
+        match reading.read(&file.path) {
+            Err(error) if file.is_found && error.is::<NotRead>() => passed_over.add(&error),
+            read => read?,
+        }
     }
+    passed_over.tell(files.len(), &mut reading.summary)?;
     reading.finish()
 }
 
@@ -405,11 +414,12 @@ fn refuse_unknown_links(gauge: &Gauge, capture: &Capture<Stream>) -> Result<()> 
         return Ok(());
     }
     let described: Vec<String> = link_types.iter().map(|number| describe_link(*number)).collect();
-    bail!(
+    Err(NotRead(format!(
         "{}: this {} holds {}, which is not read here; Ethernet, Linux cooked, raw IP, loopback, \
          PPP and Cisco HDLC are",
         gauge.name(),
         capture.container(),
         described.join(" and ")
-    )
+    ))
+    .into())
 }

@@ -1,26 +1,27 @@
-//! One input as a stream of bytes: opened, unpacked where it is gzip, counted and digested.
+//! One input as a stream of bytes: opened, unpacked where it is compressed, counted and digested.
 //!
 //! The digest is of the bytes as they lie in the file, so that `sha256sum` prints the same, and it
 //! covers the whole file even where a damaged capture is only read in part.
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
-use flate2::read::MultiGzDecoder;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::packing::{self, Packing};
 use super::window::Window;
 
 /// A stream of bytes, unpacked.
 pub type Stream = Box<dyn Read>;
 
-/// The magic of gzip (RFC 1952, section 2.3.1).
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// How much of a compressed file is read at once.
+const PACKED_STEP_BYTES: usize = 64 * 1024;
 
 /// What identifies an input: recorded with everything that is made from it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +40,7 @@ pub struct InputDigest {
 pub struct Gauge {
     name: String,
     total_bytes: Option<u64>,
-    packed: bool,
+    packing: Option<Packing>,
     tally: Rc<Tally>,
 }
 
@@ -48,7 +49,7 @@ struct Tally {
     /// None where nobody asked for it.
     digest: RefCell<Option<Sha256>>,
     bytes: Cell<u64>,
-    gzip_damage: RefCell<Option<String>>,
+    damage: RefCell<Option<String>>,
 }
 
 impl Gauge {
@@ -67,14 +68,14 @@ impl Gauge {
         self.total_bytes
     }
 
-    /// Is it gzip?
-    pub fn packed(&self) -> bool {
-        self.packed
+    /// How it is compressed, if it is.
+    pub fn packing(&self) -> Option<Packing> {
+        self.packing
     }
 
-    /// What was wrong with the gzip stream, if it was damaged or cut.
-    pub fn gzip_damage(&self) -> Option<String> {
-        self.tally.gzip_damage.borrow().clone()
+    /// What was wrong with the compressed stream, if it was damaged or cut.
+    pub fn packing_damage(&self) -> Option<String> {
+        self.tally.damage.borrow().clone()
     }
 
     /// The digest of what has been read, if it was asked for; that of the whole file once the stream has
@@ -103,25 +104,36 @@ pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Window<Stream>)> {
         (Box::new(file) as Stream, about.is_file().then_some(about.len()))
     };
     let tally = Tally { digest: RefCell::new(digests.then(Sha256::new)), ..Tally::default() };
-    let mut gauge = Gauge { name, total_bytes, packed: false, tally: Rc::new(tally) };
+    let mut gauge = Gauge { name, total_bytes, packing: None, tally: Rc::new(tally) };
     let mut counted = Counted { raw, tally: gauge.tally.clone() };
     let mut first = Vec::new();
     (&mut counted)
-        .take(GZIP.len() as u64)
+        .take(Packing::MAGIC_BYTES as u64)
         .read_to_end(&mut first)
         .with_context(|| format!("{}: cannot be read", gauge.name))?;
     if first.is_empty() {
-        bail!("{}: is empty", gauge.name);
+        return Err(NotRead(format!("{}: is empty", gauge.name)).into());
     }
-    gauge.packed = first == GZIP;
+    gauge.packing = Packing::of(&first);
     let whole = io::Cursor::new(first).chain(counted);
-    let stream: Stream = if gauge.packed {
-        Box::new(Gunzip { unpacked: MultiGzDecoder::new(whole), tally: gauge.tally.clone() })
-    } else {
-        Box::new(whole)
+    let stream: Stream = match gauge.packing {
+        Some(packing) => Box::new(Unpacked::new(packing, whole, gauge.tally.clone())),
+        None => Box::new(whole),
     };
     Ok((gauge, Window::new(stream)))
 }
+
+/// A file that holds nothing that is read here. Who names it is told; in a directory it is passed over.
+#[derive(Debug)]
+pub struct NotRead(pub String);
+
+impl fmt::Display for NotRead {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotRead {}
 
 /// Counts and digests what passes.
 struct Counted {
@@ -140,31 +152,66 @@ impl Read for Counted {
     }
 }
 
-/// Unpacks gzip; damage ends the stream where it lies and is remembered, for what came before it is
-/// still good.
-struct Gunzip<R> {
-    unpacked: MultiGzDecoder<R>,
+/// A reader that is read here and there.
+struct Shared<R>(Rc<RefCell<R>>);
+
+impl<R: Read> Read for Shared<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.borrow_mut().read(into)
+    }
+}
+
+/// Unpacks what is compressed; damage ends the stream where it lies and is remembered, for what came before
+/// it is still good.
+struct Unpacked<R> {
+    unpacked: Stream,
+    packed: Rc<RefCell<Noted<R>>>,
     tally: Rc<Tally>,
 }
 
-impl<R: Read> Read for Gunzip<R> {
+/// Notes whether reading itself failed: who unpacks may take that for damage.
+struct Noted<R> {
+    raw: R,
+    failed: Option<io::Error>,
+}
+
+impl<R: Read> Read for Noted<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.tally.gzip_damage.borrow().is_some() {
+        let read = self.raw.read(into);
+        if let Err(error) = &read
+            && let Some(number) = error.raw_os_error()
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            self.failed = Some(io::Error::from_raw_os_error(number));
+        }
+        read
+    }
+}
+
+impl<R: Read + 'static> Unpacked<R> {
+    fn new(packing: Packing, raw: R, tally: Rc<Tally>) -> Unpacked<R> {
+        let packed = Rc::new(RefCell::new(Noted { raw, failed: None }));
+        let shared = BufReader::with_capacity(PACKED_STEP_BYTES, Shared(packed.clone()));
+        Unpacked { unpacked: packing.unpack(shared), packed, tally }
+    }
+}
+
+impl<R: Read> Read for Unpacked<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.tally.damage.borrow().is_some() {
             return Ok(0);
         }
-        match self.unpacked.read(into) {
-            Err(error) if error.raw_os_error().is_none() => {
-                let what = match error.kind() {
-                    io::ErrorKind::Interrupted => return Err(error),
-                    io::ErrorKind::UnexpectedEof => "it ends early".to_owned(),
-                    _ => error.to_string(),
-                };
-                *self.tally.gzip_damage.borrow_mut() = Some(what);
-                // What is packed behind the damage still belongs to the digest.
-                io::copy(self.unpacked.get_mut(), &mut io::sink())?;
-                Ok(0)
-            }
-            read => read,
+        let error = match self.unpacked.read(into) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => error,
+            read => return read,
+        };
+        let mut packed = self.packed.borrow_mut();
+        if let Some(failed) = packed.failed.take() {
+            return Err(failed);
         }
+        *self.tally.damage.borrow_mut() = Some(packing::damage(&error));
+        // What is packed behind the damage still belongs to the digest.
+        io::copy(&mut *packed, &mut io::sink())?;
+        Ok(0)
     }
 }

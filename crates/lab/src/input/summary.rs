@@ -239,10 +239,11 @@ impl FlowSummary {
                 ));
             }
         }
-        if let Some(what) = gauge.gzip_damage() {
+        if let (Some(packing), Some(what)) = (gauge.packing(), gauge.packing_damage()) {
             self.damaged += u64::from(*ending == Ending::Whole);
             self.warnings.push(format!(
-                "{name}: its gzip stream is damaged: {what}; what could be unpacked was read"
+                "{name}: its {} stream is damaged: {what}; what could be unpacked was read",
+                packing.name()
             ));
         }
     }

@@ -1,0 +1,236 @@
+//! Files that are compressed as a whole: gzip, Zstandard, bzip2 and LZ4, told by their magic, also several
+//! of one kind behind each other.
+
+use std::error::Error;
+use std::io::{self, BufRead, Read};
+
+use bzip2::bufread::MultiBzDecoder;
+use flate2::bufread::MultiGzDecoder;
+use lz4_flex::frame::FrameDecoder as Lz4Decoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+
+/// How a file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// RFC 1952.
+    Gzip,
+    /// RFC 8878.
+    Zstandard,
+    /// As bzip2 writes it.
+    Bzip2,
+    /// Frames of LZ4, as its command line writes them.
+    Lz4,
+}
+
+impl Packing {
+    /// Bytes from which it is told.
+    pub const MAGIC_BYTES: usize = 4;
+
+    /// How a file is compressed that begins so; `None` where it is not, or in another way.
+    pub fn of(first: &[u8]) -> Option<Packing> {
+        match first {
+            [0x1f, 0x8b, ..] => Some(Packing::Gzip),
+            [0x28, 0xb5, 0x2f, 0xfd] => Some(Packing::Zstandard),
+            [b'B', b'Z', b'h', b'1'..=b'9'] => Some(Packing::Bzip2),
+            [0x04, 0x22, 0x4d, 0x18] => Some(Packing::Lz4),
+            _ => None,
+        }
+    }
+
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Packing::Gzip => "gzip",
+            Packing::Zstandard => "Zstandard",
+            Packing::Bzip2 => "bzip2",
+            Packing::Lz4 => "LZ4",
+        }
+    }
+
+    /// What `packed` was before it was compressed so. Damage is an error of no number, and has its own words.
+    pub fn unpack(self, packed: impl BufRead + 'static) -> Box<dyn Read> {
+        match self {
+            Packing::Gzip => Box::new(MultiGzDecoder::new(packed)),
+            Packing::Zstandard => Box::new(Frames::new(packed)),
+            Packing::Bzip2 => Box::new(MultiBzDecoder::new(packed)),
+            Packing::Lz4 => Box::new(Lz4Frames(Lz4Decoder::new(packed))),
+        }
+    }
+}
+
+/// What an error of unpacking says, in one line.
+pub fn damage(error: &io::Error) -> String {
+    let mut cause = error.get_ref().map(|inner| inner as &(dyn Error + 'static));
+    let mut ends_early = error.kind() == io::ErrorKind::UnexpectedEof;
+    while let Some(inner) = cause {
+        let kind = inner.downcast_ref::<io::Error>().map(io::Error::kind);
+        ends_early |= kind == Some(io::ErrorKind::UnexpectedEof);
+        cause = inner.source();
+    }
+    if ends_early { "it ends early".to_owned() } else { error.to_string().replace('\n', " ") }
+}
+
+/// Zstandard's frames one after the other, with those passed over that hold no data, and each compared with
+/// its checksum where it has one.
+struct Frames<R> {
+    packed: R,
+    decoder: FrameDecoder,
+    is_open: bool,
+}
+
+impl<R: BufRead> Frames<R> {
+    fn new(packed: R) -> Frames<R> {
+        Frames { packed, decoder: FrameDecoder::new(), is_open: false }
+    }
+
+    /// Opens the next frame that holds data; says whether there is one.
+    fn open(&mut self) -> io::Result<bool> {
+        while !self.packed.fill_buf()?.is_empty() {
+            match self.decoder.init(&mut self.packed) {
+                Ok(()) => {
+                    self.is_open = true;
+                    return Ok(true);
+                }
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let length = u64::from(length);
+                    let skipped = io::copy(&mut (&mut self.packed).take(length), &mut io::sink())?;
+                    if skipped < length {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// The frame has given all it held.
+    fn close(&mut self) -> io::Result<()> {
+        self.is_open = false;
+        let stated = self.decoder.get_checksum_from_data();
+        if stated.is_some() && stated != self.decoder.get_calculated_checksum() {
+            return Err(io::Error::other("a frame differs from its checksum"));
+        }
+        Ok(())
+    }
+}
+
+impl<R: BufRead> Read for Frames<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while !into.is_empty() && (self.is_open || self.open()?) {
+            let read = self.decoder.read(into)?;
+            if read > 0 {
+                return Ok(read);
+            }
+            if self.decoder.is_finished() {
+                self.close()?;
+            } else {
+                let one = BlockDecodingStrategy::UptoBlocks(1);
+                self.decoder.decode_blocks(&mut self.packed, one).map_err(io::Error::other)?;
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// LZ4's frames one after the other: their decoder ends at the end of each.
+struct Lz4Frames<R: BufRead>(Lz4Decoder<R>);
+
+impl<R: BufRead> Read for Lz4Frames<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.0.read(into)?;
+            if read > 0 || into.is_empty() || self.0.get_mut().fill_buf()?.is_empty() {
+                return Ok(read);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// `plain`, compressed in each way.
+    fn packed(plain: &[u8]) -> [(Packing, Vec<u8>); 4] {
+        let mut gzip = Vec::new();
+        let level = flate2::Compression::default();
+        flate2::read::GzEncoder::new(plain, level).read_to_end(&mut gzip).expect("memory");
+        let mut bzip2 = Vec::new();
+        let level = bzip2::Compression::default();
+        bzip2::read::BzEncoder::new(plain, level).read_to_end(&mut bzip2).expect("memory");
+        let level = ruzstd::encoding::CompressionLevel::Fastest;
+        let zstandard = ruzstd::encoding::compress_to_vec(plain, level);
+        // As its command line writes it.
+        let frame = lz4_flex::frame::FrameInfo::new().content_checksum(true);
+        let mut lz4 = lz4_flex::frame::FrameEncoder::with_frame_info(frame, Vec::new());
+        lz4.write_all(plain).expect("memory");
+        let lz4 = lz4.finish().expect("memory");
+        [
+            (Packing::Gzip, gzip),
+            (Packing::Zstandard, zstandard),
+            (Packing::Bzip2, bzip2),
+            (Packing::Lz4, lz4),
+        ]
+    }
+
+    fn unpack(how: Packing, packed: Vec<u8>) -> (Vec<u8>, Option<String>) {
+        let mut plain = Vec::new();
+        let read = how.unpack(io::Cursor::new(packed)).read_to_end(&mut plain);
+        (plain, read.err().map(|error| damage(&error)))
+    }
+
+    #[test]
+    fn what_was_packed_is_unpacked_piece_by_piece() {
+        let plain: Vec<u8> = (0..300_000u32).flat_map(|n| (n / 9).to_le_bytes()).collect();
+        for (how, one) in packed(&plain) {
+            assert_eq!(Packing::of(&one[..Packing::MAGIC_BYTES]), Some(how));
+            let twice = [&one[..], &one].concat();
+            assert_eq!(unpack(how, one), (plain.clone(), None), "{how:?}");
+            assert_eq!(unpack(how, twice), ([&plain[..], &plain].concat(), None), "{how:?}");
+        }
+        assert_eq!(Packing::of(b"BZh0"), None);
+    }
+
+    #[test]
+    fn frames_without_data_are_passed_over() {
+        let [_, (_, one), ..] = packed(b"some bytes");
+        let skipped = [0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 7, 7, 7];
+        let all = [&one[..], &skipped, &one].concat();
+        assert_eq!(unpack(Packing::Zstandard, all), (b"some bytessome bytes".to_vec(), None));
+        let cut = [&one[..], &skipped[..9]].concat();
+        let (plain, said) = unpack(Packing::Zstandard, cut);
+        assert_eq!((&plain[..], said.as_deref()), (&b"some bytes"[..], Some("it ends early")));
+    }
+
+    #[test]
+    fn what_is_cut_gives_what_came_before_and_says_so() {
+        let plain: Vec<u8> = (0..400_000u32).flat_map(|n| (n * n / 7).to_le_bytes()).collect();
+        for (how, one) in packed(&plain) {
+            let (before, said) = unpack(how, one[..one.len() / 2].to_vec());
+            assert!(plain.starts_with(&before) && before.len() < plain.len(), "{how:?}");
+            assert_eq!(said.as_deref(), Some("it ends early"), "{how:?}");
+        }
+    }
+
+    #[test]
+    fn damage_is_named_in_one_line() {
+        let plain: Vec<u8> = (0..50_000u32).flat_map(|n| (n / 3).to_le_bytes()).collect();
+        for (how, one) in packed(&plain) {
+            let mut found = 0;
+            for at in (8..one.len()).step_by(one.len() / 61 + 1) {
+                let mut torn = one.clone();
+                torn[at] ^= 0x55;
+                let (read, said) = unpack(how, torn);
+                assert!(said.is_some() || read == plain, "{how:?}: damage at {at} was not seen");
+                found += usize::from(said.is_some_and(|said| !said.contains('\n')));
+            }
+            assert!(found > 40, "{how:?}: {found}");
+        }
+    }
+}

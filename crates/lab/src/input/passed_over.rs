@@ -1,0 +1,77 @@
+//! Files of a directory that hold nothing that is read here: a note beside captures, a file that was just begun.
+//!
+//! Whoever names a file means it, and is told that it cannot be read. Whoever names a directory means what
+//! is in it that can be read; what else there is, is counted and named, and only a directory in which there
+//! is nothing is an error.
+
+use anyhow::{Error, Result, bail};
+
+use super::summary::FlowSummary;
+
+/// Files that are named in the warning.
+const NAMED_MAX: usize = 5;
+
+/// What was passed over.
+#[derive(Debug, Default)]
+pub(super) struct PassedOver {
+    count: u64,
+    said: Vec<String>,
+}
+
+impl PassedOver {
+    /// A file was passed over, for this reason, which names it.
+    pub(super) fn add(&mut self, why: &Error) {
+        self.count += 1;
+        if self.said.len() < NAMED_MAX {
+            self.said.push(format!("{why:#}"));
+        }
+    }
+
+    /// Counts what was passed over of `files` files, and warns of it.
+    ///
+    /// # Errors
+    /// When nothing is left.
+    pub(super) fn tell(self, files: usize, summary: &mut FlowSummary) -> Result<()> {
+        let Some(first) = self.said.first() else { return Ok(()) };
+        if self.count == files as u64 {
+            bail!("none of {files} files can be read; the first: {first}");
+        }
+        let named = self.said.len();
+        summary.warnings.extend(self.said.into_iter().map(|said| format!("passed over: {said}")));
+        let more = self.count - named as u64;
+        if more > 0 {
+            summary.warnings.push(format!("{more} more files were passed over"));
+        }
+        *summary.skipped.entry("files_not_read".to_owned()).or_default() += self.count;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn what_was_passed_over_is_counted_and_the_first_of_it_named() {
+        let mut passed_over = PassedOver::default();
+        (0..7).for_each(|n| passed_over.add(&anyhow!("file {n}: is empty")));
+        let mut summary = FlowSummary::default();
+        passed_over.tell(8, &mut summary).expect("one was read");
+        assert_eq!(summary.skipped["files_not_read"], 7);
+        assert_eq!(summary.warnings.len(), NAMED_MAX + 1);
+        assert_eq!(summary.warnings[0], "passed over: file 0: is empty");
+        assert_eq!(summary.warnings[NAMED_MAX], "2 more files were passed over");
+    }
+
+    #[test]
+    fn nothing_but_what_was_passed_over_is_an_error() {
+        let mut passed_over = PassedOver::default();
+        passed_over.add(&anyhow!("a: is empty"));
+        let error = passed_over.tell(1, &mut FlowSummary::default()).expect_err("nothing");
+        assert_eq!(error.to_string(), "none of 1 files can be read; the first: a: is empty");
+        let mut summary = FlowSummary::default();
+        PassedOver::default().tell(0, &mut summary).expect("nothing was asked for");
+        assert_eq!(summary, FlowSummary::default());
+    }
+}
