@@ -9,7 +9,9 @@
 # in turns; shown are medians of their CPU time, user and system, and the ratio of records or packets a
 # CPU second, ours over theirs. nfdump has no way to read NetFlow v5: it scans its own file of the same
 # records. Without --json and -o nobody asks for a digest of the input, and none is made; a scan counts no
-# connections either. The last line is one JSON object. Wants nfdump, softflowd and time, and 3 GB in the
+# connections either. Packets are metered and repaired, and metered alone (--decode-only), which is what both
+# peers do; of copies one after the other, and of all copies within a minute (together), whose flows live
+# together. The last line is one JSON object. Wants nfdump, softflowd and time, and 3 GB in the
 # room.
 set -euo pipefail
 usage="benches/records.sh [--records N] [--packets N] [--repeats N] [--room FOLDER]"
@@ -55,7 +57,8 @@ trap 'exit 130' INT TERM
 echo "making $records records of each kind and $packets packets" >&2
 "$replicate" records --format netflow5 --count "$records" -o "$room/v5" "${seeds[@]}"
 "$replicate" records --format nfcapd2 --count "$records" -o "$room/nfcapd" "${seeds[@]}"
-"$replicate" packets --count "$packets" -o "$room/pcap" "$capture"
+"$replicate" packets --count "$packets" -o "$room/packets" "$capture"
+"$replicate" packets --count "$packets" --seconds 60 -o "$room/together" "$capture"
 mixed=() begin=0
 for format in netflow5 netflow9 ipfix nfcapd1 nfcapd2; do
     "$replicate" records --format $format --count $((records / 5)) --seconds 720 --begin $begin \
@@ -105,10 +108,16 @@ compare 'repair nfcapd, nfdump -a' "$records" \
     "$nilometer" flows "$room/nfcapd" -- nfdump -q -a -o null -r "$room/nfcapd"
 compare 'repair NetFlow v5, nfdump -a' "$records" \
     "$nilometer" flows "$room/v5" -- nfdump -q -a -o null -r "$room/nfcapd"
-compare 'packets, nfpcapd' "$packets" \
-    "$nilometer" flows "$room/pcap" -- nfpcapd -r "$room/pcap" -w "$room/out"
-compare 'packets, softflowd' "$packets" \
-    "$nilometer" flows "$room/pcap" -- softflowd -d -m 1048576 -r "$room/pcap"
+for kind in packets together; do
+    for how in "" " --decode-only"; do
+        # shellcheck disable=SC2086
+        compare "$kind$how, nfpcapd" "$packets" \
+            "$nilometer" flows $how "$room/$kind" -- nfpcapd -r "$room/$kind" -w "$room/out"
+        # shellcheck disable=SC2086
+        compare "$kind$how, softflowd" "$packets" \
+            "$nilometer" flows $how "$room/$kind" -- softflowd -d -m 1048576 -r "$room/$kind"
+    done
+done
 
 : >"$room/models"
 for _ in $(seq "$repeats"); do

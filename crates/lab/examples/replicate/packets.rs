@@ -14,6 +14,10 @@ pub struct Packets {
     /// How many packets are written.
     #[arg(long, default_value_t = 3_000_000)]
     count: u64,
+    /// All copies at once, their times scaled to so many seconds: a busy link, whose flows live together.
+    /// Without it one copy follows the other, as it was.
+    #[arg(long)]
+    seconds: Option<u64>,
     /// The file that is written, pcap.
     #[arg(short, long)]
     output: PathBuf,
@@ -27,32 +31,53 @@ struct Packet {
     frame: Vec<u8>,
 }
 
-/// Writes the copies, one after the other in time.
+/// Writes the copies, in the order of their times.
 pub fn replicate(asked: &Packets) -> Result<()> {
     let (_, Input::Capture(mut capture)) = open::open(&asked.input, false)? else {
         bail!("{}: is no capture", asked.input.display());
     };
     let packets = read(&mut capture)?;
-    let first_ns = packets.iter().map(|packet| packet.at_ns).min().unwrap_or(0);
-    let last_ns = packets.iter().map(|packet| packet.at_ns).max().unwrap_or(0);
-    let step_ns = last_ns - first_ns + SECOND_NS;
+    let order = order(asked, &packets);
     write_file(&asked.output, |file| {
         for word in [0xa1b2_3c4d, 0x0004_0002, 0, 0, 65_535, 1u32] {
             file.write_all(&word.to_le_bytes())?;
         }
-        for n in 0..asked.count {
-            let (copy, packet) = (n / packets.len() as u64, n % packets.len() as u64);
+        for (since_ns, copy, packet) in order {
             let packet = &packets[packet as usize];
-            let at_ns = ORIGIN_NS + copy * step_ns + (packet.at_ns - first_ns);
+            let at_ns = ORIGIN_NS + since_ns;
             let lengths = [packet.frame.len() as u32, packet.original_bytes];
             let stamp = [(at_ns / SECOND_NS) as u32, (at_ns % SECOND_NS) as u32];
             for word in stamp.into_iter().chain(lengths) {
                 file.write_all(&word.to_le_bytes())?;
             }
-            file.write_all(&moved(&packet.frame, copy as u32))?;
+            file.write_all(&moved(&packet.frame, copy))?;
         }
         Ok(())
     })
+}
+
+/// When each packet that is written comes, ns since the first: of which copy, and which of its packets.
+fn order(asked: &Packets, packets: &[Packet]) -> Vec<(u64, u32, u32)> {
+    let first_ns = packets.iter().map(|packet| packet.at_ns).min().unwrap_or(0);
+    let last_ns = packets.iter().map(|packet| packet.at_ns).max().unwrap_or(0);
+    let lasts_ns = last_ns - first_ns + SECOND_NS;
+    let all = (0..asked.count).map(|n| {
+        let (copy, packet) = (n / packets.len() as u64, n % packets.len() as u64);
+        let since_ns = packets[packet as usize].at_ns - first_ns;
+        let at_ns = match asked.seconds {
+            None => copy * lasts_ns + since_ns,
+            Some(seconds) => {
+                let scaled = u128::from(since_ns) * u128::from(seconds * SECOND_NS);
+                (scaled / u128::from(lasts_ns)) as u64
+            }
+        };
+        (at_ns, copy as u32, packet as u32)
+    });
+    let mut order: Vec<_> = all.collect();
+    if asked.seconds.is_some() {
+        order.sort_unstable();
+    }
+    order
 }
 
 fn read(capture: &mut Capture<nilometer_lab::input::source::Stream>) -> Result<Vec<Packet>> {
