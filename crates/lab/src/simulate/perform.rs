@@ -147,7 +147,7 @@ impl Sweep {
         document::write_json(&directory.file("result.json"), &performed.result)?;
         pages::write_sweep(&directory.file(PAGE_FILE), self, performed)?;
         if performed.result.interrupted {
-            return Ok(directory.partial().to_owned());
+            return Ok(directory.keep());
         }
         directory.finish()
     }

@@ -1,5 +1,7 @@
 //! Documents: TOML and JSON read with one clear error, files written whole or not at all.
 
+pub mod together;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
