@@ -117,7 +117,10 @@ fn fit(model: &mut TrafficModel, keep: Keep) -> Option<String> {
 }
 
 /// Keeps the first `duration_s` seconds of a model's intervals, the last of them in part.
-fn cut(model: &mut TrafficModel, duration_s: f64) -> Result<()> {
+///
+/// # Errors
+/// When nothing begins by then.
+pub fn cut(model: &mut TrafficModel, duration_s: f64) -> Result<()> {
     let plays = |interval: &&Interval| interval.flows > 0 || interval.sessions > 0.0;
     let first = model.intervals.iter().find(plays);
     if let Some(first) = first.filter(|first| first.start_s >= duration_s) {
