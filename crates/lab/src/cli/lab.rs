@@ -98,7 +98,7 @@ struct RunArgs {
     /// Keep all packets as client.pcapng and server.pcapng.
     #[arg(long)]
     pcap: bool,
-    /// Exit with status 1 when a figure is out of its bounds.
+    /// Exit with status 1 when a figure is out of its bounds, or rests on too few samples to tell.
     #[arg(long)]
     check: bool,
     /// Print the result as one JSON object.
@@ -204,7 +204,7 @@ fn run_lab(args: &RunArgs) -> Result<Verdict> {
     }
     let found = if args.check { out_of_bounds(&outcome) } else { Vec::new() };
     for finding in &found {
-        eprintln!("nilometer: out of bounds: {finding}");
+        eprintln!("nilometer: --check: {finding}");
     }
     Ok(if found.is_empty() { Verdict::Done } else { Verdict::Negative })
 }
