@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use anyhow::{Result, anyhow, bail};
 use nilometer_sim::Scenario;
-use nilometer_sim::refusal::distance;
+use nilometer_sim::refusal::hint;
 use nilometer_sim::scenario::Kind;
 use serde::de::DeserializeOwned;
 use toml::de::DeTable;
@@ -158,8 +158,7 @@ impl Template {
     fn with_parameter(&self, key: &str, values: &[&str]) -> Result<String> {
         let Some((_, default)) = self.parameters.iter().find(|(name, _)| name == key) else {
             let known = self.parameters.iter().map(|(name, _)| name.as_str()).chain(TOP);
-            let near = known.min_by_key(|known| distance(known, key)).unwrap_or_default();
-            bail!("{} has no parameter `{key}`; did you mean `{near}`?", self.name());
+            bail!("{} has no parameter `{key}`{}", self.name(), hint(key, known));
         };
         let values: Vec<String> = values
             .iter()
