@@ -107,6 +107,12 @@ impl Template {
         seed.and_then(|seed| u64::try_from(seed).ok()).unwrap_or(1)
     }
 
+    /// How long a run is, seconds; none where the file says no number.
+    pub fn duration_s(&self) -> Option<f64> {
+        let said = self.tree.get("duration_s")?;
+        said.as_float().or_else(|| said.as_integer().map(|seconds| seconds as f64))
+    }
+
     /// What kind of scenario it is.
     ///
     /// # Errors
