@@ -13,6 +13,7 @@ pub mod doctor;
 mod export;
 pub mod flows;
 pub mod generate;
+mod grid;
 mod key;
 pub mod lab;
 mod live;

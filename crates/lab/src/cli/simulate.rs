@@ -8,7 +8,7 @@ use clap::Args;
 use nilometer_sim::refusal::hint;
 use nilometer_sim::scenario::Kind;
 
-use super::Verdict;
+use super::{Verdict, grid};
 use crate::document;
 use crate::simulate::perform::{Performed, Sweep};
 use crate::simulate::result::{PointResult, SimulationResult, shown_value};
@@ -272,12 +272,7 @@ fn print_table(result: &SimulationResult, axes: &[&str]) {
         let shown = axes.iter().map(|axis| shown_value(&point.parameters, axis));
         rows.push(shown.chain(cells(point)).collect());
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..rows[0].len()).map(|column| width(column).unwrap_or(0)).collect();
-    for row in &rows {
-        let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
-        println!("{}", padded.collect::<Vec<_>>().join("  "));
-    }
+    print!("{}", grid::shown(&rows, grid::terminal_columns()));
     println!(
         "{} runs of {} s, {} packet-hops in {:.2} CPU-seconds, digest {}",
         result.runs,
