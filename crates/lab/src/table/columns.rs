@@ -255,7 +255,7 @@ impl TableReader {
         let name = path.display().to_string();
         let file = File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
         let reader = guarded::decode(|| SerializedFileReader::new(file))
-            .map_err(|error| anyhow!("{name}: is a damaged Parquet file: {}", one_line(&error)))?;
+            .map_err(|error| anyhow!("{name}: is a damaged Parquet file: {}", cause_of(&error)))?;
         let table = TableReader { name, reader };
         let wanted = format.name;
         match table.mark(FORMAT_KEY) {
@@ -311,7 +311,7 @@ impl TableReader {
             }
             Ok(())
         };
-        guarded::decode(read).map_err(|error| damaged(one_line(&error)))?;
+        guarded::decode(read).map_err(|error| damaged(cause_of(&error)))?;
         Ok(rows)
     }
 }
@@ -320,6 +320,15 @@ impl TableReader {
 fn unwritten(name: &str, cause: &OnceLock<String>, error: &dyn std::error::Error) -> anyhow::Error {
     let cause = cause.get().cloned().unwrap_or_else(|| one_line(error));
     anyhow!("{name}: cannot be written: {cause}")
+}
+
+/// What the decoder says, without what it puts before it: that it is Parquet's error, or another's.
+fn cause_of(error: &ParquetError) -> String {
+    match error {
+        ParquetError::General(said) => said.split_whitespace().collect::<Vec<_>>().join(" "),
+        ParquetError::External(cause) => one_line(cause.as_ref()),
+        error => one_line(error),
+    }
 }
 
 fn one_line(error: &dyn std::error::Error) -> String {
