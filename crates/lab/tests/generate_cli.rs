@@ -3,8 +3,10 @@
 mod common;
 
 use std::io::Read;
+use std::time::{Duration, Instant};
 
 use common::{Room, Running, free_port, text};
+use nilometer_lab::generate::giving_up::PATIENCE;
 use serde_json::Value;
 
 /// The one congestion control that every kernel has and lets everyone use.
@@ -103,17 +105,89 @@ fn the_plan_that_is_printed_is_the_plan_that_is_played() {
     assert_eq!(connections, count(&done, "connections"));
 }
 
+/// A client that nobody answers: its last line, after status 2 and nothing on stdout.
+fn unanswered(room: &Room, words: &[&str]) -> String {
+    let output =
+        room.run(&[&["generate", "client", "model.json", "--json"], words, &RENO].concat());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(text(&output.stdout), "", "nothing was transferred, nothing is claimed");
+    let line = said.lines().last().expect("a reason").to_owned();
+    assert!(line.starts_with("nilometer: nothing could be connected: "), "{said}");
+    line
+}
+
 #[test]
-fn without_a_server_every_connection_fails_and_is_counted() {
+fn without_a_server_the_cause_and_the_remedy_are_told() {
     let room = Room::new("alone");
     room.small_model("model.json");
     let port = free_port().to_string();
-    let client = ["generate", "client", "model.json", "--port", &port, "--json"];
-    let output = room.run(&[&client[..], &RENO].concat());
+    let line = unanswered(&room, &["--port", &port]);
+    let told = ["of 350 connections tried", "350 ended with \"Connection refused\"", "to 127.2."];
+    assert!(told.iter().all(|word| line.contains(word)), "{line}");
+    let remedy = format!("start `nilometer generate server --port {port} --device lo`");
+    assert!(line.contains(&remedy), "{line}");
+    // To where loopback does not lead there is no answer, or no way.
+    let line = unanswered(&room, &["--port", &port, "--destinations", "192.0.2.0/24"]);
+    assert!(line.contains("to 192.0.2."), "{line}");
+    assert!(line.contains("got no answer") || line.contains("unreachable"), "{line}");
+}
+
+#[test]
+fn a_long_plan_is_given_up_early() {
+    let room = Room::new("hopeless");
+    let mut model = room.small_model("model.json");
+    for interval in model["intervals"].as_array_mut().expect("intervals") {
+        interval["start_s"] = (30.0 * interval["start_s"].as_f64().expect("a start")).into();
+        interval["duration_s"] = 30.0.into();
+    }
+    room.write("model.json", model.to_string());
+    let (port, began) = (free_port().to_string(), Instant::now());
+    let line = unanswered(&room, &["--port", &port]);
+    let took = began.elapsed();
+    assert!(took >= PATIENCE && took < PATIENCE + Duration::from_secs(10), "{took:?}: {line}");
+    assert!(!line.contains("of 350"), "not all were tried: {line}");
+}
+
+/// Of two destinations one is served: what failed is counted by its reason, what came is exact.
+#[test]
+fn failures_are_counted_by_reason() {
+    let room = Room::new("half");
+    room.small_model("model.json");
+    let port = free_port().to_string();
+    let server = serve(&room, "127.2.0.1", &port);
+    let client = ["generate", "client", "model.json", "--port", &port];
+    let words = [&client[..], &["--destinations", "127.2.0.0/30"], &RENO].concat();
+    let output = room.run(&[&words[..], &["--json"]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let done: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    assert_eq!((count(&done, "completed"), count(&done, "bytes")), (0, 0));
-    assert_eq!(done["failed"], done["connections"], "{done}");
+    assert!(count(&done, "failed") > 0 && count(&done, "completed") > 0, "{done}");
+    assert_eq!(done["failures"], serde_json::json!({ "Connection refused": done["failed"] }));
+    assert_eq!(done["sizes_exact"], true);
+    let output = room.run(&words);
+    let line = format!("{} failed with \"Connection refused\"\n", done["failed"]);
+    assert!(text(&output.stdout).contains(&line), "{}", text(&output.stdout));
+    server.ended_by(libc::SIGINT);
+}
+
+#[test]
+fn a_duration_plays_the_beginning() {
+    let room = Room::new("beginning");
+    room.small_model("model.json");
+    let port = free_port().to_string();
+    let server = serve(&room, "0.0.0.0", &port);
+    let first = ["model.json", "--seed", "3", "--duration", "1", "--json"];
+    let done =
+        room.counted(&[&["generate", "client"], &first[..], &["--port", &port], &RENO].concat());
+    assert_eq!((count(&done, "connections"), count(&done, "completed")), (100, 100), "{done}");
+    assert_eq!(done["failures"], serde_json::json!({}));
+    let plan = room.counted(&[&["generate", "plan"], &first[..]].concat());
+    assert_eq!((&plan["connections"], &plan["bytes"]), (&done["connections"], &done["bytes"]));
+    server.ended_by(libc::SIGINT);
+    for seconds in ["0", "-1", "nan", "100000"] {
+        let line = room.refused(&["generate", "client", "model.json", "--duration", seconds]);
+        assert!(line.contains("--duration is") && line.contains("from 0.5 to 86400"), "{line}");
+    }
 }
 
 #[test]
@@ -127,7 +201,7 @@ fn an_interrupted_client_says_how_far_it_came() {
     let client = ["generate", "client", "model.json", "--port", &port, "--json"];
     let mut client = room.start(&[&client[..], &RENO].concat());
     drop(client.hears("playing 350 connections"));
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    std::thread::sleep(Duration::from_millis(700));
     client.signal(libc::SIGINT);
     let output = client.end();
     assert_eq!(output.status.code(), Some(130));

@@ -249,7 +249,7 @@ fn replaced(room: &Room) {
     let status = if found.is_empty() { 0 } else { 1 };
     assert_eq!(output.status.code(), Some(status), "{found:?}: {said}");
     for finding in found {
-        assert!(said.contains(&format!("nilometer: out of bounds: {finding}\n")), "{said}");
+        assert!(said.contains(&format!("nilometer: --check: {finding}\n")), "{said}");
     }
     let kept = room.json("run/result.json");
     sound(&kept);
@@ -477,8 +477,9 @@ type Fault = (&'static str, fn(&mut Outcome));
 #[test]
 fn each_bound_of_the_check_is_a_bound() {
     assert_eq!(out_of_bounds(&good()), Vec::<String>::new());
-    let faults: [Fault; 8] = [
+    let faults: [Fault; 9] = [
         ("file_size is 2.01", |outcome| outcome.fidelity[0].ratio = Some(2.01)),
+        ("1000 samples are too few", |outcome| outcome.fidelity[0].floor = 0.2),
         ("no floor", |outcome| outcome.fidelity[0].ratio = None),
         ("byte-exact", |outcome| outcome.execution.sizes_exact = false),
         ("999 of 1000", |outcome| outcome.execution.completed = 999),

@@ -113,6 +113,12 @@ fn a_model_is_at_no_distance_from_itself() {
     }
     let shown = room.done(&["model", "compare", "a.json", "a.json"]);
     assert!(shown.starts_with("law") && shown.contains("floor"), "{shown}");
+    let head = shown.lines().find(|line| line.starts_with("model ")).expect("named columns");
+    assert_eq!(head.matches("a.json").count(), 2, "{head}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 60), "{shown}");
+    room.write("a-name-longer-than-its-column.json", room.read("a.json"));
+    let long = room.done(&["model", "compare", "a-name-longer-than-its-column.json", "a.json"]);
+    assert!(long.contains(" …han-its-column.json "), "{long}");
 }
 
 /// Sizes doubled: the laws of sizes are far apart, every other law is where it was.

@@ -260,11 +260,14 @@ fn bad_words_are_refused_in_one_line() {
     room.write("no.toml", "[[");
     for (line, word) in [
         ("qsdr", "did you mean `qsdrr`?"),
+        ("elsewhere", "there are `qsdrr`, "),
+        ("distributed-queueing --seeds 3", "leave --seeds out"),
         ("missing.toml", "missing.toml"),
         ("binary.toml", "binary.toml"),
         ("no.toml", "line 1"),
         ("small.toml --set", "--set"),
         ("small.toml --set lode=1", "did you mean `load`?"),
+        ("qsdrr --set disc=red", "did you mean `discipline`?"),
         ("small.toml --set load", "key=value"),
         ("small.toml --set load=x", "no number"),
         ("small.toml --set load=1,,2", "empty"),

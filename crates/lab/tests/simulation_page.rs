@@ -240,17 +240,42 @@ fn scratch(name: &str) -> PathBuf {
     dir.canonicalize().expect("it was just made")
 }
 
-#[test]
-fn the_command_writes_the_page_and_the_claims() {
-    let dir = scratch("command").join("results");
-    let sets = ["duration_s=1", "flows=4", "discipline=red,qsdrr", "buffer_packets=20,200"];
+/// The paper's study with these changes, into `dir`; what was said on standard error.
+fn simulated(dir: &Path, sets: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_nilometer"))
         .args(["simulate", "qsdrr", "--seeds", "2", "--out"])
-        .arg(&dir)
+        .arg(dir)
         .args(sets.iter().flat_map(|set| ["--set", set]))
         .output()
         .expect("the binary runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+/// A study of one second is slow start; it is not held against the paper's hundred.
+#[test]
+fn a_shortened_study_is_not_judged() {
+    let dir = scratch("shortened").join("results");
+    let sets = ["duration_s=1", "flows=4", "discipline=red,qsdrr", "buffer_packets=20,200"];
+    let said = simulated(&dir, &sets);
+    let told = "the study was shortened, to 1 s of 100 s";
+    assert!(said.contains(told), "{said}");
+    let page = std::fs::read_to_string(dir.join("report.html")).expect("the page is there");
+    check::hold(&page);
+    assert!(page.contains(told));
+    let text = std::fs::read_to_string(dir.join("result.json")).expect("the result is there");
+    let result: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    let claims = result["claims"].as_array().expect("a list");
+    assert_eq!(claims.len(), section7::judge(&[]).len());
+    assert!(claims.iter().all(|claim| claim["verdict"] == "not_measured"));
+    assert!(claims.iter().all(|claim| claim["figures"] == serde_json::json!([])));
+}
+
+#[test]
+fn the_command_writes_the_page_and_the_claims() {
+    let dir = scratch("command").join("results");
+    simulated(&dir, &["flows=4", "discipline=red,qsdrr", "buffer_packets=20,200"]);
     let page = std::fs::read_to_string(dir.join("report.html")).expect("the page is there");
     check::hold(&page);
     assert_eq!(ids(&page).first(), Some(&"flows"));

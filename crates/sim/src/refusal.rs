@@ -1,7 +1,12 @@
 //! Why a scenario cannot be set up: each reason in one line that names the place.
 
 use alloc::string::String;
+use alloc::vec::Vec;
+use alloc::{format, vec};
 use core::fmt;
+
+/// Names that are listed where none is like the one that was said, at most.
+const LISTED_MAX: usize = 12;
 
 /// Why there is no network for a scenario.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,8 +21,8 @@ pub enum Refusal {
         place: String,
         /// The name.
         name: String,
-        /// The nearest name that is there.
-        nearest: Option<String>,
+        /// What to write in its place ([`hint`]).
+        hint: String,
     },
     /// A value out of its range, or two that contradict each other.
     Value {
@@ -47,8 +52,7 @@ impl Refusal {
         name: &str,
         known: impl Iterator<Item = &'a str>,
     ) -> Refusal {
-        let nearest = known.min_by_key(|known| distance(name, known)).map(Into::into);
-        Refusal::Unknown { place: place.into(), name: name.into(), nearest }
+        Refusal::Unknown { place: place.into(), name: name.into(), hint: hint(name, known) }
     }
 }
 
@@ -59,11 +63,8 @@ impl fmt::Display for Refusal {
                 write!(f, "version {version} is unknown; this program reads version 1")
             }
             Refusal::Twice(name) => write!(f, "the name `{name}` is given twice"),
-            Refusal::Unknown { place, name, nearest: None } => {
-                write!(f, "{place}: `{name}` is unknown")
-            }
-            Refusal::Unknown { place, name, nearest: Some(nearest) } => {
-                write!(f, "{place}: `{name}` is unknown; did you mean `{nearest}`?")
+            Refusal::Unknown { place, name, hint } => {
+                write!(f, "{place}: `{name}` is unknown{hint}")
             }
             Refusal::Value { place, what } => write!(f, "{place}: {what}"),
             Refusal::NoPath { from, to } => write!(f, "no links lead from `{from}` to `{to}`"),
@@ -73,20 +74,54 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// Levenshtein's distance: edits that turn one word into the other.
-pub fn distance(a: &str, b: &str) -> usize {
-    let b: alloc::vec::Vec<char> = b.chars().collect();
-    let mut row: alloc::vec::Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let change = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
+/// What to write in place of `name`, which is none of `known`, as the end of a sentence: the name that
+/// was probably meant; all that there are, up to a dozen, where none is like it; nothing where there are
+/// none.
+pub fn hint<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.collect();
+    if let Some(meant) = meant(name, &known) {
+        return format!("; did you mean `{meant}`?");
     }
-    row[b.len()]
+    let mut listed: Vec<String> =
+        known.iter().take(LISTED_MAX).map(|known| format!("`{known}`")).collect();
+    if known.len() > LISTED_MAX {
+        listed.push(format!("{} more", known.len() - LISTED_MAX));
+    }
+    match listed.is_empty() {
+        true => String::new(),
+        false => format!("; there are {}", listed.join(", ")),
+    }
+}
+
+/// The shortest name of which `name` is the beginning, or else the nearest one, if half of its letters
+/// may stay where they are. What is farther was not meant.
+fn meant<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let whole = known.iter().filter(|known| name.len() > 1 && known.starts_with(name));
+    let length = |word: &str| word.chars().count();
+    let near = known.iter().map(|known| (distance(name, known), *known));
+    let near = near.filter(|(edits, known)| 2 * edits <= length(name).max(length(known)));
+    let whole = whole.min_by_key(|known| known.len()).copied();
+    whole.or_else(|| near.min_by_key(|(edits, _)| *edits).map(|(_, known)| known))
+}
+
+/// Edits that turn one word into the other: letters put in, left out, changed, or two neighbours
+/// exchanged (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    let [a, b]: [Vec<char>; 2] = [a, b].map(|word| word.chars().collect());
+    let mut before: Vec<usize> = vec![0; b.len() + 1];
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for i in 0..a.len() {
+        let mut row = vec![i + 1; b.len() + 1];
+        for j in 0..b.len() {
+            let change = above[j] + usize::from(a[i] != b[j]);
+            row[j + 1] = change.min(row[j] + 1).min(above[j + 1] + 1);
+            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
+                row[j + 1] = row[j + 1].min(before[j - 1] + 1);
+            }
+        }
+        before = core::mem::replace(&mut above, row);
+    }
+    above[b.len()]
 }
 
 #[cfg(test)]
@@ -102,5 +137,16 @@ mod tests {
         let none = Refusal::unknown("link `a`", "rde", core::iter::empty());
         assert_eq!(none.to_string(), "link `a`: `rde` is unknown");
         assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!((distance("snik", "sink"), distance("", "abc")), (1, 3));
+    }
+
+    #[test]
+    fn what_is_far_from_all_is_not_suggested() {
+        let known = || ["discipline", "buffer_packets", "tcp"].into_iter();
+        assert_eq!(hint("disc", known()), "; did you mean `discipline`?");
+        assert_eq!(hint("xyz", known()), "; there are `discipline`, `buffer_packets`, `tcp`");
+        let many: Vec<String> = (0..14).map(|number| format!("host{number}")).collect();
+        let said = hint("elsewhere", many.iter().map(String::as_str));
+        assert!(said.ends_with("`host11`, 2 more"), "{said}");
     }
 }

@@ -7,8 +7,9 @@ use clap::{ArgGroup, Args};
 
 use super::Verdict;
 use super::model::read_model;
+use crate::document::{self, together};
+use crate::harpoon;
 use crate::table::model::{self, Form};
-use crate::{document, harpoon};
 
 /// A model in another form: Harpoon's XML, or tables in CSV or Parquet.
 #[derive(Debug, Args)]
@@ -57,8 +58,12 @@ fn to_harpoon(file: &Path, prefix: &Path, force: bool) -> Result<Verdict> {
     for (path, _) in &outputs {
         document::guard_output(path, &[file.to_owned()], force, b"<harpoon_plugins>")?;
     }
-    for (path, text) in &outputs {
-        document::write_whole(path, text.as_bytes())?;
+    let folder = outputs[0].0.parent().unwrap_or(Path::new(""));
+    let file = |(path, text): &(PathBuf, &String)| {
+        (PathBuf::from(path.file_name().unwrap_or_default()), text.as_bytes().to_vec())
+    };
+    together::write(folder, &outputs.each_ref().map(file))?;
+    for (path, _) in &outputs {
         println!("{}", path.display());
     }
     for warning in &exported.warnings {

@@ -3,18 +3,22 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
-use nilometer_traffic::Plan;
+use nilometer_traffic::{Plan, TrafficModel};
 use serde_json::json;
 
 use super::Verdict;
 use super::model::read_model;
 use crate::generate::{
-    Client, ClientConfig, Execution, Live, Outcome, Server, ServerConfig, ServerReport,
+    Client, ClientConfig, Execution, Live, Outcome, Server, ServerConfig, ServerReport, giving_up,
 };
+use crate::trial::config::{DURATION_MAX_S, DURATION_MIN_S};
+use crate::trial::run::cut;
 use crate::trial::{planning, signals};
 
 /// Connections printed without `--all`.
@@ -34,6 +38,10 @@ enum GenerateCommand {
     /// Serve files to clients until interrupted.
     Server(ServerArgs),
     /// Play a model's plan against servers.
+    ///
+    /// Gives up, with status 2, where nothing could be connected: when 10 connections or more were
+    /// tried, 5 s after the first was due; otherwise at the plan's end. A connection that stands still
+    /// for 30 s counts as timed out. All is over when --drain is, after the last connection was due.
     Client(ClientArgs),
 }
 
@@ -47,6 +55,9 @@ struct PlanArgs {
     /// Threads; the plan is the same whatever their number.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
     threads: NonZeroUsize,
+    /// Seconds that are planned, from the model's beginning; all of it where absent.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    duration: Option<f64>,
     /// Print every connection, not only the first.
     #[arg(long)]
     all: bool,
@@ -99,6 +110,9 @@ struct ClientArgs {
     /// Threads.
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
     threads: NonZeroUsize,
+    /// Seconds that are played, from the model's beginning; all of it where absent.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    duration: Option<f64>,
     /// Seconds that transfers may take after the last connection was due.
     #[arg(long, value_name = "SECONDS", default_value_t = 15, allow_negative_numbers = true)]
     drain: u32,
@@ -117,7 +131,8 @@ pub fn run(args: GenerateArgs) -> Result<Verdict> {
 }
 
 fn plan(args: &PlanArgs) -> Result<Verdict> {
-    let model = read_model(&args.model)?;
+    let mut model = read_model(&args.model)?;
+    shorten(&mut model, args.duration)?;
     let plan = planning::plan(&model, args.seed, args.threads.get())?;
     let digest = planning::hex(&plan.digest());
     if args.json {
@@ -173,6 +188,16 @@ fn intervals(plan: &Plan) {
     }
 }
 
+/// Keeps the seconds of the model that are asked for, by the clock of the traffic.
+fn shorten(model: &mut TrafficModel, seconds: Option<f64>) -> Result<()> {
+    let Some(seconds) = seconds else { return Ok(()) };
+    ensure!(
+        (DURATION_MIN_S..=DURATION_MAX_S).contains(&seconds),
+        "--duration is {seconds}, but must be from {DURATION_MIN_S} to {DURATION_MAX_S}"
+    );
+    cut(model, seconds * model.generation.time_divisor)
+}
+
 fn device(name: &str) -> Option<String> {
     (name != "any").then(|| name.to_owned())
 }
@@ -219,6 +244,7 @@ fn play(args: &ClientArgs) -> Result<Verdict> {
     let pool = |texts: &[String]| texts.iter().map(|text| text.parse()).collect::<Result<_, _>>();
     model.generation.clients = pool(&args.sources)?;
     model.generation.servers = pool(&args.destinations)?;
+    shorten(&mut model, args.duration)?;
     let plan = planning::plan(&model, args.seed, args.threads.get())?;
     let origin = Instant::now() + Duration::from_millis(200);
     let client = Client::new(ClientConfig {
@@ -231,13 +257,50 @@ fn play(args: &ClientArgs) -> Result<Verdict> {
     let (connections, seconds) = (plan.len(), plan.end.as_secs_f64());
     eprintln!("nilometer: playing {connections} connections in {seconds:.1} s");
     let live = Live::new();
-    let done = client.run_threads(args.threads, &plan.connections, &live, &stop)?;
+    let first = plan.connections.first().map_or(0, |planned| planned.start.as_nanos());
+    let first = origin + Duration::from_nanos(first);
+    let over = AtomicBool::new(false);
+    let (done, gave_up) = thread::scope(|scope| {
+        let watching = scope.spawn(|| giving_up::watch(&live, first, &over, &stop));
+        let done = client.run_threads(args.threads, &plan.connections, &live, &stop);
+        over.store(true, Ordering::Relaxed);
+        (done, watching.join().expect("a glance at counters does not panic"))
+    });
+    let done = done?;
+    let interrupted = stop.load(Ordering::Acquire) && !gave_up;
+    if !interrupted && live.progress().established == 0 {
+        return Err(unanswered(&plan, &done, args));
+    }
     told(&plan, &done, client.congestion(), args.json);
-    if stop.load(std::sync::atomic::Ordering::Acquire) {
+    if interrupted {
         return Ok(Verdict::Interrupted);
     }
     let completed = done.iter().all(|done| done.outcome == Outcome::Completed);
     Ok(if completed { Verdict::Done } else { Verdict::Negative })
+}
+
+/// What is wrong where nothing could be connected: how it failed, where, and what to do.
+fn unanswered(plan: &Plan, done: &[Execution], args: &ClientArgs) -> anyhow::Error {
+    let tried = || done.iter().filter(|done| done.outcome != Outcome::NotStarted);
+    let mut ends: Vec<String> = giving_up::by_reason(done)
+        .into_iter()
+        .map(|(reason, count)| format!("{count} ended with \"{reason}\""))
+        .collect();
+    let silent = tried().filter(|done| done.outcome == Outcome::Unfinished).count();
+    if silent > 0 {
+        ends.push(format!("{silent} got no answer"));
+    }
+    let first = tried().next().map_or(0, |done| done.index);
+    let address = SocketAddr::new(plan.connections[first as usize].destination, args.port);
+    anyhow!(
+        "nothing could be connected: of {} connections tried, the first to {address}, {}; start `nilometer \
+         generate server --port {} --device {}` where the destinations are, or give --sources, --destinations, \
+         --port and --device that lead to servers",
+        tried().count(),
+        ends.join(" and "),
+        args.port,
+        args.device
+    )
 }
 
 fn told(plan: &Plan, done: &[Execution], congestion: &str, as_json: bool) {
@@ -261,10 +324,13 @@ fn told(plan: &Plan, done: &[Execution], congestion: &str, as_json: bool) {
     let p99 = late.get(late.len().saturating_sub(1) * 99 / 100).copied().unwrap_or(0);
     let failed = done.len() - completed - unfinished;
     let digest = planning::hex(&plan.digest());
+    let failures = giving_up::by_reason(done);
+    // Of no transfer that was completed nothing is known.
+    let exact = (completed > 0).then_some(exact);
     if as_json {
         let printed = json!({
             "digest": digest, "connections": done.len(), "completed": completed, "failed": failed,
-            "unfinished": unfinished, "bytes": bytes, "sizes_exact": exact,
+            "failures": failures, "unfinished": unfinished, "bytes": bytes, "sizes_exact": exact,
             "lateness_p99_ns": p99, "congestion": congestion,
         });
         println!("{printed}");
@@ -273,7 +339,15 @@ fn told(plan: &Plan, done: &[Execution], congestion: &str, as_json: bool) {
             "{completed} of {} connections completed, {failed} failed, {unfinished} unfinished",
             done.len()
         );
-        println!("{bytes} bytes received, sizes {}", if exact { "exact" } else { "NOT exact" });
+        for (reason, count) in failures {
+            println!("{count} failed with \"{reason}\"");
+        }
+        let sizes = match exact {
+            Some(true) => "sizes exact",
+            Some(false) => "sizes NOT exact",
+            None => "no transfer completed",
+        };
+        println!("{bytes} bytes received, {sizes}");
         println!(
             "started late by {:.1} µs at p99; congestion control {congestion}",
             p99 as f64 / 1e3

@@ -98,7 +98,7 @@ struct RunArgs {
     /// Keep all packets as client.pcapng and server.pcapng.
     #[arg(long)]
     pcap: bool,
-    /// Exit with status 1 when a figure is out of its bounds.
+    /// Exit with status 1 when a figure is out of its bounds, or rests on too few samples to tell.
     #[arg(long)]
     check: bool,
     /// Print the result as one JSON object.
@@ -183,8 +183,8 @@ fn run_lab(args: &RunArgs) -> Result<Verdict> {
     let options = RunOptions { out: args.out.clone(), force: args.force, command: command_line() };
     let stop = signals::stop_flag()?;
     let (outcome, interrupted) = match run_trial(&config, &options, &stop)? {
-        Ended::Completed(outcome) => (outcome, false),
-        Ended::Interrupted(outcome) => (outcome, true),
+        Ended::Completed(outcome) => (outcome, None),
+        Ended::Interrupted(outcome, kept) => (outcome, Some(kept)),
         Ended::Early(partial) => {
             eprintln!(
                 "nilometer: interrupted before the device saw traffic; model and configuration are \
@@ -195,13 +195,16 @@ fn run_lab(args: &RunArgs) -> Result<Verdict> {
         }
     };
     print(&outcome, args.json)?;
-    if interrupted {
-        eprintln!("nilometer: interrupted; what was measured until then is kept");
+    if let Some(kept) = interrupted {
+        eprintln!(
+            "nilometer: interrupted; what was measured until then is kept in {}",
+            kept.display()
+        );
         return Ok(Verdict::Interrupted);
     }
     let found = if args.check { out_of_bounds(&outcome) } else { Vec::new() };
     for finding in &found {
-        eprintln!("nilometer: out of bounds: {finding}");
+        eprintln!("nilometer: --check: {finding}");
     }
     Ok(if found.is_empty() { Verdict::Done } else { Verdict::Negative })
 }

@@ -13,6 +13,7 @@ pub mod doctor;
 mod export;
 pub mod flows;
 pub mod generate;
+mod grid;
 mod key;
 pub mod lab;
 mod live;
@@ -99,10 +100,23 @@ pub fn main() -> ExitCode {
         Ok(Verdict::Negative) => ExitCode::from(1),
         Ok(Verdict::Interrupted) => ExitCode::from(130),
         Err(error) => {
-            eprintln!("nilometer: {error:#}");
+            eprintln!("nilometer: {}", told(&error));
             ExitCode::from(2)
         }
     }
+}
+
+/// An error and its causes, each once: what some libraries say has their cause in it already.
+fn told(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.ends_with(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
 }
 
 /// Answers a command line that asks for help or cannot be understood.
@@ -125,15 +139,29 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
 }
 
+/// What Rust says of words that are no numbers, and what we say.
+const PLAINER: [(&str, &str); 5] = [
+    ("invalid digit found in string", "a whole number, zero or more, is needed"),
+    ("cannot parse integer from empty string", "a whole number, zero or more, is needed"),
+    ("number too large to fit in target type", "the number is too large"),
+    ("invalid float literal", "a number is needed"),
+    ("cannot parse float from empty string", "a number is needed"),
+];
+
 /// Clap's account of an error, several paragraphs, as one line: what is wrong and what was probably
-/// meant, without the usage.
+/// meant, without the usage. Its advice to give a flag that there is not as a value, behind `--`, is
+/// left out: nobody means that, and mostly it would be refused as well.
 fn one_line(account: &str) -> String {
     let account = account.strip_prefix("error: ").unwrap_or(account);
+    let is_told = |line: &&str| !line.trim_start().starts_with("tip: to pass '");
     let paragraphs = account
         .split("\n\n")
         .filter(|p| !p.starts_with("Usage:") && !p.starts_with("For more information"))
-        .map(|p| p.split_whitespace().collect::<Vec<_>>().join(" "));
-    paragraphs.collect::<Vec<_>>().join("; ").replace("; tip: ", "; ")
+        .map(|p| p.lines().filter(is_told).flat_map(str::split_whitespace).collect::<Vec<_>>())
+        .filter(|words| !words.is_empty())
+        .map(|words| words.join(" "));
+    let line = paragraphs.collect::<Vec<_>>().join("; ").replace("; tip: ", "; ");
+    PLAINER.iter().fold(line, |line, (from, to)| line.replace(from, to))
 }
 
 /// The command that was typed, as far as its words are known: `nilometer lab run`.
@@ -163,6 +191,35 @@ mod tests {
         let error = Cli::try_parse_from(typed).expect_err("there is no such flag");
         let line = one_line(&error.to_string());
         assert_eq!(line, "unexpected argument '--ouT' found; a similar argument exists: '--out'");
+    }
+
+    #[test]
+    fn no_advice_is_given_that_does_not_help() {
+        let said = |typed: &str| {
+            let error = Cli::try_parse_from(typed.split(' ')).expect_err("it is refused");
+            one_line(&error.to_string())
+        };
+        let unexpected = "unexpected argument '-o' found";
+        assert_eq!(said("nilometer simulate qsdrr -o results"), unexpected);
+        let lines = [
+            ("lab run --seed x", "'--seed <N>': a whole number, zero or more, is needed"),
+            ("lab run --duration soon", "'--duration <SECONDS>': a number is needed"),
+            ("lab run --dut wir", "[possible values: nilometer, linux, frr, wire]"),
+        ];
+        for (typed, end) in lines {
+            let said = said(&format!("nilometer {typed}"));
+            assert!(said.contains(end), "{said}");
+        }
+    }
+
+    #[test]
+    fn each_cause_is_told_once() {
+        let inner = anyhow::anyhow!("no space");
+        assert_eq!(
+            told(&inner.context("External: no space").context("a file")),
+            "a file: External: no space"
+        );
+        assert_eq!(told(&anyhow::anyhow!("no space").context("a file")), "a file: no space");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::harpoon;
 use crate::input::expand::expand;
 use crate::input::records::Progress;
 use crate::input::summary::FlowSummary;
+use crate::report::format::{plain, significant};
 use crate::table::flows::read_part_mark;
 use crate::trial::config::{default_clients, default_servers};
 use crate::trial::progress::Display;
@@ -329,7 +330,7 @@ fn summary(model: &TrafficModel) -> String {
         format!(
             "{}, bound {} s",
             quantiles(&model.inter_connection, "s"),
-            generation.inter_connection_bound_s
+            plain(&significant(generation.inter_connection_bound_s, 3))
         ),
     );
     for (name, ranks) in [("sources", &model.sources), ("destinations", &model.destinations)] {

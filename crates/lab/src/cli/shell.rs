@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use clap::CommandFactory;
 
 use super::{Cli, Verdict};
+use crate::document::together;
 
 /// Arguments of `nilometer completions`.
 #[derive(Debug, clap::Args)]
@@ -31,13 +32,25 @@ pub fn completions(args: CompletionsArgs) -> Result<Verdict> {
     Ok(Verdict::Done)
 }
 
-/// Writes one manual page for each command and each of its subcommands, section 1.
+/// Writes one manual page for each command and each of its subcommands, section 1: all or none.
 pub fn man(args: ManArgs) -> Result<Verdict> {
     let out = args.out.display();
-    std::fs::create_dir_all(&args.out)
-        .with_context(|| format!("cannot make the directory {out} for the manual pages"))?;
-    clap_mangen::generate_to(Cli::command(), &args.out)
-        .with_context(|| format!("cannot write the manual pages to {out}"))?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    let mut pages = Vec::new();
+    add_pages(&command, &mut pages)?;
+    together::write(&args.out, &pages)?;
     eprintln!("manual pages are in {out}; read one with `man -l {out}/nilometer.1`");
     Ok(Verdict::Done)
+}
+
+/// The pages of a built command and of all below it, with their names.
+fn add_pages(command: &clap::Command, pages: &mut Vec<(PathBuf, Vec<u8>)>) -> Result<()> {
+    for subcommand in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+        add_pages(subcommand, pages)?;
+    }
+    let (page, mut text) = (clap_mangen::Man::new(command.clone()), Vec::new());
+    page.render(&mut text).context("a manual page cannot be drawn")?;
+    pages.push((page.get_filename().into(), text));
+    Ok(())
 }

@@ -11,6 +11,12 @@ use serde::Serialize;
 use super::Verdict;
 use super::model::read_model;
 
+/// Characters of a model's column: with the names of the rows, two of them fit sixty.
+const COLUMN: usize = 20;
+
+/// Bytes or packets.
+type Series = fn(&Hurst) -> Option<HurstEstimate>;
+
 /// What of a model stands beside the other's.
 #[derive(Debug, Serialize)]
 struct Side<'a> {
@@ -45,7 +51,7 @@ pub(super) fn run([a, b]: [&Path; 2], seed: u64, json: bool) -> Result<Verdict> 
         let [a, b] = &sides;
         println!("{}", serde_json::json!({ "seed": seed, "distances": distances, "a": a, "b": b }));
     } else {
-        print!("{}\n{}", of_laws(&distances), of_sides(&sides));
+        print!("{}\n{}", of_laws(&distances), of_sides([a, b], &sides));
     }
     Ok(Verdict::Done)
 }
@@ -62,11 +68,20 @@ fn of_laws(distances: &[Distance]) -> String {
     text
 }
 
-fn of_sides(sides: &[Side<'_>; 2]) -> String {
-    let mut text = String::new();
+/// The end of a file's name that fits its column.
+fn heading(path: &Path) -> String {
+    let name = path.display().to_string();
+    match name.chars().count().checked_sub(COLUMN) {
+        None | Some(0) => name,
+        Some(over) => "…".chars().chain(name.chars().skip(over + 1)).collect(),
+    }
+}
+
+fn of_sides(paths: [&Path; 2], sides: &[Side<'_>; 2]) -> String {
+    let line = |name: &str, [a, b]: [String; 2]| format!("{name:<18} {a:>COLUMN$} {b:>COLUMN$}\n");
+    let mut text = line("model", paths.map(heading));
     let mut row = |name: &str, of: &dyn Fn(&Side<'_>) -> String| {
-        let [a, b] = sides.each_ref().map(of);
-        text += &format!("{name:<18} {a:<32} {b}\n");
+        text += &line(name, sides.each_ref().map(of));
     };
     row("original, s", &|side| format!("{:.3}", side.original_s));
     row("flows", &|side| side.flows.to_string());
@@ -76,22 +91,39 @@ fn of_sides(sides: &[Side<'_>; 2]) -> String {
         packets => packets.to_string(),
     });
     row("payload, Mbit/s", &|side| format!("{:.3}", side.bits_per_second / 1e6));
-    row("Hurst of bytes", &|side| hurst(side, |hurst| hurst.bytes));
-    row("Hurst of packets", &|side| hurst(side, |hurst| hurst.packets));
+    let series: [(&str, Series); 2] =
+        [("Hurst of bytes", |hurst| hurst.bytes), ("Hurst of packets", |hurst| hurst.packets)];
+    for (name, of) in series {
+        row(name, &|side| hurst(side, of));
+        row("  95 % interval", &|side| interval(side, of));
+    }
     text
 }
 
-fn hurst(side: &Side<'_>, of: fn(&Hurst) -> Option<HurstEstimate>) -> String {
+fn hurst(side: &Side<'_>, of: Series) -> String {
     match side.hurst.as_ref().map(of) {
         None => "not known".to_owned(),
         Some(None) => "no line fits".to_owned(),
-        Some(Some(estimate)) => with_interval(&estimate),
+        Some(Some(estimate)) if drifts(&estimate) => format!("{:.3}, drifting", estimate.h),
+        Some(Some(estimate)) => format!("{:.3}", estimate.h),
     }
+}
+
+fn interval(side: &Side<'_>, of: Series) -> String {
+    match side.hurst.as_ref().and_then(of) {
+        None => "-".to_owned(),
+        Some(HurstEstimate { low, high, .. }) => format!("{low:.3} to {high:.3}"),
+    }
+}
+
+/// Whether the series is not stationary.
+fn drifts(estimate: &HurstEstimate) -> bool {
+    estimate.low > 1.0
 }
 
 /// Hurst's parameter with the interval it lies in.
 pub(super) fn with_interval(estimate: &HurstEstimate) -> String {
     let HurstEstimate { h, low, high, .. } = estimate;
-    let drifts = if *low > 1.0 { ", not stationary" } else { "" };
+    let drifts = if drifts(estimate) { ", not stationary" } else { "" };
     format!("{h:.3} ({low:.3} to {high:.3}, 95 %{drifts})")
 }

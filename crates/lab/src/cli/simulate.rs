@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use nilometer_sim::refusal::distance;
+use nilometer_sim::refusal::hint;
 use nilometer_sim::scenario::Kind;
 
-use super::Verdict;
+use super::{Verdict, grid};
 use crate::document;
 use crate::simulate::perform::{Performed, Sweep};
 use crate::simulate::result::{PointResult, SimulationResult, shown_value};
@@ -29,7 +29,8 @@ pub struct SimulateArgs {
     /// duration_s, seeds and seed.
     #[arg(long, value_name = "KEY=VALUE[,VALUE...]")]
     set: Vec<String>,
-    /// Runs at each point of the sweep, with seeds that follow each other.
+    /// Runs at each point of the sweep, with seeds that follow each other. (A stress test, as
+    /// distributed-queueing is, has none: nothing in it is left to chance.)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seeds: Option<u32>,
     /// Seed of the first run.
@@ -97,12 +98,17 @@ fn template(args: &SimulateArgs) -> Result<Template> {
             let looks_like_file = name.contains(['/', '.']) || Path::new(name).exists();
             if !looks_like_file {
                 let names = SHIPPED.iter().map(|shipped| shipped.name);
-                let near = names.min_by_key(|known| distance(known, name)).unwrap_or_default();
-                bail!("no built-in scenario `{name}` and no such file; did you mean `{near}`?");
+                bail!("no built-in scenario `{name}` and no such file{}", hint(name, names));
             }
             Template::read(name, &document::read_text(Path::new(name))?)?
         }
     };
+    if args.seeds.is_some() && template.kind()? == Kind::Stress {
+        bail!(
+            "{}: nothing in a stress test is left to chance, so that all seeds do the same; leave --seeds out",
+            template.label
+        );
+    }
     let numbers = [
         args.seeds.map(|seeds| format!("seeds={seeds}")),
         args.seed.map(|seed| format!("seed={seed}")),
@@ -266,12 +272,7 @@ fn print_table(result: &SimulationResult, axes: &[&str]) {
         let shown = axes.iter().map(|axis| shown_value(&point.parameters, axis));
         rows.push(shown.chain(cells(point)).collect());
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..rows[0].len()).map(|column| width(column).unwrap_or(0)).collect();
-    for row in &rows {
-        let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
-        println!("{}", padded.collect::<Vec<_>>().join("  "));
-    }
+    print!("{}", grid::shown(&rows, grid::terminal_columns()));
     println!(
         "{} runs of {} s, {} packet-hops in {:.2} CPU-seconds, digest {}",
         result.runs,

@@ -1,5 +1,6 @@
 //! The client: a plan performed on time by one event loop or several.
 
+use std::io;
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -83,6 +84,24 @@ pub struct Execution {
     pub received_bytes: u64,
     /// How it ended.
     pub outcome: Outcome,
+}
+
+impl Execution {
+    /// Why the connection failed, in the kernel's words where they are its; none where it did not, or
+    /// where the run ended before it could.
+    pub fn failure(&self) -> Option<String> {
+        let errno = match self.outcome {
+            Outcome::Completed | Outcome::Unfinished | Outcome::NotStarted => return None,
+            Outcome::SizeMismatch => return Some("Other bytes than planned".to_owned()),
+            Outcome::Refused => libc::ECONNREFUSED,
+            Outcome::Reset => libc::ECONNRESET,
+            Outcome::TimedOut => libc::ETIMEDOUT,
+            Outcome::Failed(errno) => errno,
+        };
+        let said = io::Error::from_raw_os_error(errno).to_string();
+        let number = said.find(" (os error").unwrap_or(said.len());
+        Some(said[..number].to_owned())
+    }
 }
 
 /// Performs plans.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Debug, Default)]
 pub struct Live {
     started: AtomicU64,
+    established: AtomicU64,
     completed: AtomicU64,
     failed: AtomicU64,
     bytes: AtomicU64,
@@ -21,6 +22,8 @@ pub struct Live {
 pub struct Progress {
     /// Connections begun (client) or accepted (server).
     pub started: u64,
+    /// Of those begun, the ones that the other end has answered; zero for a server.
+    pub established: u64,
     /// Connections that carried every byte and closed cleanly.
     pub completed: u64,
     /// Connections that ended in any other way.
@@ -49,6 +52,7 @@ impl Live {
         let started = self.started.load(Relaxed);
         Progress {
             started,
+            established: self.established.load(Relaxed),
             completed,
             failed,
             open: started.saturating_sub(completed + failed),
@@ -63,6 +67,10 @@ impl Live {
         if lateness_ns > self.lateness_max_ns.load(Relaxed) {
             self.lateness_max_ns.fetch_max(lateness_ns, Relaxed);
         }
+    }
+
+    pub(super) fn establish(&self) {
+        self.established.fetch_add(1, Relaxed);
     }
 
     pub(super) fn end(&self, completed: bool) {

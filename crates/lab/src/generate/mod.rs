@@ -33,6 +33,7 @@
 
 pub mod client;
 pub mod epoll;
+pub mod giving_up;
 pub mod live;
 mod pattern;
 mod player;

@@ -194,12 +194,17 @@ impl<'a> Player<'a> {
         let execution = &mut self.executions[open.position as usize];
         let planned = &self.plan[execution.index as usize];
         let request = Request::new(planned.request_bytes, planned.size_bytes);
-        if open.asked < request.bytes
-            && event.ready & (WRITABLE | BROKEN) != 0
-            && let Err(error) = ask(open, execution, request, &self.pattern)
-            && error.kind() != io::ErrorKind::WouldBlock
-        {
-            return self.finish(key, outcome_of(&error));
+        if open.asked < request.bytes && event.ready & (WRITABLE | BROKEN) != 0 {
+            let was_established = open.established;
+            let asked = ask(open, execution, request, &self.pattern);
+            if open.established && !was_established {
+                self.live.establish();
+            }
+            if let Err(error) = asked
+                && error.kind() != io::ErrorKind::WouldBlock
+            {
+                return self.finish(key, outcome_of(&error));
+            }
         }
         if event.ready & (READABLE | PEER_CLOSED | BROKEN) != 0 {
             self.receive(key, event.ready & PEER_CLOSED != 0);

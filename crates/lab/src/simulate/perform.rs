@@ -96,6 +96,14 @@ impl Sweep {
             pairs.filter_map(|(run, outcome)| Some((run, outcome.as_ref()?))).collect();
         let points = self.figures(&known);
         let first = &self.scenarios[0];
+        let mut warnings = warnings(&points, &self.scenarios, &known);
+        if let Some([own, whole]) = pages::shortened(&self.template) {
+            let told = format!(
+                "the study was shortened, to {own} s of {whole} s: the paper's sentences are about the whole, \
+                 and none is judged; leave duration_s out to have them judged"
+            );
+            warnings.insert(0, told);
+        }
         let unbalanced = known.iter().filter(|(_, outcome)| !outcome.is_balanced);
         let unbalanced = unbalanced.map(|(run, _)| *run).collect();
         let result = SimulationResult {
@@ -115,7 +123,7 @@ impl Sweep {
             wall_seconds,
             peak_rss_bytes: after.peak_rss_bytes,
             claims: pages::claims(&self.template, &points),
-            warnings: warnings(&points, &self.scenarios, &known),
+            warnings,
             points,
         };
         Ok(Performed { result, made, unbalanced })
@@ -147,7 +155,7 @@ impl Sweep {
         document::write_json(&directory.file("result.json"), &performed.result)?;
         pages::write_sweep(&directory.file(PAGE_FILE), self, performed)?;
         if performed.result.interrupted {
-            return Ok(directory.partial().to_owned());
+            return Ok(directory.keep());
         }
         directory.finish()
     }

@@ -6,7 +6,7 @@
 //! ends with a unit itself takes a number, and of the same unit: `start_jitter_ms = "$jitter_ms"`.
 
 use anyhow::{Result, bail};
-use nilometer_sim::refusal::distance;
+use nilometer_sim::refusal::hint;
 use toml::{Table, Value};
 
 /// What a name ends with, and the unit that this means.
@@ -60,10 +60,10 @@ impl Reference<'_> {
         let known = parameters.iter().find(|(name, _)| name == self.name);
         let Some((_, value)) = known else {
             let names = parameters.iter().map(|(name, _)| name.as_str());
-            match names.min_by_key(|name| distance(name, self.name)) {
-                Some(near) => bail!("{key}: no parameter `{}`; did you mean `{near}`?", self.name),
-                None => bail!("{key}: no parameter `{}`; there is no [parameters]", self.name),
+            if parameters.is_empty() {
+                bail!("{key}: no parameter `{}`; there is no [parameters]", self.name);
             }
+            bail!("{key}: no parameter `{}`{}", self.name, hint(self.name, names));
         };
         let Some(number) = as_number(value) else {
             if self.factor.is_some() || self.unit.is_some() {

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use anyhow::{Result, anyhow, bail};
 use nilometer_sim::Scenario;
-use nilometer_sim::refusal::distance;
+use nilometer_sim::refusal::hint;
 use nilometer_sim::scenario::Kind;
 use serde::de::DeserializeOwned;
 use toml::de::DeTable;
@@ -107,6 +107,12 @@ impl Template {
         seed.and_then(|seed| u64::try_from(seed).ok()).unwrap_or(1)
     }
 
+    /// How long a run is, seconds; none where the file says no number.
+    pub fn duration_s(&self) -> Option<f64> {
+        let said = self.tree.get("duration_s")?;
+        said.as_float().or_else(|| said.as_integer().map(|seconds| seconds as f64))
+    }
+
     /// What kind of scenario it is.
     ///
     /// # Errors
@@ -158,8 +164,7 @@ impl Template {
     fn with_parameter(&self, key: &str, values: &[&str]) -> Result<String> {
         let Some((_, default)) = self.parameters.iter().find(|(name, _)| name == key) else {
             let known = self.parameters.iter().map(|(name, _)| name.as_str()).chain(TOP);
-            let near = known.min_by_key(|known| distance(known, key)).unwrap_or_default();
-            bail!("{} has no parameter `{key}`; did you mean `{near}`?", self.name());
+            bail!("{} has no parameter `{key}`{}", self.name(), hint(key, known));
         };
         let values: Vec<String> = values
             .iter()

@@ -22,6 +22,8 @@ const END_OF_OPTIONS: [u8; 4] = [0; 4];
 
 /// Writes one capture.
 pub struct CaptureWriter<W: Write = BufWriter<File>> {
+    /// What errors call it.
+    name: String,
     to: W,
     block: Vec<u8>,
     packets: u64,
@@ -30,16 +32,20 @@ pub struct CaptureWriter<W: Write = BufWriter<File>> {
 impl CaptureWriter {
     /// Begins a capture of the interface called `interface`.
     pub fn create(path: &Path, interface: &str) -> Result<CaptureWriter> {
-        let file =
-            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        CaptureWriter::begin(BufWriter::new(file), &[interface])
+        let name = path.display().to_string();
+        let file = File::create(path).with_context(|| format!("cannot write {name}"))?;
+        CaptureWriter::named(name, BufWriter::new(file), &[interface])
     }
 }
 
 impl<W: Write> CaptureWriter<W> {
     /// Begins a capture of `interfaces`, numbered in their order.
     pub fn begin(to: W, interfaces: &[&str]) -> Result<CaptureWriter<W>> {
-        let mut writer = CaptureWriter { to, block: Vec::new(), packets: 0 };
+        CaptureWriter::named("the capture".to_owned(), to, interfaces)
+    }
+
+    fn named(name: String, to: W, interfaces: &[&str]) -> Result<CaptureWriter<W>> {
+        let mut writer = CaptureWriter { name, to, block: Vec::new(), packets: 0 };
         let mut section = BYTE_ORDER_MAGIC.to_le_bytes().to_vec();
         section.extend([1, 0, 0, 0]);
         section.extend(u64::MAX.to_le_bytes());
@@ -99,7 +105,7 @@ impl<W: Write> CaptureWriter<W> {
             .and_then(|()| put(&length))
             .and_then(|()| put(body))
             .and_then(|()| put(&length))
-            .context("cannot write the capture")
+            .with_context(|| format!("cannot write {}", self.name))
     }
 
     /// Where it is written to.
@@ -109,7 +115,7 @@ impl<W: Write> CaptureWriter<W> {
 
     /// Ends the capture; returns how many packets it holds.
     pub fn finish(mut self) -> Result<u64> {
-        self.to.flush().context("cannot write the capture")?;
+        self.to.flush().with_context(|| format!("cannot write {}", self.name))?;
         Ok(self.packets)
     }
 }

@@ -4,14 +4,15 @@
 //! file is read only when both agree, so a column can be read without asking for its type again.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, anyhow, bail};
 use parquet::basic::Compression;
 use parquet::column::reader::{ColumnReader, get_typed_column_reader};
 use parquet::data_type::DataType;
+use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -126,7 +127,7 @@ impl<T: DataType> Cells for Column<T> {
             rows
         };
         if read != rows || self.values.len() != expected {
-            return Err(parquet::errors::ParquetError::EOF(format!("{read} rows of {rows}")));
+            return Err(ParquetError::EOF(format!("{read} rows of {rows}")));
         }
         Ok(())
     }
@@ -139,10 +140,40 @@ impl<T: DataType> Cells for Column<T> {
     }
 }
 
+/// The file of a table. It keeps the first reason why it could not be written: what becomes of an error in
+/// Parquet's own layers tells it twice, or not at all.
+struct Page {
+    draft: Draft,
+    cause: Arc<OnceLock<String>>,
+}
+
+impl Page {
+    fn noted<T>(&self, done: io::Result<T>) -> io::Result<T> {
+        done.inspect_err(|error| {
+            if error.kind() != io::ErrorKind::Interrupted {
+                self.cause.get_or_init(|| error.to_string());
+            }
+        })
+    }
+}
+
+impl Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.draft.write(bytes);
+        self.noted(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.draft.flush();
+        self.noted(flushed)
+    }
+}
+
 /// A table being written; nothing has its name until [`TableWriter::finish`].
 pub struct TableWriter {
     name: String,
-    writer: SerializedFileWriter<BufWriter<Draft>>,
+    cause: Arc<OnceLock<String>>,
+    writer: SerializedFileWriter<BufWriter<Page>>,
 }
 
 impl TableWriter {
@@ -159,15 +190,17 @@ impl TableWriter {
             .set_max_row_group_size(ROW_GROUP_ROWS)
             .set_created_by(format!("nilometer {VERSION}"))
             .build();
-        let draft = BufWriter::new(Draft::new(path, force)?);
-        let mut writer = SerializedFileWriter::new(draft, Arc::new(schema), Arc::new(properties))
-            .with_context(|| format!("{name}: cannot be written"))?;
+        let cause = Arc::new(OnceLock::new());
+        let page = Page { draft: Draft::new(path, force)?, cause: Arc::clone(&cause) };
+        let page = BufWriter::new(page);
+        let mut writer = SerializedFileWriter::new(page, Arc::new(schema), Arc::new(properties))
+            .map_err(|error| unwritten(&name, &cause, &error))?;
         let mut mark = |key: &str, value: String| {
             writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
         };
         mark(FORMAT_KEY, format.name.to_owned());
         mark(TOOL_KEY, format!("nilometer {VERSION}"));
-        Ok(TableWriter { name, writer })
+        Ok(TableWriter { name, cause, writer })
     }
 
     /// Writes one row group and empties the columns, which stand in the order of the schema.
@@ -175,7 +208,7 @@ impl TableWriter {
     /// # Errors
     /// When the file cannot be written.
     pub fn write_group(&mut self, columns: &mut [&mut dyn Cells]) -> Result<()> {
-        let name = &self.name;
+        let (name, cause) = (&self.name, &self.cause);
         let write = || -> parquet::errors::Result<()> {
             let mut group = self.writer.next_row_group()?;
             for column in columns {
@@ -186,7 +219,7 @@ impl TableWriter {
             group.close()?;
             Ok(())
         };
-        write().with_context(|| format!("{name}: cannot be written"))
+        write().map_err(|error| unwritten(name, cause, &error))
     }
 
     /// Writes the footer with `marks` and gives the file its name.
@@ -198,13 +231,12 @@ impl TableWriter {
             let mark = KeyValue::new((*key).to_owned(), value.clone());
             self.writer.append_key_value_metadata(mark);
         }
-        let name = self.name;
+        let (name, cause) = (self.name, self.cause);
         let buffered =
-            self.writer.into_inner().with_context(|| format!("{name}: cannot be written"))?;
-        let draft = buffered
-            .into_inner()
-            .map_err(|error| anyhow!("{name}: cannot be written: {}", error.error()))?;
-        draft.publish()
+            self.writer.into_inner().map_err(|error| unwritten(&name, &cause, &error))?;
+        let page =
+            buffered.into_inner().map_err(|error| unwritten(&name, &cause, error.error()))?;
+        page.draft.publish()
     }
 }
 
@@ -223,7 +255,7 @@ impl TableReader {
         let name = path.display().to_string();
         let file = File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
         let reader = guarded::decode(|| SerializedFileReader::new(file))
-            .map_err(|error| anyhow!("{name}: is a damaged Parquet file: {}", one_line(&error)))?;
+            .map_err(|error| anyhow!("{name}: is a damaged Parquet file: {}", cause_of(&error)))?;
         let table = TableReader { name, reader };
         let wanted = format.name;
         match table.mark(FORMAT_KEY) {
@@ -279,8 +311,23 @@ impl TableReader {
             }
             Ok(())
         };
-        guarded::decode(read).map_err(|error| damaged(one_line(&error)))?;
+        guarded::decode(read).map_err(|error| damaged(cause_of(&error)))?;
         Ok(rows)
+    }
+}
+
+/// What is wrong with a table being written: what the file said, if it was the file.
+fn unwritten(name: &str, cause: &OnceLock<String>, error: &dyn std::error::Error) -> anyhow::Error {
+    let cause = cause.get().cloned().unwrap_or_else(|| one_line(error));
+    anyhow!("{name}: cannot be written: {cause}")
+}
+
+/// What the decoder says, without what it puts before it: that it is Parquet's error, or another's.
+fn cause_of(error: &ParquetError) -> String {
+    match error {
+        ParquetError::General(said) => said.split_whitespace().collect::<Vec<_>>().join(" "),
+        ParquetError::External(cause) => one_line(cause.as_ref()),
+        error => one_line(error),
     }
 }
 

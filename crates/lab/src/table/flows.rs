@@ -365,6 +365,7 @@ mod tests {
         std::fs::remove_file(path).unwrap();
         for (said, word) in said.iter().zip(["other/1", "columns", "damaged"]) {
             assert!(said.contains(word) && !said.contains('\n'), "{said}");
+            assert!(!said.contains("Parquet error"), "said twice: {said}");
         }
     }
 

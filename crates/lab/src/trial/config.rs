@@ -9,6 +9,12 @@ use serde::{Deserialize, Serialize};
 /// Seconds that an original is fitted into where no duration is given.
 pub const FIT_S: f64 = 60.0;
 
+/// The shortest traffic that may be asked for, seconds.
+pub const DURATION_MIN_S: f64 = 0.5;
+
+/// The longest traffic that may be asked for, seconds: a day.
+pub const DURATION_MAX_S: f64 = 86_400.0;
+
 /// A LAB.toml.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -195,7 +201,7 @@ impl LabConfig {
             }
         };
         if let Some(seconds) = self.duration_s {
-            within("duration_s", seconds, 0.5, 86_400.0)?;
+            within("duration_s", seconds, DURATION_MIN_S, DURATION_MAX_S)?;
         }
         within("calibration.seconds", self.calibration.seconds, 0.0, 3_600.0)?;
         within("traffic.drain_s", self.traffic.drain_s, 0.0, 3_600.0)?;

@@ -1,21 +1,25 @@
 //! The directory of results: `DIR.partial` until the run is done, `DIR` then.
 //!
 //! Everything is written below `DIR.partial` as soon as it is known, so that a run that is killed
-//! leaves what it had. An existing `DIR` is refused unless force was asked for; then it is replaced
-//! only when the new results are complete.
+//! leaves what it had. A run that was interrupted keeps it ([`Directory::keep`]); one that failed has
+//! no results, and its `DIR.partial` goes when the directory is dropped. An existing `DIR` is refused
+//! unless force was asked for; then it is replaced only when the new results are complete.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::document::temporary_beside;
+
 /// Names that only results have; a directory is replaced only if it holds one of them or nothing.
 const MARKS: [&str; 2] = ["model.json", "result.json"];
 
-/// A directory of results being filled.
+/// A directory of results being filled; removed when it is dropped, unless it was finished or kept.
 pub struct Directory {
     partial: PathBuf,
     done: PathBuf,
+    is_settled: bool,
 }
 
 impl Directory {
@@ -24,41 +28,18 @@ impl Directory {
     /// # Errors
     /// The reason in words: it exists, holds other things, or its parent does not exist.
     pub fn check(out: &Path, force: bool) -> Result<()> {
-        Directory::named(out, force).map(|_| ())
+        names(out, force).map(|_| ())
     }
 
     /// Makes `DIR.partial`, with an absolute path.
     pub fn create(out: &Path, force: bool) -> Result<Directory> {
-        let directory = Directory::named(out, force)?;
-        let partial = &directory.partial;
+        let (partial, done) = names(out, force)?;
         if partial.exists() {
-            fs::remove_dir_all(partial)
+            fs::remove_dir_all(&partial)
                 .with_context(|| format!("cannot remove {}", partial.display()))?;
         }
-        fs::create_dir(partial).with_context(|| format!("cannot make {}", partial.display()))?;
-        Ok(directory)
-    }
-
-    fn named(out: &Path, force: bool) -> Result<Directory> {
-        let done = std::path::absolute(out)
-            .with_context(|| format!("cannot use {} as a directory", out.display()))?;
-        let Some(name) = done.file_name() else {
-            bail!("{} is no name for a directory of results", out.display())
-        };
-        let mut partial = name.to_owned();
-        partial.push(".partial");
-        let partial = done.with_file_name(partial);
-        for existing in [&done, &partial] {
-            if existing.exists() && !force {
-                bail!("{} exists already; choose another --out or add --force", existing.display());
-            }
-            check_replaceable(existing)?;
-        }
-        let parent = done.parent().unwrap_or(Path::new("/"));
-        if !parent.is_dir() {
-            bail!("{} does not exist; make it first", parent.display());
-        }
-        Ok(Directory { partial, done })
+        fs::create_dir(&partial).with_context(|| format!("cannot make {}", partial.display()))?;
+        Ok(Directory { partial, done, is_settled: false })
     }
 
     /// Where a file of this name is written.
@@ -76,16 +57,69 @@ impl Directory {
         &self.partial
     }
 
-    /// Takes the place of `DIR`.
-    pub fn finish(self) -> Result<PathBuf> {
-        if self.done.exists() {
-            fs::remove_dir_all(&self.done)
-                .with_context(|| format!("cannot replace {}", self.done.display()))?;
+    /// Takes the place of `DIR`. What was there goes when the new results have its name, and not before.
+    ///
+    /// # Errors
+    /// What the file system refuses; then `DIR` is as it was.
+    pub fn finish(mut self) -> Result<PathBuf> {
+        let (done, aside) = (&self.done, temporary_beside(&self.done));
+        let replaces = done.exists();
+        if replaces {
+            fs::rename(done, &aside)
+                .with_context(|| format!("cannot replace {}", done.display()))?;
         }
-        fs::rename(&self.partial, &self.done)
-            .with_context(|| format!("cannot name the results {}", self.done.display()))?;
-        Ok(self.done)
+        let named = fs::rename(&self.partial, done);
+        if named.is_err() && replaces {
+            // Back where it was; the reason why nothing took its place is told below.
+            let _ = fs::rename(&aside, done);
+        }
+        named.with_context(|| format!("cannot name the results {}", done.display()))?;
+        self.is_settled = true;
+        if replaces {
+            fs::remove_dir_all(&aside).with_context(|| {
+                format!("the results are in {}; cannot remove {}", done.display(), aside.display())
+            })?;
+        }
+        Ok(self.done.clone())
     }
+
+    /// Stays under the name `DIR.partial`, which is returned: the results of an interrupted run.
+    pub fn keep(mut self) -> PathBuf {
+        self.is_settled = true;
+        self.partial.clone()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            // The cause was told already; what is left has nobody left to be told to.
+            let _ = fs::remove_dir_all(&self.partial);
+        }
+    }
+}
+
+/// Where results for `out` are until they are done, and then.
+fn names(out: &Path, force: bool) -> Result<(PathBuf, PathBuf)> {
+    let done = std::path::absolute(out)
+        .with_context(|| format!("cannot use {} as a directory", out.display()))?;
+    let Some(name) = done.file_name() else {
+        bail!("{} is no name for a directory of results", out.display())
+    };
+    let mut partial = name.to_owned();
+    partial.push(".partial");
+    let partial = done.with_file_name(partial);
+    for existing in [&done, &partial] {
+        if existing.exists() && !force {
+            bail!("{} exists already; choose another --out or add --force", existing.display());
+        }
+        check_replaceable(existing)?;
+    }
+    let parent = done.parent().unwrap_or(Path::new("/"));
+    if !parent.is_dir() {
+        bail!("{} does not exist; make it first", parent.display());
+    }
+    Ok((partial, done))
 }
 
 /// A directory that holds other things than results is never removed.
@@ -132,6 +166,29 @@ mod tests {
         assert!(out.join("result.json").exists(), "the old results stay until the new are done");
         again.finish().expect("done");
         assert!(!out.join("result.json").exists());
+        fs::remove_dir_all(scratch).expect("clean");
+    }
+
+    #[test]
+    fn what_failed_leaves_nothing_and_what_was_interrupted_stays() {
+        let scratch = scratch("failed");
+        let out = scratch.join("results");
+        let entries = || fs::read_dir(&scratch).expect("scratch").count();
+        let directory = Directory::create(&out, false).expect("new");
+        fs::write(directory.file("result.json"), "{").expect("write");
+        Directory::check(&out, true).expect("it may be replaced");
+        assert_eq!(entries(), 1, "a check changes nothing");
+        drop(directory);
+        assert_eq!(entries(), 0);
+        let directory = Directory::create(&out, false).expect("new");
+        fs::write(directory.file("result.json"), "{}").expect("write");
+        let kept = directory.keep();
+        assert_eq!(kept, scratch.join("results.partial"));
+        assert!(kept.join("result.json").exists());
+        let again = Directory::create(&out, true).expect("forced");
+        fs::write(again.file("model.json"), "{}").expect("write");
+        let done = again.finish().expect("done");
+        assert_eq!((done, entries()), (out, 1));
         fs::remove_dir_all(scratch).expect("clean");
     }
 

@@ -172,7 +172,11 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
     };
     let (over, settled) = (AtomicBool::new(false), AtomicBool::new(false));
     let (executions, served, sighted) = thread::scope(|scope| {
-        let metering = scope.spawn(|| meter.run(watch, &live.meter, &settled));
+        // What nobody sees need not be played to its end.
+        let metering = scope.spawn(|| {
+            let sighted = meter.run(watch, &live.meter, &settled);
+            sighted.inspect_err(|_| stop.store(true, Ordering::Release))
+        });
         let serving = scope.spawn(|| {
             let live = Live::new();
             testbed.server().enter(|| server.run(&live, &over))

@@ -3,6 +3,8 @@
 use nilometer_traffic::fidelity::Fidelity;
 use serde::{Deserialize, Serialize};
 
+use super::telling;
+use crate::report::enough;
 pub use crate::report::story::PacketCounts as Packets;
 use crate::route::assemble::Notes;
 use crate::route::tally::Tally;
@@ -180,11 +182,17 @@ pub struct InterfaceOutcome {
     pub not_ip: u64,
 }
 
-/// The bounds of `--check`: what is out of them, in plain words; empty when all hold.
+/// The bounds of `--check`: what is out of them, or rests on too few samples to tell, in plain words;
+/// empty when all hold.
 pub fn out_of_bounds(outcome: &Outcome) -> Vec<String> {
     let mut found = Vec::new();
     for figure in &outcome.fidelity {
         match figure.ratio {
+            Some(_) if enough::is_too_few(&telling::figure(figure)) => found.push(format!(
+                "of {} {} samples are too few to tell; play longer (--duration), or an input with more \
+                 connections",
+                figure.name, figure.count
+            )),
             Some(ratio) if ratio <= 2.0 => {}
             Some(ratio) => found.push(format!("{} is {ratio:.2} x its floor, over 2", figure.name)),
             None => found.push(format!("{} has no floor to stand beside", figure.name)),

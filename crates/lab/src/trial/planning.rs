@@ -3,14 +3,30 @@
 use std::ops::Range;
 use std::thread;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use nilometer_traffic::chain::Chain;
+use nilometer_traffic::plan::PlanError;
 use nilometer_traffic::{Plan, Planner, TrafficModel};
 
 /// The plan of `model` under `seed`; the same whatever `threads` is.
+///
+/// # Errors
+/// Why there is none, and what to do.
 pub fn plan(model: &TrafficModel, seed: u64, threads: usize) -> Result<Plan> {
-    let planner = Planner::new(model, seed)?;
-    Ok(planner.plan(&mut |slots| chains(&planner, slots, threads.max(1)))?)
+    let planner = Planner::new(model, seed).map_err(advised)?;
+    planner.plan(&mut |slots| chains(&planner, slots, threads.max(1))).map_err(advised)
+}
+
+/// Where a model has nothing to play, what to do about it.
+fn advised(error: PlanError) -> anyhow::Error {
+    match error {
+        PlanError::NoConnections => anyhow!(
+            "{error}, so there is nothing to play; `nilometer model show` says what the model holds: make it \
+             of an input with more whole TCP connections, or of more sessions (`nilometer model new \
+             --sessions`), or play a longer part of it (--duration)"
+        ),
+        error => error.into(),
+    }
 }
 
 fn chains(planner: &Planner, slots: Range<u32>, threads: usize) -> Vec<Chain> {

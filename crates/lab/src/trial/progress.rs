@@ -83,7 +83,10 @@ impl Display {
         log: Option<&Path>,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let log = log.map(File::create).transpose().context("cannot write live.ndjson")?;
+        let created = |path: &Path| {
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))
+        };
+        let log = log.map(created).transpose()?;
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| self.watch(live, seconds, log, &done));

@@ -38,8 +38,8 @@ pub struct RunOptions {
 pub enum Ended {
     /// All of it.
     Completed(Box<Outcome>),
-    /// A signal ended the traffic; what was measured is judged and kept in `DIR.partial`.
-    Interrupted(Box<Outcome>),
+    /// A signal ended the traffic; what was measured is judged and kept in this `DIR.partial`.
+    Interrupted(Box<Outcome>, PathBuf),
     /// A signal ended the run before the device saw traffic; model and configuration are kept.
     Early(PathBuf),
 }
@@ -48,8 +48,7 @@ pub enum Ended {
 /// moves into a user namespace of its own.
 ///
 /// # Errors
-/// Where an input, the configuration or the machine does not allow it. What was written by then is
-/// left in `DIR.partial`.
+/// Where an input, the configuration or the machine does not allow it. Nothing is left then.
 pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> Result<Ended> {
     config.check()?;
     Directory::check(&options.out, options.force)?;
@@ -62,11 +61,16 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
     document::write_json(&directory.file("model.json"), &estimate.model)?;
     document::write_whole(&directory.file("lab.toml"), toml::to_string(config)?.as_bytes())?;
     let trial = Trial { config, options, estimate: &estimate, plan: &plan, directory: &directory };
-    let ended = trial.legs(&display, stop)?;
-    if let Ended::Completed(_) = ended {
-        directory.finish()?;
-    }
-    Ok(ended)
+    Ok(match trial.legs(&display, stop)? {
+        Legs::Stopped => Ended::Early(directory.keep()),
+        Legs::Played(outcome) if outcome.interrupted => {
+            Ended::Interrupted(outcome, directory.keep())
+        }
+        Legs::Played(outcome) => {
+            directory.finish()?;
+            Ended::Completed(outcome)
+        }
+    })
 }
 
 /// The model, fitted to the duration asked for.
@@ -113,7 +117,10 @@ fn fit(model: &mut TrafficModel, keep: Keep) -> Option<String> {
 }
 
 /// Keeps the first `duration_s` seconds of a model's intervals, the last of them in part.
-fn cut(model: &mut TrafficModel, duration_s: f64) -> Result<()> {
+///
+/// # Errors
+/// When nothing begins by then.
+pub fn cut(model: &mut TrafficModel, duration_s: f64) -> Result<()> {
     let plays = |interval: &&Interval| interval.flows > 0 || interval.sessions > 0.0;
     let first = model.intervals.iter().find(plays);
     if let Some(first) = first.filter(|first| first.start_s >= duration_s) {
@@ -130,6 +137,14 @@ fn cut(model: &mut TrafficModel, duration_s: f64) -> Result<()> {
     Ok(())
 }
 
+/// What came of the legs.
+enum Legs {
+    /// The device saw traffic; all of it, or what there was until a signal.
+    Played(Box<Outcome>),
+    /// A signal came before.
+    Stopped,
+}
+
 /// Everything the legs share.
 struct Trial<'a> {
     config: &'a LabConfig,
@@ -140,15 +155,14 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    fn legs(&self, display: &Display, stop: &Arc<AtomicBool>) -> Result<Ended> {
-        let calibrating = self.config.calibration.seconds;
-        let wire = if calibrating > 0.0 && self.config.dut != DutKind::Wire {
-            Some(self.calibrate(calibrating, display, stop)?)
-        } else {
-            None
+    fn legs(&self, display: &Display, stop: &Arc<AtomicBool>) -> Result<Legs> {
+        let head = self.plan.head(Time::ZERO + Span::from_secs_f64(self.calibrated_s()));
+        let wire = match head {
+            [] => None,
+            head => Some(self.calibrate(head, display, stop)?),
         };
         if stop.load(Ordering::Acquire) {
-            return Ok(Ended::Early(self.directory.partial().to_owned()));
+            return Ok(Legs::Stopped);
         }
         let name = self.config.dut.name();
         display.phase(&format!("playing {} connections through {name}", self.plan.len()));
@@ -177,22 +191,25 @@ impl Trial<'_> {
         }
     }
 
+    /// How many seconds of the plan are played over the bare wire first; a wire needs none.
+    fn calibrated_s(&self) -> f64 {
+        if self.config.dut == DutKind::Wire { 0.0 } else { self.config.calibration.seconds }
+    }
+
     /// The beginning of the same plan over a bare wire: the calibration cable.
     fn calibrate(
         &self,
-        seconds: f64,
+        head: &[PlannedConnection],
         display: &Display,
         stop: &Arc<AtomicBool>,
     ) -> Result<LegOutcome> {
-        let end = Time::ZERO + Span::from_secs_f64(seconds);
-        let head = self.plan.head(end);
         display.phase(&format!("calibrating: {} connections over a bare wire", head.len()));
         let (leg, live) = (self.leg(DutKind::Wire, head), LegLive::default());
-        let seconds = seconds.min(self.plan.end.as_secs_f64());
+        let seconds = self.calibrated_s().min(self.plan.end.as_secs_f64());
         display.during(&live, seconds, None, || leg::play(&leg, &live, stop))
     }
 
-    fn judge(&self, made: &LegOutcome, wire: Option<&LegOutcome>) -> Result<Ended> {
+    fn judge(&self, made: &LegOutcome, wire: Option<&LegOutcome>) -> Result<Legs> {
         let page = self.directory.done().join(report::PAGE_FILE);
         let interrupted = made.interrupted_ns.is_some();
         let at = if interrupted { self.directory.partial().join(report::PAGE_FILE) } else { page };
@@ -213,8 +230,7 @@ impl Trial<'_> {
         account::write_execution(&self.directory.file("execution.ndjson"), self.plan, made)?;
         document::write_json(&self.directory.file("result.json"), &outcome)?;
         report::save(self.directory.partial(), &story)?;
-        let outcome = Box::new(outcome);
-        Ok(if interrupted { Ended::Interrupted(outcome) } else { Ended::Completed(outcome) })
+        Ok(Legs::Played(Box::new(outcome)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Warnings: what makes a figure suspect and what to do, in plain words.
 
 use super::account::Account;
+use super::config::DutKind;
 use super::outcome::Outcome;
 use super::telling::performed_octets;
 use crate::report::format::{percent, plain};
@@ -20,6 +21,7 @@ pub fn of(account: &Account<'_>, outcome: &Outcome) -> Vec<String> {
     let mut found = Vec::new();
     interrupted(outcome, &mut found);
     meter(account, outcome, &mut found);
+    calibration(account, &mut found);
     router(outcome, &mut found);
     execution(outcome, &mut found);
     short_gaps(account, outcome, &mut found);
@@ -36,6 +38,21 @@ fn interrupted(outcome: &Outcome, found: &mut Vec<String>) {
              volumes are those of the whole run."
                 .to_owned(),
         );
+    }
+}
+
+fn calibration(account: &Account<'_>, found: &mut Vec<String>) {
+    let (config, first) = (account.config, account.plan.connections.first());
+    let seconds = config.calibration.seconds;
+    if let (None, Some(first)) = (account.wire, first)
+        && seconds > 0.0
+        && config.dut != DutKind::Wire
+    {
+        found.push(format!(
+            "The bare wire was not measured. No connection begins in the {seconds} s of the calibration, \
+             the first one at {:.1} s; raise --calibration.",
+            first.start.as_secs_f64()
+        ));
     }
 }
 

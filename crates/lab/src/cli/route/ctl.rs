@@ -14,6 +14,7 @@ use crate::cli::Verdict;
 use crate::document::{read_text, write_whole};
 use crate::route::control::client::{Address, encoded};
 use crate::route::control::socket::usual_folder;
+use crate::table::draft::Draft;
 
 /// Looks at a running router and changes it, without losing a packet.
 ///
@@ -368,14 +369,26 @@ fn trace(address: &Address, file: &Path, force: bool, seconds: Option<f64>) -> R
     // Where each capture of ours begins: a section header block.
     crate::document::guard_output(file, &[], force, &[0x0a, 0x0d, 0x0d, 0x0a])?;
     let stop = crate::trial::signals::stop_flag()?;
-    let mut to =
-        std::fs::File::create(file).with_context(|| format!("cannot write {}", file.display()))?;
+    // What may be replaced has been decided; the draft need not ask again.
+    let mut to = Draft::new(file, true)?;
+    let shown = file.display();
+    let (mut is_whole, mut taken_bytes) = (true, 0);
     let began = std::time::Instant::now();
-    address.follow("/v1/trace", |piece| {
-        to.write_all(piece).with_context(|| format!("cannot write {}", file.display()))?;
+    let followed = address.follow("/v1/trace", |piece| {
+        let written = to.write_all(piece).with_context(|| format!("cannot write {shown}"));
+        written.inspect_err(|_| is_whole = false)?;
+        taken_bytes += piece.len();
         let is_over = seconds.is_some_and(|seconds| began.elapsed().as_secs_f64() >= seconds);
         Ok(!is_over && !stop.load(std::sync::atomic::Ordering::Acquire))
-    })?;
+    });
+    match followed {
+        Err(error) if is_whole && taken_bytes > 0 => {
+            to.publish()?;
+            bail!("{error:#}; what came until then is kept in {shown}")
+        }
+        followed => followed?,
+    }
+    to.publish()?;
     Ok(Verdict::Done)
 }
 

@@ -67,7 +67,10 @@ pub fn write(model: &TrafficModel, to: &Path, form: Form, force: bool) -> Result
     let made = || -> Result<()> {
         fs::create_dir(&draft).with_context(|| format!("cannot write {shown}"))?;
         for (table, name) in tables.iter().zip(&names) {
-            table.write(&draft.join(name), form)?;
+            let shown = to.join(name);
+            table
+                .write(&draft.join(name), form)
+                .with_context(|| format!("cannot write {}", shown.display()))?;
         }
         if to.symlink_metadata().is_ok() {
             fs::remove_dir_all(to).with_context(|| format!("cannot replace {shown}"))?;

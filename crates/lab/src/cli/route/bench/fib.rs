@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 
 use nilometer_router::Engine;
 
 use crate::cli::Verdict;
+use crate::document;
 use crate::route::bench::fib::{EngineTimes, FibTimes, Options, time_family};
 use crate::route::bench::plot::plot;
 use crate::route::bench::prefixes::Family;
@@ -70,8 +71,7 @@ pub fn run(args: FibArgs) -> Result<Verdict> {
     };
     let times = time_family(&options)?;
     if let Some(path) = &args.plot {
-        std::fs::write(path, plot(&times))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        document::write_whole(path, plot(&times).as_bytes())?;
     }
     if times.skipped > 0 {
         eprintln!("nilometer: {} prefixes of the other family were skipped", times.skipped);

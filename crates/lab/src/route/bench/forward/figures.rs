@@ -1,11 +1,11 @@
 //! The page: the paper's Figures 10, 12 and 13 for this machine, and the price of a packet.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::{Forwarding, Point};
+use crate::document::together;
 use crate::report::figure::Figure;
 use crate::report::format::{NOT_MEASURED, significant};
 use crate::report::page;
@@ -24,16 +24,11 @@ const AROUND_BYTES: u16 = 18;
 /// Writes `forward.json` and `forward.html` into a directory, which is made if need be.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// When a file cannot be written; none of them is then.
 pub fn write(result: &Forwarding, directory: &Path) -> Result<()> {
-    let shown = directory.display();
-    fs::create_dir_all(directory).with_context(|| format!("cannot make {shown}"))?;
     let json = serde_json::to_string_pretty(result)?;
-    for (name, text) in [("forward.json", json), ("forward.html", page(result))] {
-        let path = directory.join(name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
+    let files = [("forward.json", json), ("forward.html", page(result))];
+    together::write(directory, &files.map(|(name, text)| (PathBuf::from(name), text.into_bytes())))
 }
 
 /// The page.

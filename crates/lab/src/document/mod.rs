@@ -1,12 +1,14 @@
 //! Documents: TOML and JSON read with one clear error, files written whole or not at all.
 
+pub mod together;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use nilometer_sim::refusal::distance;
+use nilometer_sim::refusal::hint;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -42,16 +44,14 @@ pub fn toml_error(name: &str, text: &str, error: &toml::de::Error) -> anyhow::Er
     anyhow!("{name}: line {line}: {}", one_line(error.message()))
 }
 
-/// An error in one line; an unknown key gets the nearest known one instead of the list of all.
+/// An error in one line; an unknown key gets the known one that was probably meant.
 pub fn one_line(message: &str) -> String {
     let message = message.replace('\n', " ");
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let place = message.rfind(" at line").map_or("", |at| &message[at..]);
     match quoted.split_first() {
         Some((unknown, known)) if message.starts_with("unknown field") && !known.is_empty() => {
-            let known = known.iter().map(|key| (distance(unknown, key), *key)).min();
-            let nearest = known.map_or("", |(_, key)| key);
-            format!("unknown key `{unknown}`{place}; did you mean `{nearest}`?")
+            format!("unknown key `{unknown}`{place}{}", hint(unknown, known.iter().copied()))
         }
         _ => message,
     }
@@ -168,6 +168,8 @@ mod tests {
         let message =
             "unknown field `sed`, expected one of `input`, `seed`, `dut` at line 3 column 5";
         assert_eq!(one_line(message), "unknown key `sed` at line 3 column 5; did you mean `seed`?");
+        let message = "unknown field `walrus`, expected `input` or `seed`";
+        assert_eq!(one_line(message), "unknown key `walrus`; there are `input`, `seed`");
         assert_eq!(one_line("invalid\ntype"), "invalid type");
     }
 }
