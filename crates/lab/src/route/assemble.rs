@@ -120,7 +120,7 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
             driver.seat(number, device, beside);
         }
         if let Some(port) = config.ports.get(number) {
-            driver.set_pace(number, port.rate, port.delay);
+            driver.set_pace(number, port.pace());
         }
     }
     routes.listen(config).context("control")?;
@@ -166,11 +166,13 @@ fn make_fit(
     // One that was pulled out and could not be plugged in yet is vacant, whatever its plan says.
     if was_vacant || same != (new.mac, new.mtu_bytes) {
         // What was changed while it ran stays.
-        let (rate, delay) = (router.fabric().rate(number), router.fabric().delay(number));
+        let fabric = router.fabric();
+        let (rate, burst_bytes) = (fabric.rate(number), fabric.burst_bytes(number));
+        let delay = fabric.delay(number);
         if !was_vacant {
             router.unplug(number, memory)?;
         }
-        router.plug(now, number, PortPlan { rate, delay, ..new })?;
+        router.plug(now, number, PortPlan { rate, burst_bytes, delay, ..new })?;
     }
     beside(memory, port, device)
 }

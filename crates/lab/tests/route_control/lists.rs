@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use hyper::Method;
+use nilometer_lab::route::driver::Driver;
 use nilometer_lab::route::news::RouteNews;
 use nilometer_router::{AnyPrefix, Hop, RouteBatch, RouteUpdate, Source, Way};
 use serde_json::{Value, json};
@@ -89,6 +90,36 @@ fn a_port_is_named_by_its_name_or_its_number() {
     refused(&stand, &["queues", "a/ b%"], "there is no port a/ b%; ");
     refused(&stand, &["queues", "9"], "there is no port 9; there are 0 (p0), 1 (p1)");
     refused(&stand, &["set-rate", "spare0", "1 Mb/s"], "there is no port 2; ");
+    stand.end();
+}
+
+#[test]
+fn a_burst_is_set_with_a_rate_and_kept() {
+    if !privileged("bursts of links") {
+        return;
+    }
+    let stand = Stand::new("ctl-burst", "").expect("a router");
+    let burst = |stand: &Stand| {
+        let fabric = |driver: &mut Driver| driver.router().fabric().burst_bytes(1);
+        let there = stand.running.remote.call(fabric).expect("it answers");
+        assert_eq!(json!(there), stand.get("/v1/ports/p1")["burst_bytes"]);
+        there
+    };
+    done(&stand, &["set-rate", "p1", "300 Mb/s"]);
+    assert_eq!(burst(&stand), None);
+    done(&stand, &["set-rate", "p1", "300 Mb/s", "--burst-bytes", "20000"]);
+    done(&stand, &["set-rate", "p1", "200 Mb/s"]);
+    done(&stand, &["set-delay", "p1", "1 ms"]);
+    assert_eq!(burst(&stand), Some(20_000));
+    assert!(
+        done(&stand, &["messages"])
+            .contains("port p1: the rate is 200 Mb/s, the burst 20000 bytes")
+    );
+    done(&stand, &["save", "saved.toml"]);
+    assert!(stand.room.read("saved.toml").contains("burst_bytes = 20000"));
+    let words = ["set-rate", "p1", "200 Mb/s", "--burst-bytes", "1073741825"];
+    refused(&stand, &words, "burst_bytes is 1073741825; give 0 to 1073741824");
+    assert_eq!(burst(&stand), Some(20_000));
     stand.end();
 }
 

@@ -203,6 +203,7 @@ impl Router {
         let mut ports = Vec::new();
         for (number, port) in plans.into_iter().enumerate() {
             fabric.set_rate(number, port.rate);
+            fabric.set_burst(number, port.burst_bytes);
             fabric.set_delay(number, port.delay);
             let seed = plan.seed ^ number as u64;
             ports.push(
