@@ -15,6 +15,7 @@
 
 mod serving;
 mod view;
+mod walk;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -36,7 +37,8 @@ use super::latest::{HopsReader, LatestHops};
 use super::news::{LOOK, RouteNews};
 
 use serving::Serving;
-pub use view::{Listing, RouteView, Selection};
+pub use view::RouteView;
+pub use walk::{Listing, Selection};
 
 /// Updates for which the tables are locked at once.
 pub const PIECE: usize = 256;
@@ -329,10 +331,10 @@ impl Keeper {
         view::exact(&self.shared.called(), prefix)
     }
 
-    /// The routes that packets go by, of those that are asked for, by prefix. It goes over all routes at
-    /// once, while news and callers wait, and lookups do not.
+    /// The routes that packets go by, of those that are asked for, by prefix. It goes over all routes in
+    /// pieces, between which changes get in.
     pub fn list(&self, selection: Selection) -> Listing {
-        view::list(&self.shared.called(), selection)
+        walk::list(selection, || self.shared.called())
     }
 
     /// How many routes each source has told.
