@@ -359,6 +359,7 @@ impl<A: Address> Rib<A> {
 
     fn refuse(&mut self, fault: RibFault) -> Result<(), RibFault> {
         self.counters.refused += 1;
+        self.counters.refused_by_limit += u64::from(fault == RibFault::Limit);
         Err(fault)
     }
 

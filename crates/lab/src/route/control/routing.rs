@@ -85,7 +85,7 @@ impl Desk {
     }
 
     /// Who tells routes, and how many.
-    fn sources(&self) -> Vec<SourceView> {
+    pub(super) fn sources(&self) -> Vec<SourceView> {
         let view = |count: keeper::RouteCount| SourceView {
             source: count.source.to_string(),
             v4: count.v4,
