@@ -73,7 +73,7 @@ impl Watcher {
         }
         let why = self.open(number).err().map_or(String::new(), |why| format!("{why:#}"));
         if !why.is_empty() && why != *said {
-            eprintln!("nilometer: port {number} cannot be opened again: {why}");
+            eprintln!("nilometer: port {} cannot be opened again: {why}", port.interface);
         }
         *said = why;
     }

@@ -67,6 +67,18 @@ fn a_port_is_named_by_its_name_or_its_number() {
     assert_eq!(lines[1][..4], ["0", "p0", "up", "2.5"], "{text}");
     assert_eq!(lines[2][..4], ["1", "p1", "up", "300"], "{text}");
     assert!(lines[2].last() == Some(&"pie") && lines[3][1] == "spare0", "{text}");
+    let fabric = stand.get("/v1/fabric");
+    let named = |list: &str, port: usize| {
+        (fabric[list][port]["port"].clone(), fabric[list][port]["name"].clone())
+    };
+    assert_eq!(named("inputs", 1), (json!(1), json!("p1")), "{fabric}");
+    assert_eq!(named("outputs", 2), (json!(2), json!("spare0")), "{fabric}");
+    let said = done(&stand, &["messages"]);
+    for text in
+        ["port p0: the rate is 2500 kb/s", "port p1: the delay is 2 ms", "port p1: the discipline"]
+    {
+        assert!(said.contains(text), "{said}");
+    }
     // A discipline of one queue shows its backlog.
     let queues = done(&stand, &["queues", "p1"]);
     assert_eq!(queues, done(&stand, &["queues", "1"]));

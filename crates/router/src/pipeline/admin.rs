@@ -42,7 +42,7 @@ impl fmt::Display for Refusal {
             Refusal::Occupied(port) => write!(f, "port {port} is in use; unplug it first"),
             Refusal::Vacant(port) => write!(f, "port {port} is vacant; plug it in first"),
             Refusal::Draining(port) => {
-                write!(f, "port {port} still holds packets of its last user; try again")
+                write!(f, "packets of the last user of port {port} are on their way; try again")
             }
             Refusal::Port(why) => why.fmt(f),
         }
