@@ -42,6 +42,8 @@ fn interrupted(outcome: &Outcome, found: &mut Vec<String>) {
 fn router(outcome: &Outcome, found: &mut Vec<String>) {
     let fallbacks = outcome.router.iter().flat_map(|router| &router.notes.fallbacks);
     found.extend(fallbacks.map(|what| format!("The router's port {what}.")));
+    let warnings = outcome.router.iter().flat_map(|router| &router.notes.warnings);
+    found.extend(warnings.map(|what| format!("The router warns: {what}.")));
 }
 
 fn meter(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
