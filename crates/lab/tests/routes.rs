@@ -2,10 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nilometer_lab::route::fpm::{FpmConfig, FpmListener};
-use nilometer_lab::route::keeper::{Engines, Keeper, Selection, StaticRoute};
+use nilometer_lab::route::keeper::{Engines, Keeper, Listing, RouteView, Selection, StaticRoute};
 use nilometer_lab::route::news::RouteNews;
 use nilometer_router::fpm::FpmFault;
 use nilometer_router::{
@@ -312,4 +314,124 @@ fn a_stranger_is_shown_the_door_and_a_bad_message_passed_over() {
     let _stays = connect(&listener, &bytes);
     wait("the sound one", || keeper.status().prefixes_v4 == 1);
     assert!(listener.status().counters.malformed == 1 && listener.status().is_connected);
+}
+
+#[test]
+fn a_list_is_whole_while_the_table_changes() {
+    // Those that stay, between those that come and go.
+    const ROUTES: u32 = 12_000;
+    let keeper = keeper();
+    keeper.set_port(1, 0);
+    keeper.set_port(2, 1);
+    let mut rng = Rng::new(12, 1, 0);
+    tell(&keeper, churn(&mut rng, ROUTES, 0));
+    wait("routes", || keeper.status().prefixes_v4 == ROUTES as usize);
+    let is_over = AtomicBool::new(false);
+    let lists = thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1.. {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let odd = |number: &u32| number % 2 == 1;
+                let gone = (0..ROUTES)
+                    .filter(odd)
+                    .map(|number| RouteUpdate::Withdraw { prefix: network(number), metric: 0 });
+                tell(&keeper, gone.collect());
+                tell(&keeper, churn(&mut rng, ROUTES, round % 20));
+            }
+        });
+        let list = |_| {
+            thread::sleep(Duration::from_millis(5));
+            keeper.list(Selection { most: 50_000, ..Selection::default() })
+        };
+        let lists: Vec<Listing> = (0..40).map(list).collect();
+        is_over.store(true, Ordering::Relaxed);
+        lists
+    });
+    let mut others = 0;
+    for Listing { routes, more, .. } in lists {
+        assert!(routes.is_sorted_by(|a, b| a.prefix < b.prefix), "each once, in order");
+        assert_eq!(more, 0);
+        let stay = (0..ROUTES / 2).map(|number| network(2 * number));
+        let number = |route: &RouteView| match route.prefix {
+            AnyPrefix::V4(prefix) => (prefix.address() - address(0)) >> 8,
+            AnyPrefix::V6(_) => panic!("{route:?}"),
+        };
+        let (stayed, came): (Vec<_>, Vec<_>) =
+            routes.iter().partition(|&route| number(route) % 2 == 0);
+        assert!(stayed.iter().map(|route| route.prefix).eq(stay), "{} stayed", stayed.len());
+        others += came.len();
+        // Its ways are of one moment: never another prefix's, whose next hop was let go meanwhile.
+        for route in routes.iter() {
+            let Hop::Via { port, gateway: Some(IpAddr::V4(gateway)) } = route.members[0].hop else {
+                panic!("{route:?}")
+            };
+            let of = (u32::from(gateway) - 0xc612_0000) % 700;
+            assert_eq!((port, of), ((number(route) % 2) as u16, number(route) % 700), "{route:?}");
+        }
+    }
+    assert!(others > 0 && others < 40 * ROUTES as usize / 2, "{others} came and went");
+}
+
+/// With NILOMETER_LISTED_ROUTES=900000, the figures of a full table.
+#[test]
+fn a_failover_and_a_change_do_not_wait_for_a_list() {
+    let routes = std::env::var("NILOMETER_LISTED_ROUTES").ok();
+    let routes: u32 = routes.map_or(300_000, |text| text.parse().expect("a number"));
+    let keeper = Keeper::start(RouteLimits::default(), Engines::default()).expect("a thread");
+    keeper.set_port(1, 0);
+    keeper.set_port(2, 1);
+    let mut rng = Rng::new(13, 1, 0);
+    for part in churn(&mut rng, routes, 0).chunks(10_000) {
+        tell(&keeper, part.to_vec());
+    }
+    wait("routes", || keeper.status().prefixes_v4 == routes as usize);
+    let timed = |work: &dyn Fn() -> u64| {
+        thread::sleep(Duration::from_millis(1));
+        let began = Instant::now();
+        let _ = work();
+        began.elapsed()
+    };
+    let figures = || {
+        let fails = (0..300).map(|_| {
+            let took = timed(&|| keeper.fail(Point::Port(1)) as u64);
+            keeper.restore(Point::Port(1));
+            took
+        });
+        let fails: Vec<Duration> = fails.collect();
+        let one = [static_route("9.9.9.0/24", &[via(0, "198.18.0.2")])];
+        let change = |number: usize| {
+            timed(&|| keeper.set_static(if number.is_multiple_of(2) { &one } else { &[] }))
+        };
+        [fails, (0..300).map(change).collect()]
+    };
+    let quiet = figures();
+    let (is_over, lists) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let beside = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let listing = keeper.list(Selection { most: 10_000, ..Selection::default() });
+                let told = listing.routes.len() + listing.more;
+                assert!((routes as usize..=routes as usize + 1).contains(&told), "{told}");
+                lists.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        wait("a list", || lists.load(Ordering::Relaxed) > 0);
+        let beside = figures();
+        is_over.store(true, Ordering::Relaxed);
+        beside
+    });
+    for (what, taken) in ["failover", "change", "failover beside lists", "change beside lists"]
+        .into_iter()
+        .zip(quiet.into_iter().chain(beside))
+    {
+        let mut taken = taken;
+        taken.sort();
+        let at = |share: usize| taken[(taken.len() - 1) * share / 100];
+        println!("{what}: {:?}, 99 % {:?}, most {:?}", at(50), at(99), at(100));
+        // To go over 300,000 routes at once takes some 5 ms, and lists follow each other.
+        assert!(at(50) < Duration::from_millis(2), "{what}: {:?}", at(50));
+    }
+    println!("{} lists of {routes} routes", lists.load(Ordering::Relaxed));
 }

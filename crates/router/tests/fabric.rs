@@ -4,8 +4,8 @@
 use nilometer_queue::aal5::Framing;
 use nilometer_queue::distributed::{Fabric as Shape, Variant};
 use nilometer_queue::voq::InputLimits;
-use nilometer_queue::{Any, Capacity, Kind, Packet, Reason, Settings};
-use nilometer_router::fabric::{Fabric, FabricPlan};
+use nilometer_queue::{Any, Capacity, Kind, Packet, Reason, Settings, TokenBucket};
+use nilometer_router::fabric::{BURST, Fabric, FabricPlan};
 use nilometer_stat::Rng;
 use nilometer_wire::{Ecn, Rate, Span, Time};
 
@@ -196,6 +196,94 @@ fn a_link_keeps_its_rate_though_its_driver_comes_by_irregularly() {
     }
     let share = bytes as f64 / LINK.bytes_in(now.since(Time::ZERO));
     assert!((share - 1.0).abs() < 0.001, "{share} of the link");
+}
+
+/// A fabric whose output 2 never runs dry, and is served by a clock that comes late.
+struct Late {
+    fabric: Fabric<Cargo>,
+    now: Time,
+    number: u64,
+}
+
+impl Late {
+    fn new(burst_bytes: Option<u64>) -> Late {
+        let mut fabric = fabric(None, 1000);
+        fabric.set_discipline(us(0), 2, discipline(Kind::TailDrop, 2_000), &mut Drops::new());
+        fabric.set_rate(2, Some(LINK));
+        fabric.set_burst(2, burst_bytes);
+        Late { fabric, now: Time::ZERO, number: 0 }
+    }
+
+    /// What leaves when it is served after `late`: packets of 1,000 bytes, of which each takes 80 us.
+    fn serve(&mut self, late: Span) -> u64 {
+        self.now += late;
+        let mut drops = Drops::new();
+        while self.fabric.output_backlog(2).packets < 1_000 {
+            self.number += 1;
+            let cargo = Cargo { bytes: 1000, input: 1, output: 2, number: self.number };
+            self.fabric.enqueue(self.now, (1, 2), cargo, &mut drops);
+        }
+        let mut left = 0;
+        while self.fabric.transmit(self.now, 2, &mut drops).is_some() {
+            left += 1;
+        }
+        left
+    }
+}
+
+#[test]
+fn a_link_served_late_keeps_its_rate_as_far_as_its_burst() {
+    let mut rng = Rng::new(6, u32::from_be_bytes(*b"late"), 0);
+    let mut late = || Span::from_nanos(1_000 + rng.below(49_000_000));
+    // Whatever comes before the usual burst has passed is made up for.
+    let mut link = Late::new(None);
+    assert_eq!(link.serve(Span::from_nanos(1_000)), 1);
+    let (began, left) = (link.now, (0..400).map(|_| link.serve(late())).sum::<u64>());
+    let share = left as f64 * 1_000.0 / LINK.bytes_in(link.now.since(began));
+    assert!((share - 1.0).abs() < 1e-4, "{share} of the link");
+    // With 12,500 bytes, which take 1 ms, no more of each wait than that, and the packet that starts.
+    for (burst, most) in [(12_500, 13), (500, 1), (0, 1)] {
+        let mut link = Late::new(Some(burst));
+        let mut bucket = TokenBucket::new(LINK, burst as u32 + 1_000).expect("a bucket");
+        assert_eq!(link.serve(Span::from_nanos(1_000)), 1, "it stood idle");
+        for _ in 0..400 {
+            let late = late() + BURST;
+            let left = link.serve(late);
+            assert_eq!(left, most, "after {late:?} with {burst} bytes");
+            // RFC 2697's bucket, as deep as the burst and one packet, finds nothing too much.
+            assert!((0..left).all(|_| bucket.take(link.now, 1_000)), "{burst}");
+        }
+        for late in [79, 1, 79, 1, 300, 20, 40, 500].map(|us| Span::from_nanos(us * 1_000)) {
+            let left = link.serve(late);
+            assert!((0..left).all(|_| bucket.take(link.now, 1_000)), "{burst}, {late:?}");
+        }
+    }
+}
+
+#[test]
+fn a_link_served_in_time_does_the_same_whatever_its_burst_is() {
+    let moments = |burst_bytes: Option<u64>| {
+        let mut link = Late::new(burst_bytes);
+        link.serve(Span::from_nanos(1_000));
+        let next = |link: &mut Late| {
+            let due = link.fabric.poll_timeout().expect("packets wait");
+            (due, link.serve(due.since(link.now)))
+        };
+        (0..1_000).map(|_| next(&mut link)).collect::<Vec<_>>()
+    };
+    let (usual, none) = (moments(None), moments(Some(0)));
+    assert!(usual.iter().all(|(_, left)| *left == 1) && usual == none);
+    assert_eq!(usual, moments(Some(1 << 30)));
+}
+
+#[test]
+fn a_rate_for_a_link_that_had_none_begins_without_a_burst() {
+    let mut link = Late::new(None);
+    link.fabric.set_rate(2, None);
+    assert_eq!(link.serve(Span::from_nanos(7_000_000)), 1_000);
+    link.fabric.set_rate(2, Some(LINK));
+    assert_eq!(link.serve(Span::from_nanos(80_000)), 1);
+    assert_eq!(link.serve(Span::from_nanos(80_000)), 1);
 }
 
 #[test]

@@ -121,6 +121,11 @@ fn hold<A: Address>(seed: u64, address: impl Fn(u64) -> A + Copy) {
         Fib::insert(&mut linear, *prefix, *next).expect("room");
     }
     assert!(rib.best().all(|route| best[&route.prefix] == route.next));
+    // Part by part it is the same, each prefix in one of them.
+    let in_parts = (0..Rib::<A>::PARTS).flat_map(|part| rib.best_in(part));
+    let in_parts: BTreeMap<_, _> = in_parts.map(|route| (route.prefix, route.next)).collect();
+    assert!(in_parts == best);
+    assert!(best.iter().all(|(at, next)| rib.best_of(*at).map(|it| it.next) == Some(*next)));
     for _ in 0..2_000 {
         let address = address(rng.next_u64());
         assert_eq!(fib.lookup(address), linear.lookup(address), "seed {seed}");

@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use anyhow::{Context, Result, anyhow, bail};
 use netlink_packet_core::{
-    ErrorMessage, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
-    NetlinkMessage, NetlinkPayload, NlasIterator,
+    ErrorMessage, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST,
+    NetlinkHeader, NetlinkMessage, NetlinkPayload, NlasIterator,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
@@ -228,6 +228,33 @@ impl Netlink {
             }
         }
         bail!("{}: the kernel answered nothing", step())
+    }
+
+    /// The addresses that the kernel has on an interface, each with the length of its network, but for
+    /// those of IPv6 that are link-local, which it gives every interface that is up.
+    pub fn addresses(&mut self, name: &str) -> Result<Vec<(IpAddr, u8)>> {
+        let step = || format!("cannot read the addresses of {name}");
+        let index = self.index(name).with_context(step)?;
+        let message = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let answers = self.request(message, NLM_F_DUMP).with_context(step)?;
+        let address = |answer: RouteNetlinkMessage| {
+            let RouteNetlinkMessage::NewAddress(found) = answer else { return None };
+            let length = found.header.prefix_len;
+            let own = |attribute: &AddressAttribute| match attribute {
+                AddressAttribute::Local(address) => Some(*address),
+                _ => None,
+            };
+            let whole = |attribute: &AddressAttribute| match attribute {
+                AddressAttribute::Address(address) => Some(*address),
+                _ => None,
+            };
+            let all = found.attributes.iter();
+            // Of a link that joins two, `Address` is the other end's.
+            let address = all.clone().find_map(own).or_else(|| all.clone().find_map(whole))?;
+            let is_usual = matches!(address, IpAddr::V6(it) if it.is_unicast_link_local());
+            (found.header.index == index && !is_usual).then_some((address, length))
+        };
+        Ok(answers.into_iter().filter_map(address).collect())
     }
 
     /// An interface's counters.

@@ -49,6 +49,9 @@ pub struct Notes {
     pub ports: Vec<String>,
     /// What was to be otherwise, and why it is not.
     pub fallbacks: Vec<String>,
+    /// What will not go as one may expect, and what to do about it.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// A router that is ready to be driven.
@@ -86,6 +89,7 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
         let place = shortcuts.clone().map(|all| (all, number as u16));
         let (device, note) = open(&mut memory, port, (allow_foreign, place), &mut notes.fallbacks)?;
         notes.ports.push(format!("{}: {note}", port.interface));
+        notes.warnings.extend(kernel_addresses(port, &device)?);
         let beside = beside(&mut memory, port, &device)?;
         opened.push(Some((device, beside)));
     }
@@ -120,14 +124,15 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
             driver.seat(number, device, beside);
         }
         if let Some(port) = config.ports.get(number) {
-            driver.set_pace(number, port.rate, port.delay);
+            driver.set_pace(number, port.pace());
         }
     }
     routes.listen(config).context("control")?;
     Ok(Assembly { driver, remote, routes, notes })
 }
 
-/// Opens the device of port `number` again, whose interface has come. Panics where there is no such port.
+/// Opens the device of port `number` again, whose interface has come; what to warn of. Panics where there
+/// is no such port.
 ///
 /// # Errors
 /// When it cannot be opened, or packets of the port's last device are still on their way.
@@ -136,11 +141,12 @@ pub fn reopen(
     config: &RouterConfig,
     number: usize,
     allow_foreign: bool,
-) -> Result<()> {
+) -> Result<Option<String>> {
     let port = &config.ports[number];
     let place = driver.shortcuts().map(|all| (all, number as u16));
     let (_, memory) = driver.parts_mut();
     let (device, _) = open(memory, port, (allow_foreign, place), &mut Vec::new())?;
+    let warning = kernel_addresses(port, &device).unwrap_or_else(|why| Some(format!("{why:#}")));
     match make_fit(driver, port, number, &device) {
         Ok(beside) => driver.seat(number, device, beside),
         Err(why) => {
@@ -148,7 +154,8 @@ pub fn reopen(
             return Err(why);
         }
     }
-    introduce(driver.router_mut(), config, Some(number))
+    introduce(driver.router_mut(), config, Some(number))?;
+    Ok(warning)
 }
 
 /// Makes the place of a port fit a device, and the kernel's side of it.
@@ -166,11 +173,13 @@ fn make_fit(
     // One that was pulled out and could not be plugged in yet is vacant, whatever its plan says.
     if was_vacant || same != (new.mac, new.mtu_bytes) {
         // What was changed while it ran stays.
-        let (rate, delay) = (router.fabric().rate(number), router.fabric().delay(number));
+        let fabric = router.fabric();
+        let (rate, burst_bytes) = (fabric.rate(number), fabric.burst_bytes(number));
+        let delay = fabric.delay(number);
         if !was_vacant {
             router.unplug(number, memory)?;
         }
-        router.plug(now, number, PortPlan { rate, delay, ..new })?;
+        router.plug(now, number, PortPlan { rate, burst_bytes, delay, ..new })?;
     }
     beside(memory, port, device)
 }
@@ -398,6 +407,31 @@ fn open(
         }
         other => other.map(described),
     }
+}
+
+/// That the kernel has addresses on the interface of a port, if it has, and what to do.
+///
+/// # Errors
+/// When the kernel does not say.
+fn kernel_addresses(port: &PortSection, device: &Port) -> Result<Option<String>> {
+    let name = &port.interface;
+    let addresses = Netlink::open()?.addresses(name)?;
+    if addresses.is_empty() {
+        return Ok(None);
+    }
+    let all: Vec<_> =
+        addresses.iter().map(|(address, length)| format!("{address}/{length}")).collect();
+    let away: Vec<_> = all.iter().map(|it| format!("ip addr del {it} dev {name}")).collect();
+    // A packet socket gets copies; from AF_XDP nothing is left over for the kernel.
+    let what = match device {
+        Port::Packet(_) => "and answers beside the router",
+        _ => "and gets no packet that comes by it",
+    };
+    let (all, away) = (all.join(", "), away.join("; "));
+    Ok(Some(format!(
+        "the kernel has {all} on {name}, {what}: take it away ({away}); `punt` gives the kernel an \
+         interface of its own with the port's addresses, for what is for the router itself"
+    )))
 }
 
 fn described(port: XdpPort) -> (Port, String) {

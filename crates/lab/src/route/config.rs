@@ -21,8 +21,8 @@ use utoipa::ToSchema;
 use super::filter::{ClassifierName, FilterSection};
 use super::manners::MannersSection;
 use super::multicast::MulticastSection;
+use super::pace::checked_burst;
 use crate::device::shortcut::Shortcuts;
-use crate::device::testbed::DevicePort;
 
 /// A ROUTER.toml with every key.
 pub const TEMPLATE: &str = include_str!("../../../../examples/router.toml");
@@ -211,6 +211,10 @@ pub struct PortSection {
     /// The rate to which its link is held; without one, only the device limits it.
     #[serde(default, deserialize_with = "de_rate_if", serialize_with = "ser_rate_if")]
     pub rate: Option<Rate>,
+    /// Bytes that its link sends at once beyond that rate, to make up for service that came late (the
+    /// committed burst size of RFC 2697), up to 1 GiB; what the rate carries in 50 ms where absent.
+    #[serde(default)]
+    pub burst_bytes: Option<u64>,
     /// By how much its link is made longer.
     #[serde(default = "no_span", deserialize_with = "de_span", serialize_with = "ser_span")]
     pub delay: Span,
@@ -379,6 +383,8 @@ impl RouterConfig {
             let name = &port.interface;
             let twice = self.ports[..number].iter().any(|other| other.interface == *name);
             ensure!(!twice, "port.interface: {name} is given twice");
+            let burst = port.burst_bytes.map_or(Ok(()), checked_burst);
+            burst.map_err(|why| anyhow::anyhow!("port {name}: {why}"))?;
         }
         for neighbour in &self.neighbours {
             self.port_named(&neighbour.interface)?;
@@ -417,6 +423,7 @@ impl PortSection {
             kind: PortKind::Auto,
             addresses: Vec::new(),
             rate: None,
+            burst_bytes: None,
             delay: Span::ZERO,
             overhead_bytes: 0,
             queue: None,
@@ -443,6 +450,7 @@ impl PortSection {
             }
         }
         plan.rate = self.rate;
+        plan.burst_bytes = self.burst_bytes;
         plan.delay = self.delay;
         plan.overhead_bytes = self.overhead_bytes;
         plan.redirects = self.redirects;
@@ -456,36 +464,4 @@ impl PortSection {
         };
         plan
     }
-}
-
-/// The router of a testbed: its ports with their addresses, neighbours and routes, all else as usual.
-pub fn testbed_router(ports: &[DevicePort], seed: u64) -> RouterConfig {
-    let mut config = RouterConfig { seed, ..RouterConfig::default() };
-    let (routes_v4, routes_v6) = (1 << 14, 1 << 14);
-    config.tables = TablesSection { routes_v4, routes_v6, ..TablesSection::default() };
-    for port in ports {
-        // Its hosts are known, and nothing but the lab's traffic is to be on its links.
-        let mut section = PortSection { address_probes: 0, ..PortSection::new(port.interface) };
-        for &(address, length) in &port.addresses {
-            section.addresses.push(AddressSection { address, length });
-        }
-        config.ports.push(section);
-        for &(address, mac) in &port.neighbours {
-            let octets = mac.map(|octet| format!("{octet:02x}"));
-            config.neighbours.push(NeighbourSection {
-                interface: port.interface.to_owned(),
-                address,
-                mac: octets.join(":"),
-            });
-        }
-        for (prefix, gateway) in &port.routes {
-            config.routes.push(RouteSection {
-                prefix: prefix.to_string(),
-                via: vec![*gateway],
-                interface: Some(port.interface.to_owned()),
-                fate: None,
-            });
-        }
-    }
-    config
 }

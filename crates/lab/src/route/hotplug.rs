@@ -15,7 +15,7 @@ use nilometer_router::next_hop::Point;
 
 use super::assemble::reopen;
 use super::config::RouterConfig;
-use super::driver::{Presence, Remote};
+use super::driver::{Driver, Presence, Remote};
 use super::routes::Routes;
 use crate::device::netlink::Netlink;
 
@@ -73,14 +73,17 @@ impl Watcher {
         }
         let why = self.open(number).err().map_or(String::new(), |why| format!("{why:#}"));
         if !why.is_empty() && why != *said {
-            eprintln!("nilometer: port {number} cannot be opened again: {why}");
+            eprintln!("nilometer: port {} cannot be opened again: {why}", port.interface);
         }
         *said = why;
     }
 
     fn open(&self, number: usize) -> Result<()> {
         let (config, allow_foreign) = (self.config.clone(), self.allow_foreign);
-        self.remote.call(move |driver| reopen(driver, &config, number, allow_foreign))??;
+        let work = move |driver: &mut Driver| reopen(driver, &config, number, allow_foreign);
+        if let Some(warning) = self.remote.call(work)?? {
+            eprintln!("nilometer: warning: {warning}");
+        }
         // Its TAP was made anew.
         self.routes.know(&self.config, number).context("its TAP")
     }

@@ -112,12 +112,13 @@ impl Running {
             let ports = self.ports.clone();
             let down = self.remote.call(move |driver| {
                 ports.iter().for_each(|&number| driver.look_at_link(number));
-                ports.into_iter().find(|&number| driver.presence(number) != Presence::Up)
+                let down = ports.into_iter().find(|&it| driver.presence(it) != Presence::Up);
+                down.map(|number| driver.port_name(number).to_owned())
             })?;
-            let Some(number) = down else { return Ok(()) };
+            let Some(port) = down else { return Ok(()) };
             ensure!(
                 began.elapsed() < READY_WITHIN,
-                "port {number} of the router did not come up within {READY_WITHIN:?}"
+                "port {port} of the router did not come up within {READY_WITHIN:?}"
             );
             thread::sleep(Duration::from_millis(1));
         }

@@ -19,7 +19,6 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use nilometer_queue::distributed::Fabric as Shape;
-use nilometer_router::fabric::MADE_UP;
 use nilometer_router::memory::{Memory as Asked, Place};
 use nilometer_router::pipeline::Router;
 use nilometer_sim::overload::{Load, Row};
@@ -169,9 +168,9 @@ impl Stress {
         })
     }
 
-    /// The thread woke so much later than it had asked for.
-    pub fn oversleep(&mut self, by: Span) {
-        self.overslept = Span(self.overslept.0 + by.0.saturating_sub(MADE_UP.0));
+    /// The thread woke so much later than it had asked for, where links make up for `made_up`.
+    pub fn oversleep(&mut self, by: Span, made_up: Span) {
+        self.overslept = Span(self.overslept.0 + by.0.saturating_sub(made_up.0));
     }
 
     /// How it goes.

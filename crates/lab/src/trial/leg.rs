@@ -22,8 +22,8 @@ use crate::device::frr::{self, FrrDevice};
 use crate::device::prefix::Prefix;
 use crate::device::testbed::{DeviceKind, InterfaceCounters, Testbed, TestbedConfig};
 use crate::generate::{Client, ClientConfig, Execution, Live, Server, ServerConfig, ServerReport};
-use crate::route::config::testbed_router;
 use crate::route::running::Running;
+use crate::route::testbed::testbed_router;
 
 /// Links between the hosts and the device.
 const LINKS: [&str; 2] = ["198.19.255.0/24", "fd00:ffff::/64"];

@@ -59,6 +59,8 @@ fn calibration(account: &Account<'_>, found: &mut Vec<String>) {
 fn router(outcome: &Outcome, found: &mut Vec<String>) {
     let fallbacks = outcome.router.iter().flat_map(|router| &router.notes.fallbacks);
     found.extend(fallbacks.map(|what| format!("The router's port {what}.")));
+    let warnings = outcome.router.iter().flat_map(|router| &router.notes.warnings);
+    found.extend(warnings.map(|what| format!("The router warns: {what}.")));
 }
 
 fn meter(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use hyper::Method;
+use nilometer_lab::route::driver::Driver;
 use nilometer_lab::route::news::RouteNews;
 use nilometer_router::{AnyPrefix, Hop, RouteBatch, RouteUpdate, Source, Way};
 use serde_json::{Value, json};
@@ -66,6 +67,18 @@ fn a_port_is_named_by_its_name_or_its_number() {
     assert_eq!(lines[1][..4], ["0", "p0", "up", "2.5"], "{text}");
     assert_eq!(lines[2][..4], ["1", "p1", "up", "300"], "{text}");
     assert!(lines[2].last() == Some(&"pie") && lines[3][1] == "spare0", "{text}");
+    let fabric = stand.get("/v1/fabric");
+    let named = |list: &str, port: usize| {
+        (fabric[list][port]["port"].clone(), fabric[list][port]["name"].clone())
+    };
+    assert_eq!(named("inputs", 1), (json!(1), json!("p1")), "{fabric}");
+    assert_eq!(named("outputs", 2), (json!(2), json!("spare0")), "{fabric}");
+    let said = done(&stand, &["messages"]);
+    for text in
+        ["port p0: the rate is 2500 kb/s", "port p1: the delay is 2 ms", "port p1: the discipline"]
+    {
+        assert!(said.contains(text), "{said}");
+    }
     // A discipline of one queue shows its backlog.
     let queues = done(&stand, &["queues", "p1"]);
     assert_eq!(queues, done(&stand, &["queues", "1"]));
@@ -89,6 +102,36 @@ fn a_port_is_named_by_its_name_or_its_number() {
     refused(&stand, &["queues", "a/ b%"], "there is no port a/ b%; ");
     refused(&stand, &["queues", "9"], "there is no port 9; there are 0 (p0), 1 (p1)");
     refused(&stand, &["set-rate", "spare0", "1 Mb/s"], "there is no port 2; ");
+    stand.end();
+}
+
+#[test]
+fn a_burst_is_set_with_a_rate_and_kept() {
+    if !privileged("bursts of links") {
+        return;
+    }
+    let stand = Stand::new("ctl-burst", "").expect("a router");
+    let burst = |stand: &Stand| {
+        let fabric = |driver: &mut Driver| driver.router().fabric().burst_bytes(1);
+        let there = stand.running.remote.call(fabric).expect("it answers");
+        assert_eq!(json!(there), stand.get("/v1/ports/p1")["burst_bytes"]);
+        there
+    };
+    done(&stand, &["set-rate", "p1", "300 Mb/s"]);
+    assert_eq!(burst(&stand), None);
+    done(&stand, &["set-rate", "p1", "300 Mb/s", "--burst-bytes", "20000"]);
+    done(&stand, &["set-rate", "p1", "200 Mb/s"]);
+    done(&stand, &["set-delay", "p1", "1 ms"]);
+    assert_eq!(burst(&stand), Some(20_000));
+    assert!(
+        done(&stand, &["messages"])
+            .contains("port p1: the rate is 200 Mb/s, the burst 20000 bytes")
+    );
+    done(&stand, &["save", "saved.toml"]);
+    assert!(stand.room.read("saved.toml").contains("burst_bytes = 20000"));
+    let words = ["set-rate", "p1", "200 Mb/s", "--burst-bytes", "1073741825"];
+    refused(&stand, &words, "burst_bytes is 1073741825; give 0 to 1073741824");
+    assert_eq!(burst(&stand), Some(20_000));
     stand.end();
 }
 

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use hyper::Method;
 use nilometer_lab::route::config::RouterConfig;
@@ -73,9 +73,26 @@ fn everything_can_be_looked_at() {
         "# TYPE nilometer_packets_total counter",
         "nilometer_queue_sent_bytes_total{port=\"p1\",queue=",
         "nilometer_balances 1",
+        "# TYPE nilometer_routes gauge",
+        "nilometer_routes{source=\"connected\",family=\"ipv4\"} 6",
+        "nilometer_route_prefixes{family=\"ipv6\"} 2",
+        "nilometer_route_updates_total{family=\"ipv4\",change=\"added\"} 6",
+        "nilometer_route_updates_refused_total{reason=\"routes_max\"} 0",
+        "nilometer_route_last_change_timestamp_seconds 1",
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
+    let value = |line: &str| {
+        let mut lines = metrics.lines();
+        let found = lines.find_map(|it| it.strip_prefix(line)?.trim().parse::<f64>().ok());
+        found.unwrap_or_else(|| panic!("{line}: {metrics}"))
+    };
+    for table in ["routing_table_bytes", "forwarding_table_bytes"] {
+        assert!(value(&format!("nilometer_{table}{{family=\"ipv4\"}}")) > 100.0, "{table}");
+    }
+    let ago = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_secs_f64()
+        - value("nilometer_route_last_change_timestamp_seconds");
+    assert!((0.0..site::PATIENCE.as_secs_f64()).contains(&ago), "{ago} s ago");
     flow.end();
     stand.end();
 }

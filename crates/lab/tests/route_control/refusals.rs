@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hyper::Method;
+use nilometer_lab::device::netlink::Netlink;
 use nilometer_lab::route::config::RouterConfig;
 use nilometer_lab::route::control::client::Address;
 use nilometer_lab::route::control::serve::BODY_BYTES_MAX;
@@ -74,6 +75,39 @@ fn filters_beyond_the_room_are_a_conflict_and_numbers_are_used_again() {
     assert_eq!(stand.ask(&Method::DELETE, "/v1/filters/1", None).0, 200);
     assert_eq!(add(), (201, json!({"id": 1})));
     stand.end();
+}
+
+#[test]
+fn an_address_of_the_kernel_on_a_port_is_warned_of() {
+    if !privileged("addresses of the kernel") {
+        return;
+    }
+    for (kind, what) in
+        [("auto", "gets no packet that comes by it"), ("packet", "answers beside the router")]
+    {
+        let site = Site::new().expect("a site");
+        let give = |address: &str, length| {
+            let address = address.parse().expect("an address");
+            site.router
+                .enter(|| Netlink::open()?.add_address("p0", address, length))
+                .expect("room");
+        };
+        give("198.18.0.9", 24);
+        give("fd00:18::9", 64);
+        let one = "interface = \"p0\"";
+        let text = ROUTER.replacen(one, &format!("{one}\nkind = \"{kind}\""), 1);
+        let config = toml::from_str(&text).expect("a router");
+        let stand = Stand::build(site, Room::new("kernel-address"), config).expect("a router");
+        // The link-local address that every interface has is nothing to warn of, and p1 has no other.
+        let [warning] = &stand.running.notes.warnings[..] else {
+            panic!("{:?}", stand.running.notes)
+        };
+        let begins = "the kernel has 198.18.0.9/24, fd00:18::9/64 on p0, and ";
+        assert!(warning.starts_with(begins) && warning.contains(what), "{warning}");
+        let does = "ip addr del 198.18.0.9/24 dev p0; ip addr del fd00:18::9/64 dev p0";
+        assert!(warning.contains(does) && warning.lines().count() == 1, "{warning}");
+        stand.end();
+    }
 }
 
 #[test]

@@ -41,7 +41,7 @@ use nilometer_wire::{Rate, Span, Time};
 use input::Input;
 use output::Output;
 
-pub use output::MADE_UP;
+pub use output::BURST;
 
 /// Broadcasts that were missed are made up for up to this many periods.
 const MADE_UP_PERIODS: u64 = 4;
@@ -270,6 +270,23 @@ impl<P: Packet + Copy> Fabric<P> {
     /// The rate that the link of `output` is held to. Panics where there is no such port.
     pub fn rate(&self, output: usize) -> Option<Rate> {
         self.outputs[output].rate
+    }
+
+    /// Lets the link of `output` send so many bytes at once beyond its rate when it was served late;
+    /// without a number, what its rate carries in [`BURST`]. With 0 nothing is made up for. Panics where
+    /// there is no such port.
+    pub fn set_burst(&mut self, output: usize, burst_bytes: Option<u64>) {
+        self.outputs[output].set_burst(burst_bytes);
+    }
+
+    /// What [`Fabric::set_burst`] was told. Panics where there is no such port.
+    pub fn burst_bytes(&self, output: usize) -> Option<u64> {
+        self.outputs[output].burst_bytes
+    }
+
+    /// The latest service that all links with a rate make up for; nothing where none has a rate.
+    pub fn made_up(&self) -> Option<Span> {
+        self.outputs.iter().filter_map(Output::made_up).min()
     }
 
     /// By how much the link of `output` is made longer. Panics where there is no such port.

@@ -7,20 +7,38 @@ use nilometer_wire::{Rate, Span, Time};
 
 use super::Counted;
 
-/// A link that is served late by at most this makes up for it; by more, the time is lost.
-pub const MADE_UP: Span = Span::from_nanos(2_000_000);
+/// What a link makes up for where nobody says: as much as its rate carries in this time.
+///
+/// A thread that shares its processor with others waits a few of their time slices, of some 3 ms each on
+/// Linux unless set otherwise, before it runs again.
+pub const BURST: Span = Span::from_nanos(50_000_000);
 
 /// A discipline and the link behind it.
 ///
 /// The link is paced by when it will be free: a packet of `n` bytes that starts at `t` keeps it until
-/// `t + 8n/L`. Whoever drives the router comes by only now and then, so what should have started
-/// between two calls starts *as if* it had been on time, back to [`MADE_UP`]; a link that stood idle
-/// starts now. A packet is given out when its transmission starts.
+/// `t + 8n/L`. A packet is given out when its transmission starts.
+///
+/// # Late service
+///
+/// Whoever drives the router comes by only now and then, so what should have started between two calls
+/// starts *as if* it had been on time, as long as the link does not lag behind by more than its burst:
+/// what the rate carries in that time, the committed burst size of a token bucket (RFC 2697, 2). So while
+/// packets wait, the link keeps its rate on the average whatever holds its driver up for less, and the
+/// device behind it is never sent more in any time `t` than `L·t`, the burst, and one packet, which has
+/// started and has not ended. A lag beyond the burst is lost.
+///
+/// Unlike the bucket's, this burst is not saved up by a link that stands idle: after that a packet starts
+/// now, and the next when it has ended. A link whose service is always in time never sends two packets
+/// closer than its rate allows, whatever its burst is.
 #[derive(Debug)]
 pub(super) struct Output<P> {
     discipline: Any<P>,
     /// The rate of the link; without one only the device limits it.
     pub(super) rate: Option<Rate>,
+    /// What it makes up for, as it was asked for.
+    pub(super) burst_bytes: Option<u64>,
+    /// How far it may lag behind and still make up for it: the time that the burst takes.
+    made_up: Span,
     /// Of the last packet: its bytes and how long it kept the link, which mostly is the next one's too.
     last: (u32, Span),
     /// How long the wire is.
@@ -41,6 +59,8 @@ impl<P: Packet> Output<P> {
         Output {
             discipline,
             rate: None,
+            burst_bytes: None,
+            made_up: Span::ZERO,
             last: (0, Span::ZERO),
             delay: Span::ZERO,
             free_at: Time::ZERO,
@@ -55,8 +75,24 @@ impl<P: Packet> Output<P> {
     /// Gives the link another rate; without one, only the device limits it.
     pub(super) fn set_rate(&mut self, rate: Option<Rate>) {
         self.rate = rate;
+        self.set_burst(self.burst_bytes);
         // A packet of no bytes takes no time at any rate.
         self.last = (0, Span::ZERO);
+    }
+
+    /// Lets the link make up for so many bytes; without a number, for what its rate carries in [`BURST`].
+    pub(super) fn set_burst(&mut self, burst_bytes: Option<u64>) {
+        self.burst_bytes = burst_bytes;
+        self.made_up = match (self.rate, burst_bytes) {
+            (None, _) => Span::ZERO,
+            (Some(_), None) => BURST,
+            (Some(rate), Some(bytes)) => rate.span_of(bytes),
+        };
+    }
+
+    /// How far the link may lag behind and still make up for it; without a rate it never lags.
+    pub(super) fn made_up(&self) -> Option<Span> {
+        self.rate.map(|_| self.made_up)
     }
 
     /// [`Discipline::expect`].
@@ -120,7 +156,7 @@ impl<P: Packet> Output<P> {
         if most == 0 || rate.is_some() && self.free_at > now {
             return 0;
         }
-        let made_up = Time(now.0.saturating_sub(MADE_UP.0));
+        let made_up = Time(now.0.saturating_sub(self.made_up.0));
         let (mut free_at, mut last, mut is_idle) = (self.free_at, self.last, self.is_idle);
         let (mut packets, mut bytes) = (0, 0);
         let mut counted = Counted { tally: &mut self.ledger.drops, drops };
@@ -167,7 +203,7 @@ impl<P: Packet> Output<P> {
             self.is_idle = true;
             return None;
         };
-        let earliest = if self.is_idle { now } else { Time(now.0.saturating_sub(MADE_UP.0)) };
+        let earliest = if self.is_idle { now } else { Time(now.0.saturating_sub(self.made_up.0)) };
         self.is_idle = false;
         if self.last.0 != packet.bytes() {
             let span = |rate: Rate| rate.span_of(u64::from(packet.bytes()));

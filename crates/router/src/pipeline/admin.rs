@@ -42,7 +42,7 @@ impl fmt::Display for Refusal {
             Refusal::Occupied(port) => write!(f, "port {port} is in use; unplug it first"),
             Refusal::Vacant(port) => write!(f, "port {port} is vacant; plug it in first"),
             Refusal::Draining(port) => {
-                write!(f, "port {port} still holds packets of its last user; try again")
+                write!(f, "packets of the last user of port {port} are on their way; try again")
             }
             Refusal::Port(why) => why.fmt(f),
         }
@@ -146,10 +146,11 @@ impl Router {
         if self.fabric.waiting(port).packets > 0 || inputs.into_iter().any(waits) {
             return Err(Refusal::Draining(port));
         }
-        let (rate, delay) = (plan.rate, plan.delay);
+        let (rate, burst_bytes, delay) = (plan.rate, plan.burst_bytes, plan.delay);
         let plan = PortPlan { is_vacant: false, ..plan };
         self.ports[port] = Port::new(now, plan, self.plan.seed ^ port as u64)?;
         self.fabric.set_rate(port, rate);
+        self.fabric.set_burst(port, burst_bytes);
         self.fabric.set_delay(port, delay);
         // Handles of the last user's neighbours could be taken for those of the new one's.
         self.adjacencies.renew(&self.hops);

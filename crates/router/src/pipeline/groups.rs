@@ -131,7 +131,8 @@ impl Groups {
         for (number, port) in ports.iter().enumerate() {
             let Some(plan) = &port.plan.multicast else { continue };
             let started = groups.start(Time::ZERO, number, port, plan);
-            started.map_err(|why| RouterError::Port(number, PortError::Multicast(why)))?;
+            let name = || port.plan.name.clone();
+            started.map_err(|why| RouterError::Port(name(), PortError::Multicast(why)))?;
         }
         Ok(groups)
     }

@@ -43,6 +43,7 @@ mod tell;
 mod version;
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::{fmt, mem};
@@ -135,8 +136,8 @@ impl Default for Manners {
 pub enum RouterError {
     /// The fabric cannot.
     Fabric(DqError),
-    /// A port cannot: which, and why.
-    Port(usize, port::PortError),
+    /// A port cannot: its name, and why.
+    Port(String, port::PortError),
 }
 
 impl fmt::Display for RouterError {
@@ -203,11 +204,12 @@ impl Router {
         let mut ports = Vec::new();
         for (number, port) in plans.into_iter().enumerate() {
             fabric.set_rate(number, port.rate);
+            fabric.set_burst(number, port.burst_bytes);
             fabric.set_delay(number, port.delay);
             let seed = plan.seed ^ number as u64;
-            ports.push(
-                Port::new(Time::ZERO, port, seed).map_err(|why| RouterError::Port(number, why))?,
-            );
+            let name = port.name.clone();
+            let port = Port::new(Time::ZERO, port, seed);
+            ports.push(port.map_err(|why| RouterError::Port(name, why))?);
         }
         Ok(Router {
             broadcasts: port::broadcasts(&ports),

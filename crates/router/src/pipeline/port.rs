@@ -48,6 +48,9 @@ pub struct PortPlan {
     pub address_probes: u8,
     /// The rate to which its link is held; without one, only the device limits it.
     pub rate: Option<Rate>,
+    /// Bytes that its link sends at once beyond that rate to make up for late service
+    /// ([`crate::Fabric::set_burst`]).
+    pub burst_bytes: Option<u64>,
     /// By how much its link is made longer.
     pub delay: Span,
     /// Bytes that the link adds to a frame, as its rate counts: check sequence, preamble, gap.
@@ -80,6 +83,7 @@ impl PortPlan {
             link_local: None,
             address_probes: 1,
             rate: None,
+            burst_bytes: None,
             delay: Span::ZERO,
             overhead_bytes: 0,
             is_punting: false,

@@ -11,6 +11,10 @@
 //! takes its number, and [`Rib::finish_resync`] sweeps what was not. Until then all of it is forwarded
 //! by, and a route that is repeated unchanged is never out of the table, not for one lookup.
 //!
+//! The table of prefixes is many small ones ([`Rib::PARTS`]), between which the bits of a hash choose. So
+//! who goes over all routes of a full table can stop after each, and let changes in: a prefix is in one
+//! part as long as it is there, so a walk of all parts meets it once, or not if it came or went meanwhile.
+//!
 //! What the forwarding table refuses ([`Full`]) is refused here as well, and nothing has changed: the
 //! two never disagree.
 
@@ -67,7 +71,7 @@ struct Entry<A> {
 pub struct Rib<A> {
     routes_max: usize,
     seed: u64,
-    entries: HashTable<Entry<A>>,
+    parts: Vec<HashTable<Entry<A>>>,
     /// Candidates that are not the best, each with the one after it.
     others: Vec<(Candidate, u32)>,
     others_unused: Vec<u32>,
@@ -78,13 +82,16 @@ pub struct Rib<A> {
 }
 
 impl<A: Address> Rib<A> {
+    /// The parts that its prefixes are in: of a million routes some 4,000 in each.
+    pub const PARTS: usize = 256;
+
     /// No routes, and room for `routes_max`; `seed` decides where prefixes stand, so that nobody
     /// outside can choose prefixes that stand badly.
     pub fn new(routes_max: usize, seed: u64) -> Rib<A> {
         Rib {
             routes_max: routes_max.min(NONE as usize - 1),
             seed,
-            entries: HashTable::new(),
+            parts: (0..Self::PARTS).map(|_| HashTable::new()).collect(),
             others: Vec::new(),
             others_unused: Vec::new(),
             routes: [0; Source::ALL.len()],
@@ -110,7 +117,8 @@ impl<A: Address> Rib<A> {
         let new = Candidate { metric, next, telling, source, distance, protocol };
         let hash = self.hash(prefix);
         let is_full = self.len() == self.routes_max;
-        let Some(entry) = self.entries.find_mut(hash, |entry| entry.prefix == prefix) else {
+        let table = &mut self.parts[part(hash)];
+        let Some(entry) = table.find_mut(hash, |entry| entry.prefix == prefix) else {
             if is_full {
                 return self.refuse(RibFault::Limit);
             }
@@ -119,7 +127,7 @@ impl<A: Address> Rib<A> {
             }
             let seed = self.seed;
             let entry = Entry { prefix, best: new, others: NONE };
-            self.entries.insert_unique(hash, entry, |entry| prefix_hash(seed, entry.prefix));
+            table.insert_unique(hash, entry, |entry| prefix_hash(seed, entry.prefix));
             self.counters.fib_updates += 1;
             self.count_new(new, hops);
             return Ok(());
@@ -169,7 +177,7 @@ impl<A: Address> Rib<A> {
         fib: &mut impl FibSink<A>,
     ) -> Result<bool, RibFault> {
         let hash = self.hash(prefix);
-        let entry = self.entries.find(hash, |entry| entry.prefix == prefix).copied();
+        let entry = self.parts[part(hash)].find(hash, |entry| entry.prefix == prefix).copied();
         let found = entry.and_then(|entry| {
             let mut all = self.candidates_of(&entry);
             let at = all.iter().position(|old| old.is_same_as(source, metric))?;
@@ -210,7 +218,7 @@ impl<A: Address> Rib<A> {
         }
         let telling = self.tellings[source as usize];
         let mut stale = Vec::new();
-        for entry in &self.entries {
+        for entry in self.parts.iter().flatten() {
             let mut look = |candidate: &Candidate| {
                 if candidate.source == source && candidate.telling != telling {
                     stale.push((entry.prefix, candidate.metric));
@@ -240,20 +248,33 @@ impl<A: Address> Rib<A> {
 
     /// All that was told about a prefix, the best first.
     pub fn candidates(&self, prefix: Prefix<A>) -> Vec<Route<A>> {
-        let found = self.entries.find(self.hash(prefix), |entry| entry.prefix == prefix);
+        let hash = self.hash(prefix);
+        let found = self.parts[part(hash)].find(hash, |entry| entry.prefix == prefix);
         let mut all = found.map_or(Vec::new(), |entry| self.candidates_of(entry));
         all.sort_by_key(Candidate::rank);
         all.into_iter().map(|candidate| candidate.route(prefix)).collect()
     }
 
+    /// The best route of a prefix.
+    pub fn best_of(&self, prefix: Prefix<A>) -> Option<Route<A>> {
+        let hash = self.hash(prefix);
+        let found = self.parts[part(hash)].find(hash, |entry| entry.prefix == prefix);
+        found.map(|entry| entry.best.route(prefix))
+    }
+
     /// The best route of each prefix, in no order.
     pub fn best(&self) -> impl Iterator<Item = Route<A>> + '_ {
-        self.entries.iter().map(|entry| entry.best.route(entry.prefix))
+        self.parts.iter().flatten().map(|entry| entry.best.route(entry.prefix))
+    }
+
+    /// The best routes of the prefixes in one of the [`Rib::PARTS`]. Panics where there is no such part.
+    pub fn best_in(&self, part: usize) -> impl Iterator<Item = Route<A>> + '_ {
+        self.parts[part].iter().map(|entry| entry.best.route(entry.prefix))
     }
 
     /// How many prefixes have a route.
     pub fn prefixes(&self) -> usize {
-        self.entries.len()
+        self.parts.iter().map(HashTable::len).sum()
     }
 
     /// How many routes a source has told.
@@ -278,7 +299,8 @@ impl<A: Address> Rib<A> {
 
     /// Bytes that the table takes.
     pub fn bytes(&self) -> usize {
-        self.entries.allocation_size() + self.others.capacity() * size_of::<(Candidate, u32)>()
+        let parts: usize = self.parts.iter().map(HashTable::allocation_size).sum();
+        parts + self.others.capacity() * size_of::<(Candidate, u32)>()
     }
 
     fn hash(&self, prefix: Prefix<A>) -> u64 {
@@ -326,7 +348,7 @@ impl<A: Address> Rib<A> {
             self.others[slot as usize] = (*candidate, others);
             others = slot;
         }
-        let found = self.entries.find_entry(hash, |entry| entry.prefix == was.prefix);
+        let found = self.parts[part(hash)].find_entry(hash, |entry| entry.prefix == was.prefix);
         let mut found = found.expect("the prefix was found before");
         match all.first() {
             None => drop(found.remove()),
@@ -337,6 +359,7 @@ impl<A: Address> Rib<A> {
 
     fn refuse(&mut self, fault: RibFault) -> Result<(), RibFault> {
         self.counters.refused += 1;
+        self.counters.refused_by_limit += u64::from(fault == RibFault::Limit);
         Err(fault)
     }
 
@@ -362,6 +385,12 @@ impl Candidate {
         let Candidate { metric, next, source, protocol, .. } = self;
         Route { prefix, source, protocol, metric, next }
     }
+}
+
+/// Which part a hash chooses, by bits that its place in the part does not depend on: that is by the low ones
+/// and the highest seven.
+fn part(hash: u64) -> usize {
+    (hash >> 40) as usize % Rib::<u32>::PARTS
 }
 
 /// A product of 128 bits folded, for each 32 bits of the address.

@@ -145,8 +145,17 @@ pub struct RibCounters {
     pub swept: u64,
     /// Withdrawals of what was not there.
     pub unknown: u64,
-    /// Routes, or withdrawals, for which there was no room.
+    /// Routes, or withdrawals, for which there was no room, whatever was full.
     pub refused: u64,
+    /// Of those, the ones refused because there were as many routes as were allowed.
+    pub refused_by_limit: u64,
     /// Inserts and removals in the forwarding table.
     pub fib_updates: u64,
+}
+
+impl RibCounters {
+    /// How often a route was added, changed or taken out, in whatever way.
+    pub fn changes(&self) -> u64 {
+        self.added + self.changed + self.withdrawn + self.swept
+    }
 }

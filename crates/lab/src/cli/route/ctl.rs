@@ -78,6 +78,9 @@ enum CtlCommand {
         port: String,
         /// As `500 Mb/s`; `none` lets the device alone limit it.
         rate: String,
+        /// Bytes that the link may send at once beyond the rate, to make up for late service.
+        #[arg(long, value_name = "N")]
+        burst_bytes: Option<u64>,
     },
     /// Make a port's link longer.
     SetDelay {
@@ -235,9 +238,10 @@ fn question(command: &CtlCommand) -> Result<Question> {
         CtlCommand::Filters { command } => command.question(),
         CtlCommand::Routes { command } => command.question(),
         CtlCommand::Stress { command } => stress(command),
-        CtlCommand::SetRate { port, rate } => {
+        CtlCommand::SetRate { port, rate, burst_bytes } => {
             let rate = Some(rate).filter(|rate| *rate != "none");
-            put(format!("/v1/ports/{}/rate", encoded(port)), json!({ "rate": rate }))
+            let body = json!({ "rate": rate, "burst_bytes": burst_bytes });
+            put(format!("/v1/ports/{}/rate", encoded(port)), body)
         }
         CtlCommand::SetDelay { port, delay } => {
             put(format!("/v1/ports/{}/delay", encoded(port)), json!({ "delay": delay }))

@@ -46,6 +46,9 @@ pub fn run(args: RunArgs) -> Result<Verdict> {
     for note in router.notes.ports.iter().chain(&router.notes.fallbacks) {
         eprintln!("nilometer: {note}");
     }
+    for warning in &router.notes.warnings {
+        eprintln!("nilometer: warning: {warning}");
+    }
     let name = args.file.file_stem().unwrap_or_default().to_string_lossy();
     if let Some(why) = with_usual_socket(&mut config, &name) {
         eprintln!("nilometer: {why}");

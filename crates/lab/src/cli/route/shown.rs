@@ -254,7 +254,7 @@ pub fn messages(value: &Value) -> String {
     text
 }
 
-/// The fabric at one broadcast: backlog and rate of each queue that has any.
+/// The fabric at one broadcast: backlog and rate of each queue that has any, ports by their names.
 pub fn fabric(value: &Value) -> String {
     let mut text = format!(
         "broadcast {} at {} s: {}, period {} us, S·L {} b/s\n",
@@ -270,8 +270,8 @@ pub fn fabric(value: &Value) -> String {
         let outputs = input["backlog_bytes"].as_array().map_or(0, Vec::len);
         for output in (0..outputs).filter(|output| at("backlog_bytes", *output) > 0.0) {
             rows.push(vec![
-                cell(&input["port"]),
-                output.to_string(),
+                cell(&input["name"]),
+                cell(&value["outputs"][output]["name"]),
                 format!("{}", at("backlog_bytes", output)),
                 format!("{:.4}", at("hi", output)),
                 format!("{:.4}", at("lo", output)),
@@ -285,7 +285,7 @@ pub fn fabric(value: &Value) -> String {
     for output in value["outputs"].as_array().into_iter().flatten() {
         if output["backlog_bytes"].as_u64() > Some(0) {
             let bytes = cell(&output["backlog_bytes"]);
-            let _ = writeln!(text, "output {}: {bytes} bytes wait", cell(&output["port"]));
+            let _ = writeln!(text, "output {}: {bytes} bytes wait", cell(&output["name"]));
         }
     }
     text
@@ -351,10 +351,12 @@ mod tests {
 
     #[test]
     fn only_queues_with_something_in_them_are_told_of() {
-        let input = json!({"port": 1, "backlog_bytes": [0, 700], "hi": [0, 0.5], "lo": [0, 0.25],
-            "rates_bps": [0, 1.5e6]});
-        let text = fabric(&json!({"inputs": [input], "outputs": []}));
-        assert!(text.contains("1      1       700    0.5000  0.2500  1.500"), "{text}");
-        assert_eq!(text.lines().count(), 3, "{text}");
+        let input = json!({"port": 1, "name": "p1", "backlog_bytes": [0, 700], "hi": [0, 0.5],
+            "lo": [0, 0.25], "rates_bps": [0, 1.5e6]});
+        let output = |port: u8, waiting: u64| json!({"port": port, "name": format!("out{port}"), "backlog_bytes": waiting});
+        let text = fabric(&json!({"inputs": [input], "outputs": [output(0, 0), output(1, 60)]}));
+        assert!(text.contains("p1     out1    700    0.5000  0.2500  1.500"), "{text}");
+        assert!(text.ends_with("\noutput out1: 60 bytes wait\n"), "{text}");
+        assert_eq!(text.lines().count(), 4, "{text}");
     }
 }

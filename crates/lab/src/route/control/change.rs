@@ -12,6 +12,7 @@ use super::view::{ClassifierBody, DelayBody, EngineBody, FabricBody, RateBody};
 use crate::route::assemble::{PortPlace, fabric};
 use crate::route::config::PortSection;
 use crate::route::filter::ClassifierName;
+use crate::route::pace::Pace;
 
 /// What a new classifier is filled with.
 type Filled<A> = Result<Box<dyn Classifier<A> + Send>, Full>;
@@ -59,24 +60,28 @@ impl Desk {
             let (router, memory) = driver.parts_mut();
             router.fabric_mut().set_discipline(now, number, discipline, &mut GiveBack(memory));
         })?;
-        self.told(format!("port {number}: the discipline is {}", queue.discipline));
-        port_section(&mut in_force, number)?.queue = Some(queue);
+        let section = port_section(&mut in_force, number)?;
+        self.told(format!("port {}: the discipline is {}", section.interface, queue.discipline));
+        section.queue = Some(queue);
         Ok(())
     }
 
-    /// Holds an output's link to another rate. A discipline that was told the rate when it was made
-    /// keeps what it was told.
+    /// Holds an output's link to another rate, with another burst where one is given. A discipline that
+    /// was told the rate when it was made keeps what it was told.
     ///
     /// # Errors
-    /// 400 for no rate, 404 for no such port.
+    /// 400 for no rate or no such burst, 404 for no such port.
     pub fn set_rate(&self, number: usize, body: &RateBody) -> Result<(), Refused> {
         let rate = body.rate().map_err(Refused::bad)?;
         let mut in_force = self.change();
         let section = port_section(&mut in_force, number)?;
-        let delay = section.delay;
-        self.ask(move |driver| driver.set_pace(number, rate, delay))?;
-        section.rate = rate;
-        self.told(format!("port {number}: the rate is {}", shown_rate(rate)));
+        let burst_bytes = body.burst_bytes.or(section.burst_bytes);
+        let pace = Pace { rate, burst_bytes, ..section.pace() };
+        self.ask(move |driver| driver.set_pace(number, pace))?;
+        (section.rate, section.burst_bytes) = (rate, burst_bytes);
+        let burst = burst_bytes.filter(|_| rate.is_some());
+        let burst = burst.map_or(String::new(), |bytes| format!(", the burst {bytes} bytes"));
+        self.told(format!("port {}: the rate is {}{burst}", section.interface, shown_rate(rate)));
         Ok(())
     }
 
@@ -88,10 +93,10 @@ impl Desk {
         let delay = body.delay().map_err(Refused::bad)?;
         let mut in_force = self.change();
         let section = port_section(&mut in_force, number)?;
-        let rate = section.rate;
-        self.ask(move |driver| driver.set_pace(number, rate, delay))?;
+        let pace = Pace { delay, ..section.pace() };
+        self.ask(move |driver| driver.set_pace(number, pace))?;
         section.delay = delay;
-        self.told(format!("port {number}: the delay is {}", span_text(delay)));
+        self.told(format!("port {}: the delay is {}", section.interface, span_text(delay)));
         Ok(())
     }
 

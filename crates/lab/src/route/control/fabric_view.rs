@@ -42,6 +42,8 @@ pub struct FabricView {
 pub struct InputView {
     /// Its port.
     pub port: usize,
+    /// The port's interface.
+    pub name: String,
     /// Bytes that it announced to wait for each output.
     pub backlog_bytes: Vec<u64>,
     /// `hi` of each queue: its share of what waits anywhere for its output.
@@ -57,6 +59,8 @@ pub struct InputView {
 pub struct OutputView {
     /// Its port.
     pub port: usize,
+    /// The port's interface.
+    pub name: String,
     /// Bytes that it announced to wait there; those that wait now, where queueing is off.
     pub backlog_bytes: u64,
     /// What all inputs together may send there, in bits per second.
@@ -72,11 +76,12 @@ pub struct Heard {
     variant: Option<Variant>,
     announced: Vec<Announcement>,
     waiting: Vec<u64>,
+    names: Vec<String>,
 }
 
 /// Hears what was broadcast last.
 pub fn hear(driver: &mut Driver) -> Heard {
-    let fabric = driver.router().fabric();
+    let (fabric, ports) = (driver.router().fabric(), driver.router().ports());
     Heard {
         seconds: driver.now().as_secs_f64(),
         broadcasts: fabric.updates(),
@@ -84,6 +89,7 @@ pub fn hear(driver: &mut Driver) -> Heard {
         variant: fabric.variant(),
         announced: fabric.announced().to_vec(),
         waiting: (0..fabric.ports()).map(|port| fabric.output_backlog(port).bytes).collect(),
+        names: ports.iter().map(|port| port.plan().name.clone()).collect(),
     }
 }
 
@@ -104,6 +110,7 @@ impl Heard {
         };
         let output = |(port, waiting): (usize, &u64)| OutputView {
             port,
+            name: self.names[port].clone(),
             backlog_bytes: self.announced.get(port).map_or(*waiting, |at| at.output_backlog_bytes),
             rate_bps: inputs.iter().map(|input| input.rates_bps[port]).sum(),
         };
@@ -133,7 +140,8 @@ impl Heard {
         let row = |port| {
             let rates_bps = allocator.allocate(&board, port).map_err(told)?.to_vec();
             let (hi, lo) = (allocator.hi().to_vec(), allocator.lo().to_vec());
-            Ok(InputView { port, backlog_bytes: board.row(port).to_vec(), hi, lo, rates_bps })
+            let (name, backlog_bytes) = (self.names[port].clone(), board.row(port).to_vec());
+            Ok(InputView { port, name, backlog_bytes, hi, lo, rates_bps })
         };
         (0..self.shape.ports()).map(row).collect()
     }
@@ -159,6 +167,7 @@ mod tests {
             variant: Some(Variant::Original),
             announced: vec![said(0, [3_000, 1_000]), said(4_000, [1_000, 0])],
             waiting: vec![0, 4_000],
+            names: vec!["p0".to_owned(), "p1".to_owned()],
         };
         let view = heard.view().expect("it can be read");
         // Equation 1: of 4,000 bytes for output 0, input 0 has 3,000.
@@ -172,6 +181,7 @@ mod tests {
             assert!((rate - expected).abs() < 1.0, "{rate} {expected}");
         }
         assert_eq!((view.outputs[1].backlog_bytes, view.capacity_bps), (4_000, 200_000_000));
+        assert_eq!((view.inputs[0].name.as_str(), view.outputs[1].name.as_str()), ("p0", "p1"));
         heard.variant = None;
         heard.announced.clear();
         let off = heard.view().expect("it can be read");

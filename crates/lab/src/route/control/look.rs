@@ -63,6 +63,7 @@ impl Desk {
             mtu_bytes: about.mtu_bytes,
             addresses: about.addresses,
             rate_bps: section.and_then(|port| port.rate).map(Rate::bits_per_second),
+            burst_bytes: section.and_then(|port| port.burst_bytes),
             delay_us: section.map_or(0.0, |port| port.delay.as_nanos() as f64 / 1e3),
             counters,
         }

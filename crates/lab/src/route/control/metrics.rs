@@ -1,16 +1,20 @@
 //! The counters as Prometheus reads them: its text format, version 0.0.4.
 //!
 //! The counters are kept where packets pass, and a metrics library would want to keep them again; what
-//! is left of one is this page of text, so it is written here. Series are bounded: ports and reasons by
-//! their number, queues and filters by `QUEUES_TOLD` a port and `FILTERS_TOLD`.
+//! is left of one is this page of text, so it is written here. Series are bounded: ports, sources of routes
+//! and reasons by their number, queues and filters by `QUEUES_TOLD` a port and `FILTERS_TOLD`; no prefix has
+//! one.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use nilometer_router::rib::RibCounters;
+
 use super::answer::Refused;
 use super::desk::Desk;
-use super::view::{FilterView, QueueView};
+use super::view::{FilterView, QueueView, SourceView};
 use crate::route::driver::Driver;
+use crate::route::keeper::KeeperStatus;
 use crate::route::tally::{PortTally, Tally, tally};
 
 /// Queues of each port that have series, the first in use.
@@ -19,6 +23,8 @@ const QUEUES_TOLD: usize = 64;
 const QUEUES_LOOKED_AT: u32 = 1_024;
 /// Filters that have series, by number.
 const FILTERS_TOLD: usize = 1_000;
+/// The label of each family of routes.
+const FAMILIES: [&str; 2] = ["ipv4", "ipv6"];
 
 /// A page of text for Prometheus.
 struct Page(String);
@@ -52,11 +58,14 @@ pub fn metrics(desk: &Desk) -> Result<String, Refused> {
     })?;
     let mut filters = desk.filters(0)?.filters;
     filters.truncate(FILTERS_TOLD);
+    let (status, sources) = (desk.routes.keeper().status(), desk.sources());
     let mut page = Page(String::new());
     whole(&mut page, &tally);
     ports(&mut page, &tally.ports);
     waiting(&mut page, &tally.ports, &queues);
     met(&mut page, &filters);
+    routes(&mut page, &status, &sources);
+    changes(&mut page, &status);
     Ok(page.0)
 }
 
@@ -167,9 +176,128 @@ fn met(page: &mut Page, filters: &[FilterView]) {
     }
 }
 
+/// How many routes there are, and what they take.
+fn routes(page: &mut Page, status: &KeeperStatus, sources: &[SourceView]) {
+    page.family(
+        "routes",
+        "gauge",
+        "Routes that a source has told, whether packets go by them or not.",
+    );
+    for source in sources {
+        for (family, count) in FAMILIES.into_iter().zip([source.v4, source.v6]) {
+            page.line("routes", &[("source", &source.source), ("family", family)], count);
+        }
+    }
+    page.family("route_source_connected", "gauge", "Whether a source that connects is there.");
+    for source in sources {
+        if let Some(connected) = source.connected {
+            let labels = [("source", source.source.as_str())];
+            page.line("route_source_connected", &labels, u8::from(connected));
+        }
+    }
+    let sizes = [
+        ("route_prefixes", "Prefixes that have a route.", [status.prefixes_v4, status.prefixes_v6]),
+        (
+            "routing_table_bytes",
+            "Bytes of the table of all that sources have told.",
+            [status.rib_v4_bytes, status.rib_v6_bytes],
+        ),
+        (
+            "forwarding_table_bytes",
+            "Bytes of the table by which packets are forwarded.",
+            [status.fib_v4_bytes, status.fib_v6_bytes],
+        ),
+    ];
+    for (name, help, values) in sizes {
+        page.family(name, "gauge", help);
+        for (family, value) in FAMILIES.into_iter().zip(values) {
+            page.line(name, &[("family", family)], value);
+        }
+    }
+    page.family("next_hops", "gauge", "Next hops that routes lead to.");
+    page.line("next_hops", &[], status.next_hops);
+}
+
+/// What became of the updates that sources told.
+fn changes(page: &mut Page, status: &KeeperStatus) {
+    let families = || FAMILIES.into_iter().zip([&status.routes_v4, &status.routes_v6]);
+    page.family("route_updates_total", "counter", "Updates of routes by what they did.");
+    for (family, counted) in families() {
+        let kinds = [
+            ("added", counted.added),
+            ("changed", counted.changed),
+            ("repeated", counted.repeated),
+            ("withdrawn", counted.withdrawn),
+            ("swept", counted.swept),
+            ("unknown", counted.unknown),
+        ];
+        for (change, count) in kinds {
+            page.line("route_updates_total", &[("family", family), ("change", change)], count);
+        }
+    }
+    let name = "forwarding_table_updates_total";
+    page.family(name, "counter", "Changes of the table by which packets are forwarded.");
+    for (family, counted) in families() {
+        page.line(name, &[("family", family)], counted.fib_updates);
+    }
+    let of_both = |count: fn(&RibCounters) -> u64| families().map(|(_, it)| count(it)).sum::<u64>();
+    let refused = [
+        ("routes_max", of_both(|it| it.refused_by_limit)),
+        ("forwarding_table_full", of_both(|it| it.refused - it.refused_by_limit)),
+        ("next_hops_full", status.table.next_hops_refused),
+    ];
+    let name = "route_updates_refused_total";
+    page.family(
+        name,
+        "counter",
+        "Updates of routes for which there was no room, by what was full.",
+    );
+    for (reason, count) in refused {
+        page.line(name, &[("reason", reason)], count);
+    }
+    let name = "route_last_change_timestamp_seconds";
+    let help =
+        "When a route was added, changed or taken out last, since 1970; 0 where none ever was.";
+    page.family(name, "gauge", help);
+    page.line(name, &[], status.changed_at.as_secs_f64());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn routes_are_told_by_source_and_family_and_refusals_by_reason() {
+        let mut page = Page(String::new());
+        let mut status = KeeperStatus { rib_v6_bytes: 77, ..KeeperStatus::default() };
+        (status.routes_v4.refused, status.routes_v4.refused_by_limit) = (7, 4);
+        (status.routes_v6.refused, status.routes_v6.refused_by_limit) = (2, 1);
+        (status.routes_v6.swept, status.table.next_hops_refused) = (9, 6);
+        status.changed_at = std::time::Duration::from_millis(1_700_000_000_250);
+        let source = |name: &str, connected| SourceView {
+            source: name.to_owned(),
+            v4: 5,
+            v6: 3,
+            replaying: false,
+            connected,
+        };
+        routes(&mut page, &status, &[source("static", None), source("fpm", Some(false))]);
+        changes(&mut page, &status);
+        for line in [
+            "nilometer_routes{source=\"fpm\",family=\"ipv4\"} 5",
+            "nilometer_routes{source=\"static\",family=\"ipv6\"} 3",
+            "nilometer_route_source_connected{source=\"fpm\"} 0",
+            "nilometer_routing_table_bytes{family=\"ipv6\"} 77",
+            "nilometer_route_updates_total{family=\"ipv6\",change=\"swept\"} 9",
+            "nilometer_route_updates_refused_total{reason=\"routes_max\"} 5",
+            "nilometer_route_updates_refused_total{reason=\"forwarding_table_full\"} 4",
+            "nilometer_route_updates_refused_total{reason=\"next_hops_full\"} 6",
+            "nilometer_route_last_change_timestamp_seconds 1700000000.25",
+        ] {
+            assert!(page.0.lines().any(|it| it == line), "{line}: {}", page.0);
+        }
+        assert!(!page.0.contains("connected{source=\"static\"}"), "{}", page.0);
+    }
 
     #[test]
     fn labels_are_quoted_and_families_told_once() {

@@ -23,7 +23,7 @@ const LISTED: usize = 1_000;
 const LISTED_MAX: usize = 10_000;
 /// Ways of a list's routes for one request, or those of one route.
 const WAYS_LISTED: usize = 40_000;
-/// How much longer than it takes to list routes nothing is listed.
+/// How much longer than a list keeps the table nothing is listed.
 const REST_FOR_WORK: u32 = 4;
 /// Routes that may be entered by hand.
 const ENTERED_MAX: usize = 10_000;
@@ -43,7 +43,7 @@ impl Desk {
                 if routes.is_empty() {
                     return Err(Refused::missing(format!("there is no route to {text}")));
                 }
-                Listing { routes, more: 0 }
+                Listing { routes, ..Listing::default() }
             }
             (Some(_), Some(_)) => {
                 let why = "`prefix` asks for one prefix, and goes with no other key; a list takes \
@@ -54,40 +54,38 @@ impl Desk {
             (None, None) => Listing::default(),
         };
         let status = keeper.status();
-        let Listing { routes, more } = listing;
+        let Listing { routes, more, last, .. } = listing;
         let in_force = self.change();
         let is_whole = matches!(asked, RoutesAsked { within: None, source: None, after: None, .. });
         let entered = match is_whole && asked.prefix.is_none() {
             true => in_force.config.routes.clone(),
             false => Vec::new(),
         };
-        let last = routes.last().filter(|_| more > 0);
         Ok(RoutesView {
             prefixes_v4: status.prefixes_v4,
             prefixes_v6: status.prefixes_v6,
             sources: self.sources(),
-            next: last.map(|route| route.prefix.to_string()),
+            next: last.filter(|_| more > 0).map(|prefix| prefix.to_string()),
             routes: routes.iter().map(|told| route_view(told, &in_force.config)).collect(),
             more,
             entered,
         })
     }
 
-    /// A list of routes. The keeper goes over all of them for each, while its news wait: so one list is
-    /// made after the other, and four times as long as it took lies between two.
+    /// A list of routes. The keeper goes over all of them for each: so one list is made after the other,
+    /// and four times as long as it kept the table lies between two.
     fn list(&self, selection: Selection) -> Listing {
         let mut not_before = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(not_before) = *not_before {
             thread::sleep(not_before.saturating_duration_since(Instant::now()));
         }
-        let began = Instant::now();
         let listing = self.routes.keeper().list(selection);
-        *not_before = Some(Instant::now() + began.elapsed() * REST_FOR_WORK);
+        *not_before = Some(Instant::now() + listing.held * REST_FOR_WORK);
         listing
     }
 
     /// Who tells routes, and how many.
-    fn sources(&self) -> Vec<SourceView> {
+    pub(super) fn sources(&self) -> Vec<SourceView> {
         let view = |count: keeper::RouteCount| SourceView {
             source: count.source.to_string(),
             v4: count.v4,
@@ -197,8 +195,11 @@ fn within_limit(mut listing: Listing) -> Listing {
         ways <= WAYS_LISTED
     };
     let kept = listing.routes.iter().take_while(|route| fits(route)).count().max(1);
-    listing.more += listing.routes.len().saturating_sub(kept);
-    listing.routes.truncate(kept);
+    if kept < listing.routes.len() {
+        listing.more += listing.routes.len() - kept;
+        listing.routes.truncate(kept);
+        listing.last = listing.routes.last().map(|route| route.prefix);
+    }
     listing
 }
 

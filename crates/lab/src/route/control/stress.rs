@@ -52,7 +52,8 @@ impl Desk {
         }
         let (shape, variant, presences) = self.ask(|driver| {
             let fabric = driver.router().fabric();
-            let presences = (0..fabric.ports()).map(|port| driver.presence(port));
+            let presence = |port| (driver.presence(port), driver.port_name(port).to_owned());
+            let presences = (0..fabric.ports()).map(presence);
             (fabric.plan().shape, fabric.variant(), presences.collect::<Vec<_>>())
         })?;
         if variant.is_none() {
@@ -62,7 +63,7 @@ impl Desk {
         plan.load().map_err(Refused::bad)?;
         let targets = targets(&plan, &in_force.config).map_err(Refused::conflict)?;
         let used = plan.sources.max(plan.stages);
-        if let Some(port) = presences[..used].iter().position(|it| *it != Presence::Up) {
+        if let Some((_, port)) = presences[..used].iter().find(|it| it.0 != Presence::Up) {
             return Err(Refused::conflict(format!("port {port} is not up")));
         }
         let stress = Stress::new(plan, &targets).map_err(Refused::bad)?;
@@ -111,7 +112,7 @@ fn targets(plan: &StressPlan, config: &RouterConfig) -> Result<Vec<IpAddr>, Stri
         if port.rate != Some(plan.link) {
             let rate = plan.link.bits_per_second();
             return Err(format!(
-                "port {number} is to have the rate of the fabric's link, {rate} b/s"
+                "port {name} is to have the rate of the fabric's link, {rate} b/s"
             ));
         }
         let behind = |it: &&crate::route::config::NeighbourSection| {

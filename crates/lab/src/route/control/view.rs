@@ -7,6 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::route::config::{FabricSection, Queueing, RouteSection};
 use crate::route::filter::{ClassifierName, FilterSection};
+use crate::route::pace::checked_burst;
 use crate::route::tally::PortTally;
 
 /// A port.
@@ -22,6 +23,8 @@ pub struct PortView {
     pub addresses: Vec<String>,
     /// The rate that its link is held to, in bits per second.
     pub rate_bps: Option<u64>,
+    /// Bytes that its link sends at once beyond that rate when it was served late, where that was said.
+    pub burst_bytes: Option<u64>,
     /// By how much its link is made longer, in microseconds.
     pub delay_us: f64,
     /// Its counters.
@@ -242,6 +245,10 @@ pub struct ClassifierBody {
 pub struct RateBody {
     /// As `500 Mb/s`; nothing lets the device alone limit it.
     pub rate: Option<String>,
+    /// Bytes that the link may send at once beyond the rate when it was served late, up to 1 GiB; where
+    /// absent, what it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst_bytes: Option<u64>,
 }
 
 /// A delay for a link.
@@ -301,8 +308,9 @@ impl RateBody {
     /// The rate.
     ///
     /// # Errors
-    /// When it is none.
+    /// When it is none, or the burst is out of range.
     pub fn rate(&self) -> Result<Option<Rate>, String> {
+        self.burst_bytes.map_or(Ok(()), checked_burst)?;
         self.rate.as_deref().map(rate).transpose()
     }
 }

@@ -11,7 +11,8 @@ impl Driver {
             PortError::Gone { .. } => self.unseat(number),
             PortError::Down { .. } => self.set_presence(number, Presence::Down),
             PortError::System { .. } => {
-                self.say(Level::Error, format!("port {number}: {failure}; its device is closed"));
+                let name = self.port_name(number);
+                self.say(Level::Error, format!("port {name}: {failure}; its device is closed"));
                 self.unseat(number);
             }
         }
@@ -23,7 +24,8 @@ impl Driver {
         if before != presence {
             self.seats[number].is_blocked = false;
             self.distrust();
-            self.say(Level::Info, format!("port {number} is {}", presence.name()));
+            let name = self.port_name(number).to_owned();
+            self.say(Level::Info, format!("port {name} is {}", presence.name()));
             // A port that nobody has plugged in has no link to tell of.
             let (now, is_up) = (self.now(), presence == Presence::Up);
             let _ = self.router.set_link(now, number, is_up, &mut self.memory);
@@ -32,9 +34,14 @@ impl Driver {
             }
             let failed = self.seats[number].beside.as_ref().map(|beside| beside.set_carrier(is_up));
             if let Some(Err(failure)) = failed {
-                self.say(Level::Warning, format!("port {number}: {failure}"));
+                self.say(Level::Warning, format!("port {name}: {failure}"));
             }
         }
+    }
+
+    /// What people call port `number`. Panics where there is no such port.
+    pub fn port_name(&self, number: usize) -> &str {
+        &self.router.ports()[number].plan().name
     }
 
     /// Looks whether the link of port `number` is up. Panics where there is no such port.

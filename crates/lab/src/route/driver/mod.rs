@@ -41,11 +41,12 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result};
 use nilometer_router::memory::Place;
 use nilometer_router::pipeline::Router;
-use nilometer_wire::{Rate, Span, Time};
+use nilometer_wire::{Span, Time};
 
 use super::control::messages::{Level, Messages};
 use super::control::trace::{Traced, Tracer};
 use super::latest::HopsReader;
+use super::pace::Pace;
 use super::stress::Stress;
 use crate::device::memory::{Census, Memory};
 use crate::device::port::{Port, PortIo, PortStatistics, wait_with};
@@ -174,13 +175,15 @@ impl Driver {
         &mut self.router
     }
 
-    /// Gives the link of output `number` a rate and a length; without a rate only the device limits
-    /// it. Where a link has either, packets are taken in as they come, for the sake of their times.
-    /// Panics where there is no such port.
-    pub fn set_pace(&mut self, number: usize, rate: Option<Rate>, delay: Span) {
+    /// Paces the link of output `number`; without a rate only the device limits it. Where a link has a
+    /// rate or a length, packets are taken in as they come, for the sake of their times. Panics where
+    /// there is no such port.
+    pub fn set_pace(&mut self, number: usize, Pace { rate, burst_bytes, delay }: Pace) {
         self.gathering.set_paced(number, rate.is_some() || delay > Span::ZERO);
-        self.router.fabric_mut().set_rate(number, rate);
-        self.router.fabric_mut().set_delay(number, delay);
+        let fabric = self.router.fabric_mut();
+        fabric.set_rate(number, rate);
+        fabric.set_burst(number, burst_bytes);
+        fabric.set_delay(number, delay);
     }
 
     /// The router and the memory that its packets lie in, for changes by which packets are dropped.
@@ -484,8 +487,8 @@ impl Driver {
         let began = Instant::now();
         let is_woken = wait_with(&polls, rest).context("the router cannot sleep")?;
         if let Some(stress) = self.stress.as_mut().filter(|_| !is_woken) {
-            let late = began.elapsed().saturating_sub(rest);
-            stress.oversleep(Span::from_nanos(late.as_nanos() as u64));
+            let late = Span::from_nanos(began.elapsed().saturating_sub(rest).as_nanos() as u64);
+            stress.oversleep(late, self.router.fabric().made_up().unwrap_or(Span::ZERO));
         }
         self.ear.silence();
         Ok(())

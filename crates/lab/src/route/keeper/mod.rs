@@ -14,7 +14,9 @@
 //! a replay goes over the whole table at once.
 
 mod serving;
+mod status;
 mod view;
+mod walk;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,10 +27,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use nilometer_router::rib::RibCounters;
 use nilometer_router::{
     Address, AnyPrefix, Engine, Hop, Lookups, Member, Point, Rib, RouteLimits, RouteTable,
-    RouteTableCounters, RouteUpdate, ServingFib, Source, Way,
+    RouteUpdate, ServingFib, Source, Way,
 };
 
 use super::bench::clock::thread_time;
@@ -36,7 +37,9 @@ use super::latest::{HopsReader, LatestHops};
 use super::news::{LOOK, RouteNews};
 
 use serving::Serving;
-pub use view::{Listing, RouteView, Selection};
+pub use status::{KeeperStatus, RouteCount};
+pub use view::RouteView;
+pub use walk::{Listing, Selection};
 
 /// Updates for which the tables are locked at once.
 pub const PIECE: usize = 256;
@@ -84,45 +87,6 @@ pub struct StaticRoute {
     pub members: Vec<Member>,
 }
 
-/// How many routes a source has told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RouteCount {
-    /// Who.
-    pub source: Source,
-    /// Of IPv4.
-    pub v4: usize,
-    /// Of IPv6.
-    pub v6: usize,
-    /// Whether it is telling everything again.
-    pub is_replaying: bool,
-}
-
-/// How the keeper is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct KeeperStatus {
-    /// Prefixes of IPv4 that have a route.
-    pub prefixes_v4: usize,
-    /// Prefixes of IPv6 that have a route.
-    pub prefixes_v6: usize,
-    /// Bytes that lookups of IPv4 may read.
-    pub fib_v4_bytes: usize,
-    /// Bytes that lookups of IPv6 may read.
-    pub fib_v6_bytes: usize,
-    /// Next hops in use.
-    pub next_hops: usize,
-    /// What happened to routes of IPv4.
-    pub routes_v4: RibCounters,
-    /// What happened to routes of IPv6.
-    pub routes_v6: RibCounters,
-    /// What could not be done as it was said.
-    pub table: RouteTableCounters,
-    /// Times that a reader did not take new next hops in time: it slept without a word, or had no
-    /// processor. Packets of its batch may have met a number that they did not know.
-    pub late_readers: u64,
-    /// CPU time of the thread that applies news.
-    pub cpu: Duration,
-}
-
 /// Where the routes of one family are, and the table that serves them.
 type Parts<A> = (fn(&Table) -> &Rib<A>, fn(&mut Table) -> &mut Serving<A>);
 
@@ -141,6 +105,8 @@ struct Shared {
     awaited: AtomicU64,
     late_readers: AtomicU64,
     cpu_ns: AtomicU64,
+    /// When a route changed last, nanoseconds since 1970.
+    changed_at_ns: AtomicU64,
     ports_by_name: Mutex<BTreeMap<String, u16>>,
     over: AtomicBool,
 }
@@ -175,6 +141,7 @@ impl Keeper {
             awaited: AtomicU64::new(0),
             late_readers: AtomicU64::new(0),
             cpu_ns: AtomicU64::new(0),
+            changed_at_ns: AtomicU64::new(0),
             ports_by_name: Mutex::default(),
             over: AtomicBool::new(false),
         });
@@ -329,39 +296,10 @@ impl Keeper {
         view::exact(&self.shared.called(), prefix)
     }
 
-    /// The routes that packets go by, of those that are asked for, by prefix. It goes over all routes at
-    /// once, while news and callers wait, and lookups do not.
+    /// The routes that packets go by, of those that are asked for, by prefix. It goes over all routes in
+    /// pieces, between which changes get in.
     pub fn list(&self, selection: Selection) -> Listing {
-        view::list(&self.shared.called(), selection)
-    }
-
-    /// How many routes each source has told.
-    pub fn counts(&self) -> Vec<RouteCount> {
-        let table = self.shared.called();
-        let count = |source| RouteCount {
-            source,
-            v4: table.rib_v4().routes(source),
-            v6: table.rib_v6().routes(source),
-            is_replaying: table.rib_v4().is_resyncing(source),
-        };
-        Source::ALL.map(count).into()
-    }
-
-    /// How it is.
-    pub fn status(&self) -> KeeperStatus {
-        let table = self.shared.called();
-        KeeperStatus {
-            prefixes_v4: table.rib_v4().prefixes(),
-            prefixes_v6: table.rib_v6().prefixes(),
-            fib_v4_bytes: table.fib_v4().bytes(),
-            fib_v6_bytes: table.fib_v6().bytes(),
-            next_hops: table.hops().len(),
-            routes_v4: table.rib_v4().counters(),
-            routes_v6: table.rib_v6().counters(),
-            table: table.counters(),
-            late_readers: self.shared.late_readers.load(Ordering::Relaxed),
-            cpu: Duration::from_nanos(self.shared.cpu_ns.load(Ordering::Relaxed)),
-        }
+        walk::list(selection, || self.shared.called())
     }
 
     /// Tells what `wanted` has other than what was told of a source before.
@@ -439,10 +377,13 @@ impl Shared {
                 self.late_readers.fetch_add(1, Ordering::Relaxed);
             }
             let mut table = lock(&self.table);
-            let before = table.counters().routes_refused;
+            let before = (table.counters().routes_refused, status::changes(&table));
             table.commit(prepared);
             self.latest.change_routes();
-            refused += table.counters().routes_refused - before;
+            refused += table.counters().routes_refused - before.0;
+            if status::changes(&table) > before.1 {
+                self.changed_at_ns.store(status::unix_ns(), Ordering::Relaxed);
+            }
         }
         refused
     }

@@ -25,35 +25,8 @@ pub struct RouteView {
     pub members: Vec<Member>,
 }
 
-/// Which routes are asked for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Selection {
-    /// Of this source alone.
-    pub source: Option<Source>,
-    /// Within this prefix, itself included; without one, of both families.
-    pub within: Option<AnyPrefix>,
-    /// Behind this prefix in the order of prefixes, IPv4 before IPv6.
-    pub after: Option<AnyPrefix>,
-    /// The first so many in that order.
-    pub most: usize,
-}
-
-/// Routes that were asked for, and how many more there are of them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listing {
-    /// The first, by prefix.
-    pub routes: Vec<RouteView>,
-    /// Those behind them.
-    pub more: usize,
-}
-
-/// The first of the routes of a family, and how many were asked for in all.
-struct First<A> {
-    routes: Vec<Route<A>>,
-    count: usize,
-}
-
-fn view<A: Address>(
+/// A route with its ways, as they are now.
+pub(super) fn view<A: Address>(
     table: &Table,
     route: Route<A>,
     wrap: fn(Prefix<A>) -> AnyPrefix,
@@ -69,60 +42,6 @@ fn view<A: Address>(
         is_best,
         members: table.hops().members(next),
     }
-}
-
-/// The routes that packets go by, of those that are asked for.
-pub(super) fn list(table: &Table, selection: Selection) -> Listing {
-    let (within4, within6) = match selection.within {
-        None => (Prefix::new(0, 0), Prefix::new(0, 0)),
-        Some(AnyPrefix::V4(within)) => (Some(within), None),
-        Some(AnyPrefix::V6(within)) => (None, Some(within)),
-    };
-    let (within4, after4, after6) = match selection.after {
-        None => (within4, None, None),
-        Some(AnyPrefix::V4(after)) => (within4, Some(after), None),
-        Some(AnyPrefix::V6(after)) => (None, None, Some(after)),
-    };
-    let v4 = first(table.rib_v4(), (within4, after4), selection);
-    let v6 = first(table.rib_v6(), (within6, after6), selection);
-    let count = v4.count + v6.count;
-    let v4 = v4.routes.into_iter().map(|route| view(table, route, AnyPrefix::V4, true));
-    let v6 = v6.routes.into_iter().map(|route| view(table, route, AnyPrefix::V6, true));
-    let routes: Vec<RouteView> = v4.chain(v6).take(selection.most).collect();
-    Listing { more: count - routes.len(), routes }
-}
-
-/// Goes over all routes once, with room for twice as many as are wanted: whenever it is full, those
-/// that cannot be among the first go, and nothing behind them is taken any more.
-fn first<A: Address>(
-    rib: &Rib<A>,
-    (within, after): (Option<Prefix<A>>, Option<Prefix<A>>),
-    selection: Selection,
-) -> First<A> {
-    let mut first = First { routes: Vec::new(), count: 0 };
-    let Some(within) = within else { return first };
-    let (most, mut end) = (selection.most, None);
-    let is_asked_for = |route: &Route<A>| {
-        route.prefix.length() >= within.length()
-            && within.contains(route.prefix.address())
-            && after.is_none_or(|after| after < route.prefix)
-            && selection.source.is_none_or(|source| source == route.source)
-    };
-    for route in rib.best().filter(is_asked_for) {
-        first.count += 1;
-        if most == 0 || end.is_some_and(|end| end < route.prefix) {
-            continue;
-        }
-        first.routes.push(route);
-        if first.routes.len() >= most.saturating_mul(2) {
-            first.routes.select_nth_unstable_by_key(most - 1, |route| route.prefix);
-            first.routes.truncate(most);
-            end = first.routes.last().map(|route| route.prefix);
-        }
-    }
-    first.routes.sort_unstable_by_key(|route| route.prefix);
-    first.routes.truncate(most);
-    first
 }
 
 /// All that was told about the longest prefix that contains an address, the best first.

@@ -1,0 +1,38 @@
+//! How fast a port's link is to go, how late it may be served, how long it is.
+
+use nilometer_wire::{Rate, Span};
+
+use super::config::PortSection;
+
+/// The largest burst that a link may have, in bytes.
+pub const BURST_BYTES_MAX: u64 = 1 << 30;
+
+/// The pace of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// The rate to which it is held; without one, only the device limits it.
+    pub rate: Option<Rate>,
+    /// Bytes that it sends at once beyond the rate when it was served late
+    /// ([`nilometer_router::Fabric::set_burst`]).
+    pub burst_bytes: Option<u64>,
+    /// By how much it is made longer.
+    pub delay: Span,
+}
+
+impl PortSection {
+    /// The pace of its link.
+    pub fn pace(&self) -> Pace {
+        Pace { rate: self.rate, burst_bytes: self.burst_bytes, delay: self.delay }
+    }
+}
+
+/// A burst of so many bytes.
+///
+/// # Errors
+/// When it is out of range.
+pub fn checked_burst(bytes: u64) -> Result<(), String> {
+    match bytes <= BURST_BYTES_MAX {
+        true => Ok(()),
+        false => Err(format!("burst_bytes is {bytes}; give 0 to {BURST_BYTES_MAX}")),
+    }
+}
