@@ -50,7 +50,7 @@ struct RunArgs {
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["input", "interval", "bound"])]
     model: Option<PathBuf>,
     /// Directory of results; DIR.partial until the run is done.
-    #[arg(long, value_name = "DIR", default_value = "nilometer-run")]
+    #[arg(short, long, value_name = "DIR", default_value = "nilometer-run")]
     out: PathBuf,
     /// Replace results of an earlier run.
     #[arg(long)]

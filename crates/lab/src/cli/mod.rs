@@ -199,8 +199,8 @@ mod tests {
             let error = Cli::try_parse_from(typed.split(' ')).expect_err("it is refused");
             one_line(&error.to_string())
         };
-        let unexpected = "unexpected argument '-o' found";
-        assert_eq!(said("nilometer simulate qsdrr -o results"), unexpected);
+        let unexpected = "unexpected argument '-x' found";
+        assert_eq!(said("nilometer simulate qsdrr -x results"), unexpected);
         let lines = [
             ("lab run --seed x", "'--seed <N>': a whole number, zero or more, is needed"),
             ("lab run --duration soon", "'--duration <SECONDS>': a number is needed"),

@@ -149,7 +149,8 @@ pub fn run(args: ModelArgs) -> Result<Verdict> {
 /// Reads a model and holds it to everything the planner relies on.
 pub fn read_model(path: &Path) -> Result<TrafficModel> {
     let what = "this is no traffic model as `nilometer model` writes it";
-    let model: TrafficModel = document::read_json(path).context(what)?;
+    let text = document::read_text(path)?;
+    let model: TrafficModel = document::json_of(path, &text).context(what)?;
     model.check().map_err(|error| anyhow!("{}: {error}", path.display()))?;
     Ok(model)
 }

@@ -15,7 +15,7 @@ pub struct ReportArgs {
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Where the page goes; DIR/report.html by default.
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print one JSON object instead of the path alone.
     #[arg(long)]

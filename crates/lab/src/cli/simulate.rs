@@ -41,7 +41,7 @@ pub struct SimulateArgs {
     threads: Option<NonZeroUsize>,
     /// Directory of results, DIR.partial until all runs are made; nilometer-simulate-NAME where no
     /// name is given. Without this flag nothing is written.
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     out: Option<Option<PathBuf>>,
     /// Replace results of an earlier run.
     #[arg(long)]

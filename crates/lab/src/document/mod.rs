@@ -27,8 +27,12 @@ pub fn read_text(path: &Path) -> Result<String> {
 
 /// A JSON document.
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = read_text(path)?;
-    serde_json::from_str(&text)
+    json_of(path, &read_text(path)?)
+}
+
+/// The JSON document that is the text of `path`.
+pub fn json_of<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T> {
+    serde_json::from_str(text)
         .map_err(|error| anyhow!("{}: {}", path.display(), one_line(&error.to_string())))
 }
 

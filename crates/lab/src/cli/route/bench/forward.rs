@@ -51,7 +51,7 @@ pub struct ForwardArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Write forward.html with the figures, and forward.json, into this directory.
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print one JSON object in place of the table.
     #[arg(long)]
