@@ -1,9 +1,10 @@
 //! The directory of results: `DIR.partial` until the run is done, `DIR` then.
 //!
 //! Everything is written below `DIR.partial` as soon as it is known, so that a run that is killed
-//! leaves what it had. A run that was interrupted keeps it ([`Directory::keep`]); one that failed has
-//! no results, and its `DIR.partial` goes when the directory is dropped. An existing `DIR` is refused
-//! unless force was asked for; then it is replaced only when the new results are complete.
+//! leaves what it had. A run that was interrupted keeps it ([`Directory::keep`]), and so does one that
+//! failed after it had measured; of one that failed before, `DIR.partial` goes when the directory is
+//! dropped. An existing `DIR` is refused unless force was asked for; then it is replaced only when the
+//! new results are complete.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,7 +84,7 @@ impl Directory {
         Ok(self.done.clone())
     }
 
-    /// Stays under the name `DIR.partial`, which is returned: the results of an interrupted run.
+    /// Stays under the name `DIR.partial`, which is returned: what a run had that was not completed.
     pub fn keep(mut self) -> PathBuf {
         self.is_settled = true;
         self.partial.clone()

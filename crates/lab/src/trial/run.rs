@@ -23,6 +23,9 @@ use crate::document;
 use crate::report;
 use crate::table::flows::FlowWriter;
 
+/// The stamps of every packet, which has this name when the last of them is written.
+const STAMPS_FILE: &str = "packets.parquet";
+
 /// What the command line adds to the configuration.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
@@ -48,7 +51,8 @@ pub enum Ended {
 /// moves into a user namespace of its own.
 ///
 /// # Errors
-/// Where an input, the configuration or the machine does not allow it. Nothing is left then.
+/// Where an input, the configuration or the machine does not allow it. Nothing is left then, unless every
+/// packet had been stamped: what was measured stays in `DIR.partial`, and the error says so.
 pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> Result<Ended> {
     config.check()?;
     Directory::check(&options.out, options.force)?;
@@ -61,7 +65,14 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
     document::write_json(&directory.file("model.json"), &estimate.model)?;
     document::write_whole(&directory.file("lab.toml"), toml::to_string(config)?.as_bytes())?;
     let trial = Trial { config, options, estimate: &estimate, plan: &plan, directory: &directory };
-    Ok(match trial.legs(&display, stop)? {
+    let legs = match trial.legs(&display, stop) {
+        Err(error) if directory.file(STAMPS_FILE).exists() => {
+            let kept = directory.keep();
+            bail!("{error:#}; what was measured is kept in {}", kept.display());
+        }
+        legs => legs?,
+    };
+    Ok(match legs {
         Legs::Stopped => Ended::Early(directory.keep()),
         Legs::Played(outcome) if outcome.interrupted => {
             Ended::Interrupted(outcome, directory.keep())
@@ -169,7 +180,7 @@ impl Trial<'_> {
         let captures = ["client.pcapng", "server.pcapng"].map(|name| self.directory.file(name));
         let leg = Leg {
             captures: self.config.meter.pcap.then_some(captures),
-            stamps: Some(self.directory.file("packets.parquet")),
+            stamps: Some(self.directory.file(STAMPS_FILE)),
             ..self.leg(self.config.dut, &self.plan.connections)
         };
         let (live, log) = (LegLive::default(), self.directory.file("live.ndjson"));
