@@ -50,6 +50,8 @@ struct Tally {
     digest: RefCell<Option<Sha256>>,
     bytes: Cell<u64>,
     damage: RefCell<Option<String>>,
+    /// Why the file could not be read, as the system numbers it: who unpacks may take that for damage.
+    failed: Cell<Option<i32>>,
 }
 
 impl Gauge {
@@ -143,7 +145,11 @@ struct Counted {
 
 impl Read for Counted {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = self.raw.read(into)?;
+        let count = self.raw.read(into).inspect_err(|error| {
+            if error.kind() != io::ErrorKind::Interrupted {
+                self.tally.failed.set(error.raw_os_error());
+            }
+        })?;
         if let Some(digest) = self.tally.digest.borrow_mut().as_mut() {
             digest.update(&into[..count]);
         }
@@ -165,32 +171,13 @@ impl<R: Read> Read for Shared<R> {
 /// it is still good.
 struct Unpacked<R> {
     unpacked: Stream,
-    packed: Rc<RefCell<Noted<R>>>,
+    packed: Rc<RefCell<R>>,
     tally: Rc<Tally>,
-}
-
-/// Notes whether reading itself failed: who unpacks may take that for damage.
-struct Noted<R> {
-    raw: R,
-    failed: Option<io::Error>,
-}
-
-impl<R: Read> Read for Noted<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.raw.read(into);
-        if let Err(error) = &read
-            && let Some(number) = error.raw_os_error()
-            && error.kind() != io::ErrorKind::Interrupted
-        {
-            self.failed = Some(io::Error::from_raw_os_error(number));
-        }
-        read
-    }
 }
 
 impl<R: Read + 'static> Unpacked<R> {
     fn new(packing: Packing, raw: R, tally: Rc<Tally>) -> Unpacked<R> {
-        let packed = Rc::new(RefCell::new(Noted { raw, failed: None }));
+        let packed = Rc::new(RefCell::new(raw));
         let shared = BufReader::with_capacity(PACKED_STEP_BYTES, Shared(packed.clone()));
         Unpacked { unpacked: packing.unpack(shared), packed, tally }
     }
@@ -205,13 +192,12 @@ impl<R: Read> Read for Unpacked<R> {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => error,
             read => return read,
         };
-        let mut packed = self.packed.borrow_mut();
-        if let Some(failed) = packed.failed.take() {
-            return Err(failed);
+        if let Some(number) = self.tally.failed.take() {
+            return Err(io::Error::from_raw_os_error(number));
         }
         *self.tally.damage.borrow_mut() = Some(packing::damage(&error));
         // What is packed behind the damage still belongs to the digest.
-        io::copy(&mut *packed, &mut io::sink())?;
+        io::copy(&mut *self.packed.borrow_mut(), &mut io::sink())?;
         Ok(0)
     }
 }
