@@ -187,7 +187,7 @@ impl TableWriter {
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_statistics_enabled(EnabledStatistics::Chunk)
-            .set_max_row_group_size(ROW_GROUP_ROWS)
+            .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
             .set_created_by(format!("nilometer {VERSION}"))
             .build();
         let cause = Arc::new(OnceLock::new());
