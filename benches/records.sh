@@ -10,9 +10,9 @@
 # CPU second, ours over theirs. nfdump has no way to read NetFlow v5: it scans its own file of the same
 # records. Without --json and -o nobody asks for a digest of the input, and none is made; a scan counts no
 # connections either. Packets are metered and repaired, and metered alone (--decode-only), which is what both
-# peers do; of copies one after the other, and of all copies within a minute (together), whose flows live
-# together. The last line is one JSON object. Wants nfdump, softflowd and time, and 3 GB in the
-# room.
+# peers do; of copies one after the other, of all copies within a minute (together), whose flows live
+# together, and of 200,000 flows that live at once, each packet of another one (many). The last line is one
+# JSON object. Wants nfdump, softflowd and time, and 3 GB in the room.
 set -euo pipefail
 usage="benches/records.sh [--records N] [--packets N] [--repeats N] [--room FOLDER]"
 records=10000000
@@ -59,6 +59,7 @@ echo "making $records records of each kind and $packets packets" >&2
 "$replicate" records --format nfcapd2 --count "$records" -o "$room/nfcapd" "${seeds[@]}"
 "$replicate" packets --count "$packets" -o "$room/packets" "$capture"
 "$replicate" packets --count "$packets" --seconds 60 -o "$room/together" "$capture"
+"$replicate" packets --count "$packets" --flows 200000 -o "$room/many" "$capture"
 mixed=() begin=0
 for format in netflow5 netflow9 ipfix nfcapd1 nfcapd2; do
     "$replicate" records --format $format --count $((records / 5)) --seconds 720 --begin $begin \
@@ -108,7 +109,7 @@ compare 'repair nfcapd, nfdump -a' "$records" \
     "$nilometer" flows "$room/nfcapd" -- nfdump -q -a -o null -r "$room/nfcapd"
 compare 'repair NetFlow v5, nfdump -a' "$records" \
     "$nilometer" flows "$room/v5" -- nfdump -q -a -o null -r "$room/nfcapd"
-for kind in packets together; do
+for kind in packets together many; do
     for how in "" " --decode-only"; do
         # shellcheck disable=SC2086
         compare "$kind$how, nfpcapd" "$packets" \

@@ -10,10 +10,15 @@
 
 use alloc::vec::Vec;
 
+use nilometer_wire::fetch::ask_for;
+
 use crate::hash;
 use crate::index::Index;
 use crate::order::Sequence;
 use crate::record::FlowKey;
+
+/// How far ahead a flow is asked for that is going to end.
+const FLOWS_AHEAD: usize = 8;
 
 /// What knows its own five-tuple.
 pub(crate) trait Keyed {
@@ -73,6 +78,55 @@ impl<V> Cache<V> {
         self.index.find(hash, |at| is_it(self.value(Slot(at)))).map(Slot)
     }
 
+    /// Asks for the place where a flow with this hash is looked for.
+    #[inline(always)]
+    pub(crate) fn ask_for_place(&self, hash: u64) {
+        self.index.ask_for(hash);
+    }
+
+    /// Asks for the flow with this hash, if there is one, and for its place in the order of those seen; says
+    /// where it stands. It may be another one with the same hash.
+    #[inline(always)]
+    pub(crate) fn ask_for_flow(&self, hash: u64) -> Option<Slot> {
+        let slot = self.index.find(hash, |_| true)?;
+        self.ask_for_entry(slot);
+        self.orders[Order::Seen as usize].ask_for(slot);
+        Some(Slot(slot))
+    }
+
+    /// Asks for a flow's neighbours in the order of those seen.
+    #[inline(always)]
+    pub(crate) fn ask_for_neighbours(&self, slot: Slot) {
+        self.orders[Order::Seen as usize].ask_for_neighbours(slot.0);
+    }
+
+    /// Asks for what it takes to end the flows that stand next in an order, whose hashes are `hash_of` them:
+    /// for a flow farther off itself, for one nearer by its place in the index and its neighbours.
+    pub(crate) fn ask_for_next(&self, order: Order, hash_of: impl Fn(&V) -> u64) {
+        let (order, seen) = (&self.orders[order as usize], &self.orders[Order::Seen as usize]);
+        let mut next = order.first();
+        for ahead in 0..FLOWS_AHEAD {
+            let Some(slot) = next else { return };
+            if ahead == FLOWS_AHEAD / 2 {
+                self.index.ask_for(hash_of(self.value(Slot(slot))));
+                seen.ask_for_neighbours(slot);
+            }
+            next = order.after(slot);
+        }
+        if let Some(slot) = next {
+            self.ask_for_entry(slot);
+            self.orders.iter().for_each(|order| order.ask_for(slot));
+        }
+    }
+
+    #[inline(always)]
+    fn ask_for_entry(&self, slot: u32) {
+        let entry = &raw const self.entries[slot as usize];
+        for line in 0..size_of::<Option<V>>().div_ceil(64) {
+            ask_for(entry.wrapping_byte_add(line * 64));
+        }
+    }
+
     /// Adds a flow that is not there yet, as the most recently seen one.
     pub(crate) fn insert_at(&mut self, hash: u64, value: V) -> Slot {
         assert!(!self.is_full(), "the caller makes room first");
@@ -106,6 +160,12 @@ impl<V> Cache<V> {
         self.entries[slot.0 as usize].as_ref().expect("a slot is used while it lives")
     }
 
+    /// The flow in a slot, if there is one.
+    #[inline(always)]
+    pub(crate) fn get(&self, slot: Slot) -> Option<&V> {
+        self.entries[slot.0 as usize].as_ref()
+    }
+
     /// The flow in a slot, to change it.
     #[inline]
     pub(crate) fn value_mut(&mut self, slot: Slot) -> &mut V {
@@ -126,22 +186,9 @@ impl<V> Cache<V> {
 }
 
 impl<V: Keyed> Cache<V> {
-    /// Looks where `key` belongs: a number that is of no use, but has to be fetched. Whoever is to look
-    /// for several flows looks at all places first, and waits for memory once.
-    pub(crate) fn look(&self, key: &FlowKey) -> u64 {
-        self.index.look(hash::of(key))
-    }
-
-    /// Looks where the first flows in an order belong, `count` at most, as [`Cache::look`] does.
-    pub(crate) fn look_first(&self, order: Order, count: usize) -> u64 {
-        let order = &self.orders[order as usize];
-        let (mut next, mut looked) = (order.first(), 0);
-        for _ in 0..count {
-            let Some(at) = next else { break };
-            looked ^= self.look(self.value(Slot(at)).key());
-            next = order.after(at);
-        }
-        looked
+    /// Asks for the place where the flow of `key` is looked for.
+    pub(crate) fn ask_for(&self, key: &FlowKey) {
+        self.ask_for_place(hash::of(key));
     }
 
     /// The flow of `key`.

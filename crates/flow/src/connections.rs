@@ -99,10 +99,9 @@ impl ConnectionCounter {
         self.counts
     }
 
-    /// Marks what waits, after its places were looked at all at once.
+    /// Marks what waits, after all of its places were asked for.
     fn mark_waiting(&mut self) {
-        let looked = self.waiting.iter().map(|word| self.words.look(*word));
-        core::hint::black_box(looked.fold(0, |all, one| all ^ one));
+        self.waiting.iter().for_each(|word| self.words.ask_for(*word));
         for word in self.waiting.drain(..) {
             let may_grow = self.words.len() + self.wide.len() < self.limit;
             let before = self.words.mark(word, may_grow);

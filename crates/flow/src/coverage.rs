@@ -11,11 +11,14 @@
 //! it starts a stretch of its own, and the stretches are summed, so that no number can invent more
 //! than that jump.
 
+use core::num::NonZeroU64;
+
 /// The farthest a segment may stand from what was covered and still belong to it: 16 MiB, larger
 /// than any usual window and far smaller than a random jump (half of 4 GiB).
 pub(crate) const JUMP_MAX_BYTES: u64 = 16 << 20;
 
-/// Sequence numbers are extended around this, so that they may go below the first one seen.
+/// Sequence numbers are extended from this on, so that they may go below the first one seen. Its lower half is
+/// zero: the lower half of an extended number is the sequence number.
 const ORIGIN: u64 = 1 << 40;
 
 /// What was covered so far.
@@ -28,44 +31,51 @@ pub(crate) struct Coverage {
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     low: u64,
-    high: u64,
-    /// The sequence number that stands at `high`.
-    sequence: u32,
+    high: NonZeroU64,
 }
 
 impl Coverage {
     /// Adds the payload of a segment, `bytes` from `sequence` on; with `bytes` 0 it marks a place.
     #[inline]
     pub(crate) fn add(&mut self, sequence: u32, bytes: u32) {
-        let end_sequence = sequence.wrapping_add(bytes);
         let Some(stretch) = &mut self.stretch else {
-            self.stretch = Some(Stretch::new(end_sequence, bytes));
+            self.stretch = Some(Stretch::new(sequence, bytes));
             return;
         };
-        let ahead = i64::from(sequence.wrapping_sub(stretch.sequence) as i32);
+        let covered_to = stretch.high.get();
+        let ahead = i64::from(sequence.wrapping_sub(covered_to as u32) as i32);
         // What stands at 2^40 and beyond does not wrap by 2^31.
-        let low = stretch.high.wrapping_add_signed(ahead);
+        let low = covered_to.wrapping_add_signed(ahead);
         let high = low + u64::from(bytes);
-        if low > stretch.high + JUMP_MAX_BYTES || high + JUMP_MAX_BYTES < stretch.low {
-            self.earlier_bytes += stretch.high - stretch.low;
-            *stretch = Stretch::new(end_sequence, bytes);
+        if low > covered_to + JUMP_MAX_BYTES || high + JUMP_MAX_BYTES < stretch.low {
+            self.earlier_bytes += stretch.bytes();
+            *stretch = Stretch::new(sequence, bytes);
             return;
         }
         stretch.low = stretch.low.min(low);
-        if high > stretch.high {
-            (stretch.high, stretch.sequence) = (high, end_sequence);
-        }
+        stretch.high = stretch.high.saturating_add(high.saturating_sub(covered_to));
+    }
+
+    /// Adds payload that has no place.
+    #[inline]
+    pub(crate) fn add_bytes(&mut self, bytes: u32) {
+        self.earlier_bytes += u64::from(bytes);
     }
 
     /// Payload bytes covered.
     pub(crate) fn bytes(&self) -> u64 {
-        self.earlier_bytes + self.stretch.map_or(0, |stretch| stretch.high - stretch.low)
+        self.earlier_bytes + self.stretch.as_ref().map_or(0, Stretch::bytes)
     }
 }
 
 impl Stretch {
-    fn new(end_sequence: u32, bytes: u32) -> Stretch {
-        Stretch { low: ORIGIN, high: ORIGIN + u64::from(bytes), sequence: end_sequence }
+    fn new(sequence: u32, bytes: u32) -> Stretch {
+        let low = ORIGIN + u64::from(sequence);
+        Stretch { low, high: NonZeroU64::MIN.saturating_add(low + u64::from(bytes) - 1) }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.high.get() - self.low
     }
 }
 

@@ -9,6 +9,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use nilometer_wire::fetch::ask_for;
+
 /// Words at the beginning.
 const WORDS_MIN: usize = 1 << 10;
 
@@ -43,9 +45,10 @@ impl Index {
         self.taken
     }
 
-    /// Looks where `hash` belongs: a number that is of no use, but has to be fetched.
-    pub(crate) fn look(&self, hash: u64) -> u64 {
-        self.words[self.home(hash)]
+    /// Asks for the place where `hash` belongs.
+    #[inline(always)]
+    pub(crate) fn ask_for(&self, hash: u64) {
+        ask_for(&raw const self.words[self.home(hash)]);
     }
 
     /// The slot with this hash for which `is_it`.

@@ -4,6 +4,7 @@
 extern crate alloc;
 
 pub mod anonymise;
+pub mod belt;
 mod bytes;
 mod cache;
 pub mod collector;

@@ -25,37 +25,35 @@ pub(crate) fn key_of_tuple(tuple: &Tuple) -> FlowKey {
     FlowKey { source, destination, source_port, destination_port, protocol: tuple.protocol() }
 }
 
-/// The payload as far as it is known.
-#[derive(Clone, Copy, Debug)]
-enum Payload {
-    /// TCP: the sequence space covered.
-    Covered(Coverage),
-    /// UDP: the sum.
-    Summed(u64),
-    /// Another protocol, or a packet whose transport header was not captured.
-    Unknown,
-}
-
-/// One flow.
+/// One flow, in no more bytes than two lines of the processor's cache hold beside its five-tuple: of millions
+/// of flows each packet's has to be fetched.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
     /// The meter's clock when the flow began; its stamps may be older.
     pub(crate) begun_ns: u64,
     /// The meter's clock at its last packet.
     pub(crate) seen_ns: u64,
-    /// When it is over, once a FIN or RST was seen.
-    pub(crate) closes_ns: Option<u64>,
+    /// When it is over, once a FIN or RST was seen; [`OPEN`] before.
+    closes_ns: u64,
     pub(crate) packets: u64,
     start_ns: u64,
     end_ns: u64,
     octets: u64,
-    tcp_flags: u8,
+    /// The payload as far as it is known: for TCP the sequence space covered, for UDP the sum.
+    payload: Coverage,
+    /// The latest SYN's, once `opened` is known.
+    syn_sequence: u32,
     opened: Option<bool>,
+    /// Whose payload it is; nobody's after a packet of another protocol, or one whose transport header was
+    /// not captured.
+    body: Body,
+    tcp_flags: u8,
     /// What was seen of a connection, as [`marks_of`] says it; 0 before a segment.
     marks: u8,
-    syn_sequence: Option<u32>,
-    payload: Payload,
 }
+
+/// A flow without an end marker closes never.
+const OPEN: u64 = u64::MAX;
 
 impl Live {
     /// A flow without packets, when the meter's clock says `now_ns`; `add` follows at once.
@@ -63,20 +61,17 @@ impl Live {
         Live {
             begun_ns: now_ns,
             seen_ns: now_ns,
-            closes_ns: None,
+            closes_ns: OPEN,
             packets: 0,
             start_ns: stamp_ns,
             end_ns: stamp_ns,
             octets: 0,
-            tcp_flags: 0,
+            payload: Coverage::default(),
+            syn_sequence: 0,
             opened: None,
+            body: packet.body,
+            tcp_flags: 0,
             marks: 0,
-            syn_sequence: None,
-            payload: match packet.body {
-                Body::Segment => Payload::Covered(Coverage::default()),
-                Body::Datagram => Payload::Summed(0),
-                Body::Unknown => Payload::Unknown,
-            },
         }
     }
 
@@ -89,11 +84,11 @@ impl Live {
         self.end_ns = self.end_ns.max(stamp_ns);
         self.packets += 1;
         self.octets += u64::from(packet.ip_bytes);
-        match (packet.body, &mut self.payload) {
-            (Body::Segment, Payload::Covered(coverage)) => cover(coverage, packet),
+        match (packet.body, self.body) {
+            (Body::Segment, Body::Segment) => cover(&mut self.payload, packet),
             (Body::Segment, _) => {}
-            (Body::Datagram, Payload::Summed(sum)) => *sum += u64::from(packet.payload_bytes),
-            (_, payload) => *payload = Payload::Unknown,
+            (Body::Datagram, Body::Datagram) => self.payload.add_bytes(packet.payload_bytes),
+            _ => self.body = Body::Unknown,
         }
         self.tcp_flags |= packet.flags;
         let may_be_news = self.marks == 0 || packet.flags & (tcp_flags::SYN | tcp_flags::FIN) != 0;
@@ -106,7 +101,7 @@ impl Live {
         if packet.flags & tcp_flags::SYN != 0 {
             let opens = packet.flags & tcp_flags::ACK == 0;
             self.opened = Some(opens || self.opened == Some(true));
-            self.syn_sequence = Some(packet.sequence);
+            self.syn_sequence = packet.sequence;
         }
         let before = self.marks;
         self.marks |= marks_of(packet.flags);
@@ -118,8 +113,26 @@ impl Live {
     #[inline]
     pub(crate) fn is_succeeded_by(&self, packet: &Brief) -> bool {
         packet.flags & tcp_flags::SYN != 0
-            && self.closes_ns.is_some()
-            && self.syn_sequence != Some(packet.sequence)
+            && self.is_closing()
+            && !(self.opened.is_some() && self.syn_sequence == packet.sequence)
+    }
+
+    /// Was an end marker seen?
+    #[inline]
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closes_ns != OPEN
+    }
+
+    /// When it is over by its end marker; never without one.
+    #[inline]
+    pub(crate) fn closes_ns(&self) -> u64 {
+        self.closes_ns
+    }
+
+    /// An end marker was seen: it is over then.
+    #[inline]
+    pub(crate) fn close_at(&mut self, closes_ns: u64) {
+        self.closes_ns = closes_ns.min(OPEN - 1);
     }
 
     /// The record of this flow.
@@ -131,11 +144,7 @@ impl Live {
             packets: self.packets,
             octets: self.octets,
             tcp_flags: self.tcp_flags,
-            payload_octets: match self.payload {
-                Payload::Covered(coverage) => Some(coverage.bytes()),
-                Payload::Summed(bytes) => Some(bytes),
-                Payload::Unknown => None,
-            },
+            payload_octets: (self.body != Body::Unknown).then(|| self.payload.bytes()),
             opened: self.opened,
             end_reason,
             sampling_interval: 0,

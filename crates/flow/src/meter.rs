@@ -14,6 +14,7 @@
 use nilometer_wire::brief::{Brief, Tuple};
 use nilometer_wire::packet::IpPacket;
 
+use crate::belt::{Coming, Place};
 use crate::cache::{Cache, Order, Slot};
 use crate::hash;
 use crate::live::{Live, ends_flow, key_of_tuple};
@@ -30,7 +31,7 @@ pub struct MeterConfig {
     pub inactive_timeout_ns: u64,
     /// How long a record stays open after its FIN or RST; ns.
     pub linger_ns: u64,
-    /// Flows kept at once; at least one. A flow takes some 200 bytes.
+    /// Flows kept at once; at least one. A flow takes some 170 bytes.
     pub flows_max: usize,
 }
 
@@ -72,18 +73,21 @@ pub struct MeterCounts {
     pub stamps_back: u64,
 }
 
-/// A flow in the cache.
+/// A flow in the cache, in two lines of the processor's.
 #[derive(Debug)]
-struct Metered {
+#[repr(align(64))]
+pub(crate) struct Metered {
     tuple: Tuple,
     live: Live,
 }
+
+const _: () = assert!(size_of::<Option<Metered>>() == 128);
 
 /// Meters packets into records. Memory is bounded by `flows_max`, work a packet is constant.
 #[derive(Debug)]
 pub struct Meter {
     config: MeterConfig,
-    cache: Cache<Metered>,
+    pub(crate) cache: Cache<Metered>,
     now_ns: u64,
     /// No flow is over before, by its idleness or after its end marker.
     due_ns: u64,
@@ -122,18 +126,35 @@ impl Meter {
         packet: &Brief,
         out: &mut impl FnMut(FlowRecord),
     ) -> bool {
+        self.observe_at(stamp_ns, packet, Place::of(packet), out)
+    }
+
+    /// Takes a packet off a [`Belt`](crate::belt::Belt), likewise.
+    #[inline(always)]
+    pub fn observe_coming(&mut self, coming: &Coming, out: &mut impl FnMut(FlowRecord)) -> bool {
+        self.observe_at(coming.stamp_ns, &coming.packet, coming.place, out)
+    }
+
+    #[inline(always)]
+    fn observe_at(
+        &mut self,
+        stamp_ns: u64,
+        packet: &Brief,
+        place: Place,
+        out: &mut impl FnMut(FlowRecord),
+    ) -> bool {
         self.counts.stamps_back += u64::from(stamp_ns < self.now_ns);
         self.now_ns = self.now_ns.max(stamp_ns);
         if self.now_ns >= self.due_ns {
             self.expire(out);
         }
         let now_ns = self.now_ns;
-        let slot = self.slot_for(stamp_ns, packet, out);
+        let slot = self.slot_for(stamp_ns, packet, place, out);
         let live = &mut self.cache.value_mut(slot).live;
         let is_news = live.add(now_ns, stamp_ns, packet);
-        if ends_flow(packet) && live.closes_ns.is_none() {
+        if ends_flow(packet) && !live.is_closing() {
             let closes_ns = now_ns.saturating_add(self.config.linger_ns);
-            live.closes_ns = Some(closes_ns);
+            live.close_at(closes_ns);
             self.cache.move_last(Order::Closing, slot);
             self.due_ns = self.due_ns.min(closes_ns);
         }
@@ -147,6 +168,7 @@ impl Meter {
     /// Ends every flow that lives, the least recently seen first. What follows may be of another time.
     pub fn flush(&mut self, out: &mut impl FnMut(FlowRecord)) {
         while let Some(slot) = self.cache.first(Order::Seen) {
+            self.ask_for_next(Order::Seen);
             self.end(slot, EndReason::ForcedEnd, out);
         }
         (self.now_ns, self.due_ns) = (0, u64::MAX);
@@ -159,17 +181,25 @@ impl Meter {
         MeterCounts { live: self.cache.len() as u64, ..self.counts }
     }
 
+    /// Asks for what will be needed to end the flows that stand next in an order.
+    #[inline]
+    fn ask_for_next(&self, order: Order) {
+        self.cache.ask_for_next(order, |metered| hash::of_tuple(&metered.tuple));
+    }
+
     /// The flow that takes this packet: the one that lives, unless it is over, or a new one.
     #[inline]
     fn slot_for(
         &mut self,
         stamp_ns: u64,
         packet: &Brief,
+        Place { hash, slot }: Place,
         out: &mut impl FnMut(FlowRecord),
     ) -> Slot {
-        let tuple = packet.tuple;
-        let hash = hash::of_tuple(&tuple);
-        let found = self.cache.find_where(hash, |metered| metered.tuple == tuple);
+        let is_it = |metered: &Metered| metered.tuple == packet.tuple;
+        let found = slot
+            .filter(|&slot| self.cache.get(slot).is_some_and(is_it))
+            .or_else(|| self.cache.find_where(hash, is_it));
         if let Some(slot) = found {
             let live = &self.cache.value(slot).live;
             if live.is_succeeded_by(packet) {
@@ -187,7 +217,7 @@ impl Meter {
         }
         self.due_ns = self.due_ns.min(self.idle_at_ns(self.now_ns));
         let live = Live::new(self.now_ns, stamp_ns, packet);
-        self.cache.insert_at(hash, Metered { tuple, live })
+        self.cache.insert_at(hash, Metered { tuple: packet.tuple, live })
     }
 
     /// Ends flows that are over by the clock, and finds out when the next one may be.
@@ -195,11 +225,12 @@ impl Meter {
     fn expire(&mut self, out: &mut impl FnMut(FlowRecord)) {
         self.due_ns = u64::MAX;
         while let Some(slot) = self.cache.first(Order::Closing) {
-            let closes_ns = self.cache.value(slot).live.closes_ns.unwrap_or(u64::MAX);
+            let closes_ns = self.cache.value(slot).live.closes_ns();
             if closes_ns > self.now_ns {
                 self.due_ns = closes_ns;
                 break;
             }
+            self.ask_for_next(Order::Closing);
             self.end(slot, EndReason::EndOfFlow, out);
         }
         while let Some(slot) = self.cache.first(Order::Seen) {
@@ -208,6 +239,7 @@ impl Meter {
                 self.due_ns = self.due_ns.min(self.idle_at_ns(seen_ns));
                 break;
             }
+            self.ask_for_next(Order::Seen);
             self.end(slot, EndReason::IdleTimeout, out);
         }
     }
@@ -224,7 +256,7 @@ impl Meter {
         let Metered { tuple, live } = self.cache.remove_at(hash, slot);
         let reason = match reason {
             EndReason::LackOfResources => reason,
-            _ if live.closes_ns.is_some() => EndReason::EndOfFlow,
+            _ if live.is_closing() => EndReason::EndOfFlow,
             _ => reason,
         };
         let record = live.into_record(key_of_tuple(&tuple), reason);

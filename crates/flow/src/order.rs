@@ -8,6 +8,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use nilometer_wire::fetch::ask_for;
+
 const POST: u32 = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,20 @@ impl Sequence {
     /// The slot behind this one.
     pub(crate) fn after(&self, slot: u32) -> Option<u32> {
         self.links[slot as usize + 1].next.checked_sub(1)
+    }
+
+    /// Asks for a slot's place.
+    #[inline(always)]
+    pub(crate) fn ask_for(&self, slot: u32) {
+        ask_for(&raw const self.links[slot as usize + 1]);
+    }
+
+    /// Asks for the places of a slot's neighbours.
+    #[inline(always)]
+    pub(crate) fn ask_for_neighbours(&self, slot: u32) {
+        let Link { previous, next } = self.links[slot as usize + 1];
+        ask_for(&raw const self.links[previous as usize]);
+        ask_for(&raw const self.links[next as usize]);
     }
 
     /// Moves a slot to the end, or puts it there.

@@ -2,13 +2,14 @@
 //!
 //! An address and a port are 48 bits, two of them 96: a conversation is its own key, and equality is
 //! that of numbers. The table is probed from the place that the top bits of a hash name, so that a step
-//! further is mostly in the same line of the cache, and doubling it moves words in their order. A word
-//! is asked for where memory must be waited for; so whoever has several asks for all of them first
-//! ([`Words::look`]), and waits once.
+//! further is mostly in the same line of the cache, and doubling it moves words in their order. Whoever has
+//! several words to mark asks for all of them first ([`Words::ask_for`]), and waits for memory once.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+
+use nilometer_wire::fetch::ask_for;
 
 use crate::record::FlowKey;
 
@@ -53,9 +54,9 @@ impl Words {
         self.taken
     }
 
-    /// Looks where `word` belongs: a number that is of no use, but has to be fetched.
-    pub(crate) fn look(&self, word: u128) -> u64 {
-        self.slots[self.place(word)] as u64
+    /// Asks for the place where `word` belongs.
+    pub(crate) fn ask_for(&self, word: u128) {
+        ask_for(&raw const self.slots[self.place(word)]);
     }
 
     /// Adds the marks of `word` to its conversation, which comes with them if it is new and `may_grow`.

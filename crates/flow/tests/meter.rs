@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
+use nilometer_flow::belt::Belt;
 use nilometer_flow::connections::ConnectionCounter;
 use nilometer_flow::meter::{Meter, MeterConfig};
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
+use nilometer_wire::brief::Brief;
 use nilometer_wire::packet::{Fragment, IpPacket, TcpSegment, Transport};
 
 const FIN: u8 = 0x01;
@@ -263,5 +265,67 @@ fn payload_is_unknown_where_a_transport_header_was_cut() {
         meter.observe(2, &packet(1, 17, transport, 100), &mut |record| records.push(record));
         meter.flush(&mut |record| records.push(record));
         assert_eq!((records.len(), records[0].payload_octets), (1, payload));
+    }
+}
+
+/// Twenty thousand flows that live together, more than go by without the belt: some end, some begin anew, some
+/// are pushed out, and their slots are others' before a packet has come to the end of its ride.
+#[test]
+fn packets_that_ride_are_metered_as_those_that_do_not() {
+    for (seed, flows_max) in [(5, 1 << 20), (6, 9_000)] {
+        let timers = MeterConfig {
+            active_timeout_ns: 40_000_000,
+            inactive_timeout_ns: 15_000_000,
+            linger_ns: 2_000,
+            flows_max,
+        };
+        let mut meters = [(); 2].map(|()| Meter::new(timers));
+        let mut records = [(); 2].map(|()| Vec::new());
+        let mut news = [(); 2].map(|()| Vec::new());
+        let (mut belt, mut rode) = (Belt::default(), 0);
+        let mut chance = Chance(seed);
+        for n in 0..300_000u64 {
+            let mut ip = chance.packet();
+            let host = chance.below(if n % 3 == 0 { 40 } else { 400 }) as u32;
+            ip.source = Ipv4Addr::from_bits(0xc612_0000 + host).into();
+            let (stamp_ns, packet) = (n * 200 + chance.below(900), Brief::of(&ip));
+            let [ours, theirs] = &mut meters;
+            if theirs.observe_brief(stamp_ns, &packet, &mut |record| records[1].push(record)) {
+                news[1].push(packet);
+            }
+            let coming = match belt.carries(ours) {
+                true => belt.pass(ours, stamp_ns, &packet),
+                false => {
+                    if ours.observe_brief(stamp_ns, &packet, &mut |record| records[0].push(record))
+                    {
+                        news[0].push(packet);
+                    }
+                    None
+                }
+            };
+            // Now and then nobody knows whether more will come.
+            let left = if n % 50_000 == 0 { usize::MAX } else { 0 };
+            for coming in coming.into_iter().chain((0..left).map_while(|_| belt.take_off())) {
+                rode += 1;
+                if ours.observe_coming(&coming, &mut |record| records[0].push(record)) {
+                    news[0].push(coming.packet);
+                }
+            }
+        }
+        while let Some(coming) = belt.take_off() {
+            rode += 1;
+            if meters[0].observe_coming(&coming, &mut |record| records[0].push(record)) {
+                news[0].push(coming.packet);
+            }
+        }
+        let [ours, theirs] = meters.map(|mut meter| {
+            let counts = meter.counts();
+            meter.flush(&mut |_| {});
+            counts
+        });
+        assert_eq!(ours, theirs);
+        assert_eq!(ours.evicted > 1_000, flows_max < 10_000);
+        assert!((200_000..300_000).contains(&rode), "{rode} packets of 300,000 rode");
+        assert!(records[0] == records[1] && news[0] == news[1], "seed {seed}");
     }
 }

@@ -24,7 +24,7 @@ const UNSAFE_ROOMS: [&str; 15] = [
     "crates/lab/tests/",
     "crates/lab/examples/",
     "crates/sim/examples/wasm.rs",
-    "crates/queue/src/fetch.rs",
+    "crates/wire/src/fetch.rs",
     "crates/router/src/classifier/gathered.rs",
     "crates/router/src/classifier/kernel.rs",
     "crates/router/src/parcels/kernel.rs",

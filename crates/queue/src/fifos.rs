@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::fetch::ask_for;
+use nilometer_wire::fetch::ask_for;
 
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;

@@ -14,7 +14,6 @@ pub mod discipline;
 pub mod distributed;
 pub mod dq_plus;
 pub mod drr;
-pub mod fetch;
 mod fifos;
 pub mod fq_codel;
 pub mod hashing;

@@ -21,10 +21,10 @@ use alloc::vec::Vec;
 
 use crate::capacity::{Capacity, Occupancy};
 use crate::discipline::{Backlog, Drops, Packet, Reason};
-use crate::fetch::ask_for;
 use crate::fifos::{End, Fifo, Fifos, NONE};
 use crate::hashing::{Hashing, Spread};
 use crate::settings::SettingsError;
+use nilometer_wire::fetch::ask_for;
 
 /// The largest number of queues.
 pub const MOST_QUEUES: u32 = 1 << 20;

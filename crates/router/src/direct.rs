@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU16, Ordering};
 
-use nilometer_queue::fetch::ask_for;
+use nilometer_wire::fetch::ask_for;
 
 use crate::fib::{Fib, Full, Lookups, NextHop, ServingFib};
 use crate::prefix::Prefix;

@@ -1,8 +1,8 @@
 //! Where packets lie while handles of them move: what the pipeline asks of the ports' memory.
 
 use nilometer_queue::Packet;
-use nilometer_queue::fetch::ask_for;
 use nilometer_wire::Ecn;
+use nilometer_wire::fetch::ask_for;
 
 /// A frame in the memory, from its Ethernet header on, without the check sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

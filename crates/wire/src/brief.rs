@@ -19,7 +19,7 @@ const BOTH_ARE_WIDE: u64 = SOURCE_IS_WIDE | DESTINATION_IS_WIDE;
 
 /// The five-tuple of a packet in words. The first holds ports and protocol, and says which addresses are of
 /// IPv6; two addresses of IPv4 are the second, and the others are zero.
-#[derive(Clone, Copy, Debug, Eq)]
+#[derive(Clone, Copy, Debug, Default, Eq)]
 pub struct Tuple {
     first: u64,
     addresses: [u64; 4],
@@ -35,18 +35,19 @@ impl PartialEq for Tuple {
 }
 
 /// What is known of a packet's user data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Body {
     /// It is a TCP segment's, and has a place.
     Segment,
     /// It is a UDP datagram's.
     Datagram,
     /// Nothing: another protocol, or a transport header that was not captured.
+    #[default]
     Unknown,
 }
 
 /// A packet in brief.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Brief {
     /// Its five-tuple.
     pub tuple: Tuple,

@@ -14,6 +14,7 @@ pub mod checksum;
 mod ecn;
 mod ether;
 mod extension;
+pub mod fetch;
 mod ip;
 pub mod link;
 mod mpls;

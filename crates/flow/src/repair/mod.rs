@@ -28,6 +28,7 @@ mod record;
 use alloc::vec::Vec;
 
 use crate::cache::{Cache, Keyed, Order, Slot};
+use crate::hash;
 use crate::record::{EndReason, FlowKey, FlowRecord};
 
 pub use memory::{Screen, settle_all};
@@ -43,7 +44,7 @@ pub const CONTINUATION_GAP_MAX_NS: u64 = 15 * SECOND_NS;
 
 /// Records of one tuple that wait together at most; then they are settled, but for the last.
 const TOGETHER_MAX: usize = 256;
-/// Records for which memory is waited together.
+/// Records whose places are asked for together.
 const AT_A_TIME: usize = 16;
 /// Tuples settled for one record that came, at most.
 const SETTLED_AT_ONCE: usize = 4;
@@ -285,16 +286,13 @@ impl Repair {
         }
     }
 
-    /// Takes records, one after the other, which is faster than each alone: where they belong, and where
-    /// those that will make room for them stand, is looked at before, and memory waited for once.
+    /// Takes records, one after the other, which is faster than each alone: the places where they belong are
+    /// asked for before.
     pub fn take_all(&mut self, records: &mut Vec<FlowRecord>, out: &mut impl FnMut(FlowRecord)) {
         let mut left = records.as_slice();
         while !left.is_empty() {
             let (now, later) = left.split_at(left.len().min(AT_A_TIME));
-            let looked = now.iter().fold(0, |all, record| all ^ self.waiting.look(&record.key));
-            let first = [Order::Closing, Order::Seen]
-                .map(|order| self.waiting.look_first(order, AT_A_TIME));
-            core::hint::black_box((looked, first));
+            now.iter().for_each(|record| self.waiting.ask_for(&record.key));
             now.iter().for_each(|record| self.take(record.clone(), out));
             left = later;
         }
@@ -320,6 +318,7 @@ impl Repair {
     /// Settles what waits: no more is to come.
     pub fn finish(&mut self, out: &mut impl FnMut(FlowRecord)) {
         while let Some(slot) = self.waiting.first(Order::Seen) {
+            self.ask_for_next(Order::Seen);
             self.settle(slot, out);
         }
         self.counts.assert_conserved();
@@ -356,6 +355,7 @@ impl Repair {
                 let together = self.waiting.value(slot);
                 let wait_ns = together.wait_ns();
                 if together.end_ns().saturating_add(wait_ns) < self.now_ns {
+                    self.ask_for_next(order);
                     self.settle(slot, out);
                 } else if order == Order::Closing && wait_ns != DOUBLE_WAIT_NS {
                     self.waiting.move_last(order, slot);
@@ -364,6 +364,11 @@ impl Repair {
                 }
             }
         }
+    }
+
+    /// Asks for what will be needed to settle the tuples that stand next in an order.
+    fn ask_for_next(&self, order: Order) {
+        self.waiting.ask_for_next(order, |together| hash::of(together.key()));
     }
 
     fn settle(&mut self, slot: Slot, out: &mut impl FnMut(FlowRecord)) {

@@ -11,12 +11,17 @@ use super::summary::FlowSummary;
 /// Five-tuples that wait for their repair at most, some 200 bytes each.
 const WAITING_MAX: usize = 1 << 20;
 
+/// Records that are handed to the repair together.
+const TOGETHER: usize = 64;
+
 /// Takes every record as it was metered, decoded or read.
 pub(super) struct Delivery<'a> {
     records: u64,
     /// For a model, which repairs records when all are there.
     screen: Option<Screen>,
     repair: Option<Repair>,
+    /// Records that are repaired together, which is faster.
+    waiting: Vec<FlowRecord>,
     given: Given<'a>,
 }
 
@@ -46,32 +51,44 @@ impl Delivery<'_> {
             records: 0,
             screen: for_model.then(Screen::default),
             repair: repairs.then(|| Repair::new(HARPOON_GAP_MAX_NS, WAITING_MAX)),
+            waiting: Vec::with_capacity(TOGETHER),
             given: Given { sink, records: 0, packets: 0, bytes: 0, failed: None },
         }
     }
 
-    /// Takes a record.
+    /// Takes a record; it may wait for others until [`Delivery::hand_on`].
     pub(super) fn give(&mut self, mut record: FlowRecord) {
         set_right(&mut self.screen, &mut record);
         self.give_screened(record);
     }
 
-    /// Takes a record of a part, in which it was set right.
+    /// Takes a record of a part, in which it was set right, likewise.
     pub(super) fn give_screened(&mut self, record: FlowRecord) {
         self.records += 1;
-        match &mut self.repair {
-            Some(repair) => repair.take(record, &mut |record| self.given.give(record)),
-            None => self.given.give(record),
+        if self.repair.is_none() {
+            return self.given.give(record);
+        }
+        self.waiting.push(record);
+        if self.waiting.len() == TOGETHER {
+            self.hand_on();
         }
     }
 
     /// Takes records, and leaves their room.
     pub(super) fn give_all(&mut self, records: &mut Vec<FlowRecord>) {
+        self.hand_on();
         self.records += records.len() as u64;
         records.iter_mut().for_each(|record| set_right(&mut self.screen, record));
         match &mut self.repair {
             Some(repair) => repair.take_all(records, &mut |record| self.given.give(record)),
             None => records.drain(..).for_each(|record| self.given.give(record)),
+        }
+    }
+
+    /// Lets no record wait for others: nobody knows when they will come.
+    pub(super) fn hand_on(&mut self) {
+        if let Some(repair) = &mut self.repair {
+            repair.take_all(&mut self.waiting, &mut |record| self.given.give(record));
         }
     }
 
@@ -94,6 +111,7 @@ impl Delivery<'_> {
 
     /// Hands over what still waits, and says what all came to.
     pub(super) fn finish(mut self, summary: &mut FlowSummary) -> Result<()> {
+        self.hand_on();
         summary.flow_records = self.records;
         if let Some(repair) = &mut self.repair {
             repair.finish(&mut |record| self.given.give(record));

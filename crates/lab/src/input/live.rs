@@ -229,7 +229,10 @@ impl Reading<'_> {
                 failed = self.take(read_as, &packet).err();
             }
         });
-        failed.map_or(Ok(()), Err)
+        failed.map_or(Ok(()), Err)?;
+        // Nobody knows when more will come.
+        self.meter_waiting();
+        self.out.check()
     }
 }
 

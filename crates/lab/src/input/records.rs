@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use nilometer_flow::FlowRecord;
+use nilometer_flow::belt::{Belt, Coming};
 use nilometer_flow::connections::ConnectionCounter;
 use nilometer_flow::echoes::Echoes;
 use nilometer_flow::handshake::Handshakes;
@@ -122,6 +123,8 @@ pub fn read_flows(
 pub(super) struct Reading<'a> {
     pub(super) read_as: Option<ReadAs>,
     digests: bool,
+    /// Packets on their way to the meter.
+    belt: Belt,
     meter: Meter,
     /// None where they are not to be counted.
     pub(super) connections: Option<ConnectionCounter>,
@@ -150,6 +153,7 @@ impl<'a> Reading<'a> {
         Reading {
             read_as: options.read_as,
             digests: options.digests,
+            belt: Belt::default(),
             meter: Meter::new(options.meter),
             connections: options
                 .counts_connections
@@ -207,17 +211,22 @@ impl<'a> Reading<'a> {
         if let (Some(handshakes), Some(echoes)) = (&mut self.handshakes, &mut self.echoes) {
             handshakes.input_ends();
             echoes.input_ends();
-            let out = &mut self.out;
-            self.meter.flush(&mut |record| out.give(record));
-            out.input_ends();
+            self.flush();
+            self.out.input_ends();
         }
         self.out.check()
     }
 
-    pub(super) fn finish(mut self) -> Result<FlowSummary> {
+    /// Meters what is on its way, and ends every flow.
+    fn flush(&mut self) {
+        self.meter_waiting();
         let out = &mut self.out;
         self.meter.flush(&mut |record| out.give(record));
-        out.check()?;
+    }
+
+    pub(super) fn finish(mut self) -> Result<FlowSummary> {
+        self.flush();
+        self.out.check()?;
         self.note_skips();
         let counts = self.meter.counts();
         let connections = self.connections.map(|mut all| all.counts()).unwrap_or_default();
@@ -369,12 +378,44 @@ impl<'a> Reading<'a> {
             self.summary.unstamped += 1;
         }
         let stamp_ns = stamp_ns.or_else(|| self.seen.last_ns()).unwrap_or(0);
+        if self.belt.carries(&self.meter) {
+            self.meter_carried(stamp_ns, packet);
+        } else {
+            let out = &mut self.out;
+            let is_news =
+                self.meter.observe_brief(stamp_ns, packet, &mut |record| out.give(record));
+            self.note_connection(is_news, packet);
+        }
+        stamp_ns
+    }
+
+    #[inline(never)]
+    fn meter_carried(&mut self, stamp_ns: u64, packet: &Brief) {
+        if let Some(coming) = self.belt.pass(&self.meter, stamp_ns, packet) {
+            self.meter_coming(&coming);
+        }
+    }
+
+    #[inline(always)]
+    fn meter_coming(&mut self, coming: &Coming) {
         let out = &mut self.out;
-        let is_news = self.meter.observe_brief(stamp_ns, packet, &mut |record| out.give(record));
+        let is_news = self.meter.observe_coming(coming, &mut |record| out.give(record));
+        self.note_connection(is_news, &coming.packet);
+    }
+
+    #[inline(always)]
+    fn note_connection(&mut self, is_news: bool, packet: &Brief) {
         if is_news && let Some(connections) = &mut self.connections {
             connections.observe_brief(packet);
         }
-        stamp_ns
+    }
+
+    /// Meters what is on its way, and hands on the records that wait.
+    pub(super) fn meter_waiting(&mut self) {
+        while let Some(coming) = self.belt.take_off() {
+            self.meter_coming(&coming);
+        }
+        self.out.hand_on();
     }
 
     pub(super) fn tell_progress(&mut self, gauge: &Gauge) {

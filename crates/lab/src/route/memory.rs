@@ -1,7 +1,7 @@
 //! The ports' packet memory, as the pipeline asks for it.
 
-use nilometer_queue::fetch::ask_for;
 use nilometer_router::memory::{Memory as Asked, Place};
+use nilometer_wire::fetch::ask_for;
 
 use crate::device::memory::Memory;
 

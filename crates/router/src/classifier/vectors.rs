@@ -25,7 +25,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use nilometer_queue::fetch::ask_for;
+use nilometer_wire::fetch::ask_for;
 
 use super::kernel::Classified;
 use super::rule::{Octet, Ports, Rule};

@@ -15,7 +15,7 @@
 //! it is a tree or parts; nobody writes to it before all readers have passed. Only the bytes of a block
 //! itself are read, as those beside it may be written.
 
-use nilometer_queue::fetch::ask_for;
+use nilometer_wire::fetch::ask_for;
 
 use super::account::FIRST_BITS;
 use super::layout;

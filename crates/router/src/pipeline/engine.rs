@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-use nilometer_queue::fetch::ask_for;
+use nilometer_wire::fetch::ask_for;
 
 use crate::classifier::{Action, Classified, Classifier, FlowCache, Octet, Refused, Rule, RuleId};
 use crate::fib::Lookups;

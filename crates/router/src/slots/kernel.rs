@@ -14,7 +14,7 @@
 
 use core::sync::atomic::Ordering;
 
-use nilometer_queue::fetch::ask_for;
+use nilometer_wire::fetch::ask_for;
 
 use super::Layout;
 use super::division::Divided;

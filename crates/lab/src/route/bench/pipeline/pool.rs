@@ -5,12 +5,12 @@
 
 use std::collections::VecDeque;
 
-use nilometer_queue::fetch::ask_for;
 use nilometer_router::Key;
 use nilometer_router::header::{ETHERNET_BYTES, IPV4_BYTES, protocol};
 use nilometer_router::memory::{Memory, Place};
 use nilometer_router::neighbour::Mac;
 use nilometer_wire::checksum::internet_checksum;
+use nilometer_wire::fetch::ask_for;
 
 use crate::route::pages::ask_for_large_pages;
 
