@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, anyhow, bail};
 use parquet::basic::Compression;
-use parquet::column::reader::{ColumnReader, get_typed_column_reader};
+use parquet::column::reader::{ColumnReader, get_column_reader, get_typed_column_reader};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
@@ -305,7 +305,12 @@ impl TableReader {
             let from = self.reader.get_row_group(group)?;
             for (number, column) in columns.iter_mut().enumerate() {
                 match number < from.num_columns() {
-                    true => column.read(from.get_column_reader(number)?, rows)?,
+                    true => {
+                        let pages = from.get_column_page_reader(number)?;
+                        let pages = guarded::Pages::new(pages, ROW_GROUP_ROWS);
+                        let about = from.metadata().schema_descr().column(number);
+                        column.read(get_column_reader(about, Box::new(pages)), rows)?;
+                    }
                     false => column.read_nothing(rows),
                 }
             }
