@@ -5,39 +5,63 @@
 //! device, and only packets of the same flow are compared: two flows that overtake one another harm
 //! nobody. So after `1 2 4 5 3` one packet, the late `3`, is reordered, not the two that passed it.
 //!
+//! The stamps of both sides say who came and left sooner. A capture gives packets in the order in which
+//! they were written into its ring, which is another one where two processors write and one is held up
+//! between the stamp and the ring: of packets whose order in the feed and by their stamps differ, none
+//! is called reordered.
+//!
 //! A flow is remembered by the newest of its packets that has left. That is needed only while an
 //! older packet of the flow can still leave, so a flow is forgotten together with that packet, and
 //! the table never holds more flows than the matcher holds entries. Flows are told apart by a
 //! 32-bit hash; two that share it are compared as if they were one.
 
 use hashbrown::HashMap;
+use nilometer_wire::Time;
 
 use crate::keyed::Keyed;
 
-/// For each flow, the number of the newest entry that has left.
+/// A packet that has left: when it entered, its number among those that did, and when it left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    pub entered_at: Time,
+    pub number: u64,
+    pub left_at: Time,
+}
+
+impl Passed {
+    /// Its place among the packets that entered.
+    fn place(&self) -> (Time, u64) {
+        (self.entered_at, self.number)
+    }
+}
+
+/// For each flow, the newest entry that has left.
 #[derive(Debug, Default)]
 pub struct FlowOrder {
-    newest: HashMap<u32, u64, Keyed>,
+    newest: HashMap<u32, Passed, Keyed>,
 }
 
 impl FlowOrder {
-    /// Notes that entry `number` of `flow` has left, and says whether it was overtaken. `oldest` is
+    /// Notes that a packet of `flow` has left, and says whether it was overtaken. `oldest` is
     /// the oldest entry that is still held, and will one day be told to [`FlowOrder::forget`].
-    pub fn left(&mut self, flow: u32, number: u64, oldest: u64) -> bool {
+    pub fn left(&mut self, flow: u32, passed: Passed, oldest: u64) -> bool {
         if let Some(newest) = self.newest.get_mut(&flow) {
-            let overtaken = *newest > number;
-            *newest = number.max(*newest);
+            let is_older = passed.place() < newest.place();
+            let overtaken = is_older && newest.left_at <= passed.left_at;
+            if !is_older {
+                *newest = passed;
+            }
             return overtaken;
         }
-        if number >= oldest {
-            self.newest.insert(flow, number);
+        if passed.number >= oldest {
+            self.newest.insert(flow, passed);
         }
         false
     }
 
     /// Entry `number` of `flow` is no longer held, and nothing that entered before it is.
     pub fn forget(&mut self, flow: u32, number: u64) {
-        if self.newest.get(&flow) == Some(&number) {
+        if self.newest.get(&flow).is_some_and(|newest| newest.number == number) {
             self.newest.remove(&flow);
         }
     }
@@ -52,9 +76,15 @@ impl FlowOrder {
 mod tests {
     use super::*;
 
+    /// Packet `number` entered at that time, and left at `left_at`.
+    fn passed(number: u64, left_at: u64) -> Passed {
+        Passed { entered_at: Time(number), number, left_at: Time(left_at) }
+    }
+
     fn reordered(numbers: &[u64]) -> alloc::vec::Vec<u64> {
         let mut order = FlowOrder::default();
-        numbers.iter().copied().filter(|&number| order.left(7, number, 0)).collect()
+        let left = (100..).zip(numbers).map(|(at, &number)| passed(number, at));
+        left.filter(|passed| order.left(7, *passed, 0)).map(|passed| passed.number).collect()
     }
 
     #[test]
@@ -65,15 +95,30 @@ mod tests {
         assert_eq!(reordered(&[3, 2, 1]), [2, 1]);
     }
 
+    /// Four acknowledgements were stamped, and then their processor was held up before it wrote them down.
+    #[test]
+    fn what_was_written_down_late_is_not_reordered() {
+        let mut order = FlowOrder::default();
+        assert!(!order.left(7, passed(5, 108), 0));
+        for (number, left_at) in [(1, 101), (2, 102), (3, 103), (4, 104)] {
+            assert!(!order.left(7, passed(number, left_at), 0), "{number} left first");
+        }
+        assert!(order.left(7, passed(0, 109), 0), "and this one last");
+        // Entries, likewise: it was written down later than the one behind it.
+        let late = Passed { entered_at: Time(6), number: 8, left_at: Time(110) };
+        let behind = Passed { entered_at: Time(7), number: 7, left_at: Time(111) };
+        assert!(!order.left(7, late, 0) && !order.left(7, behind, 0));
+    }
+
     #[test]
     fn flows_are_apart_and_forgotten() {
         let mut order = FlowOrder::default();
-        assert!(!order.left(1, 10, 0));
-        assert!(!order.left(2, 9, 0), "another flow may overtake");
+        assert!(!order.left(1, passed(10, 1), 0));
+        assert!(!order.left(2, passed(9, 2), 0), "another flow may overtake");
         order.forget(1, 9);
-        assert!(order.left(1, 8, 0), "only the newest entry takes the flow with it");
+        assert!(order.left(1, passed(8, 3), 0), "only the newest entry takes the flow with it");
         order.forget(1, 10);
-        assert!(!order.left(1, 7, 8), "an entry that is gone starts no flow");
+        assert!(!order.left(1, passed(7, 4), 8), "an entry that is gone starts no flow");
         assert_eq!(order.len(), 1);
     }
 }

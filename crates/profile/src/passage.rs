@@ -23,7 +23,7 @@ use crate::corruption::Orphans;
 use crate::fingerprint::Fingerprint;
 use crate::keyed::Keyed;
 use crate::matcher::MatcherConfig;
-use crate::order::FlowOrder;
+use crate::order::{FlowOrder, Passed};
 use crate::ring::Ring;
 use crate::verdict::{Counts, Direction, Fate, Verdict};
 
@@ -256,9 +256,10 @@ impl Passage {
             flow: exit.print.flow,
             reordered: false,
         };
-        if let (Some((number, _)), Fate::Forwarded | Fate::Corrupted) = (entry, fate) {
+        if let (Some((number, entered_at)), Fate::Forwarded | Fate::Corrupted) = (entry, fate) {
             verdict.flow = self.entries.get(number).map_or(verdict.flow, |entry| entry.print.flow);
-            verdict.reordered = self.order.left(verdict.flow, number, self.entries.front());
+            let passed = Passed { entered_at, number, left_at: exit.at };
+            verdict.reordered = self.order.left(verdict.flow, passed, self.entries.front());
         }
         self.counts.book(&verdict);
         Some(verdict)
