@@ -26,6 +26,8 @@ use crate::cli::VERSION;
 /// Rows of a row group: the most that is held in memory of a table being written or read.
 pub const ROW_GROUP_ROWS: usize = 131_072;
 
+/// Characters of a file's own words that an error repeats.
+const SHOWN_MAX: usize = 64;
 /// Metadata key of the format's name.
 const FORMAT_KEY: &str = "format";
 /// Metadata key of the program that wrote the file.
@@ -261,6 +263,8 @@ impl TableReader {
         match table.mark(FORMAT_KEY) {
             Some(found) if found == wanted => {}
             Some(found) => {
+                let found = found.chars().take(SHOWN_MAX).collect::<String>();
+                let found = found.escape_debug();
                 bail!("{}: holds `{found}` and not `{wanted}`, which is needed", table.name)
             }
             None => bail!(
