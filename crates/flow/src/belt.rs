@@ -11,7 +11,6 @@
 use nilometer_wire::brief::Brief;
 
 use crate::cache::Slot;
-use crate::hash;
 use crate::meter::Meter;
 
 /// Packets on the belt.
@@ -39,13 +38,6 @@ pub(crate) struct Place {
     pub(crate) hash: u64,
     /// Where it stood a while ago, or another one with the same hash; perhaps nobody does any more.
     pub(crate) slot: Option<Slot>,
-}
-
-impl Place {
-    #[inline(always)]
-    pub(crate) fn of(packet: &Brief) -> Place {
-        Place { hash: hash::of_tuple(&packet.tuple), slot: None }
-    }
 }
 
 /// The belt.
@@ -77,7 +69,7 @@ impl Belt {
     /// is for [`Meter::observe_coming`] of the same meter.
     #[inline(always)]
     pub fn pass(&mut self, meter: &Meter, stamp_ns: u64, packet: &Brief) -> Option<Coming> {
-        let coming = Coming { stamp_ns, packet: *packet, place: Place::of(packet) };
+        let coming = Coming { stamp_ns, packet: *packet, place: meter.place_of(packet) };
         let due = if self.on - self.off == LENGTH { self.take_off() } else { None };
         meter.cache.ask_for_place(coming.place.hash);
         let finding = &mut self.places[self.on.wrapping_sub(TO_FLOW) % LENGTH].place;

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use nilometer_wire::fetch::ask_for;
 
-use crate::hash;
+use crate::hash::Hashing;
 use crate::index::Index;
 use crate::order::Sequence;
 use crate::record::FlowKey;
@@ -43,6 +43,7 @@ pub(crate) enum Order {
 pub(crate) struct Cache<V> {
     entries: Vec<Option<V>>,
     free: Vec<u32>,
+    pub(crate) hashing: Hashing,
     index: Index,
     orders: [Sequence; 2],
     flows_max: u32,
@@ -54,6 +55,7 @@ impl<V> Cache<V> {
         Cache {
             entries: Vec::new(),
             free: Vec::new(),
+            hashing: Hashing::default(),
             index: Index::new(),
             orders: [Sequence::new(), Sequence::new()],
             flows_max: u32::try_from(flows_max).unwrap_or(u32::MAX).clamp(1, u32::MAX - 2),
@@ -188,22 +190,22 @@ impl<V> Cache<V> {
 impl<V: Keyed> Cache<V> {
     /// Asks for the place where the flow of `key` is looked for.
     pub(crate) fn ask_for(&self, key: &FlowKey) {
-        self.ask_for_place(hash::of(key));
+        self.ask_for_place(self.hashing.of(key));
     }
 
     /// The flow of `key`.
     pub(crate) fn find(&self, key: &FlowKey) -> Option<Slot> {
-        self.find_where(hash::of(key), |value| value.key() == key)
+        self.find_where(self.hashing.of(key), |value| value.key() == key)
     }
 
     /// Adds a flow that is not there yet, as the most recently seen one.
     pub(crate) fn insert(&mut self, value: V) -> Slot {
-        self.insert_at(hash::of(value.key()), value)
+        self.insert_at(self.hashing.of(value.key()), value)
     }
 
     /// Takes a flow out.
     pub(crate) fn remove(&mut self, slot: Slot) -> V {
-        self.remove_at(hash::of(self.value(slot).key()), slot)
+        self.remove_at(self.hashing.of(self.value(slot).key()), slot)
     }
 }
 

@@ -110,8 +110,8 @@ impl Collector {
         }
     }
 
-    /// Takes a datagram received at `received_ns` (ns since 1970; only sFlow needs it); its flows go to
-    /// `out`, and so do those that waited for a template in it. Says what it was.
+    /// Takes a datagram received at `received_ns` (ns since 1970, 0 where nobody knows; only sFlow needs it);
+    /// its flows go to `out`, and so do those that waited for a template in it. Says what it was.
     ///
     /// # Errors
     /// When it is no export, or one that is damaged in its header; it is counted as malformed.
@@ -137,8 +137,10 @@ impl Collector {
     /// What came of it all.
     pub fn counts(&self) -> Counts {
         let mut counts = self.counts;
-        let lost = self.numbered.values().map(|sequences| sequences.counts().flows_lost);
-        counts.records_lost += lost.sum::<u64>();
+        for told in self.numbered.values().map(Sequences::counts) {
+            counts.records_lost += told.flows_lost;
+            counts.datagrams_repeated += told.datagrams_repeated;
+        }
         counts
     }
 

@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 use nilometer_wire::brief::{Body, Brief};
 use nilometer_wire::packet::IpPacket;
 
-use crate::hash;
+use crate::hash::Hashing;
 use crate::live::key_of_tuple;
 use crate::record::{FlowKey, tcp_flags};
 use crate::words::{ENDED, OPENED, Words, word_of};
@@ -39,6 +39,7 @@ pub struct ConnectionCounter {
     waiting: Vec<u128>,
     /// Conversations that no word holds.
     wide: HashTable<Connection>,
+    hashing: Hashing,
     limit: usize,
     counts: ConnectionCounts,
 }
@@ -57,6 +58,7 @@ impl ConnectionCounter {
             words: Words::new(),
             waiting: Vec::with_capacity(TOGETHER),
             wide: HashTable::new(),
+            hashing: Hashing::default(),
             limit,
             counts: ConnectionCounts::default(),
         }
@@ -117,7 +119,7 @@ impl ConnectionCounter {
 
     fn observe_wide(&mut self, key: &FlowKey, syn: bool, fin: bool) {
         let key = (*key).min(key.reversed());
-        let hash = hash::of(&key);
+        let hash = self.hashing.of(&key);
         let Some(connection) = self.wide.find_mut(hash, |connection| connection.key == key) else {
             // What waits was there before.
             self.mark_waiting();
@@ -125,7 +127,7 @@ impl ConnectionCounter {
                 self.counts.lower_bound = true;
                 return;
             }
-            let rehash = |connection: &Connection| hash::of(&connection.key);
+            let rehash = |connection: &Connection| self.hashing.of(&connection.key);
             self.wide.insert_unique(hash, Connection { key, syn, fin }, rehash);
             self.counts.note(true, (false, false), (syn, fin));
             return;

@@ -155,10 +155,16 @@ pub struct Counts {
     pub times_reversed: u64,
     /// Records timed by an exporter's uptime whose zero had to be estimated.
     pub times_estimated: u64,
-    /// Records without any time; they took the moment of their export.
+    /// Records without any time; they took the moment of their export, or, where that is not known either,
+    /// the uptime of their agent.
     pub times_absent: u64,
     /// Records whose counts a collector has already multiplied by the sampling interval.
     pub scaled: u64,
+    /// Records with other counts of a second direction, of which nothing says that it is the way back; these
+    /// counts were left out.
+    pub second_counts: u64,
+    /// Lists in records (RFC 6313) whose template is not known; flags may be in them.
+    pub lists_unknown: u64,
     /// Records given without a sampling interval by domains that told one later.
     pub sampling_late: u64,
     /// Templates and options templates that were learnt, or learnt anew because they had changed.
@@ -171,6 +177,9 @@ pub struct Counts {
     pub records_lost: u64,
     /// Datagrams that never came, by the numbering of NetFlow v9 and sFlow.
     pub datagrams_lost: u64,
+    /// Datagrams with the number and the time of the one before them: they came twice, as from a port that is
+    /// mirrored both ways, or their exporter does not number.
+    pub datagrams_repeated: u64,
     /// Packets that a sampler dropped for want of resources (sFlow version 5, section 5).
     pub samples_dropped: u64,
 }

@@ -8,15 +8,17 @@
 //!
 //! The clock is the greatest stamp seen: captures are merged, and clocks are set back, so a stamp may
 //! be older than the one before it. It then widens its record (start is the smallest stamp, end the
-//! greatest), but time itself never runs backwards, and every timer runs on the clock. Records leave
-//! in the order in which they end, which depends on nothing but the packets.
+//! greatest), but time itself does not run backwards for it, and every timer runs on the clock. Only a stamp
+//! that lies farther back than flows wait for their next packet is of another time: of files given out of
+//! their order, of a clock that was set, or after a stamp that was wrong. All flows end before it, and the
+//! clock begins anew; no timer would strike otherwise until the old time has come again. Records leave in the
+//! order in which they end, which depends on nothing but the packets.
 
 use nilometer_wire::brief::{Brief, Tuple};
 use nilometer_wire::packet::IpPacket;
 
 use crate::belt::{Coming, Place};
 use crate::cache::{Cache, Order, Slot};
-use crate::hash;
 use crate::live::{Live, ends_flow, key_of_tuple};
 use crate::record::{EndReason, FlowRecord};
 
@@ -71,6 +73,8 @@ pub struct MeterCounts {
     pub live_packets: u64,
     /// Packets whose stamp was before an earlier packet's.
     pub stamps_back: u64,
+    /// Those among them that were of another time: all flows ended, and the clock began anew.
+    pub clock_set_back: u64,
 }
 
 /// A flow in the cache, in two lines of the processor's.
@@ -126,13 +130,19 @@ impl Meter {
         packet: &Brief,
         out: &mut impl FnMut(FlowRecord),
     ) -> bool {
-        self.observe_at(stamp_ns, packet, Place::of(packet), out)
+        self.observe_at(stamp_ns, packet, self.place_of(packet), out)
     }
 
     /// Takes a packet off a [`Belt`](crate::belt::Belt), likewise.
     #[inline(always)]
     pub fn observe_coming(&mut self, coming: &Coming, out: &mut impl FnMut(FlowRecord)) -> bool {
         self.observe_at(coming.stamp_ns, &coming.packet, coming.place, out)
+    }
+
+    /// Where the flow of a packet is to be looked for.
+    #[inline(always)]
+    pub(crate) fn place_of(&self, packet: &Brief) -> Place {
+        Place { hash: self.cache.hashing.of_tuple(&packet.tuple), slot: None }
     }
 
     #[inline(always)]
@@ -143,7 +153,9 @@ impl Meter {
         place: Place,
         out: &mut impl FnMut(FlowRecord),
     ) -> bool {
-        self.counts.stamps_back += u64::from(stamp_ns < self.now_ns);
+        if stamp_ns < self.now_ns {
+            self.goes_back(stamp_ns, out);
+        }
         self.now_ns = self.now_ns.max(stamp_ns);
         if self.now_ns >= self.due_ns {
             self.expire(out);
@@ -176,6 +188,17 @@ impl Meter {
         self.assert_conserved();
     }
 
+    /// A packet is stamped before another that came earlier.
+    #[cold]
+    fn goes_back(&mut self, stamp_ns: u64, out: &mut impl FnMut(FlowRecord)) {
+        self.counts.stamps_back += 1;
+        let waited_ns = self.config.inactive_timeout_ns.max(self.config.linger_ns);
+        if self.now_ns - stamp_ns > waited_ns {
+            self.counts.clock_set_back += 1;
+            self.flush(out);
+        }
+    }
+
     /// What was done so far.
     pub fn counts(&self) -> MeterCounts {
         MeterCounts { live: self.cache.len() as u64, ..self.counts }
@@ -184,7 +207,7 @@ impl Meter {
     /// Asks for what will be needed to end the flows that stand next in an order.
     #[inline]
     fn ask_for_next(&self, order: Order) {
-        self.cache.ask_for_next(order, |metered| hash::of_tuple(&metered.tuple));
+        self.cache.ask_for_next(order, |metered| self.cache.hashing.of_tuple(&metered.tuple));
     }
 
     /// The flow that takes this packet: the one that lives, unless it is over, or a new one.
@@ -252,7 +275,7 @@ impl Meter {
     /// A flow that saw its FIN or RST has ended for that reason, whichever timer struck; only one
     /// that had to make room is said to have been pushed out.
     fn end(&mut self, slot: Slot, reason: EndReason, out: &mut impl FnMut(FlowRecord)) {
-        let hash = hash::of_tuple(&self.cache.value(slot).tuple);
+        let hash = self.cache.hashing.of_tuple(&self.cache.value(slot).tuple);
         let Metered { tuple, live } = self.cache.remove_at(hash, slot);
         let reason = match reason {
             EndReason::LackOfResources => reason,

@@ -115,8 +115,9 @@ pub struct FlowRecord {
     pub tcp_flags: u8,
     /// Payload bytes of the file transferred. For TCP metered from packets: the sequence space that
     /// was covered, so that retransmissions count once and what the capture lost is not missing. For
-    /// UDP: the sum. `None` where only an exporter's byte count is known, for other protocols, and
-    /// where a packet's transport header was not captured.
+    /// UDP: the sum. Of an exporter that counts payload and nothing else (initiatorOctets): that, and
+    /// `octets` are the same. `None` where only an exporter's byte count is known, for other protocols,
+    /// and where a packet's transport header was not captured.
     pub payload_octets: Option<u64>,
     /// Did this direction open the connection? A SYN without ACK says yes, a SYN with ACK no; `None`
     /// where neither was seen, or flags of single packets are not known.

@@ -3,7 +3,9 @@
 //! A NetFlow version 5 header carries the count of flows exported before it, one count for each
 //! engine of the exporter. A number ahead of the expected one means that flows were lost; one behind
 //! it belongs to a datagram that was overtaken on the way, unless the exporter's uptime went back
-//! too, in which case the exporter started anew.
+//! too, in which case the exporter started anew. So it did where a number is farther ahead than anything
+//! that is lost on the way. A mirrored port, or a capture of all interfaces, has every datagram twice: one with
+//! the number of the last makes up for nothing that was lost.
 
 use alloc::collections::BTreeMap;
 
@@ -11,6 +13,10 @@ use crate::netflow5::{Datagram, Header};
 
 /// A datagram later than this was not overtaken; its exporter was restarted. Milliseconds.
 const OVERTAKEN_MAX_MS: u32 = 60_000;
+/// More units than this are not lost: their exporter was restarted.
+const LOST_MAX: u32 = 1 << 24;
+/// Engines of an exporter whose numbers are followed.
+const ENGINES_MAX: usize = 64;
 
 /// What the numbers said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,11 +25,13 @@ pub struct SequenceCounts {
     pub flows_lost: u64,
     /// Datagrams that came after a later one.
     pub datagrams_late: u64,
+    /// Datagrams that came a second time.
+    pub datagrams_repeated: u64,
     /// Times that an engine began to count anew.
     pub restarts: u64,
 }
 
-/// Follows the engines of one exporter; at most 65,536 of them can exist.
+/// Follows the engines of one exporter, the first 64 of them.
 #[derive(Clone, Debug, Default)]
 pub struct Sequences {
     engines: BTreeMap<(u8, u8), Engine>,
@@ -51,13 +59,20 @@ impl Sequences {
     pub fn observe_header(&mut self, header: &Header, flows: u32) {
         let following =
             Engine { next: header.flow_sequence.wrapping_add(flows), uptime_ms: header.uptime_ms };
-        let Some(engine) = self.engines.get_mut(&(header.engine_type, header.engine_id)) else {
-            self.engines.insert((header.engine_type, header.engine_id), following);
+        let id = (header.engine_type, header.engine_id);
+        let Some(engine) = self.engines.get_mut(&id) else {
+            if self.engines.len() < ENGINES_MAX {
+                self.engines.insert(id, following);
+            }
             return;
         };
         let ahead = header.flow_sequence.wrapping_sub(engine.next) as i32;
         let uptime_back_ms = engine.uptime_ms.wrapping_sub(header.uptime_ms) as i32;
-        if uptime_back_ms > OVERTAKEN_MAX_MS as i32 {
+        if flows > 0 && ahead == -(flows as i32) && uptime_back_ms == 0 {
+            self.counts.datagrams_repeated += 1;
+            return;
+        }
+        if uptime_back_ms > OVERTAKEN_MAX_MS as i32 || ahead > LOST_MAX as i32 {
             self.counts.restarts += 1;
         } else if ahead < 0 {
             self.counts.datagrams_late += 1;
@@ -84,6 +99,7 @@ pub struct Numbering {
 
 #[derive(Clone, Copy, Debug)]
 struct Last {
+    number: u32,
     /// The number that comes next, where it is known.
     next: Option<u32>,
     secs: u32,
@@ -98,6 +114,8 @@ pub enum Numbered {
     Lost(u32),
     /// The datagram was overtaken, and counted as lost then.
     Late,
+    /// It is the one before it once more.
+    Repeated,
     /// The numbers begin anew.
     Restarted,
 }
@@ -107,19 +125,22 @@ impl Numbering {
     /// that the next number is not known), and when it was sent, in seconds of any clock. A number
     /// behind the expected one belongs to an overtaken datagram, unless it was sent later.
     pub fn observe(&mut self, number: u32, units: Option<u32>, secs: u32) -> Numbered {
-        let following = Last { next: units.map(|units| number.wrapping_add(units)), secs };
-        let Some(Last { next: Some(next), secs: last_secs }) = self.last else {
+        let following = Last { number, next: units.map(|units| number.wrapping_add(units)), secs };
+        let Some(Last { number: before, next: Some(next), secs: last_secs }) = self.last else {
             self.last = Some(following);
             return Numbered::Follows;
         };
         let ahead = number.wrapping_sub(next) as i32;
+        if ahead < 0 && (number, secs) == (before, last_secs) {
+            return Numbered::Repeated;
+        }
         if ahead < 0 && secs <= last_secs {
             return Numbered::Late;
         }
         self.last = Some(following);
         match ahead {
             0 => Numbered::Follows,
-            1.. => Numbered::Lost(ahead as u32),
+            1.. if ahead as u32 <= LOST_MAX => Numbered::Lost(ahead as u32),
             _ => Numbered::Restarted,
         }
     }
@@ -163,10 +184,29 @@ mod tests {
         assert_eq!(numbering.observe(0, Some(3), 10), Numbered::Follows);
         assert_eq!(numbering.observe(8, Some(2), 11), Numbered::Lost(5));
         assert_eq!(numbering.observe(3, Some(5), 11), Numbered::Late);
+        assert_eq!(numbering.observe(8, Some(2), 11), Numbered::Repeated);
         assert_eq!(numbering.observe(10, None, 11), Numbered::Follows, "what came late stays late");
         assert_eq!(numbering.observe(90, Some(1), 11), Numbered::Follows, "nothing was known");
         assert_eq!(numbering.observe(0, Some(1), 12), Numbered::Restarted);
         assert_eq!(numbering.observe(1, Some(1), 12), Numbered::Follows);
+        assert_eq!(numbering.observe(3_000_000_000, Some(1), 12), Numbered::Late);
+        assert_eq!(numbering.observe(3_000_000_000, Some(1), 13), Numbered::Restarted);
+        let restarted = "from so far ahead numbers are not lost but begin anew";
+        assert_eq!(numbering.observe(0, Some(1), 13), Numbered::Restarted, "{restarted}");
+    }
+
+    #[test]
+    fn an_exporter_of_every_engine_is_followed_in_part() {
+        let mut sequences = Sequences::new();
+        for engine in 0..=255 {
+            sequences.observe(&datagram(engine, 0, 1, 1_000));
+            sequences.observe(&datagram(engine, 2, 1, 1_000));
+        }
+        assert_eq!(sequences.counts().flows_lost, ENGINES_MAX as u64);
+        let mut sequences = Sequences::new();
+        sequences.observe(&datagram(0, 3_000_000_000, 1, 2_000));
+        sequences.observe(&datagram(0, 0, 1, 2_001));
+        assert_eq!((sequences.counts().flows_lost, sequences.counts().restarts), (0, 1));
     }
 
     #[test]
@@ -180,11 +220,13 @@ mod tests {
         assert_eq!(sequences.counts().flows_lost, 30);
         sequences.observe(&datagram(0, 30, 30, 5_002_000));
         sequences.observe(&datagram(0, 90, 10, 5_004_000));
-        let late = SequenceCounts { flows_lost: 0, datagrams_late: 1, restarts: 0 };
+        let late = SequenceCounts { datagrams_late: 1, ..SequenceCounts::default() };
         assert_eq!(sequences.counts(), late);
         sequences.observe(&datagram(0, 0, 5, 1_000));
         sequences.observe(&datagram(0, 8, 5, 2_000));
-        let restarted = SequenceCounts { flows_lost: 3, datagrams_late: 1, restarts: 1 };
+        let restarted = SequenceCounts { flows_lost: 3, restarts: 1, ..late };
         assert_eq!(sequences.counts(), restarted);
+        sequences.observe(&datagram(0, 8, 5, 2_000));
+        assert_eq!(sequences.counts(), SequenceCounts { datagrams_repeated: 1, ..restarted });
     }
 }

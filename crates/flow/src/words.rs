@@ -11,6 +11,7 @@ use core::net::IpAddr;
 
 use nilometer_wire::fetch::ask_for;
 
+use crate::hash::Hashing;
 use crate::record::FlowKey;
 
 /// A word that is taken; an empty one is zero.
@@ -23,7 +24,6 @@ pub(crate) const OPENED: u128 = 1 << 96;
 pub(crate) const ENDED: u128 = 1 << 97;
 
 const SLOTS_MIN: usize = 1 << 10;
-const MULTIPLIERS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
 
 /// The conversation of a key, whichever way it goes; `None` where an end is not of IPv4.
 pub(crate) fn word_of(key: &FlowKey) -> Option<u128> {
@@ -41,12 +41,13 @@ pub(crate) fn word_of(key: &FlowKey) -> Option<u128> {
 pub(crate) struct Words {
     slots: Vec<u128>,
     taken: usize,
+    hashing: Hashing,
 }
 
 impl Words {
     /// An empty table.
     pub(crate) fn new() -> Words {
-        Words { slots: vec![0; SLOTS_MIN], taken: 0 }
+        Words { slots: vec![0; SLOTS_MIN], taken: 0, hashing: Hashing::default() }
     }
 
     /// Conversations in the table.
@@ -97,9 +98,6 @@ impl Words {
     }
 
     fn place(&self, word: u128) -> usize {
-        let (low, high) = ((word & ENDS) as u64, ((word & ENDS) >> 64) as u64);
-        let mixed = (low.wrapping_mul(MULTIPLIERS[0]) ^ high).wrapping_mul(MULTIPLIERS[1]);
-        let mixed = (mixed ^ mixed >> 32).wrapping_mul(MULTIPLIERS[0]);
-        (mixed >> (64 - self.slots.len().trailing_zeros())) as usize
+        (self.hashing.of_word(word & ENDS) >> (64 - self.slots.len().trailing_zeros())) as usize
     }
 }

@@ -252,7 +252,33 @@ fn a_stamp_far_in_the_past_or_future_does_no_harm() {
     meter.flush(&mut |record| records.push(record));
     assert!(records.iter().all(|record| record.end_ns >= record.start_ns));
     assert_eq!(records.iter().map(|record| record.packets).sum::<u64>(), 350);
-    assert!(meter.counts().stamps_back > 200);
+    // 5, 0, 1 << 60 and 7 are each before the stamp that came before them, and the first 5 is not.
+    assert_eq!((meter.counts().stamps_back, meter.counts().clock_set_back), (199, 199));
+}
+
+/// Files out of their order, and one wrong stamp: timers strike in each as if it had come by itself.
+#[test]
+fn a_clock_that_is_set_back_begins_anew() {
+    const SECOND: u64 = 1_000_000_000;
+    let datagram = Transport::Udp { source_port: 1, destination_port: 2, payload_bytes: 100 };
+    let metered = |stamps_s: &[u64]| {
+        let mut meter = Meter::new(MeterConfig::default());
+        let mut records = Vec::new();
+        for stamp_s in stamps_s {
+            let packet = packet(1, 17, datagram, 100);
+            meter.observe(stamp_s * SECOND, &packet, &mut |record| records.push(record));
+        }
+        meter.flush(&mut |record| records.push(record));
+        let spans = records.iter().map(|r| (r.start_ns / SECOND, r.end_ns / SECOND, r.packets));
+        (spans.collect::<Vec<_>>(), meter.counts().stamps_back, meter.counts().clock_set_back)
+    };
+    let (times, back, set_back) = metered(&[1_000, 1_001, 1_060, 700, 710, 800, 790]);
+    let spans = [(1_000, 1_001, 2), (1_060, 1_060, 1), (700, 710, 2), (790, 800, 2)];
+    assert_eq!((times, back, set_back), (spans.to_vec(), 2, 1), "10 s back is one time");
+    let far = 4_102_444_800;
+    let (times, _, set_back) = metered(&[1_000, 1_001, far, 1_002, 1_003, 1_060]);
+    let spans = [(1_000, 1_001, 2), (far, far, 1), (1_002, 1_003, 2), (1_060, 1_060, 1)];
+    assert_eq!((times, set_back), (spans.to_vec(), 1));
 }
 
 #[test]

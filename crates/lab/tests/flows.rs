@@ -287,6 +287,31 @@ fn timers_and_the_cache_are_what_was_asked_for() {
     assert!(many["warnings"].to_string().contains("--flows-max"), "{many}");
 }
 
+/// Twelve files as `tcpdump -C` names them, a packet of one flow in each minute of theirs.
+#[test]
+fn captures_are_read_in_the_order_of_their_numbers_and_no_other_order_stops_timers() {
+    let room = Room::new("order");
+    let (from, to) = (([198, 18, 0, 1], 1).into(), ([198, 18, 0, 2], 53).into());
+    let packet = |at_s| (at_s, build::ethernet(&build::udp(from, to, b"ask")));
+    let mut named = Vec::new();
+    for file in 0..12 {
+        let number = if file > 0 { file.to_string() } else { String::new() };
+        let packets: Vec<_> =
+            (0..5).map(|minute| packet(1_000.0 + f64::from(file * 5 + minute) * 60.0)).collect();
+        named.push(room.file(&format!("a.pcap{number}"), &pcap(1, &packets)));
+    }
+    let of_folder = counted(&[room.0.to_str().expect("UTF-8")]);
+    assert_eq!(
+        (&of_folder["flow_records"], &of_folder["warnings"]),
+        (&60.into(), &Value::Array(Vec::new()))
+    );
+    named.sort();
+    let of_names: Vec<&str> = named.iter().map(String::as_str).collect();
+    let of_names = counted(&of_names);
+    assert_eq!(of_names["flow_records"], 60);
+    assert!(of_names["warnings"].to_string().contains("for a packet, 1 times"), "{of_names}");
+}
+
 #[test]
 fn bad_input_is_one_line_and_leaves_nothing() {
     let room = Room::new("bad");

@@ -4,7 +4,8 @@
 //! passed. Four say all that is needed: generic (times, counts, ports, protocol, flags), addresses of
 //! either version, miscellany (why the flow ended, which half of a biflow), and counts of the way
 //! back. The last are the reverse half where the miscellany says that the record is a biflow (RFC
-//! 5103); elsewhere they are what left the router, the same packets once more.
+//! 5103); elsewhere they are what left the router, the same packets once more. Records in which they are
+//! others nevertheless are counted.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -56,11 +57,15 @@ pub(super) fn decode(
         return give(forward(addresses, generic, found.miscellany), counts, out);
     }
     let flow = forward(addresses, generic, found.miscellany);
-    let back = reverse(&flow, &found);
+    let back = counts_back(&found);
+    let reverse = back.filter(|_| is_biflow(&found)).map(|sums| reverse(&flow, &found, sums));
+    let is_left_out =
+        reverse.is_none() && back.is_some_and(|sums| sums != (flow.packets, flow.octets));
+    counts.second_counts += u64::from(is_left_out);
     give(flow, counts, out);
-    if let Some(back) = back {
+    if let Some(reverse) = reverse {
         counts.reverse_flows += 1;
-        out(back);
+        out(reverse);
     }
 }
 
@@ -150,14 +155,19 @@ fn forward(
     }
 }
 
-fn reverse(flow: &FlowRecord, found: &Found<'_>) -> Option<FlowRecord> {
-    let (miscellany, counts) = (found.miscellany?, found.counts_back?);
-    let (direction, flags) = (miscellany[12], miscellany[14]);
-    let (packets, octets) = (le64(counts, 8), le64(counts, 16));
-    if direction == 0 && flags == 0 || packets == 0 && octets == 0 {
-        return None;
-    }
+/// Packets and bytes of the second direction, if it counts any.
+fn counts_back(found: &Found<'_>) -> Option<(u64, u64)> {
+    let sums = found.counts_back.map(|counts| (le64(counts, 8), le64(counts, 16)))?;
+    (sums != (0, 0)).then_some(sums)
+}
+
+/// Does the record say so, by its direction or by flags of the way back?
+fn is_biflow(found: &Found<'_>) -> bool {
+    found.miscellany.is_some_and(|of| of[12] != 0 || of[14] != 0)
+}
+
+fn reverse(flow: &FlowRecord, found: &Found<'_>, (packets, octets): (u64, u64)) -> FlowRecord {
+    let tcp_flags = found.miscellany.map_or(0, |of| of[14]);
     let end_ns = flow.end_ns.max(flow.start_ns);
-    let key = flow.key.reversed();
-    Some(FlowRecord { key, end_ns, packets, octets, tcp_flags: flags, ..flow.clone() })
+    FlowRecord { key: flow.key.reversed(), end_ns, packets, octets, tcp_flags, ..flow.clone() }
 }

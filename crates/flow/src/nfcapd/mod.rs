@@ -90,7 +90,7 @@ pub struct FileHeader {
     pub compression: Compression,
     /// Where the first block begins, bytes from the beginning of the file.
     pub header_bytes: usize,
-    /// Blocks of records; 0 in layout 1 where the file was not closed.
+    /// Blocks of records; 0 where there are none, and where the file was not closed.
     pub blocks: u32,
     /// Appendix blocks behind them (layout 2).
     pub appendix_blocks: u16,
@@ -175,6 +175,13 @@ impl FileHeader {
             2 => Ok(FileHeader::layout2(needed(LAYOUT2_BYTES)?)?),
             layout => Err(Error::Layout(layout)),
         }
+    }
+
+    /// Is the block behind so many others of the appendix, and so describes the file? One that was not closed
+    /// has no appendix.
+    pub fn is_appendix(&self, others: u32) -> bool {
+        let is_closed = self.blocks > 0 || self.appendix_blocks > 0;
+        self.layout == Layout::Two && is_closed && others >= self.blocks
     }
 
     fn layout1(head: &[u8]) -> Result<FileHeader, Error> {
@@ -371,7 +378,7 @@ impl<'a> Iterator for Blocks<'a> {
             }
         };
         self.rest = after;
-        let is_appendix = self.file.layout == Layout::Two && self.taken >= self.file.blocks;
+        let is_appendix = self.file.is_appendix(self.taken);
         self.taken += 1;
         Some(Ok((block, body, is_appendix)))
     }

@@ -28,7 +28,6 @@ mod record;
 use alloc::vec::Vec;
 
 use crate::cache::{Cache, Keyed, Order, Slot};
-use crate::hash;
 use crate::record::{EndReason, FlowKey, FlowRecord};
 
 pub use memory::{Screen, settle_all};
@@ -368,7 +367,7 @@ impl Repair {
 
     /// Asks for what will be needed to settle the tuples that stand next in an order.
     fn ask_for_next(&self, order: Order) {
-        self.waiting.ask_for_next(order, |together| hash::of(together.key()));
+        self.waiting.ask_for_next(order, |together| self.waiting.hashing.of(together.key()));
     }
 
     fn settle(&mut self, slot: Slot, out: &mut impl FnMut(FlowRecord)) {

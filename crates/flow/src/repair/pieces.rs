@@ -24,6 +24,8 @@ use crate::record::{EndReason, FlowRecord, TCP, tcp_flags};
 const POINTS_APART_NS: u64 = 50_000_000;
 /// One packet in so many may have been lost between them.
 const LOST_BETWEEN_POINTS: u64 = 20;
+/// Records of one moment, among which a double is looked for.
+const LOOKED_AT_MAX: usize = 256;
 /// Stamps in milliseconds of one moment differ by so much at most.
 const ROUNDING_NS: u64 = 1_000_000;
 
@@ -58,7 +60,7 @@ fn is_double(before: &[FlowRecord], record: &FlowRecord) -> bool {
     let apart_ns = if record.packets > 1 { POINTS_APART_NS } else { ROUNDING_NS };
     let near = |one: u64, other: u64| one.abs_diff(other) <= apart_ns;
     let together = |one: &&FlowRecord| one.key == record.key && near(one.start_ns, record.start_ns);
-    before.iter().rev().take_while(together).any(|one| {
+    before.iter().rev().take(LOOKED_AT_MAX).take_while(together).any(|one| {
         one.tcp_flags == record.tcp_flags
             && (one.sampling_interval, one.payload_octets) == (0, None)
             && near(one.end_ns, record.end_ns)

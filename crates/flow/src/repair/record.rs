@@ -37,7 +37,9 @@ pub fn stamps(record: &FlowRecord) -> Stamps {
     if wraps > 0 && duration_ns.abs_diff(wraps * UPTIME_WRAP_NS) <= WRAP_NEAR_NS {
         let unwrapped_ns = record.start_ns.saturating_add(wraps * UPTIME_WRAP_NS);
         Stamps::Wrapped(unwrapped_ns.min(record.end_ns))
-    } else if duration_ns > gaps.saturating_mul(SILENCE_MAX_NS).max(BELIEVED_NS) {
+    } else if record.packets > 0
+        && duration_ns > gaps.saturating_mul(SILENCE_MAX_NS).max(BELIEVED_NS)
+    {
         Stamps::Doubtful
     } else {
         Stamps::Believed
@@ -60,9 +62,10 @@ impl Dates {
     /// Repairs a duration that cannot be.
     ///
     /// Where it is about 2^32 ms, and the record begins before its exporter's uptime wrapped and ends
-    /// after, or the other way round, the wrap is taken out. Where a flow would have been silent for
-    /// an hour between any two of its packets, and all in all for more than a day, one of the stamps
-    /// is wrong: the one that is further from the other records. The flow is then taken as an instant.
+    /// after, or the other way round, the wrap is taken out. Where a flow whose packets were counted would
+    /// have been silent for an hour between any two of them, and all in all for more than a day, one of
+    /// the stamps is wrong: the one that is further from the other records. The flow is then taken as an
+    /// instant.
     pub(super) fn set_right(&mut self, record: &mut FlowRecord, counts: &mut RepairCounts) {
         match stamps(record) {
             Stamps::Believed => {
@@ -85,8 +88,12 @@ impl Dates {
 
 /// Adds the 4 GiB that a counter of 32 bits lost each time it wrapped, where that can be seen: where
 /// the bytes would not do for the headers of so many packets. It is then taken to have wrapped as
-/// often as it must have. Counters that wrapped and still do for the headers are not found.
+/// often as it must have. Counters that wrapped and still do for the headers are not found. Where payload is
+/// known, bytes were counted from packets, or are payload and have no headers to do for.
 pub(super) fn unwrap(record: &mut FlowRecord, counts: &mut RepairCounts) {
+    if record.payload_octets.is_some() {
+        return;
+    }
     let needed = record.packets.saturating_mul(header_bytes(record));
     if record.octets == 0 || record.octets >= needed || record.octets >= COUNTER_WRAP {
         return;

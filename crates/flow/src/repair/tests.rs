@@ -207,6 +207,10 @@ fn a_counter_that_wrapped_is_unwrapped() {
     assert_eq!(with(60_000, 7), (7, false), "so few packets wrap nothing");
     assert_eq!(with(4_000_000, 0), (0, false), "bytes are not counted at all");
     assert_eq!(with(u64::MAX, wrap + 7), (wrap + 7, false), "this counter is wider");
+    // The side of a long download that acknowledges: its payload is little, and nothing wrapped.
+    let mut one = record(1, 0, 60_000, SYN | FIN);
+    (one.packets, one.octets, one.payload_octets) = (1_000_000, 500, Some(500));
+    assert_eq!(repaired(vec![one.clone()]), (vec![one], vec![]));
 }
 
 #[test]
@@ -231,6 +235,9 @@ fn a_duration_that_cannot_be_is_taken_back() {
     assert_eq!(after(1_000, 1_000 + days), ((at(1_000), at(1_000)), true));
     let day = 86_400_000;
     assert_eq!(after(0, day), ((at(0), at(day as u64)), false), "a day is believed");
+    let mut uncounted = record(1, 0, 2 * day as u64, SYN | FIN);
+    uncounted.packets = 0;
+    assert_eq!(repaired(vec![uncounted.clone()]), (vec![uncounted], vec![]));
 }
 
 #[test]

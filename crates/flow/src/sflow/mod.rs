@@ -7,7 +7,8 @@
 //! counts what was sampled, one packet; `sampling_interval` says of how many.
 //!
 //! The datagram knows its agent's uptime and no wall clock. A packet is dated by the moment at which
-//! the datagram was received, for agents may hold a sample for a second at most (section 4.2).
+//! the datagram was received, for agents may hold a sample for a second at most (section 4.2). Where that is
+//! not known, as in files of nothing but datagrams, the uptime keeps packets as far apart as they were.
 //!
 //! Numbers are of 32 bits, big-endian, and all is padded to them (XDR, RFC 4506).
 
@@ -111,8 +112,8 @@ impl Agents {
         self.agents.is_empty()
     }
 
-    /// Takes a datagram received at `received_ns` (ns since 1970); records go to `out`. Damage behind
-    /// the header is a count, not an error.
+    /// Takes a datagram received at `received_ns` (ns since 1970; 0 where nobody knows); records go to `out`.
+    /// Damage behind the header is a count, not an error.
     ///
     /// # Errors
     /// When it is no such datagram; then nothing of it was taken.
@@ -124,14 +125,18 @@ impl Agents {
         out: &mut impl FnMut(FlowRecord),
     ) -> Result<Header, Error> {
         let (header, mut rest) = open(datagram)?;
+        let (is_dated, uptime_ns) = (received_ns > 0, u64::from(header.uptime_ms) * 1_000_000);
+        let seen_ns = if is_dated { received_ns } else { uptime_ns };
         counts.datagrams += 1;
         let key = (header.agent, header.sub_agent);
         let is_followed = self.agents.len() < self.agents_max || self.agents.contains_key(&key);
         // One beyond the limit is heard like the others, and forgotten again.
         let mut forgotten = Agent::default();
         let agent = if is_followed { self.agents.entry(key).or_default() } else { &mut forgotten };
+        // What an overtaken one says of drops is old.
+        let mut is_news = true;
         if is_followed {
-            agent.follow(&header, counts);
+            is_news = agent.follow(&header, counts) != Numbered::Late;
         } else {
             counts.skips.add(Skip::DomainLimit);
         }
@@ -143,14 +148,18 @@ impl Agents {
                 break;
             };
             rest = after;
-            match sample::decode(kind, body, received_ns) {
+            match sample::decode(kind, body, seen_ns) {
                 Ok((flow, drops)) => {
-                    agent.note_drops(drops, counts);
+                    if is_news {
+                        agent.note_drops(drops, counts);
+                    }
                     counts.flows += 1;
+                    counts.times_absent += u64::from(!is_dated);
                     out(flow);
                 }
                 Err((reason, drops)) => {
-                    drops.into_iter().for_each(|drops| agent.note_drops(drops, counts));
+                    let drops = drops.into_iter().filter(|_| is_news);
+                    drops.for_each(|drops| agent.note_drops(drops, counts));
                     counts.skips.add(reason);
                 }
             }
@@ -160,17 +169,20 @@ impl Agents {
 }
 
 impl Agent {
-    fn follow(&mut self, header: &Header, counts: &mut Counts) {
+    fn follow(&mut self, header: &Header, counts: &mut Counts) -> Numbered {
         let uptime_back_ms = self.uptime_ms.wrapping_sub(header.uptime_ms) as i32;
         if uptime_back_ms > OVERTAKEN_MAX_MS {
             *self = Agent::default();
         }
         self.uptime_ms = header.uptime_ms;
-        match self.numbering.observe(header.sequence, Some(1), header.uptime_ms / 1_000) {
+        let numbered = self.numbering.observe(header.sequence, Some(1), header.uptime_ms / 1_000);
+        match numbered {
             Numbered::Follows | Numbered::Restarted => {}
             Numbered::Lost(datagrams) => counts.datagrams_lost += u64::from(datagrams),
+            Numbered::Repeated => counts.datagrams_repeated += 1,
             Numbered::Late => counts.datagrams_lost = counts.datagrams_lost.saturating_sub(1),
         }
+        numbered
     }
 
     fn note_drops(&mut self, drops: Drops, counts: &mut Counts) {

@@ -29,11 +29,7 @@ const SAMPLED_IPV6: u32 = 4;
 type NoFlow = (Skip, Option<Drops>);
 
 /// The flow in a sample of this kind, and the drops that its source told.
-pub(super) fn decode(
-    kind: u32,
-    body: &[u8],
-    received_ns: u64,
-) -> Result<(FlowRecord, Drops), NoFlow> {
+pub(super) fn decode(kind: u32, body: &[u8], seen_ns: u64) -> Result<(FlowRecord, Drops), NoFlow> {
     let head_bytes = match kind {
         FLOW_SAMPLE => 32,
         FLOW_SAMPLE_EXPANDED => 44,
@@ -47,22 +43,22 @@ pub(super) fn decode(
     };
     let drops = Drops { source, packets: be32(head, counts_at + 8) };
     let (sampling_interval, announced) = (be32(head, counts_at), be32(head, head_bytes - 4));
-    match flow(records, announced, received_ns) {
+    match flow(records, announced, seen_ns) {
         Ok(flow) => Ok((FlowRecord { sampling_interval, ..flow }, drops)),
         Err(reason) => Err((reason, Some(drops))),
     }
 }
 
 /// The flow that the first telling record tells of; or why the last one told of none.
-fn flow(mut rest: &[u8], announced: u32, received_ns: u64) -> Result<FlowRecord, Skip> {
+fn flow(mut rest: &[u8], announced: u32, seen_ns: u64) -> Result<FlowRecord, Skip> {
     let mut why = Skip::KindUnknown;
     for _ in 0..announced {
         let (kind, body, after) = part(rest).ok_or(Skip::RecordDamaged)?;
         rest = after;
         let found = match kind {
-            RAW_PACKET_HEADER => of_header(body, received_ns),
-            SAMPLED_IPV4 => of_addresses(body, 4, received_ns),
-            SAMPLED_IPV6 => of_addresses(body, 16, received_ns),
+            RAW_PACKET_HEADER => of_header(body, seen_ns),
+            SAMPLED_IPV4 => of_addresses(body, 4, seen_ns),
+            SAMPLED_IPV6 => of_addresses(body, 16, seen_ns),
             _ => continue,
         };
         match found {
@@ -74,7 +70,7 @@ fn flow(mut rest: &[u8], announced: u32, received_ns: u64) -> Result<FlowRecord,
 }
 
 /// From the first bytes of a packet.
-fn of_header(body: &[u8], received_ns: u64) -> Result<FlowRecord, Skip> {
+fn of_header(body: &[u8], seen_ns: u64) -> Result<FlowRecord, Skip> {
     let (head, rest) = body.split_at_checked(16).ok_or(Skip::RecordDamaged)?;
     let (frame_bytes, stripped_bytes) = (be32(head, 4), be32(head, 8));
     let seen = usize::try_from(be32(head, 12)).ok().and_then(|bytes| rest.get(..bytes));
@@ -91,8 +87,8 @@ fn of_header(body: &[u8], received_ns: u64) -> Result<FlowRecord, Skip> {
     match parse(link, seen, original_bytes) {
         Parsed::Ip(packet) => {
             let brief = Brief::of(&packet);
-            let mut live = Live::new(received_ns, received_ns, &brief);
-            live.add(received_ns, received_ns, &brief);
+            let mut live = Live::new(seen_ns, seen_ns, &brief);
+            live.add(seen_ns, seen_ns, &brief);
             Ok(live.into_record(key_of(&packet), EndReason::Unknown))
         }
         Parsed::NotIp(_) | Parsed::Cut => Err(Skip::NotIp),
@@ -101,7 +97,7 @@ fn of_header(body: &[u8], received_ns: u64) -> Result<FlowRecord, Skip> {
 }
 
 /// From what the agent read itself: length, protocol, addresses of so many bytes, ports, flags.
-fn of_addresses(body: &[u8], address_bytes: usize, received_ns: u64) -> Result<FlowRecord, Skip> {
+fn of_addresses(body: &[u8], address_bytes: usize, seen_ns: u64) -> Result<FlowRecord, Skip> {
     let fixed = body.get(..24 + 2 * address_bytes).ok_or(Skip::RecordDamaged)?;
     let (addresses, rest) = fixed[8..].split_at(2 * address_bytes);
     let address = |at| if address_bytes == 4 { v4_at(addresses, at) } else { v6_at(addresses, at) };
@@ -115,8 +111,8 @@ fn of_addresses(body: &[u8], address_bytes: usize, received_ns: u64) -> Result<F
             destination_port: port(4),
             protocol,
         },
-        start_ns: received_ns,
-        end_ns: received_ns,
+        start_ns: seen_ns,
+        end_ns: seen_ns,
         packets: 1,
         octets: be32(fixed, 0).into(),
         tcp_flags: be32(rest, 8) as u8,

@@ -101,7 +101,7 @@ impl<'a> Entries<'a> {
                 (count / 4, (count + options) / 4, 6)
             }
         };
-        // A template without a field describes nothing, and one that is all scope is none.
+        // A template without a field describes nothing.
         if fields == 0 || scopes > fields {
             return None;
         }

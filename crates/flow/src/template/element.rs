@@ -17,6 +17,8 @@ use super::definition::{Field, SCOPE_OF_NETFLOW9, VARIABLE};
 const REVERSE: u32 = 29_305;
 /// The enterprise of CERT, whose YAF has the flags of the first packet apart from all others.
 const CERT: u32 = 6_871;
+/// subTemplateMultiList (RFC 6313, section 4.5.3).
+const LISTS: u16 = 293;
 /// What CERT adds to the number of an element for its reverse.
 const CERT_REVERSE: u16 = 0x4000;
 
@@ -79,6 +81,8 @@ impl Slot {
 pub(super) enum Read {
     /// An unsigned number of one to eight bytes, reduced-size encoding included (RFC 7011, 6.2).
     Number,
+    /// The like, which counts the payload of the transport layer alone.
+    Payload,
     /// Sixteen bytes, the upper half in this slot, the lower in the next.
     Address,
     /// A moment or a length of time in this unit, ns a unit.
@@ -128,11 +132,16 @@ pub(super) fn meaning(field: &Field) -> Option<Meaning> {
     (fits(read, length) && (is_paired || !reverse)).then_some(Meaning { slot, reverse, read, rank })
 }
 
+/// Does `field` hold records of other templates?
+pub(super) fn is_list(field: &Field) -> bool {
+    (field.element, field.enterprise, field.length) == (LISTS, 0, VARIABLE)
+}
+
 /// Can this be read from so many bytes?
 fn fits(read: Read, length: u16) -> bool {
     match read {
         _ if length == VARIABLE => false,
-        Read::Number | Read::Time(_) => (1..=8).contains(&length),
+        Read::Number | Read::Payload | Read::Time(_) => (1..=8).contains(&length),
         Read::Uptime => (1..=4).contains(&length),
         Read::Before => (1..=4).contains(&length),
         Read::Address => length == 16,
@@ -143,7 +152,7 @@ fn fits(read: Read, length: u16) -> bool {
 
 /// IANA's registry, "IPFIX Information Elements"; those below 128 are version 9's field types.
 fn of_iana(element: u16) -> Option<(Slot, Read, u8)> {
-    use Read::{Address, Before, Float, Ntp, Number, Time, Uptime};
+    use Read::{Address, Before, Float, Ntp, Number, Payload, Time, Uptime};
     Some(match element {
         8 => (Slot::SourceV4, Number, 0),
         12 => (Slot::DestinationV4, Number, 0),
@@ -162,7 +171,7 @@ fn of_iana(element: u16) -> Option<(Slot, Read, u8)> {
         // octetDeltaCount, octetTotalCount, initiator- and responderOctets, postOctetDeltaCount
         1 => (Slot::Octets, Number, 0),
         85 => (Slot::Octets, Number, 1),
-        231 | 232 => (Slot::Octets, Number, 2),
+        231 | 232 => (Slot::Octets, Payload, 2),
         23 => (Slot::Octets, Number, 3),
         2 => (Slot::Packets, Number, 0),
         86 => (Slot::Packets, Number, 1),

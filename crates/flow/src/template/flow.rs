@@ -7,12 +7,16 @@
 //! moment of their start is then estimated: no flow can end after its export, so every record says
 //! "the start was at export less end, or before", and the least of these is kept; it is right to the
 //! shortest time that the exporter ever held a record. An uptime wraps after 49.7 days, which shows as
-//! a start more than half of that later than the one kept, and the estimate begins anew.
+//! a start more than half of that later than the one kept, and the estimate begins anew. Whether told or
+//! estimated, the start gives an uptime at the export, and flows have their age by that, signed as above.
 //!
 //! **Biflows** (RFC 5103). The reverse half is given as a record of its own, with addresses and ports
 //! exchanged, if it counts anything. Where it has no times of its own, it has those of the forward
 //! half (section 5). Who opened the connection is what biflowDirection says, or the flags of the
 //! first packet where they are known apart.
+//!
+//! **Bytes.** What an initiator or responder sent (elements 231 and 232) is the payload of the transport
+//! layer. Where nothing else is counted, it stands for the bytes of the record as well.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -63,7 +67,12 @@ impl Clock<'_> {
                 self.header.export_ns().saturating_add_signed(-i64::from(age_ms) * NANOS_PER_MILLI)
             }
             (Read::Uptime, Dialect::Ipfix) => {
-                self.start_ns.saturating_add(value.saturating_mul(NANOS_PER_MILLI as u64))
+                let exported_ms = (self.header.export_ns() as i64)
+                    .wrapping_sub(self.start_ns as i64)
+                    .div_euclid(NANOS_PER_MILLI);
+                let age_ms = (exported_ms as u32).wrapping_sub(value as u32) as i32;
+                let since_ns = (exported_ms - i64::from(age_ms)).saturating_mul(NANOS_PER_MILLI);
+                self.start_ns.saturating_add_signed(since_ns)
             }
             (Read::Before, _) => {
                 self.header.export_ns().saturating_sub(value.saturating_mul(NANOS_PER_MICRO))
@@ -91,15 +100,16 @@ pub(super) fn give(
             (end_ns.saturating_sub(values.of(Slot::Duration, false)), end_ns)
         }
     };
+    let octets = values.of(Slot::Octets, false);
     let mut forward = FlowRecord {
         key: key(plan, values),
         start_ns,
         end_ns,
         packets: values.of(Slot::Packets, false),
-        octets: values.of(Slot::Octets, false),
+        octets,
         tcp_flags: (values.of(Slot::Flags, false) | values.of(Slot::FirstFlags, false)) as u8,
-        payload_octets: None,
-        opened: opened(plan, values, false),
+        payload_octets: plan.counts_payload(false).then_some(octets),
+        opened: opened(values, false),
         end_reason: EndReason::from_number(values.get(Slot::EndReason) as u8),
         sampling_interval,
     };
@@ -134,8 +144,9 @@ fn reverse(
         end_ns: end_ns.max(start_ns),
         packets,
         octets,
+        payload_octets: plan.counts_payload(true).then_some(octets),
         tcp_flags: (values.of(Slot::Flags, true) | values.of(Slot::FirstFlags, true)) as u8,
-        opened: opened(plan, values, true),
+        opened: opened(values, true),
         ..forward.clone()
     })
 }
@@ -151,9 +162,9 @@ fn clock<'a>(
     if header.dialect == Dialect::NetFlow9 || !(is_uptime(Slot::Start) || is_uptime(Slot::End)) {
         return Clock { header, start_ns: 0 };
     }
-    let told_ns = match plan.has(Slot::SystemInit, false) {
-        true => Some(values.get(Slot::SystemInit)),
-        false => start.told_ns,
+    let told_ns = match values.get(Slot::SystemInit) {
+        0 => start.told_ns,
+        told_ns => Some(told_ns),
     };
     let start_ns = told_ns.unwrap_or_else(|| {
         counts.times_estimated += 1;
@@ -209,7 +220,7 @@ fn key(plan: &Plan, values: &Values) -> FlowKey {
 }
 
 /// Did this direction open the connection?
-fn opened(plan: &Plan, values: &Values, reverse: bool) -> Option<bool> {
+fn opened(values: &Values, reverse: bool) -> Option<bool> {
     // RFC 5103, section 6.3: 1 the forward half is the initiator's, 2 the reverse one.
     match values.get(Slot::BiflowDirection) {
         1 => return Some(!reverse),
@@ -217,6 +228,5 @@ fn opened(plan: &Plan, values: &Values, reverse: bool) -> Option<bool> {
         _ => {}
     }
     let first = values.of(Slot::FirstFlags, reverse) as u8;
-    let has_syn = plan.has(Slot::FirstFlags, reverse) && first & tcp_flags::SYN != 0;
-    has_syn.then_some(first & tcp_flags::ACK == 0)
+    (first & tcp_flags::SYN != 0).then_some(first & tcp_flags::ACK == 0)
 }

@@ -7,12 +7,16 @@
 //!
 //! Where every field has its length in the template, steps hold offsets into the record. Where one
 //! does not, the lengths are walked first, and steps are relative to the beginnings of fields.
+//!
+//! A field may hold records of other templates (RFC 6313). YAF tells the flags of TCP in them; nothing else
+//! is read there, for what else is known of a flow stands beside the list.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::definition::{Definition, VARIABLE};
-use super::element::{Meaning, Read, SLOTS, Slot, meaning};
+use super::element::{Meaning, Read, SLOTS, Slot, is_list, meaning};
 use crate::bytes::be16;
 use crate::counts::Skip;
 
@@ -27,6 +31,11 @@ impl Values {
 
     pub(super) fn get(&self, slot: Slot) -> u64 {
         self.0[slot as usize]
+    }
+
+    /// Forgets the flags that a list told.
+    pub(super) fn forget_flags(&mut self) {
+        FLAGS.into_iter().for_each(|(slot, reverse)| self.0[slot.index(reverse)] = 0);
     }
 
     /// The value of a slot that there is for each direction.
@@ -54,6 +63,10 @@ pub(super) struct Plan {
     written: u64,
     /// How starts and ends are told, forward and reverse.
     times: [[Option<Read>; 2]; 2],
+    /// Number of the field that holds records of other templates, where these may tell more than this one.
+    list: Option<usize>,
+    /// Are bytes those of payload alone, forward and reverse?
+    counts_payload: [bool; 2],
 }
 
 #[derive(Clone, Debug)]
@@ -80,7 +93,22 @@ struct Step {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fields<'a> {
     Fixed(&'a [u8]),
-    Walked(&'a [u8], &'a [usize]),
+    Walked(&'a [u8], &'a [Range<usize>]),
+}
+
+/// Where the fields of a record lie that was walked.
+pub(super) type Places = Vec<Range<usize>>;
+
+/// The slots of flags.
+const FLAGS: [(Slot, bool); 4] = [
+    (Slot::Flags, false),
+    (Slot::Flags, true),
+    (Slot::FirstFlags, false),
+    (Slot::FirstFlags, true),
+];
+
+fn is_of_flags(slot: u8) -> bool {
+    FLAGS.into_iter().any(|(flags, reverse)| flags.index(reverse) == usize::from(slot))
 }
 
 impl Plan {
@@ -106,9 +134,15 @@ impl Plan {
         let read_of = |slot: Slot, reverse| best[slot.index(reverse)].map(|(_, step)| step.read);
         let times = [false, true]
             .map(|reverse| [Slot::Start, Slot::End].map(|slot| read_of(slot, reverse)));
-        let mut plan = Plan { kind: Kind::Options, layout, steps, written, times };
+        let counts_payload =
+            [false, true].map(|reverse| read_of(Slot::Octets, reverse) == Some(Read::Payload));
+        let kind = Kind::Options;
+        let mut plan = Plan { kind, layout, steps, written, times, list: None, counts_payload };
         if !definition.is_options {
             plan.kind = plan.kind_of_data();
+        }
+        if !plan.tells_flags() {
+            plan.list = definition.fields.iter().position(is_list);
         }
         Some(plan)
     }
@@ -127,6 +161,53 @@ impl Plan {
         self.times[usize::from(reverse)][usize::from(slot == Slot::End)]
     }
 
+    /// Does a record tell flags, of either direction?
+    pub(super) fn tells_flags(&self) -> bool {
+        FLAGS.into_iter().any(|(slot, reverse)| self.has(slot, reverse))
+    }
+
+    /// The records of other templates that a record holds: the number of each template, and its records. What
+    /// contradicts itself ends them.
+    pub(super) fn listed<'a>(&self, fields: Fields<'a>) -> impl Iterator<Item = (u16, &'a [u8])> {
+        let list = self.list.and_then(|field| match fields {
+            Fields::Walked(record, places) => record.get(places[field].clone()),
+            Fields::Fixed(_) => None,
+        });
+        // What the lists mean for each other stands first.
+        let mut rest = list.and_then(|list| list.get(1..)).unwrap_or_default();
+        core::iter::from_fn(move || {
+            let id = rest.get(..2).map(|id| be16(id, 0))?;
+            let bytes = rest.get(2..4).map(|bytes| usize::from(be16(bytes, 0)))?;
+            let records = rest.get(4..bytes)?;
+            rest = &rest[bytes..];
+            Some((id, records))
+        })
+    }
+
+    /// Has a record a list that may tell more?
+    pub(super) fn has_list(&self) -> bool {
+        self.list.is_some()
+    }
+
+    /// Reads the flags alone of records of this template into the values of another one.
+    pub(super) fn read_flags(&self, records: &[u8], places: &mut Places, values: &mut Values) {
+        self.cut(records, places, |fields, _| {
+            for step in self.steps.iter().filter(|step| is_of_flags(step.slot)) {
+                match fields {
+                    Fields::Fixed(record) => step.run(&record[step.offset as usize..], values),
+                    Fields::Walked(record, places) => {
+                        step.run(&record[places[usize::from(step.field)].start..], values);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Are the bytes of this direction those of its payload, without the headers of its packets?
+    pub(super) fn counts_payload(&self, reverse: bool) -> bool {
+        self.counts_payload[usize::from(reverse)]
+    }
+
     /// Reads a record into `values`, which no other plan may have written to.
     pub(super) fn read(&self, fields: Fields<'_>, values: &mut Values) {
         match fields {
@@ -135,20 +216,20 @@ impl Plan {
                     step.run(&record[step.offset as usize..], values);
                 }
             }
-            Fields::Walked(record, begins) => {
+            Fields::Walked(record, places) => {
                 for step in &self.steps {
-                    step.run(&record[begins[usize::from(step.field)]..], values);
+                    step.run(&record[places[usize::from(step.field)].start..], values);
                 }
             }
         }
     }
 
-    /// Cuts `body` into records; each is given to `take` with its length. `begins` is scratch space.
+    /// Cuts `body` into records; each is given to `take` with its length. `places` is scratch space.
     /// Gives back what is left over.
     pub(super) fn cut<'a>(
         &self,
         mut body: &'a [u8],
-        begins: &mut Vec<usize>,
+        places: &mut Places,
         mut take: impl FnMut(Fields<'_>, usize),
     ) -> Left<'a> {
         match &self.layout {
@@ -161,10 +242,10 @@ impl Plan {
             }
             Layout::Variable { least_bytes, lengths } => {
                 while body.len() >= *least_bytes {
-                    let Some(bytes) = walk(body, lengths, begins) else {
+                    let Some(bytes) = walk(body, lengths, places) else {
                         return Left::Damaged(body);
                     };
-                    take(Fields::Walked(&body[..bytes], begins), bytes);
+                    take(Fields::Walked(&body[..bytes], places), bytes);
                     body = &body[bytes..];
                 }
                 Left::Padding(body)
@@ -214,9 +295,9 @@ impl Layout {
     }
 }
 
-/// Finds the beginnings of a record's fields (RFC 7011, section 7); its length, if it fits.
-fn walk(body: &[u8], lengths: &[u16], begins: &mut Vec<usize>) -> Option<usize> {
-    begins.clear();
+/// Finds the fields of a record (RFC 7011, section 7); its length, if it fits.
+fn walk(body: &[u8], lengths: &[u16], places: &mut Places) -> Option<usize> {
+    places.clear();
     let mut at = 0;
     for length in lengths {
         let bytes = if *length != VARIABLE {
@@ -231,7 +312,7 @@ fn walk(body: &[u8], lengths: &[u16], begins: &mut Vec<usize>) -> Option<usize> 
                 usize::from(be16(body.get(at - 2..at)?, 0))
             }
         };
-        begins.push(at);
+        places.push(at..at + bytes);
         at += bytes;
         if at > body.len() {
             return None;
@@ -247,7 +328,7 @@ impl Step {
         let field = &bytes[..usize::from(self.length)];
         let slot = usize::from(self.slot);
         values.0[slot] = match self.read {
-            Read::Number | Read::Uptime | Read::Before => number(field),
+            Read::Number | Read::Payload | Read::Uptime | Read::Before => number(field),
             Read::Time(unit_ns) => number(field).saturating_mul(unit_ns),
             Read::Ntp => since_1970_ns(number(field)),
             Read::Address => {

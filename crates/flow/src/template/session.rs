@@ -7,7 +7,6 @@
 //! apart.
 
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::definition::{Definition, Entries, Entry};
@@ -15,7 +14,7 @@ use super::element::Slot;
 use super::flow::{Start, give};
 use super::held::{Held, HeldSet};
 use super::message::{self, Dialect, Error, Header, SET_HEADER_BYTES, Set};
-use super::plan::{Kind, Left, Plan, Values};
+use super::plan::{Fields, Kind, Left, Places, Plan, Values};
 use super::sampling::Samplers;
 use crate::counts::{Counts, Skip};
 use crate::record::FlowRecord;
@@ -95,7 +94,8 @@ pub struct Session {
     domains: BTreeMap<DomainKey, Domain>,
     templates: usize,
     held: Held,
-    scratch: Vec<usize>,
+    /// Scratch space for records, and for records in their lists.
+    places: [Places; 2],
 }
 
 impl Session {
@@ -105,7 +105,7 @@ impl Session {
             domains: BTreeMap::new(),
             templates: 0,
             held: Held::new(limits.held_bytes_max),
-            scratch: Vec::new(),
+            places: Default::default(),
             limits,
         }
     }
@@ -219,7 +219,10 @@ impl Session {
                         self.take_held(key, id, counts, out);
                     }
                 }
-                Entry::TooManyFields(_) => counts.skips.add(Skip::TemplateLimit),
+                Entry::TooManyFields(id) => {
+                    self.forget(key, id);
+                    counts.skips.add(Skip::TemplateLimit);
+                }
                 Entry::Withdrawn(id) => self.withdraw(key, counts, |known, _| known == id),
                 Entry::AllWithdrawn => {
                     let is_kind = |_, known: &Known| known.definition.is_options == is_options;
@@ -252,6 +255,7 @@ impl Session {
         }
         let is_new = old.is_none();
         let Some(plan) = Plan::new(&definition) else {
+            self.forget(key, id);
             counts.skips.add(Skip::TemplateDamaged);
             return false;
         };
@@ -263,6 +267,12 @@ impl Session {
         self.domain(key).templates.insert(id, Known { definition, plan });
         counts.templates += 1;
         true
+    }
+
+    /// Forgets a template whose redefinition cannot be used: by the old one records would be misread.
+    fn forget(&mut self, key: DomainKey, id: u16) {
+        let known = self.domain(key).templates.remove(&id);
+        self.templates -= usize::from(known.is_some());
     }
 
     fn withdraw(
@@ -307,9 +317,9 @@ impl Session {
     ) -> bool {
         let domain = self.domains.get_mut(&key).expect("inserted when its datagram came");
         if let Some(known) = domain.templates.get(&id) {
-            let speaker = &mut domain.speaker;
-            let reader = Reader { plan: &known.plan, header, speaker, counts, out };
-            reader.read(body, &mut self.scratch);
+            let (templates, speaker) = (&domain.templates, &mut domain.speaker);
+            let reader = Reader { plan: &known.plan, templates, header, speaker, counts, out };
+            reader.read(body, &mut self.places);
             return true;
         }
         let set = HeldSet { header: *header, body: body.into() };
@@ -347,6 +357,7 @@ impl Session {
         match numbered {
             Numbered::Follows | Numbered::Restarted => {}
             Numbered::Lost(units) => *lost += u64::from(units),
+            Numbered::Repeated => counts.datagrams_repeated += 1,
             Numbered::Late => *lost = lost.saturating_sub(units.unwrap_or(0).into()),
         }
     }
@@ -359,6 +370,8 @@ impl Session {
 /// A set of records about to be read.
 struct Reader<'a, F> {
     plan: &'a Plan,
+    /// Those of its domain, for lists.
+    templates: &'a BTreeMap<u16, Known>,
     header: &'a Header,
     speaker: &'a mut Speaker,
     counts: &'a mut Counts,
@@ -366,15 +379,19 @@ struct Reader<'a, F> {
 }
 
 impl<F: FnMut(FlowRecord)> Reader<'_, F> {
-    fn read(self, body: &[u8], scratch: &mut Vec<usize>) {
-        let Reader { plan, header, speaker, counts, out } = self;
+    fn read(self, body: &[u8], [places, of_lists]: &mut [Places; 2]) {
+        let Reader { plan, templates, header, speaker, counts, out } = self;
         let mut values = Values::new();
-        let left = plan.cut(body, scratch, |fields, bytes| {
+        let left = plan.cut(body, places, |fields, bytes| {
             counts.records += 1;
             counts.bytes.records += bytes as u64;
             match plan.kind() {
                 Kind::Flows => {
                     plan.read(fields, &mut values);
+                    if plan.has_list() {
+                        counts.lists_unknown +=
+                            read_list(plan, fields, templates, of_lists, &mut values);
+                    }
                     let interval = speaker.samplers.interval(plan, &values);
                     let when = (header, &mut speaker.start);
                     give(plan, &values, when, interval, counts, out);
@@ -383,8 +400,9 @@ impl<F: FnMut(FlowRecord)> Reader<'_, F> {
                     plan.read(fields, &mut values);
                     counts.options += 1;
                     counts.sampling_late += speaker.samplers.learn(plan, &values);
-                    if plan.has(Slot::SystemInit, false) {
-                        speaker.start.told_ns = Some(values.get(Slot::SystemInit));
+                    match values.get(Slot::SystemInit) {
+                        0 => {}
+                        told_ns => speaker.start.told_ns = Some(told_ns),
                     }
                 }
                 Kind::Skipped(reason) => counts.skips.add(reason),
@@ -399,4 +417,26 @@ impl<F: FnMut(FlowRecord)> Reader<'_, F> {
             }
         }
     }
+}
+
+/// Reads the flags that a record tells in its lists; how many of these are of templates that are not known.
+fn read_list(
+    plan: &Plan,
+    fields: Fields<'_>,
+    templates: &BTreeMap<u16, Known>,
+    places: &mut Places,
+    values: &mut Values,
+) -> u64 {
+    values.forget_flags();
+    let mut unknown = 0;
+    for (id, records) in plan.listed(fields) {
+        match templates.get(&id) {
+            Some(known) if known.plan.tells_flags() => {
+                known.plan.read_flags(records, places, values)
+            }
+            Some(_) => {}
+            None => unknown += 1,
+        }
+    }
+    unknown
 }

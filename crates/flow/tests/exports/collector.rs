@@ -64,6 +64,17 @@ fn every_format_may_come_from_anybody() {
 }
 
 #[test]
+fn what_comes_twice_makes_up_for_no_loss() {
+    let of = [iana(8, 4), iana(12, 4), iana(2, 4), iana(1, 4)];
+    let records = set(256, &[10, 0, 0, 1, 10, 0, 0, 2, 0, 0, 0, 3, 0, 0, 5, 0]);
+    let sent = |sequence| v9(sequence, 0, &[set(0, &template(256, &of)), records.clone()]);
+    let mirrored = [1, 1, 2, 2, 4, 4].map(|sequence| (somebody(), sent(sequence)));
+    let (flows, counts, _) = hear(&mirrored);
+    assert_eq!((flows.len(), counts.datagrams, counts.datagrams_repeated), (6, 6, 3));
+    assert_eq!(counts.datagrams_lost, 1, "the third");
+}
+
+#[test]
 fn captures_of_several_formats_are_understood() {
     let Some(folder) = shared("captures of several formats") else { return };
     let read = |name: &str| {

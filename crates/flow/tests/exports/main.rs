@@ -6,6 +6,7 @@ mod flow_tools;
 mod hostile;
 mod netflow7;
 mod nfcapd;
+mod odd;
 mod others;
 mod real;
 mod sflow;

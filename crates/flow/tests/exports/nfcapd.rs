@@ -158,6 +158,22 @@ fn a_biflow_of_layout_2_is_two_records() {
     assert_eq!(flows[1].key, flows[0].key.reversed());
     assert_eq!((flows[1].packets, flows[1].octets, flows[1].tcp_flags), (7, 7_000, 0x13));
     assert_eq!(flows[2].packets, 4, "without a sign of a biflow, what left the router is no flow");
+    assert_eq!(counts.second_counts, 1, "but these are not the same packets once more");
+}
+
+#[test]
+fn a_file_that_was_not_closed_has_records_and_no_appendix() {
+    let addresses = element(2, &[10, 0, 0, 1, 10, 0, 0, 2]);
+    let closed = file(&[record(&[generic(3, 17), addresses])]);
+    let with = |blocks: u32, appendix_blocks: u16| {
+        let mut bytes = closed.clone();
+        bytes[18..20].copy_from_slice(&appendix_blocks.to_le_bytes());
+        bytes[36..40].copy_from_slice(&blocks.to_le_bytes());
+        bytes.extend_from_slice(&closed[40..]);
+        decode(&bytes).unwrap().0.len()
+    };
+    assert_eq!((with(1, 1), with(2, 0), with(0, 2)), (1, 2, 0));
+    assert_eq!(with(0, 0), 2, "nfcapd counts blocks when it closes the file");
 }
 
 #[test]

@@ -139,6 +139,20 @@ fn gaps_and_drops_are_counted() {
         datagram(2, 1_500, &sample(3)),
     ]);
     assert_eq!((counts.datagrams_lost, counts.samples_dropped), (1, 4 + 8 + 3));
+    let overtaken = [(1, 0), (2, 1_000), (4, 3_000), (3, 2_000), (5, 4_000)];
+    let sent = overtaken.map(|(number, drops)| datagram(number, 1_000, &sample(drops)));
+    assert_eq!(hear(&sent).1.samples_dropped, 4_000);
+}
+
+#[test]
+fn where_nobody_knows_when_it_came_the_uptime_keeps_packets_apart() {
+    let mut agents = Agents::new(1);
+    let (mut counts, mut times) = (Counts::default(), Vec::new());
+    for uptime_ms in [1_000, 61_000] {
+        let sent = datagram(uptime_ms, uptime_ms, &[flow_sample(0, &[header(100)])]);
+        agents.receive(0, &sent, &mut counts, &mut |flow| times.push(flow.start_ns)).unwrap();
+    }
+    assert_eq!((times, counts.times_absent), (vec![1_000_000_000, 61_000_000_000], 2));
 }
 
 #[test]

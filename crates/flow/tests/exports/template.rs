@@ -9,9 +9,9 @@ use nilometer_flow::{EndReason, FlowRecord};
 use crate::capture::somebody;
 
 const EXPORT_SECS: u32 = 1_700_000_000;
-const EXPORT_NS: u64 = EXPORT_SECS as u64 * 1_000_000_000;
+pub const EXPORT_NS: u64 = EXPORT_SECS as u64 * 1_000_000_000;
 const UPTIME_MS: u32 = 100_000;
-const MILLI: u64 = 1_000_000;
+pub const MILLI: u64 = 1_000_000;
 
 /// A field of a template: element, length, and the enterprise if there is one.
 pub type Field = (u16, u16, Option<u32>);
@@ -30,7 +30,7 @@ fn fields(fields: &[Field]) -> Vec<u8> {
     bytes
 }
 
-fn words(words: &[usize]) -> Vec<u8> {
+pub fn words(words: &[usize]) -> Vec<u8> {
     words.iter().flat_map(|word| (*word as u16).to_be_bytes()).collect()
 }
 
@@ -71,10 +71,10 @@ pub fn ipfix(sequence: u32, domain: u32, sets: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// What came of datagrams.
-struct Heard {
+pub struct Heard {
     session: Session,
-    counts: Counts,
-    flows: Vec<FlowRecord>,
+    pub counts: Counts,
+    pub flows: Vec<FlowRecord>,
 }
 
 impl Heard {
@@ -82,13 +82,13 @@ impl Heard {
         Heard { session: Session::new(limits), counts: Counts::default(), flows: Vec::new() }
     }
 
-    fn of(datagrams: &[Vec<u8>]) -> Heard {
+    pub fn of(datagrams: &[Vec<u8>]) -> Heard {
         let mut heard = Heard::new(Limits::default());
         datagrams.iter().for_each(|datagram| heard.hear(somebody(), datagram));
         heard
     }
 
-    fn hear(&mut self, exporter: Exporter, datagram: &[u8]) {
+    pub fn hear(&mut self, exporter: Exporter, datagram: &[u8]) {
         let flows = &mut self.flows;
         let out = &mut |record| flows.push(record);
         self.session.receive(exporter, datagram, &mut self.counts, out).unwrap();
@@ -100,15 +100,15 @@ impl Heard {
     }
 }
 
-fn octets(addresses: &[[u8; 4]], numbers: &[u32]) -> Vec<u8> {
+pub fn octets(addresses: &[[u8; 4]], numbers: &[u32]) -> Vec<u8> {
     let numbers: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
     [addresses.concat(), numbers].concat()
 }
 
 /// Source, destination, packets, bytes: the least that is a flow.
-const LEAST: [Field; 4] = [(8, 4, None), (12, 4, None), (2, 4, None), (1, 4, None)];
+pub const LEAST: [Field; 4] = [(8, 4, None), (12, 4, None), (2, 4, None), (1, 4, None)];
 
-fn least(number: u8) -> Vec<u8> {
+pub fn least(number: u8) -> Vec<u8> {
     octets(&[[10, 0, 0, number], [10, 0, 1, number]], &[3, 1_500])
 }
 

@@ -90,8 +90,7 @@ impl Reading<'_> {
             };
             window.take(BLOCK_HEADER_BYTES);
             let Some(body) = window.next(block.body_bytes)? else { break Ending::Cut { offset } };
-            // What follows the blocks of records describes the file.
-            let is_appendix = file.layout == nfcapd::Layout::Two && blocks >= file.blocks;
+            let is_appendix = file.is_appendix(blocks);
             blocks += 1;
             if !is_appendix {
                 let body = unpacker.unpack(block.compression(file, is_appendix), body);
@@ -180,6 +179,13 @@ impl Reading<'_> {
         if reversed > 0 {
             self.summary.warnings.push(format!(
                 "{name}: {reversed} flows end before they begin; they were taken as instants"
+            ));
+        }
+        let second = now.second_counts - before.second_counts;
+        if second > 0 {
+            self.summary.warnings.push(format!(
+                "{name}: {second} flows count a second direction as well, and do not say that it is the \
+                 way back (biflowDirection); it was left out"
             ));
         }
         let scaled = now.scaled - before.scaled;

@@ -1,11 +1,14 @@
 //! What was named becomes files: directories with all below them, and globs that no shell has opened.
 //!
 //! Files of a directory come in the order of their paths, which is that of time where names begin with
-//! it, as collectors' do; so do those of a glob. Hidden files are left alone, and directories behind
+//! it, as collectors' do; so do those of a glob. Digits are compared as numbers, for `tcpdump -C` appends
+//! them to a name as they are. Hidden files are left alone, and directories behind
 //! symbolic links are not entered. A name that is there is taken as it is, whatever letters it has. What was
 //! found in a directory is told apart from what was named: other things lie in directories, too.
 
+use std::cmp::Ordering;
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -77,9 +80,15 @@ fn add_matches(pattern: &str, files: &mut Vec<File>) -> Result<()> {
     let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
     let matches = glob::glob_with(pattern, options)
         .with_context(|| format!("{pattern}: is neither a file nor a sound glob"))?;
-    let before = files.len();
+    let unreadable = || format!("{pattern}: cannot be looked through");
+    let mut found = Vec::new();
     for path in matches {
-        let path = path.with_context(|| format!("{pattern}: cannot be looked through"))?;
+        found.push(path.with_context(unreadable)?);
+        hold(found.len())?;
+    }
+    found.sort_by(|one, other| in_order(one, other));
+    let before = files.len();
+    for path in found {
         if path.is_dir() {
             add_directory(&path, files)?;
         } else {
@@ -118,9 +127,30 @@ fn add_directory(directory: &Path, files: &mut Vec<File>) -> Result<()> {
     if found.is_empty() {
         bail!("{}: is a directory without files", directory.display());
     }
-    found.sort();
+    found.sort_by(|one, other| in_order(one, other));
     files.extend(found.into_iter().map(|path| File { path, is_found: true }));
     Ok(())
+}
+
+/// The order of paths, folder by folder, in which digits are numbers.
+fn in_order(one: &Path, other: &Path) -> Ordering {
+    parts(one).cmp(parts(other)).then_with(|| one.cmp(other))
+}
+
+/// The bytes of a path, a number in place of its digits; what ends a name comes before all that goes on.
+fn parts(path: &Path) -> impl Iterator<Item = (u8, u128)> {
+    path.components().flat_map(|name| {
+        let mut rest = name.as_os_str().as_encoded_bytes();
+        let parts = iter::from_fn(move || {
+            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let run = rest.split_off(..digits.clamp(1, rest.len().max(1)))?;
+            let number = run.iter().fold(0u128, |number, byte| {
+                number.saturating_mul(10).saturating_add(u128::from(byte.wrapping_sub(b'0')))
+            });
+            Some(if digits > 0 { (b'0', number) } else { (run[0], 0) })
+        });
+        parts.chain([(0, 0)])
+    })
 }
 
 #[cfg(test)]
@@ -161,5 +191,17 @@ mod tests {
             assert!(error.contains(word) && error.contains(name), "{error}");
         }
         fs::remove_dir_all(room).expect("clean");
+    }
+
+    #[test]
+    fn digits_are_numbers() {
+        let sorted =
+            ["a", "a.pcap", "a.pcap1", "a.pcap2", "a.pcap10", "a1/9", "a1/10", "a02/1", "b"];
+        let mut paths: Vec<&Path> = sorted.iter().map(Path::new).collect();
+        paths.reverse();
+        paths.sort_by(|one, other| in_order(one, other));
+        assert_eq!(paths, sorted.map(Path::new));
+        let long = "9".repeat(100);
+        assert_eq!(in_order(Path::new(&long), Path::new(&(long.clone() + "9"))), Ordering::Less);
     }
 }

@@ -233,12 +233,22 @@ impl Reading<'_> {
         warn(lost, &format!("by its numbering, {lost} exported flows never arrived"));
         let lost = now.datagrams_lost.saturating_sub(before.datagrams_lost);
         warn(lost, &format!("by its numbering, {lost} exports never arrived"));
+        let dropped = now.samples_dropped - before.samples_dropped;
+        warn(
+            dropped,
+            &format!("agents of sFlow had no room for {dropped} samples, and dropped them"),
+        );
         if sampling > 1 {
             let what = "packets and bytes are not scaled up";
             warn(1, &format!("counts 1 packet in {sampling}; {what}"));
         }
         let late = now.sampling_late - before.sampling_late;
         warn(late, &format!("{late} flows came before their sampling interval was told"));
+        let lists = now.lists_unknown - before.lists_unknown;
+        warn(
+            lists,
+            &format!("{lists} lists in records have no template; TCP's flags may be in them"),
+        );
         let reversed = now.times_reversed - before.times_reversed;
         warn(
             reversed,
@@ -250,7 +260,13 @@ impl Reading<'_> {
             &format!("{estimated} flows are dated by an uptime whose beginning was estimated"),
         );
         let absent = now.times_absent - before.times_absent;
-        warn(absent, &format!("{absent} flows have no times; they took those of their export"));
+        warn(
+            absent,
+            &format!(
+                "{absent} flows have no times; they took those of their export, or their agent's uptime \
+                 where a file has no time of that either"
+            ),
+        );
         let malformed = sums.malformed;
         warn(malformed, &format!("{malformed} exports contradict themselves and were left out"));
         let others = sums.other_packets;

@@ -247,6 +247,13 @@ impl<'a> Reading<'a> {
                 counts.evicted
             ));
         }
+        if counts.clock_set_back > 0 {
+            summary.warnings.push(format!(
+                "the stamps of packets went back by more than flows wait for a packet, {} times; flows were \
+                 ended there: give captures in the order of their times",
+                counts.clock_set_back
+            ));
+        }
         if connections.lower_bound {
             summary.warnings.push(format!(
                 "more than {CONNECTIONS_MAX} TCP connections: there are more than are counted"

@@ -26,6 +26,7 @@ fn moments_are_read_as_tools_write_them() {
     for (text, unit) in [
         ("1674671743.894", Unit::Seconds),
         ("1674671743894", Unit::Millis),
+        ("1674671743.894", Unit::Millis),
         ("1674671743894000000", Unit::Nanos),
         ("2023-01-25 18:35:43.894", Unit::Seconds),
         ("2023-01-25T18:35:43.894Z", Unit::Nanos),
@@ -35,6 +36,12 @@ fn moments_are_read_as_tools_write_them() {
         assert_eq!(values::moment(text, unit), Some(moment), "{text}");
     }
     assert_eq!(values::moment("2000-02-29 00:00", Unit::Seconds), Some(951_782_400_000_000_000));
+    assert_eq!(values::moment("1700000000", Unit::Millis), Some(1_700_000_000_000_000_000));
+    assert_eq!(
+        values::moment("90000000", Unit::Millis),
+        Some(90_000_000_000_000),
+        "a day and more"
+    );
     for text in
         ["", "yesterday", "2023-13-01 00:00:00", "1969-12-31 23:59:59", "1e9", "-5", "1.2.3"]
     {

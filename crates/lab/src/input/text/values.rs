@@ -1,16 +1,22 @@
 //! Values as tools write them: moments, protocols, ports, TCP flags.
 
+use std::ops::Range;
+
 use nilometer_flow::record::{TCP, UDP, tcp_flags};
 
 use super::fields::Unit;
 
 const NANOS: f64 = 1e9;
+/// What stands in a column of milliseconds and is one of these is seconds: from 1995 to 5138, where milliseconds
+/// would be of 1970 to 1973. Less are times since some beginning.
+const SECONDS: Range<u64> = 800_000_000..100_000_000_000;
 
-/// A moment, ns since 1970: a number in its unit, or a date and a time as ISO 8601 has them, also with
+/// A moment, ns since 1970: a number in its unit (seconds in a column of milliseconds are told by how large
+/// they are), or a date and a time as ISO 8601 has them, also with
 /// slashes or a space between; UTC where no zone is given.
 pub fn moment(text: &str, unit: Unit) -> Option<u64> {
     if let Ok(whole) = text.parse::<u64>() {
-        let scale = match unit {
+        let scale = match unit.of(whole) {
             Unit::Seconds => 1_000_000_000,
             Unit::Millis => 1_000_000,
             Unit::Nanos => 1,
@@ -20,13 +26,20 @@ pub fn moment(text: &str, unit: Unit) -> Option<u64> {
     if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         let (whole, fraction) = text.split_once('.')?;
         let (whole, fraction) = (whole.parse::<u64>().ok()?, fraction_ns(fraction)?);
-        return match unit {
+        return match unit.of(whole) {
             Unit::Seconds => whole.checked_mul(1_000_000_000)?.checked_add(fraction),
             Unit::Millis => whole.checked_mul(1_000_000)?.checked_add(fraction / 1_000),
             Unit::Nanos => Some(whole),
         };
     }
     date_and_time(text)
+}
+
+impl Unit {
+    /// The unit that so large a number is in.
+    fn of(self, whole: u64) -> Unit {
+        if self == Unit::Millis && SECONDS.contains(&whole) { Unit::Seconds } else { self }
+    }
 }
 
 /// `894` as 894,000,000 ns; what is finer than a nanosecond is cut off.
