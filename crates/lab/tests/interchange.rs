@@ -88,6 +88,10 @@ fn what_is_no_configuration_is_refused_in_one_line() {
     refused("address.xml", &CLIENT.replace("10.0.0.1\"", "10.0.0.1.1\""), "10.0.0.1.1");
     refused("wide.xml", &CLIENT.replace("10.0.0.0/29", "10.0.0.0/8"), "more than");
     refused("binary.pcap", "not xml", "not XML");
+    // Addresses that are listed again and again cost as much as others.
+    let many = "<address ipv4=\"10.0.0.0/12\" port=\"1\"/>\n".repeat(500);
+    let (before, after) = CLIENT.split_at(CLIENT.find("<address ").expect("a pool"));
+    refused("repeated.xml", &format!("{before}{many}{after}"), "pools list more than");
     let line = room.refused(&["model", "client.xml", "-o", "m.json"]);
     assert!(line.contains("<file_sizes>") && line.contains("server"), "{line}");
     let line = room.refused(&["model", "server.xml", "-o", "m.json"]);
@@ -176,6 +180,13 @@ fn a_model_goes_to_harpoon_and_back() {
         let counts: Vec<f64> = counts.iter().map(|count| count.as_f64().expect("one")).collect();
         counts[0] / counts.iter().sum::<f64>()
     };
+    // Whatever a tool calls itself, it ends no comment.
+    let renamed =
+        room.read("a.json").replacen("\"tool\": \"", "\"tool\": \"x---> <evil/> <!-- ", 1);
+    room.write("c.json", &renamed);
+    room.done(&["model", "export", "c.json", "--harpoon", "evil"]);
+    assert!(!room.read("evil_tcpclient.xml").contains("--> <evil"));
+    room.done(&["model", "evil_tcpclient.xml", "evil_tcpserver.xml", "-o", "d.json"]);
     assert!((top(&b) / top(&a) - 1.0).abs() < 0.15, "{} {}", top(&b), top(&a));
     let sessions = |model: &Value, at: usize| model["intervals"][at]["sessions"].as_f64();
     for at in 0..3 {
@@ -234,6 +245,14 @@ fn laws_are_stated_by_name_or_as_a_table() {
             "--file-size 'pareto:index=1.5': pareto needs min",
         ),
         ("pareto:index=0.9,min=3", "exponential:mean=1", "give a maximum"),
+        ("lognormal:mu=0,sigma=200", "exponential:mean=1", "give a maximum"),
+        ("weibull:shape=0.001,scale=1", "exponential:mean=1", "give a maximum"),
+        ("exponential:mean=1e308", "exponential:mean=1", "--file-size"),
+        (
+            "pareto:index=0.5,min=1e300,max=1e307",
+            "exponential:mean=1",
+            "file_size mean is more than",
+        ),
         ("exponential:mean=1", "exponential:mean=-1", "--inter-connection"),
         ("table:none.csv", "exponential:mean=1", "none.csv"),
     ] {

@@ -239,16 +239,21 @@ impl Empirical {
         self.sum_pieces(|low, high| (low * low + low * high + high * high) / 3.0)
     }
 
-    /// Sums `of(lowest, highest)` over the pieces of the law, each weighed by its probability and
-    /// uniform between its two values.
+    /// Sums `of(lowest, highest)` over the pieces of the law, each weighed by its probability.
     fn sum_pieces(&self, of: impl Fn(f64, f64) -> f64) -> f64 {
-        let (mut before, mut low, mut sum) = (0.0, self.min(), 0.0);
-        for &(cumulative, value) in &self.knots {
+        self.pieces().fold(0.0, |sum, (share, low, high)| sum + share * of(low, high))
+    }
+
+    /// The pieces of the law, ascending: the probability of each, and the two values between which it is
+    /// uniform, the same two for an atom.
+    pub fn pieces(&self) -> impl Iterator<Item = (f64, f64, f64)> + '_ {
+        let (mut before, mut low) = (0.0, self.min());
+        self.knots.iter().map(move |&(cumulative, value)| {
             let from = if self.form == Form::Step { value } else { low };
-            sum += (cumulative - before) * of(from, value);
+            let share = cumulative - before;
             (before, low) = (cumulative, value);
-        }
-        sum
+            (share, from, value)
+        })
     }
 
     /// An independent draw, by inversion. One word of the stream.

@@ -61,6 +61,8 @@ pub enum LawError {
     InfiniteMean,
     /// Nothing of the law lies below this maximum.
     Maximum(f64),
+    /// Its values are beyond what numbers hold.
+    Unbounded,
 }
 
 impl fmt::Display for LawError {
@@ -74,6 +76,9 @@ impl fmt::Display for LawError {
             }
             LawError::Maximum(value) => {
                 write!(out, "nothing of the law lies below the maximum of {value}: raise it")
+            }
+            LawError::Unbounded => {
+                write!(out, "the law has values that no number holds: give a maximum")
             }
         }
     }
@@ -150,7 +155,7 @@ impl Law {
     /// for sizes; *linear* has the law's values, for times.
     ///
     /// # Errors
-    /// Where a parameter is not positive, or the mean is not finite.
+    /// Where a parameter is not positive, or the mean or a value is not finite.
     pub fn table(&self, form: Form, maximum: Option<f64>) -> Result<Empirical, LawError> {
         self.check()?;
         if matches!(*self, Law::Pareto { index, .. } if index <= 1.0) && maximum.is_none() {
@@ -184,7 +189,8 @@ impl Law {
                 knots
             }
         };
-        Ok(Empirical::new(form, 0, knots).expect("cuts ascend, and so do values"))
+        // Cuts ascend, and so do values, as far as they are finite.
+        Empirical::new(form, 0, knots).map_err(|_| LawError::Unbounded)
     }
 }
 

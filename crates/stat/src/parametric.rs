@@ -4,6 +4,11 @@ use alloc::vec::Vec;
 
 use crate::Rng;
 
+/// From this mean on a Poisson number is drawn as a normal one.
+const POISSON_NORMAL: f64 = 100.0;
+/// No Poisson number of a lesser mean is greater.
+const POISSON_MAX: f64 = 1_000.0;
+
 /// A lognormal variable: e to the power of a normal one with mean `mu` and deviation `sigma`, both
 /// in natural logarithms of the value's unit. Median e^mu, mean e^(mu + sigma²/2).
 pub fn lognormal(rng: &mut Rng, mu: f64, sigma: f64) -> f64 {
@@ -17,6 +22,22 @@ pub fn lognormal(rng: &mut Rng, mu: f64, sigma: f64) -> f64 {
 /// bits the largest value is minimum·2^(53/alpha).
 pub fn pareto(rng: &mut Rng, alpha: f64, minimum: f64) -> f64 {
     minimum * libm::pow(1.0 - rng.unit(), -1.0 / alpha)
+}
+
+/// A Poisson number of this mean: by its law where that is short, above [`POISSON_NORMAL`] as the normal
+/// variable that it nearly is.
+pub fn poisson(rng: &mut Rng, mean: f64) -> f64 {
+    if mean > POISSON_NORMAL {
+        return libm::round(mean + libm::sqrt(mean) * rng.normal()).max(0.0);
+    }
+    let mut left = rng.unit();
+    let (mut number, mut share) = (0.0, libm::exp(-mean));
+    while left >= share && number < POISSON_MAX {
+        left -= share;
+        number += 1.0;
+        share *= mean / number;
+    }
+    number
 }
 
 /// The weights of ranks 1..=n under Zipf's law, rank^(−exponent), normalised to sum to 1, largest
@@ -34,6 +55,18 @@ pub fn zipf_weights(n: usize, exponent: f64) -> Vec<f64> {
 mod tests {
     use super::*;
     use crate::summary::quantile_sorted;
+
+    #[test]
+    fn poisson_numbers_have_their_mean_and_variance() {
+        let mut rng = Rng::new(6, 0, 0);
+        for mean in [0.0, 0.01, 3.0, 99.0, 101.0, 1e6] {
+            let drawn: Vec<f64> = (0..40_000).map(|_| poisson(&mut rng, mean)).collect();
+            let found = drawn.iter().sum::<f64>() / 40_000.0;
+            let variance = drawn.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / 40_000.0;
+            assert!((found - mean).abs() <= 5.0 * libm::sqrt(mean / 40_000.0), "{found} of {mean}");
+            assert!((variance - mean).abs() <= 0.3 * mean.min(0.01) + 0.05 * mean, "{variance}");
+        }
+    }
 
     fn sorted(mut values: Vec<f64>) -> Vec<f64> {
         values.sort_unstable_by(f64::total_cmp);

@@ -1,20 +1,25 @@
 //! A model from laws that somebody states, with nothing measured.
 //!
 //! Sizes, gaps and the popularity of addresses are given, and how many sessions are active in each
-//! interval. How many connections these make follows: a session that begins with a wait makes in a time T
-//! about T/μ + (σ² − μ²)/2μ² of them (the renewal theorem, for gaps of mean μ and variance σ²), no more
-//! than F/(1 − F) where the share F of the gaps ends within T, and they carry the mean size each. What the sessions of a measured model are had from (Harpoon, Figure
-//! 4) is so taken the other way round.
+//! interval. How many connections these make follows: sessions that begin with a wait are imitated, as in the
+//! algorithm that a measured model has its sessions from (Harpoon, Figure 4), which is so taken the other
+//! way round. Their connections carry the mean size each. No formula does: in a time T it would be T/μ and a
+//! little more for gaps of mean μ that are all far below T, but tails that reach beyond T are what is stated.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use nilometer_stat::Empirical;
+use nilometer_stat::{Empirical, Rng, Sampler};
 
 use crate::model::{
     Coverage, FORMAT, Generation, Interval, ModelError, Origin, Ranks, TrafficModel,
 };
 use crate::pool::Prefix;
+use crate::purpose;
+use crate::sessions::RENEWALS_MAX;
+
+/// Sessions and connections that are imitated, together.
+const IMITATED: u32 = 1_000_000;
 
 /// What is stated.
 #[derive(Clone, Debug)]
@@ -49,12 +54,21 @@ fn ranks(mut counts: Vec<u64>) -> Ranks {
 
 /// Connections that a session makes in `seconds`, in the mean.
 fn connections(gaps: &Empirical, seconds: f64) -> f64 {
-    let mean = gaps.mean();
-    let variance = gaps.second_moment() - mean * mean;
-    let long_run = seconds / mean + (variance - mean * mean) / (2.0 * mean * mean);
-    let ended = gaps.cdf(seconds);
-    let most = if ended < 1.0 { ended / (1.0 - ended) } else { f64::INFINITY };
-    long_run.max(0.0).min(most)
+    if seconds > RENEWALS_MAX * gaps.mean() {
+        return seconds / gaps.mean();
+    }
+    let gaps = Sampler::new(gaps);
+    let mut rng = Rng::new(1, purpose::STATED, 0);
+    let (mut sessions, mut connections) = (0, 0);
+    while sessions + connections < IMITATED {
+        let mut clock = gaps.draw(&mut rng);
+        while clock < seconds && connections < IMITATED {
+            connections += 1;
+            clock += gaps.draw(&mut rng);
+        }
+        sessions += 1;
+    }
+    f64::from(connections) / f64::from(sessions)
 }
 
 impl ByHand {
@@ -160,7 +174,7 @@ mod tests {
         assert_eq!(model.flow_count, None);
     }
 
-    /// Gaps mostly far longer than the interval: the renewal theorem alone would say seven.
+    /// Gaps mostly far longer than the interval.
     #[test]
     fn an_interval_too_short_for_a_gap_has_hardly_a_connection() {
         let gaps = Law::Lognormal { mu: 6.0, sigma: 1.6 }.table(Form::Linear, None).expect("a law");
@@ -168,6 +182,22 @@ mod tests {
         let flows = short.model().expect("a model").flows();
         // F(60 s) is 0.117.
         assert!((11..=14).contains(&flows), "{flows}");
+    }
+
+    /// As many as the renewal process makes: for a variance that lies beyond the interval a formula says 2156
+    /// where 139 are made.
+    #[test]
+    fn tails_beyond_the_interval_make_no_connections() {
+        for (law, made) in [
+            (Law::Pareto { index: 1.2, minimum: 0.1 }, 139.0),
+            (Law::Pareto { index: 1.5, minimum: 2.0 }, 12.0),
+            (Law::Lognormal { mu: -2.0, sigma: 2.5 }, 37.0),
+            (Law::Exponential { mean: 0.5 }, 120.0),
+        ] {
+            let gaps = law.table(Form::Linear, None).expect("a law");
+            let each = connections(&gaps, 60.0);
+            assert!((each / made - 1.0).abs() < 0.03, "{law:?}: {each} for {made}");
+        }
     }
 
     #[test]

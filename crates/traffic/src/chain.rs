@@ -11,7 +11,7 @@
 
 use alloc::vec::Vec;
 
-use nilometer_stat::{Empirical, Rng};
+use nilometer_stat::{Empirical, Residual, Rng};
 use nilometer_wire::{Span, Time};
 
 use crate::activity::Window;
@@ -35,14 +35,16 @@ const GAPS_MIN: u64 = 100;
 pub fn chain(gaps: &Empirical, seed: u64, slot: u32, windows: &[Window]) -> Chain {
     let mut rng = Rng::new(seed, purpose::GAPS, u64::from(slot));
     let mut times = Vec::new();
-    let mut at = Time::ZERO + residual(gaps, &mut rng);
+    let residual = Residual::new(gaps);
+    let rest = |rng: &mut Rng| Span::from_secs_f64(residual.draw(rng));
+    let mut at = Time::ZERO + rest(&mut rng);
     for window in windows {
         let drawn = (2 * window.connections + GAPS_MIN) as f64;
         let reach = Span::from_secs_f64(gaps.mean() * drawn);
         let from = Time(window.end.0.saturating_sub(reach.0));
         if at < from {
             times.push(at);
-            at = from + residual(gaps, &mut rng);
+            at = from + rest(&mut rng);
         }
         while at < window.end {
             times.push(at);
@@ -50,18 +52,6 @@ pub fn chain(gaps: &Empirical, seed: u64, slot: u32, windows: &[Window]) -> Chai
         }
     }
     Chain { times }
-}
-
-/// The rest of a gap met at a random moment: a draw kept with probability in proportion to its
-/// length, times a uniform share.
-fn residual(gaps: &Empirical, rng: &mut Rng) -> Span {
-    let longest = gaps.max();
-    loop {
-        let gap = gaps.draw(rng);
-        if rng.unit() * longest < gap {
-            return Span::from_secs_f64(gap * rng.unit());
-        }
-    }
 }
 
 #[cfg(test)]

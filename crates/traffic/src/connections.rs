@@ -35,7 +35,7 @@ pub const REQUEST_MIN_BYTES: u64 = 16;
 /// The payload of a full segment on a link of 1500 bytes, with IPv4 and time stamps.
 pub const SEGMENT_MAX_BYTES: u16 = 1_448;
 /// Payload bytes that one direction may carry: 1 TiB, what the generator can ask for.
-const BYTES_MAX: u64 = 1 << 40;
+pub(crate) const BYTES_MAX: u64 = 1 << 40;
 /// A shape makes up for at most this part of its packets, and one.
 const DITHER_PART: u64 = 20;
 /// The payload of the smallest segment that Linux can be told to send, with time stamps.

@@ -318,7 +318,7 @@ impl Found {
             volumes = volumes.of_connections(whole.volumes);
         }
         let grid = volumes.grid(options.bound_s);
-        let active = flows.active.means(grid.interval_s);
+        let active = flows.active.means(|at| grid.length_s(at));
         let intervals = volumes.intervals((&file_size, &gaps, active), runner);
         cover_sampled(&others.kinds, &thinned, &intervals, &mut coverage);
         let popularity = Popularity::of(flows.popular, options.keep_addresses);

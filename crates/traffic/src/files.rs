@@ -54,11 +54,20 @@ pub(crate) fn only_acknowledges(record: &FlowRecord) -> bool {
     }
 }
 
+/// Does a flow go from the client to the server? Where nobody is known to have opened, the server has the
+/// lower port.
+pub(crate) fn is_from_client(record: &FlowRecord) -> bool {
+    record.opened.unwrap_or(record.key.destination_port <= record.key.source_port)
+}
+
 /// Client and server of a flow.
 pub fn ends(record: &FlowRecord) -> (IpAddr, IpAddr) {
     let key = &record.key;
-    let from_client = record.opened.unwrap_or(key.destination_port <= key.source_port);
-    if from_client { (key.source, key.destination) } else { (key.destination, key.source) }
+    if is_from_client(record) {
+        (key.source, key.destination)
+    } else {
+        (key.destination, key.source)
+    }
 }
 
 pub(crate) fn enter(flows: Vec<FlowRecord>, coverage: &mut Coverage) -> Vec<File> {

@@ -70,8 +70,14 @@ impl Volumes {
 
     /// When the intervals are.
     pub fn grid(&self, bound_s: f64) -> Grid {
-        let (origin_ns, interval_s) = (self.origin_ns, self.interval_s);
-        Grid { origin_ns, interval_s, intervals: self.counted.len(), bound_s }
+        let (origin_ns, interval_s, intervals) =
+            (self.origin_ns, self.interval_s, self.counted.len());
+        Grid { origin_ns, interval_s, intervals, last_s: self.length_s(intervals - 1), bound_s }
+    }
+
+    /// The length of an interval, seconds.
+    fn length_s(&self, at: usize) -> f64 {
+        self.interval_s.min(self.duration_s - at as f64 * self.interval_s)
     }
 
     /// States what files carried, by the interval where each starts.
@@ -121,7 +127,7 @@ impl Volumes {
         let one = |(index, direct): (usize, f64)| {
             let volume = self.volume(index);
             let start_s = index as f64 * self.interval_s;
-            let duration_s = self.interval_s.min(self.duration_s - start_s);
+            let duration_s = self.length_s(index);
             let demand = Demand { interval: index as u32, bytes: volume.bytes, duration_s };
             Interval {
                 start_s,

@@ -164,15 +164,9 @@ fn together(parts: &[Measured], sampled: &BTreeMap<u32, Inversion>) -> Measured 
     }
 }
 
-/// The knots of a law as (value, weight) pairs, `weight` together.
+/// A law as (value, weight) pairs, `weight` together; what is spread over a range stands at its middle.
 pub(crate) fn atoms(law: &Empirical, weight: f64) -> Vec<(f64, f64)> {
-    let mut before = 0.0;
-    let each = |&(cumulative, value): &(f64, f64)| {
-        let share = cumulative - before;
-        before = cumulative;
-        (value, weight * share)
-    };
-    law.knots().iter().map(each).collect()
+    law.pieces().map(|(share, low, high)| (0.5 * (low + high), weight * share)).collect()
 }
 
 /// The discrete law of (value, weight) pairs, in any order; none where no weight is positive.

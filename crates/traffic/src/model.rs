@@ -12,7 +12,7 @@ use nilometer_stat::Empirical;
 use serde::{Deserialize, Serialize};
 
 use crate::burstiness::Hurst;
-use crate::connections::{ConnectionLaw, ConnectionVolume};
+use crate::connections::{BYTES_MAX, ConnectionLaw, ConnectionVolume};
 use crate::lengths::FlowLengths;
 pub use crate::model_error::ModelError;
 use crate::pool::{Pool, Prefix};
@@ -27,6 +27,10 @@ pub const INTERVALS_MAX: usize = 100_000;
 
 /// Ranks that a model may have at most on each side.
 pub const RANKS_MAX: usize = 1 << 20;
+/// The most that counts of one kind may sum to.
+const SUM_MAX: u64 = 1 << 62;
+/// The least mean gap between two connections of a session, as it is performed, seconds.
+const GAP_MIN_S: f64 = 1e-9;
 
 /// A traffic model (Harpoon, Table 1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -320,7 +324,16 @@ impl Ranks {
             }
             before = count;
         }
-        Ok(())
+        sum(what, self.counts.iter().copied())
+    }
+}
+
+/// Holds a sum to [`SUM_MAX`].
+fn sum(what: &'static str, mut counts: impl Iterator<Item = u64>) -> Result<(), ModelError> {
+    let sum = counts.try_fold(0u64, |sum, count| sum.checked_add(count));
+    match sum {
+        Some(sum) if sum <= SUM_MAX => Ok(()),
+        _ => Err(ModelError::SumTooLarge(what, SUM_MAX)),
     }
 }
 
@@ -334,6 +347,9 @@ impl TrafficModel {
             return Err(ModelError::Format(self.format.clone()));
         }
         positive("file_size mean", self.file_size.mean())?;
+        if self.file_size.mean() > BYTES_MAX as f64 {
+            return Err(ModelError::TooLarge("file_size mean", BYTES_MAX));
+        }
         positive("inter_connection mean", self.inter_connection.mean())?;
         positive("mean_length_packets", self.mean_length_packets.unwrap_or(1.0))?;
         positive("sampling_interval", self.sampling_interval.unwrap_or(1).into())?;
@@ -344,7 +360,13 @@ impl TrafficModel {
         self.destinations.check("destinations")?;
         self.check_intervals()?;
         self.check_connections()?;
-        positive("generation.time_divisor", self.generation.time_divisor)?;
+        let divisor = self.generation.time_divisor;
+        positive("generation.time_divisor", divisor)?;
+        positive("1 / generation.time_divisor", 1.0 / divisor)?;
+        if self.inter_connection.mean() / divisor < GAP_MIN_S {
+            let what = "the mean of inter_connection, over generation.time_divisor,";
+            return Err(ModelError::TooSmall(what, GAP_MIN_S));
+        }
         let share = self.generation.ipv6_share;
         if !(0.0..=1.0).contains(&share) {
             return Err(ModelError::NotAShare("generation.ipv6_share", share));
@@ -370,7 +392,16 @@ impl TrafficModel {
             }
             end = interval.start_s + interval.duration_s;
         }
-        Ok(())
+        let whole = |of: fn(&ConnectionVolume) -> u64| {
+            self.intervals.iter().filter_map(move |interval| interval.whole.as_ref().map(of))
+        };
+        sum("interval flows", self.intervals.iter().map(|interval| interval.flows))?;
+        sum("interval bytes", self.intervals.iter().map(|interval| interval.bytes))?;
+        sum("interval packets", self.intervals.iter().map(|interval| interval.packets))?;
+        sum("interval whole.connections", whole(|whole| whole.connections))?;
+        sum("interval whole.bytes", whole(|whole| whole.bytes))?;
+        sum("interval whole.packets", whole(|whole| whole.packets))?;
+        sum("interval whole.octets", whole(|whole| whole.octets))
     }
 
     fn check_connections(&self) -> Result<(), ModelError> {
@@ -384,6 +415,7 @@ impl TrafficModel {
         }
         let Some(law) = &self.connection_law else { return Ok(()) };
         law.check()?;
+        sum("connection_law.connections", law.connections.iter().copied())?;
         match self.intervals.iter().all(|interval| interval.whole.is_some()) {
             true => Ok(()),
             false => Err(ModelError::Empty("`whole` of an interval, beside connection_law,")),

@@ -21,6 +21,10 @@ pub enum ModelError {
     TooMany(&'static str, usize),
     /// A number beyond its limit.
     TooLarge(&'static str, u64),
+    /// Numbers whose sum is beyond its limit.
+    SumTooLarge(&'static str, u64),
+    /// A number below its limit.
+    TooSmall(&'static str, f64),
     /// Rank counts must be positive and never rise.
     RanksRise(&'static str, usize),
     /// Intervals must follow one another.
@@ -44,6 +48,10 @@ impl fmt::Display for ModelError {
             ModelError::Empty(what) => write!(f, "{what} is empty"),
             ModelError::TooMany(what, limit) => write!(f, "{what} has more than {limit} entries"),
             ModelError::TooLarge(what, limit) => write!(f, "{what} is more than {limit}"),
+            ModelError::SumTooLarge(what, limit) => {
+                write!(f, "the sum of {what} is more than {limit}")
+            }
+            ModelError::TooSmall(what, limit) => write!(f, "{what} is less than {limit}"),
             ModelError::RanksRise(what, at) => {
                 write!(f, "{what}.counts[{at}] is zero or above its predecessor; sort them falling")
             }

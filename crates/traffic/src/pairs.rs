@@ -13,7 +13,7 @@ use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::Tally;
 
 use crate::connections::{ConnectionVolume, Shape, Shapes};
-use crate::files::{ends, only_acknowledges, payload_bytes};
+use crate::files::{ends, is_from_client, only_acknowledges, payload_bytes};
 use crate::round_trips::{self, PAIRS_APART_MAX};
 use crate::udp::Grid;
 
@@ -152,8 +152,10 @@ fn connection(flow: &FlowRecord, other: Option<&FlowRecord>) -> Option<Connectio
     // Whoever of the two is known to have opened tells for both.
     let telling = both().find(|flow| flow.opened.is_some()).unwrap_or(flow);
     let (client, server) = ends(telling);
-    let started = |by: IpAddr| both().find(|flow| flow.key.source == by).map(|flow| flow.start_ns);
-    let answered_ns = match (started(client), started(server)) {
+    // By ports as well as addresses: on a loopback interface both ends have one address.
+    let asks = |flow: &FlowRecord| (flow.key == telling.key) == is_from_client(telling);
+    let started = |asking| both().find(|flow| asks(flow) == asking).map(|flow| flow.start_ns);
+    let answered_ns = match (started(true), started(false)) {
         (Some(asked), Some(answered)) if answered > asked => Some(answered - asked),
         _ => None,
     };
@@ -162,7 +164,7 @@ fn connection(flow: &FlowRecord, other: Option<&FlowRecord>) -> Option<Connectio
         let payload = if only_acknowledges(flow) { 0 } else { payload_bytes(flow) };
         shape.bytes += payload;
         shape.packets += flow.packets;
-        if flow.key.source == client {
+        if asks(flow) {
             shape.request_bytes += payload;
         }
     }
@@ -266,6 +268,17 @@ mod tests {
         assert_eq!(shapes(&[untold.clone(), other.clone()]), [(5, 900, 970)]);
         other.opened = None;
         assert_eq!(shapes(&[untold, other]), [(5, 70, 970)]);
+    }
+
+    /// As in a capture of a loopback interface.
+    #[test]
+    fn ends_of_one_address_are_told_apart_by_their_ports() {
+        let mut both = [flow(1_000, true, 5, 70), flow(1_000, false, 5, 900)];
+        let here = both[0].key.source;
+        both.iter_mut().for_each(|flow| (flow.key.source, flow.key.destination) = (here, here));
+        assert_eq!(shapes(&both), [(5, 70, 970)]);
+        both.iter_mut().for_each(|flow| flow.opened = None);
+        assert_eq!(shapes(&both), [(5, 70, 970)]);
     }
 
     #[test]

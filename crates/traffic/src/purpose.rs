@@ -14,3 +14,5 @@ pub const FIGURE_4: u32 = 5;
 pub const FLOORS: u32 = 6;
 /// The synthetic flow records.
 pub const SYNTHETIC: u32 = 7;
+/// Sessions of laws that were stated.
+pub const STATED: u32 = 8;

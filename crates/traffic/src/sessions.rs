@@ -25,7 +25,7 @@ const SESSIONS_MAX: u32 = 10_000_000;
 const CONNECTIONS_MAX: u64 = 50_000_000;
 
 /// Connections that a session may make within an interval for trials to be made of it.
-const RENEWALS_MAX: f64 = 50_000.0;
+pub(crate) const RENEWALS_MAX: f64 = 50_000.0;
 
 /// One interval's demand.
 #[derive(Clone, Copy, Debug)]
@@ -100,10 +100,13 @@ pub struct PairLife {
     pub last_end_s: f64,
 }
 
-/// The direct method: mean pairs alive in each of `count` intervals of `interval_s` seconds.
-pub fn direct(lives: &[PairLife], interval_s: f64, count: usize) -> Vec<f64> {
-    let mut alive = vec![0.0; count];
-    overlaps(lives, interval_s, count, |index, seconds| alive[index] += seconds / interval_s);
+/// The direct method: mean pairs alive in each of the intervals, of `interval_s` seconds each but for the last,
+/// which may be shorter; `lengths_s` are theirs.
+pub fn direct(lives: &[PairLife], interval_s: f64, lengths_s: &[f64]) -> Vec<f64> {
+    let mut alive = vec![0.0; lengths_s.len()];
+    overlaps(lives, interval_s, lengths_s.len(), |index, seconds| {
+        alive[index] += seconds / lengths_s[index];
+    });
     alive
 }
 
@@ -132,9 +135,10 @@ impl Alive {
         self.0.iter_mut().zip(&more.0).for_each(|(sum, more)| *sum += more);
     }
 
-    /// Mean number of pairs alive in each interval.
-    pub fn means(&self, interval_s: f64) -> Vec<f64> {
-        self.0.iter().map(|nanos| *nanos as f64 / (interval_s * NANOS)).collect()
+    /// Mean number of pairs alive in each interval, whose length is `length_s` of its place.
+    pub fn means(&self, length_s: impl Fn(usize) -> f64) -> Vec<f64> {
+        let mean = |(at, nanos): (usize, &u128)| *nanos as f64 / (length_s(at) * NANOS);
+        self.0.iter().enumerate().map(mean).collect()
     }
 }
 
@@ -178,8 +182,9 @@ mod tests {
     #[test]
     fn table_2_makes_the_direct_method_overestimate_and_leaves_figure_4_alone() {
         let mut rng = Rng::new(2, 0, 0);
-        let exact: f64 = direct(&lives(40, || 0.0), 60.0, 1)[0];
-        let jittered = direct(&lives(40, || (0.454 + 0.254 * rng.normal()).max(0.0)), 60.0, 1)[0];
+        let exact: f64 = direct(&lives(40, || 0.0), 60.0, &[60.0])[0];
+        let late = lives(40, || (0.454 + 0.254 * rng.normal()).max(0.0));
+        let jittered = direct(&late, 60.0, &[60.0])[0];
         assert!(jittered > 5.0 * exact, "{jittered} against {exact}");
 
         let sizes = Empirical::step_from(vec![10_000.0], 4).expect("law");
@@ -212,7 +217,10 @@ mod tests {
     #[test]
     fn lifetimes_are_spread_over_the_intervals_they_touch() {
         let life = PairLife { first_start_s: 5.0, last_end_s: 25.0 };
-        assert_eq!(direct(&[life], 10.0, 3), [0.5, 1.0, 0.5]);
+        assert_eq!(direct(&[life], 10.0, &[10.0; 3]), [0.5, 1.0, 0.5]);
+        assert_eq!(direct(&[life], 10.0, &[10.0, 10.0, 5.0]), [0.5, 1.0, 1.0], "the last is short");
+        let alive = Alive::of(&[life], 10.0, 3);
+        assert_eq!(alive.means(|at| if at < 2 { 10.0 } else { 5.0 }), [0.5, 1.0, 1.0]);
     }
 
     #[test]

@@ -96,13 +96,11 @@ pub(crate) fn lives_of_pair(
     let seconds = |ns: u64| ns.saturating_sub(origin_ns) as f64 / 1e9;
     let life = |first, last| PairLife { first_start_s: seconds(first), last_end_s: seconds(last) };
     let Some((mut first, mut last)) = times.next() else { return };
-    let mut before = first;
     for (start_ns, end_ns) in times {
-        if start_ns - before > bound_ns {
+        if start_ns.saturating_sub(last) > bound_ns {
             lives.push(life(first, last));
             (first, last) = (start_ns, end_ns);
         }
-        before = start_ns;
         last = last.max(end_ns);
     }
     lives.push(life(first, last));

@@ -126,18 +126,24 @@ impl Hand {
     }
 }
 
-/// Swaps files between the hand with most bytes too many and the one with most too few.
+/// Swaps files between the hand with most bytes too many and the one with most too few. Where two have
+/// nothing to swap, the one with fewer files, which may be a single one, is left as it is, and the others go
+/// on.
 fn level(hands: &mut [Hand], rng: &mut Rng) {
+    let mut trade: Vec<usize> = (0..hands.len()).filter(|&i| !hands[i].sizes.is_empty()).collect();
     for _ in 0..SWAPS_MAX.saturating_mul(hands.len()) {
-        if hands.iter().all(Hand::done) {
+        if trade.iter().all(|&i| hands[i].done()) {
             return;
         }
-        let filled = (0..hands.len()).filter(|&i| !hands[i].sizes.is_empty());
-        let Some(rich) = filled.clone().max_by_key(|&i| hands[i].surplus) else { return };
-        let Some(poor) = filled.min_by_key(|&i| hands[i].surplus) else { return };
-        let gap = hands[rich].surplus - hands[poor].surplus;
-        if rich == poor || gap < 2 || !swap_once(hands, rich, poor, rng) {
+        let surplus = |i: &&usize| hands[**i].surplus;
+        let Some(&rich) = trade.iter().max_by_key(surplus) else { return };
+        let Some(&poor) = trade.iter().min_by_key(surplus) else { return };
+        if hands[rich].surplus - hands[poor].surplus < 2 {
             return;
+        }
+        if !swap_once(hands, rich, poor, rng) {
+            let stuck = if hands[rich].sizes.len() < hands[poor].sizes.len() { rich } else { poor };
+            trade.retain(|&i| i != stuck);
         }
     }
 }
@@ -214,6 +220,35 @@ mod tests {
         }
         let plain = summary::median(&mut plain).expect("nine draws");
         assert!(plain > 0.02, "plain draws must miss: {plain}");
+    }
+
+    /// One interval of a single giant has nothing to swap; the others have.
+    #[test]
+    fn who_cannot_trade_keeps_nobody_from_it() {
+        let mut samples: Vec<f64> =
+            (0..4_000).map(|n| 1_000.0 + f64::from(n % 97) * 400.0).collect();
+        samples.push(9e8);
+        let law = Empirical::step_from(samples, 2_048).expect("law");
+        let mean = (law.mean() * 4_001.0 - 9e8) / 4_000.0;
+        let load =
+            |files: usize, more: f64| Load { files, bytes: (files as f64 * mean * more) as u64 };
+        let giant = Load { files: 1, bytes: 600_000_000 };
+        let loads = [load(1_000, 1.1), giant, load(1_500, 0.9), load(1_500, 1.02)];
+        for seed in 0..20 {
+            let hands = deal(&law, &loads, seed);
+            let all: u64 = hands.iter().map(|hand| total(hand)).sum();
+            let asked: u64 = loads.iter().map(|load| load.bytes).sum();
+            let factor = all as f64 / asked as f64;
+            let others =
+                [0, 2, 3].map(|at| (total(&hands[at]) as f64, loads[at].bytes as f64 * factor));
+            let surplus: f64 = others.iter().map(|(held, wanted)| held - wanted).sum();
+            for (held, wanted) in others {
+                let share = surplus * wanted / others.iter().map(|(_, wanted)| wanted).sum::<f64>();
+                let alike = (held - wanted).signum() == share.signum()
+                    || (held / wanted - 1.0).abs() < 0.002;
+                assert!(alike, "seed {seed}: {others:?}");
+            }
+        }
     }
 
     #[test]

@@ -310,11 +310,14 @@ fn naive(flows: &[FlowRecord], origin_ns: u64) -> Naive {
             let gap_s = (two[1].0 - two[0].0) as f64 / 1e9;
             if gap_s <= BOUND_S {
                 found.gaps.push(gap_s);
-                life.last_end_s = life.last_end_s.max(seconds(two[1].1));
             } else {
                 found.beyond += 1;
+            }
+            let (first_start_s, last_end_s) = (seconds(two[1].0), seconds(two[1].1));
+            if first_start_s - life.last_end_s <= BOUND_S {
+                life.last_end_s = life.last_end_s.max(last_end_s);
+            } else {
                 found.lives.push(life);
-                let (first_start_s, last_end_s) = (seconds(two[1].0), seconds(two[1].1));
                 life = PairLife { first_start_s, last_end_s };
             }
         }
@@ -353,7 +356,9 @@ fn the_model_of_parts_is_that_of_one_list_and_of_trees() {
         let sessions: Vec<f64> =
             model.intervals.iter().map(|interval| interval.sessions_direct).collect();
         // They are added up in whole nanoseconds.
-        for (found, naive) in sessions.iter().zip(direct(&naive.lives, 20.0, sessions.len())) {
+        let lengths_s: Vec<f64> =
+            model.intervals.iter().map(|interval| interval.duration_s).collect();
+        for (found, naive) in sessions.iter().zip(direct(&naive.lives, 20.0, &lengths_s)) {
             assert!((found - naive).abs() < 1e-6 * naive, "{found} for {naive}");
         }
     }

@@ -140,3 +140,33 @@ fn intervals_without_their_volume_are_refused() {
     model.connection_law = None;
     model.check().expect("a model of files");
 }
+
+/// What a planner could not count, divide or end with is refused when the model is read.
+#[test]
+fn numbers_that_no_plan_can_be_made_of_are_refused() {
+    let half = 1u64 << 63;
+    type Change = fn(&mut TrafficModel, u64);
+    let changes: [(Change, &str); 9] = [
+        (|model, half| model.sources.counts = vec![half, half], "sum of sources"),
+        (
+            |model, half| model.destinations.counts = vec![half, half - 1, 1, 1],
+            "sum of destinations",
+        ),
+        (|model, half| model.intervals[0].flows = half, "sum of interval flows"),
+        (|model, half| model.intervals[0].bytes = half, "sum of interval bytes"),
+        (|model, half| model.intervals[0].whole.as_mut().unwrap().bytes = half, "whole.bytes"),
+        (
+            |model, half| model.connection_law.as_mut().unwrap().connections[0] = half,
+            "connection_law",
+        ),
+        (|model, _| model.generation.time_divisor = 1e-310, "1 / generation.time_divisor"),
+        (|model, _| model.generation.time_divisor = 1e12, "less than"),
+        (|model, _| model.file_size = model.file_size.scaled(1e15), "file_size mean is more than"),
+    ];
+    for (change, word) in changes {
+        let mut model = model();
+        change(&mut model, half);
+        let error = model.check().expect_err(word).to_string();
+        assert!(error.contains(word), "{word}: {error}");
+    }
+}

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
+use nilometer_traffic::plan::PlannedInterval;
 use nilometer_traffic::{Plan, TrafficModel};
 use serde_json::json;
 
@@ -23,6 +24,8 @@ use crate::trial::{planning, signals};
 
 /// Connections printed without `--all`.
 const PRINTED: usize = 20;
+/// An interval whose bytes are farther off is worth a word, per cent.
+const MISSED_PERCENT: f64 = 5.0;
 
 /// Arguments of `nilometer generate`.
 #[derive(Debug, Args)]
@@ -171,6 +174,9 @@ fn plan(args: &PlanArgs) -> Result<Verdict> {
     }
     intervals(&plan);
     println!("{} connections, {} bytes, digest {digest}", plan.len(), plan.bytes());
+    if let Some(warning) = missed(&plan) {
+        eprintln!("nilometer: warning: {warning}");
+    }
     Ok(Verdict::Done)
 }
 
@@ -186,6 +192,25 @@ fn intervals(plan: &Plan) {
             planned.sessions
         );
     }
+}
+
+/// A word on intervals that will not carry what the model asks for.
+fn missed(plan: &Plan) -> Option<String> {
+    let off = |planned: &PlannedInterval| {
+        100.0 * (planned.bytes as f64 / planned.asked.bytes.max(1) as f64 - 1.0)
+    };
+    let asked = plan.intervals.iter().filter(|planned| planned.asked.connections > 0);
+    let missed = asked.map(off).filter(|off| off.abs() > MISSED_PERCENT);
+    let (count, worst) = missed.fold((0, 0.0f64), |(count, worst), off| {
+        (count + 1, if off.abs() > worst.abs() { off } else { worst })
+    });
+    (count > 0).then(|| {
+        format!(
+            "{count} of {} intervals miss their bytes by more than {MISSED_PERCENT} %, the worst by \
+             {worst:+.1} %: a few of the model's files hold most of its bytes; plan more of its time",
+            plan.intervals.len()
+        )
+    })
 }
 
 /// Keeps the seconds of the model that are asked for, by the clock of the traffic.

@@ -270,8 +270,10 @@ fn import(args: &EstimateArgs) -> Result<Verdict> {
     let how = &args.how;
     let output = how.output.as_ref().context("give the model's file with -o FILE")?;
     document::guard_output(output, &expand(&args.input)?, how.force, b"{")?;
-    if how.bound.is_some() || how.keep_addresses {
-        bail!("--bound and --keep-addresses are for flows; Harpoon's configuration has neither");
+    if how.bound.is_some() || how.keep_addresses || how.hold.is_some() {
+        bail!(
+            "--bound, --keep-addresses and --hold are for flows; Harpoon's configuration has none"
+        );
     }
     let read = harpoon::read(&args.input)?;
     let skipped = read.skipped.clone();
@@ -310,7 +312,10 @@ fn summary(model: &TrafficModel) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:<22} {value}\n"));
     let kind = if model.origin.synthetic { "synthetic" } else { "measured" };
-    line("origin", format!("{} ({kind})", model.origin.description));
+    // A file's own words are shown as one line, whatever is in them.
+    let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    let description: String = model.origin.description.chars().map(shown).collect();
+    line("origin", format!("{description} ({kind})"));
     let generation = &model.generation;
     line(
         "original",

@@ -170,6 +170,7 @@ fn named(text: &str) -> Result<(Law, Option<f64>)> {
 /// values alone. What begins with `#` is a remark, and a first line without a number a heading.
 fn table(text: &str, form: Form) -> Result<Empirical> {
     let mut rows: Vec<Vec<f64>> = Vec::new();
+    let mut has_heading = false;
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     for (at, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
         let words = line.split([',', ';', ' ', '\t']).filter(|word| !word.is_empty());
@@ -180,7 +181,7 @@ fn table(text: &str, form: Form) -> Result<Empirical> {
                 bail!("line {at}: {} number(s), and others before it", row.len())
             }
             Ok(row) => rows.push(row),
-            Err(_) if rows.is_empty() && at == 1 => {}
+            Err(_) if rows.is_empty() && !has_heading => has_heading = true,
             Err(_) => bail!("line {at}: '{line}' is not a value and its cumulative share"),
         }
     }
@@ -226,7 +227,8 @@ mod tests {
     #[test]
     fn tables_are_cumulative_shares_or_values() {
         let percent = table("# sizes\n0 0\n4000 20\n8000 100\n", Form::Step).expect("a table");
-        let share = table("bytes,share\n0,0\n4000,0.2\n8000,1\n", Form::Step).expect("a table");
+        let share =
+            table("# sizes\n\nbytes,share\n0,0\n4000,0.2\n8000,1\n", Form::Step).expect("a table");
         assert_eq!(percent.knots(), share.knots());
         assert!((percent.mean() - (0.2 * 2_000.0 + 0.8 * 6_000.0)).abs() < 1e-9);
         let atom = table("10 0.5\n20 1\n", Form::Linear).expect("a table");
@@ -238,6 +240,7 @@ mod tests {
             ("1 2 3\n", "line 1"),
             ("1\n2 0.5\n", "line 2"),
             ("0 0\nx 1\n", "line 2"),
+            ("bytes\nbytes\n5 1\n", "line 2"),
             ("0 0\n5 0.9\n", "0.9"),
             ("0 0\n5 0.5\n4 1\n", "ascend"),
             ("-1 0\n5 1\n", "negative"),

@@ -16,6 +16,8 @@ use crate::document;
 
 /// Numbers in one list at most.
 const VALUES_MAX: usize = 10_000_000;
+/// Addresses that all pools list at most, however often each is there.
+const LISTED_MAX: u64 = 4 * RANKS_MAX as u64;
 /// Knots of the tables of sizes and of gaps, as those of measured models have.
 const SIZE_KNOTS: usize = 2_048;
 const GAP_KNOTS: usize = 1_024;
@@ -30,6 +32,8 @@ pub struct Configuration {
     sessions: Vec<Vec<f64>>,
     sources: BTreeMap<String, u64>,
     destinations: BTreeMap<String, u64>,
+    /// Addresses that were listed.
+    listed: u64,
     /// Plugins and elements that are no part of a model, by reason.
     pub skipped: BTreeMap<String, u64>,
 }
@@ -75,7 +79,7 @@ fn numbers(node: Node<'_, '_>) -> Result<Vec<f64>> {
 
 /// Every address of a pool with how often it is there; an address without length is one host, and
 /// 0.0.0.0, which stands for any, is one as well.
-fn pool(node: Node<'_, '_>, counts: &mut BTreeMap<String, u64>) -> Result<()> {
+fn pool(node: Node<'_, '_>, counts: &mut BTreeMap<String, u64>, listed: &mut u64) -> Result<()> {
     for entry in node.children().filter(|child| child.has_tag_name("address")) {
         let at = line(entry);
         let text = entry
@@ -85,6 +89,10 @@ fn pool(node: Node<'_, '_>, counts: &mut BTreeMap<String, u64>) -> Result<()> {
         let prefix: Prefix = whole.parse().map_err(|error| anyhow!("line {at}: {error}"))?;
         if prefix.hosts() > RANKS_MAX as u64 || counts.len() > RANKS_MAX {
             bail!("line {at}: {text} makes more than {RANKS_MAX} addresses, a model's limit");
+        }
+        *listed += prefix.hosts();
+        if *listed > LISTED_MAX {
+            bail!("line {at}: pools list more than {LISTED_MAX} addresses, repeated ones counted");
         }
         for host in 0..prefix.hosts() {
             *counts.entry(prefix.host(host).to_string()).or_default() += 1;
@@ -139,12 +147,12 @@ impl Configuration {
                     self.sessions.push(sessions.collect());
                 }
                 ("address_pool", Some("client_source_pool" | "client_src_pool")) => {
-                    pool(part, &mut self.sources)?;
+                    pool(part, &mut self.sources, &mut self.listed)?;
                 }
                 (
                     "address_pool",
                     Some("client_destination_pool" | "client_dest_pool" | "client_dst_pool"),
-                ) => pool(part, &mut self.destinations)?,
+                ) => pool(part, &mut self.destinations, &mut self.listed)?,
                 (other, _) => self.skip(format!("<{other}> of a client")),
             }
         }

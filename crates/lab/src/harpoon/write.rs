@@ -66,7 +66,8 @@ pub fn export(model: &TrafficModel) -> Result<Exported> {
             "<harpoon_plugins>\n  <!-- by {}; intervals of {interval_s} s (harpoon -w) -->\n  \
              <plugin name=\"{name}\" objfile=\"tcp_plugin.so\" maxthreads=\"{most}\" \
              personality=\"{personality}\">\n",
-            model.tool.replace("--", "-")
+            // Nothing in it can end the comment.
+            model.tool.replace(|c: char| c == '-' || c.is_control(), " ")
         )
     };
     let end = "  </plugin>\n</harpoon_plugins>\n";

@@ -12,7 +12,7 @@
 //! | RTP-like | a port of conferencing that was called (STUN's 3478 to 3481 and 19302 to 19309; 50000 to 50059); or at least 10 packets a second for a second, of 60 to 1300 bytes, with anything back |
 //! | game-like | 10 to 66 packets a second both ways for a second, of less than 130 bytes on average |
 //! | constant rate | at least 5 packets a second for a second and nothing back |
-//! | periodic | a port of services that announce or ask by the clock (NTP, DHCP, SSDP, ...), or three or more conversations of one pair at intervals that vary by less than 30 % |
+//! | periodic | a port of services that announce or ask by the clock (NTP, DHCP, SSDP, ...), or four or more conversations of one pair that call one port, at intervals of 0.1 s or more in the mean that vary by less than 30 % |
 //! | exchange | all else: few packets, at intervals of chance |
 
 use serde::{Deserialize, Serialize};

@@ -28,6 +28,8 @@ pub(crate) struct Grid {
     pub origin_ns: u64,
     pub interval_s: f64,
     pub intervals: usize,
+    /// The length of the last interval, which may be shorter.
+    pub last_s: f64,
     /// The longest time between two connections or requests of a pair, seconds.
     pub bound_s: f64,
 }
@@ -36,6 +38,11 @@ impl Grid {
     /// Is a time between two connections within the bound?
     pub fn is_within(&self, gap_ns: u64) -> bool {
         gap_ns as f64 / NANOS <= self.bound_s
+    }
+
+    /// The length of an interval, seconds.
+    pub fn length_s(&self, at: usize) -> f64 {
+        if at + 1 < self.intervals { self.interval_s } else { self.last_s }
     }
 
     /// The interval in which something starts.
@@ -101,7 +108,7 @@ fn by_class(found: &[Classed], grid: Grid) -> Vec<Measure> {
 /// A model of each class that occurs.
 pub(crate) fn models(measures: Vec<Measure>, grid: Grid) -> Vec<UdpModel> {
     let classes = UdpClass::ALL.into_iter().zip(measures);
-    classes.filter_map(|(class, measure)| measure.model(class, grid.interval_s)).collect()
+    classes.filter_map(|(class, measure)| measure.model(class, grid)).collect()
 }
 
 impl Measure {
@@ -175,7 +182,7 @@ impl Measure {
         self.laws[Of::InterRequestNs as usize].merge(Tally::of(gaps, VALUES_MAX));
     }
 
-    fn model(self, class: UdpClass, interval_s: f64) -> Option<UdpModel> {
+    fn model(self, class: UdpClass, grid: Grid) -> Option<UdpModel> {
         let law = |of: Of, unit: f64| {
             let counts = self.laws[of as usize].clone().in_units_of(unit);
             Empirical::linear_from_counts(counts, KNOTS).ok()
@@ -192,7 +199,7 @@ impl Measure {
             duration_s: law(Of::DurationNs, NANOS)?,
             packet_interval_s: law(Of::PacketIntervalNs, NANOS),
             inter_request_s: law(Of::InterRequestNs, NANOS),
-            sessions: self.sessions.means(interval_s),
+            sessions: self.sessions.means(|at| grid.length_s(at)),
         })
     }
 }

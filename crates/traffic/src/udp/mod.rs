@@ -217,7 +217,8 @@ mod tests {
         FlowRecord { key, start_ns, end_ns: to.end_ns + 5_000_000, octets, ..to.clone() }
     }
 
-    const GRID: Grid = Grid { origin_ns: 0, interval_s: 10.0, intervals: 6, bound_s: 60.0 };
+    const GRID: Grid =
+        Grid { origin_ns: 0, interval_s: 10.0, intervals: 6, last_s: 10.0, bound_s: 60.0 };
 
     #[test]
     fn flows_of_both_ways_are_one_conversation_with_its_class_and_its_laws() {
