@@ -144,6 +144,7 @@ fn made_of(value: f64) -> Story {
         wire_delay_cdf: curve,
         seconds: vec![DelaySecond {
             start_s: value,
+            length_s: value,
             p50_ns: Some(value),
             p99_ns: Some(value),
             packets: whole,

@@ -24,7 +24,7 @@ pub fn pareto(rng: &mut Rng, alpha: f64, minimum: f64) -> f64 {
     minimum * libm::pow(1.0 - rng.unit(), -1.0 / alpha)
 }
 
-/// A Poisson number of this mean: by its law where that is short, above [`POISSON_NORMAL`] as the normal
+/// A Poisson number of this mean: by its law where that is short, above a mean of 100 as the normal
 /// variable that it nearly is.
 pub fn poisson(rng: &mut Rng, mean: f64) -> f64 {
     if mean > POISSON_NORMAL {

@@ -2,8 +2,9 @@
 //!
 //! Debian keeps the daemons in one folder and makes a user for them, to whom they give up root. Here
 //! they meet in a folder of their own, so that several suites on one machine, and the machine's own, do
-//! not know of each other. A daemon is killed when its value goes, or when the thread that started it
-//! ends, however that comes about.
+//! not know of each other. A daemon is killed when its value goes, or when the process that started it
+//! ends, however that comes about: the kernel would see to that, but forgets it when a process gives up root,
+//! so a shell waits beside each daemon for the end of a pipe of ours.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd};
@@ -34,6 +35,16 @@ pub fn is_installed() -> bool {
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
+    watcher: Child,
+}
+
+/// A shell that kills a process when its standard input ends, as it does with whoever holds the other end.
+fn watcher_of(process: u32) -> Result<Child> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "read -r _; kill -9 \"$1\"", "sh", &process.to_string()]);
+    // A terminal's interrupt is for us, and must not end who waits for our end.
+    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    shell.spawn().context("cannot start a shell")
 }
 
 impl Daemon {
@@ -44,9 +55,12 @@ impl Daemon {
 
     /// Ends it as SIGKILL does, without a word.
     pub fn kill(&mut self) {
-        // Both fail only for one that has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // The watcher first, or it would kill whoever has the daemon's number next. These fail only for those
+        // that have ended.
+        for process in [&mut self.watcher, &mut self.child] {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
     }
 }
 
@@ -107,8 +121,14 @@ impl<'a> Suite<'a> {
                 Err(std::io::Error::last_os_error())
             });
         }
-        let child = command.spawn().with_context(|| format!("cannot start FRR's {name}"))?;
-        Ok(Daemon { child })
+        let mut child = command.spawn().with_context(|| format!("cannot start FRR's {name}"))?;
+        match watcher_of(child.id()) {
+            Ok(watcher) => Ok(Daemon { child, watcher }),
+            Err(error) => {
+                child.kill().and_then(|()| child.wait()).context("FRR's daemon cannot be ended")?;
+                Err(error)
+            }
+        }
     }
 
     /// Waits until a daemon answers on its socket.
@@ -196,4 +216,25 @@ fn gateway_routes() -> Result<usize> {
         flags.filter(|flags| flags & HAS_GATEWAY != 0).count()
     };
     Ok(count(&read("route")?, 3) + count(&read("ipv6_route")?, 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn who_is_watched_ends_with_us_and_not_before() {
+        let mut sleeper = Command::new("sleep").arg("60").spawn().expect("a process");
+        let mut watcher = watcher_of(sleeper.id()).expect("a shell");
+        assert!(sleeper.try_wait().expect("ours").is_none());
+        // As the kernel does with our end of the pipe when we are killed.
+        drop(watcher.stdin.take());
+        assert_eq!(sleeper.wait().expect("ours").signal(), Some(libc::SIGKILL));
+        watcher.wait().expect("ours");
+        let child = Command::new("sleep").arg("60").spawn().expect("a process");
+        let mut daemon = Daemon { watcher: watcher_of(child.id()).expect("a shell"), child };
+        daemon.kill();
+        assert!(daemon.child.try_wait().expect("ours").is_some());
+    }
 }

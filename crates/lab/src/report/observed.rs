@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::format::significant;
 use super::lenient;
 
 /// A curve: `[x, y]` pairs, x ascending.
@@ -142,17 +143,20 @@ pub struct Direction {
     /// Delay over the bare wire: `[ns, share at most]`, fine in the upper tail.
     #[serde(deserialize_with = "lenient::rows")]
     pub wire_delay_cdf: Curve,
-    /// Its course, second by second.
+    /// Its course, second by second; of long runs in longer steps, all of one length.
     pub seconds: Vec<DelaySecond>,
 }
 
-/// One second of one direction through the device.
+/// One second of one direction through the device, or a longer step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DelaySecond {
     /// Start, seconds since the traffic began.
     #[serde(deserialize_with = "lenient::number")]
     pub start_s: f64,
+    /// Its length in seconds; 0 where it is not said, and 1 is meant.
+    #[serde(deserialize_with = "lenient::number")]
+    pub length_s: f64,
     /// Median delay, nanoseconds; `None` where no packet passed.
     pub p50_ns: Option<f64>,
     /// 99th percentile of delay, nanoseconds; `None` where no packet passed.
@@ -163,6 +167,29 @@ pub struct DelaySecond {
     pub lost: u64,
     /// Of these, reordered.
     pub reordered: u64,
+}
+
+impl DelaySecond {
+    /// When it ends, seconds since the traffic began.
+    pub fn end_s(&self) -> f64 {
+        self.start_s + if self.length_s > 0.0 { self.length_s } else { 1.0 }
+    }
+
+    /// Its middle, likewise.
+    pub fn middle_s(&self) -> f64 {
+        0.5 * (self.start_s + self.end_s())
+    }
+
+    /// What it is called in a sentence.
+    pub fn name(&self) -> String {
+        let (start, length) = (self.start_s, self.end_s() - self.start_s);
+        match length == 1.0 {
+            true => format!("second {}", significant(start, 6)),
+            false => {
+                format!("the {} s from second {}", significant(length, 3), significant(start, 6))
+            }
+        }
+    }
 }
 
 /// Delay of the packets of one class of sizes.

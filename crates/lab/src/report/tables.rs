@@ -2,7 +2,7 @@
 
 use super::format::{NOT_MEASURED, bytes, count, percent, significant, time_ns, time_ns_or, times};
 use super::plot::svg::escape;
-use super::story::{Fidelity, PacketCounts, Percentiles, Story, Trait};
+use super::story::{DelaySecond, Fidelity, PacketCounts, Percentiles, Story, Trait};
 use super::verdict::{ALIKE_MAX, NEARLY_MAX, name};
 
 /// The most rows that the table of seconds shows; the rest is in the Parquet tables.
@@ -262,8 +262,11 @@ pub fn seconds(story: &Story) -> String {
             count(s.flows),
         ];
         for direction in directions {
-            let same = direction.seconds.iter().find(|d| d.start_s == s.start_s);
-            let missing = || NOT_MEASURED.to_owned();
+            let holds = |d: &&DelaySecond| (d.start_s..d.end_s()).contains(&s.start_s);
+            let found = direction.seconds.iter().find(holds);
+            let same = found.filter(|d| d.start_s == s.start_s);
+            // A longer step stands in the row where it begins.
+            let missing = || if found.is_some() { String::new() } else { NOT_MEASURED.to_owned() };
             cells.push(same.and_then(|d| d.p50_ns).map_or_else(missing, time_ns));
             cells.push(same.and_then(|d| d.p99_ns).map_or_else(missing, time_ns));
             cells.push(same.map_or_else(missing, |d| count(d.lost)));

@@ -213,13 +213,13 @@ impl Verdict {
 
     fn added(&mut self, delay: &Percentiles, wire: &Percentiles) {
         let added = delay.p50 - wire.p50;
-        self.say("half of the packets took ");
+        self.say("the median packet took ");
         if added > 0.0 {
             self.stress(&time_ns(added));
-            self.say(" more than over the bare wire");
+            self.say(" more than that over the bare wire");
         } else {
             self.stress("no longer");
-            self.say(" than over the bare wire");
+            self.say(" than that over the bare wire");
         }
         self.say(&format!(" (p99 {} against {})", time_ns(delay.p99), time_ns(wire.p99)));
     }
@@ -326,8 +326,8 @@ mod tests {
         assert_eq!(
             said(&story([Some(0.9), Some(1.3)])),
             "The generated traffic is as like the model as a second sample of it would be: worst \
-             is inter-connection time, 1.3 × the floor. Through linux, half of the packets took \
-             9.8 µs more than over the bare wire (p99 41 µs against 6.2 µs); 0 of 1,204,112 were \
+             is inter-connection time, 1.3 × the floor. Through linux, the median packet took \
+             9.8 µs more than that over the bare wire (p99 41 µs against 6.2 µs); 0 of 1,204,112 were \
              lost."
         );
     }
@@ -450,7 +450,9 @@ mod tests {
             )
         );
         story.wire_delay_ns = story.delay_ns;
-        assert!(second(&story).is_some_and(|s| s.contains("took no longer than over the bare")));
+        assert!(
+            second(&story).is_some_and(|s| s.contains("took no longer than that over the bare"))
+        );
         story.delay_ns = None;
         assert!(second(&story).is_some_and(|s| s.starts_with("linux, delay was not measured; 0")));
         story.header.dut = "wire".into();

@@ -58,7 +58,7 @@ impl Account<'_> {
             records: &self.made.sighted.records,
             origin_ns: self.made.origin_ns,
             port: self.config.traffic.port,
-            end_ns: self.made.interrupted_ns.unwrap_or(u64::MAX).min(self.plan.end.as_nanos()),
+            end_ns: self.made.played_ns(self.plan.end),
         }
     }
 }
@@ -243,6 +243,8 @@ fn interfaces(made: &LegOutcome) -> Vec<InterfaceOutcome> {
         rx_packets: kernel.rx_packets,
         metered_tx: metered.outgoing,
         metered_rx: metered.incoming,
+        tx_dropped: kernel.tx_dropped,
+        rx_dropped: kernel.rx_dropped,
         not_ip: metered.not_ip,
     };
     let [client, server] = &made.sighted.frames;

@@ -20,6 +20,8 @@ const MARKS: [&str; 2] = ["model.json", "result.json"];
 pub struct Directory {
     partial: PathBuf,
     done: PathBuf,
+    /// There was a `DIR` when this one was made, which may be replaced.
+    replaces: bool,
     is_settled: bool,
 }
 
@@ -40,7 +42,8 @@ impl Directory {
                 .with_context(|| format!("cannot remove {}", partial.display()))?;
         }
         fs::create_dir(&partial).with_context(|| format!("cannot make {}", partial.display()))?;
-        Ok(Directory { partial, done, is_settled: false })
+        let replaces = done.exists();
+        Ok(Directory { partial, done, replaces, is_settled: false })
     }
 
     /// Where a file of this name is written.
@@ -61,21 +64,25 @@ impl Directory {
     /// Takes the place of `DIR`. What was there goes when the new results have its name, and not before.
     ///
     /// # Errors
-    /// What the file system refuses; then `DIR` is as it was.
+    /// What the file system refuses; then `DIR` is as it was, and the results stay in `DIR.partial`.
     pub fn finish(mut self) -> Result<PathBuf> {
+        self.is_settled = true;
+        let kept = format!("the results are kept in {}", self.partial.display());
         let (done, aside) = (&self.done, temporary_beside(&self.done));
         let replaces = done.exists();
+        if replaces && !self.replaces {
+            bail!("{} was made while the run went on; {kept}", done.display());
+        }
         if replaces {
             fs::rename(done, &aside)
-                .with_context(|| format!("cannot replace {}", done.display()))?;
+                .with_context(|| format!("cannot replace {}; {kept}", done.display()))?;
         }
         let named = fs::rename(&self.partial, done);
         if named.is_err() && replaces {
             // Back where it was; the reason why nothing took its place is told below.
             let _ = fs::rename(&aside, done);
         }
-        named.with_context(|| format!("cannot name the results {}", done.display()))?;
-        self.is_settled = true;
+        named.with_context(|| format!("cannot name the results {}; {kept}", done.display()))?;
         if replaces {
             fs::remove_dir_all(&aside).with_context(|| {
                 format!("the results are in {}; cannot remove {}", done.display(), aside.display())
@@ -190,6 +197,24 @@ mod tests {
         fs::write(again.file("model.json"), "{}").expect("write");
         let done = again.finish().expect("done");
         assert_eq!((done, entries()), (out, 1));
+        fs::remove_dir_all(scratch).expect("clean");
+    }
+
+    /// An hour of measuring is not lost over a name.
+    #[test]
+    fn what_cannot_take_its_place_is_kept() {
+        let scratch = scratch("placeless");
+        let out = scratch.join("results");
+        let directory = Directory::create(&out, true).expect("new");
+        fs::write(directory.file("result.json"), "{}").expect("write");
+        fs::create_dir(&out).expect("by somebody else");
+        let error = directory.finish().expect_err("refused").to_string();
+        assert!(error.contains("results.partial") && error.contains("made while"), "{error}");
+        assert!(scratch.join("results.partial/result.json").exists() && out.exists());
+        fs::remove_dir(&out).expect("clean");
+        let directory = Directory::create(&out, true).expect("new");
+        fs::write(&out, "a file").expect("write");
+        assert!(directory.finish().is_err() && scratch.join("results.partial").exists());
         fs::remove_dir_all(scratch).expect("clean");
     }
 

@@ -34,7 +34,7 @@ pub fn head(story: Story, account: &Account<'_>, outcome: &Outcome) -> Story {
             date: date(account.made.origin_ns),
             machine: in_one_line(&machine),
             interrupted: outcome.interrupted,
-            duration_s: account.plan.end.as_secs_f64(),
+            duration_s: account.made.played_ns(account.plan.end) as f64 / 1e9,
             time_divisor: outcome.time_divisor,
             command: account.command.to_owned(),
             model_digest: model_digest(account),

@@ -37,6 +37,8 @@ pub struct Joined {
     pub packets: u64,
     /// IP bytes of these packets.
     pub octets: u64,
+    /// It ended by itself, or failed; it was not the run's end that cut it off.
+    pub is_whole: bool,
 }
 
 /// All that was seen of one run.
@@ -89,6 +91,7 @@ impl Seen<'_> {
                 request: syn.payload_octets.unwrap_or(0),
                 packets: of_both(|record| record.packets),
                 octets: of_both(|record| record.octets),
+                is_whole: !matches!(execution.outcome, Outcome::Unfinished),
             });
         }
         joined
@@ -114,8 +117,9 @@ impl Seen<'_> {
     /// on.
     fn files(&self, joined: &[Joined]) -> Vec<f64> {
         let least = if self.plan.is_joint { FILE_MIN_BYTES } else { 1 };
-        let requests = joined.iter().filter(|_| self.plan.is_joint).map(|joined| joined.request);
-        let sizes = joined.iter().map(|joined| joined.payload).chain(requests);
+        let whole = || joined.iter().filter(|joined| joined.is_whole);
+        let requests = whole().filter(|_| self.plan.is_joint).map(|joined| joined.request);
+        let sizes = whole().map(|joined| joined.payload).chain(requests);
         sizes.filter(|&size| size >= least).map(|size| size as f64).collect()
     }
 

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use nilometer_traffic::PlannedConnection;
+use nilometer_wire::Time;
 
 use super::config::{DutKind, LabConfig};
 use super::meter::{MeterLive, PassiveMeter, Sighted, Watch};
@@ -73,8 +74,18 @@ pub struct LegOutcome {
     pub origin_ns: u64,
     /// When a signal ended the traffic, ns after its beginning.
     pub interrupted_ns: Option<u64>,
+    /// By how much the wall clock, which stamps packets, and the monotonic one, which plays the plan, moved
+    /// apart while the leg was played, ns; positive where the wall clock was set forward.
+    pub clock_step_ns: i64,
     /// Congestion control as a socket read it back: clients', servers'.
     pub congestion: (String, String),
+}
+
+impl LegOutcome {
+    /// How long the traffic went on, of a plan that ends then; ns.
+    pub fn played_ns(&self, end: Time) -> u64 {
+        self.interrupted_ns.unwrap_or(u64::MAX).min(end.as_nanos())
+    }
 }
 
 fn prefixes<T: ToString>(texts: &[T]) -> Result<Vec<Prefix>> {
@@ -171,7 +182,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         stamps: leg.stamps.clone(),
     };
     let (over, settled) = (AtomicBool::new(false), AtomicBool::new(false));
-    let (executions, served, sighted) = thread::scope(|scope| {
+    let (executions, played, served, sighted) = thread::scope(|scope| {
         // What nobody sees need not be played to its end.
         let metering = scope.spawn(|| {
             let sighted = meter.run(watch, &live.meter, &settled);
@@ -185,6 +196,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         let played = testbed
             .client()
             .enter(|| client.run_threads(threads, leg.connections, &live.traffic, stop));
+        let played_for = origin.elapsed();
         thread::sleep(SETTLE);
         over.store(true, Ordering::Release);
         let served = serving.join();
@@ -193,11 +205,14 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         let fell = |who: &str| anyhow!("the {who}'s thread panicked");
         anyhow::Ok((
             played.context("the client engine failed")?,
+            played_for,
             served.map_err(|_| fell("server"))?.context("the server engine failed")?,
             sighted.map_err(|_| fell("meter"))?.context("the meter failed")?,
         ))
     })?;
-    let interrupted_ns = stop.load(Ordering::Acquire).then(|| origin.elapsed().as_nanos() as u64);
+    let interrupted_ns = stop.load(Ordering::Acquire).then_some(played.as_nanos() as u64);
+    let (wall_end_ns, end) = both_clocks();
+    let clock_step_ns = (wall_end_ns as i64 - wall_ns as i64) - (end - now).as_nanos() as i64;
     Ok(LegOutcome {
         executions,
         congestion: (
@@ -210,6 +225,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         router: router.map(account_of).transpose()?,
         origin_ns,
         interrupted_ns,
+        clock_step_ns,
     })
 }
 

@@ -27,6 +27,8 @@ use crate::table::packets::{self, PacketRow, PacketWriter};
 
 /// The profiler's clock begins this much before the traffic, so that no stamp is before it.
 pub const LEAD_NS: u64 = 10_000_000_000;
+/// How long a connection may stand still and be one record: the generator gives it up sooner, ns.
+const SILENCE_MAX_NS: u64 = 60_000_000_000;
 /// How long a ring is waited for before both are looked at.
 const WAIT_MS: u32 = 5;
 const ETHERNET_BYTES: usize = 14;
@@ -162,13 +164,19 @@ impl<'a> Ledger<'a> {
         };
         let stamps =
             watch.stamps.as_ref().map(|path| PacketWriter::new(path, false)).transpose()?;
+        // A connection is one record as long as the generator waits for it, which is longer than routers wait.
+        let whole = MeterConfig {
+            active_timeout_ns: u64::MAX,
+            inactive_timeout_ns: SILENCE_MAX_NS,
+            ..MeterConfig::default()
+        };
+        let flows = Meter::new(whole);
         Ok(Ledger {
             watch,
-            flows: Meter::new(MeterConfig::default()),
             matcher: Matcher::new(MatcherConfig::default()),
             sighted: Sighted {
                 records: Vec::new(),
-                flows: Meter::new(MeterConfig::default()).counts(),
+                flows: flows.counts(),
                 counts: Default::default(),
                 delays: Delays::new(Default::default()),
                 seconds: Vec::new(),
@@ -177,6 +185,7 @@ impl<'a> Ledger<'a> {
                 frames: Default::default(),
                 rings: Default::default(),
             },
+            flows,
             captures,
             stamps,
             newest: [0; 2],

@@ -83,7 +83,7 @@ pub struct ExecutionOutcome {
     pub completed: u64,
     /// Connections that were tried and failed.
     pub failed: u64,
-    /// Connections that a signal kept from starting or ending.
+    /// Connections that a signal, or the end of `drain_s`, kept from starting or ending.
     pub unfinished: u64,
     /// Sessions planned.
     pub sessions: u64,
@@ -178,6 +178,12 @@ pub struct InterfaceOutcome {
     pub metered_tx: u64,
     /// Incoming frames that the meter saw.
     pub metered_rx: u64,
+    /// Frames that were to be sent and found no room at the other end of the link.
+    #[serde(default)]
+    pub tx_dropped: u64,
+    /// Frames that came and found no room, before the meter could see them.
+    #[serde(default)]
+    pub rx_dropped: u64,
     /// Frames of either way that are not IP, or are neighbour discovery.
     pub not_ip: u64,
 }

@@ -6,6 +6,7 @@ use nilometer_stat::survival::{KaplanMeier, Lifetime};
 use nilometer_stat::{Empirical, Histogram};
 use nilometer_traffic::fidelity::{Fidelity, Gap, Measured};
 use nilometer_traffic::{Plan, TrafficModel, model};
+use nilometer_wire::Time;
 
 use super::meter::{LEAD_NS, Sighted};
 use super::outcome::{Delay, IntervalOutcome, Outcome, Packets};
@@ -221,7 +222,7 @@ fn law_curve(law: &Empirical, at: &[f64]) -> Curve {
 fn sizes(told: &Told<'_>) -> Comparison {
     let mut sorted = told.measured.sizes.clone();
     sorted.sort_by(f64::total_cmp);
-    let law = &told.model.file_size;
+    let law = &told.plan.file_size;
     let at = common_grid(&sorted, law);
     Comparison {
         model: law_curve(law, &at),
@@ -326,18 +327,24 @@ fn delay_cdf(histogram: &Histogram) -> Curve {
         .collect()
 }
 
+/// The steps of the series, of which the first may have begun before the traffic.
 fn delay_seconds(delays: &Delays, way: Direction) -> Vec<DelaySecond> {
     let lead_s = LEAD_NS as f64 / 1e9;
     let points = delays.series(Some(way)).into_iter();
+    let end_s = |start: Time| (start + delays.interval()).as_secs_f64() - lead_s;
     points
-        .filter(|point| point.start.as_nanos() >= LEAD_NS)
-        .map(|point| DelaySecond {
-            start_s: point.start.as_secs_f64() - lead_s,
-            p50_ns: point.delay.map(|delay| delay.p50_ns as f64),
-            p99_ns: point.delay.map(|delay| delay.p99_ns as f64),
-            packets: point.delay.map_or(0, |delay| delay.count) + point.lost,
-            lost: point.lost,
-            reordered: point.reordered,
+        .filter(|point| end_s(point.start) > 0.0)
+        .map(|point| {
+            let start_s = (point.start.as_secs_f64() - lead_s).max(0.0);
+            DelaySecond {
+                start_s,
+                length_s: end_s(point.start) - start_s,
+                p50_ns: point.delay.map(|delay| delay.p50_ns as f64),
+                p99_ns: point.delay.map(|delay| delay.p99_ns as f64),
+                packets: point.delay.map_or(0, |delay| delay.count) + point.lost,
+                lost: point.lost,
+                reordered: point.reordered,
+            }
         })
         .collect()
 }
@@ -373,6 +380,8 @@ fn size_classes(delays: &Delays, wire: Option<&Delays>) -> Vec<SizeClass> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nilometer_profile::delay::DelayConfig;
+    use nilometer_profile::{Fate, Verdict};
 
     #[test]
     fn sessions_are_off_by_the_sum_of_intervals_not_by_their_mean() {
@@ -390,5 +399,34 @@ mod tests {
         );
         assert_eq!(off(&[(4.0, 4.0), (4.0, 3.0)]), Some(0.125));
         assert_eq!((off(&[(0.0, 1.0)]), off(&[])), (None, None));
+    }
+
+    /// Ten minutes of seconds are kept; of longer runs steps of several, the first of which begins before the
+    /// traffic does.
+    #[test]
+    fn of_long_runs_steps_are_told_with_their_length() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let of = |config: DelayConfig, last_s: u64| {
+            let mut delays = Delays::new(config);
+            for at_s in 0..last_s {
+                let entered_ns = LEAD_NS + at_s * SECOND_NS + 1;
+                delays.record(&Verdict {
+                    direction: Direction::ClientToServer,
+                    fate: Fate::Lost,
+                    entered_at: Some(Time::from_nanos(entered_ns)),
+                    left_at: None,
+                    bytes: 40,
+                    flow: 0,
+                    reordered: false,
+                });
+            }
+            let told = delay_seconds(&delays, Direction::ClientToServer);
+            told.iter().map(|step| (step.start_s, step.length_s, step.lost)).collect::<Vec<_>>()
+        };
+        let few = DelayConfig { intervals_max: 8, ..DelayConfig::default() };
+        assert_eq!(of(DelayConfig::default(), 3), [(0.0, 1.0, 1), (1.0, 1.0, 1), (2.0, 1.0, 1)]);
+        assert_eq!(of(few, 14), [(0.0, 2.0, 2), (2.0, 4.0, 4), (6.0, 4.0, 4), (10.0, 4.0, 4)]);
+        let all: u64 = of(DelayConfig::default(), 2_400).iter().map(|(.., lost)| lost).sum();
+        assert_eq!(all, 2_400, "no second is left out");
     }
 }

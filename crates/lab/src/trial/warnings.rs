@@ -9,6 +9,8 @@ use crate::report::verdict::COVERAGE_LOW;
 
 /// Lateness beyond which a start is worth a word, ns.
 const LATE_NS: u64 = 5_000_000;
+/// A clock that is disciplined moves by less, besides a thousandth of the time.
+const CLOCK_STEP_NS: u64 = 10_000_000;
 /// Times the original's speed beyond which its clock is doubted.
 const TOO_FAST: f64 = 5_000.0;
 /// Share of gaps too short for the generator beyond which it is worth a word.
@@ -20,10 +22,12 @@ const SESSIONS_PER_RANK: f64 = 0.5;
 pub fn of(account: &Account<'_>, outcome: &Outcome) -> Vec<String> {
     let mut found = Vec::new();
     interrupted(outcome, &mut found);
+    clocks(account, &mut found);
+    wire(account, &mut found);
     meter(account, outcome, &mut found);
     calibration(account, &mut found);
     router(outcome, &mut found);
-    execution(outcome, &mut found);
+    execution(account, outcome, &mut found);
     short_gaps(account, outcome, &mut found);
     volumes(outcome, &mut found);
     found.extend(account.estimate.warnings.iter().cloned());
@@ -72,7 +76,15 @@ fn meter(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
         ));
     }
     for interface in &outcome.interfaces {
-        let kernel = (interface.tx_packets, interface.rx_packets);
+        let (name, dropped) = (&interface.name, interface.rx_dropped);
+        if dropped > 0 {
+            found.push(format!(
+                "The {name}'s interface had no room for {dropped} frames, and dropped them before the meter \
+                 saw them. They look lost in the device; repeat on a quieter machine."
+            ));
+        }
+        // What finds no room at the other end of its link was seen to go.
+        let kernel = (interface.tx_packets + interface.tx_dropped, interface.rx_packets);
         let metered = (interface.metered_tx, interface.metered_rx);
         if kernel != metered && lost == 0 {
             found.push(format!(
@@ -97,12 +109,50 @@ fn meter(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
     }
 }
 
-fn execution(outcome: &Outcome, found: &mut Vec<String>) {
+/// The tester's own faults, as the bare wire shows them.
+fn wire(account: &Account<'_>, found: &mut Vec<String>) {
+    let Some(wire) = account.wire.map(|wire| &wire.sighted) else { return };
+    let lost: u64 = wire.counts.iter().map(|counts| counts.lost).sum();
+    let unseen: u64 = wire.rings.iter().map(|ring| ring.dropped).sum();
+    if lost > 0 {
+        found.push(format!(
+            "The bare wire lost {lost} packets, with nothing in between. So many are this machine's, and may \
+             be among those lost in the device; repeat on a quieter one."
+        ));
+    }
+    if unseen > 0 {
+        found.push(format!(
+            "The meter lost {unseen} packets over the bare wire. Its delays stand beside those of the device; \
+             repeat with a larger --ring-mib."
+        ));
+    }
+}
+
+/// Stamps are of one clock, and the plan is played by another.
+fn clocks(account: &Account<'_>, found: &mut Vec<String>) {
+    let (step_ns, played) = (account.made.clock_step_ns, account.plan.end.as_nanos());
+    if step_ns.unsigned_abs() > CLOCK_STEP_NS + played / 1_000 {
+        found.push(format!(
+            "The wall clock was set by {:+.3} s during the run. Packets are stamped by it: losses, delays and \
+             seconds around that moment mean nothing. Repeat without.",
+            step_ns as f64 / 1e9
+        ));
+    }
+}
+
+fn execution(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
     let done = &outcome.execution;
     if done.failed > 0 {
         found.push(format!(
             "{} of {} connections failed. execution.ndjson says how each one ended.",
             done.failed, outcome.connections
+        ));
+    }
+    if done.unfinished > 0 && !outcome.interrupted {
+        found.push(format!(
+            "{} of {} connections were cut off at the end, {} s after the last one was to start. The device \
+             did not carry them in that time; raise traffic.drain_s, or play fewer.",
+            done.unfinished, outcome.connections, account.config.traffic.drain_s
         ));
     }
     if !done.sizes_exact {

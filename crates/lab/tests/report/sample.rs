@@ -85,6 +85,7 @@ fn direction(chance: &mut Chance, name: &str, packets: u64, median_ns: f64) -> D
             let stall = if s == 23 { 12.0 } else { 1.0 };
             DelaySecond {
                 start_s: f64::from(s),
+                length_s: 1.0,
                 p50_ns: Some(p50),
                 p99_ns: Some(p50 * 3.1 * (0.2 * chance.normal()).exp() * stall),
                 packets: packets / 60,

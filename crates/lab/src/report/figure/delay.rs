@@ -4,7 +4,7 @@ use super::super::format::time_ns;
 use super::super::plot::axis::{Axis, Unit};
 use super::super::plot::scale::{Kind, round_log};
 use super::super::plot::{Area, Mark, Panel};
-use super::super::story::{Direction, Story};
+use super::super::story::{DelaySecond, Direction, Story};
 use super::{Figure, volume};
 
 /// Shares of packets smaller than this are not drawn.
@@ -82,8 +82,8 @@ fn course(story: &Story, direction: &Direction, index: usize, y: [f64; 2]) -> Op
         panel.strip(wire.p5, wire.p95, Mark { class: "wire", name: "" });
         panel.level(wire.p50, Mark { class: "wire", name: "bare wire, p5 to p95" });
     }
-    let line = |value: fn(&super::super::story::DelaySecond) -> Option<f64>| {
-        let point = |s| [middle(s), value(s).unwrap_or(f64::NAN)];
+    let line = |value: fn(&DelaySecond) -> Option<f64>| {
+        let point = |s: &DelaySecond| [s.middle_s(), value(s).unwrap_or(f64::NAN)];
         direction.seconds.iter().map(point).collect::<Vec<[f64; 2]>>()
     };
     panel.line(&line(|s| s.p99_ns), Mark { class: "measured fine", name: "p99" });
@@ -93,15 +93,14 @@ fn course(story: &Story, direction: &Direction, index: usize, y: [f64; 2]) -> Op
     let peak = direction
         .seconds
         .iter()
-        .filter_map(|s| s.p99_ns.filter(|v| v.is_finite()).map(|v| (s.start_s, v)))
+        .filter_map(|s| s.p99_ns.filter(|v| v.is_finite()).map(|v| (s.name(), v)))
         .max_by(|a, b| a.1.total_cmp(&b.1));
     let caption = match (low, high, peak) {
         (Some(low), Some(high), Some((second, p99))) => format!(
-            "The median stays between {} and {}; the worst p99, {}, is in second {}.",
+            "The median stays between {} and {}; the worst p99, {}, is in {second}.",
             time_ns(low),
             time_ns(high),
-            time_ns(p99),
-            super::super::format::significant(second, 4)
+            time_ns(p99)
         ),
         _ => "Delay in each second.".to_owned(),
     };
@@ -115,10 +114,6 @@ pub fn through(story: &Story) -> String {
         "" => "through the device".to_owned(),
         dut => format!("through {dut}"),
     }
-}
-
-fn middle(second: &super::super::story::DelaySecond) -> f64 {
-    second.start_s + 0.5
 }
 
 /// The complement of a cumulative curve, to its rarest share.

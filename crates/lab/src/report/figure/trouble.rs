@@ -1,12 +1,12 @@
 //! Loss and order over time: drawn where there was any, said where there was none.
 
-use super::super::format::{count, significant};
+use super::super::format::count;
 use super::super::plot::axis::{Axis, Unit};
 use super::super::plot::bars::Bar;
 use super::super::plot::scale::{Kind, from_zero};
 use super::super::plot::{Area, Mark, Panel};
 use super::super::story::{DelaySecond, Story};
-use super::{Figure, volume};
+use super::{Figure, capital, volume};
 
 /// Height of one direction's panel with its margins, in figure units.
 const PANEL: f64 = 118.0;
@@ -32,7 +32,7 @@ pub fn figure(story: &Story) -> Option<Figure> {
         panel.bars(&bars, Mark { class: "loss", name: "lost" });
         if direction.seconds.iter().any(|s| s.reordered > 0) {
             let line: Vec<[f64; 2]> =
-                direction.seconds.iter().map(|s| [s.start_s + 0.5, s.reordered as f64]).collect();
+                direction.seconds.iter().map(|s| [s.middle_s(), s.reordered as f64]).collect();
             panel.line(&line, Mark { class: "measured", name: "out of order" });
         }
         panels.push(panel.finish(i + 1 == directions.len()));
@@ -42,14 +42,10 @@ pub fn figure(story: &Story) -> Option<Figure> {
 }
 
 fn bar(second: &DelaySecond) -> Bar {
-    let start = second.start_s;
-    let title = format!(
-        "Second {}: {} of {} lost",
-        significant(start, 6),
-        count(second.lost),
-        count(second.packets)
-    );
-    Bar { left: start, right: start + 1.0, value: second.lost as f64, title }
+    let (lost, packets) = (count(second.lost), count(second.packets));
+    let title = format!("{}: {lost} of {packets} lost", capital(&second.name()));
+    let (left, right) = (second.start_s, second.end_s());
+    Bar { left, right, value: second.lost as f64, title }
 }
 
 fn caption(story: &Story) -> String {
@@ -59,10 +55,10 @@ fn caption(story: &Story) -> String {
     let reordered: u64 = seconds().map(|s| s.reordered).sum();
     match worst {
         Some(worst) => format!(
-            "{} packets were lost and {} left out of order; most were lost in second {}.",
+            "{} packets were lost and {} left out of order; most were lost in {}.",
             count(lost),
             count(reordered),
-            significant(worst.start_s, 6)
+            worst.name()
         ),
         None => format!("Nothing was lost; {} packets left out of order.", count(reordered)),
     }
