@@ -48,7 +48,7 @@ impl FlowOrder {
         if let Some(newest) = self.newest.get_mut(&flow) {
             let is_older = passed.place() < newest.place();
             let overtaken = is_older && newest.left_at <= passed.left_at;
-            if !is_older {
+            if !is_older && passed.number >= oldest {
                 *newest = passed;
             }
             return overtaken;

@@ -128,6 +128,23 @@ fn memory_follows_the_horizon_and_not_the_run() {
     assert_eq!((told, counts.reordered, matcher.held()), (10_200, 0, 0));
 }
 
+/// An entry that was let go before it was judged, for want of room, may take the place of no other.
+#[test]
+fn what_was_let_go_leaves_nothing_behind() {
+    let mut matcher = Matcher::new(MatcherConfig { pending_max: 2, ..CONFIG });
+    // Three packets of one flow, the first two of which were written down in the other order.
+    let [first, second, third] = [1, 2, 3].map(|id| print(id, 100));
+    let of_one_flow = |packet: Fingerprint| Fingerprint { flow: first.flow, ..packet };
+    let [second, third] = [second, third].map(of_one_flow);
+    matcher.entered(WAY, Time(101), &first, false);
+    matcher.entered(WAY, Time(100), &second, false);
+    matcher.left(WAY, Time(110), &second);
+    matcher.left(WAY, Time(111), &first);
+    matcher.entered(WAY, Time(120), &third, false);
+    matcher.finish(&mut |_| {});
+    assert_eq!((matcher.held(), matcher.total().overflow > 0), (0, true));
+}
+
 #[test]
 fn a_second_run_is_added_to_the_first() {
     let mut matcher = Matcher::new(CONFIG);
