@@ -188,3 +188,55 @@ fn a_traffic_model_is_played() {
         assert!(flow.finished.is_none() || (packets - planned.size_bytes as f64).abs() < 1.0);
     }
 }
+
+/// One host that sends datagrams, described by `datagrams`, over a long line and a bottleneck of 10 Mb/s.
+fn one_source(bottleneck: &str, datagrams: &str) -> Outcome {
+    let text = format!(
+        "version = 1\nname = \"one\"\nduration_s = 10\n\
+        [[host]]\nname = \"source\"\n[[host]]\nname = \"sink\"\n[[router]]\nname = \"R\"\n\
+        [[link]]\nname = \"access\"\nfrom = \"source\"\nto = \"R\"\nrate = \"1 Gb/s\"\ndelay = \"20 ms\"\n\
+        [[link]]\nname = \"b\"\nfrom = \"R\"\nto = \"sink\"\nrate = \"10 Mb/s\"\n{bottleneck}\n\
+        [[datagrams]]\nfrom = \"source\"\nto = \"sink\"\n{datagrams}\n\
+        [measure]\nbottleneck = \"b\"\n"
+    );
+    let sweep = Sweep::new(Template::read("one", &text).expect("sound")).expect("sound");
+    outcome(&sweep.scenarios[0], 1)
+}
+
+/// A FIFO behind one line alone may be decided before its packets come; the one that is looked at is not.
+#[test]
+fn nothing_waits_at_a_queue_before_it_has_come() {
+    let tail_drop = "[link.queue]\ndiscipline = \"tail_drop\"\nbuffer_packets = 5";
+    let half = "rate = \"5 Mb/s\"\nsize_bytes = 1500";
+    assert_eq!(one_source(tail_drop, half).mean_queue_packets, 0.0, "the line is never full");
+    // The link is busy half of the time, with half of a packet on average.
+    let waiting = one_source("", half).mean_queue_packets;
+    assert!((0.2..0.3).contains(&waiting), "{waiting}");
+    let twice = "rate = \"20 Mb/s\"\nsize_bytes = 1500";
+    for (bottleneck, most) in [(tail_drop, 5.0), ("fifo_bytes = 6000", 5.0)] {
+        let made = one_source(bottleneck, twice);
+        let waiting = made.mean_queue_packets;
+        assert!((most - 1.5..=most).contains(&waiting), "{waiting} with {bottleneck}");
+        // A packet each 0.6 ms, the first 20 ms on the way and the last not there at the end.
+        let offered = made.bottleneck.offered_packets;
+        assert!((16_630..=16_634).contains(&offered), "{offered} with {bottleneck}");
+    }
+}
+
+#[test]
+fn lengths_that_are_drawn_keep_the_rate_and_those_cut_off_are_told() {
+    for (size, mtu) in [(100, 1_500), (28, 1_500)] {
+        let datagrams = format!("rate = \"5 Mb/s\"\nsizes = \"exponential\"\nsize_bytes = {size}");
+        let made = one_source(&format!("mtu = {mtu}"), &datagrams);
+        let rate = made.flows[0].delivered_bytes * 8.0 / (10.0 - 0.02);
+        assert!((rate / 5e6 - 1.0).abs() < 0.01, "{rate} b/s of {size} bytes");
+        assert_eq!(made.too_big, 0);
+    }
+    let datagrams = "rate = \"5 Mb/s\"\nsizes = \"exponential\"\nsize_bytes = 1000";
+    let made = one_source("", datagrams);
+    let (sent, received) = made.flows[0].datagrams.expect("counts");
+    // Of an exponential law, e^-1.5 is above one and a half means.
+    let share = made.too_big as f64 / sent as f64;
+    assert!((share - (-1.5f64).exp()).abs() < 0.01, "{share}");
+    assert!(sent - received - made.too_big < 100, "nothing else is lost");
+}

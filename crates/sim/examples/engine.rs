@@ -56,7 +56,7 @@ fn plan(flows: u32) -> Plan<Window> {
         members.push((Window { route, credit: 41, bytes: 1500 }, vec![base]));
         members.push((Window { route: route.reverse(), credit: 0, bytes: 40 }, vec![base + 2]));
     }
-    Plan { links, paths, members }
+    Plan { links, paths, members, watched: None }
 }
 
 /// Nanoseconds that this process has had a processor.

@@ -14,17 +14,16 @@ use nilometer_wire::{Rate, Span, Time};
 
 use crate::datagram::{HEADERS_BYTES, Pattern, Sink, Sizing, Source, Spacing};
 use crate::endpoint::{ENDLESS, Endpoint};
-use crate::fault::{FaultBox, Faults, GilbertElliott};
-use crate::link::{Link, Queue};
+use crate::fault::FaultBox;
 use crate::member::Member;
 use crate::packet::Route;
 use crate::plan::{Hop, Plan};
 use crate::quantity::seconds;
-use crate::queueing::Place;
 use crate::refusal::Refusal;
-use crate::scenario::{DatagramSpec, Drawn, LinkSpec, ModelSpec, Scenario, VERSION};
+use crate::scenario::{DatagramSpec, Drawn, ModelSpec, Scenario, VERSION};
 use crate::stack::{FlowSpec, NAMES, stack};
 use crate::topology::{Passage, Step, Topology, Way};
+use crate::wiring::{faults, links};
 
 /// The purpose of the random stream that delays starts, by flow.
 const PURPOSE_START: u32 = 0x5341_0001;
@@ -115,6 +114,7 @@ pub fn assemble(
             links: links(scenario, &topology, seed)?,
             paths: Vec::new(),
             members: Vec::new(),
+            watched: Some(topology.link(step, 0)),
         },
         flows: Vec::new(),
         bottleneck: topology.link(step, 0),
@@ -141,85 +141,6 @@ pub fn assemble(
     }
     share(scenario, bottleneck, &mut assembly);
     Ok(assembly)
-}
-
-/// All links, the instances of each declared one in turn, forward and back.
-fn links(scenario: &Scenario, topology: &Topology, seed: u64) -> Result<Vec<Link>, Refusal> {
-    let mut links = Vec::new();
-    for (wire, spec) in scenario.link.iter().enumerate() {
-        let name = format!("link `{}`", spec.name);
-        check_link(&name, spec)?;
-        let back = spec.rate_back.unwrap_or(spec.rate);
-        for _ in 0..topology.instances(wire) {
-            for (rate, queue) in [(spec.rate, &spec.queue), (back, &spec.queue_back)] {
-                let index = links.len() as u32;
-                let place = Place { name: &name, rate, mtu: spec.mtu, seed, index };
-                let (queue, overhead) = match queue {
-                    Some(queue) => (Queue::Discipline(queue.discipline(&place)?), Span::ZERO),
-                    None => (Queue::Fifo { limit_bytes: spec.fifo_bytes }, spec.overhead),
-                };
-                let link =
-                    Link::new(rate, spec.delay, u16::try_from(spec.mtu).unwrap_or(u16::MAX), queue);
-                links.push(link.with_overhead(overhead, seed, u64::from(index)));
-            }
-        }
-    }
-    Ok(links)
-}
-
-fn check_link(place: &str, spec: &LinkSpec) -> Result<(), Refusal> {
-    if !(68..=65_535).contains(&spec.mtu) {
-        let what = format!("mtu is {}; it is between 68 and 65535 bytes", spec.mtu);
-        return Err(Refusal::value(place, what));
-    }
-    if spec.fifo_bytes == 0 {
-        return Err(Refusal::value(place, "fifo_bytes is 0; nothing would pass"));
-    }
-    if spec.overhead > Span::ZERO && spec.queue.is_some() && spec.queue_back.is_some() {
-        let what = "overhead is for plain FIFOs, and it has queues in both directions";
-        return Err(Refusal::value(place, what));
-    }
-    Ok(())
-}
-
-/// What stands before a declared link, if it has faults.
-fn faults(place: &str, spec: &LinkSpec) -> Result<Option<Faults>, Refusal> {
-    let bursts = spec.gilbert_elliott.map(|bursts| GilbertElliott {
-        worsens: bursts.worsens,
-        recovers: bursts.recovers,
-        loss_good: bursts.loss_good,
-        loss_bad: bursts.loss_bad,
-    });
-    let faults = Faults {
-        loss: spec.loss,
-        loss_period: spec.loss_period,
-        bursts,
-        corrupt: spec.corrupt,
-        duplicate: spec.duplicate,
-        reorder: spec.reorder,
-        reorder_by: spec.reorder_by,
-    };
-    let own = [
-        ("loss", spec.loss),
-        ("corrupt", spec.corrupt),
-        ("duplicate", spec.duplicate),
-        ("reorder", spec.reorder),
-    ];
-    let chain = bursts.map(|b| {
-        [
-            ("worsens", b.worsens),
-            ("recovers", b.recovers),
-            ("loss_good", b.loss_good),
-            ("loss_bad", b.loss_bad),
-        ]
-    });
-    for (key, probability) in own.into_iter().chain(chain.into_iter().flatten()) {
-        if !(0.0..=1.0).contains(&probability) {
-            let what = format!("{key} is {probability}; a probability is between 0 and 1");
-            return Err(Refusal::value(place, what));
-        }
-    }
-    Ok((faults != Faults { reorder_by: spec.reorder_by, ..Faults::default() }).then_some(faults))
 }
 
 /// One TCP flow to be made.
@@ -427,8 +348,18 @@ fn pattern(place: &str, spec: &DatagramSpec, duration: Span) -> Result<Pattern, 
     if spec.size_bytes < HEADERS_BYTES {
         return Err(refuse(format!("size_bytes is at least {HEADERS_BYTES}, the headers")));
     }
+    let sizing = match spec.sizes {
+        Drawn::Constant => Sizing::Constant(spec.size_bytes),
+        Drawn::Exponential => Sizing::Exponential(f64::from(spec.size_bytes)),
+    };
     let mean = match (spec.rate, spec.spacing) {
-        (Some(rate), None) => rate.span_of(u64::from(spec.size_bytes)),
+        (Some(rate), None) => match sizing {
+            Sizing::Constant(bytes) => rate.span_of(u64::from(bytes)),
+            Sizing::Exponential(_) => {
+                let bits = 8.0 * sizing.mean_bytes();
+                Span::from_secs_f64(bits / rate.bits_per_second() as f64)
+            }
+        },
         (None, Some(span)) => span,
         _ => return Err(refuse("give either rate or spacing".into())),
     };
@@ -443,10 +374,6 @@ fn pattern(place: &str, spec: &DatagramSpec, duration: Span) -> Result<Pattern, 
     let spacing = match spec.arrivals {
         Drawn::Constant => Spacing::Constant(mean),
         Drawn::Exponential => Spacing::Exponential(mean),
-    };
-    let sizing = match spec.sizes {
-        Drawn::Constant => Sizing::Constant(spec.size_bytes),
-        Drawn::Exponential => Sizing::Exponential(f64::from(spec.size_bytes)),
     };
     Ok(Pattern { start, end, spacing, sizing })
 }

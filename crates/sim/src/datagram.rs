@@ -32,6 +32,20 @@ pub enum Sizing {
     Exponential(f64),
 }
 
+impl Sizing {
+    /// The mean length of a packet, bytes: what is cut at both ends moves that of an exponential law.
+    pub fn mean_bytes(&self) -> f64 {
+        match *self {
+            Sizing::Constant(bytes) => f64::from(bytes),
+            Sizing::Exponential(mean) => {
+                let least = f64::from(HEADERS_BYTES);
+                let beyond = |bytes: f64| mean * libm::exp(-bytes / mean);
+                least + beyond(least) - beyond(f64::from(u16::MAX))
+            }
+        }
+    }
+}
+
 /// What a source sends, and when.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pattern {

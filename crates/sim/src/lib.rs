@@ -32,6 +32,7 @@ pub mod switch;
 mod tap;
 pub mod topology;
 pub mod tournament;
+mod wiring;
 
 pub use assembly::{Assembly, FlowKind, assemble};
 pub use calendar::Calendar;

@@ -48,10 +48,10 @@ const PURPOSE_OVERHEAD: u32 = 0x4c49_0001;
 /// What waits before a transmitter.
 #[derive(Debug)]
 pub enum Queue {
-    /// First come, first served; at most so many bytes wait, the rest of the packet on the link
-    /// included.
+    /// First come, first served.
     Fifo {
-        /// Most bytes that wait.
+        /// A packet is refused when more bytes than this wait before it, the rest of the packet on the
+        /// link included.
         limit_bytes: u64,
     },
     /// Any discipline; the packet on the link has left it.

@@ -124,7 +124,8 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
     }
 
     /// As [`Network::run_until`], on the way to `horizon`: members may know already what will reach
-    /// them until then. The queues of links that several feed are as they are at `end`.
+    /// them until then. The queue of the link that is watched is as it is at `end`; others may hold what
+    /// is yet to join them.
     pub fn advance(&mut self, end: Time, horizon: Time) {
         self.horizon = horizon;
         let mut packet = Packet::default();

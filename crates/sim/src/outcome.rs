@@ -56,6 +56,8 @@ pub struct Outcome {
     pub bottleneck: Counters,
     /// Bits that the bottleneck transmitted by those that it could have.
     pub utilisation: f64,
+    /// Packets that were longer than the MTU of a link on their path, on all links together.
+    pub too_big: u64,
     /// Packets that waited at the bottleneck, the mean of random moments.
     pub mean_queue_packets: f64,
     /// Packets that no link and no fault box can account for: whether there are none.
@@ -91,6 +93,7 @@ impl Outcome {
             packet_hops: counters.iter().map(|link| link.transmitted_packets).sum(),
             bottleneck,
             utilisation: bottleneck.transmitted_bytes as f64 * 8.0 / capacity,
+            too_big: counters.iter().map(|link| link.drops.packets(Reason::TooBig)).sum(),
             mean_queue_packets,
             is_balanced: network.balances() && network.members().all(balances),
         }

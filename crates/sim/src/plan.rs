@@ -31,6 +31,9 @@ pub struct Plan<M> {
     pub paths: Vec<Vec<Hop>>,
     /// The members, and the links at their ports.
     pub members: Vec<(M, Vec<u32>)>,
+    /// The link whose queue is looked at while the network runs, if one is: nothing joins it before its
+    /// time, as it may join others whose fate is known.
+    pub watched: Option<u32>,
 }
 
 /// Where a link ends.
@@ -174,11 +177,13 @@ impl<M> Plan<M> {
     }
 
     /// Whether a link may pass what leaves it straight into the next link's flight: when it is
-    /// followed by nothing but FIFOs which nothing else feeds.
+    /// followed by nothing but FIFOs which nothing else feeds and nobody watches.
     fn is_fusible(&self, link: usize, end: &End, feeders: &[Option<u32>]) -> bool {
         let follows = |hop: &Hop| match hop {
             Hop::Link(next) => {
-                feeders[*next as usize] == Some(link as u32) && self.links[*next as usize].is_fifo()
+                feeders[*next as usize] == Some(link as u32)
+                    && self.links[*next as usize].is_fifo()
+                    && self.watched != Some(*next)
             }
             Hop::Member(..) => false,
         };
@@ -191,8 +196,8 @@ impl<M> Plan<M> {
 
     /// Which links end at a member that may be told in advance: FIFOs, because other disciplines
     /// decide when they are touched, and it is landings that touch them; to a member that nothing else
-    /// reaches, and whose one port leads to a FIFO that nothing else feeds and that ends at another
-    /// link's queue.
+    /// reaches, and whose one port leads to a FIFO that nothing else feeds, that nobody watches and that
+    /// ends at another link's queue.
     fn eager(&self, ends: &[End], fused: &[bool]) -> Vec<bool> {
         let mut into = vec![0u32; self.members.len()];
         for end in ends {
@@ -228,6 +233,7 @@ impl<M> Plan<M> {
                 && feeds[port] == 1
                 && self.links[port].is_fifo()
                 && !fused[port]
+                && self.watched != Some(port as u32)
                 && matches!(ends[port], End::Alike(Hop::Link(_)))
         };
         self.links.iter().zip(ends).map(is_eager).collect()

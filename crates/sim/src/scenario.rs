@@ -125,7 +125,7 @@ pub struct LinkSpec {
     pub queue: Option<QueueSpec>,
     /// What waits at `to`; a plain FIFO where absent.
     pub queue_back: Option<QueueSpec>,
-    /// Most bytes in a plain FIFO.
+    /// A plain FIFO refuses a packet when more bytes than this wait before it.
     #[serde(default = "fifo_bytes")]
     pub fifo_bytes: u64,
     /// Probability that a packet is lost before the queue at `from`.

@@ -50,6 +50,7 @@ fn mean_wait(sizing: Sizing, load: f64, packets: f64, seed: u64) -> f64 {
         links: vec![Link::new(rate, Span::ZERO, 65_535, queue)],
         paths: vec![vec![Hop::Link(0), Hop::Member(1, 0)]],
         members: vec![(source, vec![0]), (Talker::Sink(Sink::default()), vec![])],
+        watched: None,
     };
     let mut network: Network<Talker> = Network::new(plan, (), true);
     network.run_until(pattern.end);

@@ -275,10 +275,11 @@ pub fn warnings(
     if lost > 0 {
         warnings.push(format!("{lost} packets came to a link from which they had no path"));
     }
-    let big: u64 = made.iter().map(|(_, outcome)| outcome.dropped(Reason::TooBig)).sum();
+    let big: u64 = made.iter().map(|(_, outcome)| outcome.too_big).sum();
     if big > 0 {
         warnings.push(format!(
-            "{big} packets were longer than the bottleneck's MTU; give its link a larger `mtu`"
+            "{big} packets were longer than the MTU of a link on their path and were dropped there; \
+             give it a larger `mtu`"
         ));
     }
     let idle = points.iter().filter(|point| {

@@ -67,21 +67,33 @@ struct Left {
     packet: Packet,
 }
 
-/// Keeps the packets of a link's two directions.
+/// Keeps the first packets of a link's two directions. The engine tells each direction's in their order,
+/// but may tell those of one far ahead of the other's, and beyond the end of the run: so many are kept of
+/// each, and the first of both are chosen at the end.
 struct Tracer {
     links: [usize; 2],
     delay: Span,
+    end: Time,
     limit: usize,
-    left: Vec<Left>,
+    left: [Vec<Left>; 2],
+}
+
+impl Tracer {
+    /// The first packets of both directions, as they left.
+    fn into_first(self) -> Vec<Left> {
+        let mut left = self.left.concat();
+        left.sort_by_key(|left| left.at);
+        left.truncate(self.limit);
+        left
+    }
 }
 
 impl Tap for Tracer {
     fn transmitted(&mut self, link: usize, arrival: Time, packet: &Packet) {
-        if self.left.len() < self.limit
-            && let Some(way) = self.links.iter().position(|&traced| traced == link)
-        {
-            let at = Time(arrival.0 - self.delay.0);
-            self.left.push(Left { at, is_back: way == 1, packet: *packet });
+        let Some(way) = self.links.iter().position(|&traced| traced == link) else { return };
+        let at = Time(arrival.0 - self.delay.0);
+        if self.left[way].len() < self.limit && at <= self.end {
+            self.left[way].push(Left { at, is_back: way == 1, packet: *packet });
         }
     }
 
@@ -113,14 +125,13 @@ pub fn trace(
     let wire = topology.wire("--trace", &asked.link)?;
     let links = [false, true].map(|is_back| topology.link(Step { wire, is_back }, 0) as usize);
     let delay = scenario.link[wire].delay;
-    let tracer = Tracer { links, delay, limit: asked.limit, left: Vec::new() };
     let assembly = assemble(scenario, models, seed)?;
+    let (end, limit) = (Time::ZERO + assembly.duration, asked.limit);
+    let tracer = Tracer { links, delay, end, limit, left: Default::default() };
     let ended = run(assembly, seed, tracer, &mut |_| true);
-    let (_, mut tracer) = ended.ok_or_else(|| anyhow!("the run did not end"))?;
-    // The engine may tell one link's packets ahead of another's.
-    tracer.left.sort_by_key(|left| left.at);
+    let (_, tracer) = ended.ok_or_else(|| anyhow!("the run did not end"))?;
     let mut writer = CaptureWriter::create(path, &asked.link)?;
-    for left in &tracer.left {
+    for left in &tracer.into_first() {
         let frame = build::ethernet(&ip_packet(&left.packet));
         let kept = &frame[..frame.len().min(SNAP_BYTES)];
         let original = (u32::from(left.packet.bytes) + ETHERNET_BYTES).max(frame.len() as u32);
@@ -169,6 +180,28 @@ fn ip_packet(packet: &Packet) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_direction_that_is_told_ahead_does_not_cut_the_other_off() {
+        let left = [Vec::new(), Vec::new()];
+        let (links, delay, end) = ([4, 5], Span(7), Time(1_000));
+        let mut tracer = Tracer { links, delay, end, limit: 10, left };
+        for at in (0..2_000).step_by(20) {
+            tracer.transmitted(5, Time(at + 7), &Packet::default());
+            tracer.transmitted(6, Time(at + 7), &Packet::default());
+        }
+        for at in (10..2_000).step_by(20) {
+            tracer.transmitted(4, Time(at + 7), &Packet::default());
+        }
+        let first = tracer.into_first();
+        let expected: Vec<(u64, bool)> = (0..10).map(|n| (n * 10, n % 2 == 0)).collect();
+        assert_eq!(first.iter().map(|l| (l.at.0, l.is_back)).collect::<Vec<_>>(), expected);
+        let mut tracer = Tracer { links, delay, end, limit: 10, left: Default::default() };
+        for at in [999, 1_000, 1_001, 1_002] {
+            tracer.transmitted(4, Time(at + 7), &Packet::default());
+        }
+        assert_eq!(tracer.into_first().len(), 2, "what left within the run");
+    }
 
     #[test]
     fn what_is_asked_for_is_a_link_and_a_limit() {

@@ -57,5 +57,5 @@ pub fn plan(point: &Point) -> Plan<Endpoint> {
         members.push((client, vec![base]));
         members.push((server, vec![base + 2]));
     }
-    Plan { links, paths, members }
+    Plan { links, paths, members, watched: None }
 }

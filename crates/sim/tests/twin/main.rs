@@ -181,7 +181,7 @@ impl Case {
             }
         };
         let links = self.links.iter().map(link).collect();
-        Plan { links, paths: self.paths.clone(), members: self.members() }
+        Plan { links, paths: self.paths.clone(), members: self.members(), watched: None }
     }
 
     fn hold(&self, end: Time) -> u64 {
