@@ -249,7 +249,7 @@ impl Work {
         request[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
         request[16] = family;
         self.requests.send(&request, 0)?;
-        let mut is_sound = true;
+        let (mut is_sound, mut is_done) = (true, false);
         while !self.outlet.is_over() {
             let count = match receive(&self.requests, buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
@@ -262,8 +262,8 @@ impl Work {
                 is_sound &= message.flags & DUMP_INTERRUPTED == 0;
                 let code = message.body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
                 match message.kind {
-                    rtnetlink::DONE if code >= 0 && is_sound => return Ok(Dumped::Complete),
-                    rtnetlink::DONE if code >= 0 => return Ok(Dumped::Interrupted),
+                    // A short dump has its end and what it tells in one datagram.
+                    rtnetlink::DONE if code >= 0 => is_done = true,
                     rtnetlink::DONE | rtnetlink::ERROR => {
                         return Err(io::Error::from_raw_os_error(-code));
                     }
@@ -273,6 +273,9 @@ impl Work {
             self.read(&buffer[..count], true);
             if self.batches.tell(&self.outlet).is_err() {
                 break;
+            }
+            if is_done {
+                return Ok(if is_sound { Dumped::Complete } else { Dumped::Interrupted });
             }
         }
         Ok(Dumped::Interrupted)
