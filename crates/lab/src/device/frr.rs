@@ -7,8 +7,9 @@
 //! so a shell waits beside each daemon for the end of a pipe of ours.
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{DirBuilderExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -83,10 +84,12 @@ impl<'a> Suite<'a> {
     /// Makes the folder, and gives it to the user that the daemons will be.
     ///
     /// # Errors
-    /// When FRR is not installed, or the folder cannot be made.
+    /// When FRR is not installed, or the folder cannot be made, as when there is one: it might be
+    /// another's, and what is in it a link to what only root may write.
     pub fn new(namespace: &'a Namespace, folder: PathBuf) -> Result<Suite<'a>> {
         ensure!(is_installed(), "FRR is not installed (Debian: apt-get install frr)");
-        fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
+        let made = fs::DirBuilder::new().mode(0o700).create(&folder);
+        made.with_context(|| format!("{}", folder.display()))?;
         let users = fs::read_to_string("/etc/passwd").context("/etc/passwd")?;
         let line = users.lines().find(|line| line.starts_with("frr:"));
         let mut numbers = line.context("there is no user frr")?.split(':').skip(2);
@@ -165,7 +168,8 @@ impl FrrDevice {
     /// # Errors
     /// When FRR is not there, or the routes do not come.
     pub fn start(namespace: &Namespace, ports: &[DevicePort]) -> Result<FrrDevice> {
-        let folder = format!("nilometer-frr-{}", std::process::id());
+        let chance = RandomState::new().build_hasher().finish();
+        let folder = format!("nilometer-frr-{}-{chance:016x}", std::process::id());
         let suite = Suite::new(namespace, std::env::temp_dir().join(folder))?;
         let zebra = suite.start("zebra", "", &[])?;
         suite.wait_for("zebra")?;
