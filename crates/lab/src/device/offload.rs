@@ -17,6 +17,7 @@ const GET_STRINGS: u32 = 0x1b;
 const GET_SET_SIZES: u32 = 0x37;
 const GET_FEATURES: u32 = 0x3a;
 const SET_FEATURES: u32 = 0x3b;
+const GET_CHANNELS: u32 = 0x3c;
 /// `ETH_SS_FEATURES`: the set of strings that names the features.
 const FEATURE_NAMES: u32 = 4;
 /// `ETH_GSTRING_LEN`, in words.
@@ -88,6 +89,18 @@ pub(super) fn driver(interface: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
 }
 
+/// How many queues an interface of the calling thread's namespace receives by (`ETHTOOL_GCHANNELS`); one
+/// where its driver does not say.
+pub(super) fn receive_queues(interface: &str) -> Result<u32> {
+    // The command; the most of receiving, sending, other and combined queues; and how many there are.
+    let mut answer = [GET_CHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
+    match ioctl(interface, &mut answer) {
+        Ok(()) => Ok(answer[5].saturating_add(answer[8]).max(1)),
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(1),
+        Err(error) => Err(error).with_context(|| format!("cannot count the queues of {interface}")),
+    }
+}
+
 /// The answer to `ETHTOOL_GFEATURES`: for each 32 features the words available, requested,
 /// active and never changed.
 struct Features(Vec<u32>);
@@ -146,4 +159,34 @@ fn ioctl(interface: &str, command: &mut [u32]) -> io::Result<()> {
     // structure asks (linux/ethtool.h); each structure holds its own length, or has a fixed one.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &mut request) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::namespace::Namespace;
+    use crate::device::netlink::{Netlink, VethEnd};
+
+    #[test]
+    fn queues_that_receive_are_counted() -> Result<()> {
+        assert_eq!(receive_queues("lo")?, 1, "loopback does not say");
+        assert!(receive_queues("no such one").is_err());
+        let Ok([near, far]) = Namespace::new().and_then(|near| Ok([near, Namespace::new()?]))
+        else {
+            println!("skipped: queues of a veth: no namespaces here");
+            return Ok(());
+        };
+        let end = |namespace, mac| VethEnd { namespace, name: "q", mac: [2, 0, 0, 0, 0, mac] };
+        near.enter(|| {
+            Netlink::open()?.create_veth(end(&near, 1), end(&far, 2), 1_500)?;
+            let alone = receive_queues("q")?;
+            // ETHTOOL_SCHANNELS: two queues that receive, one that sends.
+            let set = ioctl("q", &mut [0x3d, 0, 0, 0, 0, 2, 1, 0, 0]);
+            match set {
+                Ok(()) => assert_eq!((alone, receive_queues("q")?), (1, 2)),
+                Err(why) => println!("skipped: two queues of a veth: {why}"),
+            }
+            Ok(())
+        })
+    }
 }

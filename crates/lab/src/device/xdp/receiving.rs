@@ -1,11 +1,11 @@
 //! The ways into an AF_XDP port: by a program in the driver and the sockets of its queues, or by the
 //! traffic control hook.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::super::interface::Interface;
 use super::super::memory::{Account, Memory, Packet};
-use super::super::offload::driver;
+use super::super::offload::{driver, receive_queues};
 use super::super::tcx::Intake;
 use super::mode::{XdpMode, attach};
 use super::program::{Attachment, Link, Program, SocketMap};
@@ -46,6 +46,13 @@ impl WayIn {
                 Err(why) => why_driver = format!(" ({why:#})"),
             }
         }
+        let (name, there) = (interface.name(), receive_queues(interface.name())?);
+        ensure!(
+            (0..there).all(|queue| config.queues.contains(&queue)),
+            "{name} receives by {there} queues, and what comes by others than {:?} would be left out: \
+             ethtool -L {name} combined 1{why_driver}",
+            config.queues
+        );
         let queues = config.queues.iter().max().expect("at least one queue") + 1;
         let map = SocketMap::new(queues).context("cannot make a map of sockets")?;
         for (&queue, socket) in config.queues.iter().zip(sockets) {
