@@ -13,7 +13,7 @@ use common::Room;
 use nilometer_lab::device::namespace::Namespace;
 use nilometer_lab::device::netlink::{Netlink, VethEnd};
 use nilometer_lab::device::privilege::{self, Privilege};
-use nilometer_lab::route::config::{PortSection, RouterConfig, TEMPLATE};
+use nilometer_lab::route::config::{AddressSection, PortSection, RouterConfig, TEMPLATE};
 use nilometer_lab::route::driver::Driver;
 use nilometer_lab::route::keeper::StaticRoute;
 use nilometer_lab::route::multicast::{GroupSection, MulticastSection};
@@ -362,7 +362,9 @@ fn an_interface_that_comes_again_is_taken_again() {
     }
     let mut site = Site::new().expect("a site");
     let mut config: RouterConfig = toml::from_str(ROUTER).expect("a description");
-    config.ports.push(PortSection { hotplug: true, ..PortSection::new("late") });
+    // It has an address, of which nothing is said on a link that is not there.
+    let addresses = vec![AddressSection::try_from("fd00:9::1/64".to_owned()).expect("an address")];
+    config.ports.push(PortSection { hotplug: true, addresses, ..PortSection::new("late") });
     let router = Running::start(Some(&site.router), config, false).expect("a router");
     router.wait_until_up().expect("its ports are up");
     site.echo().expect("an answer");

@@ -120,8 +120,9 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
         driver.set_shortcuts(shortcuts);
     }
     for (number, opened) in opened.into_iter().enumerate() {
-        if let Some((device, beside)) = opened {
-            driver.seat(number, device, beside);
+        match opened {
+            Some((device, beside)) => driver.seat(number, device, beside),
+            None => unplugged(&mut driver, number)?,
         }
         if let Some(port) = config.ports.get(number) {
             driver.set_pace(number, port.pace());
@@ -129,6 +130,14 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     }
     routes.listen(config).context("control")?;
     Ok(Assembly { driver, remote, routes, notes })
+}
+
+/// Tells the router that port `number` has no device yet, so that nothing is made for its link.
+fn unplugged(driver: &mut Driver, number: usize) -> Result<()> {
+    let now = driver.now();
+    let (router, memory) = driver.parts_mut();
+    router.set_link(now, number, false, memory)?;
+    Ok(())
 }
 
 /// Opens the device of port `number` again, whose interface has come; what to warn of. Panics where there
