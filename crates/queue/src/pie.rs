@@ -71,7 +71,8 @@ pub enum Delay {
 pub struct PieOptions {
     /// QDELAY_REF: the delay to be reached; not zero.
     pub target: Span,
-    /// T_UPDATE: the time between updates; not zero.
+    /// T_UPDATE: the time between updates; at least 10 us, for those of an idle time are made up one by
+    /// one.
     pub update: Span,
     /// α, per second, of what the delay is off its target.
     pub alpha: f64,
@@ -105,13 +106,16 @@ impl Default for PieOptions {
     }
 }
 
+/// The shortest time between updates.
+const UPDATE_MIN: Span = Span::from_nanos(10_000);
+
 impl PieOptions {
     fn check(&self) -> Result<(), SettingsError> {
         let is_gain = |value: f64| value >= 0.0 && value.is_finite();
         let fault = if self.target == Span::ZERO {
             "target is zero"
-        } else if self.update == Span::ZERO {
-            "update is zero"
+        } else if self.update < UPDATE_MIN {
+            "update is less than 10 us"
         } else if !is_gain(self.alpha) || !is_gain(self.beta) {
             "alpha or beta is negative or not finite"
         } else if self.mark_below.is_some_and(|below| !(0.0..=1.0).contains(&below)) {

@@ -21,7 +21,7 @@ use utoipa::ToSchema;
 use super::filter::{ClassifierName, FilterSection};
 use super::manners::MannersSection;
 use super::multicast::MulticastSection;
-use super::pace::checked_burst;
+use super::pace::{checked_burst, checked_delay};
 use crate::device::shortcut::Shortcuts;
 
 /// A ROUTER.toml with every key.
@@ -215,7 +215,7 @@ pub struct PortSection {
     /// committed burst size of RFC 2697), up to 1 GiB; what the rate carries in 50 ms where absent.
     #[serde(default)]
     pub burst_bytes: Option<u64>,
-    /// By how much its link is made longer.
+    /// By how much its link is made longer, up to a minute.
     #[serde(default = "no_span", deserialize_with = "de_span", serialize_with = "ser_span")]
     pub delay: Span,
     /// Bytes that the link adds to each frame, as the rate counts: 24 on Ethernet.
@@ -384,7 +384,8 @@ impl RouterConfig {
             let twice = self.ports[..number].iter().any(|other| other.interface == *name);
             ensure!(!twice, "port.interface: {name} is given twice");
             let burst = port.burst_bytes.map_or(Ok(()), checked_burst);
-            burst.map_err(|why| anyhow::anyhow!("port {name}: {why}"))?;
+            let delay = checked_delay(port.delay).map(|_| ());
+            burst.and(delay).map_err(|why| anyhow::anyhow!("port {name}: {why}"))?;
         }
         for neighbour in &self.neighbours {
             self.port_named(&neighbour.interface)?;

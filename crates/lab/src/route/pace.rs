@@ -6,6 +6,8 @@ use super::config::PortSection;
 
 /// The largest burst that a link may have, in bytes.
 pub const BURST_BYTES_MAX: u64 = 1 << 30;
+/// By how much a link may be made longer: what is on it keeps its buffers and its place.
+pub const DELAY_MAX: Span = Span::from_secs(60);
 
 /// The pace of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,5 +36,16 @@ pub fn checked_burst(bytes: u64) -> Result<(), String> {
     match bytes <= BURST_BYTES_MAX {
         true => Ok(()),
         false => Err(format!("burst_bytes is {bytes}; give 0 to {BURST_BYTES_MAX}")),
+    }
+}
+
+/// A link that is longer by so much.
+///
+/// # Errors
+/// When that is too much.
+pub fn checked_delay(delay: Span) -> Result<Span, String> {
+    match delay <= DELAY_MAX {
+        true => Ok(delay),
+        false => Err(format!("delay is {} s; give 0 to 60 s", delay.as_secs_f64())),
     }
 }

@@ -30,6 +30,8 @@ use utoipa::ToSchema;
 
 use crate::device::memory::Memory;
 
+/// Packets that a source makes up for in one turn, after the thread was held up.
+const MADE_UP_AT_ONCE: u32 = 4_096;
 /// The share of late broadcasts up to which a run is valid: what is measured by broadcasts is off by as
 /// much, and 3 % is promised.
 pub const LATE_MOST: f64 = 0.02;
@@ -102,10 +104,12 @@ pub struct StressView {
     pub sent_packets: u64,
     /// Packets for which there was no buffer.
     pub starved_packets: u64,
+    /// Packets that were left out because the thread was too far behind to make them up.
+    pub missed_packets: u64,
     /// Broadcasts that were late by more than half a period, one late by several for each; or, if that is
     /// more, the periods for which links stood idle because the thread woke later than it had asked for.
     pub late_broadcasts: u64,
-    /// Whether so few were late, and no packet went without a buffer, that the run counts.
+    /// Whether so few were late, and no packet went without a buffer or was left out, that the run counts.
     pub is_valid: bool,
 }
 
@@ -114,6 +118,8 @@ pub struct StressView {
 struct Source {
     aim: Option<u32>,
     underway: Option<(Time, u32)>,
+    /// Packets that were left out.
+    missed: u64,
 }
 
 impl Source {
@@ -121,6 +127,21 @@ impl Source {
         if self.underway.is_none() {
             self.underway = self.aim.map(|output| (now + took, output));
         }
+    }
+
+    /// Where the next packet goes that is wholly sent by `now`. Of a turn that has none `left` all that are
+    /// due are missed: to make them up would take longer than they last, and the thread would never be
+    /// back.
+    fn take(&mut self, now: Time, took: Span, left: &mut u32) -> Option<u32> {
+        let (due, output) = self.underway.take_if(|underway| underway.0 <= now)?;
+        if *left == 0 {
+            self.missed += 1 + now.since(due).0 / took.0.max(1);
+            self.start(now, took);
+            return None;
+        }
+        *left -= 1;
+        self.start(due, took);
+        Some(output)
     }
 }
 
@@ -181,8 +202,10 @@ impl Stress {
         view.stages = self.load.ends().to_vec();
         let overslept = self.overslept.0 / self.plan.period.0;
         view.late_broadcasts = view.late_broadcasts.max(overslept);
+        view.missed_packets = self.sources.iter().map(|source| source.missed).sum();
         let late_most = view.periods as f64 * LATE_MOST;
-        view.is_valid = view.starved_packets == 0 && view.late_broadcasts as f64 <= late_most;
+        let is_whole = view.starved_packets == 0 && view.missed_packets == 0;
+        view.is_valid = is_whole && view.late_broadcasts as f64 <= late_most;
         if let Some(at) = row(u64::from(self.plan.t1_periods)) {
             view.output_backlog_bytes_at_t1 = at.output_backlog_bytes[0];
             view.input_backlog_bytes_at_t1 = at.input_backlog_bytes[0];
@@ -206,7 +229,8 @@ impl Stress {
         self.sources.iter().filter_map(|source| Some(source.underway?.0)).min()
     }
 
-    /// Hears a broadcast, if there was one, and sends what is due; whether anything was sent.
+    /// Hears a broadcast, if there was one, and sends what is due, as far as that is no more than a turn
+    /// may make up; whether anything was sent.
     pub fn turn(&mut self, now: Time, router: &mut Router, memory: &mut Memory) -> bool {
         if self.view.is_over {
             return false;
@@ -215,9 +239,8 @@ impl Stress {
         let took = self.plan.link.span_of(u64::from(self.plan.packet_bytes));
         let mut sent = false;
         for input in 0..self.sources.len() {
-            while let Some((due, output)) = self.sources[input].underway.filter(|it| it.0 <= now) {
-                self.sources[input].underway = None;
-                self.sources[input].start(due, took);
+            let mut left = MADE_UP_AT_ONCE;
+            while let Some(output) = self.sources[input].take(now, took, &mut left) {
                 self.send(now, (input, output as usize), router, memory);
                 sent = true;
             }
@@ -265,7 +288,9 @@ impl Stress {
     /// Sends no more.
     pub fn end(&mut self) {
         self.view.is_over = true;
-        self.sources.fill(Source::default());
+        for source in &mut self.sources {
+            *source = Source { missed: source.missed, ..Source::default() };
+        }
     }
 
     fn send(
@@ -291,4 +316,28 @@ impl Stress {
 
 fn memory_take(memory: &mut Memory, bytes: usize) -> Option<Place> {
     Asked::take(memory, u16::try_from(bytes).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_makes_up_so_many_packets_and_counts_the_others() {
+        let took = Span(7);
+        let mut source = Source { aim: Some(3), ..Source::default() };
+        source.start(Time(0), took);
+        let mut take = |now: u64| {
+            let mut left = 10;
+            let sent = std::iter::from_fn(|| source.take(Time(now), took, &mut left));
+            let sent = sent.inspect(|output| assert_eq!(*output, 3)).count();
+            (sent, source.missed)
+        };
+        assert_eq!(take(6), (0, 0));
+        assert_eq!(take(70), (10, 0), "as many as there may be");
+        // A hundred more are due, of which ninety are left out.
+        assert_eq!(take(770), (10, 90));
+        assert_eq!(take(776), (0, 90));
+        assert_eq!(take(777), (1, 90), "it goes on from there");
+    }
 }

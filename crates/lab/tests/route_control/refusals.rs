@@ -34,6 +34,15 @@ fn nonsense_is_refused_in_one_line() {
         (put("/v1/ports/x/rate", "{\"rate\": \"1 Mb/s\"}"), 404, "no port x"),
         (put("/v1/ports/1/rate", "{\"rate\": \"fast\"}"), 400, "`fast` is no rate"),
         (put("/v1/ports/1/queue", "{\"discipline\": \"qsdr\"}"), 400, "did you mean `qsdrr`"),
+        (
+            put(
+                "/v1/ports/1/queue",
+                "{\"discipline\": \"pie\", \"buffer_packets\": 9, \"interval\": \"1 ns\"}",
+            ),
+            400,
+            "10 us",
+        ),
+        (put("/v1/ports/1/delay", "{\"delay\": \"1e3 s\"}"), 400, "60 s"),
         (put("/v1/engine", "{\"v4\": \"linear\"}"), 400, "no lookup engine"),
         (put("/v1/engine", "{\"v6\": \"direct\"}"), 400, "IPv6"),
         (put("/v1/engine", "{}"), 400, "give `v4`"),
@@ -48,6 +57,8 @@ fn nonsense_is_refused_in_one_line() {
     }
     let post = |path: &str, body| stand.ask(&Method::POST, path, Some(body)).0;
     assert_eq!(post("/v1/filters", json!({"protocol": "tpc"})), 400);
+    stand.put("/v1/fabric", json!({"queueing": "original"}));
+    assert_eq!(post("/v1/stress", json!({"packet_bytes": 64, "t1_periods": 100_000})), 400);
     assert_eq!(post("/v1/routes", json!({"prefix": "198.18.0.1/16", "via": ["198.18.0.2"]})), 400);
     assert_eq!(post("/v1/routes", json!({"prefix": "198.18.0.0/16", "via": ["192.0.2.1"]})), 400);
     let asked = |method: Method, path: &str| stand.ask(&method, path, None).0;

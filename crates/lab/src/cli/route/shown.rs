@@ -232,13 +232,14 @@ pub fn stress(value: &Value) -> String {
         vec![what.to_owned(), cell(&live[key]), cell(&simulated[key])]
     };
     let head = format!(
-        "{}, {} after {} periods, {} packets, {} late broadcasts, {} packets without a buffer{}\n",
+        "{}, {} after {} periods, {} packets, {} late broadcasts, {} packets without a buffer, {} left out{}\n",
         cell(&value["queueing"]),
         if value["is_over"] == true { "over" } else { "goes on" },
         cell(&value["periods"]),
         cell(&value["sent_packets"]),
         cell(&value["late_broadcasts"]),
         cell(&value["starved_packets"]),
+        cell(&value["missed_packets"]),
         if value["is_valid"] == true { "" } else { ": not valid" }
     );
     head + &table(&["", "ROUTER", "SIMULATOR"], lines.iter().map(row).collect())

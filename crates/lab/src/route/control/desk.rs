@@ -17,11 +17,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nilometer_queue::distributed::Variant;
 use nilometer_queue::{Drops, Reason};
 use nilometer_router::memory::Ticket;
+use nilometer_sim::stress::StressPlan;
 
 use super::answer::Refused;
 use super::messages::{Level, Messages};
+use super::stress::SimulatedStress;
 use crate::device::memory::Memory;
 use crate::route::config::RouterConfig;
 use crate::route::driver::{Driver, Remote};
@@ -41,6 +44,8 @@ pub struct Desk {
     pub(super) listed: Mutex<Option<Instant>>,
     pub(super) routes: Arc<Routes>,
     pub(super) in_force: Mutex<InForce>,
+    /// The stress test that was simulated last, and what came of it.
+    pub(super) simulated: Mutex<Option<((StressPlan, Variant), SimulatedStress)>>,
     /// What the router says of itself.
     pub messages: Messages,
 }
@@ -78,6 +83,7 @@ impl Desk {
             listed: Mutex::new(None),
             routes: Arc::clone(&running.routes),
             in_force: Mutex::new(InForce { config, filters }),
+            simulated: Mutex::new(None),
             messages,
         })
     }

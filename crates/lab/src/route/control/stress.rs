@@ -1,6 +1,7 @@
 //! The stress test of distributed queueing, started from outside, and the simulator's figures beside.
 
 use std::net::IpAddr;
+use std::sync::PoisonError;
 
 use nilometer_queue::distributed::Variant;
 use nilometer_sim::stress::{StressPlan, run};
@@ -12,6 +13,9 @@ use super::desk::Desk;
 use crate::route::config::RouterConfig;
 use crate::route::driver::Presence;
 use crate::route::stress::{Stress, StressBody, StressView};
+
+/// Packets of a test at most, in virtual time as on the router.
+const PACKETS_MOST: f64 = 1e8;
 
 /// The same test in virtual time, on an equal fabric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -61,6 +65,13 @@ impl Desk {
         }
         let plan = body.plan(&shape);
         plan.load().map_err(Refused::bad)?;
+        let packets = packets_most(&plan);
+        if packets > PACKETS_MOST {
+            return Err(Refused::bad(format!(
+                "the test may take {packets:.0} packets, and {PACKETS_MOST:.0} are the most: give fewer \
+                 t1_periods, a shorter period, larger packets or a slower link"
+            )));
+        }
         let targets = targets(&plan, &in_force.config).map_err(Refused::conflict)?;
         let used = plan.sources.max(plan.stages);
         if let Some((_, port)) = presences[..used].iter().find(|it| it.0 != Presence::Up) {
@@ -94,11 +105,29 @@ impl Desk {
         let (live, plan, variant) =
             heard.ok_or_else(|| Refused::missing("no stress test was begun"))?;
         let (queueing, simulated) = match variant {
-            Some(variant) => (variant.name(), simulated(&plan, variant)?),
+            Some(variant) => (variant.name(), self.simulated(&plan, variant)?),
             None => ("off", SimulatedStress::default()),
         };
         Ok(StressReport { queueing: queueing.to_owned(), live, simulated })
     }
+
+    /// The test in virtual time, which is played once for all who ask.
+    fn simulated(&self, plan: &StressPlan, variant: Variant) -> Result<SimulatedStress, Refused> {
+        let mut known = self.simulated.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, figures)) = known.as_ref().filter(|it| it.0 == (*plan, variant)) {
+            return Ok(figures.clone());
+        }
+        let figures = simulated(plan, variant)?;
+        *known = Some(((*plan, variant), figures.clone()));
+        Ok(figures)
+    }
+}
+
+/// The packets that the sources of a test send at most.
+fn packets_most(plan: &StressPlan) -> f64 {
+    let seconds = plan.period.as_secs_f64() * plan.periods_most() as f64;
+    let packet_s = plan.link.span_of(u64::from(plan.packet_bytes)).as_secs_f64();
+    plan.sources as f64 * seconds / packet_s
 }
 
 /// Whom the packets of each stage go to: a neighbour by hand behind the stage's port, whose link is held

@@ -7,7 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::route::config::{FabricSection, Queueing, RouteSection};
 use crate::route::filter::{ClassifierName, FilterSection};
-use crate::route::pace::checked_burst;
+use crate::route::pace::{checked_burst, checked_delay};
 use crate::route::tally::PortTally;
 
 /// A port.
@@ -321,6 +321,6 @@ impl DelayBody {
     /// # Errors
     /// When it is none.
     pub fn delay(&self) -> Result<Span, String> {
-        span(&self.delay)
+        checked_delay(span(&self.delay)?)
     }
 }
