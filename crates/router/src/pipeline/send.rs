@@ -47,7 +47,11 @@ impl Router {
         packet: &[u8],
         memory: &mut M,
     ) -> Option<Place> {
-        let place = self.made(port, (ETHERNET_BYTES + packet.len()) as u16, memory)?;
+        let Ok(bytes) = u16::try_from(ETHERNET_BYTES + packet.len()) else {
+            self.refuse_copy(port, Discard::NoBuffer);
+            return None;
+        };
+        let place = self.made(port, bytes, memory)?;
         memory.frame_mut(place)[ETHERNET_BYTES..].copy_from_slice(packet);
         let is_four = packet.first().is_some_and(|first| first >> 4 == 4);
         let kind = if is_four { <u32 as Version>::ETHERTYPE } else { <u128 as Version>::ETHERTYPE };
@@ -56,7 +60,7 @@ impl Router {
     }
 
     /// Sends an IP packet of the router's own by `way`, in pieces where the link takes no more. It was
-    /// made because of one that came by `input`.
+    /// made because of one that came by `input`. Nobody is told of one for which there is no way.
     pub(super) fn send_own<M: Memory>(
         &mut self,
         now: Time,
@@ -65,11 +69,13 @@ impl Router {
         way: Result<Way, Turn>,
         memory: &mut M,
     ) {
-        let mtu_bytes = match way {
-            Ok((output, ..)) => self.ports[usize::from(output)].plan.mtu_bytes,
-            Err(_) => 0,
+        let way = match way {
+            Ok(way) => way,
+            Err(Turn::Discard(why)) => return self.refuse_copy(input, why),
+            Err(_) => return self.refuse_copy(input, Discard::NoRoute),
         };
-        if way.is_err() || packet.len() <= usize::from(mtu_bytes) {
+        let mtu_bytes = self.ports[usize::from(way.0)].plan.mtu_bytes;
+        if packet.len() <= usize::from(mtu_bytes) {
             return self.send_piece(now, input, packet, way, memory);
         }
         let pieces = match packet[0] >> 4 {
@@ -91,13 +97,13 @@ impl Router {
         now: Time,
         input: usize,
         packet: &[u8],
-        way: Result<Way, Turn>,
+        way: Way,
         memory: &mut M,
     ) {
         let Some(place) = self.make(input, packet, memory) else { return };
         let sent = match packet[0] >> 4 {
-            4 => way.and_then(|way| self.reach(now, way, u32::destination(packet))),
-            _ => way.and_then(|way| self.reach(now, way, u128::destination(packet))),
+            4 => self.reach(now, way, u32::destination(packet)),
+            _ => self.reach(now, way, u128::destination(packet)),
         };
         self.send_directed(now, input, place, sent, memory);
     }

@@ -16,13 +16,23 @@ fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
+/// An echo request with `bytes` of data, which may be cut.
+fn echo(from: &str, to: &str, bytes: usize) -> Vec<u8> {
+    let (from, to) = (ip(from), ip(to));
+    let body: Vec<u8> = (0..bytes + 4).map(|at| (at / 8) as u8).collect();
+    if from.is_ipv6() {
+        return build::icmp(from, to, 128, 0, &body);
+    }
+    let mut request = build::icmp(from, to, 8, 0, &body);
+    request[6] = 0;
+    mend(request)
+}
+
 /// Echo requests to an address of port 1 with `bytes` of data, and the types of their replies.
 fn requests(bytes: usize) -> [(Vec<u8>, (u8, u8)); 2] {
-    let body: Vec<u8> = (0..bytes + 4).map(|at| (at / 8) as u8).collect();
-    let mut four = build::icmp(ip("198.19.0.9"), ip("198.18.1.1"), 8, 0, &body);
-    four[6] = 0;
-    let six = build::icmp(ip("fd00:10::9"), ip("fd00:1::1"), 128, 0, &body);
-    [(mend(four), (0, 0)), (six, (129, 0))]
+    let four = echo("198.19.0.9", "198.18.1.1", bytes);
+    let six = echo("fd00:10::9", "fd00:1::1", bytes);
+    [(four, (0, 0)), (six, (129, 0))]
 }
 
 fn cut(packet: &[u8]) -> Vec<Vec<u8>> {
@@ -65,6 +75,29 @@ fn an_echo_request_in_pieces_is_answered_in_pieces() {
             assert_eq!(icmp(&build::ethernet(&reply)), kind);
             assert_eq!(bench.router.reassembly().waiting, 0);
         }
+    }
+}
+
+#[test]
+fn the_largest_reply_is_discarded_if_there_is_no_way_back() {
+    for (from, to, bytes, why) in [
+        ("198.51.7.9", "198.18.1.1", 65_507, Discard::NoRoute),
+        ("198.51.9.9", "198.18.1.1", 65_507, Discard::Blackhole),
+        ("198.18.2.1", "198.18.1.1", 65_507, Discard::NoRoute),
+        ("fd00:51::9", "fd00:1::1", 65_487, Discard::NoRoute),
+        ("fd00:2::1", "fd00:1::1", 65_487, Discard::NoRoute),
+    ] {
+        let mut bench = Bench::new();
+        let blackhole = bench.way(Hop::Blackhole);
+        bench.route4("198.51.9.0/24", blackhole);
+        bench.renew();
+        let request = echo(from, to, bytes);
+        assert_eq!(request.len(), 65_535);
+        let out: Vec<_> =
+            cut(&request).iter().flat_map(|piece| bench.pass(0, &framed(0, piece))).collect();
+        assert!(out.is_empty(), "{from}: {} frames", out.len());
+        assert_eq!(bench.router.reassembly().waiting, 0);
+        assert_eq!(bench.router.ports()[0].discards().of(why), 1, "{from}");
     }
 }
 
