@@ -96,7 +96,14 @@ impl Router {
         };
         key.destination = next;
         let hash = ecmp::flow_hash(self.plan.seed, &header, None);
-        match self.way_out(input, next, hash) {
+        let way = if self.is_own(next) {
+            Err(Turn::Slow(Why::Local))
+        } else if !self.is_of_route(next) {
+            Err(Turn::Discard(Discard::MartianDestination))
+        } else {
+            self.way_out(input, next, hash)
+        };
+        match way {
             Err(Turn::Slow(Why::Local)) => {
                 // One of ours again: the pointer moves on, at most nine times.
                 options.follow(&mut memory.frame_mut(place)[ETHERNET_BYTES..], next);
@@ -112,6 +119,13 @@ impl Router {
             }
         }
         true
+    }
+
+    /// Whether a source route may name `address`: one host to which packets are forwarded (5.3.5, 5.3.7).
+    fn is_of_route(&self, address: u32) -> bool {
+        !address.is_multicast()
+            && !address.is_martian_destination(self.plan.martians)
+            && !address.is_broadcast(&self.broadcasts)
     }
 
     /// Forwards one packet outside a batch.
@@ -137,6 +151,11 @@ impl Router {
         };
         let (way, sent) = match directed {
             Ok(directed) => directed,
+            // (To complain as of an unanswering host would ask the header, which names the router.)
+            Err(Turn::Slow(_)) if onward.follows => {
+                let problem = Some(Problem::SourceRouteFailed);
+                return self.refuse(now, (input, place), problem, Discard::Options, memory);
+            }
             Err(Turn::Slow(why)) => return self.complain(now, input, place, why, memory),
             Err(Turn::Discard(why)) => return self.discard(input, place, why, memory),
             Err(Turn::Hold(..)) => unreachable!("what is to be held has a way"),

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use nilometer_router::discard::Discard;
 use nilometer_router::forward::options::SourceRouting;
 use nilometer_router::memory::Memory;
-use nilometer_wire::build;
+use nilometer_router::next_hop::Hop;
 use nilometer_wire::checksum::ipv4_header_checksum_ok;
+use nilometer_wire::{Span, build};
 
 use crate::bench::{Bench, framed, mend, udp, with_hop_limit};
 use crate::icmp;
@@ -141,6 +142,65 @@ fn a_strict_route_needs_a_neighbour_next() {
             Some(kinds) => assert_eq!((*port, icmp(frame)), (0, kinds)),
         }
     }
+}
+
+#[test]
+fn a_source_route_to_what_is_no_host_to_forward_to_has_failed() {
+    for next in [
+        [255, 255, 255, 255],
+        [127, 0, 0, 1],
+        [240, 0, 0, 1],
+        [169, 254, 3, 4],
+        [239, 1, 1, 1],
+        [198, 18, 2, 255],
+        [198, 18, 2, 0],
+    ] {
+        let mut bench = follower();
+        let by = bench.way(Hop::Via { port: 2, gateway: Some([198, 18, 2, 2].into()) });
+        bench.route4("0.0.0.0/0", by);
+        bench.renew();
+        for kind in [LOOSE, STRICT] {
+            let route = [&[kind, 7, 4], &next[..]].concat();
+            let packet = with_options("198.19.0.9", "198.18.1.1", &route, 30);
+            let out = bench.pass(0, &framed(0, &packet));
+            let [(0, told)] = &out[..] else { panic!("{next:?}: {out:?}") };
+            assert_eq!(icmp(told), (3, 5), "{next:?}");
+        }
+        assert_eq!(bench.router.ports()[0].discards().of(Discard::Options), 2);
+    }
+}
+
+#[test]
+fn a_source_route_to_a_neighbour_that_does_not_answer_has_failed() {
+    let mut bench = follower();
+    let route = [LOOSE, 7, 4, 198, 18, 2, 77];
+    let packet = with_options("198.19.0.9", "198.18.1.1", &route, 30);
+    bench.receive(0, &framed(0, &packet));
+    // It waits for an address, which nobody tells; the next finds that nobody did.
+    let mut told = Vec::new();
+    while told.is_empty() {
+        bench.now += Span::from_nanos(50_000_000);
+        told = bench.drain();
+        told.retain(|(port, _)| *port == 0);
+    }
+    assert_eq!(icmp(&told[0].1), (3, 1));
+    let out = bench.pass(0, &framed(0, &packet));
+    let [(0, frame)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(icmp(frame), (3, 5));
+    assert_eq!(bench.router.ports()[0].discards().of(Discard::Options), 1);
+}
+
+#[test]
+fn an_address_of_the_router_without_a_route_is_a_step_of_a_source_route() {
+    let mut bench = Bench::with(|plans| {
+        plans.router.manners.source_routing = SourceRouting::Follow;
+        plans.ports[2].addresses4.push((0xc612_0242, 24)); // 198.18.2.66
+    });
+    let route = [LOOSE, 11, 4, 198, 18, 2, 66, 198, 19, 3, 9];
+    let packet = with_options("198.19.0.9", "198.18.1.1", &route, 30);
+    let out = bench.pass(0, &framed(0, &packet));
+    let [(3, frame)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((&frame[30..34], frame[36]), (&[198, 19, 3, 9][..], 12));
 }
 
 #[test]
