@@ -2,7 +2,7 @@
 //!
 //! Sources speak of links and of numbered next-hop objects; forwarding knows ports and [`NextHop`]
 //! numbers. Each object has a number of its own, so that a source which redefines one moves all of its
-//! routes at once. A link that is no port of ours leads to [`Hop::Local`]: the kernel beneath has that
+//! routes at once. A link that is no port of ours leads to [`Hop::Beside`]: the kernel beneath has that
 //! interface, and the packet is its.
 //!
 //! A source that was restarted may give an object's old number to another. So a replay begins with no
@@ -346,7 +346,7 @@ impl<F4: FibSink<u32>, F6: FibSink<u128>> RouteTable<F4, F6> {
             Some(&port) => Hop::Via { port, gateway: path.gateway },
             None => {
                 self.counters.not_a_port += 1;
-                Hop::Local
+                Hop::Beside
             }
         };
         Member { hop, weight: path.weight }

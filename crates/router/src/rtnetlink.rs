@@ -75,7 +75,7 @@ pub struct Ignored {
     pub selective: u64,
     /// Of a family, or a type of route, that is not forwarded by.
     pub other: u64,
-    /// Ways with an encapsulation, which are left to the kernel ([`Hop::Local`]).
+    /// Ways with an encapsulation, which are left to the kernel ([`Hop::Beside`]).
     pub encapsulated: u64,
 }
 
@@ -252,7 +252,7 @@ fn way(found: &RouteAttributes<'_>, ignored: &mut Ignored) -> Result<Way, Netlin
     }
     if found.is_encapsulated {
         ignored.encapsulated += 1;
-        return Ok(Way::Fate(Hop::Local));
+        return Ok(Way::Fate(Hop::Beside));
     }
     let Some(mut rest) = found.paths else {
         return Ok(Way::Path(Path { link: found.link, gateway: found.gateway, weight: 1 }));
@@ -266,7 +266,7 @@ fn way(found: &RouteAttributes<'_>, ignored: &mut Ignored) -> Result<Way, Netlin
         let within = RouteAttributes::read(&path[8..])?;
         if within.is_encapsulated {
             ignored.encapsulated += 1;
-            return Ok(Way::Fate(Hop::Local));
+            return Ok(Way::Fate(Hop::Beside));
         }
         let link = u32_at(path, 4).ok_or(NetlinkFault::Length)?;
         let weight = u16::from(path[3]) + 1;
@@ -302,7 +302,7 @@ fn read_next_hop(
         _ if is_blackhole => Way::Fate(Hop::Blackhole),
         _ if is_encapsulated => {
             ignored.encapsulated += 1;
-            Way::Fate(Hop::Local)
+            Way::Fate(Hop::Beside)
         }
         None => Way::Path(Path { link, gateway, weight: 1 }),
         Some(value) if value.is_empty() || value.len() % 8 != 0 => return Err(NetlinkFault::Value),

@@ -123,7 +123,7 @@ fn what_is_not_ours_is_counted_and_left_out() {
     assert_eq!((ignored.multicast, ignored.selective, ignored.table, ignored.kind), (1, 1, 1, 1));
     assert_eq!(ignored.encapsulated, 1);
     let [RouteUpdate::Announce { way, .. }] = &updates[..] else { panic!("{updates:?}") };
-    assert_eq!(*way, Way::Fate(Hop::Local), "the kernel encapsulates");
+    assert_eq!(*way, Way::Fate(Hop::Beside), "the kernel encapsulates");
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn objects_move_their_routes_and_ports_their_flows() {
     assert_eq!(fate(&mut table, "10.1.1.1"), via(2, "198.18.0.9"), "the group's only way");
     // A link that is none of ours is the kernel's.
     feed(&mut table, &[frame(&[object(7, 99, ip("198.18.0.9"))])]);
-    assert_eq!(fate(&mut table, "fd00::1"), Some(Hop::Local));
+    assert_eq!(fate(&mut table, "fd00::1"), Some(Hop::Beside));
     table.set_port(99, 5);
     assert_eq!(fate(&mut table, "fd00::1"), via(5, "198.18.0.9"));
 }

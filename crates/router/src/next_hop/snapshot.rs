@@ -24,8 +24,10 @@ pub enum Hop {
         /// Whose link-layer address it is sent to; may be of the other family (RFC 8950).
         gateway: Option<IpAddr>,
     },
-    /// It is for the router itself, or for what runs beside the forwarding plane.
+    /// It is for the router itself.
     Local,
+    /// It leaves by a link that is no port: the kernel beside the forwarding plane has it.
+    Beside,
     /// It is dropped without a word.
     Blackhole,
     /// It is dropped and the sender is told.

@@ -213,6 +213,7 @@ impl Router {
             }
             Hop::Via { .. } => Err(Turn::Discard(Discard::PortDown)),
             Hop::Local => Err(Turn::Slow(Why::Local)),
+            Hop::Beside => Err(Turn::Slow(Why::Beside)),
             Hop::Blackhole => Err(Turn::Discard(Discard::Blackhole)),
             Hop::Reject(Rejection::Unreachable) => Err(Turn::Slow(Why::Unreachable)),
             Hop::Reject(Rejection::Prohibited) => Err(Turn::Slow(Why::Prohibited)),

@@ -35,6 +35,8 @@ pub enum Why {
     Group,
     /// For the router itself.
     Local,
+    /// For a link that is no port, which only the kernel has.
+    Beside,
     /// Options or a hop-by-hop header.
     Options,
     /// Its time to live is used up.
@@ -119,6 +121,9 @@ impl Router {
                 Why::Group => self.punt(input, place, Discard::NoGroup, memory),
                 Why::Options => self.heed_options(now, input, place, memory),
                 Why::TooBig(output) => self.fit(now, input, output, place, memory),
+                Why::Beside if self.ports[input].plan.is_punting => {
+                    self.punt(input, place, Discard::NoRoute, memory);
+                }
                 _ => self.complain(now, input, place, why, memory),
             }
         }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use nilometer_router::discard::Discard;
 use nilometer_router::forward::reassemble::{Outcome, Reassembler, Settings};
 use nilometer_router::forward::{fragment::Fragments, source_fragment};
+use nilometer_router::memory::Memory;
 use nilometer_router::neighbour::{Given, link_local};
 use nilometer_router::next_hop::Hop;
 use nilometer_wire::{Span, Time, build};
@@ -211,6 +212,32 @@ fn all_nodes_of_a_link_may_be_pinged() {
     let [(3, reply)] = &out[..] else { panic!("{out:?}") };
     assert_eq!((icmp(reply), &reply[..6]), ((129, 0), &host(3)[..]));
     assert_eq!(reply[22..38], link_local(mac(3)).to_be_bytes());
+}
+
+#[test]
+fn hosts_behind_a_link_of_the_kernel_are_not_answered_for() {
+    for (from, to, kind, expected) in
+        [("198.19.0.9", "198.51.0.9", 8, (3, 0)), ("fd00:10::9", "fd00:51::9", 128, (1, 0))]
+    {
+        for is_punting in [false, true] {
+            let mut bench = Bench::with(|plans| plans.ports[0].is_punting = is_punting);
+            let beside = bench.way(Hop::Beside);
+            bench.route4("0.0.0.0/0", beside);
+            bench.route6("::/0", beside);
+            bench.renew();
+            let packets = [build::icmp(ip(from), ip(to), kind, 0, &[0; 9]), udp(from, to, 30)];
+            for packet in &packets {
+                let out = bench.pass(0, &framed(0, packet));
+                let told = out.first().map(|(_, frame)| icmp(frame));
+                assert_eq!(told, (!is_punting).then_some(expected), "to {to}");
+                let punted = bench.router.poll_punted(0);
+                assert_eq!(punted.is_some(), is_punting, "to {to}");
+                punted.into_iter().for_each(|place| bench.memory.give(place));
+            }
+            let lost = bench.router.ports()[0].discards().of(Discard::NoRoute);
+            assert_eq!(lost, if is_punting { 0 } else { 2 });
+        }
+    }
 }
 
 #[test]

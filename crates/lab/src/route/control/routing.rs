@@ -255,6 +255,7 @@ fn way(member: &Member, config: &RouterConfig) -> WayView {
     let fate = match member.hop {
         Hop::Via { .. } => None,
         Hop::Local => Some("local"),
+        Hop::Beside => Some("beside"),
         Hop::Blackhole => Some("blackhole"),
         Hop::Reject(Rejection::Unreachable) => Some("unreachable"),
         Hop::Reject(Rejection::Prohibited) => Some("prohibited"),
