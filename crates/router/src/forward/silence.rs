@@ -78,7 +78,7 @@ impl Arrival {
         if self.to_broadcast || destination >> 28 == 0xe || destination == u32::MAX {
             return Some(Silence::Broadcast);
         }
-        if self.from_broadcast || Filter::Standard.source_ipv4(source).is_some() {
+        if self.from_broadcast || is_no_host(Filter::Standard.source_ipv4(source)) {
             return Some(Silence::BadSource);
         }
         let kind = original[header_bytes..total_bytes].first();
@@ -97,9 +97,7 @@ impl Arrival {
         if key.destination >> 120 == 0xff && !may_answer_many {
             return Some(Silence::Broadcast);
         }
-        // A link-local source is one host, and its link is where the answer goes.
-        let martian = Filter::Standard.source_ipv6(key.source);
-        if self.from_broadcast || martian.is_some_and(|kind| kind != Martian::LinkLocal) {
+        if self.from_broadcast || is_no_host(Filter::Standard.source_ipv6(key.source)) {
             return Some(Silence::BadSource);
         }
         if key.protocol != protocol::ICMPV6 {
@@ -110,6 +108,12 @@ impl Arrival {
             && kind.is_some_and(|kind| *kind >= 128 && *kind != REDIRECT_V6);
         (!is_told).then_some(Silence::IcmpError)
     }
+}
+
+/// Whether a source of this kind is not one host. A link-local one is, and its link is where the answer
+/// goes.
+fn is_no_host(kind: Option<Martian>) -> bool {
+    kind.is_some_and(|kind| kind != Martian::LinkLocal)
 }
 
 const REDIRECT_V6: u8 = 137;
@@ -206,6 +210,7 @@ mod tests {
         let silence = arrival.silence_ipv4(&udp("198.18.0.255", "198.19.0.1"));
         assert_eq!(silence, Some(Silence::BadSource));
         assert_eq!(Arrival::default().silence_ipv6(&udp("fe80::1", "fd00::1"), TOO_BIG), None);
+        assert_eq!(Arrival::default().silence_ipv4(&udp("169.254.3.9", "169.254.3.1")), None);
     }
 
     #[test]

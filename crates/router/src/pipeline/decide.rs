@@ -190,13 +190,12 @@ impl Router {
     }
 
     /// A packet with an address that may not be forwarded goes nowhere, unless it is of the link and
-    /// for the port itself (RFC 4291, 2.5.6).
+    /// for the port itself (RFC 3927, 2.7; RFC 4291, 2.5.6).
     #[cold]
     fn martian<A: Version>(&mut self, input: usize, key: &Key<A>, why: Discard) -> Turn {
         let martians = self.plan.martians;
-        let is_of_link = key.source.is_link_local()
-            || !key.source.is_martian_source(martians)
-                && !key.source.is_broadcast(&self.broadcasts);
+        let is_host = key.source.is_of_one_link() || !key.source.is_martian_source(martians);
+        let is_of_link = is_host && !key.source.is_broadcast(&self.broadcasts);
         let is_own = A::table(&mut self.ports[input]).own().has(key.destination);
         if is_of_link && is_own { Turn::Slow(Why::Local) } else { Turn::Discard(why) }
     }

@@ -15,10 +15,10 @@ use crate::classifier::Classified;
 use crate::fib::NextHop;
 use crate::forward::hop;
 use crate::forward::icmp::Problem;
-use crate::forward::martian::{self, Filter as Martians};
+use crate::forward::martian::{self, Filter as Martians, Martian};
 use crate::forward::report::{Cause, Reporter, Unsent};
 use crate::multicast::Protocol;
-use crate::neighbour::Table;
+use crate::neighbour::{Family, Table};
 
 /// What the two families do differently.
 pub(super) trait Version: Protocol + Classified + Default {
@@ -38,6 +38,8 @@ pub(super) trait Version: Protocol + Classified + Default {
     fn are_plain(source: Self, destination: Self) -> bool;
     fn is_martian_source(self, filter: Martians) -> bool;
     fn is_martian_destination(self, filter: Martians) -> bool;
+    /// Whether who has it may speak to its own link and no further.
+    fn is_of_one_link(self) -> bool;
     fn is_multicast(self) -> bool;
     /// Whether who sends from `source` may have to be told of a better router on the link of `port`: no
     /// to nearly all who need not.
@@ -97,6 +99,10 @@ impl Version for u32 {
     #[inline]
     fn is_martian_destination(self, filter: Martians) -> bool {
         filter.destination_ipv4(self).is_some()
+    }
+
+    fn is_of_one_link(self) -> bool {
+        Martians::Least.source_ipv4(self) == Some(Martian::LinkLocal)
     }
 
     #[inline]
@@ -194,6 +200,10 @@ impl Version for u128 {
     #[inline]
     fn is_martian_destination(self, filter: Martians) -> bool {
         filter.destination_ipv6(self).is_some()
+    }
+
+    fn is_of_one_link(self) -> bool {
+        self.is_link_local()
     }
 
     #[inline]

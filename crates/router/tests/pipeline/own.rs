@@ -241,6 +241,31 @@ fn hosts_behind_a_link_of_the_kernel_are_not_answered_for() {
 }
 
 #[test]
+fn link_local_neighbours_of_ipv4_are_answered_and_not_forwarded() {
+    let mut bench = Bench::with(|plans| {
+        plans.ports[3].addresses4.push((0xa9fe_0301, 16)); // 169.254.3.1
+    });
+    let on_link = bench.way(Hop::Via { port: 3, gateway: None });
+    let local = bench.way(Hop::Local);
+    bench.route4("169.254.0.0/16", on_link);
+    bench.route4("169.254.3.1/32", local);
+    bench.renew();
+    let table = &mut bench.router.port_mut(3).arp_mut().table;
+    table.set(Time::ZERO, 0xa9fe_0309, host(3), Given::Permanent).expect("room");
+    let mut told = |packet: Vec<u8>| {
+        let out = bench.pass(3, &framed(3, &packet));
+        out.first().map(|(port, frame)| (*port, icmp(frame)))
+    };
+    assert_eq!(told(echo("169.254.3.9", "169.254.3.1", 9)), Some((3, (0, 0))));
+    assert_eq!(told(udp("169.254.3.9", "169.254.3.1", 30)), Some((3, (3, 3))));
+    let refused = [("169.254.3.9", "198.19.1.9"), ("169.254.3.9", "198.18.1.1")];
+    for (from, to) in refused.into_iter().chain([("169.254.255.255", "169.254.3.1")]) {
+        assert_eq!(told(udp(from, to, 30)), None, "{from} to {to}");
+    }
+    assert_eq!(bench.router.ports()[3].discards().of(Discard::MartianSource), 3);
+}
+
+#[test]
 fn a_loopback_address_of_the_router_is_pinged() {
     let mut bench = Bench::new();
     let next = bench.way(Hop::Local);
