@@ -60,21 +60,33 @@ impl<B: Copy> Discovery<B> {
     pub fn add_address(&mut self, now: Time, address: u128, length: u32) -> Result<(), OwnError> {
         if self.probes == 0 || self.table.own.has(address) {
             self.table.add_address(address, length)?;
+            self.table.own.want(address, length)?;
             self.candidates.say(address, true);
             return Ok(());
         }
         if !address.is_host() {
             return Err(OwnError::NotHost);
         }
-        if length > u128::BITS {
-            return Err(OwnError::Length);
-        }
+        self.table.own.want(address, length)?;
         self.candidates.add(now, address, length, self.probes)
     }
 
     /// Takes an address from the port, or ends its trial; whether there was one.
     pub fn remove_address(&mut self, address: u128) -> bool {
+        self.table.own.unwant(address);
         self.candidates.remove(address) | self.table.remove_address(address)
+    }
+
+    /// Puts an address on trial again, as when the link has been down; neighbours set by hand stay.
+    ///
+    /// # Errors
+    /// As of [`Discovery::add_address`].
+    pub fn try_again(&mut self, now: Time, address: u128, length: u32) -> Result<(), OwnError> {
+        if self.probes > 0 {
+            self.candidates.remove(address);
+            self.table.remove_address(address);
+        }
+        self.add_address(now, address, length)
     }
 
     /// Whether `address` is the port's or on trial to be.

@@ -49,6 +49,8 @@ pub fn link_local(mac: Mac) -> u128 {
 pub struct Own<A> {
     mac: Mac,
     addresses: Vec<(A, Prefix<A>)>,
+    /// Addresses that are to be the port's, whether they are yet or not.
+    wanted: Vec<(A, Prefix<A>)>,
     /// A bit for each value of the first eight bits of an address that is within a prefix.
     beginnings: [u64; 4],
 }
@@ -59,7 +61,7 @@ impl<A: Family> Own<A> {
     /// # Errors
     /// [`OwnError::Mac`].
     pub fn new(mac: Mac) -> Result<Own<A>, OwnError> {
-        let own = Own { mac, addresses: Vec::new(), beginnings: [0; 4] };
+        let own = Own { mac, addresses: Vec::new(), wanted: Vec::new(), beginnings: [0; 4] };
         is_station(mac).then_some(own).ok_or(OwnError::Mac)
     }
 
@@ -95,6 +97,23 @@ impl<A: Family> Own<A> {
         self.addresses.retain(|there| there.0 != address);
         self.begin();
         self.addresses.len() < before
+    }
+
+    /// Notes that `address` is to be the port's, with the prefix of `length` bits around it on the link,
+    /// once it has stood its trial.
+    pub(super) fn want(&mut self, address: A, length: u32) -> Result<(), OwnError> {
+        let prefix = Prefix::new(address, length).ok_or(OwnError::Length)?;
+        self.unwant(address);
+        if self.wanted.len() == ADDRESSES_MAX {
+            return Err(OwnError::Full);
+        }
+        self.wanted.push((address, prefix));
+        Ok(())
+    }
+
+    /// `address` is not to be the port's any more.
+    pub(super) fn unwant(&mut self, address: A) {
+        self.wanted.retain(|there| there.0 != address);
     }
 
     /// Notes how addresses within the prefixes begin.
@@ -153,6 +172,20 @@ impl<A: Family> Own<A> {
             Err(Reason::OffLink)
         } else {
             Ok(())
+        }
+    }
+
+    /// Whether a neighbour that is set by hand can have `address`: it may be on the prefix of an address
+    /// that is not the port's yet.
+    ///
+    /// # Errors
+    /// As of [`Own::check`].
+    pub fn check_given(&self, address: A) -> Result<(), Reason> {
+        match self.check(address) {
+            Err(Reason::OffLink) if self.wanted.iter().any(|there| there.1.contains(address)) => {
+                Ok(())
+            }
+            checked => checked,
         }
     }
 }

@@ -133,7 +133,10 @@ impl<A: Family, B: Copy> Table<A, B> {
     /// # Errors
     /// Why there can be no such entry: the address, the link-layer address, or a full table.
     pub fn set(&mut self, now: Time, address: A, mac: Mac, given: Given) -> Result<(), Reason> {
-        self.own.check(address)?;
+        match given {
+            Given::Permanent => self.own.check_given(address)?,
+            Given::Reachable | Given::Stale => self.own.check(address)?,
+        }
         if !is_station(mac) || mac == self.own.mac() {
             return Err(Reason::NotHost);
         }

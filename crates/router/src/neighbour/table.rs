@@ -360,8 +360,12 @@ impl<A: Family, B: Copy> Table<A, B> {
 
     fn remove_unfit(&mut self) {
         for place in 0..self.bodies.len() as u32 {
-            let is_entry = !self.chains.is_in(place, Chain::Free);
-            if is_entry && self.own.check(self.bodies[place as usize].address).is_err() {
+            let Body { address, state, .. } = self.bodies[place as usize];
+            let fits = match state {
+                State::Permanent => self.own.check_given(address),
+                _ => self.own.check(address),
+            };
+            if fits.is_err() && !self.chains.is_in(place, Chain::Free) {
                 self.remove_place(place);
             }
         }

@@ -123,7 +123,12 @@ impl Router {
         }
         let packet = memory.frame(place)[ETHERNET_BYTES..].to_vec();
         if let AnyKey::V6(key) = header.key {
-            if self.ports.iter().any(|port| port.withholds(key.destination)) {
+            // A link-local address is another on every link.
+            let asked = match key.destination.is_link_local() {
+                true => input..input + 1,
+                false => 0..self.ports.len(),
+            };
+            if self.ports[asked].iter().any(|port| port.withholds(key.destination)) {
                 return self.discard(input, place, Discard::NoUse, memory);
             }
             let problem = match hop_by_hop(&packet) {

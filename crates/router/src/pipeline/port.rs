@@ -276,10 +276,7 @@ impl Port {
         own4.addresses().iter().for_each(|&(address, _)| self.arp.announce(address));
         self.duplicates.clear();
         for &(address, prefix) in own6.addresses() {
-            if self.plan.address_probes > 0 {
-                self.discovery.remove_address(address);
-            }
-            self.discovery.add_address(now, address, prefix.length())?;
+            self.discovery.try_again(now, address, prefix.length())?;
         }
         Ok(())
     }
@@ -314,6 +311,7 @@ impl Port {
     pub(super) fn vacate(&mut self) {
         self.plan = PortPlan { is_vacant: true, multicast: None, ..self.plan.clone() };
         self.is_up = false;
+        self.duplicates.clear();
         self.settle();
         for (address, _) in self.arp.table.own().addresses().to_vec() {
             self.arp.table.remove_address(address);

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use nilometer_router::discard::Discard;
 use nilometer_router::memory::Memory;
 use nilometer_router::neighbour::{
-    Answer, Envelope, FRAME_BYTES_MAX, Mac, Message, State, link_local,
+    Answer, Envelope, FRAME_BYTES_MAX, Given, Mac, Message, Reason, State, link_local,
 };
 use nilometer_router::next_hop::Hop;
-use nilometer_wire::build;
+use nilometer_wire::{Time, build};
 
 use crate::bench::{Bench, PORTS, framed, host, mac, udp};
 
@@ -130,11 +130,7 @@ fn an_address_that_another_has_is_not_used() {
     let mut bench = bench();
     bench.drain();
     let own = address("fd00:2::1");
-    let said =
-        Answer { mac: Some(host(2)), is_solicited: false, overrides: true, is_router: false };
-    let (frame_to, destination) = ([0x33, 0x33, 0, 0, 0, 1], address(ALL_NODES));
-    let envelope = Envelope { frame_to, frame_from: host(2), source: own, destination };
-    bench.pass(2, &written(Message::Advertisement { target: own, answer: said }, envelope));
+    bench.pass(2, &objection(own));
     bench.wait(1_100);
     let port = &bench.router.ports()[2];
     assert!(!port.neighbours6().own().has(own));
@@ -144,6 +140,81 @@ fn an_address_that_another_has_is_not_used() {
     let echo = build::icmp(from, to, 128, 0, &[0; 8]);
     assert!(bench.pass(0, &framed(0, &echo)).is_empty(), "nor is it answered from");
     assert_eq!(bench.router.ports()[0].discards().of(Discard::NoUse), 1);
+}
+
+/// What the host behind port 2 says when the router tries `target`, which it has.
+fn objection(target: u128) -> Vec<u8> {
+    let said =
+        Answer { mac: Some(host(2)), is_solicited: false, overrides: true, is_router: false };
+    let (frame_to, destination) = ([0x33, 0x33, 0, 0, 0, 1], address(ALL_NODES));
+    let envelope = Envelope { frame_to, frame_from: host(2), source: target, destination };
+    written(Message::Advertisement { target, answer: said }, envelope)
+}
+
+#[test]
+fn a_link_local_address_that_another_has_on_one_link_is_used_on_others() {
+    let own = address("fe80::1");
+    let mut bench = Bench::with(|plans| {
+        for plan in &mut plans.ports {
+            (plan.link_local, plan.address_probes) = (Some(own), 1);
+        }
+    });
+    bench.drain();
+    bench.pass(2, &objection(own));
+    bench.wait(1_100);
+    assert_eq!(bench.router.ports()[2].duplicates(), [own]);
+    let mut ping = |port: usize| {
+        let peer = link_local(host(port));
+        bench.pass(port, &question(port, peer, own));
+        let [from, to] = [peer, own].map(|address| Ipv6Addr::from(address).into());
+        bench.pass(port, &framed(port, &build::icmp(from, to, 128, 0, &[0; 8]))).len()
+    };
+    assert_eq!((0..PORTS).map(&mut ping).collect::<Vec<_>>(), [1, 1, 0, 1]);
+}
+
+#[test]
+fn an_address_that_another_had_at_a_port_that_is_gone_is_used_elsewhere() {
+    let mut bench = bench();
+    bench.drain();
+    let own = address("fd00:2::1");
+    bench.pass(2, &objection(own));
+    bench.router.unplug(2, &mut bench.memory).expect("it is there");
+    let four = bench.router.ports()[1].plan().addresses4.clone();
+    bench.router.set_addresses(bench.now, 1, &four, &[(own, 64)]).expect("sound");
+    let peer = link_local(host(1));
+    bench.wait(1_100);
+    bench.pass(1, &question(1, peer, own));
+    let [from, to] = [peer, own].map(|address| Ipv6Addr::from(address).into());
+    let out = bench.pass(1, &framed(1, &build::icmp(from, to, 128, 0, &[0; 8])));
+    let [(1, frame)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(frame[54], 129);
+}
+
+#[test]
+fn a_neighbour_set_by_hand_is_there_while_addresses_are_tried() {
+    let mut bench = bench();
+    let (gateway, elsewhere) = (address("fd00:1::2"), address("fd00:99::2"));
+    let table = bench.router.port_mut(1).neighbours6_mut();
+    assert!(table.own().addresses().is_empty(), "all are on trial");
+    table.set(Time::ZERO, gateway, host(1), Given::Permanent).expect("on a prefix of the port");
+    let refused = table.set(Time::ZERO, elsewhere, host(1), Given::Permanent);
+    assert_eq!(refused, Err(Reason::OffLink));
+    let learnt = table.set(Time::ZERO, gateway + 1, host(1), Given::Reachable);
+    assert_eq!(learnt, Err(Reason::OffLink), "what is not for good waits for the trial");
+    bench.wait(1_100);
+    // Nor does it go with the link, whose addresses are tried again.
+    for is_up in [false, true] {
+        bench.router.set_link(bench.now, 1, is_up, &mut bench.memory).expect("a port");
+        let entry = bench.router.ports()[1].neighbours6().entry(gateway).expect("an entry");
+        assert_eq!((entry.mac, entry.state), (Some(host(1)), State::Permanent));
+    }
+    let out = bench.pass(0, &framed(0, &udp("fd00:10::9", "fd00:11::9", 30)));
+    let forwarded = out.iter().find(|(_, frame)| frame[20] == 17).expect("it is not held");
+    assert_eq!((forwarded.0, &forwarded.1[..6]), (1, &host(1)[..]));
+    bench.wait(1_100);
+    // It goes with its prefix.
+    bench.router.set_addresses(bench.now, 1, &[], &[]).expect("none is sound");
+    assert!(bench.router.ports()[1].neighbours6().entry(gateway).is_none());
 }
 
 #[test]
