@@ -1,4 +1,4 @@
-//! IPv6 extension headers a router answers for: hop-by-hop options and routing headers.
+//! IPv6 extension headers a router answers for: options and routing headers.
 //!
 //! Of the extension headers a router on the way reads only the hop-by-hop options, right behind the
 //! IPv6 header (RFC 8200, 4.3). An option it does not know says in its two upper bits what to do:
@@ -6,10 +6,11 @@
 //! Padding and router alert (RFC 2711) are known here; jumbo payloads (RFC 2675) are not, and their
 //! type asks to be complained of, which is right on links that carry none.
 //!
-//! Routing headers are read by whom the packet is addressed to. The router follows none, so one with
-//! segments left is a complaint about its type (4.4), type 0 above all: it is deprecated for
-//! letting one packet bounce between two routers some eighty times (RFC 5095). On the way, type 0
-//! may be filtered ([`type_0_at`]), and other types pass.
+//! Destination options and routing headers are read by whom the packet is addressed to. Of the options
+//! padding alone is known (4.6). No route is followed, so a routing header with segments left is a
+//! complaint about its type (4.4), type 0 above all: it is deprecated for letting one packet bounce
+//! between two routers some eighty times (RFC 5095); and options behind it are for another to read. On
+//! the way, type 0 may be filtered ([`type_0_at`]), and other types pass.
 
 use super::icmp::Problem;
 use super::{ipv6_extent, word};
@@ -34,19 +35,43 @@ pub enum HopByHop {
 /// Reads the hop-by-hop options of the IPv6 packet that begins here, if it has any.
 pub fn hop_by_hop(packet: &[u8]) -> HopByHop {
     const NOTHING: HopByHop = HopByHop::Pass { router_alert: None };
-    let fault = |at: usize| HopByHop::Discard(Some(Problem::Parameter { pointer: at as u16 }));
     let Some(total_bytes) = ipv6_extent(packet) else { return HopByHop::Discard(None) };
     if packet[6] != protocol::HOP_BY_HOP {
         return NOTHING;
     }
-    let packet = &packet[..total_bytes];
-    let Some(units) = packet.get(IPV6_BYTES + 1) else { return fault(4) };
-    let end = IPV6_BYTES + (usize::from(*units) + 1) * 8;
-    if end > total_bytes {
-        return fault(IPV6_BYTES + 1);
+    read_options(&packet[..total_bytes], IPV6_BYTES, true)
+}
+
+/// Why the router must discard the packet that begins here for its destination options, if it must, and
+/// the problem to report if there is one. They are read as far as the packet is not cut by fragmentation,
+/// hidden by encryption, or to go on elsewhere first.
+pub fn unheeded_options(packet: &[u8]) -> Option<Option<Problem>> {
+    let packet = &packet[..ipv6_extent(packet)?];
+    for (kind, at) in extensions(packet) {
+        match kind {
+            protocol::DESTINATION_OPTIONS => {
+                if let HopByHop::Discard(problem) = read_options(packet, at, false) {
+                    return Some(problem);
+                }
+            }
+            protocol::ROUTING if packet[at + 3] > 0 => return None,
+            protocol::FRAGMENT => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Reads the options in the header at `header_at`, among which a router alert may be known.
+fn read_options(packet: &[u8], header_at: usize, knows_alert: bool) -> HopByHop {
+    let fault = |at: usize| HopByHop::Discard(Some(Problem::Parameter { pointer: at as u16 }));
+    let Some(units) = packet.get(header_at + 1) else { return fault(4) };
+    let end = header_at + (usize::from(*units) + 1) * 8;
+    if end > packet.len() {
+        return fault(header_at + 1);
     }
     let mut router_alert = None;
-    let mut at = IPV6_BYTES + 2;
+    let mut at = header_at + 2;
     while at < end {
         let kind = packet[at];
         if kind == PAD_1 {
@@ -59,11 +84,11 @@ pub fn hop_by_hop(packet: &[u8]) -> HopByHop {
         let length = usize::from(packet[at + 1]);
         match kind {
             PAD_N => {}
-            ROUTER_ALERT if length == 2 && router_alert.is_none() => {
+            ROUTER_ALERT if knows_alert && length == 2 && router_alert.is_none() => {
                 router_alert = Some(word(packet, at + 2));
             }
             // Of another length, or a second one (RFC 2711, 2.1).
-            ROUTER_ALERT => return fault(at + 1),
+            ROUTER_ALERT if knows_alert => return fault(at + 1),
             _ => {
                 let is_for_many = packet[24] == 0xff;
                 let complaint = Some(Problem::Option { pointer: at as u16 });
@@ -95,23 +120,30 @@ pub struct Routing {
 /// fragmentation or hidden by encryption.
 pub fn routing(packet: &[u8]) -> Option<Routing> {
     let packet = &packet[..ipv6_extent(packet)?];
-    let (mut kind, mut at) = (packet[6], IPV6_BYTES);
-    for _ in 0..EXTENSIONS_MAX {
+    let (_, at) = extensions(packet).find(|(kind, _)| *kind == protocol::ROUTING)?;
+    let kind_at = u16::try_from(at + 2).ok()?;
+    Some(Routing { kind: packet[at + 2], segments_left: packet[at + 3], kind_at })
+}
+
+/// The extension headers of an IPv6 packet, each with where it begins and four bytes there at least, up to
+/// what is in another fragment or encrypted.
+fn extensions(packet: &[u8]) -> impl Iterator<Item = (u8, usize)> + '_ {
+    let mut here = packet.get(6).map(|kind| (*kind, IPV6_BYTES));
+    let next = move || {
+        let (kind, at) = here?;
         let &[next, length, third, fourth] = packet.get(at..)?.first_chunk::<4>()?;
-        match kind {
-            protocol::ROUTING => {
-                let kind_at = u16::try_from(at + 2).ok()?;
-                return Some(Routing { kind: third, segments_left: fourth, kind_at });
-            }
-            protocol::HOP_BY_HOP if at == IPV6_BYTES => at += (usize::from(length) + 1) * 8,
-            protocol::DESTINATION_OPTIONS => at += (usize::from(length) + 1) * 8,
-            protocol::FRAGMENT if u16::from_be_bytes([third, fourth]) & 0xfff8 == 0 => at += 8,
-            protocol::AUTHENTICATION => at += (usize::from(length) + 2) * 4,
+        let length = usize::from(length);
+        let bytes = match kind {
+            protocol::HOP_BY_HOP if at == IPV6_BYTES => (length + 1) * 8,
+            protocol::ROUTING | protocol::DESTINATION_OPTIONS => (length + 1) * 8,
+            protocol::FRAGMENT if u16::from_be_bytes([third, fourth]) & 0xfff8 == 0 => 8,
+            protocol::AUTHENTICATION => (length + 2) * 4,
             _ => return None,
-        }
-        kind = next;
-    }
-    None
+        };
+        here = Some((next, at + bytes));
+        Some((kind, at))
+    };
+    core::iter::from_fn(next).take(EXTENSIONS_MAX)
 }
 
 /// Where the field stands that names the protocol of the header at `transport_at`: what a complaint of
@@ -184,6 +216,40 @@ mod tests {
             };
             assert_eq!((one, many), expected, "option {kind}");
         }
+    }
+
+    #[test]
+    fn destination_options_say_what_to_do_as_well() {
+        let complaint = |at| Some(Some(Problem::Option { pointer: at }));
+        let header = |next: u8, kind: u8| [next, 0, kind, 4, 0, 0, 0, 0];
+        let of = |to: &str, payload: &[u8]| {
+            unheeded_options(&packet(to, protocol::DESTINATION_OPTIONS, payload))
+        };
+        for kind in 2..=u8::MAX {
+            let alone = [header(17, kind), [0; 8]].concat();
+            let second = [header(60, PAD_N), header(17, kind), [0; 8]].concat();
+            let (one, many) = (of("fd00::2", &alone), of("ff02::1", &alone));
+            let expected = match kind >> 6 {
+                0 => (None, None),
+                1 => (Some(None), Some(None)),
+                2 => (complaint(42), complaint(42)),
+                _ => (complaint(42), Some(None)),
+            };
+            assert_eq!((one, many), expected, "option {kind}");
+            assert_eq!(of("fd00::2", &second).is_some(), kind >> 6 > 0, "option {kind}");
+        }
+        // Behind a routing header that is not at its end, or in a fragment, they are not for us yet.
+        for (first, is_ours) in
+            [([60, 0, 4, 0, 0, 0, 0, 0], true), ([60, 0, 4, 1, 0, 0, 0, 0], false)]
+        {
+            let behind = [first, header(17, 0x80), [0; 8]].concat();
+            let found = unheeded_options(&packet("fd00::2", protocol::ROUTING, &behind));
+            assert_eq!(found.is_some(), is_ours);
+        }
+        let cut = [[60, 0, 0, 1, 0, 0, 0, 9], header(17, 0x80), [0; 8]].concat();
+        assert_eq!(unheeded_options(&packet("fd00::2", protocol::FRAGMENT, &cut)), None);
+        let long = [60, 9, PAD_N, 4, 0, 0, 0, 0];
+        assert_eq!(of("fd00::2", &long), Some(Some(Problem::Parameter { pointer: 41 })));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::Router;
 use super::slow::stamp;
 use super::version::Version;
 use crate::discard::Discard;
-use crate::forward::extension::{self, HopByHop, hop_by_hop, unfollowed_route};
+use crate::forward::extension::{self, HopByHop, hop_by_hop, unfollowed_route, unheeded_options};
 use crate::forward::icmp::Problem;
 use crate::forward::options::Visit;
 use crate::forward::reassemble::Outcome;
@@ -132,7 +132,9 @@ impl Router {
                 return self.discard(input, place, Discard::NoUse, memory);
             }
             let problem = match hop_by_hop(&packet) {
-                HopByHop::Pass { .. } => unfollowed_route(&packet).map(Some),
+                HopByHop::Pass { .. } => {
+                    unheeded_options(&packet).or_else(|| unfollowed_route(&packet).map(Some))
+                }
                 HopByHop::Discard(problem) => Some(problem),
             };
             if let Some(problem) = problem {
@@ -155,8 +157,15 @@ impl Router {
         match self.slow.reassembler.push(cause.now, input as u16, cause.packet) {
             Outcome::Waiting => self.absorb(place, memory),
             Outcome::Whole(packet) => {
-                self.answer(Cause { packet: &packet, ..cause }, input, memory);
-                self.absorb(place, memory);
+                let whole = Cause { packet: &packet, ..cause };
+                let Some(problem) = unheeded_options(&packet) else {
+                    self.answer(whole, input, memory);
+                    return self.absorb(place, memory);
+                };
+                if let Some(problem) = problem {
+                    self.tell(input, whole, problem, memory);
+                }
+                self.discard(input, place, Discard::Options, memory);
             }
             Outcome::Dropped(_, problem) => {
                 self.refuse(cause.now, (input, place), problem, Discard::Fragment, memory);
@@ -170,9 +179,7 @@ impl Router {
             let Some(first) = expired.first else { continue };
             let input = usize::from(expired.port);
             let cause = Cause { now, arrival: self.arrival(false, &first), packet: &first };
-            if let Some((message, way)) = self.message(input, cause, Problem::Reassembly) {
-                self.send_own(now, input, &message, Ok(way), memory);
-            }
+            self.tell(input, cause, Problem::Reassembly, memory);
         }
     }
 
@@ -234,12 +241,14 @@ impl Router {
 }
 
 /// Whether a datagram is as it was sent: its length fits, and its checksum (RFC 768; RFC 1122, 4.1.3.4:
-/// what was changed on its way is not answered).
+/// what was changed on its way is not answered), which it must have in IPv6 (RFC 8200, 8.1).
 fn is_sound(packet: &[u8], header: &Header) -> bool {
     let end = packet.len().min(usize::from(header.ip_bytes));
     let datagram = packet.get(usize::from(header.transport_at)..end).unwrap_or_default();
     let length = datagram.get(4..6).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]));
+    let is_summed = packet[0] >> 4 == 4 || datagram.get(6..8) != Some(&[0, 0]);
     (8..=datagram.len()).contains(&usize::from(length))
+        && is_summed
         && transport_checksum_ok(packet) != Some(false)
 }
 

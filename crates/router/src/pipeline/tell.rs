@@ -125,6 +125,19 @@ impl Router {
         }
     }
 
+    /// The same of a packet that is in no buffer.
+    pub(super) fn tell<M: Memory>(
+        &mut self,
+        input: usize,
+        cause: Cause<'_>,
+        problem: Problem,
+        memory: &mut M,
+    ) {
+        if let Some((message, way)) = self.message(input, cause, problem) {
+            self.send_own(cause.now, input, &message, Ok(way), memory);
+        }
+    }
+
     /// The message that tells of `problem`, and the way it goes.
     pub(super) fn message(
         &mut self,

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use nilometer_router::discard::Discard;
 use nilometer_router::forward::options::SourceRouting;
+use nilometer_router::forward::source_fragment;
 use nilometer_router::memory::Memory;
 use nilometer_router::next_hop::Hop;
 use nilometer_wire::checksum::ipv4_header_checksum_ok;
@@ -14,6 +15,8 @@ use crate::icmp;
 
 const LOOSE: u8 = 131;
 const STRICT: u8 = 137;
+const DESTINATION_OPTIONS: u8 = 60;
+const ICMPV6: u8 = 58;
 
 /// A packet of IPv4 with options, padded to whole words.
 fn with_options(from: &str, to: &str, options: &[u8], bytes: usize) -> Vec<u8> {
@@ -237,6 +240,51 @@ fn unknown_options_of_ipv6_say_what_becomes_of_the_packet() {
         let [(1, frame)] = &out[..] else { panic!("{out:?}") };
         assert_eq!((frame[21], &frame[54..62]), (63, &passes[..]));
     }
+}
+
+/// An echo request to an address of port 1 with `bytes` of data behind destination options.
+fn behind_options(options: [u8; 6], bytes: usize) -> Vec<u8> {
+    let [from, to] = ["fd00:10::9", "fd00:1::1"].map(|text| text.parse().expect("an address"));
+    let echo = build::icmp(from, to, 128, 0, &vec![0; bytes]);
+    let payload = [&[ICMPV6, 0], &options[..], &echo[40..]].concat();
+    build::ip_packet(from, to, DESTINATION_OPTIONS, payload)
+}
+
+#[test]
+fn destination_options_are_read_where_they_arrive() {
+    let header = |upper: u8| [upper << 6 | 9, 4, 0, 0, 0, 0];
+    let answers = [Some((129, 0)), None, Some((4, 2)), Some((4, 2))];
+    for (upper, expected) in (0..).zip(answers) {
+        for bytes in [9, 2_000] {
+            let mut bench = Bench::new();
+            let packet = behind_options(header(upper), bytes);
+            let pieces = match bytes {
+                9 => vec![packet],
+                _ => source_fragment::pieces(&packet, 1_280, 99),
+            };
+            let out: Vec<_> =
+                pieces.iter().flat_map(|piece| bench.pass(0, &framed(0, piece))).collect();
+            let told = out.first().map(|(_, frame)| {
+                assert_eq!(frame[20] == ICMPV6 && frame[54] == 4, upper > 1);
+                match frame[20] {
+                    ICMPV6 => icmp(frame),
+                    _ => (129, 0), // in pieces
+                }
+            });
+            assert_eq!(told, expected, "class {upper}, {bytes} bytes");
+            if upper > 1 {
+                assert_eq!(out[0].1[58..62], [0, 0, 0, 42], "at the option");
+            }
+            let lost = bench.router.ports()[0].discards().of(Discard::Options);
+            assert_eq!(lost, u64::from(upper > 0));
+        }
+    }
+    // On its way it passes.
+    let out = Bench::new().pass(
+        0,
+        &framed(0, &with_header("fd00:11::9", DESTINATION_OPTIONS, [17, 0, 0x80, 4, 0, 0, 0, 0])),
+    );
+    assert!(matches!(out[..], [(1, _)]));
 }
 
 #[test]

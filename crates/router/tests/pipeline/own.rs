@@ -199,6 +199,22 @@ fn who_asks_for_what_is_not_here_is_told() {
 }
 
 #[test]
+fn a_datagram_of_ipv6_without_a_checksum_is_not_answered() {
+    for (from, to, expected) in
+        [("198.19.0.9", "198.18.1.1", Some((3, 3))), ("fd00:10::9", "fd00:1::1", None)]
+    {
+        let mut packet = udp(from, to, 30);
+        let checksum_at = packet.len() - 32;
+        packet[checksum_at..][..2].fill(0);
+        let mut bench = Bench::new();
+        let out = bench.pass(0, &framed(0, &packet));
+        assert_eq!(out.first().map(|(_, frame)| icmp(frame)), expected, "to {to}");
+        let lost = bench.router.ports()[0].discards().of(Discard::NoUse);
+        assert_eq!(lost, u64::from(expected.is_none()));
+    }
+}
+
+#[test]
 fn all_nodes_of_a_link_may_be_pinged() {
     let mut bench = Bench::new();
     let peer = link_local(host(3));
