@@ -187,6 +187,11 @@ impl Router {
         }
         match Header::read(frame) {
             Ok(header) if is_for_group(frame, &header) => return true,
+            Ok(Header { key: AnyKey::V6(key), hop_limit, transport_at, .. })
+                if is_discovery(frame, &key, hop_limit, transport_at) =>
+            {
+                self.shunt(input, place, Why::Discovery, memory);
+            }
             Ok(_) => self.shunt(input, place, Why::LinkBroadcast, memory),
             Err(unusable) => self.turn_aside(input, place, unusable, memory),
         }
@@ -203,7 +208,7 @@ impl Router {
         let Header { ip_bytes, transport_at, traffic_class, hop_limit, notes, .. } = header;
         let hash = flow_hash_ipv6(self.plan.seed, &key, notes);
         let brief = Brief { place, hash, ip_bytes, traffic_class, hop_limit, notes };
-        if is_discovery(memory.frame(place), &key, &brief, transport_at)
+        if is_discovery(memory.frame(place), &key, hop_limit, transport_at)
             && self.ports[input].is_of_link(key.destination)
         {
             self.shunt(input, place, Why::Discovery, memory);
@@ -272,9 +277,9 @@ fn ipv4_of(frame: &[u8]) -> Option<&[u8]> {
 /// Whether the packet is of neighbour discovery (RFC 4861). One to an address of this link goes no
 /// further; one to another is a packet like others, and void where it arrives.
 #[inline]
-fn is_discovery(frame: &[u8], key: &Key<u128>, brief: &Brief, transport_at: u16) -> bool {
+fn is_discovery(frame: &[u8], key: &Key<u128>, hop_limit: u8, transport_at: u16) -> bool {
     key.protocol == protocol::ICMPV6
-        && brief.hop_limit == 255
+        && hop_limit == 255
         && frame
             .get(ETHERNET_BYTES + usize::from(transport_at))
             .is_some_and(|kind| (133..=137).contains(kind))

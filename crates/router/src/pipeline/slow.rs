@@ -2,7 +2,10 @@
 //!
 //! A bounded queue stands before it, and it is served between batches, [`SERVED_AT_ONCE`] packets at a
 //! time. So a flood of packets with options, or to nobody, costs those packets and not the plain ones:
-//! when the queue is full they are discarded as such, at the cheapest point.
+//! when the queue is full they are discarded as such, at the cheapest point. What neighbours say, by ARP
+//! and neighbour discovery, has a queue of its own: without it nothing is forwarded for long, and who
+//! floods the router with anything else must not silence it. Each is served its share in every turn, so
+//! that neither can be starved by the other.
 
 use alloc::collections::VecDeque;
 
@@ -19,6 +22,10 @@ use crate::memory::{Memory, Place};
 pub const SLOW_MAX: usize = 512;
 /// Packets that it serves between two batches.
 pub const SERVED_AT_ONCE: usize = 64;
+/// Frames of ARP and neighbour discovery that may wait beside them.
+pub const NEIGHBOURLY_MAX: usize = 128;
+/// How many of those are served between two batches, before the others.
+pub const NEIGHBOURLY_AT_ONCE: usize = 32;
 /// Copies that may wait for management.
 pub const COPIES_MAX: usize = 512;
 
@@ -59,6 +66,8 @@ pub enum Why {
 #[derive(Debug)]
 pub(super) struct SlowPath {
     queue: VecDeque<(usize, Place, Why)>,
+    /// Of ARP and neighbour discovery.
+    neighbourly: VecDeque<(usize, Place, Why)>,
     /// Copies for management, with the port that they came by.
     copies: VecDeque<(usize, Place)>,
     pub(super) reporter: Reporter,
@@ -76,6 +85,7 @@ impl SlowPath {
         let reassembler = Reassembler::new(manners.reassembly);
         SlowPath {
             queue: VecDeque::new(),
+            neighbourly: VecDeque::new(),
             copies: VecDeque::new(),
             reporter,
             reassembler,
@@ -84,12 +94,13 @@ impl SlowPath {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        let waits = (!self.queue.is_empty()).then_some(Time::ZERO);
+        let is_idle = self.queue.is_empty() && self.neighbourly.is_empty();
+        let waits = (!is_idle).then_some(Time::ZERO);
         waits.into_iter().chain(self.reassembler.next_timeout()).min()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.queue.len() + self.copies.len()
+        self.queue.len() + self.neighbourly.len() + self.copies.len()
     }
 }
 
@@ -102,30 +113,49 @@ impl Router {
         why: Why,
         memory: &mut M,
     ) {
-        if self.slow.queue.len() >= SLOW_MAX {
+        let (queue, most) = match why {
+            Why::Arp | Why::Discovery => (&mut self.slow.neighbourly, NEIGHBOURLY_MAX),
+            _ => (&mut self.slow.queue, SLOW_MAX),
+        };
+        if queue.len() >= most {
             return self.discard(input, place, Discard::SlowPathFull, memory);
         }
-        self.slow.queue.push_back((input, place, why));
+        queue.push_back((input, place, why));
     }
 
     /// Serves some of those that wait.
     pub(super) fn serve_slow<M: Memory>(&mut self, now: Time, memory: &mut M) {
         self.expire_fragments(now, memory);
+        for _ in 0..NEIGHBOURLY_AT_ONCE {
+            let Some((input, place, why)) = self.slow.neighbourly.pop_front() else { break };
+            self.serve(now, input, place, why, memory);
+        }
         for _ in 0..SERVED_AT_ONCE {
-            let Some((input, place, why)) = self.slow.queue.pop_front() else { return };
-            match why {
-                Why::Arp => self.take_arp(now, input, place, memory),
-                Why::Local => self.take_own(now, input, place, memory),
-                Why::Discovery => self.take_discovery(now, input, place, memory),
-                Why::LinkBroadcast => self.take_for_many(now, input, place, memory),
-                Why::Group => self.punt(input, place, Discard::NoGroup, memory),
-                Why::Options => self.heed_options(now, input, place, memory),
-                Why::TooBig(output) => self.fit(now, input, output, place, memory),
-                Why::Beside if self.ports[input].plan.is_punting => {
-                    self.punt(input, place, Discard::NoRoute, memory);
-                }
-                _ => self.complain(now, input, place, why, memory),
+            let Some((input, place, why)) = self.slow.queue.pop_front() else { break };
+            self.serve(now, input, place, why, memory);
+        }
+    }
+
+    fn serve<M: Memory>(
+        &mut self,
+        now: Time,
+        input: usize,
+        place: Place,
+        why: Why,
+        memory: &mut M,
+    ) {
+        match why {
+            Why::Arp => self.take_arp(now, input, place, memory),
+            Why::Local => self.take_own(now, input, place, memory),
+            Why::Discovery => self.take_discovery(now, input, place, memory),
+            Why::LinkBroadcast => self.take_for_many(now, input, place, memory),
+            Why::Group => self.punt(input, place, Discard::NoGroup, memory),
+            Why::Options => self.heed_options(now, input, place, memory),
+            Why::TooBig(output) => self.fit(now, input, output, place, memory),
+            Why::Beside if self.ports[input].plan.is_punting => {
+                self.punt(input, place, Discard::NoRoute, memory);
             }
+            _ => self.complain(now, input, place, why, memory),
         }
     }
 

@@ -5,12 +5,13 @@ use std::net::{IpAddr, Ipv6Addr};
 use nilometer_router::discard::Discard;
 use nilometer_router::memory::Memory;
 use nilometer_router::neighbour::{
-    Answer, Envelope, FRAME_BYTES_MAX, Given, Mac, Message, Reason, State, link_local,
+    Answer, ArpOperation, ArpPacket, BROADCAST, Envelope, FRAME_BYTES_MAX, Given, Mac, Message,
+    Reason, State, link_local,
 };
 use nilometer_router::next_hop::Hop;
 use nilometer_wire::{Time, build};
 
-use crate::bench::{Bench, PORTS, framed, host, mac, udp};
+use crate::bench::{Bench, PORTS, framed, host, mac, udp, with_hop_limit};
 
 const ALL_NODES: &str = "ff02::1";
 
@@ -235,6 +236,53 @@ fn a_ping_within_the_link_is_answered_and_does_not_cross() {
     assert!(bench.pass(2, &framed(2, &elsewhere)).is_empty(), "the address is of one link");
     let discards = |port: usize| bench.router.ports()[port].discards().of(Discard::MartianSource);
     assert_eq!((discards(3), discards(2)), (1, 1));
+}
+
+#[test]
+fn what_neighbours_say_is_heard_in_a_flood() {
+    let mut bench = bench();
+    bench.wait(1_100);
+    let flood = framed(0, &with_hop_limit(udp("198.19.0.9", "198.19.1.9", 30), 1));
+    let own = address("fd00:0::1");
+    let arp = ArpPacket {
+        frame_to: BROADCAST,
+        frame_from: host(0),
+        operation: ArpOperation::Request,
+        sender_mac: host(0),
+        sender: 0xc612_004d, // 198.18.0.77
+        target_mac: [0; 6],
+        target: 0xc612_0001,
+    };
+    let mut request = [0; 64];
+    let bytes = arp.write(&mut request);
+    for _ in 0..1_000 {
+        bench.receive(0, &flood);
+    }
+    bench.receive(0, &request[..bytes]);
+    bench.receive(0, &question(0, link_local(host(0)), own));
+    let discarded = |bench: &Bench| bench.router.ports()[0].discards().of(Discard::SlowPathFull);
+    assert_eq!(discarded(&bench), 1_000 - 512, "of the flood alone");
+    // Both are answered in the next turn, long before the flood is through.
+    let answers = |bench: &Bench| {
+        let port = &bench.router.ports()[0];
+        (port.arp().table.ledger().answers, port.neighbours6().ledger().answers)
+    };
+    let before = answers(&bench);
+    bench.router.advance(bench.now, &mut bench.memory, &mut ());
+    assert_eq!(answers(&bench), (before.0 + 1, before.1 + 1));
+    assert!(bench.router.inside() >= 512 - 64);
+    // A flood of questions is bounded as well, and does not stop the rest.
+    bench.wait(3);
+    bench.receive(0, &flood);
+    for _ in 0..1_000 {
+        bench.receive(0, &request[..bytes]);
+    }
+    assert_eq!(discarded(&bench), 1_000 - 512 + 1_000 - 128);
+    let expired = |bench: &Bench| bench.router.ports()[0].discards().of(Discard::Expired);
+    let before = expired(&bench);
+    bench.router.advance(bench.now, &mut bench.memory, &mut ());
+    assert_eq!(expired(&bench), before + 1);
+    bench.wait(3);
 }
 
 #[test]
