@@ -33,6 +33,8 @@ pub const TABLE_MAIN: u32 = 254;
 const HEADER_BYTES: usize = 16;
 const ROUTE_BYTES: usize = 12;
 const NEXT_HOP_BYTES: usize = 8;
+/// A way of several that the kernel does not use, for its link is down (`RTNH_F_DEAD`).
+const DEAD: u8 = 1;
 /// What the kernel keeps for a route that was found, not told (`RTM_F_CLONED`).
 const CLONED: u32 = 0x200;
 
@@ -270,8 +272,13 @@ fn way(found: &RouteAttributes<'_>, ignored: &mut Ignored) -> Result<Way, Netlin
         }
         let link = u32_at(path, 4).ok_or(NetlinkFault::Length)?;
         let weight = u16::from(path[3]) + 1;
-        paths.push(Path { link, gateway: within.gateway, weight });
+        paths.push((path[2] & DEAD != 0, Path { link, gateway: within.gateway, weight }));
     }
+    // Where all are dead, they are what there will be again.
+    if paths.iter().any(|(is_dead, _)| !is_dead) {
+        paths.retain(|(is_dead, _)| !is_dead);
+    }
+    let paths: Vec<Path> = paths.into_iter().map(|(_, path)| path).collect();
     if paths.is_empty() { Err(NetlinkFault::Length) } else { Ok(Way::Paths(paths)) }
 }
 

@@ -127,6 +127,21 @@ fn what_is_not_ours_is_counted_and_left_out() {
 }
 
 #[test]
+fn a_way_that_the_kernel_calls_dead_is_not_taken_while_another_lives() {
+    let way = |flags: u8, link: u8| [8, 0, flags, 0, link, 0, 0, 0];
+    let told_of = |ways: &[[u8; 8]]| {
+        let several = route(rtnetlink::NEW_ROUTE, ip("10.0.0.0"), 8, BGP, UNICAST);
+        let (updates, _) = told(1, &frame(&[several.attribute(9, &ways.concat()).bytes()]));
+        let [RouteUpdate::Announce { way: Way::Paths(paths), .. }] = &updates[..] else {
+            panic!("{updates:?}");
+        };
+        paths.iter().map(|path| path.link).collect::<Vec<_>>()
+    };
+    assert_eq!(told_of(&[way(0, 10), way(1, 11), way(16, 12)]), [10, 12], "no carrier is no death");
+    assert_eq!(told_of(&[way(17, 10), way(1, 11)]), [10, 11], "all of them");
+}
+
+#[test]
 fn hostile_bytes_do_no_harm() {
     let sound = [
         frame(&[object(7, 10, ip("198.18.0.1")), group(9, &[(7, 1), (8, 3)])]),

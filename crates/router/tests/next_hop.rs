@@ -52,6 +52,22 @@ fn the_same_members_have_the_same_number_while_anyone_refers_to_it() {
 }
 
 #[test]
+fn all_the_numbers_that_there_are_may_be_in_use() {
+    let mut hops = NextHops::new(1 << 16, 1 << 16);
+    for number in 0..=u16::MAX {
+        // The way of groups without a living member is there from the start.
+        let hop = if number == 0 { Hop::Failed } else { via(number) };
+        let next = hops.define(&[Member { hop, weight: 1 }]).expect("room");
+        assert_eq!(next, NextHop(number));
+    }
+    assert_eq!(hops.define(&[member(1, 1)]), Err(NextHopFault::Full));
+    let snapshot = hops.snapshot();
+    let last = NextHop(u16::MAX);
+    assert_eq!(snapshot.resolve_numbered(last, 0), Some((u16::MAX, &via(u16::MAX))));
+    assert_eq!(snapshot.resolve(NextHop(1), 0), Some(&via(1)));
+}
+
+#[test]
 fn what_cannot_be_is_refused_and_changes_nothing() {
     let mut hops = NextHops::new(2, 34);
     assert_eq!(hops.intern(&[]), Err(NextHopFault::Members));

@@ -3,7 +3,8 @@
 //! The mirror subscribes first and then asks for everything, so that no change falls in between; what
 //! changed during the dump is told after it, in order. Afterwards it follows the kernel's messages, but
 //! they do not say everything. The kernel removes routes without a word when their link goes down, their
-//! next-hop object or their preferred source address goes; it loses messages when we are behind
+//! next-hop object or their preferred source address goes; so it does with one way of several, and takes
+//! it up again when the link comes; it loses messages when we are behind
 //! (`ENOBUFS`); and for IPv6 it may speak of one path of several. In each of these cases the mirror asks
 //! for everything again, as a replay: nothing is forgotten until the dump is complete, and a dump that
 //! the kernel says was inconsistent (`NLM_F_DUMP_INTR`) is made again before anything is swept.
@@ -295,7 +296,7 @@ impl Work {
             match message.kind {
                 rtnetlink::DONE | rtnetlink::ERROR => {}
                 DELETE_ADDRESS => self.is_stale = true,
-                kind if LINK.contains(&kind) => self.read_link(alone),
+                kind if LINK.contains(&kind) => self.read_link(alone, is_dump),
                 NEW_ADDRESS => {}
                 _ => self.read_route(&message, is_dump),
             }
@@ -339,7 +340,7 @@ impl Work {
         batch.push(update);
     }
 
-    fn read_link(&mut self, bytes: &[u8]) {
+    fn read_link(&mut self, bytes: &[u8], is_dump: bool) {
         let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes) else {
             self.counted.malformed += 1;
             return;
@@ -353,7 +354,7 @@ impl Work {
         let index = link.header.index;
         let is_up = link.header.flags.contains(LinkFlags::Up | LinkFlags::Running);
         if is_there && is_up {
-            self.up.insert(index);
+            self.is_stale |= self.up.insert(index) && !is_dump;
         } else if self.up.remove(&index) {
             self.is_stale = true;
         }

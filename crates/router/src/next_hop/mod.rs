@@ -341,7 +341,7 @@ impl NextHops {
         }
         self.entries.push(Entry::default());
         self.live.ranges.push(Range::NONE);
-        Ok(NextHop(self.entries.len() as u16 - 1))
+        Ok(NextHop((self.entries.len() - 1) as u16))
     }
 
     /// Takes up numbers that no reader can know any longer. A snapshot that is gone hands its numbers
@@ -391,7 +391,7 @@ impl NextHops {
             let index = self.ways_unused.pop().unwrap_or_else(|| {
                 self.ways.push(Way { hop, is_down, users: BTreeSet::new() });
                 self.live.hops.push(hop);
-                self.ways.len() as u16 - 1
+                (self.ways.len() - 1) as u16
             });
             self.ways[usize::from(index)] = way;
             self.live.hops[usize::from(index)] = hop;

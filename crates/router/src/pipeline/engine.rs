@@ -102,11 +102,7 @@ impl<A: Classified> Filters<A> {
         for (id, rule, _) in self.iter() {
             classifier.insert(id, *rule)?;
         }
-        self.classifier = classifier;
-        // Another classifier counts its generations from another beginning.
-        if let Some(cache) = &mut self.cache {
-            cache.clear();
-        }
+        self.replace(classifier);
         Ok(())
     }
 
@@ -120,9 +116,20 @@ impl<A: Classified> Filters<A> {
         filled: Box<dyn Classifier<A> + Send>,
     ) -> Result<Box<dyn Classifier<A> + Send>, Box<dyn Classifier<A> + Send>> {
         match filled.len() == self.classifier.len() {
-            true => Ok(core::mem::replace(&mut self.classifier, filled)),
+            true => Ok(self.replace(filled)),
             false => Err(filled),
         }
+    }
+
+    fn replace(
+        &mut self,
+        classifier: Box<dyn Classifier<A> + Send>,
+    ) -> Box<dyn Classifier<A> + Send> {
+        // Another classifier counts its generations from another beginning.
+        if let Some(cache) = &mut self.cache {
+            cache.clear();
+        }
+        core::mem::replace(&mut self.classifier, classifier)
     }
 
     /// How many rules there are.

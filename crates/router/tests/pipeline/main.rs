@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use bench::{Bench, framed, host, mac, mend, udp, with_hop_limit};
 use nilometer_router::Prefix;
-use nilometer_router::classifier::{Action, Rule, RuleId};
+use nilometer_router::classifier::{Action, Classifier, ClassifierTuples, Rule, RuleId};
 use nilometer_router::discard::Discard;
 use nilometer_router::neighbour::{ArpOperation, ArpPacket, BROADCAST};
 use nilometer_router::next_hop::{Hop, Member, Point, Rejection};
@@ -201,6 +201,30 @@ fn filters_and_martians_stop_packets() {
     let discards = bench.router.ports()[0].discards();
     let counts = [Discard::Denied, Discard::MartianSource, Discard::MartianDestination];
     assert_eq!(counts.map(|why| discards.of(why)), [1, 2, 1]);
+}
+
+#[test]
+fn no_answer_of_the_flow_cache_outlives_its_classifier() {
+    let to = |prefix: &str| Rule {
+        destination: prefix.parse().expect("a prefix"),
+        ..Rule::any(1, Action::Deny)
+    };
+    let mut bench = Bench::new();
+    let frame = framed(0, &udp("198.19.0.9", "198.19.1.9", 30));
+    let filters = &mut bench.router.tables_mut().filters4;
+    filters.set_flow_cache(Some(64));
+    filters.insert(RuleId(1), to("198.51.1.0/24")).expect("room");
+    filters.insert(RuleId(2), to("198.51.2.0/24")).expect("room");
+    filters.remove(RuleId(1));
+    assert_eq!(bench.pass(0, &frame).len(), 1);
+    // The next one has seen one change, and after two more as many as the first.
+    let mut filled = ClassifierTuples::<u32>::new(100);
+    filled.insert(RuleId(2), to("198.51.2.0/24")).expect("room");
+    let filters = &mut bench.router.tables_mut().filters4;
+    assert!(filters.exchange_filled(Box::new(filled)).is_ok());
+    filters.insert(RuleId(3), to("198.51.3.0/24")).expect("room");
+    filters.insert(RuleId(4), to("198.19.1.0/24")).expect("room");
+    assert!(bench.pass(0, &frame).is_empty(), "denied by the newest");
 }
 
 #[test]
