@@ -181,7 +181,7 @@ pub struct Pie<P> {
     rate: f64,
     /// How long the last packet had waited.
     waited: Span,
-    /// The probabilities since the last drop.
+    /// The probabilities since the last drop, also one by a full buffer.
     sum: f64,
     rng: Rng,
 }
@@ -295,6 +295,9 @@ impl<P: Packet> Discipline<P> for Pie<P> {
         self.catch_up(now);
         let bytes = packet.bytes();
         if let Some(reason) = self.waiting.refusal(bytes) {
+            if reason == Reason::Full {
+                self.sum = 0.0;
+            }
             return drops.dropped(reason, packet);
         }
         if self.chooses() {

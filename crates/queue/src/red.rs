@@ -6,7 +6,8 @@
 //! * the queue not empty: avg ← (1 − w)·avg + w·q;
 //! * the queue empty since some time: avg ← (1 − w)^m·avg, where m is the number of packets of
 //!   typical size that the link could have sent in that time (section 11). The link falls idle when
-//!   the last packet has been sent, not when it leaves the queue;
+//!   the last packet has been sent, not when it leaves the queue, and what one arrival has counted
+//!   the next one does not count again, if the first was dropped (as in ns-2 and Linux);
 //!
 //! and with min ≤ avg < max the packet is dropped at the probability p/(1 − count·p), where
 //! p = max_p·(avg − min)/(max − min) and count is the number of packets let through since the last
@@ -101,6 +102,7 @@ pub struct Red<P> {
     average: f64,
     /// Packets since the last drop with the average between the thresholds; −1 when it was outside.
     count: i64,
+    /// Until when idle time is counted, or when there will be some.
     idle_since: Time,
     rate: Rate,
     rng: Rng,
@@ -150,6 +152,7 @@ impl<P: Packet> Red<P> {
         let typical = self.rate.span_of(u64::from(self.options.typical_bytes));
         let missed = now.since(self.idle_since).0 as f64 / (typical.0 as f64).max(1.0);
         self.average *= libm::pow(1.0 - weight, missed);
+        self.idle_since = self.idle_since.max(now);
     }
 
     /// The probability of a drop before its spacing; 1 means without choice.

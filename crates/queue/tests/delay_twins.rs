@@ -328,6 +328,7 @@ impl Discipline<Piece> for NaivePie {
             return drops.dropped(Reason::TooBig, packet);
         }
         if units_of(self.capacity, self.waiting.iter()) + units > limit {
+            self.accu_prob = 0.0;
             return drops.dropped(Reason::Full, packet);
         }
         if self.drop_early() {

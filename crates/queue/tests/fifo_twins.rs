@@ -87,6 +87,7 @@ impl Rule for NaiveRed {
             let idle = now.since(self.q_time).0 as f64;
             let m = idle / self.rate.span_of(u64::from(o.typical_bytes)).0 as f64;
             self.avg *= libm::pow(1.0 - o.weight, m);
+            self.q_time = self.q_time.max(now);
         }
         let p_b = if self.avg < min {
             self.count = -1;

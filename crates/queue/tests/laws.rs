@@ -101,6 +101,32 @@ fn red_ages_its_average_while_the_link_is_idle() {
     assert!((red.average() - before * 0.9f64.powi(10)).abs() < 1e-12);
 }
 
+/// Arrivals one packet time apart at an empty queue, all dropped until the average is below the
+/// maximum: each ages it by that time and not by all since the queue ran empty.
+#[test]
+fn red_counts_idle_time_once_although_arrivals_are_dropped() {
+    let options = RedOptions {
+        max_probability: 1e-9,
+        max_percent: 50.0,
+        typical_bytes: 1_500,
+        ..RedOptions::default()
+    };
+    let mut red = Red::new(Capacity::Packets(100), options, RATE, Rng::new(1, 0, 0)).unwrap();
+    let mut drops = Vec::new();
+    while red.average() < 56.5 {
+        red.enqueue(Time::ZERO, Piece::new(0, 0, 1_500), &mut drops);
+    }
+    while red.dequeue(Time::ZERO, &mut drops).is_some() {}
+    let expected = ((50.0 / red.average()).ln() / 0.999f64.ln()).ceil() as u64;
+    assert_eq!(expected, 123);
+    let passes = (1..).find(|packet_times| {
+        let now = Time::from_nanos(24_000 * (1 + packet_times));
+        red.enqueue(now, Piece::new(0, 0, 1_500), &mut drops);
+        red.backlog().packets > 0
+    });
+    assert_eq!(passes, Some(expected));
+}
+
 /// Losses 60 ms apart raise p at every second one; 1 s of idleness lowers it ten times.
 #[test]
 fn blue_changes_once_per_freeze_time() {
@@ -171,6 +197,39 @@ fn pie_steps_its_probability_as_its_controller_says() {
         let off = (pie.probability() - probability).abs();
         assert!(off < 1e-10, "{millis} ms: {} for {probability}", pie.probability());
     }
+}
+
+/// With p at 0.3 and spaced drops the third arrival after a drop is the first that may be dropped.
+/// Where every third one finds the buffer full, that is the drop.
+#[test]
+fn pie_spaces_its_drops_from_those_of_a_full_buffer_too() {
+    let options = PieOptions {
+        delay: Delay::Timestamp,
+        burst: Span::ZERO,
+        derandomise: true,
+        alpha: 0.3 * 2_048.0 / 0.025,
+        beta: 0.0,
+        ..PieOptions::default()
+    };
+    let mut pie =
+        Pie::new(Capacity::Packets(10), 1_500, options, Rng::new(1, 0, 0)).expect("sound options");
+    let mut drops = Vec::new();
+    let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
+    for id in 0..10 {
+        pie.enqueue(Time::ZERO, Piece::new(id, 0, 1_500), &mut drops);
+    }
+    pie.dequeue(at(40), &mut drops).expect("it waits");
+    pie.enqueue(at(46), Piece::new(10, 0, 1_500), &mut drops);
+    assert!((pie.probability() - 0.3).abs() < 1e-9, "{}", pie.probability());
+    for id in 11..1_000 {
+        pie.enqueue(at(46), Piece::new(id, 0, 1_500), &mut drops);
+        if id % 3 == 2 {
+            pie.dequeue(at(46), &mut drops);
+            pie.dequeue(at(46), &mut drops);
+        }
+    }
+    assert_eq!(drops.len(), 330);
+    assert!(drops.iter().all(|(reason, _)| *reason == Reason::Full));
 }
 
 /// Of updates that change nothing an hour's are passed over in one step.
