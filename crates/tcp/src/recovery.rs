@@ -206,8 +206,7 @@ impl Sender {
             flight.forget_lost_edge();
         }
         self.tell_losses(now, self.max);
-        let is_first = self.retries == 0 && self.phase != Phase::Loss;
-        self.doubt(if is_first { Step::First } else { Step::Off });
+        self.doubt_timeout();
         if self.retries == 0 {
             let flight = self.flight_size();
             self.controller.on_congestion(now, &mut self.window, Congestion::Timeout, flight);

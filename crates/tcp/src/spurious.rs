@@ -55,6 +55,16 @@ impl Sender {
         self.doubt = Doubt { start: self.una, until: u64::MAX, step, ..Doubt::default() };
     }
 
+    /// The timer ran out. If it had before and nothing was acknowledged since, the controller
+    /// remembers what was before the first time, and its repeat is the one to compare with.
+    pub(crate) fn doubt_timeout(&mut self) {
+        match (self.phase, self.retries) {
+            (Phase::Loss, 1..) => self.doubt.step = Step::Off,
+            (Phase::Open | Phase::Recovery, 0) => self.doubt(Step::First),
+            _ => self.doubt(Step::Off),
+        }
+    }
+
     /// `bytes` were sent again.
     pub(crate) fn doubt_repeat(&mut self, now: Time, bytes: u64) {
         self.doubt.stamp.get_or_insert(Connection::timestamp(now));

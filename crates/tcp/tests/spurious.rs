@@ -62,3 +62,40 @@ fn a_real_loss_is_not_taken_back() {
         }
     }
 }
+
+/// A window of segments leaves at 100 ms and its first segment again at 1,100 ms and 3,100 ms;
+/// each of the three takes so many milliseconds, or is lost.
+fn two_timeouts(delays: [Option<u64>; 3]) -> Pipe {
+    let config = Config { initial_window: 20, delayed_ack: None, ..Config::rfc() };
+    let left = Connection::connect(config, 7);
+    let mut pipe = Pipe::new(left, Connection::listen(config, 70_000), 1);
+    pipe.run(at(100));
+    pipe.now = at(100);
+    pipe.ends[0].write(1448 * 20);
+    for (delay, until) in delays.into_iter().zip([1_050, 3_050, 3_105]) {
+        pipe.drops = Box::new(move |end, _, _| end == 0 && delay.is_none());
+        pipe.delay = MS * delay.unwrap_or(10);
+        pipe.run(at(until));
+    }
+    assert_eq!(pipe.ends[0].statistics().timeouts, 2);
+    pipe.drops = Box::new(|_, _, _| false);
+    pipe.delay = MS * 10;
+    pipe.run(at(3_500));
+    pipe
+}
+
+#[test]
+fn the_answer_to_the_first_of_two_repeats_takes_nothing_back() {
+    let pipe = two_timeouts([None, Some(2_200), None]);
+    assert_eq!(pipe.ends[0].statistics().undone, 0);
+    let repeats = pipe.ends[0].statistics().retransmitted_segments;
+    assert!(repeats > 20, "the whole window is sent again: {repeats}");
+}
+
+#[test]
+fn the_answer_to_the_original_takes_both_timeouts_back() {
+    let pipe = two_timeouts([Some(3_200), None, None]);
+    assert_eq!(pipe.ends[0].statistics().undone, 1);
+    assert!(pipe.ends[0].window().cwnd >= 1448 * 20);
+    assert_eq!(pipe.ends[0].statistics().retransmitted_segments, 2);
+}
