@@ -340,7 +340,7 @@ impl Connection {
     #[inline(always)]
     fn packet(&mut self, now: Time, chunk: &Chunk, segment: &mut Segment) -> Ecn {
         let mut flags = if chunk.has_fin { FIN } else { 0 };
-        if chunk.has_cwr {
+        if chunk.has_cwr && self.has_ecn {
             flags |= CWR;
         }
         if chunk.length > 0 && chunk.start + u64::from(chunk.length) == self.sender.end {

@@ -75,7 +75,9 @@ impl Sender {
         let mut outstanding = self.outstanding();
         if self.phase == Phase::Open {
             // Segments that limited transmit released do not count (RFC 3042, section 2).
-            outstanding = outstanding.saturating_add_signed(-self.inflation.max(0));
+            let beyond = outstanding.saturating_sub(self.window.cwnd);
+            let released = beyond.next_multiple_of(u64::from(self.window.mss));
+            outstanding -= released.min(self.inflation.max(0) as u64).min(outstanding);
         }
         match self.phase {
             _ if !self.has_sack => outstanding,
@@ -89,7 +91,15 @@ impl Sender {
         counts.fast_recoveries += 1;
         let mss = i64::from(self.window.mss);
         let flight = self.flight_size();
-        self.controller.on_congestion(now, &mut self.window, Congestion::Loss, flight);
+        // One reduction per window, of marks and losses together (RFC 3168, 6.1.2).
+        let was_marked = self.una < self.marked_until && !self.controller.owns_recovery();
+        if was_marked {
+            self.trust();
+        } else {
+            self.controller.on_congestion(now, &mut self.window, Congestion::Loss, flight);
+            self.doubt(Step::Off);
+            self.tell_of_reduction();
+        }
         self.recover = self.max;
         self.after_timeout = false;
         self.had_partial = false;
@@ -97,7 +107,6 @@ impl Sender {
         self.timed = None;
         self.inflation = 0;
         self.deadline = now + self.rtt.rto();
-        self.doubt(Step::Off);
         if self.recovery == Recovery::Tahoe {
             self.window.cwnd = mss as u64;
             self.duplicates = 0;
@@ -214,6 +223,7 @@ impl Sender {
             // The threshold stays what it was (RFC 5681, section 3.1, equation 4).
             self.window.cwnd = u64::from(self.window.mss);
         }
+        self.tell_of_reduction();
         self.retries = self.retries.saturating_add(1);
         self.rtt.back_off();
         self.deadline = now + self.rtt.rto();
@@ -231,6 +241,13 @@ impl Sender {
         }
     }
 
+    /// The window was reduced, for whatever reason: the peer is told, if it echoes marks, and no
+    /// mark of what is under way reduces it again (RFC 3168, 6.1.2).
+    pub(crate) fn tell_of_reduction(&mut self) {
+        self.cwr = true;
+        self.reduced_until = self.max;
+    }
+
     /// The peer echoed a congestion mark (RFC 3168, section 6.1.2): once per window.
     pub(crate) fn on_mark(&mut self, now: Time, counts: &mut Statistics) {
         if let Some(mut repair) = self.repair.take() {
@@ -242,8 +259,8 @@ impl Sender {
             return;
         }
         counts.marks_answered += 1;
-        self.reduced_until = self.max;
-        self.cwr = true;
+        self.tell_of_reduction();
+        self.marked_until = self.max;
         let flight = self.outstanding();
         self.controller.on_congestion(now, &mut self.window, Congestion::Marked, flight);
     }

@@ -207,6 +207,7 @@ impl Sender {
             self.window.cwnd = cwnd;
         }
         self.recover = self.max;
+        self.tell_of_reduction();
         self.prr = Reduction::begin(cwnd);
     }
 
@@ -229,8 +230,6 @@ impl Sender {
             return;
         }
         counts.marks_answered += 1;
-        self.reduced_until = self.max;
-        self.cwr = true;
         self.begin_reduction(now, Congestion::Marked);
         repair.is_reducing = true;
     }
@@ -338,6 +337,7 @@ impl Sender {
         repair.probed = None;
         self.phase = Phase::Loss;
         self.recover = self.max;
+        self.tell_of_reduction();
         self.retries = self.retries.saturating_add(1);
         self.rtt.back_off();
         self.deadline = now + self.rtt.rto();
@@ -405,6 +405,9 @@ impl Sender {
     /// Enters what was chosen, and sets the timer for it.
     fn account_with_records(&mut self, repair: &mut Repair, now: Time, chunk: &Chunk) {
         repair.usage.has_sent = true;
+        if repair.is_reducing {
+            self.prr.sent(u64::from(chunk.length));
+        }
         let right = chunk.start + u64::from(chunk.length) + u64::from(chunk.has_fin);
         if chunk.is_repeat {
             repair.rack.on_repeated(chunk.start, now);

@@ -82,6 +82,7 @@ pub(crate) struct Sender {
     pub is_window_limited: bool,
     /// Whether it is pacing that holds back the next segment.
     pub is_paced: bool,
+    /// Whether the peer is to be told of a reduction, if it echoes marks.
     pub cwr: bool,
     /// Whether the reductions of an episode may yet be taken back: only then is anything in `doubt`.
     pub is_doubtful: bool,
@@ -123,8 +124,10 @@ pub(crate) struct Sender {
     pub has_prr: bool,
     /// Bytes of the initial window.
     pub initial_window: u64,
-    /// ECN: reductions because of marks wait until this is acknowledged.
+    /// Until this is acknowledged, marks do not reduce the window again (RFC 3168, 6.1.2).
     pub reduced_until: u64,
+    /// Nor do losses until this is, where a mark has reduced it.
+    pub marked_until: u64,
 }
 
 impl Sender {
@@ -184,6 +187,7 @@ impl Sender {
             is_persisting: false,
             probe: false,
             reduced_until: 0,
+            marked_until: 0,
             cwr: false,
             initial,
         }

@@ -65,6 +65,13 @@ impl Sender {
         }
     }
 
+    /// Nothing will be taken back.
+    pub(crate) fn trust(&mut self) {
+        self.doubt = Doubt::default();
+        self.is_doubtful = false;
+        self.probes = 0;
+    }
+
     /// `bytes` were sent again.
     pub(crate) fn doubt_repeat(&mut self, now: Time, bytes: u64) {
         self.doubt.stamp.get_or_insert(Connection::timestamp(now));
@@ -153,9 +160,9 @@ impl Sender {
     fn take_back(&mut self, now: Time, counts: &mut Statistics) {
         counts.undone += 1;
         self.controller.undo(now, &mut self.window);
-        self.doubt = Doubt::default();
-        self.is_doubtful = false;
-        self.probes = 0;
+        self.cwr &= self.una < self.marked_until;
+        self.reduced_until = self.marked_until;
+        self.trust();
         self.phase = Phase::Open;
         self.repeat_first = false;
         self.after_timeout = false;

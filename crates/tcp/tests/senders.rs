@@ -214,3 +214,17 @@ fn a_paced_sender_spreads_its_segments() {
     let together = late.windows(2).filter(|pair| pair[0] == pair[1]).count();
     assert!(together * 10 < late.len(), "{together} of {} left together", late.len());
 }
+
+/// The peer's window has no room for what limited transmit would release: none of what is under way
+/// is its doing, and half of all of it is left.
+#[test]
+fn limited_transmit_that_sent_nothing_is_not_taken_from_the_flight() {
+    let config = Config { recovery: Recovery::NewReno, algorithm: Algorithm::Reno, ..plain() };
+    let peer = Config { window_scale: None, receive_buffer: 1448 * 8, ..plain() };
+    let mut pipe = pair(config, peer);
+    pipe.drops = Box::new(|end, count, _| end == 0 && count == 3);
+    pipe.ends[0].write(1448 * 8);
+    pipe.run(at(121));
+    assert_eq!(pipe.ends[0].statistics().fast_recoveries, 1);
+    assert_eq!(pipe.ends[0].window().ssthresh, 1448 * 4);
+}
