@@ -66,8 +66,9 @@ pub struct Config {
     pub algorithm: Algorithm,
     /// What Reno counts.
     pub growth: Growth,
-    /// Whether slow start ends when the round-trip time rises (HyStart++, RFC 9406); with
-    /// [`Algorithm::Cubic`].
+    /// Whether slow start ends when the round-trip time rises: with [`Algorithm::Cubic`] by
+    /// HyStart++ (RFC 9406), which is told a round-trip time by each acknowledgement, with
+    /// [`Algorithm::LinuxCubic`] by Linux's HyStart.
     pub hystart: bool,
     /// Segments that may leave before the first acknowledgement (RFC 6928: 10; ns-2: 1 or 2).
     pub initial_window: u32,
@@ -101,13 +102,14 @@ pub struct Config {
     /// What a pause does to the window.
     pub idle_restart: IdleRestart,
     /// Whether reductions that prove needless are taken back (Eifel, F-RTO, D-SACK: RFC 3522, 5682,
-    /// 3708).
+    /// 3708). Not with [`Recovery::Rack`], which looks for none of these signs.
     pub undo: bool,
     /// Whether each acknowledgement gives a round-trip time, or only one per window; costs a record
     /// of each segment.
     pub rtt_each_ack: bool,
     /// Whether the doubling of the timeout ends with any acknowledgement that advances (Linux), or
-    /// only with a measurement (RFC 6298, section 5).
+    /// only with a measurement (RFC 6298, section 5). With [`Recovery::Rack`] always the latter:
+    /// where there are timestamps, every acknowledgement that advances measures.
     pub forget_backoff: bool,
     /// Least margin of the timeout above the smoothed round-trip time (G of RFC 6298; Linux keeps
     /// 200 ms).
@@ -134,6 +136,12 @@ pub struct Config {
 const MS: u64 = 1_000_000;
 
 impl Config {
+    /// Whether each acknowledgement is to give a round-trip time. HyStart++ wants eight samples of
+    /// each round trip (RFC 9406, 4.2), and would never act on one.
+    pub(crate) fn times_each_ack(&self) -> bool {
+        self.rtt_each_ack || (self.hystart && self.algorithm == Algorithm::Cubic)
+    }
+
     /// ns-2's one-way `Agent/TCP/Reno` as the DER's study used it: 1460 bytes (1500 with headers),
     /// no delayed acknowledgements, no options, RTO of at least 200 ms.
     pub const fn ns2_reno() -> Config {

@@ -55,9 +55,22 @@ pub(crate) struct Flight {
     /// What the last acknowledgement measured.
     measured: Option<Delivery>,
     least_rtt: Option<Span>,
+    is_for_timeout: bool,
 }
 
 impl Flight {
+    /// No segments yet. Their round-trip times are for the controller, and for the timeout if it
+    /// `is_for_timeout`: RFC 6298's averages are meant for one sample per window, and with one of
+    /// each acknowledgement forget the deviation within a round trip (RFC 7323, appendix G).
+    pub fn new(is_for_timeout: bool) -> Flight {
+        Flight { is_for_timeout, ..Flight::default() }
+    }
+
+    /// Whether round-trip times are for the timeout, too.
+    pub fn is_for_timeout(&self) -> bool {
+        self.is_for_timeout
+    }
+
     /// `[start, right)` was sent, with `in_flight` bytes under way including it.
     pub fn sent(&mut self, now: Time, start: u64, right: u64, in_flight: u64) {
         if self.list.is_empty() {
@@ -222,5 +235,49 @@ impl Flight {
     /// A timeout: everything is looked at again.
     pub fn forget_lost_edge(&mut self) {
         self.lost_edge = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Algorithm, Config, Recovery};
+    use crate::segment::Segment;
+    use crate::sender::{Arrival, Sender};
+    use crate::statistics::Statistics;
+
+    /// Lets go all that was written, as fast as pacing does.
+    fn send(sender: &mut Sender, now: &mut Time) {
+        let mut counts = Statistics::default();
+        while sender.transmit(*now, &mut counts).is_some() || sender.is_paced {
+            *now = sender.paced_until.max(*now);
+        }
+    }
+
+    /// Whoever repairs losses, pauses are entered, and what is in the network is counted alike.
+    #[test]
+    fn every_recovery_says_what_is_under_way_and_when_the_application_pauses() {
+        for recovery in [Recovery::Sack, Recovery::Rack] {
+            let config = Config { recovery, algorithm: Algorithm::Bbr, ..Config::linux() };
+            let mut sender = Sender::new(&config, 0);
+            sender.has_sack = true;
+            sender.begin(1_000, &config);
+            (sender.una, sender.next, sender.max, sender.edge) = (1, 1, 1, 1 << 30);
+            sender.write(6_000);
+            let mut now = Time::from_nanos(1_000_000);
+            send(&mut sender, &mut now);
+            let paused = sender.flight.as_ref().map(|flight| flight.app_limited);
+            assert_eq!(paused, Some(6_000), "{recovery:?}");
+            let mut segment = Segment::default();
+            segment.push_block(1_001, 6_001);
+            now += Span::from_nanos(20_000_000);
+            let arrival = Arrival { now, segment: &segment, echoed: None, is_bare: true };
+            sender.on_ack(1, &arrival, &mut Statistics::default());
+            // The first is repaired, and two are new.
+            sender.write(2_000);
+            send(&mut sender, &mut now);
+            let last = sender.flight.as_ref().and_then(|flight| flight.list.back());
+            assert_eq!(last.map(|sent| (sent.right, sent.in_flight)), Some((8_001, 3_000)));
+        }
     }
 }

@@ -358,11 +358,18 @@ impl Sender {
         self.is_window_limited = false;
         let Some(chunk) = self.choose_with_records(repair, now) else {
             self.judge_usage(repair);
+            let Sums { waiting, .. } = *repair.bytes();
+            let in_flight = repair.bytes().in_flight();
+            let has_room = in_flight + u64::from(self.window.mss) <= self.window.cwnd;
+            if self.next >= self.last() && waiting == 0 && has_room {
+                self.record_pause(in_flight);
+            }
             return None;
         };
         self.enter_sent(now, &chunk, counts);
         self.timed = None;
         self.account_with_records(repair, now, &chunk);
+        self.record_sent(now, &chunk, repair.bytes().in_flight());
         Some(Chunk { has_cwr: !chunk.is_repeat && core::mem::take(&mut self.cwr), ..chunk })
     }
 

@@ -1,14 +1,57 @@
-//! What a controller that measures deliveries is told, from the record of the flight.
+//! What acknowledgements measure, and what a controller that measures deliveries is told of it.
 
-use nilometer_wire::Time;
+use nilometer_wire::{Span, Time};
 
 use crate::controller::{Acked, Controller, Delivery};
 use crate::rack::Rack;
 use crate::scoreboard::DUPLICATE_THRESHOLD;
 use crate::sender::{Arrival, Phase, Sender};
 use crate::sequence::unwrap;
+use crate::transmit::Chunk;
 
 impl Sender {
+    /// A round-trip time, if this acknowledgement tells one: of the record of the flight, of the
+    /// timed segment, unless something was sent again meanwhile (Karn and Partridge 1987), or of the
+    /// echoed timestamp. The timeout takes those of the record only where they are meant for it.
+    #[inline(always)]
+    pub(crate) fn measure(&mut self, ack: u64, arrival: &Arrival<'_>) -> Option<Span> {
+        let (sampled, is_for_timeout) = match &mut self.flight {
+            Some(flight) => {
+                flight.acknowledge(arrival.now, ack);
+                (flight.sample(arrival.now), flight.is_for_timeout())
+            }
+            None => (None, false),
+        };
+        let rtt = match self.timed {
+            _ if is_for_timeout && sampled.is_some() => sampled,
+            Some((offset, sent)) if ack > offset => Some(arrival.now.since(sent)),
+            Some(_) => None,
+            None => arrival.echoed,
+        };
+        if let Some(rtt) = rtt {
+            self.timed = None;
+            self.rtt.sample(rtt);
+        } else if self.forgets_backoff {
+            self.rtt.forget_backoff();
+        }
+        sampled.or(rtt)
+    }
+
+    /// Enters a segment into the record of the flight; `in_flight` bytes are under way with it.
+    pub(crate) fn record_sent(&mut self, now: Time, chunk: &Chunk, in_flight: u64) {
+        if let Some(flight) = &mut self.flight {
+            let right = chunk.start + u64::from(chunk.length) + u64::from(chunk.has_fin);
+            flight.sent(now, chunk.start, right, in_flight);
+        }
+    }
+
+    /// Enters there that the application has nothing to send though the window is open.
+    pub(crate) fn record_pause(&mut self, in_flight: u64) {
+        if let Some(flight) = &mut self.flight {
+            flight.application_pauses(in_flight);
+        }
+    }
+
     /// Tells a controller that measures deliveries of bytes that were acknowledged selectively.
     pub(crate) fn report_delivery(&mut self, sacked: u64, now: Time) {
         let Some(flight) = &mut self.flight else { return };

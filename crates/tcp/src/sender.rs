@@ -10,7 +10,6 @@ use alloc::boxed::Box;
 use nilometer_wire::{Span, Time};
 
 use crate::config::{Config, IdleRestart, Recovery};
-
 use crate::controller::{Acked, Any, Controller, Window};
 use crate::flight::Flight;
 use crate::hold::Hold;
@@ -203,8 +202,9 @@ impl Sender {
         if is_recorded {
             self.repair = Some(Box::new(Repair::new(config, mss)));
         }
-        if self.controller.needs_delivery() || (config.rtt_each_ack && !is_recorded) {
-            self.flight = Some(Box::default());
+        if self.controller.needs_delivery() || (config.times_each_ack() && !is_recorded) {
+            let is_for_timeout = self.controller.needs_delivery() || config.rtt_each_ack;
+            self.flight = Some(Box::new(Flight::new(is_for_timeout)));
         }
     }
 
@@ -423,32 +423,6 @@ impl Sender {
             self.round_end = self.max.max(self.una + 1);
         }
         has_ended
-    }
-
-    /// A round-trip time, if this acknowledgement tells one: of the timed segment, unless something
-    /// was sent again meanwhile (Karn and Partridge 1987), or of the echoed timestamp.
-    #[inline(always)]
-    fn measure(&mut self, ack: u64, arrival: &Arrival<'_>) -> Option<Span> {
-        let sampled = match &mut self.flight {
-            Some(flight) => {
-                flight.acknowledge(arrival.now, ack);
-                flight.sample(arrival.now)
-            }
-            None => None,
-        };
-        let rtt = match self.timed {
-            _ if sampled.is_some() => sampled,
-            Some((offset, sent)) if ack > offset => Some(arrival.now.since(sent)),
-            Some(_) => None,
-            None => arrival.echoed,
-        };
-        if let Some(rtt) = rtt {
-            self.timed = None;
-            self.rtt.sample(rtt);
-        } else if self.forgets_backoff {
-            self.rtt.forget_backoff();
-        }
-        rtt
     }
 
     /// Enters the SACK blocks of an acknowledgement; returns the bytes that are news.

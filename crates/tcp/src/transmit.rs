@@ -87,6 +87,9 @@ impl Sender {
         self.is_paced = false;
         let mut chunk = if is_ordinary { self.choose_next(now)? } else { self.choose_repair(now)? };
         self.enter_sent(now, &chunk, counts);
+        if self.flight.is_some() {
+            self.record_sent(now, &chunk, self.in_flight());
+        }
         if self.cwr && !chunk.is_repeat {
             self.cwr = false;
             chunk.has_cwr = true;
@@ -122,10 +125,7 @@ impl Sender {
         self.is_paced = false;
         self.is_window_limited = self.room() < u64::from(self.window.mss);
         if !self.is_window_limited && self.flight.is_some() {
-            let in_flight = self.in_flight();
-            if let Some(flight) = &mut self.flight {
-                flight.application_pauses(in_flight);
-            }
+            self.record_pause(self.in_flight());
         }
         None
     }
@@ -360,12 +360,6 @@ impl Sender {
             self.deadline = now + self.rtt.rto();
         }
         self.last_sent = now;
-        if self.flight.is_some() {
-            let in_flight = self.in_flight();
-            if let Some(flight) = &mut self.flight {
-                flight.sent(now, chunk.start, right, in_flight);
-            }
-        }
         if self.phase == Phase::Recovery {
             self.prr.sent(length);
         }

@@ -216,3 +216,23 @@ fn hystart_ends_slow_start_before_the_queue_does() {
         assert!(without > 50.0);
     }
 }
+
+/// HyStart++ wants eight round-trip times from each round (RFC 9406, 4.2), also of a stack that
+/// otherwise measures one. The rise shows a round late, so that the queue must have room for that.
+#[test]
+fn hystart_plus_plus_ends_slow_start_before_the_queue_does() {
+    let stack = |hystart| Config {
+        recovery: Recovery::Sack,
+        algorithm: Algorithm::Cubic,
+        hystart,
+        ..Config::ns2_reno()
+    };
+    for buffer_ms in [100, 150, 200] {
+        let [without, with] = [false, true].map(|hystart| {
+            let mut link = Link::new(stack(hystart), 1, buffer_ms);
+            link.run_until(2);
+            link.drops as f64
+        });
+        assert!(with < 0.25 * without, "{with} of {without} drops, buffer {buffer_ms} ms");
+    }
+}

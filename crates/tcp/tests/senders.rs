@@ -201,6 +201,24 @@ fn limited_transmit_answers_the_first_two_duplicates() {
     }
 }
 
+/// RFC 6298's averages are meant for a sample per window: what HyStart++ is told by each
+/// acknowledgement does not go into them.
+#[test]
+fn round_trip_times_for_hystart_leave_the_timeout_alone() {
+    let [without, with, each] = [(false, false), (true, false), (true, true)].map(|settings| {
+        let (hystart, rtt_each_ack) = settings;
+        let algorithm = Algorithm::Cubic;
+        let config = Config { hystart, rtt_each_ack, algorithm, timestamps: false, ..plain() };
+        let mut pipe = pair(config, plain());
+        pipe.faults.spacing = Span::from_nanos(100_000);
+        pipe.ends[0].write(1448 * 60);
+        pipe.run(at(300));
+        pipe.ends[0].smoothed_rtt()
+    });
+    assert_eq!(with, without);
+    assert_ne!(each, without);
+}
+
 #[test]
 fn a_paced_sender_spreads_its_segments() {
     let config = Config { algorithm: Algorithm::Bbr, ..plain() };
