@@ -18,6 +18,8 @@ use crate::state::State;
 use crate::statistics::Statistics;
 use crate::transmit::Chunk;
 
+/// How long the peer's newest timestamp is good for comparison (RFC 7323, 5.5).
+const TIMESTAMP_LIFE: Span = Span::from_secs(24 * 86_400);
 /// The clock of the timestamp option ticks once in this many picoseconds (a millisecond, as Linux).
 const TICK: u64 = 1_000_000_000;
 
@@ -54,8 +56,9 @@ pub struct Connection {
     /// Shift of the peer's window field.
     pub(crate) peer_scale: u8,
     pub(crate) was_passive: bool,
-    /// The peer's newest timestamp (TS.Recent).
+    /// The peer's newest timestamp (TS.Recent), and when it came.
     pub(crate) recent_timestamp: u32,
+    pub(crate) recent_at: Time,
     pub(crate) receiver: Receiver,
     pub(crate) statistics: Statistics,
     pub(crate) sender: Sender,
@@ -84,6 +87,7 @@ impl Connection {
             peer_scale: 0,
             was_passive: true,
             recent_timestamp: 0,
+            recent_at: Time::ZERO,
             sender: Sender::new(&config, initial_sequence),
             receiver: Receiver::new(&config),
             statistics: Statistics::default(),
@@ -105,7 +109,7 @@ impl Connection {
         self.sender.is_spent = false;
         match self.state {
             State::Closed => self.receive_closed(segment),
-            State::Listen => self.receive_listening(segment),
+            State::Listen => self.receive_listening(now, segment),
             State::SynSent => self.receive_syn_sent(now, segment),
             _ => self.receive_synchronized(now, segment, ecn),
         }
@@ -206,7 +210,7 @@ impl Connection {
     #[inline(never)]
     pub(crate) fn receive_synchronized(&mut self, now: Time, segment: &Segment, ecn: Ecn) {
         let start = self.receiver.offset(segment.sequence);
-        if self.has_timestamps && segment.has_timestamps() && !self.is_timely(segment) {
+        if self.has_timestamps && segment.has_timestamps() && !self.is_timely(now, segment) {
             return self.refuse(start, segment);
         }
         let fits = self.receiver.accepts(start, segment.sequence_length());
@@ -221,7 +225,7 @@ impl Connection {
             return;
         }
         if self.has_timestamps && segment.has_timestamps() {
-            self.keep_timestamp(start, segment);
+            self.keep_timestamp(now, start, segment);
         }
         if !fits {
             // The window is closed: its acknowledgement counts, its payload does not.
@@ -308,19 +312,25 @@ impl Connection {
         (ticks < 1 << 31).then(|| Span(u64::from(ticks.max(1)) * TICK))
     }
 
+    /// Whether the timestamp is not older than the newest, as far as that can be told.
+    #[inline]
+    fn is_recent(&self, now: Time, segment: &Segment) -> bool {
+        let age = self.recent_timestamp.wrapping_sub(segment.timestamps[0]) as i32;
+        age <= 0 || now.since(self.recent_at) > TIMESTAMP_LIFE
+    }
+
     /// Protection against wrapped sequence numbers (RFC 7323, 5.3).
     #[inline]
-    pub(crate) fn is_timely(&self, segment: &Segment) -> bool {
-        let age = self.recent_timestamp.wrapping_sub(segment.timestamps[0]) as i32;
-        age <= 0 || segment.has(RST)
+    pub(crate) fn is_timely(&self, now: Time, segment: &Segment) -> bool {
+        self.is_recent(now, segment) || segment.has(RST)
     }
 
     /// Keeps the timestamp of an acceptable segment, if it is to be echoed (RFC 7323, 4.3).
     #[inline]
-    pub(crate) fn keep_timestamp(&mut self, start: u64, segment: &Segment) {
-        let age = self.recent_timestamp.wrapping_sub(segment.timestamps[0]) as i32;
-        if age <= 0 && start <= self.receiver.acknowledged {
+    pub(crate) fn keep_timestamp(&mut self, now: Time, start: u64, segment: &Segment) {
+        if start <= self.receiver.acknowledged && self.is_recent(now, segment) {
             self.recent_timestamp = segment.timestamps[0];
+            self.recent_at = now;
         }
     }
 

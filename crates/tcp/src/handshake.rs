@@ -23,7 +23,7 @@ const CAUTIOUS_TIMEOUT: Span = Span::from_secs(3);
 impl Connection {
     /// A segment for a connection that waits for a SYN (RFC 9293, 3.10.7.2).
     #[inline(never)]
-    pub(crate) fn receive_listening(&mut self, segment: &Segment) {
+    pub(crate) fn receive_listening(&mut self, now: Time, segment: &Segment) {
         if segment.has(RST) {
             return;
         }
@@ -32,7 +32,7 @@ impl Connection {
             return;
         }
         if segment.has(SYN) {
-            self.accept_syn(segment);
+            self.accept_syn(now, segment);
             self.has_ecn = self.config.ecn && segment.has(ECE | CWR);
             self.state = State::SynReceived;
             self.urgent = Urgent::Syn;
@@ -61,7 +61,7 @@ impl Connection {
         if !segment.has(SYN) {
             return;
         }
-        self.accept_syn(segment);
+        self.accept_syn(now, segment);
         if has_ack {
             self.has_ecn = self.config.ecn && segment.flags & (ECE | CWR) == ECE;
             self.syn_acknowledged(now, segment);
@@ -119,13 +119,14 @@ impl Connection {
     }
 
     /// What the peer's SYN says.
-    fn accept_syn(&mut self, segment: &Segment) {
+    fn accept_syn(&mut self, now: Time, segment: &Segment) {
         self.receiver.begin(segment.sequence);
         let mss = segment.mss().unwrap_or(DEFAULT_MSS).max(LEAST_MSS).min(self.config.mss);
         let mut mss = u32::from(mss);
         self.has_timestamps = self.config.timestamps && segment.has_timestamps();
         if self.has_timestamps {
             self.recent_timestamp = segment.timestamps[0];
+            self.recent_at = now;
             mss = mss.saturating_sub(TIMESTAMP_BYTES).max(1);
         }
         if let (Some(ours), Some(theirs)) = (self.config.window_scale, segment.scale()) {
@@ -276,7 +277,9 @@ impl Connection {
                 }
                 self.receiver.acknowledge_now();
             } else {
-                self.urgent = Urgent::Syn; // the peer has not seen ours
+                // The peer has not seen ours; its answer may be to either (RFC 6298, section 3).
+                self.urgent = Urgent::Syn;
+                self.sender.timed = None;
             }
             return;
         }

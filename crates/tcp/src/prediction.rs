@@ -22,7 +22,7 @@ impl Connection {
             && segment.flags & !PSH == ACK
             && segment.has_timestamps_alone(self.has_timestamps)
             && segment.sequence == wrap(self.receiver.initial, self.receiver.next);
-        if !is_ordinary || (self.has_timestamps && !self.is_timely(segment)) {
+        if !is_ordinary || (self.has_timestamps && !self.is_timely(now, segment)) {
             return false;
         }
         let sender = &mut self.sender;
@@ -43,7 +43,7 @@ impl Connection {
                 sender.update_window(start, sender.una, window);
                 sender.hold.on_ack();
                 if self.has_timestamps {
-                    self.keep_timestamp(start, segment);
+                    self.keep_timestamp(now, start, segment);
                 }
                 self.receiver.take_next(now, segment.length);
             }
@@ -61,7 +61,7 @@ impl Connection {
         self.sender.on_ack(ack, &arrival, &mut self.statistics);
         self.sender.hold.on_ack();
         if self.has_timestamps {
-            self.keep_timestamp(start, segment);
+            self.keep_timestamp(now, start, segment);
         }
         true
     }

@@ -62,12 +62,12 @@ pub(crate) struct Receiver {
     /// The window field of a receiver that takes everything at once, and what it announces.
     field: u16,
     announced: u32,
+    /// Offset of the peer's FIN, or [`UNSEEN`].
+    fin: u64,
     /// Bytes that the application took, when it takes them itself.
     taken: u64,
     held: Ranges,
     duplicate: Option<Range>,
-    /// Offset of the peer's FIN, or [`UNSEEN`].
-    fin: u64,
     recent: [u64; RECENT_LIMIT],
     ranges_limit: usize,
 }
@@ -220,7 +220,7 @@ impl Receiver {
     #[inline]
     pub fn takes_next(&self, length: u16) -> bool {
         let is_in_order = !self.has_blocks || self.held.is_empty();
-        is_in_order && self.next + u64::from(length) <= self.edge
+        is_in_order && self.fin == UNSEEN && self.next + u64::from(length) <= self.edge
     }
 
     /// Takes what [`Receiver::takes_next`] said it takes.

@@ -270,8 +270,7 @@ impl Sender {
         self.next - self.una
     }
 
-    /// The peer's window field came with a segment at `sequence` (RFC 9293, 3.10.7.4: SND.WL1,
-    /// SND.WL2); returns whether the window changed.
+    /// The peer's window field came at `sequence` (RFC 9293, 3.10.7.4); returns whether it changed.
     #[inline(always)]
     pub fn update_window(&mut self, sequence: u64, ack: u64, window: u64) -> bool {
         if (sequence, ack) < self.update {
@@ -282,12 +281,15 @@ impl Sender {
         let changed = edge != self.edge;
         self.edge = edge;
         self.peer_window_max = self.peer_window_max.max(window);
-        if self.is_persisting && changed && edge > self.una {
-            self.is_persisting = false;
-            self.probe = false;
+        if self.is_persisting {
+            // A peer that answers is there, however long it has no room (RFC 9293, 3.8.6.1).
             self.retries = 0;
-            self.rtt.forget_backoff();
-            self.deadline = NEVER;
+            if changed && edge > self.una {
+                self.is_persisting = false;
+                self.probe = false;
+                self.rtt.forget_backoff();
+                self.deadline = NEVER;
+            }
         }
         changed
     }

@@ -244,3 +244,58 @@ fn close_before_anything_was_sent_and_with_data_waiting() {
     let fins = pipe.log.iter().filter(|(_, _, segment)| segment.has(FIN)).count();
     assert_eq!(fins, 1);
 }
+
+/// The answer may be to either of two SYN-ACKs: it measures nothing (RFC 6298, section 3), and a
+/// SYN-ACK that was lost leaves one segment (RFC 5681, 3.1).
+#[test]
+fn a_repeated_syn_spoils_the_measurement_and_costs_the_initial_window() {
+    for timestamps in [true, false] {
+        let eager = Config { rto_initial: MS * 500, timestamps, ..Config::rfc() };
+        let mut pipe = pair(eager, Config { timestamps, ..Config::rfc() });
+        pipe.drops = Box::new(|from, count, _| from == 1 && count == 1);
+        pipe.run(at(600));
+        assert_eq!(states(&pipe), [State::Established; 2]);
+        // At 500 ms the SYN leaves again, at 530 ms its answer's answer arrives.
+        let measured = timestamps.then_some(MS * 20);
+        assert_eq!(pipe.ends[1].smoothed_rtt(), measured, "timestamps {timestamps}");
+        let window = pipe.ends[1].window();
+        assert_eq!(window.cwnd, u64::from(window.mss), "timestamps {timestamps}");
+    }
+}
+
+#[test]
+fn a_fin_that_overtakes_the_last_data_counts_when_that_comes() {
+    let mut pipe = established(Config { nagle: false, ..Config::rfc() });
+    pipe.delay = MS * 30;
+    pipe.ends[0].write(100);
+    pipe.flush();
+    pipe.delay = MS * 10;
+    pipe.ends[0].close();
+    pipe.flush();
+    pipe.run(at(131));
+    assert_eq!(pipe.ends[1].delivered(), 100);
+    assert_eq!(pipe.ends[1].state(), State::CloseWait);
+    pipe.run(at(2_000));
+    assert_eq!(states(&pipe), [State::FinWait2, State::CloseWait]);
+    assert_eq!(pipe.ends[0].statistics().retransmitted_segments, 0);
+}
+
+/// Timestamps tick once in a millisecond: after 30 days of silence half of all numbers are gone,
+/// and the next one looks older than the last.
+#[test]
+fn a_timestamp_after_a_month_of_silence_is_not_taken_for_an_old_one() {
+    let mut pipe = established(Config::rfc());
+    let later = at(100) + Span::from_secs(30 * 86_400);
+    pipe.now = later;
+    pipe.ends[0].write(5_000);
+    pipe.run(later + MS * 1_000);
+    assert_eq!(pipe.ends[1].delivered(), 5_000);
+    let statistics = pipe.ends[1].statistics();
+    assert_eq!((statistics.refused_segments, statistics.duplicate_bytes), (0, 0));
+    // What is really old is still refused.
+    let mut old = pipe.log.iter().rfind(|(_, end, s)| *end == 0 && s.length > 0).unwrap().2;
+    old.set_timestamps(old.timestamps[0].wrapping_sub(1), old.timestamps[1]);
+    let now = pipe.now;
+    pipe.ends[1].receive(now, &old, Ecn::NotCapable);
+    assert_eq!(pipe.ends[1].statistics().refused_segments, 1);
+}

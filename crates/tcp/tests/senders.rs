@@ -3,7 +3,7 @@
 mod pipe;
 
 use nilometer_tcp::segment::{ACK, CWR, ECE};
-use nilometer_tcp::{Algorithm, Config, Connection, IdleRestart, Recovery};
+use nilometer_tcp::{Algorithm, Config, Connection, IdleRestart, Recovery, State};
 use nilometer_wire::{Span, Time};
 use pipe::{Faults, MS, Pipe};
 
@@ -231,6 +231,22 @@ fn a_paced_sender_spreads_its_segments() {
     let late = &times[times.len() / 2..];
     let together = late.windows(2).filter(|pair| pair[0] == pair[1]).count();
     assert!(together * 10 < late.len(), "{together} of {} left together", late.len());
+}
+
+#[test]
+fn a_window_that_stays_closed_is_no_reason_to_give_up() {
+    let small = Config { receive_buffer: 10_000, auto_read: false, window_scale: None, ..plain() };
+    let left = Config { retries: 3, rto_max: Span::from_secs(2), ..plain() };
+    let mut pipe = pair(left, small);
+    pipe.ends[0].write(30_000);
+    pipe.run(at(60_000));
+    let probes = pipe.log.iter().filter(|(time, end, _)| *end == 0 && *time > at(500)).count();
+    assert!((28..=34).contains(&probes), "{probes} probes, soon two seconds apart");
+    assert_eq!(pipe.ends[0].state(), State::Established);
+    // A peer that does not answer at all is gone.
+    pipe.drops = Box::new(|end, _, _| end == 1);
+    pipe.run(at(80_000));
+    assert_eq!(pipe.ends[0].state(), State::Closed);
 }
 
 /// The peer's window has no room for what limited transmit would release: none of what is under way
