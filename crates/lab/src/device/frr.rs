@@ -84,12 +84,10 @@ impl<'a> Suite<'a> {
     /// Makes the folder, and gives it to the user that the daemons will be.
     ///
     /// # Errors
-    /// When FRR is not installed, or the folder cannot be made, as when there is one: it might be
-    /// another's, and what is in it a link to what only root may write.
+    /// When FRR is not installed, or the folder cannot be made, as when there is one.
     pub fn new(namespace: &'a Namespace, folder: PathBuf) -> Result<Suite<'a>> {
         ensure!(is_installed(), "FRR is not installed (Debian: apt-get install frr)");
-        let made = fs::DirBuilder::new().mode(0o700).create(&folder);
-        made.with_context(|| format!("{}", folder.display()))?;
+        make(&folder)?;
         let users = fs::read_to_string("/etc/passwd").context("/etc/passwd")?;
         let line = users.lines().find(|line| line.starts_with("frr:"));
         let mut numbers = line.context("there is no user frr")?.split(':').skip(2);
@@ -196,6 +194,13 @@ impl Drop for FrrDevice {
     }
 }
 
+/// Makes a folder that was not there: one that was might be another's, and what is in it a link to what only
+/// root may write.
+fn make(folder: &Path) -> Result<()> {
+    let made = fs::DirBuilder::new().mode(0o700).create(folder);
+    made.with_context(|| format!("cannot make {}", folder.display()))
+}
+
 fn static_routes(ports: &[DevicePort]) -> String {
     let routes = ports.iter().flat_map(|port| port.routes.iter().map(move |route| (port, route)));
     let line = |(port, (prefix, gateway)): (&DevicePort, &(_, std::net::IpAddr))| {
@@ -225,7 +230,23 @@ fn gateway_routes() -> Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn a_folder_that_is_there_is_not_taken() {
+        let folder = std::env::temp_dir().join(format!("nilometer-taken-{}", std::process::id()));
+        make(&folder).expect("a new one");
+        let mode = fs::metadata(&folder).expect("it is there").permissions().mode();
+        let again = make(&folder).expect_err("it might be another's");
+        fs::remove_dir(&folder).expect("ours");
+        assert_eq!(mode & 0o777, 0o700);
+        assert!(format!("{again:#}").contains("exists"), "{again:#}");
+        std::os::unix::fs::symlink("nowhere", &folder).expect("a link");
+        let led = make(&folder).is_err();
+        fs::remove_file(&folder).expect("ours");
+        assert!(led, "a link leads elsewhere");
+    }
 
     #[test]
     fn who_is_watched_ends_with_us_and_not_before() {
