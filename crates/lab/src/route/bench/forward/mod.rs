@@ -47,6 +47,8 @@ use usage::{KernelThreads, Machine};
 
 /// The longest frame: the IP packet of 1,912 bytes that the paper's sweep ends with, in Ethernet.
 pub const FRAME_BYTES_MAX: u16 = 1_930;
+/// The share of frames that the tester lost from which on it is said.
+const UNHEARD_MAX: f64 = 0.001;
 /// The share of foreign processor time from which on it is said.
 const FOREIGN_MAX: f64 = 0.25;
 
@@ -93,6 +95,9 @@ pub struct Point {
     pub is_paced: bool,
     /// Frames that another of their flow had overtaken, of all rounds.
     pub disordered: u64,
+    /// The share of the offered frames that the tester's own ring lost, in the worst round: they were
+    /// forwarded, and are not in `forwarded_pps`.
+    pub unheard_share: f64,
     /// Forwarded frames per processor second of the device, at the median price of a frame; none where the
     /// difference to the bare link is lost in the noise of more than a quarter of the rounds.
     pub packets_per_cpu_second: Option<f64>,
@@ -308,6 +313,7 @@ fn point(own: &[Sample], bare: &[Sample]) -> Point {
         forwarded_pps_range: range(&forwarded),
         is_paced: 2 * paced > own.len(),
         disordered: own.iter().map(|sample| sample.run.disordered).sum(),
+        unheard_share: own.iter().map(|sample| sample.run.unheard_share()).fold(0.0, f64::max),
         packets_per_cpu_second: rate(&prices),
         packets_per_cpu_second_range: rates(&prices),
         cpu_seconds: median(of(&|sample| sample.cpu)),
@@ -344,6 +350,16 @@ fn doubts(points: &[Point]) -> Vec<String> {
             "at {late} of {} points the generator did not keep its pace; there the load is what \
              offered_pps says, not what was asked for",
             points.len()
+        ));
+    }
+    let unheard = points.iter().filter(|point| point.unheard_share > UNHEARD_MAX).count();
+    if unheard > 0 {
+        let worst = points.iter().map(|point| point.unheard_share).fold(0.0, f64::max);
+        doubts.push(format!(
+            "at {unheard} of {} points the tester could not take all that came, up to {:.1} % of what it \
+             sent; there the device forwarded more than forwarded_pps says",
+            points.len(),
+            100.0 * worst
         ));
     }
     let foreign = |point: &&Point| {

@@ -72,6 +72,11 @@ impl Run {
     pub fn is_paced(&self) -> bool {
         self.missed as f64 <= (self.sent + self.missed) as f64 * MISSED_MAX
     }
+
+    /// The share of what was sent that the tester itself lost.
+    pub fn unheard_share(&self) -> f64 {
+        self.unheard as f64 / self.sent.max(1) as f64
+    }
 }
 
 /// The generator and the sink of a site.

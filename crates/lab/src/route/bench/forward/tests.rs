@@ -46,6 +46,18 @@ fn a_generator_that_was_held_up_says_so() {
 }
 
 #[test]
+fn a_tester_that_lost_frames_itself_says_so() {
+    let deaf = |unheard| {
+        let mut sample = sampled(1_000, 1_000 - unheard, 0.5);
+        sample.run.unheard = unheard;
+        point(&[sampled(1_000, 1_000, 0.5), sample], &[sampled(1_000, 1_000, 0.2); 2])
+    };
+    assert_eq!(doubts(&[deaf(1)]), Vec::<String>::new());
+    let said = doubts(&[deaf(0), deaf(30)]);
+    assert!(said.len() == 1 && said[0].contains("1 of 2") && said[0].contains("3.0 %"), "{said:?}");
+}
+
+#[test]
 fn the_first_length_is_offered_at_every_rate_and_the_others_at_two() {
     let options = Options {
         duts: Dut::ALL.to_vec(),
