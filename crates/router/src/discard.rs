@@ -58,7 +58,8 @@ pub enum Discard {
     NoGroup,
     /// For all hosts of a network, and nobody here listens (RFC 1812, 5.3.5; RFC 2644).
     Broadcast,
-    /// A fragment for the router that will not become part of a whole datagram.
+    /// A fragment for the router that will not become part of a whole datagram, or one that hides flags
+    /// of TCP from a filter.
     Fragment,
     /// Forwarding is switched off at its port (RFC 1812, 5.3.11).
     ForwardingOff,

@@ -19,6 +19,7 @@ pub mod redirect;
 pub mod report;
 pub mod silence;
 pub mod source_fragment;
+pub mod tiny;
 pub mod urpf;
 
 /// The 16-bit word at `at`; zero beyond the end.

@@ -18,9 +18,9 @@ use super::version::Version;
 use crate::classifier::{Action, RuleId};
 use crate::discard::Discard;
 use crate::fib::NextHop;
-use crate::forward::hop;
 use crate::forward::urpf::Mode;
-use crate::header::{self, ETHERNET_BYTES, Key};
+use crate::forward::{hop, tiny};
+use crate::header::{self, ETHERNET_BYTES, Header, Key};
 use crate::memory::{Memory, Place, Ticket};
 use crate::neighbour::{Handle, Lookup, Mac, Station, mac, station};
 use crate::next_hop::{Hop, Rejection};
@@ -111,6 +111,13 @@ impl Router {
                 true => Turn::Slow(Why::Denied),
                 false => Turn::Discard(Discard::Denied),
             });
+        }
+        if brief.notes & header::FRAGMENT != 0
+            && key.protocol == header::protocol::TCP
+            && A::filters(&mut self.tables).ask_for_flags()
+            && hides_flags(memory.frame(brief.place))
+        {
+            return Err(Turn::Discard(Discard::Fragment));
         }
         if key.source.is_broadcast(&self.broadcasts) {
             return Err(self.martian(input, key, Discard::MartianSource));
@@ -314,4 +321,11 @@ pub(super) fn mac_of(lookup: Lookup, output: u16, address: IpAddr) -> Result<(Ma
         Lookup::Queue => Err(Turn::Hold(output, address)),
         Lookup::Refused(_) => Err(Turn::Slow(Why::HostUnreachable)),
     }
+}
+
+/// Whether a frame has a fragment of TCP that filters of flags cannot judge.
+#[inline(never)]
+fn hides_flags(frame: &[u8]) -> bool {
+    let read = Header::read(frame);
+    read.is_ok_and(|header| tiny::hides_flags(&frame[ETHERNET_BYTES..], &header))
 }

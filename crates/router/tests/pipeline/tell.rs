@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use nilometer_router::classifier::{Action, Rule, RuleId};
+use nilometer_router::classifier::{Action, Octet, Rule, RuleId};
 use nilometer_router::discard::Discard;
 use nilometer_router::forward::silence::Silence;
 use nilometer_router::neighbour::{Given, link_local};
@@ -163,6 +163,29 @@ fn who_is_filtered_is_told_so_if_asked_for() {
         assert_eq!(out.first().map(|(_, frame)| icmp(frame)), expected);
         assert_eq!(bench.router.ports()[0].discards().of(Discard::Denied), 1);
     }
+}
+
+#[test]
+fn fragments_that_hide_flags_pass_only_where_no_filter_asks_for_flags() {
+    let fragment = |fragmentation: u16, bytes: usize| {
+        let mut packet = udp("198.19.0.9", "198.19.1.9", bytes - 8);
+        packet[6..8].copy_from_slice(&fragmentation.to_be_bytes());
+        packet[9] = 6;
+        framed(0, &mend(packet))
+    };
+    // A first fragment without flags, one laid over them, and two that are as they should be.
+    let sent = [(0x2000, 8), (1, 12), (0x2000, 24), (3, 24)].map(|(at, bytes)| fragment(at, bytes));
+    let mut bench = Bench::new();
+    let mut passed = |asks: bool| {
+        if asks {
+            let acks = Rule { flags: Octet::new(0x10, 0x10), ..Rule::any(1, Action::Deny) };
+            bench.router.tables_mut().filters4.insert(RuleId(1), acks).expect("room");
+        }
+        let out = sent.each_ref().map(|frame| bench.pass(0, frame).len());
+        (out, bench.router.ports()[0].discards().of(Discard::Fragment))
+    };
+    assert_eq!(passed(false), ([1, 1, 1, 1], 0));
+    assert_eq!(passed(true), ([0, 0, 1, 1], 2));
 }
 
 #[test]
