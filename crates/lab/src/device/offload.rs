@@ -164,8 +164,11 @@ fn ioctl(interface: &str, command: &mut [u32]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::memory::{Memory, MemoryConfig};
     use crate::device::namespace::Namespace;
     use crate::device::netlink::{Netlink, VethEnd};
+    use crate::device::port::PortIo;
+    use crate::device::xdp::{XdpConfig, XdpPort};
 
     #[test]
     fn queues_that_receive_are_counted() -> Result<()> {
@@ -183,10 +186,29 @@ mod tests {
             // ETHTOOL_SCHANNELS: two queues that receive, one that sends.
             let set = ioctl("q", &mut [0x3d, 0, 0, 0, 0, 2, 1, 0, 0]);
             match set {
-                Ok(()) => assert_eq!((alone, receive_queues("q")?), (1, 2)),
-                Err(why) => println!("skipped: two queues of a veth: {why}"),
+                Ok(()) => {
+                    assert_eq!((alone, receive_queues("q")?), (1, 2));
+                    opens_all_queues_or_none()
+                }
+                Err(why) => {
+                    println!("skipped: two queues of a veth: {why}");
+                    Ok(())
+                }
             }
-            Ok(())
         })
+    }
+
+    /// What the driver hands to a queue without a socket would never be seen.
+    fn opens_all_queues_or_none() -> Result<()> {
+        let mut memory = Memory::new(MemoryConfig::default())?;
+        let mut open = |queues: &[u32]| {
+            let config = XdpConfig { queues: queues.to_vec(), ..XdpConfig::default() };
+            XdpPort::open(&mut memory, "q", &config).map(|port| port.close(&mut memory))
+        };
+        for some in [[0], [1]] {
+            let why = format!("{:#}", open(&some).expect_err("one of two queues is left out"));
+            assert!(why.contains("receives by 2 queues"), "{why}");
+        }
+        open(&[0, 1]).map(drop)
     }
 }

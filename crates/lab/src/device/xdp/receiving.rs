@@ -50,7 +50,7 @@ impl WayIn {
         ensure!(
             (0..there).all(|queue| config.queues.contains(&queue)),
             "{name} receives by {there} queues, and what comes by others than {:?} would be left out: \
-             ethtool -L {name} combined 1{why_driver}",
+             ethtool -L {name} combined 1, or rx 1 where none are combined{why_driver}",
             config.queues
         );
         let queues = config.queues.iter().max().expect("at least one queue") + 1;
