@@ -31,6 +31,11 @@ impl Router {
     ) -> usize {
         let Router { ports, tables, hops, adjacencies, broadcasts, .. } = self;
         let filters = A::filters(tables);
+        // (A fragment is odd only where it may hide the flags that a filter asks for.)
+        let odd = match filters.ask_for_flags() {
+            true => header::OPTIONS | header::FRAGMENT,
+            false => header::OPTIONS,
+        };
         let packets = if ports[input].asks { at } else { lane.packets };
         let (briefs, keys) = (&lane.briefs[..packets], &lane.keys[..packets]);
         let (rules, next_hops) = (&lane.rules[..packets], &lane.next[..packets]);
@@ -49,7 +54,7 @@ impl Router {
             if filter.as_ref().is_some_and(|filter| !is_let(filter.action, filter.is_copied))
                 || key.source.is_broadcast(broadcasts)
                 || !A::are_plain(key.source, key.destination)
-                || brief.notes & header::OPTIONS != 0
+                || brief.notes & odd != 0
                 || hop::expires(brief.hop_limit)
                 || brief.ip_bytes > port.plan.mtu_bytes
                 || !port.is_open

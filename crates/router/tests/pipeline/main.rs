@@ -2,6 +2,7 @@
 
 mod admin;
 mod bench;
+mod common;
 mod cost;
 mod discovery;
 mod frames;
