@@ -113,6 +113,10 @@ impl Router {
                 let onward = Onward { header, options, follows: true };
                 self.go_on(now, input, place, &onward, memory);
             }
+            // As it came: whether a route is followed there is for who forwards it to say.
+            Err(Turn::Slow(Why::Beside)) if self.ports[input].plan.is_punting => {
+                self.punt(input, place, Discard::Options, memory);
+            }
             Ok(_) | Err(_) => {
                 let problem = Some(Problem::SourceRouteFailed);
                 self.refuse(now, (input, place), problem, Discard::Options, memory);

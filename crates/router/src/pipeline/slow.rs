@@ -23,7 +23,7 @@ pub const SLOW_MAX: usize = 512;
 /// Packets that it serves between two batches.
 pub const SERVED_AT_ONCE: usize = 64;
 /// Frames of ARP and neighbour discovery that may wait beside them.
-pub const NEIGHBOURLY_MAX: usize = 128;
+pub const NEIGHBOURLY_MAX: usize = 512;
 /// How many of those are served between two batches, before the others.
 pub const NEIGHBOURLY_AT_ONCE: usize = 32;
 /// Copies that may wait for management.
@@ -152,9 +152,6 @@ impl Router {
             Why::Group => self.punt(input, place, Discard::NoGroup, memory),
             Why::Options => self.heed_options(now, input, place, memory),
             Why::TooBig(output) => self.fit(now, input, output, place, memory),
-            Why::Beside if self.ports[input].plan.is_punting => {
-                self.punt(input, place, Discard::NoRoute, memory);
-            }
             _ => self.complain(now, input, place, why, memory),
         }
     }

@@ -36,6 +36,9 @@ impl Router {
     ) {
         let manners = &self.plan.manners;
         let (problem, discard) = match why {
+            Why::Beside if self.ports[input].plan.is_punting => {
+                return self.punt(input, place, Discard::NoRoute, memory);
+            }
             Why::HostUnreachable => return self.settle_unresolved(now, input, place, memory),
             Why::Expired => (Some(Problem::HopLimit), Discard::Expired),
             Why::Unreachable => (Some(Problem::NoRoute), Discard::Rejected),
@@ -216,14 +219,14 @@ impl Router {
     }
 
     /// The way of a packet that came by `input`, or was made because of one that did: to a link-local
-    /// address there is none but back to its link.
+    /// address, of IPv4 as well (RFC 3927, 2.6.2), there is none but back to its link.
     pub(super) fn way_out<A: Version>(
         &mut self,
         input: usize,
         destination: A,
         hash: u64,
     ) -> Result<Way, Turn> {
-        if destination.is_link_local() {
+        if destination.is_of_one_link() {
             return Ok((input as u16, None, u16::MAX));
         }
         let next = A::route(self, destination).ok_or(Turn::Slow(Why::NoRoute))?;

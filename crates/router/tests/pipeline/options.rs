@@ -19,7 +19,7 @@ const DESTINATION_OPTIONS: u8 = 60;
 const ICMPV6: u8 = 58;
 
 /// A packet of IPv4 with options, padded to whole words.
-fn with_options(from: &str, to: &str, options: &[u8], bytes: usize) -> Vec<u8> {
+pub fn with_options(from: &str, to: &str, options: &[u8], bytes: usize) -> Vec<u8> {
     let plain = udp(from, to, bytes);
     let mut packet = plain[..20].to_vec();
     packet.extend(options);

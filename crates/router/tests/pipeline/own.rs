@@ -2,16 +2,19 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use nilometer_router::classifier::{Action, Rule, RuleId};
 use nilometer_router::discard::Discard;
+use nilometer_router::forward::options::SourceRouting;
 use nilometer_router::forward::reassemble::{Outcome, Reassembler, Settings};
 use nilometer_router::forward::{fragment::Fragments, source_fragment};
 use nilometer_router::memory::Memory;
 use nilometer_router::neighbour::{Given, link_local};
-use nilometer_router::next_hop::Hop;
+use nilometer_router::next_hop::{Hop, Member};
 use nilometer_wire::{Span, Time, build};
 
 use crate::bench::{Bench, framed, host, mac, mend, udp, with_hop_limit};
 use crate::icmp;
+use crate::options::with_options;
 
 fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
@@ -241,7 +244,11 @@ fn hosts_behind_a_link_of_the_kernel_are_not_answered_for() {
             bench.route4("0.0.0.0/0", beside);
             bench.route6("::/0", beside);
             bench.renew();
-            let packets = [build::icmp(ip(from), ip(to), kind, 0, &[0; 9]), udp(from, to, 30)];
+            let mut packets =
+                vec![build::icmp(ip(from), ip(to), kind, 0, &[0; 9]), udp(from, to, 30)];
+            if ip(from).is_ipv4() {
+                packets.push(with_options(from, to, &[7, 7, 4, 0, 0, 0, 0], 30)); // record route
+            }
             for packet in &packets {
                 let out = bench.pass(0, &framed(0, packet));
                 let told = out.first().map(|(_, frame)| icmp(frame));
@@ -251,32 +258,88 @@ fn hosts_behind_a_link_of_the_kernel_are_not_answered_for() {
                 punted.into_iter().for_each(|place| bench.memory.give(place));
             }
             let lost = bench.router.ports()[0].discards().of(Discard::NoRoute);
-            assert_eq!(lost, if is_punting { 0 } else { 2 });
+            assert_eq!(lost, if is_punting { 0 } else { packets.len() as u64 });
         }
     }
 }
 
 #[test]
+fn what_leads_to_a_link_of_the_kernel_outside_a_batch_is_handed_to_it_as_well() {
+    let mut bench = Bench::with(|plans| {
+        plans.router.manners.source_routing = SourceRouting::Follow;
+        plans.ports[0].is_punting = true;
+        plans.ports[2].mtu_bytes = 1_280;
+    });
+    let punted = |bench: &mut Bench| -> Vec<Vec<u8>> {
+        let mut packets = Vec::new();
+        while let Some(place) = bench.router.poll_punted(0) {
+            packets.push(bench.memory.frame(place)[14..].to_vec());
+            bench.memory.give(place);
+        }
+        packets
+    };
+    let by_port = Hop::Via { port: 2, gateway: Some(ip("198.18.2.2")) };
+    let hops = [by_port, Hop::Beside].map(|hop| Member { hop, weight: 1 });
+    let both = bench.hops.define(&hops).expect("room");
+    bench.route4("198.51.0.0/16", both);
+    let beside = bench.way(Hop::Beside);
+    bench.route4("198.52.0.0/16", beside);
+    bench.renew();
+    // Pieces know their addresses alone: those of a packet that went by the port may go beside.
+    let (mut pieces, mut sent) = (0, 0);
+    for last in 0..60 {
+        let mut packet = udp("198.19.0.9", &format!("198.51.0.{last}"), 1_400);
+        packet[6] = 0;
+        let out = bench.pass(0, &framed(0, &mend(packet)));
+        assert!(out.iter().all(|(port, _)| *port == 2), "nobody is told of anything");
+        sent += out.len();
+        pieces += punted(&mut bench).iter().filter(|packet| packet.len() < 1_300).count();
+    }
+    assert!(pieces > 10 && sent > 10, "{pieces} punted, {sent} sent");
+    // A source route that leads there is the kernel's to follow, or not.
+    let packet = with_options("198.19.0.9", "198.18.1.1", &[131, 7, 4, 198, 52, 0, 9], 30);
+    assert_eq!(bench.pass(0, &framed(0, &packet)), []);
+    assert_eq!(punted(&mut bench), [packet]);
+    assert_eq!(bench.router.ports()[0].discards().total(), 0);
+}
+
+#[test]
 fn link_local_neighbours_of_ipv4_are_answered_and_not_forwarded() {
     let mut bench = Bench::with(|plans| {
-        plans.ports[3].addresses4.push((0xa9fe_0301, 16)); // 169.254.3.1
+        plans.router.manners.tells_denied = true;
+        for port in [1, 3] {
+            plans.ports[port].addresses4.push((0xa9fe_0001 | (port as u32) << 8, 16)); // 169.254.N.1
+        }
     });
-    let on_link = bench.way(Hop::Via { port: 3, gateway: None });
-    let local = bench.way(Hop::Local);
-    bench.route4("169.254.0.0/16", on_link);
-    bench.route4("169.254.3.1/32", local);
+    // The routes there lead elsewhere: nobody asks them.
+    let [elsewhere, local] = [Hop::Via { port: 2, gateway: Some(ip("198.18.2.2")) }, Hop::Local]
+        .map(|hop| bench.way(hop));
+    bench.route4("0.0.0.0/0", elsewhere);
+    for port in [1, 3] {
+        bench.route4(&format!("169.254.{port}.1/32"), local);
+        let (table, at) = (&mut bench.router.port_mut(port).arp_mut().table, (port as u32) << 8);
+        table.set(Time::ZERO, 0xa9fe_0009 | at, host(port), Given::Permanent).expect("room");
+    }
+    let denied = "203.9.9.0/24".parse().expect("a prefix");
+    let denied = Rule { destination: denied, ..Rule::any(1, Action::Deny) };
+    bench.router.tables_mut().filters4.insert(RuleId(1), denied).expect("room");
     bench.renew();
-    let table = &mut bench.router.port_mut(3).arp_mut().table;
-    table.set(Time::ZERO, 0xa9fe_0309, host(3), Given::Permanent).expect("room");
-    let mut told = |packet: Vec<u8>| {
-        let out = bench.pass(3, &framed(3, &packet));
+    let mut told = |port: usize, packet: Vec<u8>| {
+        let out = bench.pass(port, &framed(port, &packet));
         out.first().map(|(port, frame)| (*port, icmp(frame)))
     };
-    assert_eq!(told(echo("169.254.3.9", "169.254.3.1", 9)), Some((3, (0, 0))));
-    assert_eq!(told(udp("169.254.3.9", "169.254.3.1", 30)), Some((3, (3, 3))));
+    for port in [1, 3] {
+        let (from, to) = (format!("169.254.{port}.9"), format!("169.254.{port}.1"));
+        assert_eq!(told(port, echo(&from, &to, 9)), Some((port, (0, 0))));
+        assert_eq!(told(port, udp(&from, &to, 30)), Some((port, (3, 3))));
+        assert_eq!(told(port, udp(&from, "203.9.9.9", 30)), Some((port, (3, 13))));
+    }
+    // Of the link of port 0 none is such a network.
+    assert_eq!(told(0, echo("169.254.0.9", "198.18.0.1", 9)), None);
+    assert_eq!(told(0, udp("169.254.0.9", "203.9.9.9", 30)), None);
     let refused = [("169.254.3.9", "198.19.1.9"), ("169.254.3.9", "198.18.1.1")];
     for (from, to) in refused.into_iter().chain([("169.254.255.255", "169.254.3.1")]) {
-        assert_eq!(told(udp(from, to, 30)), None, "{from} to {to}");
+        assert_eq!(told(3, udp(from, to, 30)), None, "{from} to {to}");
     }
     assert_eq!(bench.router.ports()[3].discards().of(Discard::MartianSource), 3);
 }
