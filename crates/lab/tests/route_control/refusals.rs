@@ -58,7 +58,9 @@ fn nonsense_is_refused_in_one_line() {
     let post = |path: &str, body| stand.ask(&Method::POST, path, Some(body)).0;
     assert_eq!(post("/v1/filters", json!({"protocol": "tpc"})), 400);
     stand.put("/v1/fabric", json!({"queueing": "original"}));
-    assert_eq!(post("/v1/stress", json!({"packet_bytes": 64, "t1_periods": 100_000})), 400);
+    let stress = json!({"packet_bytes": 64, "t1_periods": 100_000, "sources": 2, "stages": 2});
+    let (status, said) = stand.ask(&Method::POST, "/v1/stress", Some(stress));
+    assert_eq!((status, said["error"].to_string().contains("packets")), (400, true), "{said}");
     assert_eq!(post("/v1/routes", json!({"prefix": "198.18.0.1/16", "via": ["198.18.0.2"]})), 400);
     assert_eq!(post("/v1/routes", json!({"prefix": "198.18.0.0/16", "via": ["192.0.2.1"]})), 400);
     let asked = |method: Method, path: &str| stand.ask(&method, path, None).0;

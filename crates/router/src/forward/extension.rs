@@ -138,6 +138,7 @@ fn extensions(packet: &[u8]) -> impl Iterator<Item = (u8, usize)> + '_ {
             protocol::ROUTING | protocol::DESTINATION_OPTIONS => (length + 1) * 8,
             protocol::FRAGMENT if u16::from_be_bytes([third, fourth]) & 0xfff8 == 0 => 8,
             protocol::AUTHENTICATION => (length + 2) * 4,
+            other if protocol::OTHER_EXTENSIONS.contains(&other) => (length + 1) * 8,
             _ => return None,
         };
         here = Some((next, at + bytes));
@@ -245,6 +246,10 @@ mod tests {
             let behind = [first, header(17, 0x80), [0; 8]].concat();
             let found = unheeded_options(&packet("fd00::2", protocol::ROUTING, &behind));
             assert_eq!(found.is_some(), is_ours);
+        }
+        for other in protocol::OTHER_EXTENSIONS {
+            let behind = [header(60, PAD_N), header(17, 0x80), [0; 8]].concat();
+            assert!(unheeded_options(&packet("fd00::2", other, &behind)).is_some(), "{other}");
         }
         let cut = [[60, 0, 0, 1, 0, 0, 0, 9], header(17, 0x80), [0; 8]].concat();
         assert_eq!(unheeded_options(&packet("fd00::2", protocol::FRAGMENT, &cut)), None);

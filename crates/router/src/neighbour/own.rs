@@ -182,6 +182,7 @@ impl<A: Family> Own<A> {
     /// As of [`Own::check`].
     pub fn check_given(&self, address: A) -> Result<(), Reason> {
         match self.check(address) {
+            _ if self.wanted.iter().any(|there| there.0 == address) => Err(Reason::Own),
             Err(Reason::OffLink) if self.wanted.iter().any(|there| there.1.contains(address)) => {
                 Ok(())
             }

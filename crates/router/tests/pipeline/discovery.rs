@@ -200,6 +200,8 @@ fn a_neighbour_set_by_hand_is_there_while_addresses_are_tried() {
     table.set(Time::ZERO, gateway, host(1), Given::Permanent).expect("on a prefix of the port");
     let refused = table.set(Time::ZERO, elsewhere, host(1), Given::Permanent);
     assert_eq!(refused, Err(Reason::OffLink));
+    let own = table.set(Time::ZERO, address("fd00:1::1"), host(1), Given::Permanent);
+    assert_eq!(own, Err(Reason::Own), "an address on trial is no neighbour's");
     let learnt = table.set(Time::ZERO, gateway + 1, host(1), Given::Reachable);
     assert_eq!(learnt, Err(Reason::OffLink), "what is not for good waits for the trial");
     bench.wait(1_100);
@@ -277,7 +279,7 @@ fn what_neighbours_say_is_heard_in_a_flood() {
     for _ in 0..1_000 {
         bench.receive(0, &request[..bytes]);
     }
-    assert_eq!(discarded(&bench), 1_000 - 512 + 1_000 - 128);
+    assert_eq!(discarded(&bench), 2 * (1_000 - 512));
     let expired = |bench: &Bench| bench.router.ports()[0].discards().of(Discard::Expired);
     let before = expired(&bench);
     bench.router.advance(bench.now, &mut bench.memory, &mut ());
