@@ -255,7 +255,7 @@ impl Connection {
         let window = u64::from(segment.window) << self.peer_scale;
         let is_new_window = ack >= self.sender.una && self.sender.update_window(start, ack, window);
         if self.has_ecn && segment.has(ECE) && ack >= self.sender.una {
-            self.sender.on_mark(now, &mut self.statistics);
+            self.sender.on_mark(ack, now, &mut self.statistics);
         }
         let is_bare = segment.length == 0 && !segment.has(FIN) && !is_new_window;
         let echoed = if self.has_timestamps && self.sender.timed.is_none() {

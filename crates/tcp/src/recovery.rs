@@ -119,7 +119,8 @@ impl Sender {
         let owns = self.controller.owns_recovery();
         if self.has_sack {
             self.scoreboard.begin(self.una);
-            self.prr = Reduction::begin(flight);
+            // The mark has reduced the window, but not yet what is under way.
+            self.prr = Reduction::begin(if was_marked { self.outstanding() } else { flight });
             self.reduce(sacked, false);
         } else {
             self.inflation = i64::from(DUPLICATE_THRESHOLD) * mss;
@@ -241,24 +242,42 @@ impl Sender {
         }
     }
 
-    /// The window was reduced, for whatever reason: the peer is told, if it echoes marks, and no
-    /// mark of what is under way reduces it again (RFC 3168, 6.1.2).
+    /// The window was reduced, for whatever reason: the peer is told with the next new data, if it
+    /// echoes marks.
     pub(crate) fn tell_of_reduction(&mut self) {
         self.cwr = true;
-        self.reduced_until = self.max;
     }
 
-    /// The peer echoed a congestion mark (RFC 3168, section 6.1.2): once per window.
-    pub(crate) fn on_mark(&mut self, now: Time, counts: &mut Statistics) {
+    /// Whether the peer is to be told of a reduction in the segment of new data before `right`, which
+    /// is leaving. Until then and until that is acknowledged, it echoes marks of the window that was
+    /// reduced, and they do not reduce it again (RFC 3168, 6.1.2).
+    pub(crate) fn tells_of_reduction(&mut self, right: u64) -> bool {
+        let tells = core::mem::take(&mut self.cwr);
+        if tells {
+            self.reduced_until = right;
+        }
+        tells
+    }
+
+    /// Whether an echo with an acknowledgement of `ack` is of a window that was not reduced.
+    pub(crate) fn is_new_mark(&self, ack: u64) -> bool {
+        !self.cwr && ack >= self.reduced_until && self.phase == Phase::Open
+    }
+
+    /// The peer echoed a congestion mark and acknowledged `ack` (RFC 3168, section 6.1.2): once per
+    /// window.
+    pub(crate) fn on_mark(&mut self, ack: u64, now: Time, counts: &mut Statistics) {
         if let Some(mut repair) = self.repair.take() {
-            self.on_mark_with_records(&mut repair, now, counts);
+            self.on_mark_with_records(&mut repair, ack, now, counts);
             self.repair = Some(repair);
             return;
         }
-        if self.una < self.reduced_until || self.phase != Phase::Open {
+        if !self.is_new_mark(ack) {
             return;
         }
         counts.marks_answered += 1;
+        // What was reduced before is not taken back any more: there was congestion.
+        self.trust();
         self.tell_of_reduction();
         self.marked_until = self.max;
         let flight = self.outstanding();

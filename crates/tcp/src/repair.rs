@@ -191,7 +191,8 @@ impl Sender {
         if self.phase == Phase::Open && repair.bytes().lost > 0 {
             counts.fast_recoveries += 1;
             self.phase = Phase::Recovery;
-            let goes_on = core::mem::take(&mut repair.is_reducing);
+            let was_reducing = core::mem::take(&mut repair.is_reducing);
+            let goes_on = was_reducing && !self.controller.owns_recovery();
             if goes_on {
                 self.recover = self.max;
             } else {
@@ -223,10 +224,11 @@ impl Sender {
     pub(crate) fn on_mark_with_records(
         &mut self,
         repair: &mut Repair,
+        ack: u64,
         now: Time,
         counts: &mut Statistics,
     ) {
-        if self.phase != Phase::Open || repair.is_reducing || self.una < self.reduced_until {
+        if repair.is_reducing || !self.is_new_mark(ack) {
             return;
         }
         counts.marks_answered += 1;
@@ -370,7 +372,7 @@ impl Sender {
         self.timed = None;
         self.account_with_records(repair, now, &chunk);
         self.record_sent(now, &chunk, repair.bytes().in_flight());
-        Some(Chunk { has_cwr: !chunk.is_repeat && core::mem::take(&mut self.cwr), ..chunk })
+        Some(Chunk { has_cwr: !chunk.is_repeat && self.tells_of_reduction(self.next), ..chunk })
     }
 
     /// A probe, a repair, or new data.

@@ -41,6 +41,10 @@ pub(crate) struct Doubt {
     start: u64,
     /// Once this is acknowledged no more signs are awaited.
     until: u64,
+    /// [`Sender::reduced_until`] when it began.
+    reduced_until: u64,
+    /// Whether the peer was then yet to be told of an earlier reduction, which stands.
+    had_to_tell: bool,
     pub step: Step,
     /// Whether originals were reported that had not been sent again.
     pub saw_original: bool,
@@ -52,7 +56,14 @@ impl Sender {
         self.is_doubtful = self.undoes;
         self.probes = 0;
         let step = if self.undoes { step } else { Step::Off };
-        self.doubt = Doubt { start: self.una, until: u64::MAX, step, ..Doubt::default() };
+        self.doubt = Doubt {
+            start: self.una,
+            until: u64::MAX,
+            reduced_until: self.reduced_until,
+            had_to_tell: self.cwr,
+            step,
+            ..Doubt::default()
+        };
     }
 
     /// The timer ran out. If it had before and nothing was acknowledged since, the controller
@@ -160,8 +171,10 @@ impl Sender {
     fn take_back(&mut self, now: Time, counts: &mut Statistics) {
         counts.undone += 1;
         self.controller.undo(now, &mut self.window);
-        self.cwr &= self.una < self.marked_until;
-        self.reduced_until = self.marked_until;
+        if !self.doubt.had_to_tell {
+            self.cwr = false;
+            self.reduced_until = self.doubt.reduced_until;
+        }
         self.trust();
         self.phase = Phase::Open;
         self.repeat_first = false;

@@ -90,10 +90,7 @@ impl Sender {
         if self.flight.is_some() {
             self.record_sent(now, &chunk, self.in_flight());
         }
-        if self.cwr && !chunk.is_repeat {
-            self.cwr = false;
-            chunk.has_cwr = true;
-        }
+        chunk.has_cwr = !chunk.is_repeat && self.tells_of_reduction(self.next);
         if is_ordinary && !chunk.is_repeat {
             self.look_ahead(now);
         }

@@ -4,7 +4,7 @@
 mod pipe;
 
 use nilometer_tcp::segment::{CWR, ECE};
-use nilometer_tcp::{Config, Connection, Recovery, Statistics};
+use nilometer_tcp::{Algorithm, Config, Connection, Recovery, Statistics};
 use nilometer_wire::{Span, Time};
 use pipe::{MS, Pipe};
 
@@ -114,7 +114,7 @@ fn a_loss_in_the_window_of_a_mark_does_not_reduce_again() {
         send(&mut pipe, 10, false);
         pipe.ends[0].write(1 << 24);
         while statistics(&pipe).marks_answered == 0 {
-            pipe.step(at(200));
+            assert!(pipe.step(at(200)), "{recovery:?}: no mark is answered");
         }
         let reduced = pipe.ends[0].window().ssthresh;
         pipe.run(at(400));
@@ -123,6 +123,110 @@ fn a_loss_in_the_window_of_a_mark_does_not_reduce_again() {
         assert_eq!(statistics.marks_answered, 1, "{recovery:?}");
         assert_eq!(pipe.ends[0].window().ssthresh, reduced, "{recovery:?}");
         assert_eq!(told(&pipe), (1, false), "{recovery:?}");
+    }
+}
+
+/// Until the peer has been told of the reduction it echoes the mark for which the window was reduced,
+/// and it is told only with new data, which may have to wait for all repeats.
+#[test]
+fn an_echo_is_no_news_before_new_data_has_told_of_the_reduction() {
+    let mut pipe = pair(stack(Recovery::Tahoe));
+    let mut count = 0;
+    pipe.drops = Box::new(move |end, _, segment| {
+        count += u64::from(end == 0 && segment.length > 0);
+        end == 0 && segment.length > 0 && (count == 1 || count == 5)
+    });
+    send(&mut pipe, 9, false);
+    send(&mut pipe, 1, true);
+    send(&mut pipe, 10, false);
+    pipe.ends[0].write(1 << 24);
+    pipe.run(at(250));
+    let statistics = statistics(&pipe);
+    assert_eq!((statistics.fast_recoveries, statistics.timeouts), (1, 0));
+    assert_eq!(statistics.marks_answered, 0);
+    assert_eq!(pipe.ends[0].window().ssthresh, 10 * SEGMENT);
+    assert_eq!(told(&pipe), (1, false));
+}
+
+#[test]
+fn an_echo_is_no_news_to_a_sender_that_has_no_data_to_tell_of_the_reduction_with() {
+    for recovery in STACKS {
+        let mut pipe = pair(stack(recovery));
+        send(&mut pipe, 10, true);
+        pipe.run(at(200));
+        let window = pipe.ends[0].window();
+        pipe.ends[1].write(100 * SEGMENT);
+        pipe.run(at(1_000));
+        assert_eq!(pipe.ends[0].delivered(), 100 * SEGMENT);
+        assert_eq!(statistics(&pipe).marks_answered, 1, "{recovery:?}");
+        assert_eq!(pipe.ends[0].window(), window, "{recovery:?}");
+        send(&mut pipe, 1, false);
+        pipe.run(at(1_100));
+        assert_eq!(told(&pipe), (1, false), "{recovery:?}");
+    }
+}
+
+/// A window of the least size, all of whose segments are marked: each mark after the one that was
+/// told of is news.
+#[test]
+fn marks_of_every_window_are_answered_every_round_trip() {
+    for recovery in STACKS {
+        let config = Config { algorithm: Algorithm::Reno, ..stack(recovery) };
+        let mut pipe = pair(config);
+        pipe.faults.marking = 1;
+        pipe.ends[0].write(1 << 24);
+        pipe.run(at(500));
+        let before = statistics(&pipe).marks_answered;
+        pipe.run(at(900));
+        let answered = statistics(&pipe).marks_answered - before;
+        // Proportional reductions end a round trip later.
+        let round_trips = if recovery == Recovery::Rack { 12..=14 } else { 20..=20 };
+        assert!(round_trips.contains(&answered), "{recovery:?}: {answered} in 20 round trips");
+    }
+}
+
+/// The mark has cut the window already; what is sent for each segment delivered is in proportion to
+/// what was under way before.
+#[test]
+fn a_loss_does_not_suspend_the_reduction_for_a_mark() {
+    for (recovery, prr) in [(Recovery::Sack, false), (Recovery::Sack, true), (Recovery::Rack, true)]
+    {
+        let config = Config { prr, algorithm: Algorithm::Reno, ..stack(recovery) };
+        let mut pipe = pair(config);
+        let mut count = 0;
+        pipe.drops = Box::new(move |end, _, segment| {
+            count += u64::from(end == 0 && segment.length > 0);
+            end == 0 && segment.length > 0 && count == 3
+        });
+        pipe.faults.spacing = Span::from_nanos(50_000);
+        send(&mut pipe, 20, true);
+        pipe.ends[0].write(1 << 24);
+        // Before the acknowledgement of the repeat.
+        pipe.run(at(140));
+        let statistics = statistics(&pipe);
+        assert_eq!((statistics.fast_recoveries, statistics.marks_answered), (1, 1), "{recovery:?}");
+        let left = pipe.ends[0].in_flight() / SEGMENT;
+        assert_eq!(left, 10, "{recovery:?}, proportional reduction {prr}");
+    }
+}
+
+/// BBR makes its own of marks and losses, and is told of each.
+#[test]
+fn a_controller_that_owns_recovery_is_told_of_a_loss_after_a_mark() {
+    for recovery in [Recovery::Sack, Recovery::Rack] {
+        let mut pipe = pair(Config { algorithm: Algorithm::Bbr, ..stack(recovery) });
+        let mut count = 0;
+        pipe.drops = Box::new(move |end, _, segment| {
+            count += u64::from(end == 0 && segment.length > 0);
+            end == 0 && segment.length > 0 && count == 12
+        });
+        send(&mut pipe, 20, true);
+        pipe.ends[0].write(1 << 24);
+        pipe.run(at(400));
+        let statistics = statistics(&pipe);
+        assert_eq!((statistics.fast_recoveries, statistics.timeouts), (1, 0), "{recovery:?}");
+        assert_eq!(statistics.marks_answered, 1, "{recovery:?}");
+        assert_eq!(told(&pipe), (2, false), "{recovery:?}");
     }
 }
 
@@ -163,4 +267,57 @@ fn what_is_taken_back_is_not_told() {
     let statistics = statistics(&pipe);
     assert_eq!((statistics.timeouts, statistics.undone), (1, 1));
     assert_eq!(told(&pipe), (0, false));
+}
+
+/// A loss has reduced the window, and its repeat was merely late: the timeout is taken back, but of
+/// the reduction for the loss the peer has yet to be told, and its mark is of the same window.
+#[test]
+fn what_is_taken_back_leaves_an_earlier_reduction_to_be_told() {
+    let mut pipe = pair(stack(Recovery::Sack));
+    let mut count = 0;
+    pipe.drops = Box::new(move |end, _, segment| {
+        count += u64::from(end == 0 && segment.length > 0);
+        end == 0 && segment.length > 0 && count == 1
+    });
+    send(&mut pipe, 9, false);
+    send(&mut pipe, 1, true);
+    send(&mut pipe, 10, false);
+    // The fast retransmission takes longer than the timeout, whose own repeat comes after it.
+    pipe.run(at(119));
+    pipe.delay = MS * 1_300;
+    pipe.run(at(1_400));
+    pipe.delay = MS * 10;
+    assert_eq!((statistics(&pipe).fast_recoveries, statistics(&pipe).timeouts), (1, 1));
+    pipe.run(at(1_500));
+    assert_eq!(statistics(&pipe).undone, 1);
+    let window = pipe.ends[0].window();
+    send(&mut pipe, 5, false);
+    pipe.run(at(1_600));
+    assert_eq!(statistics(&pipe).marks_answered, 0);
+    assert_eq!(pipe.ends[0].window(), window);
+    assert_eq!(told(&pipe), (1, false));
+}
+
+/// That an earlier repeat was needless is told when a mark has been answered: there was congestion.
+#[test]
+fn what_a_mark_reduced_is_not_taken_back_with_what_was_reduced_before() {
+    let mut pipe = pair(Config { timestamps: false, ..stack(Recovery::Sack) });
+    // The others overtake the first, and the answer to its repeat comes after that to a mark.
+    pipe.delay = MS * 40;
+    send(&mut pipe, 1, false);
+    pipe.delay = MS * 10;
+    send(&mut pipe, 9, false);
+    pipe.run(at(119));
+    pipe.delay = MS * 46;
+    pipe.run(at(125));
+    pipe.delay = MS * 10;
+    pipe.run(at(155));
+    assert_eq!((statistics(&pipe).fast_recoveries, pipe.ends[0].is_recovering()), (1, false));
+    pipe.faults.spacing = MS * 2;
+    send(&mut pipe, 10, true);
+    let reduced = pipe.ends[0].window().ssthresh;
+    assert!(reduced < u64::MAX);
+    pipe.run(at(400));
+    assert_eq!((statistics(&pipe).marks_answered, statistics(&pipe).undone), (1, 0));
+    assert!(pipe.ends[0].window().ssthresh <= reduced);
 }
