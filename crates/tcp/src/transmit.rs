@@ -258,7 +258,6 @@ impl Sender {
                 || usable >= u64::from(self.window.mss));
         if is_worth_it || (self.probe && usable > 0) {
             self.probe = false;
-            self.is_persisting = false;
             return Some(self.chunk(self.next, self.next + usable));
         }
         self.persist(now);
@@ -352,8 +351,13 @@ impl Sender {
         }
         self.next = self.next.max(right);
         self.max = self.max.max(self.next);
-        if self.deadline == NEVER || self.is_persisting {
+        if self.is_persisting {
+            // The persist timer's turns are none of this segment's.
             self.is_persisting = false;
+            self.retries = 0;
+            self.deadline = NEVER;
+        }
+        if self.deadline == NEVER {
             self.deadline = now + self.rtt.rto();
         }
         self.last_sent = now;

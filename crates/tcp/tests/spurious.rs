@@ -99,3 +99,31 @@ fn the_answer_to_the_original_takes_both_timeouts_back() {
     assert!(pipe.ends[0].window().cwnd >= 1448 * 20);
     assert_eq!(pipe.ends[0].statistics().retransmitted_segments, 2);
 }
+
+/// What a timeout gives back is what it took, and not what an earlier loss had: here it is that of a
+/// segment for which the persist timer had asked.
+#[test]
+fn a_timeout_after_a_closed_window_gives_back_its_own_reduction() {
+    // After twenty segments the peer has room for 100 bytes, too few to be worth a segment.
+    let config = Config { initial_window: 20, delayed_ack: None, ..Config::rfc() };
+    let room = 1448 * 20 + 100;
+    let peer = Config { receive_buffer: room, window_scale: None, auto_read: false, ..config };
+    let mut pipe = Pipe::new(Connection::connect(config, 7), Connection::listen(peer, 70_000), 1);
+    pipe.run(at(100));
+    pipe.now = at(100);
+    pipe.drops = Box::new(|end, count, _| end == 0 && count == 5);
+    pipe.ends[0].write(1448 * 40);
+    pipe.run(at(1_000));
+    let before = pipe.ends[0].window();
+    assert_eq!(pipe.ends[0].statistics().fast_recoveries, 1);
+    assert!(before.ssthresh < u64::MAX);
+    // They leave about a second after the last acknowledgement, and the timer runs out two later.
+    pipe.delay = MS * 2_500;
+    pipe.run(at(3_500));
+    assert_eq!(pipe.ends[0].statistics().timeouts, 1);
+    pipe.delay = MS * 10;
+    pipe.run(at(4_000));
+    assert_eq!(pipe.ends[0].acknowledged(), u64::from(room));
+    assert_eq!((pipe.ends[0].statistics().timeouts, pipe.ends[0].statistics().undone), (1, 1));
+    assert_eq!(pipe.ends[0].window(), before);
+}
