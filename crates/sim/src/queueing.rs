@@ -15,6 +15,9 @@ use crate::packet::Packet;
 use crate::quantity::{de_span_if, seconds, ser_span_if};
 use crate::refusal::Refusal;
 
+/// Payload of an ATM cell.
+const CELL_PAYLOAD_BYTES: u64 = 48;
+
 /// A queue as it stands in a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -122,6 +125,14 @@ impl QueueSpec {
         let refuse = |what: String| Refusal::value(place.name, what);
         let settings = self.settings(place)?;
         Any::new(&settings).map_err(|error| refuse(error.to_string()))
+    }
+
+    /// Most bytes that can wait, in packets of at most `mtu` bytes; 0 without a capacity.
+    pub(crate) fn bytes_max(&self, mtu: u32) -> u64 {
+        let of = |count: Option<u32>, bytes: u64| u64::from(count.unwrap_or(0)) * bytes;
+        let packets = of(self.buffer_packets, u64::from(mtu));
+        let cells = of(self.buffer_cells, CELL_PAYLOAD_BYTES);
+        packets.max(cells).max(of(self.buffer_bytes, 1))
     }
 
     /// What the discipline that waits at `place` is told: the live router's queues are described by the

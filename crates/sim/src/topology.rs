@@ -261,14 +261,14 @@ impl Topology {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::scenario::{Host, Measure, Router};
     use alloc::string::ToString;
     use nilometer_stat::Rng;
     use nilometer_wire::{Rate, Span};
 
-    fn link(name: &str, from: &str, to: &str) -> LinkSpec {
+    pub(crate) fn link(name: &str, from: &str, to: &str) -> LinkSpec {
         LinkSpec {
             name: name.into(),
             from: from.into(),

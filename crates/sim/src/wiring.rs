@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use nilometer_queue::Kind;
 use nilometer_wire::Span;
 
 use crate::fault::{Faults, GilbertElliott};
@@ -12,7 +13,8 @@ use crate::refusal::Refusal;
 use crate::scenario::{LinkSpec, Scenario};
 use crate::topology::Topology;
 
-/// The longest time that a full FIFO may take to empty: as long as a run. Time ends after 213 days.
+/// The longest time that a full FIFO or tail drop's buffer may take to empty, since when their packets
+/// depart is known on arrival: as long as a run. Time ends after 213 days.
 const FIFO_SPAN_MAX: Span = Span::from_nanos(1_000_000_000_000_000);
 
 /// All links, the instances of each declared one in turn, forward and back.
@@ -52,12 +54,18 @@ fn check_link(place: &str, spec: &LinkSpec) -> Result<(), Refusal> {
         return Err(Refusal::value(place, "fifo_bytes is 0; it is at least 1"));
     }
     let rates = [(spec.rate, &spec.queue), (spec.rate_back.unwrap_or(spec.rate), &spec.queue_back)];
-    for (rate, _) in rates.iter().filter(|(_, queue)| queue.is_none()) {
-        if rate.span_of(spec.fifo_bytes) > FIFO_SPAN_MAX {
+    for (rate, queue) in rates {
+        let (name, bytes, advice) = match queue {
+            None => ("FIFO", spec.fifo_bytes, "fewer fifo_bytes"),
+            Some(queue) if Kind::from_name(&queue.discipline) == Some(Kind::TailDrop) => {
+                ("tail_drop", queue.bytes_max(spec.mtu), "a smaller buffer")
+            }
+            Some(_) => continue,
+        };
+        if rate.span_of(bytes) > FIFO_SPAN_MAX {
             let what = format!(
-                "its FIFO of {} bytes would take more than {} days to empty at {} b/s; give it fewer \
-                 fifo_bytes or a higher rate",
-                spec.fifo_bytes,
+                "its {name} of {bytes} bytes would take more than {} days to empty at {} b/s; give it \
+                 {advice} or a higher rate",
                 FIFO_SPAN_MAX.as_secs_f64() as u64 / 86_400,
                 rate.bits_per_second(),
             );
@@ -113,4 +121,46 @@ pub(crate) fn faults(place: &str, spec: &LinkSpec) -> Result<Option<Faults>, Ref
         return Err(Refusal::value(place, what));
     }
     Ok((faults != Faults { reorder_by: spec.reorder_by, ..Faults::default() }).then_some(faults))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queueing::QueueSpec;
+    use crate::topology::tests::link;
+    use alloc::string::{String, ToString};
+    use nilometer_wire::Rate;
+
+    /// What is said of a queue on the way back of a link of so many bits per second.
+    fn said(rate: u64, queue: QueueSpec) -> Option<String> {
+        let rate_back = Rate::new(rate);
+        let spec = LinkSpec { rate_back, queue_back: Some(queue), ..link("a", "b", "c") };
+        check_link("link `a`", &spec).err().map(|refusal| refusal.to_string())
+    }
+
+    /// A transmitter whose departures are known on arrival must not be booked until after the end of
+    /// time.
+    #[test]
+    fn a_buffer_that_would_take_longer_than_a_run_to_empty_is_refused() {
+        let queue = |discipline: &str, packets, bytes, cells| QueueSpec {
+            discipline: discipline.into(),
+            buffer_packets: packets,
+            buffer_bytes: bytes,
+            buffer_cells: cells,
+            ..QueueSpec::default()
+        };
+        // 10⁶ s at 1 kb/s are 125 MB: packets of 1500 bytes, cells of 48.
+        for (most, make) in [
+            (83_333, &(|n| queue("tail_drop", Some(n), None, None)) as &dyn Fn(u32) -> QueueSpec),
+            (125_000_000, &|n| queue("tail_drop", None, Some(n), None)),
+            (2_604_166, &|n| queue("tail_drop", None, None, Some(n))),
+        ] {
+            assert_eq!(said(1_000, make(most)), None);
+            let refused = said(1_000, make(most + 1)).expect("refused");
+            assert!(refused.contains("11 days"), "{refused}");
+            assert_eq!(said(1_000_000, make(most + 1)), None);
+        }
+        // These ask again at each departure.
+        assert_eq!(said(1_000, queue("codel", Some(u32::MAX), None, None)), None);
+    }
 }
