@@ -54,6 +54,9 @@ impl Sender {
         if is_lost && self.may_recover() {
             self.enter(sacked, now, counts);
         } else if self.has_limited_transmit && self.duplicates < DUPLICATE_THRESHOLD {
+            if self.inflation == 0 {
+                self.limited_from = self.max;
+            }
             self.inflation = i64::from(self.duplicates) * i64::from(self.window.mss);
         }
     }
@@ -74,9 +77,11 @@ impl Sender {
     fn flight_size(&self) -> u64 {
         let mut outstanding = self.outstanding();
         if self.phase == Phase::Open {
-            // Segments that limited transmit released do not count (RFC 3042, section 2).
+            // Segments that limited transmit released do not count (RFC 3042, section 2): what is
+            // beyond the window and has left since it began.
             let beyond = outstanding.saturating_sub(self.window.cwnd);
-            let released = beyond.next_multiple_of(u64::from(self.window.mss));
+            let beyond = beyond.next_multiple_of(u64::from(self.window.mss));
+            let released = beyond.min(self.max - self.limited_from);
             outstanding -= released.min(self.inflation.max(0) as u64).min(outstanding);
         }
         match self.phase {

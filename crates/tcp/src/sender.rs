@@ -113,6 +113,8 @@ pub(crate) struct Sender {
     pub idle_restart: IdleRestart,
     pub is_impatient: bool,
     pub has_limited_transmit: bool,
+    /// `max` when limited transmit began, while `inflation` is its.
+    pub limited_from: u64,
     pub recover: u64,
     pub after_timeout: bool,
     pub had_partial: bool,
@@ -152,6 +154,7 @@ impl Sender {
             is_window_limited: false,
             is_spent: false,
             has_limited_transmit: config.limited_transmit,
+            limited_from: 0,
             hold: Hold::new(config.nagle),
             counts_reported: config.recovery == Recovery::Rack,
             duplicates: 0,

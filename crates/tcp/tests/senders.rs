@@ -262,3 +262,26 @@ fn limited_transmit_that_sent_nothing_is_not_taken_from_the_flight() {
     assert_eq!(pipe.ends[0].statistics().fast_recoveries, 1);
     assert_eq!(pipe.ends[0].window().ssthresh, 1448 * 4);
 }
+
+/// Reno's first recovery has sent as much as it could and ended with twice the window under way, so
+/// that limited transmit has no room, either: the second recovery halves all of it.
+#[test]
+fn limited_transmit_is_not_taken_from_what_an_earlier_recovery_sent() {
+    let recovery = Recovery::Reno;
+    let config = Config { recovery, initial_window: 20, timestamps: false, ..plain() };
+    let peer = Config { window_scale: None, receive_buffer: 65_000, ..plain() };
+    let mut pipe = pair(config, peer);
+    let mut count = 0;
+    pipe.drops = Box::new(move |end, _, segment| {
+        count += u64::from(end == 0 && segment.length > 0);
+        end == 0 && segment.length > 0 && (count == 1 || count == 10)
+    });
+    pipe.ends[0].write(1 << 24);
+    let mut under_way = 0;
+    while pipe.ends[0].statistics().fast_recoveries < 2 {
+        under_way = pipe.ends[0].in_flight();
+        assert!(pipe.step(at(400)));
+    }
+    assert!(under_way > 1460 * 20, "{under_way}");
+    assert_eq!(pipe.ends[0].window().ssthresh, under_way / 2);
+}
