@@ -254,6 +254,9 @@ impl Connection {
         }
         let window = u64::from(segment.window) << self.peer_scale;
         let is_new_window = ack >= self.sender.una && self.sender.update_window(start, ack, window);
+        if ack >= self.sender.una && self.sender.edge <= self.sender.una {
+            self.sender.hear_of_no_room();
+        }
         if self.has_ecn && segment.has(ECE) && ack >= self.sender.una {
             self.sender.on_mark(ack, now, &mut self.statistics);
         }

@@ -61,7 +61,7 @@ pub(crate) struct Sender {
     pub inflation: i64,
     pub initial: u32,
     pub duplicates: u32,
-    /// Timeouts in a row.
+    /// Timeouts in a row; of those that a peer without room has answered, one.
     pub retries: u8,
     pub phase: Phase,
     /// Whether to ask for a segment would be in vain until something arrives or is written, or a
@@ -295,6 +295,12 @@ impl Sender {
             }
         }
         changed
+    }
+
+    /// The peer has no room for what is under way and says so: it is there (RFC 9293, 3.8.6.1). One
+    /// timeout stays counted, since only the first in a row cuts the threshold.
+    pub fn hear_of_no_room(&mut self) {
+        self.retries = self.retries.min(1);
     }
 
     /// An acceptable acknowledgement: `ack` is at most `max`. Of a sender that has lost nothing and to

@@ -3,8 +3,8 @@
 mod pipe;
 
 use nilometer_tcp::segment::{ACK, CWR, ECE};
-use nilometer_tcp::{Algorithm, Config, Connection, IdleRestart, Recovery, State};
-use nilometer_wire::{Span, Time};
+use nilometer_tcp::{Algorithm, Config, Connection, IdleRestart, Recovery, Segment, State};
+use nilometer_wire::{Ecn, Span, Time};
 use pipe::{Faults, MS, Pipe};
 
 fn at(milliseconds: u64) -> Time {
@@ -247,6 +247,31 @@ fn a_window_that_stays_closed_is_no_reason_to_give_up() {
     pipe.drops = Box::new(|end, _, _| end == 1);
     pipe.run(at(80_000));
     assert_eq!(pipe.ends[0].state(), State::Closed);
+}
+
+/// Nor is one that closes over what is under way; it was one reduction, however often that is sent.
+#[test]
+fn a_window_that_is_withdrawn_is_no_reason_to_give_up_while_the_peer_says_so() {
+    for recovery in [Recovery::NewReno, Recovery::Sack, Recovery::Rack] {
+        let rto_max = Span::from_secs(2);
+        let config = Config { retries: 3, rto_max, timestamps: false, recovery, ..plain() };
+        let mut pipe = pair(config, Config { timestamps: false, ..plain() });
+        pipe.drops = Box::new(|end, _, _| end == 0);
+        pipe.ends[0].write(1460 * 10);
+        let mut closed = Segment::default();
+        (closed.sequence, closed.acknowledgement, closed.flags) = (70_001, 8, ACK);
+        for answers in 1..20 {
+            while pipe.ends[0].statistics().timeouts < answers {
+                assert!(pipe.step(at(60_000)), "{recovery:?}: given up after {answers} timeouts");
+            }
+            let now = pipe.now;
+            pipe.ends[0].receive(now, &closed, Ecn::NotCapable);
+            assert_eq!(pipe.ends[0].window().ssthresh, 1460 * 5, "{recovery:?}: {answers}");
+        }
+        assert_eq!(pipe.ends[0].state(), State::Established, "{recovery:?}");
+        pipe.run(at(80_000));
+        assert_eq!(pipe.ends[0].state(), State::Closed, "{recovery:?}: nobody answers");
+    }
 }
 
 /// The peer's window has no room for what limited transmit would release: none of what is under way
