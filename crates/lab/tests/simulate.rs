@@ -227,6 +227,7 @@ const SPOILED: &[(&str, &str, &str)] = &[
     ("discipline = \"tail_drop\"", "discipline = \"tail-drop\"", "did you mean `tail_drop`?"),
     ("buffer_packets = 5", "buffer_packets = 0", "buffer of 0"),
     ("buffer_packets = 5", "buffer_packets = [5]", "[sweep]"),
+    ("buffer_packets = 5", "buffer_packets = 4000000000", "11 days"),
     ("load = [0.7, 1.3]", "laod = [0.7, 1.3]", "no parameter"),
     ("load = [0.7, 1.3]", "load = []", "list of 1"),
     ("10 $load Mb/s", "10 $lode Mb/s", "did you mean `load`?"),
