@@ -96,6 +96,11 @@ fn datagrams_are_decoded_from_files_and_captures() {
     assert_eq!((&counts["flow_records"], &counts["packets"]), (&4.into(), &12.into()));
     assert_eq!((&counts["format"], &counts["exporters"]), (&"IPFIX, NetFlow v9".into(), &2.into()));
     assert_eq!(counts["exports"]["datagrams"], 3);
+    let warnings = counts["warnings"].to_string();
+    assert!(
+        warnings.contains("1 exports have the number and the time of the one before"),
+        "{warnings}"
+    );
     assert_eq!(counts["skipped"], Value::Object(Default::default()));
 
     let capture = room.file("capture", &pcap(&[nine.clone(), ten]));

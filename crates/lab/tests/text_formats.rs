@@ -155,11 +155,15 @@ fn other_files_of_a_directory_are_passed_over() {
     room.write("day/2.pcap", "");
     room.write("day/3.pcap", &capture(60, |_| 500)[..20]);
     room.write("day/notes/why.md", "# no flows\n");
+    room.write("day/notes/x.parquet", "PAR1 is no table");
+    let dns = "#separator \\x09\n#path\tdns\n#fields\tts\tquery\n1\tdns.example\n";
+    room.write("day/notes/y.log", dns);
     let counts = counted(&room, &["day"]);
     assert_eq!(sums(&counts), sums(&counted(&room, &["day/1.pcap"])));
-    assert_eq!(counts["skipped"]["files_not_read"], 3);
+    assert_eq!(counts["skipped"]["files_not_read"], 5);
     assert_eq!(counts["inputs"].as_array().expect("a list").len(), 1);
     let warnings = counts["warnings"].as_array().expect("a list");
+    assert_eq!(warnings.len(), 5, "{warnings:?}");
     let names = ["day/2.pcap: is empty", "day/3.pcap: ", "day/notes/why.md: begins with 23 20"];
     for (warning, name) in warnings.iter().zip(names) {
         let said = warning.as_str().expect("words");
@@ -169,11 +173,34 @@ fn other_files_of_a_directory_are_passed_over() {
         (&["day/1.pcap", "day/notes/why.md"][..], "day/notes/why.md"),
         (&["day/notes/*.md"], "day/notes/why.md"),
         (&["day/1.pcap", "day/2.pcap"], "day/2.pcap: is empty"),
-        (&["day/notes"], "none of 1 files can be read; the first: day/notes/why.md"),
+        (&["day/notes"], "none of 3 files can be read; the first: day/notes/why.md"),
+        (&["day/notes/y.log"], "day/notes/y.log: is a log of Zeek's, but not conn.log"),
+        (&["day/notes/x.parquet"], "day/notes/x.parquet: is a damaged Parquet file"),
     ] {
         let said = room.refused(&[&["flows"], inputs].concat());
         assert!(said.contains(named), "{said}");
     }
+}
+
+/// A pcapng says what its packets are after its header alone.
+#[test]
+fn packets_of_a_capture_that_is_passed_over_are_not_counted() {
+    let room = Room::new("wireless");
+    std::fs::create_dir_all(room.path("day")).expect("a folder");
+    room.write("day/1.pcap", capture(60, |_| 500));
+    let words =
+        |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let packet = words(&[6, 36, 0, 0, 0, 4, 4, 0x77, 36]);
+    let section = words(&[0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28]);
+    let radiotap = words(&[1, 20, 127, 65_535, 20]);
+    room.write("day/2.pcapng", [section, radiotap, packet.repeat(7)].concat());
+    let counts = counted(&room, &["day"]);
+    let alone = counted(&room, &["day/1.pcap"]);
+    assert_eq!(sums(&counts), sums(&alone));
+    for name in ["packets", "other_link"] {
+        assert_eq!(counts[name], alone[name], "{name}");
+    }
+    assert_eq!(counts["skipped"]["files_not_read"], 1);
 }
 
 /// The same capture in each way in which people compress captures, whole and cut.

@@ -52,9 +52,14 @@ pub(super) fn settle(records: &mut Vec<FlowRecord>, gap_max_ns: u64, counts: &mu
     });
 }
 
+/// Was it made of packets here? Exporters that count payload count nothing else.
+fn is_metered(record: &FlowRecord) -> bool {
+    record.payload_octets.is_some_and(|payload_octets| payload_octets < record.octets)
+}
+
 /// Is this record among those before it?
 fn is_double(before: &[FlowRecord], record: &FlowRecord) -> bool {
-    if record.sampling_interval != 0 || record.payload_octets.is_some() {
+    if record.sampling_interval != 0 || is_metered(record) {
         return false;
     }
     let apart_ns = if record.packets > 1 { POINTS_APART_NS } else { ROUNDING_NS };
@@ -62,7 +67,8 @@ fn is_double(before: &[FlowRecord], record: &FlowRecord) -> bool {
     let together = |one: &&FlowRecord| one.key == record.key && near(one.start_ns, record.start_ns);
     before.iter().rev().take(LOOKED_AT_MAX).take_while(together).any(|one| {
         one.tcp_flags == record.tcp_flags
-            && (one.sampling_interval, one.payload_octets) == (0, None)
+            && one.sampling_interval == 0
+            && !is_metered(one)
             && near(one.end_ns, record.end_ns)
             && about(one.packets, record.packets)
             && about(one.octets, record.octets)

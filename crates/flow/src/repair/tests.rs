@@ -184,6 +184,9 @@ fn what_two_directions_export_is_counted_once() {
         like(|record| record.sampling_interval = 1),
         like(|record| record.payload_octets = Some(600)),
     ];
+    // One that counts payload alone is an exporter, and not a meter of our own.
+    let payload = like(|record| record.payload_octets = Some(record.octets));
+    assert_eq!(repaired(payload.to_vec()).1, [(Reason::DirectionDoubled, 1)]);
     for pair in apart {
         let (records, _) = repaired(pair.to_vec());
         let packets: u64 = records.iter().map(|record| record.packets).sum();

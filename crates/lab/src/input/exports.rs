@@ -233,6 +233,14 @@ impl Reading<'_> {
         warn(lost, &format!("by its numbering, {lost} exported flows never arrived"));
         let lost = now.datagrams_lost.saturating_sub(before.datagrams_lost);
         warn(lost, &format!("by its numbering, {lost} exports never arrived"));
+        let twice = now.datagrams_repeated - before.datagrams_repeated;
+        warn(
+            twice,
+            &format!(
+                "{twice} exports have the number and the time of the one before, as where a port is mirrored \
+                 both ways; their flows are doubles, which repair drops unless they are sampled"
+            ),
+        );
         let dropped = now.samples_dropped - before.samples_dropped;
         warn(
             dropped,

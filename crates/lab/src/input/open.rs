@@ -1,8 +1,9 @@
 //! What an input is, told by its first bytes and never by its name.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 
 use super::archive::{self, Archive};
 use super::capture::{Capture, HeaderError};
@@ -12,6 +13,7 @@ use super::pcapng::{Pcapng, is_pcapng};
 use super::source::{self, Gauge, NotRead, Stream};
 use super::text::{self, Layout};
 use super::window::Window;
+use crate::table::flows::check_flow_table;
 
 /// An input, recognised.
 pub enum Input {
@@ -38,9 +40,10 @@ const RECOGNISED: &str = "pcap, pcapng, datagrams of NetFlow v5, v7, v9, IPFIX a
 /// When it cannot be opened, is of no known kind, or is cut or damaged within its file header.
 pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Input)> {
     let (gauge, mut window) = source::open(path, digests)?;
+    let not_read = |why: &dyn Display| NotRead(format!("{}: {why:#}", gauge.name()));
     let refused = |error: HeaderError| match error {
         HeaderError::Read(_) => anyhow!("{}: {error}", gauge.name()),
-        _ => NotRead(format!("{}: {error}", gauge.name())).into(),
+        _ => not_read(&error).into(),
     };
     let first = window.peek(datagrams::LONGEST_BYTES).map_err(HeaderError::Read);
     let first = first.map_err(refused)?;
@@ -48,20 +51,18 @@ pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Input)> {
         Input::Capture(Capture::Pcap(Pcap::new(window).map_err(refused)?))
     } else if is_pcapng(first) {
         Input::Capture(Capture::Pcapng(Box::new(Pcapng::new(window).map_err(refused)?)))
-    } else if let Some(archive) =
-        archive::recognise(first).map_err(|error| anyhow!("{}: {error:#}", gauge.name()))?
-    {
+    } else if let Some(archive) = archive::recognise(first).map_err(|why| not_read(&why))? {
         Input::Archive(archive, window)
     } else if datagrams::is_datagrams(first) {
         Input::Exports(Datagrams::new(window))
-    } else if let Some(layout) =
-        text::recognise(first).map_err(|error| anyhow!("{}: {error:#}", gauge.name()))?
-    {
+    } else if let Some(layout) = text::recognise(first).map_err(|why| not_read(&why))? {
         Input::Text(layout, window)
     } else if first.starts_with(b"PAR1") {
         if gauge.packing().is_some() || path == Path::new("-") {
-            bail!("{}: Parquet is read from its end: give it as a plain file", gauge.name());
+            let why = not_read(&"Parquet is read from its end: give it as a plain file");
+            return Err(why.into());
         }
+        check_flow_table(path).map_err(|error| NotRead(format!("{error:#}")))?;
         Input::FlowTable(path.to_owned(), window)
     } else {
         return Err(unknown(&gauge, first));

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Read};
 
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
-use lz4_flex::frame::FrameDecoder as Lz4Decoder;
+use lz4_flex::frame::{Error as Lz4Error, FrameDecoder as Lz4Decoder};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
@@ -54,7 +54,7 @@ impl Packing {
             Packing::Gzip => Box::new(MultiGzDecoder::new(packed)),
             Packing::Zstandard => Box::new(Frames::new(packed)),
             Packing::Bzip2 => Box::new(MultiBzDecoder::new(packed)),
-            Packing::Lz4 => Box::new(Lz4Frames(Lz4Decoder::new(packed))),
+            Packing::Lz4 => Box::new(Lz4Frames::new(packed)),
         }
     }
 }
@@ -137,16 +137,60 @@ impl<R: BufRead> Read for Frames<R> {
     }
 }
 
-/// LZ4's frames one after the other: their decoder ends at the end of each.
-struct Lz4Frames<R: BufRead>(Lz4Decoder<R>);
+/// LZ4's frames one after the other: their decoder ends at the end of each. It ends as quietly where a block
+/// or the mark of the end is missing. So at the end it is given one byte more, in a block with a wrong
+/// checksum: between two frames that is no frame, and within one it is anything else.
+struct Lz4Frames<R: BufRead> {
+    decoder: Lz4Decoder<Probed<R>>,
+    is_over: bool,
+}
+
+const PROBE: &[u8] = &[1, 0, 0, 0x80, 0, 0, 0, 0, 0];
+
+impl<R: BufRead> Lz4Frames<R> {
+    fn new(packed: R) -> Lz4Frames<R> {
+        let decoder = Lz4Decoder::new(Probed { packed, probe: &[] });
+        Lz4Frames { decoder, is_over: false }
+    }
+
+    fn end(&mut self) -> io::Result<usize> {
+        self.is_over = true;
+        self.decoder.get_mut().probe = PROBE;
+        let error = self.decoder.read(&mut [0]).err();
+        let cause = error.as_ref().and_then(io::Error::get_ref);
+        match cause.and_then(|cause| cause.downcast_ref()) {
+            Some(Lz4Error::WrongMagicNumber) => Ok(0),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
 
 impl<R: BufRead> Read for Lz4Frames<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let read = self.0.read(into)?;
-            if read > 0 || into.is_empty() || self.0.get_mut().fill_buf()?.is_empty() {
+        while !into.is_empty() && !self.is_over {
+            let read = self.decoder.read(into)?;
+            if read > 0 {
                 return Ok(read);
             }
+            if self.decoder.get_mut().packed.fill_buf()?.is_empty() {
+                return self.end();
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// What is packed, and then the probe.
+struct Probed<R> {
+    packed: R,
+    probe: &'static [u8],
+}
+
+impl<R: Read> Read for Probed<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self.packed.read(into)? {
+            0 => self.probe.read(into),
+            read => Ok(read),
         }
     }
 }
@@ -215,6 +259,26 @@ mod tests {
             let (before, said) = unpack(how, one[..one.len() / 2].to_vec());
             assert!(plain.starts_with(&before) && before.len() < plain.len(), "{how:?}");
             assert_eq!(said.as_deref(), Some("it ends early"), "{how:?}");
+        }
+    }
+
+    #[test]
+    fn lz4_is_missed_wherever_it_is_cut() {
+        let plain: Vec<u8> = (0..200_000u32).map(|n| (n / 5_000) as u8).collect();
+        for (has_checksum, checks_blocks) in [(true, false), (false, false), (false, true)] {
+            let frame = lz4_flex::frame::FrameInfo::new()
+                .block_size(lz4_flex::frame::BlockSize::Max64KB)
+                .content_checksum(has_checksum)
+                .block_checksums(checks_blocks);
+            let mut lz4 = lz4_flex::frame::FrameEncoder::with_frame_info(frame, Vec::new());
+            lz4.write_all(&plain).expect("memory");
+            let whole = lz4.finish().expect("memory");
+            assert_eq!(unpack(Packing::Lz4, whole.clone()), (plain.clone(), None));
+            for bytes in 5..whole.len() {
+                let (before, said) = unpack(Packing::Lz4, whole[..bytes].to_vec());
+                assert!(plain.starts_with(&before));
+                assert_eq!(said.as_deref(), Some("it ends early"), "{bytes} of {}", whole.len());
+            }
         }
     }
 

@@ -299,7 +299,8 @@ impl<'a> Reading<'a> {
                 read_as
             }
         };
-        refuse_unknown_links(gauge, &capture)?;
+        // (A pcapng says as late as this what it holds.)
+        refuse_unknown_links(gauge, &capture).inspect_err(|_| self.summary.go_back_to(&before))?;
         if read_as == ReadAs::Packets {
             self.formats.insert(capture.container());
         }

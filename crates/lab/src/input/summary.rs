@@ -189,6 +189,7 @@ pub struct Before {
     bytes: u64,
     snapped: u64,
     unstamped: u64,
+    other_link: u64,
 }
 
 impl FlowSummary {
@@ -205,7 +206,13 @@ impl FlowSummary {
             bytes: self.bytes,
             snapped: self.snapped,
             unstamped: self.unstamped,
+            other_link: self.other_link,
         }
+    }
+
+    /// Counts no packet of an input of which none could be read.
+    pub fn go_back_to(&mut self, before: &Before) {
+        (self.packets, self.other_link) = (before.packets, before.other_link);
     }
 
     /// Takes what there is beside the records.

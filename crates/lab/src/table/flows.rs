@@ -229,6 +229,14 @@ pub fn read_part_mark(path: &Path) -> Result<Option<PartMark>> {
     Ok(Some(mark))
 }
 
+/// Looks whether the file `path` is a table of flow records.
+///
+/// # Errors
+/// Why it is not.
+pub fn check_flow_table(path: &Path) -> Result<()> {
+    TableReader::open(path, &FLOWS).map(drop)
+}
+
 /// Reads every record of the table `path`, in its order.
 ///
 /// # Errors

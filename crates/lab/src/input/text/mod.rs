@@ -63,6 +63,9 @@ impl Layout {
 /// When they are a log of Zeek's, or a header, that lacks what a flow needs.
 pub fn recognise(first: &[u8]) -> Result<Option<Layout>> {
     if first.starts_with(b"#separator") || first.starts_with(b"#fields\t") {
+        let mut lines = first.split_inclusive(|byte| *byte == b'\n');
+        let names = lines.find_map(|line| line.strip_prefix(b"#fields\t")?.strip_suffix(b"\n"));
+        names.map(|names| zeek_fields(&String::from_utf8_lossy(names))).transpose()?;
         return Ok(Some(Layout::Zeek(None)));
     }
     let line = first.split(|byte| *byte == b'\n').next().unwrap_or(first);
@@ -144,7 +147,8 @@ impl Reading<'_> {
                 if let (Layout::Zeek(fields), Some(names)) =
                     (&mut layout, rest.strip_prefix("fields\t"))
                 {
-                    *fields = Some(zeek_fields(gauge, names)?);
+                    let found = zeek_fields(names).with_context(|| gauge.name().to_owned())?;
+                    *fields = Some(found);
                 }
                 continue;
             }
@@ -168,11 +172,11 @@ impl Reading<'_> {
     }
 }
 
-fn zeek_fields(gauge: &Gauge, names: &str) -> Result<Fields> {
+fn zeek_fields(names: &str) -> Result<Fields> {
     let fields = Fields::of(names.trim_end().split('\t'));
     match fields.filter(|fields| fields.missing().is_none()) {
         Some(fields) => Ok(fields),
-        None => bail!("{}: is a log of Zeek's, but not conn.log, which has flows", gauge.name()),
+        None => bail!("is a log of Zeek's, but not conn.log, which has flows"),
     }
 }
 
