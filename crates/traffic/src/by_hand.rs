@@ -5,20 +5,32 @@
 //! algorithm that a measured model has its sessions from (Harpoon, Figure 4), which is so taken the other
 //! way round. Their connections carry the mean size each. No formula does: in a time T it would be T/μ and a
 //! little more for gaps of mean μ that are all far below T, but tails that reach beyond T are what is stated.
+//!
+//! Nor need each gap be imitated, of which T may hold any number. Those of up to εT pass in runs, each as
+//! their mean; how many come before a longer one is a geometric number. The longer ones are drawn, and no
+//! session has room for more than 1/ε of them, so that each is brought to its end.
+//!
+//! That moves the answer by about one part in 1/ε. Cut all gaps at T: nothing before T changes. By Wald's
+//! identity a session then has (T + o)/ν gaps in the mean, the one that crosses T with them, where ν is the
+//! mean of a cut gap, and o, how far the last one reaches beyond T, is known but for some εT. (o lies between
+//! 0 and T: ν alone, without imitation, may give half of what is made.) Chance adds a tenth of a per cent for
+//! most laws. Its deviation is three at the worst: a million draws are a thousand sessions at the least, and
+//! their numbers of connections deviate by no more than the mean.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use nilometer_stat::{Empirical, Rng, Sampler};
+use nilometer_stat::{Empirical, Rng};
 
 use crate::model::{
     Coverage, FORMAT, Generation, Interval, ModelError, Origin, Ranks, TrafficModel,
 };
 use crate::pool::Prefix;
 use crate::purpose;
-use crate::sessions::RENEWALS_MAX;
 
-/// Sessions and connections that are imitated, together.
+/// ε: a gap that is longer than this share of the interval is imitated by itself.
+const LONG: f64 = 1e-3;
+/// Long gaps that are imitated, over all sessions; the last session is brought to its end.
 const IMITATED: u32 = 1_000_000;
 
 /// What is stated.
@@ -52,23 +64,40 @@ fn ranks(mut counts: Vec<u64>) -> Ranks {
     Ranks { counts, addresses: Vec::new() }
 }
 
+/// The share of gaps that are no longer than `bound`, and their mean.
+fn short_gaps(gaps: &Empirical, bound: f64) -> (f64, f64) {
+    let of_piece = |(share, low, high): (f64, f64, f64)| {
+        let within = if high <= bound { 1.0 } else { ((bound - low) / (high - low)).max(0.0) };
+        share * within * 0.5 * (low + high.min(bound))
+    };
+    let share = gaps.cdf(bound);
+    let sum: f64 = gaps.pieces().map(of_piece).sum();
+    (share, if share > 0.0 { sum / share } else { 0.0 })
+}
+
 /// Connections that a session makes in `seconds`, in the mean.
 fn connections(gaps: &Empirical, seconds: f64) -> f64 {
-    if seconds > RENEWALS_MAX * gaps.mean() {
-        return seconds / gaps.mean();
+    let (short, short_mean) = short_gaps(gaps, LONG * seconds);
+    if short >= 1.0 {
+        return seconds / short_mean;
     }
-    let gaps = Sampler::new(gaps);
     let mut rng = Rng::new(1, purpose::STATED, 0);
-    let (mut sessions, mut connections) = (0, 0);
-    while sessions + connections < IMITATED {
-        let mut clock = gaps.draw(&mut rng);
-        while clock < seconds && connections < IMITATED {
-            connections += 1;
-            clock += gaps.draw(&mut rng);
+    let (mut sessions, mut drawn, mut connections) = (0, 0, 0.0);
+    while drawn < IMITATED {
+        let mut clock = 0.0;
+        loop {
+            let run = libm::floor(rng.exponential(1.0) / -libm::log(short));
+            connections += run.min((seconds - clock) / short_mean);
+            clock += run * short_mean + gaps.quantile(short + (1.0 - short) * rng.unit());
+            drawn += 1;
+            if clock >= seconds {
+                break;
+            }
+            connections += 1.0;
         }
         sessions += 1;
     }
-    f64::from(connections) / f64::from(sessions)
+    connections / f64::from(sessions)
 }
 
 impl ByHand {
@@ -142,7 +171,7 @@ impl ByHand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nilometer_stat::{Form, Law};
+    use nilometer_stat::{Form, Law, Sampler};
 
     fn stated(sessions: Vec<f64>) -> ByHand {
         let sizes = Law::Pareto { index: 1.5, minimum: 1_000.0 }.table(Form::Step, None);
@@ -198,6 +227,47 @@ mod tests {
             let each = connections(&gaps, 60.0);
             assert!((each / made - 1.0).abs() < 0.03, "{law:?}: {each} for {made}");
         }
+    }
+
+    /// Sessions imitated gap by gap, all of them to their end.
+    fn imitated(gaps: &Empirical, seconds: f64, sessions: u32) -> f64 {
+        let gaps = Sampler::new(gaps);
+        let mut rng = Rng::new(7, 0, 0);
+        let mut connections = 0;
+        for _ in 0..sessions {
+            let mut clock = gaps.draw(&mut rng);
+            while clock < seconds {
+                connections += 1;
+                clock += gaps.draw(&mut rng);
+            }
+        }
+        f64::from(connections) / f64::from(sessions)
+    }
+
+    fn within(share: f64, law: Law, seconds: f64, sessions: u32) {
+        let gaps = law.table(Form::Linear, None).expect("a law");
+        let (each, naive) = (connections(&gaps, seconds), imitated(&gaps, seconds, sessions));
+        assert!((each / naive - 1.0).abs() < share, "{law:?}: {each} for {naive}");
+    }
+
+    /// Twenty sessions and a part of one were counted as twenty-one.
+    #[test]
+    fn sessions_of_many_connections_are_whole() {
+        let gaps = Law::Exponential { mean: 0.001_212 }.table(Form::Linear, None).expect("a law");
+        let each = connections(&gaps, 60.0);
+        assert!((each / 49_505.0 - 1.0).abs() < 0.003, "{each}");
+        within(0.003, Law::Exponential { mean: 0.001_212 }, 60.0, 20);
+        within(0.003, Law::Exponential { mean: 0.01 }, 60.0, 200);
+        within(0.01, Law::Lognormal { mu: -8.0, sigma: 1.5 }, 60.0, 100);
+    }
+
+    /// The longest gaps have most of the mean, and no interval has room for them.
+    #[test]
+    fn a_mean_made_of_gaps_beyond_the_interval_is_not_divided_by() {
+        within(0.03, Law::Pareto { index: 1.05, minimum: 0.004 }, 3_600.0, 300);
+        within(0.03, Law::Pareto { index: 1.2, minimum: 0.002 }, 60.0, 1_000);
+        within(0.03, Law::Lognormal { mu: -8.0, sigma: 3.5 }, 10.0, 1_000);
+        within(0.03, Law::Weibull { shape: 0.2, scale: 1e-4 }, 5.0, 1_000);
     }
 
     #[test]

@@ -25,7 +25,7 @@ const SESSIONS_MAX: u32 = 10_000_000;
 const CONNECTIONS_MAX: u64 = 50_000_000;
 
 /// Connections that a session may make within an interval for trials to be made of it.
-pub(crate) const RENEWALS_MAX: f64 = 50_000.0;
+const RENEWALS_MAX: f64 = 50_000.0;
 
 /// One interval's demand.
 #[derive(Clone, Copy, Debug)]
