@@ -36,7 +36,7 @@ pub(crate) struct Live {
     /// When it is over, once a FIN or RST was seen; [`OPEN`] before.
     closes_ns: u64,
     pub(crate) packets: u64,
-    start_ns: u64,
+    pub(crate) start_ns: u64,
     end_ns: u64,
     octets: u64,
     /// The payload as far as it is known: for TCP the sequence space covered, for UDP the sum.

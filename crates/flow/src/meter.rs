@@ -8,11 +8,19 @@
 //!
 //! The clock is the greatest stamp seen: captures are merged, and clocks are set back, so a stamp may
 //! be older than the one before it. It then widens its record (start is the smallest stamp, end the
-//! greatest), but time itself does not run backwards for it, and every timer runs on the clock. Only a stamp
-//! that lies farther back than flows wait for their next packet is of another time: of files given out of
-//! their order, of a clock that was set, or after a stamp that was wrong. All flows end before it, and the
-//! clock begins anew; no timer would strike otherwise until the old time has come again. Records leave in the
-//! order in which they end, which depends on nothing but the packets.
+//! greatest), but time itself does not run backwards for it, and every timer runs on the clock. Records leave
+//! in the order in which they end, which depends on nothing but the packets.
+//!
+//! Stamps that lie farther back than flows wait for their next packet may be of another time: of files given
+//! out of their order, of a clock that was set, or after a stamp that was wrong. No timer would strike until
+//! the old time has come again, so all flows end and the clock begins anew. Or they may be of a second clock
+//! that is heard beside the first, as where one interface is stamped in UTC and another in TAI, 37 s ahead;
+//! each change from one to the other would end all flows then. What tells the two is that the old time is gone
+//! in one and comes again in the other. So nothing ends until such stamps, several in a row, have gone on by
+//! more than flows wait: all flows of a time that was not heard for so long are over. Until then they are late
+//! as others are, but stretch no record that begins later than they by more than flows wait: it ends, and
+//! another takes them, lest it reach from one file into the next. A flow that is on both clocks is parted by
+//! that once, not at each packet, for the record that follows begins on the clock behind.
 
 use nilometer_wire::brief::{Brief, Tuple};
 use nilometer_wire::packet::IpPacket;
@@ -23,6 +31,10 @@ use crate::live::{Live, ends_flow, key_of_tuple};
 use crate::record::{EndReason, FlowRecord};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Stamps far behind the clock, one after another, that make another time, if they go on for long enough. One
+/// may be wrong, and two that lie far apart may be of two clocks. More would wait long in files of few packets.
+const STAMPS_OF_ANOTHER_TIME: u64 = 3;
 
 /// When flows end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +85,7 @@ pub struct MeterCounts {
     pub live_packets: u64,
     /// Packets whose stamp was before an earlier packet's.
     pub stamps_back: u64,
-    /// Those among them that were of another time: all flows ended, and the clock began anew.
+    /// How often they were of another time: all flows ended, and the clock began anew.
     pub clock_set_back: u64,
 }
 
@@ -95,6 +107,7 @@ pub struct Meter {
     now_ns: u64,
     /// No flow is over before, by its idleness or after its end marker.
     due_ns: u64,
+    far_behind: FarBehind,
     counts: MeterCounts,
 }
 
@@ -106,6 +119,7 @@ impl Meter {
             config,
             now_ns: 0,
             due_ns: u64::MAX,
+            far_behind: FarBehind::default(),
             counts: MeterCounts::default(),
         }
     }
@@ -154,7 +168,7 @@ impl Meter {
         out: &mut impl FnMut(FlowRecord),
     ) -> bool {
         if stamp_ns < self.now_ns {
-            self.goes_back(stamp_ns, out);
+            self.goes_back(stamp_ns, packet, place, out);
         }
         self.now_ns = self.now_ns.max(stamp_ns);
         if self.now_ns >= self.due_ns {
@@ -184,18 +198,34 @@ impl Meter {
             self.end(slot, EndReason::ForcedEnd, out);
         }
         (self.now_ns, self.due_ns) = (0, u64::MAX);
+        self.far_behind = FarBehind::default();
         assert_eq!(self.counts.octets, self.counts.recorded_octets, "octets are conserved");
         self.assert_conserved();
     }
 
     /// A packet is stamped before another that came earlier.
     #[cold]
-    fn goes_back(&mut self, stamp_ns: u64, out: &mut impl FnMut(FlowRecord)) {
+    fn goes_back(
+        &mut self,
+        stamp_ns: u64,
+        packet: &Brief,
+        place: Place,
+        out: &mut impl FnMut(FlowRecord),
+    ) {
         self.counts.stamps_back += 1;
         let waited_ns = self.config.inactive_timeout_ns.max(self.config.linger_ns);
-        if self.now_ns - stamp_ns > waited_ns {
+        if self.now_ns - stamp_ns <= waited_ns {
+            return;
+        }
+        let row = self.far_behind.with(stamp_ns, self.counts.packets);
+        self.far_behind = row;
+        if row.stamps >= STAMPS_OF_ANOTHER_TIME && stamp_ns - row.least_ns > waited_ns {
             self.counts.clock_set_back += 1;
             self.flush(out);
+        } else if let Some(slot) = self.find(packet, place)
+            && self.cache.value(slot).live.start_ns.saturating_sub(stamp_ns) > waited_ns
+        {
+            self.end(slot, EndReason::ForcedEnd, out);
         }
     }
 
@@ -210,20 +240,24 @@ impl Meter {
         self.cache.ask_for_next(order, |metered| self.cache.hashing.of_tuple(&metered.tuple));
     }
 
+    /// The flow of this packet that lives.
+    #[inline(always)]
+    fn find(&self, packet: &Brief, Place { hash, slot }: Place) -> Option<Slot> {
+        let is_it = |metered: &Metered| metered.tuple == packet.tuple;
+        slot.filter(|&slot| self.cache.get(slot).is_some_and(is_it))
+            .or_else(|| self.cache.find_where(hash, is_it))
+    }
+
     /// The flow that takes this packet: the one that lives, unless it is over, or a new one.
     #[inline]
     fn slot_for(
         &mut self,
         stamp_ns: u64,
         packet: &Brief,
-        Place { hash, slot }: Place,
+        place: Place,
         out: &mut impl FnMut(FlowRecord),
     ) -> Slot {
-        let is_it = |metered: &Metered| metered.tuple == packet.tuple;
-        let found = slot
-            .filter(|&slot| self.cache.get(slot).is_some_and(is_it))
-            .or_else(|| self.cache.find_where(hash, is_it));
-        if let Some(slot) = found {
+        if let Some(slot) = self.find(packet, place) {
             let live = &self.cache.value(slot).live;
             if live.is_succeeded_by(packet) {
                 self.end(slot, EndReason::EndOfFlow, out);
@@ -240,7 +274,7 @@ impl Meter {
         }
         self.due_ns = self.due_ns.min(self.idle_at_ns(self.now_ns));
         let live = Live::new(self.now_ns, stamp_ns, packet);
-        self.cache.insert_at(hash, Metered { tuple: packet.tuple, live })
+        self.cache.insert_at(place.hash, Metered { tuple: packet.tuple, live })
     }
 
     /// Ends flows that are over by the clock, and finds out when the next one may be.
@@ -294,5 +328,27 @@ impl Meter {
     fn assert_conserved(&self) {
         let MeterCounts { packets, recorded_packets, live_packets, .. } = self.counts;
         assert_eq!(packets, recorded_packets + live_packets, "every packet is in one record");
+    }
+}
+
+/// Stamps in a row that lie farther behind the clock than flows wait.
+#[derive(Clone, Copy, Debug, Default)]
+struct FarBehind {
+    stamps: u64,
+    least_ns: u64,
+    /// The packets observed with the last of them. Who is observed next is in the row; nobody else has to
+    /// say that he is not.
+    packets: u64,
+}
+
+impl FarBehind {
+    /// The row with the stamp of a packet that comes after so many others.
+    fn with(self, stamp_ns: u64, packets_before: u64) -> FarBehind {
+        let (stamps, least_ns) = match self.packets == packets_before {
+            true => (self.stamps, self.least_ns),
+            false => (0, stamp_ns),
+        };
+        let packets = packets_before + 1;
+        FarBehind { stamps: stamps + 1, least_ns: least_ns.min(stamp_ns), packets }
     }
 }

@@ -252,8 +252,8 @@ fn a_stamp_far_in_the_past_or_future_does_no_harm() {
     meter.flush(&mut |record| records.push(record));
     assert!(records.iter().all(|record| record.end_ns >= record.start_ns));
     assert_eq!(records.iter().map(|record| record.packets).sum::<u64>(), 350);
-    // 5, 0, 1 << 60 and 7 are each before the stamp that came before them, and the first 5 is not.
-    assert_eq!((meter.counts().stamps_back, meter.counts().clock_set_back), (199, 199));
+    // All but the greatest are before it, and the first 5 is not; no three in a row are far before it.
+    assert_eq!((meter.counts().stamps_back, meter.counts().clock_set_back), (249, 0));
 }
 
 /// Files out of their order, and one wrong stamp: timers strike in each as if it had come by itself.
@@ -274,11 +274,69 @@ fn a_clock_that_is_set_back_begins_anew() {
     };
     let (times, back, set_back) = metered(&[1_000, 1_001, 1_060, 700, 710, 800, 790]);
     let spans = [(1_000, 1_001, 2), (1_060, 1_060, 1), (700, 710, 2), (790, 800, 2)];
-    assert_eq!((times, back, set_back), (spans.to_vec(), 2, 1), "10 s back is one time");
+    assert_eq!((times, back, set_back), (spans.to_vec(), 4, 1), "10 s back is one time");
     let far = 4_102_444_800;
     let (times, _, set_back) = metered(&[1_000, 1_001, far, 1_002, 1_003, 1_060]);
     let spans = [(1_000, 1_001, 2), (far, far, 1), (1_002, 1_003, 2), (1_060, 1_060, 1)];
     assert_eq!((times, set_back), (spans.to_vec(), 1));
+    let (times, _, set_back) = metered(&[900, 700, 710, 720, 300, 310, 320, 350]);
+    let spans =
+        [(900, 900, 1), (700, 710, 2), (720, 720, 1), (300, 310, 2), (320, 320, 1), (350, 350, 1)];
+    assert_eq!((times, set_back), (spans.to_vec(), 2), "and again");
+}
+
+/// Two in a row, three that do not go on, or four with the old time between them.
+#[test]
+fn a_few_stamps_of_another_time_are_late() {
+    let datagram = Transport::Udp { source_port: 1, destination_port: 2, payload_bytes: 100 };
+    for late in [&[0][..], &[700, 800], &[700, 715, 705], &[700, 710, 1_002, 720, 730]] {
+        let mut meter = Meter::new(MeterConfig::default());
+        for stamp_s in [1_000, 1_001].iter().chain(late).chain(&[1_003]) {
+            let packet = packet(1 + u8::from(*stamp_s < 1_000), 17, datagram, 100);
+            meter.observe(stamp_s * 1_000_000_000, &packet, &mut |_| panic!("none has ended"));
+        }
+        let mut spans = Vec::new();
+        meter.flush(&mut |r| spans.push([r.start_ns, r.end_ns].map(|ns| ns / 1_000_000_000)));
+        let last = *late.iter().filter(|stamp_s| **stamp_s < 1_000).max().expect("one is late");
+        assert_eq!(
+            (spans, meter.counts().clock_set_back),
+            (vec![[late[0], last], [1_000, 1_003]], 0)
+        );
+    }
+}
+
+/// Two interfaces in one capture, one stamped in UTC and one in TAI, 37 s apart, a flow on each: what the clock
+/// behind says is late for as long as the other is heard, however rarely, and whoever else sees its flow.
+#[test]
+fn a_clock_behind_another_ends_no_flows() {
+    const MILLI: u64 = 1_000_000;
+    let datagram = Transport::Udp { source_port: 1, destination_port: 2, payload_bytes: 100 };
+    // A packet every 100 ms on the one behind; so many of them to one of the other.
+    for (behind_to_one, flow_behind, expected) in [(1, 2, 2), (2, 2, 2), (149, 2, 2), (7, 1, 2)] {
+        let mut meter = Meter::new(MeterConfig::default());
+        let mut records = Vec::new();
+        let mut observe = |stamp_ms, host| {
+            let packet = packet(host, 17, datagram, 100);
+            meter.observe(stamp_ms * MILLI, &packet, &mut |record| records.push(record));
+        };
+        for tick in 0..10_000 {
+            let now_ms = 100_000 + tick * 100;
+            if tick % behind_to_one == 0 {
+                observe(now_ms, 1);
+            }
+            observe(now_ms - 37_000, flow_behind);
+        }
+        meter.flush(&mut |record| records.push(record));
+        assert_eq!(records.len(), expected, "{behind_to_one} to one");
+        let counts = meter.counts();
+        assert_eq!((counts.stamps_back, counts.clock_set_back), (10_000, 0));
+        let spans = records.iter().map(|r| (r.start_ns / MILLI, r.end_ns / MILLI));
+        let latest_ms = 100_000 + 9_999 / behind_to_one * behind_to_one * 100;
+        let apart = [(100_000, latest_ms), (63_000, 1_062_900)];
+        let together = [(100_000, 100_000), (63_000, latest_ms)];
+        let expected = if flow_behind == 1 { together } else { apart };
+        assert_eq!(spans.collect::<Vec<_>>(), expected);
+    }
 }
 
 #[test]

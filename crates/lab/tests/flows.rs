@@ -308,7 +308,8 @@ fn captures_are_read_in_the_order_of_their_numbers_and_no_other_order_stops_time
     named.sort();
     let of_names: Vec<&str> = named.iter().map(String::as_str).collect();
     let of_names = counted(&of_names);
-    assert_eq!(of_names["flow_records"], 60);
+    // The timers rest until the third packet of a.pcap2 says that its time is another one.
+    assert_eq!(of_names["flow_records"], 59);
     assert!(of_names["warnings"].to_string().contains("for a packet, 1 times"), "{of_names}");
 }
 
