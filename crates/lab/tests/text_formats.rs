@@ -155,7 +155,10 @@ fn other_files_of_a_directory_are_passed_over() {
     room.write("day/2.pcap", "");
     room.write("day/3.pcap", &capture(60, |_| 500)[..20]);
     room.write("day/notes/why.md", "# no flows\n");
-    room.write("day/notes/x.parquet", "PAR1 is no table");
+    room.done(&["model", "embedded", "-o", "m.json"]);
+    room.done(&["model", "export", "m.json", "--parquet", "tables"]);
+    let table = std::fs::read(room.path("tables/laws.parquet")).expect("a table");
+    room.write("day/notes/x.parquet", table);
     let dns = "#separator \\x09\n#path\tdns\n#fields\tts\tquery\n1\tdns.example\n";
     room.write("day/notes/y.log", dns);
     let counts = counted(&room, &["day"]);
@@ -175,7 +178,7 @@ fn other_files_of_a_directory_are_passed_over() {
         (&["day/1.pcap", "day/2.pcap"], "day/2.pcap: is empty"),
         (&["day/notes"], "none of 3 files can be read; the first: day/notes/why.md"),
         (&["day/notes/y.log"], "day/notes/y.log: is a log of Zeek's, but not conn.log"),
-        (&["day/notes/x.parquet"], "day/notes/x.parquet: is a damaged Parquet file"),
+        (&["day/notes/x.parquet"], "day/notes/x.parquet: holds `nilometer-model-laws/1` and not"),
     ] {
         let said = room.refused(&[&["flows"], inputs].concat());
         assert!(said.contains(named), "{said}");

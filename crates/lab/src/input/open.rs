@@ -13,7 +13,7 @@ use super::pcapng::{Pcapng, is_pcapng};
 use super::source::{self, Gauge, NotRead, Stream};
 use super::text::{self, Layout};
 use super::window::Window;
-use crate::table::flows::check_flow_table;
+use crate::table::flows::why_no_flow_table;
 
 /// An input, recognised.
 pub enum Input {
@@ -62,7 +62,9 @@ pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Input)> {
             let why = not_read(&"Parquet is read from its end: give it as a plain file");
             return Err(why.into());
         }
-        check_flow_table(path).map_err(|error| NotRead(format!("{error:#}")))?;
+        if let Some(why) = why_no_flow_table(path)? {
+            return Err(NotRead(why).into());
+        }
         Input::FlowTable(path.to_owned(), window)
     } else {
         return Err(unknown(&gauge, first));

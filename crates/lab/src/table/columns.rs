@@ -254,32 +254,49 @@ impl TableReader {
     /// # Errors
     /// When it cannot be read, is not Parquet, or is not of this format.
     pub fn open(path: &Path, format: &Format) -> Result<TableReader> {
+        let table = TableReader::open_any(path)?;
+        table.check(format)?;
+        Ok(table)
+    }
+
+    /// Opens the Parquet file `path`, whatever is in it.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not Parquet.
+    pub fn open_any(path: &Path) -> Result<TableReader> {
         let name = path.display().to_string();
         let file = File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
         let reader = guarded::decode(|| SerializedFileReader::new(file))
             .map_err(|error| anyhow!("{name}: is a damaged Parquet file: {}", cause_of(&error)))?;
-        let table = TableReader { name, reader };
+        Ok(TableReader { name, reader })
+    }
+
+    /// Looks whether it is of this format.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self, format: &Format) -> Result<()> {
         let wanted = format.name;
-        match table.mark(FORMAT_KEY) {
+        match self.mark(FORMAT_KEY) {
             Some(found) if found == wanted => {}
             Some(found) => {
                 let found = found.chars().take(SHOWN_MAX).collect::<String>();
                 let found = found.escape_debug();
-                bail!("{}: holds `{found}` and not `{wanted}`, which is needed", table.name)
+                bail!("{}: holds `{found}` and not `{wanted}`, which is needed", self.name)
             }
             None => bail!(
                 "{}: is a Parquet file, but not one of `{wanted}`: its metadata has no `format`",
-                table.name
+                self.name
             ),
         }
         let schema = parse_message_type(format.schema).context("the schema of a table")?;
-        let found = table.reader.metadata().file_metadata().schema().get_fields();
+        let found = self.reader.metadata().file_metadata().schema().get_fields();
         let wanted_fields = schema.get_fields();
         let there = found.len().max(wanted_fields.len() - format.later);
         if wanted_fields.get(..there) != Some(found) {
-            bail!("{}: says it is `{wanted}`, but its columns are others", table.name);
+            bail!("{}: says it is `{wanted}`, but its columns are others", self.name);
         }
-        Ok(table)
+        Ok(())
     }
 
     /// What the file's metadata says under `key`.

@@ -229,12 +229,13 @@ pub fn read_part_mark(path: &Path) -> Result<Option<PartMark>> {
     Ok(Some(mark))
 }
 
-/// Looks whether the file `path` is a table of flow records.
+/// Why the Parquet file `path` is no table of flow records, if it is none.
 ///
 /// # Errors
-/// Why it is not.
-pub fn check_flow_table(path: &Path) -> Result<()> {
-    TableReader::open(path, &FLOWS).map(drop)
+/// When it cannot be read or is damaged.
+pub fn why_no_flow_table(path: &Path) -> Result<Option<String>> {
+    let table = TableReader::open_any(path)?;
+    Ok(table.check(&FLOWS).err().map(|why| why.to_string()))
 }
 
 /// Reads every record of the table `path`, in its order.
