@@ -29,8 +29,6 @@ pub(crate) fn key_of_tuple(tuple: &Tuple) -> FlowKey {
 /// of flows each packet's has to be fetched.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
-    /// The meter's clock when the flow began; its stamps may be older.
-    pub(crate) begun_ns: u64,
     /// The meter's clock at its last packet.
     pub(crate) seen_ns: u64,
     /// When it is over, once a FIN or RST was seen; [`OPEN`] before.
@@ -59,7 +57,6 @@ impl Live {
     /// A flow without packets, when the meter's clock says `now_ns`; `add` follows at once.
     pub(crate) fn new(now_ns: u64, stamp_ns: u64, packet: &Brief) -> Live {
         Live {
-            begun_ns: now_ns,
             seen_ns: now_ns,
             closes_ns: OPEN,
             packets: 0,

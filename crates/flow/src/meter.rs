@@ -8,7 +8,8 @@
 //!
 //! The clock is the greatest stamp seen: captures are merged, and clocks are set back, so a stamp may
 //! be older than the one before it. It then widens its record (start is the smallest stamp, end the
-//! greatest), but time itself does not run backwards for it, and every timer runs on the clock. Records leave
+//! greatest), but time itself does not run backwards for it, and idleness is told by the clock; the active timeout by
+//! the stamps of the record. Records leave
 //! in the order in which they end, which depends on nothing but the packets.
 //!
 //! Stamps that lie farther back than flows wait for their next packet may be of another time: of files given
@@ -261,7 +262,7 @@ impl Meter {
             let live = &self.cache.value(slot).live;
             if live.is_succeeded_by(packet) {
                 self.end(slot, EndReason::EndOfFlow, out);
-            } else if self.now_ns - live.begun_ns >= self.config.active_timeout_ns {
+            } else if stamp_ns.saturating_sub(live.start_ns) >= self.config.active_timeout_ns {
                 self.end(slot, EndReason::ActiveTimeout, out);
             } else {
                 return slot;

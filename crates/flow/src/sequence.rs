@@ -42,6 +42,7 @@ pub struct Sequences {
 struct Engine {
     next: u32,
     uptime_ms: u32,
+    secs: u32,
 }
 
 impl Sequences {
@@ -57,8 +58,11 @@ impl Sequences {
 
     /// Takes the header of the next datagram of this exporter, which carried so many flows.
     pub fn observe_header(&mut self, header: &Header, flows: u32) {
-        let following =
-            Engine { next: header.flow_sequence.wrapping_add(flows), uptime_ms: header.uptime_ms };
+        let following = Engine {
+            next: header.flow_sequence.wrapping_add(flows),
+            uptime_ms: header.uptime_ms,
+            secs: header.unix_secs,
+        };
         let id = (header.engine_type, header.engine_id);
         let Some(engine) = self.engines.get_mut(&id) else {
             if self.engines.len() < ENGINES_MAX {
@@ -68,7 +72,8 @@ impl Sequences {
         };
         let ahead = header.flow_sequence.wrapping_sub(engine.next) as i32;
         let uptime_back_ms = engine.uptime_ms.wrapping_sub(header.uptime_ms) as i32;
-        if flows > 0 && ahead == -(flows as i32) && uptime_back_ms == 0 {
+        let is_same_time = uptime_back_ms == 0 && engine.secs == header.unix_secs;
+        if flows > 0 && ahead == -(flows as i32) && is_same_time {
             self.counts.datagrams_repeated += 1;
             return;
         }
@@ -228,5 +233,9 @@ mod tests {
         assert_eq!(sequences.counts(), restarted);
         sequences.observe(&datagram(0, 8, 5, 2_000));
         assert_eq!(sequences.counts(), SequenceCounts { datagrams_repeated: 1, ..restarted });
+        let mut elsewhere = datagram(0, 8, 5, 2_000);
+        elsewhere.header.unix_secs += 86_400;
+        sequences.observe(&elsewhere);
+        assert_eq!(sequences.counts().datagrams_repeated, 1, "of another day");
     }
 }

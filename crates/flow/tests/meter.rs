@@ -35,10 +35,15 @@ fn segment_of(packet: &IpPacket) -> Option<TcpSegment> {
 
 /// One flow of the naive twin: all its packets, looked at only when it ends.
 struct Kept {
-    begun_ns: u64,
     seen_ns: u64,
     closes_ns: Option<u64>,
     packets: Vec<(u64, IpPacket)>,
+}
+
+impl Kept {
+    fn start_ns(&self) -> u64 {
+        self.packets.iter().map(|(stamp_ns, _)| *stamp_ns).min().expect("a packet")
+    }
 }
 
 /// The naive twin: every packet kept, every flow asked at every packet whether it is over.
@@ -72,7 +77,7 @@ impl Scan {
             });
             if kept.closes_ns.is_some() && opens {
                 self.end(key, EndReason::EndOfFlow);
-            } else if now_ns - kept.begun_ns >= config.active_timeout_ns {
+            } else if stamp_ns.saturating_sub(kept.start_ns()) >= config.active_timeout_ns {
                 self.end(key, EndReason::ActiveTimeout);
             }
         } else if self.flows.len() >= config.flows_max {
@@ -82,7 +87,6 @@ impl Scan {
             self.end(oldest, EndReason::LackOfResources);
         }
         let kept = self.flows.entry(key).or_insert(Kept {
-            begun_ns: now_ns,
             seen_ns: now_ns,
             closes_ns: None,
             packets: Vec::new(),
@@ -103,7 +107,7 @@ impl Scan {
         let syns: Vec<_> = segments().filter(|segment| segment.flags & SYN != 0).collect();
         self.records.push(FlowRecord {
             key,
-            start_ns: kept.packets.iter().map(|(stamp_ns, _)| *stamp_ns).min().unwrap(),
+            start_ns: kept.start_ns(),
             end_ns: kept.packets.iter().map(|(stamp_ns, _)| *stamp_ns).max().unwrap(),
             packets: kept.packets.len() as u64,
             octets: kept.packets.iter().map(|(_, packet)| u64::from(packet.ip_bytes)).sum(),
@@ -303,6 +307,20 @@ fn a_few_stamps_of_another_time_are_late() {
             (vec![[late[0], last], [1_000, 1_003]], 0)
         );
     }
+}
+
+/// A packet whose stamp is wrong by more than a record may last is a record of its own.
+#[test]
+fn one_wrong_stamp_gives_nothing_else_its_start() {
+    const MILLI: u64 = 1_000_000;
+    let datagram = Transport::Udp { source_port: 1, destination_port: 2, payload_bytes: 100 };
+    let (mut meter, mut spans) = (Meter::new(MeterConfig::default()), Vec::new());
+    let mut note = |r: FlowRecord| spans.push([r.start_ns, r.end_ns].map(|ns| ns / MILLI));
+    for stamp_ms in [10_000_000, 10_000_100, 5, 10_000_200, 10_000_300] {
+        meter.observe(stamp_ms * MILLI, &packet(1, 17, datagram, 100), &mut note);
+    }
+    meter.flush(&mut note);
+    assert_eq!(spans, [[10_000_000, 10_000_100], [5, 5], [10_000_200, 10_000_300]]);
 }
 
 /// Two interfaces in one capture, one stamped in UTC and one in TAI, 37 s apart, a flow on each: what the clock

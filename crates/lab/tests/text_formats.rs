@@ -172,8 +172,13 @@ fn other_files_of_a_directory_are_passed_over() {
         let said = warning.as_str().expect("words");
         assert!(said.starts_with(&format!("passed over: {name}")), "{said}");
     }
+    // What is known by its first bytes and cannot be read is missed, wherever it lies.
+    std::fs::create_dir_all(room.path("torn")).expect("a folder");
+    room.write("torn/1.pcap", capture(60, |_| 500));
+    room.write("torn/nfcapd", [0x0c, 0xa5, 1, 0]);
     for (inputs, named) in [
-        (&["day/1.pcap", "day/notes/why.md"][..], "day/notes/why.md"),
+        (&["torn"][..], "torn/nfcapd: nfcapd: "),
+        (&["day/1.pcap", "day/notes/why.md"], "day/notes/why.md"),
         (&["day/notes/*.md"], "day/notes/why.md"),
         (&["day/1.pcap", "day/2.pcap"], "day/2.pcap: is empty"),
         (&["day/notes"], "none of 3 files can be read; the first: day/notes/why.md"),

@@ -51,11 +51,20 @@ pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Input)> {
         Input::Capture(Capture::Pcap(Pcap::new(window).map_err(refused)?))
     } else if is_pcapng(first) {
         Input::Capture(Capture::Pcapng(Box::new(Pcapng::new(window).map_err(refused)?)))
-    } else if let Some(archive) = archive::recognise(first).map_err(|why| not_read(&why))? {
+    } else if let Some(archive) =
+        archive::recognise(first).map_err(|error| anyhow!("{}: {error:#}", gauge.name()))?
+    {
         Input::Archive(archive, window)
     } else if datagrams::is_datagrams(first) {
         Input::Exports(Datagrams::new(window))
-    } else if let Some(layout) = text::recognise(first).map_err(|why| not_read(&why))? {
+    } else if let Some(layout) =
+        text::recognise(first).map_err(|why| match gauge.packing_damage() {
+            None => not_read(&why).into(),
+            Some(damage) => {
+                anyhow!("{}: {why:#}, and what it is packed in is damaged: {damage}", gauge.name())
+            }
+        })?
+    {
         Input::Text(layout, window)
     } else if first.starts_with(b"PAR1") {
         if gauge.packing().is_some() || path == Path::new("-") {

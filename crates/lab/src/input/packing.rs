@@ -139,22 +139,31 @@ impl<R: BufRead> Read for Frames<R> {
 
 /// LZ4's frames one after the other: their decoder ends at the end of each. It ends as quietly where a block
 /// or the mark of the end is missing. So at the end it is given one byte more, in a block with a wrong
-/// checksum: between two frames that is no frame, and within one it is anything else.
+/// checksum: between two frames that is no frame, and within one it is anything else. (Frames of the legacy
+/// format have no mark of their end. They are not read, and one behind another frame is taken for cut.)
 struct Lz4Frames<R: BufRead> {
     decoder: Lz4Decoder<Probed<R>>,
+    /// Nothing was read since a frame ended.
+    is_between: bool,
     is_over: bool,
 }
 
 const PROBE: &[u8] = &[1, 0, 0, 0x80, 0, 0, 0, 0, 0];
+/// A header and the mark of the end.
+const FRAME_BYTES_MIN: u64 = 11;
 
 impl<R: BufRead> Lz4Frames<R> {
     fn new(packed: R) -> Lz4Frames<R> {
-        let decoder = Lz4Decoder::new(Probed { packed, probe: &[] });
-        Lz4Frames { decoder, is_over: false }
+        let decoder = Lz4Decoder::new(Probed { packed, taken: 0, probe: &[] });
+        Lz4Frames { decoder, is_between: true, is_over: false }
     }
 
-    fn end(&mut self) -> io::Result<usize> {
+    /// No more comes. The decoder has taken so many bytes since it last said so, or gave something.
+    fn end(&mut self, taken: u64) -> io::Result<usize> {
         self.is_over = true;
+        if self.is_between && (1..FRAME_BYTES_MIN).contains(&taken) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         self.decoder.get_mut().probe = PROBE;
         let error = self.decoder.read(&mut [0]).err();
         let cause = error.as_ref().and_then(io::Error::get_ref);
@@ -168,13 +177,18 @@ impl<R: BufRead> Lz4Frames<R> {
 impl<R: BufRead> Read for Lz4Frames<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while !into.is_empty() && !self.is_over {
+            let before = self.decoder.get_ref().taken;
             let read = self.decoder.read(into)?;
             if read > 0 {
+                self.is_between = false;
                 return Ok(read);
             }
-            if self.decoder.get_mut().packed.fill_buf()?.is_empty() {
-                return self.end();
+            let probed = self.decoder.get_mut();
+            let taken = probed.taken - before;
+            if probed.packed.fill_buf()?.is_empty() {
+                return self.end(taken);
             }
+            self.is_between = true;
         }
         Ok(0)
     }
@@ -183,6 +197,7 @@ impl<R: BufRead> Read for Lz4Frames<R> {
 /// What is packed, and then the probe.
 struct Probed<R> {
     packed: R,
+    taken: u64,
     probe: &'static [u8],
 }
 
@@ -190,7 +205,10 @@ impl<R: Read> Read for Probed<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self.packed.read(into)? {
             0 => self.probe.read(into),
-            read => Ok(read),
+            read => {
+                self.taken += read as u64;
+                Ok(read)
+            }
         }
     }
 }
@@ -274,10 +292,11 @@ mod tests {
             lz4.write_all(&plain).expect("memory");
             let whole = lz4.finish().expect("memory");
             assert_eq!(unpack(Packing::Lz4, whole.clone()), (plain.clone(), None));
-            for bytes in 5..whole.len() {
-                let (before, said) = unpack(Packing::Lz4, whole[..bytes].to_vec());
-                assert!(plain.starts_with(&before));
-                assert_eq!(said.as_deref(), Some("it ends early"), "{bytes} of {}", whole.len());
+            let twice = whole.repeat(2);
+            for bytes in (1..twice.len()).filter(|bytes| *bytes != whole.len()) {
+                let (before, said) = unpack(Packing::Lz4, twice[..bytes].to_vec());
+                assert!(plain.repeat(2).starts_with(&before));
+                assert_eq!(said.as_deref(), Some("it ends early"), "{bytes} of {}", twice.len());
             }
         }
     }

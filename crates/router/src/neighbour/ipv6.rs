@@ -151,7 +151,7 @@ impl<B: Copy> Discovery<B> {
             Message::Solicitation { target, mac } => self.solicited(now, &envelope, target, mac),
             Message::Advertisement { target, .. } if self.candidates.has(target) => {
                 self.table.ledger.ignore(Ignored::Conflict);
-                self.candidates.object(target);
+                self.object(target);
             }
             Message::Advertisement { target, answer } => {
                 // Refusals are counted by the table.
@@ -170,6 +170,12 @@ impl<B: Copy> Discovery<B> {
         }
     }
 
+    /// Another has an address that is on trial here, or tries it, too.
+    fn object(&mut self, address: u128) {
+        self.candidates.object(address);
+        self.table.own.lose(address);
+    }
+
     fn learn_from(&mut self, now: Time, source: u128, mac: Option<Mac>, is_router: bool) {
         if let Some(mac) = mac
             && self.table.heard(now, source, mac, true).is_ok()
@@ -183,7 +189,7 @@ impl<B: Copy> Discovery<B> {
         if self.candidates.has(target) {
             if envelope.source == 0 {
                 self.table.ledger.ignore(Ignored::Conflict);
-                self.candidates.object(target);
+                self.object(target);
             }
             return;
         }

@@ -50,9 +50,17 @@ pub struct Own<A> {
     mac: Mac,
     addresses: Vec<(A, Prefix<A>)>,
     /// Addresses that are to be the port's, whether they are yet or not.
-    wanted: Vec<(A, Prefix<A>)>,
+    wanted: Vec<Wanted<A>>,
     /// A bit for each value of the first eight bits of an address that is within a prefix.
     beginnings: [u64; 4],
+}
+
+#[derive(Clone, Debug)]
+struct Wanted<A> {
+    address: A,
+    prefix: Prefix<A>,
+    /// Another has the address; the prefix is on the link all the same.
+    is_lost: bool,
 }
 
 impl<A: Family> Own<A> {
@@ -107,13 +115,20 @@ impl<A: Family> Own<A> {
         if self.wanted.len() == ADDRESSES_MAX {
             return Err(OwnError::Full);
         }
-        self.wanted.push((address, prefix));
+        self.wanted.push(Wanted { address, prefix, is_lost: false });
         Ok(())
     }
 
     /// `address` is not to be the port's any more.
     pub(super) fn unwant(&mut self, address: A) {
-        self.wanted.retain(|there| there.0 != address);
+        self.wanted.retain(|there| there.address != address);
+    }
+
+    /// `address` has not stood its trial.
+    pub(super) fn lose(&mut self, address: A) {
+        for there in self.wanted.iter_mut().filter(|there| there.address == address) {
+            there.is_lost = true;
+        }
     }
 
     /// Notes how addresses within the prefixes begin.
@@ -182,8 +197,12 @@ impl<A: Family> Own<A> {
     /// As of [`Own::check`].
     pub fn check_given(&self, address: A) -> Result<(), Reason> {
         match self.check(address) {
-            _ if self.wanted.iter().any(|there| there.0 == address) => Err(Reason::Own),
-            Err(Reason::OffLink) if self.wanted.iter().any(|there| there.1.contains(address)) => {
+            _ if self.wanted.iter().any(|there| there.address == address && !there.is_lost) => {
+                Err(Reason::Own)
+            }
+            Err(Reason::OffLink)
+                if self.wanted.iter().any(|there| there.prefix.contains(address)) =>
+            {
                 Ok(())
             }
             checked => checked,

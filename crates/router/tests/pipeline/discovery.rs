@@ -192,6 +192,17 @@ fn an_address_that_another_had_at_a_port_that_is_gone_is_used_elsewhere() {
 }
 
 #[test]
+fn an_address_that_did_not_stand_its_trial_may_be_a_neighbours() {
+    let mut bench = bench();
+    let lost = address("fd00:1::1");
+    bench.wait(1);
+    bench.receive(1, &objection(lost));
+    bench.wait(1_100);
+    let table = bench.router.port_mut(1).neighbours6_mut();
+    assert_eq!(table.set(Time::ZERO, lost, host(1), Given::Permanent), Ok(()));
+}
+
+#[test]
 fn a_neighbour_set_by_hand_is_there_while_addresses_are_tried() {
     let mut bench = bench();
     let (gateway, elsewhere) = (address("fd00:1::2"), address("fd00:99::2"));
