@@ -8,9 +8,9 @@
 //!
 //! The clock is the greatest stamp seen: captures are merged, and clocks are set back, so a stamp may
 //! be older than the one before it. It then widens its record (start is the smallest stamp, end the
-//! greatest), but time itself does not run backwards for it, and idleness is told by the clock; the active timeout by
-//! the stamps of the record. Records leave
-//! in the order in which they end, which depends on nothing but the packets.
+//! greatest), but time itself does not run backwards for it. Idleness is told by the clock, the active timeout
+//! by the stamps of a record. Records leave in the order in which they end, which depends on nothing but the
+//! packets.
 //!
 //! Stamps that lie farther back than flows wait for their next packet may be of another time: of files given
 //! out of their order, of a clock that was set, or after a stamp that was wrong. No timer would strike until
