@@ -288,6 +288,18 @@ mod tests {
         }
     }
 
+    /// ∫ −ln s ds = s − s ln s: the mean of an exponential law between two survivals.
+    #[test]
+    fn the_mean_between_two_survivals_is_the_integral() {
+        let law = Law::Exponential { mean: 3.0 };
+        let integral = |s: f64| s - s * s.ln();
+        for (low, high) in [(0.1, 0.2), (0.5, 0.55), (1e-6, 2e-6)] {
+            let mean = 3.0 * (integral(high) - integral(low)) / (high - low);
+            let found = law.mean_between(low, high);
+            assert!((found / mean - 1.0).abs() < 1e-5, "{low} to {high}: {found} for {mean}");
+        }
+    }
+
     #[test]
     fn a_maximum_cuts_and_heals_an_infinite_mean() {
         let law = Law::Pareto { index: 1.0, minimum: 10.0 };

@@ -176,4 +176,13 @@ mod tests {
         assert_eq!(transport_checksum_ok(&[]), None);
         assert_eq!(ipv4_header_checksum_ok(&[0x45; 19]), None);
     }
+
+    #[test]
+    fn a_datagram_without_a_checksum_is_not_judged() {
+        let udp = |packet: &Vec<u8>| packet[0] >> 4 == 4 && packet[9] == UDP;
+        let mut packet = build::samples().into_iter().find(udp).expect("a UDP sample");
+        assert_eq!(transport_checksum_ok(&packet), Some(true));
+        packet[26..28].fill(0);
+        assert_eq!(transport_checksum_ok(&packet), None);
+    }
 }

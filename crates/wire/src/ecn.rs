@@ -31,3 +31,21 @@ impl Ecn {
         !matches!(self, Ecn::NotCapable)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_point_is_the_two_low_bits_whatever_stands_above() {
+        for dscp in 0..64 {
+            for (bits, ecn) in [Ecn::NotCapable, Ecn::Capable1, Ecn::Capable0, Ecn::Congestion]
+                .into_iter()
+                .enumerate()
+            {
+                assert_eq!(Ecn::from_bits(dscp << 2 | bits as u8), ecn);
+                assert_eq!(ecn.is_capable(), bits != 0);
+            }
+        }
+    }
+}

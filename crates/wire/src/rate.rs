@@ -75,5 +75,15 @@ mod tests {
     fn rates_read_as_a_person_would_say_them() {
         assert_eq!(Rate::from_megabits(500).to_string(), "500 Mb/s");
         assert_eq!(Rate::new(97_500_000).unwrap().to_string(), "97.5 Mb/s");
+        assert_eq!(Rate::new(10_000).unwrap().to_string(), "10 kb/s");
+        assert_eq!(Rate::new(2_500_000_000).unwrap().to_string(), "2.5 Gb/s");
+        assert_eq!(Rate::new(999).unwrap().to_string(), "999 b/s");
+    }
+
+    #[test]
+    fn bytes_in_a_span_are_the_rates_eighth() {
+        let half = Span::from_secs_f64(0.5);
+        assert_eq!(half.as_secs_f64(), 0.5);
+        assert_eq!(Rate::from_megabits(8).bytes_in(half), 500_000.0);
     }
 }

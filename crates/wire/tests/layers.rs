@@ -263,6 +263,34 @@ fn extension_headers_are_passed() {
     assert_eq!(ip(LinkType::Ipv6, &esp).transport, Transport::Other);
 }
 
+/// The rest of the chain is in the fragment that follows (RFC 8200, 4.5), or beyond the snap length.
+#[test]
+fn a_chain_that_goes_on_elsewhere_is_no_error() {
+    let mut options = vec![0; 24];
+    options[1] = 2;
+    let first = extended(&[(44, vec![0, 0, 0, 1, 0, 0, 0, 9]), (60, options.clone())]);
+    for cut in 1..24 {
+        let mut packet = first[..48 + cut].to_vec();
+        packet[4..6].copy_from_slice(&(8 + cut as u16).to_be_bytes());
+        let parsed = ip(LinkType::Ipv6, &packet);
+        assert_eq!((parsed.fragment, parsed.transport), (Fragment::First, Transport::Cut), "{cut}");
+    }
+    let whole = extended(&[(60, options)]);
+    for seen in 41..64 {
+        let parsed = parse(LinkType::Ipv6, &whole[..seen], whole.len() as u32);
+        let Parsed::Ip(packet) = parsed else { panic!("{seen} bytes gave {parsed:?}") };
+        assert_eq!(
+            (packet.transport, packet.fragment),
+            (Transport::Cut, Fragment::Whole),
+            "{seen}"
+        );
+        let mut short = whole[..seen].to_vec();
+        short[4..6].copy_from_slice(&(seen as u16 - 40).to_be_bytes());
+        let parsed = parse(LinkType::Ipv6, &short, seen as u32);
+        assert_eq!(parsed, Parsed::Malformed(Malformed::ExtensionShort), "{seen} bytes in all");
+    }
+}
+
 #[test]
 fn fragments_keep_their_ports_only_in_the_first() {
     let first = extended(&[(44, vec![0, 0, 0, 1, 0, 0, 0, 9])]);

@@ -207,4 +207,15 @@ mod tests {
         let length = group(1_000_000) as f64 * grid.interval;
         assert!(bin.from <= length && length <= bin.to);
     }
+
+    #[test]
+    fn a_long_record_tells_the_bin_of_its_flow() {
+        let grid = Grid::new(&BTreeMap::from([((5_000, true), 1)]), 10.0);
+        for packets in [CERTAIN_PACKETS, 5_000] {
+            let row = grid.row(packets, true);
+            let (bin, length) = (grid.bins[row.first], 10.0 * packets as f64);
+            assert!(bin.from <= length && length <= bin.to, "{bin:?} for {length}");
+            assert_eq!(row.chances, [1.0]);
+        }
+    }
 }

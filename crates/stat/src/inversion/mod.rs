@@ -254,6 +254,18 @@ mod tests {
         assert!(found.flows.interval[0] >= 1_000.0);
     }
 
+    /// The delta method on the logarithm of a ratio whose second count is part of the first.
+    #[test]
+    fn the_mean_length_has_the_deviation_of_a_ratio() {
+        let found = mean_length(1_000.0, 100.0, 0.99);
+        let relative: f64 = (0.99f64 * (0.01 - 0.001)).sqrt();
+        let reach = (DEVIATIONS_95 * relative).exp();
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-12;
+        assert!(found.value == 10.0 && near(found.deviation, 10.0 * relative), "{found:?}");
+        assert!(near(found.interval[0], 10.0 / reach), "{found:?}");
+        assert!(near(found.interval[1], 10.0 * reach), "{found:?}");
+    }
+
     #[test]
     fn extremes_are_borne() {
         for interval in [2, u32::MAX] {
