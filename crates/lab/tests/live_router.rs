@@ -13,7 +13,7 @@ use common::Room;
 use nilometer_lab::device::namespace::Namespace;
 use nilometer_lab::device::netlink::{Netlink, VethEnd};
 use nilometer_lab::device::privilege::{self, Privilege};
-use nilometer_lab::route::config::{AddressSection, PortSection, RouterConfig, TEMPLATE};
+use nilometer_lab::route::config::{AddressSection, PortSection, Queueing, RouterConfig, TEMPLATE};
 use nilometer_lab::route::driver::Driver;
 use nilometer_lab::route::keeper::StaticRoute;
 use nilometer_lab::route::multicast::{GroupSection, MulticastSection};
@@ -95,6 +95,15 @@ impl Site {
 
     fn start(&self) -> Result<Running> {
         let config: RouterConfig = toml::from_str(ROUTER)?;
+        let running = Running::start(Some(&self.router), config, false)?;
+        running.wait_until_up()?;
+        Ok(running)
+    }
+
+    /// The same with a fabric whose links have no limit, past which flows may take shortcuts.
+    fn start_unregulated(&self) -> Result<Running> {
+        let mut config: RouterConfig = toml::from_str(ROUTER)?;
+        config.fabric.queueing = Queueing::Off;
         let running = Running::start(Some(&self.router), config, false)?;
         running.wait_until_up()?;
         Ok(running)
@@ -201,7 +210,7 @@ fn a_shortcut_is_accounted_for_and_ends_when_what_it_rests_on_changes() {
         return;
     }
     let site = Site::new().expect("root makes namespaces");
-    let router = site.start().expect("the router starts");
+    let router = site.start_unregulated().expect("the router starts");
     site.echo().expect("the way is found");
     let far = site.right.enter(|| Ok(UdpSocket::bind((RIGHT, 7_000))?)).expect("a socket");
     let near = site.left.enter(|| Ok(UdpSocket::bind((LEFT, 7_001))?)).expect("a socket");
@@ -246,6 +255,7 @@ fn flows_that_take_turns_all_get_a_shortcut() {
     }
     let site = Site::new().expect("root makes namespaces");
     let mut config: RouterConfig = toml::from_str(ROUTER).expect("a description");
+    config.fabric.queueing = Queueing::Off;
     config.tables.shortcuts = 64;
     let router = Running::start(Some(&site.router), config, false).expect("a router");
     router.wait_until_up().expect("its ports are up");

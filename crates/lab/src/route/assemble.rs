@@ -213,8 +213,13 @@ fn router(
         ports.push((plan.clone(), discipline));
     }
     let manners = config.manners.manners();
-    Router::new(RouterPlan { manners, ..RouterPlan::new(fabric, config.seed) }, ports, tables)
-        .map_err(|why| anyhow!("{why}"))
+    let plan = RouterPlan { manners, ..RouterPlan::new(fabric, config.seed) };
+    let mut router = Router::new(plan, ports, tables).map_err(|why| anyhow!("{why}"))?;
+    for (number, (_, section)) in plans.iter().enumerate() {
+        let is_usual = section.is_none_or(|section| section.queue.is_none());
+        router.fabric_mut().set_usual(number, is_usual);
+    }
+    Ok(router)
 }
 
 /// Where a discipline is to stand.

@@ -150,7 +150,8 @@ pub struct TablesSection {
     /// What finds the filter of a packet.
     pub classifier: ClassifierName,
     /// Flows that may take a shortcut in the kernel at once, a power of two from 64 to 1,048,576; with 0,
-    /// every packet passes the pipeline.
+    /// every packet passes the pipeline, as it does while [`FabricSection::queueing`] is not `off`
+    /// ([`nilometer_router::pipeline::shortcut`]).
     pub shortcuts: usize,
 }
 

@@ -4,6 +4,7 @@
 mod common;
 mod ctl;
 mod lists;
+mod offload;
 mod refusals;
 mod site;
 

@@ -262,6 +262,22 @@ impl<P: Packet + Copy> Fabric<P> {
         self.outputs[output].set_discipline(now, discipline, drops);
     }
 
+    /// Says that the discipline of `output` is the one that a port has where nobody asks for another, or
+    /// that it is not. Until this is said, and after [`Fabric::set_discipline`], it is taken for asked for.
+    /// Panics where there is no such port.
+    pub fn set_usual(&mut self, output: usize, is_usual: bool) {
+        self.outputs[output].is_usual = is_usual;
+    }
+
+    /// Whether a packet to `output` that comes now, by whatever input, crosses and leaves as if there were
+    /// no fabric: inputs hand over at once, because no link into the fabric has a limit (distributed
+    /// queueing, whose grants are that limit, is off); the link of the output has neither a rate nor a
+    /// length, nothing is on its wire, and its discipline is the usual one ([`Fabric::set_usual`]), which
+    /// decides nothing where nobody waits. Panics where there is no such port.
+    pub fn is_transparent(&self, output: usize) -> bool {
+        self.queueing.is_none() && self.outputs[output].is_transparent()
+    }
+
     /// Gives the link of `output` another rate; without one, only the device limits it.
     pub fn set_rate(&mut self, output: usize, rate: Option<Rate>) {
         self.outputs[output].set_rate(rate);

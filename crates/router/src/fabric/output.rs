@@ -33,6 +33,8 @@ pub const BURST: Span = Span::from_nanos(50_000_000);
 #[derive(Debug)]
 pub(super) struct Output<P> {
     discipline: Any<P>,
+    /// Nobody has asked for this discipline ([`super::Fabric::set_usual`]).
+    pub(super) is_usual: bool,
     /// The rate of the link; without one only the device limits it.
     pub(super) rate: Option<Rate>,
     /// What it makes up for, as it was asked for.
@@ -58,6 +60,7 @@ impl<P: Packet> Output<P> {
     pub(super) fn new(discipline: Any<P>) -> Output<P> {
         Output {
             discipline,
+            is_usual: false,
             rate: None,
             burst_bytes: None,
             made_up: Span::ZERO,
@@ -248,11 +251,18 @@ impl<P: Packet> Output<P> {
         discipline: Any<P>,
         drops: &mut impl Drops<P>,
     ) {
+        self.is_usual = false;
         let mut old = core::mem::replace(&mut self.discipline, discipline);
         let mut counted = Counted { tally: &mut self.ledger.drops, drops };
         while let Some(packet) = old.dequeue(now, &mut counted) {
             self.discipline.enqueue(now, packet, &mut counted);
         }
+    }
+
+    /// Whether a packet that comes now leaves as if nothing stood here: the device alone limits the link,
+    /// the wire has no length and is empty, and the discipline is nobody's wish.
+    pub(super) fn is_transparent(&self) -> bool {
+        self.is_usual && self.rate.is_none() && self.delay == Span::ZERO && self.wire.is_empty()
     }
 
     pub(super) fn backlog(&self) -> Backlog {

@@ -16,6 +16,10 @@ pub struct Account {
     /// Read here, and at their end: requests and replies of the router's own protocols, packets that
     /// were replaced by their fragments.
     pub absorbed: u64,
+    /// Of those that came, those that took a shortcut ([`super::shortcut`]).
+    pub by_shortcut: u64,
+    /// Those for which the slow path was asked ([`super::slow`]), made here or not.
+    pub by_slow_path: u64,
     /// Discarded for one of the reasons of [`crate::discard::Discard`].
     pub discarded: u64,
 }

@@ -2,23 +2,56 @@
 //!
 //! Packets of a flow are told apart from each other by little: how long they are, what time they have left
 //! to live, whether their headers are sound. Whoever can test that, and knows what the pipeline does with
-//! a sound packet of the flow, can forward it in the pipeline's place: closer to the wire, and for less. The
-//! pipeline is asked with a flow's addresses and ports, and answers with a [`Shortcut`], or with none where
-//! it wants to see the packets itself:
+//! a sound packet of the flow, can forward it in the pipeline's place: closer to the wire, and for less. This
+//! is flow offload. The pipeline is asked with a flow's addresses and ports, and answers with a
+//! [`Shortcut`], or with none where it wants to see the packets itself.
+//!
+//! # The rule
+//!
+//! **Only what would pass untouched takes a shortcut**: what leaves at once, in the order in which it came,
+//! changed in nothing but its hop limit and its link-layer addresses. A packet meets, in this order:
 //!
 //! ```text
-//!   a filter denies, copies, reserves, or looks at TCP's flags
-//!   an address is a martian, a group, a broadcast, the router's own; or the way back is another
-//!   the route leads nowhere, back to where the packet came from, or its neighbour must be asked for
-//!   the link that it leaves by has a rate or a length, so that packets must queue for it
+//!   the device         a frame for another address, one cut short or too long: not sound, and not
+//!                      whoever forwards for us but the pipeline takes it
+//!   the port           down, or without forwarding (RFC 1812, 5.3.11)              no shortcut
+//!   the header         options, fragments, a checksum that is wrong, the last hop: not sound;
+//!                      IPv6                                                        no shortcut
+//!   the addresses      martians, groups, broadcasts, the router's own              no shortcut
+//!   the filters        one that denies, copies, reserves or looks at TCP's flags   no shortcut
+//!                      one that permits counts: credited afterwards
+//!   the way back       another port than the one that it came by (RFC 3704)        no shortcut
+//!   the route          none, one that rejects, or back to where it came from,
+//!                      of which the sender may have to be told (a redirect)        no shortcut
+//!                      several ways: the flow's own, by the same hash
+//!   the neighbour      unknown, or its address is to be confirmed                  no shortcut
+//!   the MTU            too long: not sound
+//!   the fabric         distributed queueing: each link into the fabric has a rate,
+//!                      and packets wait for grants                                 no shortcut
+//!   the discipline     one that somebody asked for, whichever it is: it counts,
+//!                      marks, drops and reorders                                   no shortcut
+//!                      the usual one: nothing waits where only the device limits
+//!                      the link, so it has nothing to decide
+//!   the link           a rate (and its burst), a length, packets on its wire       no shortcut
 //! ```
 //!
+//! What is *not sound* comes to the pipeline packet by packet, whatever the flow has been granted. The last
+//! three are one question to the fabric ([`crate::Fabric::is_transparent`]); the whole rule is in
+//! [`Router::shortcut`] and nowhere else.
+//!
+//! A router is asked for distributed queueing unless its description says otherwise, so as a rule every
+//! packet passes the pipeline. Who switches it off, and asks for no discipline and no rate, has left
+//! nothing for a packet to meet.
+//!
+//! # What rests on it
+//!
 //! To ask does what a packet would do to timers of neighbours, and counts nothing. What took the shortcut is
-//! told afterwards ([`Router::credit`]), so that every account is as if it had passed here. An answer holds
-//! until something changes that it rests on: routes, next hops, filters, ports. Whoever keeps it asks again
-//! when one of these has changed, and about a neighbour now and then ([`Router::still_leads`]).
+//! told afterwards ([`Router::credit`]), so that every account is as if it had passed here; that it did not
+//! is counted as well ([`super::account::Account::by_shortcut`]). An answer holds until something changes
+//! that it rests on: routes, next hops, filters, ports, the fabric and its links. Whoever keeps it asks again
+//! when one of these has changed, and about neighbour and link now and then ([`Router::still_leads`]).
 
-use nilometer_wire::{Span, Time};
+use nilometer_wire::Time;
 
 use super::Router;
 use super::adjacency::Kept;
@@ -69,11 +102,7 @@ impl Router {
         let hash = flow_hash_ipv4(self.plan.seed, key, 0);
         let (output, gateway, hop) = self.way(next, hash).ok()?;
         let number = usize::from(output);
-        let is_straight = self.fabric.rate(number).is_none()
-            && self.fabric.delay(number) == Span::ZERO
-            && self.ports[number].is_open
-            && number != input;
-        if !is_straight {
+        if number == input || !self.lets_pass(number) {
             return None;
         }
         let (to, handle) = match gateway {
@@ -92,6 +121,16 @@ impl Router {
         let plan = &self.ports[number].plan;
         let (from, mtu_bytes) = (plan.mac, plan.mtu_bytes);
         Some(Shortcut { output, from, to, mtu_bytes, filter, handle })
+    }
+
+    /// Whether there is a port to which flows may have shortcuts at all.
+    pub fn may_offload(&self) -> bool {
+        (0..self.ports.len()).any(|output| self.lets_pass(output))
+    }
+
+    /// Whether a packet for `output` leaves as it is and at once: nobody and nothing to wait for.
+    fn lets_pass(&self, output: usize) -> bool {
+        self.ports[output].is_open && self.fabric.is_transparent(output)
     }
 
     /// The filter of a flow that may be forwarded unseen, as far as filters and addresses say.
@@ -116,11 +155,12 @@ impl Router {
     }
 
     /// Whether the neighbour that a shortcut leads to is still where it was, and the port that it leaves by
-    /// open.
+    /// open and without anything to wait for.
     pub fn still_leads(&self, shortcut: &Shortcut) -> bool {
         let port = &self.ports[usize::from(shortcut.output)];
         let Shortcut { handle, output, .. } = *shortcut;
-        port.is_open && port.ready(Kept { handle, output, is_six: false, is_any: true }).is_some()
+        let kept = Kept { handle, output, is_six: false, is_any: true };
+        self.lets_pass(output.into()) && port.ready(kept).is_some()
     }
 
     /// So many packets took a shortcut, of so many bytes from the IP header on.
@@ -130,6 +170,7 @@ impl Router {
     pub fn credit(&mut self, input: usize, shortcut: &Shortcut, packets: u64, ip_bytes: u64) {
         self.account.received += packets;
         self.account.transmitted += packets;
+        self.account.by_shortcut += packets;
         let frame_bytes = ip_bytes + packets * ETHERNET_BYTES as u64;
         let port = &mut self.ports[input];
         port.in_packets += packets;

@@ -121,6 +121,7 @@ impl Router {
             return self.discard(input, place, Discard::SlowPathFull, memory);
         }
         queue.push_back((input, place, why));
+        self.account.by_slow_path += 1;
     }
 
     /// Serves some of those that wait.

@@ -11,6 +11,7 @@ mod hostile;
 mod options;
 mod own;
 mod reverse;
+mod shortcut;
 mod storm;
 mod tell;
 

@@ -391,7 +391,7 @@ impl Driver {
                 Ok(taken) => (count, self.came) = (taken, self.came + taken),
                 Err(failure) => self.device_failed(number, &failure),
             }
-            if let Some(grants) = &mut self.grants {
+            if let Some(grants) = self.grants.as_mut().filter(|_| self.router.may_offload()) {
                 grants.note(number, &self.taken, &self.memory);
             }
             self.router.receive(now, number, &self.taken, &mut self.memory, &mut ());

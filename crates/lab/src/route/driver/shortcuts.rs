@@ -5,12 +5,15 @@
 //! then on this thread sees nothing of the flow. So it looks after what it has granted:
 //!
 //! ```text
-//!   every 10 ms    a tenth of the flows: credit what they have forwarded; has the neighbour moved?
-//!                  then ask the pipeline again
+//!   every 10 ms    a tenth of the flows: credit what they have forwarded; has the neighbour moved, or
+//!                  is there anything at the link to wait for? then ask the pipeline again
 //!   100 times idle (ten seconds): take it back
-//!   routes, next hops, links changed, or somebody was listened to (filters, ports, neighbours):
-//!                  ask the pipeline again about all of them
+//!   routes, next hops, links changed, or somebody was listened to (filters, ports, neighbours, the
+//!                  fabric, disciplines, rates): ask the pipeline again about all of them
 //! ```
+//!
+//! Who may have one at all is the pipeline's to say ([`nilometer_router::pipeline::shortcut`]); where the
+//! fabric lets nobody, frames are not even looked at for candidates.
 //!
 //! What it is told holds for shortcuts before it answers; routes, which another thread writes, and
 //! neighbours within 100 ms. Who asks for counters gets those of this moment.
