@@ -15,6 +15,7 @@ use nilometer_lab::report::story::{
     Percentiles, Ranks, Second, SizeClass,
 };
 use nilometer_lab::report::{self, Story, render};
+use nilometer_lab::route::tally::Paths;
 
 /// What holds of every page.
 fn hold(story: &Story) -> String {
@@ -22,6 +23,18 @@ fn hold(story: &Story) -> String {
     check::hold(&page);
     assert_eq!(page, render(story), "the same story gives the same page");
     page
+}
+
+#[test]
+fn the_page_says_which_way_packets_took_through_our_router() {
+    let paths = Paths { shortcut: 30, pipeline: 960, slow_path: 10 };
+    let page = hold(&Story { paths: Some(paths), ..sample::story() });
+    for part in
+        ["960 (96.0 %) went through its pipeline", "10 (1.0 %)", "30 (3.0 %) took a shortcut"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!hold(&Story { paths: None, ..sample::story() }).contains("shortcut"));
 }
 
 fn ids(page: &str) -> Vec<&str> {

@@ -8,6 +8,7 @@ use super::plot::svg::escape;
 use super::story::{Header, Story};
 use super::verdict::{Span, Verdict};
 use super::{script, style, tables};
+use crate::route::tally::Paths;
 
 /// Nothing may be fetched from anywhere: the page is its own and only source.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
@@ -220,12 +221,27 @@ fn device(story: &Story) -> String {
         "<p class=\"note\">in + originated + duplicated = out + consumed + lost, by matching both \
          sides packet by packet.</p>\n",
     );
+    words.push_str(&paths(story));
     match trouble::figure(story) {
         Some(figure) => parts.push(figure.html()),
         None => words.push_str(&format!("<p class=\"note\">{}</p>\n", trouble::none(story))),
     }
     parts.push(format!("<div>{words}</div>\n"));
     section("device", "What the device did", &about, &parts)
+}
+
+/// Which ways packets took through our router, where it was the device.
+fn paths(story: &Story) -> String {
+    let Some(Paths { shortcut, pipeline, slow_path }) = story.paths else { return String::new() };
+    let all = (shortcut + pipeline + slow_path).max(1) as f64;
+    let told = |packets: u64| format!("{packets} ({:.1} %)", 100.0 * packets as f64 / all);
+    format!(
+        "<p class=\"note\">Of the packets that came to the router, {} went through its pipeline, {} \
+         by the slow path, and {} took a shortcut in the kernel, past the fabric and the disciplines.</p>\n",
+        told(pipeline),
+        told(slow_path),
+        told(shortcut)
+    )
 }
 
 fn details(story: &Story) -> String {

@@ -13,6 +13,7 @@ pub use super::observed::{
     Comparison, Curve, DelaySecond, Direction, Fidelity, PacketCounts, Percentiles, Ranks,
     SizeClass, Trait,
 };
+use crate::route::tally::Paths;
 
 /// The name and version of the document; the first member of `report.json`.
 pub const FORMAT: &str = "nilometer-report 1";
@@ -63,6 +64,10 @@ pub struct Story {
     pub directions: Vec<Direction>,
     /// Delay by size of packet, smallest class first.
     pub size_classes: Vec<SizeClass>,
+    /// Which ways packets took through our router; `None` where another was the device, and in reports
+    /// from before it was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Paths>,
     /// The exact configuration used, as TOML.
     pub configuration: String,
     /// Machine, kernel, offloads, congestion control and the like, in order.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use nilometer_queue::{Ledger, Reason};
 use nilometer_router::discard::Discard;
+use nilometer_router::pipeline::account::Account;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -36,8 +37,49 @@ pub struct Tally {
     pub balances: bool,
     /// Broadcasts of distributed queueing.
     pub broadcasts: u64,
+    /// The ways that packets took.
+    #[serde(default)]
+    pub paths: Paths,
     /// Ports, by number.
     pub ports: Vec<PortTally>,
+}
+
+/// Packets by the way that they took through a router.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Paths {
+    /// Forwarded in the kernel, past the pipeline, by a shortcut.
+    pub shortcut: u64,
+    /// Through the pipeline, as far as each went, and not by the slow path.
+    pub pipeline: u64,
+    /// By the slow path: ARP and neighbour discovery, errors, options, what is for the router itself.
+    pub slow_path: u64,
+}
+
+impl Paths {
+    /// Of packets that came, and of how often the slow path was asked.
+    pub fn of(account: &Account) -> Paths {
+        let Account { received, by_shortcut, by_slow_path, .. } = *account;
+        let pipeline = received.saturating_sub(by_shortcut + by_slow_path);
+        Paths { shortcut: by_shortcut, pipeline, slow_path: by_slow_path }
+    }
+
+    /// Those since `before`.
+    pub fn since(&self, before: &Paths) -> Paths {
+        Paths {
+            shortcut: self.shortcut - before.shortcut,
+            pipeline: self.pipeline.saturating_sub(before.pipeline),
+            slow_path: self.slow_path - before.slow_path,
+        }
+    }
+
+    /// These and others.
+    pub fn plus(&self, other: &Paths) -> Paths {
+        Paths {
+            shortcut: self.shortcut + other.shortcut,
+            pipeline: self.pipeline + other.pipeline,
+            slow_path: self.slow_path + other.slow_path,
+        }
+    }
 }
 
 /// The counters of a port.
@@ -102,6 +144,7 @@ pub fn tally(driver: &mut Driver) -> Tally {
         inside: router.inside(),
         balances: router.balances(),
         broadcasts: router.fabric().updates(),
+        paths: Paths::of(&account),
         ports,
     }
 }

@@ -58,6 +58,7 @@ pub fn tell(outcome: &Outcome, told: &Told<'_>) -> Story {
             &told.model.destinations.shares(told.plan.ranks.1),
         ),
         packets: outcome.packets,
+        paths: outcome.router.as_ref().map(|router| router.tally.paths),
         delay_ns: outcome.delay_ns.as_ref().map(percentiles),
         wire_delay_ns: outcome.wire_delay_ns.as_ref().map(percentiles),
         directions: Direction::ALL.map(|way| direction(outcome, told, way)).to_vec(),

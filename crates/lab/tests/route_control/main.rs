@@ -41,8 +41,7 @@ fn everything_can_be_looked_at() {
     if !privileged("the control processor's answers") {
         return;
     }
-    // Queues are to be seen at work, so no flow goes past them.
-    let stand = Stand::new("control-look", "[tables]\nshortcuts = 0\n").expect("a router");
+    let stand = Stand::new("control-look", "").expect("a router");
     let flow = stand.site.flow().expect("a flow");
     flow.wait_for(50);
     let tally = stand.get("/v1/tally");
@@ -73,6 +72,8 @@ fn everything_can_be_looked_at() {
         "nilometer_port_up{port=\"p1\"} 1",
         "# TYPE nilometer_packets_total counter",
         "nilometer_queue_sent_bytes_total{port=\"p1\",queue=",
+        "nilometer_port_shortcut_packets_total{port=\"p1\"} 0",
+        "nilometer_path_packets_total{path=\"shortcut\"} 0",
         "nilometer_balances 1",
         "# TYPE nilometer_routes gauge",
         "nilometer_routes{source=\"connected\",family=\"ipv4\"} 6",
@@ -88,6 +89,10 @@ fn everything_can_be_looked_at() {
         let found = lines.find_map(|it| it.strip_prefix(line)?.trim().parse::<f64>().ok());
         found.unwrap_or_else(|| panic!("{line}: {metrics}"))
     };
+    let paths = &tally["paths"];
+    assert!(paths["pipeline"].as_u64() >= Some(50) && paths["shortcut"] == 0, "{paths}");
+    assert!(value("nilometer_path_packets_total{path=\"pipeline\"}") >= 50.0);
+    assert!(value("nilometer_path_packets_total{path=\"slow_path\"}") > 0.0, "ARP at least");
     for table in ["routing_table_bytes", "forwarding_table_bytes"] {
         assert!(value(&format!("nilometer_{table}{{family=\"ipv4\"}}")) > 100.0, "{table}");
     }

@@ -76,6 +76,15 @@ pub fn status(value: &Value) -> String {
         count("dropped"),
         count("inside")
     );
+    if let Some(paths) = value["paths"].as_object() {
+        let count = |key: &str| cell(&paths[key]);
+        text += &format!(
+            "{} through the pipeline, {} by the slow path, {} past both by shortcuts\n",
+            count("pipeline"),
+            count("slow_path"),
+            count("shortcut")
+        );
+    }
     if value["balances"] != true {
         text += "the account does not balance: please report this\n";
     }

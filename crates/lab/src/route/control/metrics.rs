@@ -101,6 +101,16 @@ fn whole(page: &mut Page, tally: &Tally) {
     for (way, count) in ways {
         page.line("packets_total", &[("way", way)], count);
     }
+    page.family("path_packets_total", "counter", "Packets by the way that they took.");
+    let paths = tally.paths;
+    let ways = [
+        ("shortcut", paths.shortcut),
+        ("pipeline", paths.pipeline),
+        ("slow_path", paths.slow_path),
+    ];
+    for (path, count) in ways {
+        page.line("path_packets_total", &[("path", path)], count);
+    }
     page.family("inside_packets", "gauge", "Packets that are in the router.");
     page.line("inside_packets", &[], tally.inside);
     page.family("balances", "gauge", "Whether no packet vanished.");
@@ -113,11 +123,14 @@ fn whole(page: &mut Page, tally: &Tally) {
 
 fn ports(page: &mut Page, ports: &[PortTally]) {
     type Count = fn(&PortTally) -> u64;
-    let counts: [(&str, &str, &str, Count); 7] = [
+    let counts: [(&str, &str, &str, Count); 8] = [
         ("port_in_packets_total", "counter", "Frames that came.", |port| port.in_packets),
         ("port_in_bytes_total", "counter", "Their bytes.", |port| port.in_bytes),
         ("port_out_packets_total", "counter", "Frames that left.", |port| port.out_packets),
         ("port_out_bytes_total", "counter", "Their bytes.", |port| port.out_bytes),
+        ("port_shortcut_packets_total", "counter", "Those of them past the pipeline.", |port| {
+            port.shortcut_packets
+        }),
         ("port_waiting_packets", "gauge", "Packets at the output.", |port| port.waiting_packets),
         ("port_waiting_bytes", "gauge", "Their bytes.", |port| port.waiting_bytes),
         ("port_up", "gauge", "Whether it carries traffic.", |port| u64::from(port.state == "up")),

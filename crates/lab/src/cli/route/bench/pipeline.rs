@@ -13,6 +13,7 @@ use crate::cli::Verdict;
 use crate::route::bench::pipeline::{
     Configuration, Options, PipelineTimes, SUM_OFF_MAX, Times, Variant, time_pipeline,
 };
+use crate::route::tally::Paths;
 
 /// Times the router's pipeline without devices, on one core.
 ///
@@ -225,5 +226,10 @@ fn show_run(text: &mut String, run: &Times) -> std::fmt::Result {
     let dropped: Vec<_> =
         run.dropped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     let dropped = if dropped.is_empty() { "nothing".to_owned() } else { dropped.join(", ") };
-    writeln!(text, "{:.0} % met a filter; dropped: {dropped}", 100.0 * run.filtered)
+    let Paths { shortcut, pipeline, slow_path } = run.paths;
+    writeln!(text, "{:.0} % met a filter; dropped: {dropped}", 100.0 * run.filtered)?;
+    writeln!(
+        text,
+        "{pipeline} packets through the pipeline, {slow_path} by the slow path, {shortcut} by shortcuts"
+    )
 }

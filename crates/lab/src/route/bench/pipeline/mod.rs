@@ -36,6 +36,7 @@ use nilometer_router::Engine;
 use nilometer_router::pipeline::BATCH;
 use serde::Serialize;
 
+use crate::route::tally::Paths;
 use flows::Sequence;
 use machine::Machine;
 use rounds::{Clocked, Rounds};
@@ -164,6 +165,8 @@ pub struct Times {
     pub filtered: f64,
     /// Broadcasts of distributed queueing since the beginning.
     pub broadcasts: u64,
+    /// Which way packets took since the beginning; there are no shortcuts past this pipeline.
+    pub paths: Paths,
     /// Packets that were dropped since the beginning, by reason; nothing else is a reason.
     pub dropped: BTreeMap<String, u64>,
     /// Stretches that were interrupted and left out of the stages.
@@ -304,6 +307,7 @@ fn summed_up(
         transmitted: all().map(|round| round.transmitted).sum(),
         filtered: clocked.filtered(),
         broadcasts: clocked.broadcasts(),
+        paths: clocked.paths(),
         dropped: clocked.dropped(),
         interrupted: all().map(|round| round.interrupted).sum(),
     }

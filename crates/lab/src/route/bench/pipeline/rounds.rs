@@ -16,6 +16,7 @@ use super::flows::Sequence;
 use super::machine::{BACKLOG_PACKETS, CAPACITY_PACKETS, CHECK_BYTES, LINK_OVERHEAD, Machine};
 use super::machine::{link, mac};
 use super::pool::{Pool, write};
+use crate::route::tally::Paths;
 
 /// Every stage, and what is between them.
 pub const STAGES: [Stage; Stage::ALL.len() + 1] = {
@@ -291,6 +292,11 @@ impl Clocked {
         let router = &self.machine.router;
         let matched: u64 = router.tables().filters4.iter().map(|(_, _, met)| met.packets).sum();
         matched as f64 / router.account().received.max(1) as f64
+    }
+
+    /// Which way packets took.
+    pub fn paths(&self) -> Paths {
+        Paths::of(self.machine.router.account())
     }
 
     /// How many broadcasts of distributed queueing there were.
