@@ -23,6 +23,7 @@ pub mod special;
 pub mod summary;
 pub mod survival;
 pub mod tally;
+pub mod trimmed;
 mod walk;
 pub mod wavelet;
 
@@ -46,4 +47,5 @@ pub use scaling::{Diagram, Scaling};
 pub use summary::{median, quantile_sorted};
 pub use survival::{KaplanMeier, Lifetime};
 pub use tally::Tally;
+pub use trimmed::Trimmed;
 pub use wavelet::Pyramid;
