@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::assemble::{Assembly, Notes, assemble};
-use super::bench::clock::thread_time;
+use super::bench::clock::thread_id;
 use super::claims::Claims;
 use super::config::RouterConfig;
 use super::driver::{Presence, Remote};
@@ -132,12 +132,13 @@ impl Running {
         self.remote.call(tally)
     }
 
-    /// The processor time that its thread has used.
+    /// What the kernel calls its thread, whose processor time may be read without a word to it
+    /// ([`super::bench::clock::thread_time_of`]).
     ///
     /// # Errors
     /// When it has stopped.
-    pub fn cpu_time(&self) -> Result<Duration> {
-        self.remote.call(|_| thread_time())
+    pub fn thread_id(&self) -> Result<i32> {
+        self.remote.call(|_| thread_id())
     }
 
     /// Whether it still drives.

@@ -7,18 +7,28 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use crate::cli::Verdict;
+use crate::document::read_json;
 use crate::route::bench::forward::dut::{Dut, Variant};
+use crate::route::bench::forward::price::ROUNDS_MIN;
+use crate::route::bench::forward::repeat::Comparison;
+use crate::route::bench::forward::result::Forwarding;
 use crate::route::bench::forward::traffic::FRAME_BYTES_MIN;
-use crate::route::bench::forward::{FRAME_BYTES_MAX, Forwarding, Options, measure};
+use crate::route::bench::forward::usage::OTHERS_MAX;
+use crate::route::bench::forward::{FRAME_BYTES_MAX, Options, measure};
+use crate::route::tally::Paths;
 
 /// Offers frames to our router and to the kernel, and counts what each forwards and what that costs.
 ///
 /// Each device stands between two veth links in network namespaces of its own. A generator on one side
 /// offers UDP datagrams of 1,024 flows at a pace, a sink on the other counts them by their numbers. The
 /// first length of frame is offered at every rate to every variant of our router, the other lengths at
-/// the lowest and the highest rate to the first variant. In each round every device has its turn; medians
-/// of rounds count. Frames per CPU-second are those that were forwarded, by the processor time of all
-/// that took part less that of generator and sink alone under the same load. Needs root.
+/// the lowest and the highest rate to the first variant. In each round every device has its turn; rates are
+/// medians of rounds. Frames per CPU-second are those that were forwarded, by the processor time of all
+/// that took part less that of generator and sink alone under the same load, with the interval that holds
+/// them in 95 of 100 cases. A point whose interval is wider than a tenth to either side gets more rounds, up
+/// to --rounds-max, and is not told if that is not enough; rounds that other programs disturbed do not
+/// count. Exit status 1 if more than a tenth of the points is not told, or if prices differ from those of
+/// --against. Needs root.
 #[derive(Debug, Args)]
 pub struct ForwardArgs {
     /// The devices to compare.
@@ -43,10 +53,20 @@ pub struct ForwardArgs {
     /// How long each load is offered.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.15)]
     seconds: f64,
-    /// Rounds of which the median counts.
-    #[arg(long, value_name = "N", default_value_t = 3,
+    /// Rounds of each point at least.
+    #[arg(long, value_name = "N", default_value_t = ROUNDS_MIN,
         value_parser = clap::value_parser!(u32).range(1..=1_001))]
     rounds: u32,
+    /// Rounds of a point at most, those included that others disturbed.
+    #[arg(long, value_name = "N", default_value_t = 80,
+        value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds_max: u32,
+    /// The share of all processors that other programs may use in a round that counts; 1 counts all of them.
+    #[arg(long, value_name = "SHARE", default_value_t = OTHERS_MAX)]
+    others_max: f64,
+    /// Earlier results (--json, or forward.json) whose prices are to be the same.
+    #[arg(long, value_delimiter = ',', value_name = "FILE,...")]
+    against: Vec<PathBuf>,
     /// Seed of flows, routes and filters.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -68,13 +88,25 @@ pub fn run(args: ForwardArgs) -> Result<Verdict> {
     let mut rates: Vec<f64> = args.rates.iter().copied().map(f64::from).collect();
     rates.sort_by(f64::total_cmp);
     rates.dedup();
+    let (rounds, rounds_max) = (args.rounds, args.rounds_max);
+    ensure!(
+        rounds <= rounds_max,
+        "--rounds is {rounds}, more than --rounds-max, which is {rounds_max}"
+    );
+    let others_max = args.others_max;
+    ensure!((0.0..=1.0).contains(&others_max), "--others-max is {others_max}: give 0 to 1");
+    let against: Result<Vec<Forwarding>> =
+        args.against.iter().map(|file| read_json(file)).collect();
     let result = measure(&Options {
         duts: different(args.duts),
         variants: different(args.variants),
         frame_bytes: different(args.frame_bytes),
         rates,
         seconds: args.seconds,
-        rounds: args.rounds,
+        rounds,
+        rounds_max,
+        others_max,
+        against: against?,
         seed: args.seed,
         out: args.out,
     })?;
@@ -85,7 +117,10 @@ pub fn run(args: ForwardArgs) -> Result<Verdict> {
         true => println!("{}", serde_json::to_string(&result)?),
         false => print!("{}", shown(&result)),
     }
-    Ok(Verdict::Done)
+    let comparison = result.comparison.iter();
+    comparison.clone().flat_map(Comparison::shown).for_each(|line| eprintln!("nilometer: {line}"));
+    let is_apart = comparison.clone().any(|comparison| !comparison.apart.is_empty());
+    Ok(if result.is_told() && !is_apart { Verdict::Done } else { Verdict::Negative })
 }
 
 /// Each value once, in the order in which they came.
@@ -101,27 +136,44 @@ fn different<T: PartialEq>(values: Vec<T>) -> Vec<T> {
 
 /// The short table for people.
 fn shown(result: &Forwarding) -> String {
-    let heading =
-        ["device", "variant", "bytes", "offered/s", "forwarded/s", "per CPU-s", "from", "to"];
-    let [device, variant, bytes, offered, forwarded, price, from, to] = heading;
     let mut text = format!(
-        "{device:<10} {variant:<14}{bytes:>6}{offered:>11}{forwarded:>13}{price:>11}{from:>11}\
-         {to:>11}\n"
+        "{:<10} {:<14}{:>6}{:>11}{:>13}{:>11}{:>11}{:>11}{:>7}{:>10}{:>12}{:>10}{:>12}\n",
+        "device",
+        "variant",
+        "bytes",
+        "offered/s",
+        "forwarded/s",
+        "per CPU-s",
+        "from",
+        "to",
+        "rounds",
+        "disturbed",
+        "pipeline",
+        "slow path",
+        "shortcut"
     );
     for point in &result.points {
         let price = |value: Option<f64>| value.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
-        let range = point.packets_per_cpu_second_range;
+        let interval = point.packets_per_cpu_second_interval;
+        let path = |of: fn(&Paths) -> u64| {
+            point.paths.as_ref().map_or("-".to_owned(), |paths| of(paths).to_string())
+        };
         writeln!(
             text,
-            "{:<10} {:<14}{:>6}{:>11.0}{:>13.0}{:>11}{:>11}{:>11}",
+            "{:<10} {:<14}{:>6}{:>11.0}{:>13.0}{:>11}{:>11}{:>11}{:>7}{:>10}{:>12}{:>10}{:>12}",
             point.dut,
             point.variant,
             point.frame_bytes,
             point.offered_pps,
             point.forwarded_pps,
-            price(point.packets_per_cpu_second),
-            price(range.map(|range| range[0])),
-            price(range.map(|range| range[1])),
+            point.packets_per_cpu_second.map_or("not told".to_owned(), |rate| format!("{rate:.0}")),
+            price(interval.map(|interval| interval[0])),
+            price(interval.map(|interval| interval[1])),
+            point.rounds,
+            point.rounds_discarded,
+            path(|paths| paths.pipeline),
+            path(|paths| paths.slow_path),
+            path(|paths| paths.shortcut),
         )
         .expect("memory can be written");
     }

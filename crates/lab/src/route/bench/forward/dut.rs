@@ -12,10 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use super::site::{ADDRESSES, GATEWAY, PORTS, SINK, Site};
 use super::traffic;
+use crate::route::bench::clock::thread_time_of;
 use crate::route::config::{
     AddressSection, NeighbourSection, PortKind, PortSection, Queueing, RouteSection, RouterConfig,
 };
 use crate::route::running::Running;
+use crate::route::tally::Paths;
 
 /// Routes of our router.
 pub const ROUTES: usize = 100_000;
@@ -52,25 +54,25 @@ impl Dut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Variant {
-    /// All.
-    #[value(name = "complete")]
+    /// All, for every packet.
+    #[value(name = "complete", alias = "no_shortcuts")]
     Complete,
     /// All, and one processor alone takes what comes in, so that packets which several processors have sent
     /// would keep their order. (The other devices promise none, and so does `complete`.)
     #[value(name = "ordered")]
     Ordered,
-    /// Every packet passes the pipeline: no flow takes a shortcut.
-    #[value(name = "no_shortcuts")]
-    NoShortcuts,
-    /// The same without distributed queueing.
+    /// Without distributed queueing.
     #[value(name = "no_dq")]
     NoDq,
-    /// As without shortcuts, and every address has the same next hop, without a table.
+    /// Every address has the same next hop, without a table.
     #[value(name = "no_lookup")]
     NoLookup,
-    /// As without shortcuts, and without filters.
+    /// Without filters.
     #[value(name = "no_classifier")]
     NoClassifier,
+    /// Without distributed queueing, and flows take shortcuts past the pipeline.
+    #[value(name = "offloaded")]
+    Offloaded,
 }
 
 impl Variant {
@@ -78,10 +80,10 @@ impl Variant {
     pub const ALL: [Variant; 6] = [
         Variant::Complete,
         Variant::Ordered,
-        Variant::NoShortcuts,
         Variant::NoDq,
         Variant::NoLookup,
         Variant::NoClassifier,
+        Variant::Offloaded,
     ];
 
     /// What it is called in results.
@@ -89,10 +91,10 @@ impl Variant {
         match self {
             Variant::Complete => "complete",
             Variant::Ordered => "ordered",
-            Variant::NoShortcuts => "no_shortcuts",
             Variant::NoDq => "no_dq",
             Variant::NoLookup => "no_lookup",
             Variant::NoClassifier => "no_classifier",
+            Variant::Offloaded => "offloaded",
         }
     }
 }
@@ -101,8 +103,13 @@ impl Variant {
 pub enum Device {
     /// Nothing: the generator's link ends at the sink.
     None,
-    /// Our router.
-    Router(Box<Running>),
+    /// Our router, and its thread.
+    Router {
+        /// The router.
+        running: Box<Running>,
+        /// What the kernel calls the thread that forwards.
+        thread_id: i32,
+    },
     /// The kernel.
     Kernel,
 }
@@ -130,8 +137,29 @@ impl Device {
     /// When our router has stopped.
     pub fn time(&self) -> Result<Duration> {
         match self {
-            Device::Router(running) => running.cpu_time(),
+            Device::Router { thread_id, .. } => {
+                thread_time_of(*thread_id).context("the router's thread has ended")
+            }
             Device::None | Device::Kernel => Ok(Duration::ZERO),
+        }
+    }
+
+    /// What the kernel calls the thread that is the device's own.
+    pub fn thread_id(&self) -> Option<i32> {
+        match self {
+            Device::Router { thread_id, .. } => Some(*thread_id),
+            Device::None | Device::Kernel => None,
+        }
+    }
+
+    /// Which way packets have taken so far; none of a device that is not ours.
+    ///
+    /// # Errors
+    /// When our router has stopped.
+    pub fn paths(&self) -> Result<Option<Paths>> {
+        match self {
+            Device::Router { running, .. } => running.tally().map(|tally| Some(tally.paths)),
+            Device::None | Device::Kernel => Ok(None),
         }
     }
 
@@ -140,7 +168,7 @@ impl Device {
     /// # Errors
     /// When our router failed, or lost count of a packet.
     pub fn stop(self) -> Result<()> {
-        if let Device::Router(running) = self {
+        if let Device::Router { running, .. } = self {
             let tally = running.stop()?;
             ensure!(tally.balances, "the router lost count of its packets: {tally:?}");
         }
@@ -179,7 +207,7 @@ fn described(variant: Variant, seed: u64, mtu_bytes: u32) -> RouterConfig {
     config.tables.engine_v4 = Engine::Lines;
     config.tables.routes_v4 = 2 * ROUTES;
     config.tables.routes_v6 = 1_024;
-    if !matches!(variant, Variant::Complete | Variant::Ordered) {
+    if variant != Variant::Offloaded {
         config.tables.shortcuts = 0;
     }
     config.neighbours = vec![NeighbourSection {
@@ -198,7 +226,7 @@ fn described(variant: Variant, seed: u64, mtu_bytes: u32) -> RouterConfig {
         let drawn = traffic::filters(seed, FILTERS);
         config.filters = drawn.iter().map(traffic::Drawn::section).collect();
     }
-    if variant == Variant::NoDq {
+    if matches!(variant, Variant::NoDq | Variant::Offloaded) {
         config.fabric.queueing = Queueing::Off;
     }
     config
@@ -218,7 +246,8 @@ fn start_router(site: &Site, variant: Variant, seed: u64) -> Result<Device> {
             anyhow::Ok(())
         })??;
     }
-    Ok(Device::Router(Box::new(running)))
+    let thread_id = running.thread_id()?;
+    Ok(Device::Router { running: Box::new(running), thread_id })
 }
 
 /// The same answer for every address.

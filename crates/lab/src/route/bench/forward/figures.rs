@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::{Forwarding, Point};
+use super::result::{Forwarding, Point};
 use crate::document::together;
 use crate::report::figure::Figure;
 use crate::report::format::{NOT_MEASURED, significant};
@@ -14,6 +14,7 @@ use crate::report::plot::scale::{Kind, from_zero};
 use crate::report::plot::svg::escape;
 use crate::report::plot::{Area, Mark, Panel};
 use crate::report::tables;
+use crate::route::tally::Paths;
 
 /// Colours of curves, in the order of their first points.
 const TONES: [&str; 9] =
@@ -50,11 +51,16 @@ fn page(result: &Forwarding) -> String {
 
 fn lede(result: &Forwarding) -> String {
     format!(
-        "Each point is the median of {} rounds of {} s. Our router has {} routes, {} filters, \
-         distributed queueing and QSDRR; linux has one route; nftables has a set of filters and HTB \
-         besides. {}.",
+        "Each point has {} to {} rounds of {} s; rates are medians, frames per CPU-second have intervals \
+         of {:.0} %, and {} of {} points are told. Our router has {} routes, {} filters, distributed queueing \
+         and QSDRR, and every frame passes all of it, but in the variant offloaded; linux has one route; \
+         nftables has a set of filters and HTB besides. {}.",
         result.rounds,
+        result.rounds_max,
         significant(result.seconds, 3),
+        100.0 * result.confidence,
+        result.points_told,
+        result.points.len(),
         result.routes,
         result.filters,
         result.ports.join("; ")
@@ -134,7 +140,7 @@ fn prices(result: &Forwarding) -> Option<Figure> {
     let at = |point: &Point| Some([point.offered_pps, point.packets_per_cpu_second?]);
     let caption = format!(
         "Frames of {first} bytes: forwarded per processor second of the device, generator and \
-         sink taken away."
+         sink taken away; only points whose interval is at most a tenth to either side."
     );
     let axes = [("offered, frames/s", Unit::Count), ("frames per CPU-second", Unit::Count)];
     let curves = curves(result, |point| point.frame_bytes == first, at);
@@ -174,9 +180,27 @@ fn sizes(result: &Forwarding, at_highest: bool) -> Option<Figure> {
 }
 
 fn table(result: &Forwarding) -> String {
-    let head = ["device", "variant", "bytes", "asked/s", "offered/s", "forwarded/s", "per CPU-s"];
+    let head = [
+        "device",
+        "variant",
+        "bytes",
+        "asked/s",
+        "offered/s",
+        "forwarded/s",
+        "per CPU-s",
+        "from",
+        "to",
+        "rounds",
+        "disturbed",
+        "pipeline",
+        "slow path",
+        "shortcut",
+    ];
     let whole = |value: f64| format!("{value:.0}");
+    let told = |value: Option<f64>| value.map_or_else(|| NOT_MEASURED.to_owned(), whole);
     let row = |point: &Point| {
+        let interval = point.packets_per_cpu_second_interval;
+        let path = |of: fn(&Paths) -> u64| told(point.paths.map(|paths| of(&paths) as f64));
         vec![
             point.dut.clone(),
             point.variant.clone(),
@@ -184,7 +208,14 @@ fn table(result: &Forwarding) -> String {
             whole(point.asked_pps),
             whole(point.offered_pps),
             whole(point.forwarded_pps),
-            point.packets_per_cpu_second.map_or_else(|| NOT_MEASURED.to_owned(), whole),
+            point.packets_per_cpu_second.map_or_else(|| "not told".to_owned(), whole),
+            told(interval.map(|interval| interval[0])),
+            told(interval.map(|interval| interval[1])),
+            point.rounds.to_string(),
+            point.rounds_discarded.to_string(),
+            path(|paths| paths.pipeline),
+            path(|paths| paths.slow_path),
+            path(|paths| paths.shortcut),
         ]
     };
     let rows: Vec<Vec<String>> = result.points.iter().map(row).collect();

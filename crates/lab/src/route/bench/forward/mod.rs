@@ -8,23 +8,43 @@
 //!
 //! # The price of a packet
 //!
-//! A round offers the same load to each device and to a bare link, one after the other ([`measure`]).
-//! From the processor time of a device's run ([`usage`]) that of the bare link's run is taken away, per
-//! frame that was sent, and what remains is divided by the frames that were forwarded. Frames that a
-//! device drops have not been carried to the sink, so at a load beyond the peak this takes away too
-//! much: compare prices where nothing is lost. Medians of rounds count; the lowest and the highest
-//! round stand beside them.
+//! A round offers the same load to a bare link and to each device, one after the other and in the other
+//! order the next time ([`measure`]); before each is measured it is offered [`WARM_UP`] of the load that
+//! does not count. From the processor time of a device's run ([`usage`] says whose time that is, and which
+//! rounds are discarded because others disturbed them) that of the bare link's run of the same round is taken
+//! away, per frame that was sent, and what remains is divided by the frames that were forwarded:
+//!
+//! ```text
+//!   price = (time of the device's run - time of the bare run / frames it sent * frames sent)
+//!           / frames forwarded
+//! ```
+//!
+//! So the price is that of all of the device's work, whoever's thread the kernel did it in, and of the one
+//! link that there is more of; what generator and sink cost themselves is not in it. Frames that a device
+//! drops have not been carried to the sink, so at a load beyond the peak this takes away too much: compare
+//! prices where nothing is lost. [`price`] says how many rounds there are, what interval the price has, and
+//! when it is not told.
+//!
+//! # Which way packets took
+//!
+//! Of our router each point says how many of the frames went through the pipeline, by the slow path, or past
+//! both by a shortcut. `complete` is the paper's "complete processing": everything that a router does
+//! by default, and no shortcut, which its distributed queueing does not let there be. `offloaded` is a
+//! router without regulated fabric, whose flows take shortcuts, as far as the paths say.
 //!
 //! # What the devices do
 //!
 //! Ours has 100,000 routes (engine `lines`), 1,000 filters, distributed queueing (DQ+) and QSDRR, on
-//! AF_XDP ports. Whoever sends a packet also forwards it, as with the kernel, so that nobody promises order to
+//! AF_XDP ports; variants switch one thing or another off. Whoever sends a packet also forwards it, as with the kernel, so that nobody promises order to
 //! packets that several processors send (the tester is one thread); the variant `ordered` does. `linux` has one route that fits and nothing else. `nftables` has besides the denying
 //! half of the filters, as far as they do not overlap, as one set with intervals, and HTB at the
 //! output. So the kernel has less to do.
 
 pub mod dut;
 pub mod figures;
+pub mod price;
+pub mod repeat;
+pub mod result;
 pub mod site;
 pub mod tester;
 pub mod traffic;
@@ -35,22 +55,25 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
 
-use super::clock::{median, thread_time};
+use super::clock::{median, thread_id, thread_time};
 use crate::generate::epoll::PromptTimers;
+use crate::route::tally::Paths;
 use dut::{Device, Dut, Variant};
+use price::{CONFIDENCE, HALF_WIDTH_MAX, Rounds};
+use repeat::compare;
+use result::{Cost, Forwarding, Point};
 use site::Site;
 use tester::{Load, Run, Tester};
 use traffic::{FRAME_BYTES_MIN, Frames};
-use usage::{KernelThreads, Machine};
+use usage::{KernelThreads, Machine, Usage, are_interrupts_apart};
 
 /// The longest frame: the IP packet of 1,912 bytes that the paper's sweep ends with, in Ethernet.
 pub const FRAME_BYTES_MAX: u16 = 1_930;
 /// The share of frames that the tester lost from which on it is said.
 const UNHEARD_MAX: f64 = 0.001;
-/// The share of foreign processor time from which on it is said.
-const FOREIGN_MAX: f64 = 0.25;
+/// For how long a load is offered before it is measured.
+const WARM_UP: Duration = Duration::from_millis(20);
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -66,70 +89,18 @@ pub struct Options {
     pub rates: Vec<f64>,
     /// How long each load is offered.
     pub seconds: f64,
-    /// How often.
+    /// How often at least.
     pub rounds: u32,
+    /// How often at most, disturbed rounds included.
+    pub rounds_max: u32,
+    /// The share of all processors that others may use in a round that counts.
+    pub others_max: f64,
+    /// Earlier results to be held against these.
+    pub against: Vec<Forwarding>,
     /// Seed of flows, routes and filters.
     pub seed: u64,
     /// Where the page goes, if anywhere.
     pub out: Option<PathBuf>,
-}
-
-/// A device's figures under one load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
-    /// The device: `nilometer`, `linux`, `nftables`.
-    pub dut: String,
-    /// What of it is at work.
-    pub variant: String,
-    /// Length of frames with their check sequence, as RFC 2544 counts.
-    pub frame_bytes: u16,
-    /// Frames per second that were to be offered.
-    pub asked_pps: f64,
-    /// Frames per second that were.
-    pub offered_pps: f64,
-    /// Frames per second that came out.
-    pub forwarded_pps: f64,
-    /// The same in the worst and in the best round.
-    pub forwarded_pps_range: [f64; 2],
-    /// Whether the generator kept its pace in most rounds, and so `offered_pps` is what was asked for.
-    pub is_paced: bool,
-    /// Frames that another of their flow had overtaken, of all rounds.
-    pub disordered: u64,
-    /// The share of the offered frames that the tester's own ring lost, in the worst round: they were
-    /// forwarded, and are not in `forwarded_pps`.
-    pub unheard_share: f64,
-    /// Forwarded frames per processor second of the device, at the median price of a frame; none where the
-    /// difference to the bare link is lost in the noise of more than a quarter of the rounds.
-    pub packets_per_cpu_second: Option<f64>,
-    /// The same in the worst and in the best round; none where the difference is lost in any.
-    pub packets_per_cpu_second_range: Option<[f64; 2]>,
-    /// Processor seconds per second of load, generator and sink included.
-    pub cpu_seconds: f64,
-    /// Those of generator and sink alone under the same load.
-    pub generator_cpu_seconds: f64,
-    /// Those of the whole machine, whoever used them.
-    pub machine_cpu_seconds: f64,
-}
-
-/// All figures.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Forwarding {
-    /// Seed of flows, routes and filters.
-    pub seed: u64,
-    /// Seconds of each load, and how often it was offered.
-    pub seconds: f64,
-    /// Rounds whose medians the points are.
-    pub rounds: u32,
-    /// Routes and filters of our router.
-    pub routes: usize,
-    /// Filters of our router.
-    pub filters: usize,
-    /// How our router's ports were opened.
-    pub ports: Vec<String>,
-    /// The points, by device, variant, length and rate.
-    pub points: Vec<Point>,
-    /// What is not as asked for, and why.
-    pub warnings: Vec<String>,
 }
 
 /// A device, its links, and who tests it.
@@ -145,15 +116,66 @@ struct Bench {
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     run: Run,
-    /// Processor seconds of what took part, and of the whole machine.
+    /// Processor seconds of what took part.
     cpu: f64,
-    machine: f64,
+    /// What the whole machine did.
+    usage: Usage,
+    /// Which way frames took, if the device is ours.
+    paths: Option<Paths>,
+}
+
+impl Sample {
+    fn is_disturbed(&self, others_max: f64) -> bool {
+        self.usage.is_disturbed(self.cpu, others_max)
+    }
+}
+
+/// The rounds of a device under one load.
+#[derive(Clone, Debug)]
+struct Course {
+    rounds: Rounds,
+    /// What others may use.
+    others_max: f64,
+    /// Of each round that counts, the device's sample and the bare link's.
+    kept: Vec<[Sample; 2]>,
+    /// Of the others.
+    disturbed: Vec<[Sample; 2]>,
+}
+
+impl Course {
+    fn new(rounds: Rounds, others_max: f64) -> Course {
+        Course { rounds, others_max, kept: Vec::new(), disturbed: Vec::new() }
+    }
+
+    fn add(&mut self, own: Sample, bare: Sample) {
+        if own.is_disturbed(self.others_max) || bare.is_disturbed(self.others_max) {
+            self.rounds.discard();
+            return self.disturbed.push([own, bare]);
+        }
+        self.rounds.keep(price_of(&own, &bare));
+        self.kept.push([own, bare]);
+    }
+
+    /// Those that count, or all where none does.
+    fn samples(&self) -> &[[Sample; 2]] {
+        if self.kept.is_empty() { &self.disturbed } else { &self.kept }
+    }
+}
+
+/// Processor seconds for a frame that was forwarded; not a number where none was.
+fn price_of(own: &Sample, bare: &Sample) -> f64 {
+    (own.cpu - generator_of(own, bare)) / own.run.delivered as f64
+}
+
+/// Processor seconds of generator and sink in a device's run, by the bare link's.
+fn generator_of(own: &Sample, bare: &Sample) -> f64 {
+    bare.cpu / bare.run.sent as f64 * own.run.sent as f64
 }
 
 /// A load: the length of its frames and its place among the rates.
 type LoadId = (u16, usize);
-/// Whose samples: the place of the bench, and the load.
-type Samples = BTreeMap<(usize, LoadId), Vec<Sample>>;
+/// By the place of the bench, and the load.
+type Courses = BTreeMap<(usize, LoadId), Course>;
 
 /// Measures, and draws if asked to.
 ///
@@ -167,39 +189,83 @@ pub fn measure(options: &Options) -> Result<Forwarding> {
         benches.push(set_up(options, what).with_context(|| name.to_owned())?);
     }
     let ports = benches.iter().find_map(|bench| match &bench.device {
-        Device::Router(running) => Some(running.notes.ports.clone()),
+        Device::Router { running, .. } => Some(running.notes.ports.clone()),
         _ => None,
     });
-    let mut samples = Samples::new();
-    for _ in 0..options.rounds {
-        for load in loads(options) {
-            for (number, bench) in benches.iter_mut().enumerate() {
-                if is_wanted(options, bench.what, load) {
-                    let sample = sample(bench, options, load)?;
-                    samples.entry((number, load)).or_default().push(sample);
-                }
-            }
-        }
-    }
-    let points = points(options, &benches, &samples);
+    usage::raise(thread_id());
+    benches.iter().filter_map(|bench| bench.device.thread_id()).for_each(usage::raise);
+    let courses = rounds(options, &mut benches)?;
+    let points = points(options, &benches, &courses);
     warnings.extend(doubts(&points));
     for bench in benches {
         bench.device.stop()?;
     }
-    let result = Forwarding {
+    let mut result = Forwarding {
         seed: options.seed,
         seconds: options.seconds,
         rounds: options.rounds,
+        rounds_max: options.rounds_max,
+        others_max: options.others_max,
+        confidence: CONFIDENCE,
+        half_width_max: HALF_WIDTH_MAX,
+        points_told: points.iter().filter(|point| point.told).count(),
         routes: dut::ROUTES,
         filters: dut::FILTERS,
         ports: ports.unwrap_or_default(),
         points,
+        comparison: None,
         warnings,
     };
+    if !options.against.is_empty() {
+        let runs: Vec<&Forwarding> = options.against.iter().chain([&result]).collect();
+        result.comparison = Some(compare(&runs));
+    }
     if let Some(directory) = &options.out {
         figures::write(&result, directory)?;
     }
     Ok(result)
+}
+
+/// Rounds of all devices under all loads, as long as some point wants more.
+fn rounds(options: &Options, benches: &mut [Bench]) -> Result<Courses> {
+    let mut courses = Courses::new();
+    for load in loads(options) {
+        for (number, bench) in benches.iter().enumerate().skip(1) {
+            if is_wanted(options, bench.what, load) {
+                let rounds = Rounds::new(options.rounds, options.rounds_max);
+                courses.insert((number, load), Course::new(rounds, options.others_max));
+            }
+        }
+    }
+    for round in 0.. {
+        let mut is_over = true;
+        for load in loads(options) {
+            let wants = |number: &usize| {
+                courses.get(&(*number, load)).is_some_and(|course| course.rounds.are_wanted())
+            };
+            let mut order: Vec<usize> = (1..benches.len()).filter(wants).collect();
+            if order.is_empty() {
+                continue;
+            }
+            is_over = false;
+            order.insert(0, 0);
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            let mut samples = BTreeMap::new();
+            for number in order {
+                samples.insert(number, sample(&mut benches[number], options, load)?);
+            }
+            let bare = samples.remove(&0).expect("the bare link is always there");
+            for (number, own) in samples {
+                courses.get_mut(&(number, load)).expect("it wants").add(own, bare);
+            }
+        }
+        if is_over {
+            break;
+        }
+    }
+    Ok(courses)
 }
 
 /// The bare link first, then what was asked for and is there.
@@ -249,60 +315,63 @@ fn is_wanted(options: &Options, what: Option<(Dut, Variant)>, load: LoadId) -> b
 fn sample(bench: &mut Bench, options: &Options, (frame_bytes, rate): LoadId) -> Result<Sample> {
     let to = site::first_hop(bench.what.is_some());
     let frames = Frames::new(options.seed, frame_bytes, to);
-    let load =
-        Load { pps: options.rates[rate], duration: Duration::from_secs_f64(options.seconds) };
+    let pps = options.rates[rate];
+    let load = Load { pps, duration: Duration::from_secs_f64(options.seconds) };
     let _fine = PromptTimers::new();
+    bench.tester.offer(&frames, Load { duration: WARM_UP.min(load.duration), ..load })?;
     let kernel = KernelThreads::find()?;
     let time = |device: &Device| -> Result<f64> {
         Ok((thread_time() + device.time()? + kernel.time()).as_secs_f64())
     };
+    let paths = bench.device.paths()?;
+    let held_up = || -> Duration {
+        let threads = [Some(thread_id()), bench.device.thread_id()].into_iter().flatten();
+        threads.filter_map(usage::waited).sum()
+    };
+    let waited = held_up();
     let (machine, before) = (Machine::now()?, time(&bench.device)?);
     let run = bench.tester.offer(&frames, load)?;
     let cpu = time(&bench.device)? - before;
-    let machine = Machine::now()?.busy_since(&machine);
-    Ok(Sample { run, cpu: cpu / run.seconds, machine: machine / run.seconds })
+    let held_up = (held_up() - waited).as_secs_f64();
+    let usage = Usage { held_up, ..Machine::now()?.since(&machine) };
+    let paths = match (bench.device.paths()?, paths) {
+        (Some(after), Some(before)) => Some(after.since(&before)),
+        _ => None,
+    };
+    Ok(Sample { run, cpu, usage, paths })
 }
 
-fn points(options: &Options, benches: &[Bench], samples: &Samples) -> Vec<Point> {
+fn points(options: &Options, benches: &[Bench], courses: &Courses) -> Vec<Point> {
     let mut points = Vec::new();
     for (number, bench) in benches.iter().enumerate() {
         let Some((dut, variant)) = bench.what else { continue };
         for load in loads(options) {
-            let (Some(own), Some(bare)) = (samples.get(&(number, load)), samples.get(&(0, load)))
-            else {
-                continue;
-            };
-            let point = point(own, bare);
+            let Some(course) = courses.get(&(number, load)) else { continue };
             points.push(Point {
                 dut: dut.name().to_owned(),
                 variant: variant.name().to_owned(),
                 frame_bytes: load.0,
                 asked_pps: options.rates[load.1],
-                ..point
+                ..point(course)
             });
         }
     }
     points
 }
 
-/// The figures of a device's samples and those of the bare link, round by round.
-fn point(own: &[Sample], bare: &[Sample]) -> Point {
-    let of = |figure: &dyn Fn(&Sample) -> f64| own.iter().map(figure).collect::<Vec<f64>>();
+/// The figures of a device under a load.
+fn point(course: &Course) -> Point {
+    let samples = course.samples();
+    let of = |figure: &dyn Fn(&Sample) -> f64| {
+        samples.iter().map(|[own, _]| figure(own)).collect::<Vec<f64>>()
+    };
+    let runs = samples.iter().map(|[own, _]| own.run);
     let forwarded = of(&|sample| sample.run.delivered as f64 / sample.run.seconds);
-    let pairs = own.iter().zip(bare);
-    // Processor seconds per frame that was sent, of generator and sink.
-    let generator: Vec<f64> = pairs
-        .clone()
-        .map(|(own, bare)| {
-            bare.cpu * bare.run.seconds / bare.run.sent as f64 * own.run.sent as f64
-                / own.run.seconds
-        })
-        .collect();
-    // Processor seconds per frame that was forwarded; below zero where noise is larger.
-    let prices = forwarded.iter().zip(own).zip(&generator);
-    let prices: Vec<f64> =
-        prices.map(|((forwarded, own), generator)| (own.cpu - generator) / forwarded).collect();
-    let paced = own.iter().filter(|sample| sample.run.is_paced()).count();
+    let generator: Vec<f64> =
+        samples.iter().map(|[own, bare]| generator_of(own, bare) / own.run.seconds).collect();
+    let paced = runs.clone().filter(Run::is_paced).count();
+    let price = course.rounds.price();
+    let paths = samples.iter().filter_map(|[own, _]| own.paths);
     Point {
         dut: String::new(),
         variant: String::new(),
@@ -311,25 +380,30 @@ fn point(own: &[Sample], bare: &[Sample]) -> Point {
         offered_pps: median(of(&|sample| sample.run.sent as f64 / sample.run.seconds)),
         forwarded_pps: median(forwarded.clone()),
         forwarded_pps_range: range(&forwarded),
-        is_paced: 2 * paced > own.len(),
-        disordered: own.iter().map(|sample| sample.run.disordered).sum(),
-        unheard_share: own.iter().map(|sample| sample.run.unheard_share()).fold(0.0, f64::max),
-        packets_per_cpu_second: rate(&prices),
-        packets_per_cpu_second_range: rates(&prices),
-        cpu_seconds: median(of(&|sample| sample.cpu)),
+        is_paced: 2 * paced > samples.len(),
+        disordered: runs.clone().map(|run| run.disordered).sum(),
+        unheard_share: runs.map(|run| run.unheard_share()).fold(0.0, f64::max),
+        packets_per_cpu_second: price.rate(),
+        packets_per_cpu_second_interval: price.rate_interval(),
+        packets_per_cpu_second_range: rates(course.rounds.prices()),
+        told: price.not_told.is_none(),
+        packet_cpu_ns: price.seconds.map(|seconds| Cost {
+            mean: 1e9 * seconds.mean,
+            error: 1e9 * seconds.error,
+            degrees: seconds.degrees,
+        }),
+        rounds: price.rounds,
+        rounds_discarded: price.discarded,
+        not_told: price.not_told,
+        paths: paths.reduce(|sum, one| sum.plus(&one)),
+        cpu_seconds: median(of(&|sample| sample.cpu / sample.run.seconds)),
         generator_cpu_seconds: median(generator),
-        machine_cpu_seconds: median(of(&|sample| sample.machine)),
+        machine_cpu_seconds: median(of(&|sample| sample.usage.busy / sample.run.seconds)),
     }
 }
 
-/// Frames in a second of processor time at the median price; none where that is lost in the noise: where
-/// more than a quarter of the rounds say that a frame costs nothing.
-fn rate(prices: &[f64]) -> Option<f64> {
-    let known = prices.iter().filter(|&&price| price > 0.0 && price.is_finite()).count();
-    (4 * known >= 3 * prices.len()).then(|| 1.0 / median(prices.to_vec()))
-}
-
-/// The same in the dearest and in the cheapest round; none where the cheapest is lost in the noise.
+/// Frames in a second of processor time in the dearest and in the cheapest round; none where the cheapest is
+/// lost in the noise.
 fn rates(prices: &[f64]) -> Option<[f64; 2]> {
     let [low, high] = range(prices);
     (low > 0.0 && high.is_finite()).then_some([1.0 / high, 1.0 / low])
@@ -362,16 +436,28 @@ fn doubts(points: &[Point]) -> Vec<String> {
             100.0 * worst
         ));
     }
-    let foreign = |point: &&Point| {
-        point.machine_cpu_seconds - point.cpu_seconds > FOREIGN_MAX * point.cpu_seconds
-    };
-    let foreign = points.iter().filter(foreign).count();
-    if foreign > 0 {
+    let untold = points.iter().filter(|point| !point.told).count();
+    if untold > 0 {
+        let why = points.iter().find_map(|point| point.not_told.as_deref()).unwrap_or_default();
         doubts.push(format!(
-            "at {foreign} of {} points others used the machine as well; their processor time is \
-             left out, and the rates are lower than they could be",
+            "at {untold} of {} points the frames per CPU-second are not told (of the first: {why}); \
+             --rounds-max allows more rounds",
             points.len()
         ));
+    }
+    let disturbed: u32 = points.iter().map(|point| point.rounds_discarded).sum();
+    let rounds: u32 = points.iter().map(|point| point.rounds + point.rounds_discarded).sum();
+    if disturbed > 0 {
+        doubts.push(format!(
+            "others used the machine as well: {disturbed} of {rounds} rounds were disturbed and do not count"
+        ));
+    }
+    if are_interrupts_apart() == Some(true) {
+        doubts.push(
+            "this kernel accounts interrupts apart from threads: the work that they do is not in the \
+             processor time, and frames cost more than is told"
+                .to_owned(),
+        );
     }
     doubts
 }

@@ -1,36 +1,122 @@
-//! The arithmetic of prices, pace and loads, on figures made up.
+//! The arithmetic of prices, disturbances, pace and loads, on figures made up.
 
+use super::usage::OTHERS_MAX;
 use super::*;
 
 fn sampled(sent: u64, delivered: u64, cpu: f64) -> Sample {
     let run = Run { sent, delivered, seconds: 0.5, ..Run::default() };
-    Sample { run, cpu, machine: cpu }
+    let usage = Usage { all: 1.0, run: 0.5, busy: cpu, ..Usage::default() };
+    Sample { run, cpu, usage, paths: None }
+}
+
+/// A device's samples, each beside the bare link's.
+fn coursed(pairs: &[[Sample; 2]]) -> Course {
+    let mut course = Course::new(Rounds::new(8, pairs.len().max(1) as u32), OTHERS_MAX);
+    pairs.iter().for_each(|[own, bare]| course.add(*own, *bare));
+    course
 }
 
 #[test]
 fn the_price_is_what_the_bare_link_does_not_cost() {
-    // 1,000 frames in half a second cost 0.2 s of a second bare, and 0.6 s through a device.
-    let own = [sampled(1_000, 900, 0.6), sampled(1_000, 900, 0.6)];
-    let bare = [sampled(1_000, 1_000, 0.2), sampled(2_000, 2_000, 0.4)];
-    let point = point(&own, &bare);
+    // 1,000 frames cost 0.1 s bare, and 0.3 s through a device.
+    let pairs = [
+        [sampled(1_000, 900, 0.3), sampled(1_000, 1_000, 0.1)],
+        [sampled(1_000, 900, 0.3), sampled(2_000, 2_000, 0.2)],
+    ];
+    let point = point(&coursed(&pairs.repeat(4)));
     assert_eq!((point.offered_pps, point.forwarded_pps), (2_000.0, 1_800.0));
     let price = point.packets_per_cpu_second.expect("it costs something");
-    assert!((price - 1_800.0 / 0.4).abs() < 1e-6, "{price}");
+    assert!((price - 900.0 / 0.2).abs() < 1e-6, "{price}");
+    let interval = point.packets_per_cpu_second_interval.expect("no scatter");
+    assert!((interval[0] - price).abs() < 1e-6 && point.told, "{interval:?}");
     assert!((point.generator_cpu_seconds - 0.2).abs() < 1e-9);
-    assert!(point.is_paced);
+    assert!(point.is_paced && point.rounds == 8 && point.rounds_discarded == 0);
 }
 
 #[test]
-fn a_price_that_is_lost_in_the_noise_is_none() {
-    let cheaper = point(&[sampled(1_000, 1_000, 0.1)], &[sampled(1_000, 1_000, 0.2)]);
-    assert_eq!(cheaper.packets_per_cpu_second, None);
-    // One round of four says that a frame costs nothing: the others are believed, and no range is told.
-    let own = [0.4, 0.1, 0.4, 0.6].map(|cpu| sampled(1_000, 1_000, cpu));
-    let told = point(&own, &[sampled(1_000, 1_000, 0.2); 4]);
-    assert!((told.packets_per_cpu_second.expect("known") - 10_000.0).abs() < 1e-6, "{told:?}");
-    assert_eq!(told.packets_per_cpu_second_range, None);
-    let half = point(&own[..2], &[sampled(1_000, 1_000, 0.2); 2]);
-    assert_eq!(half.packets_per_cpu_second, None);
+fn a_price_that_is_lost_in_the_noise_is_not_told() {
+    let bare = sampled(1_000, 1_000, 0.2);
+    let pairs = [0.4, 0.1, 0.3, 0.0].map(|cpu| [sampled(1_000, 1_000, cpu), bare]);
+    let point = point(&coursed(&pairs.repeat(3)));
+    assert_eq!((point.told, point.packets_per_cpu_second), (false, None));
+    assert_eq!(point.packets_per_cpu_second_range, None);
+    assert!(point.not_told.is_some_and(|why| why.contains("noise")));
+    let forwarding = |points: Vec<Point>| Forwarding {
+        points_told: points.iter().filter(|point| point.told).count(),
+        points,
+        ..nothing()
+    };
+    let told = |told| Point { told, ..point_of_nothing() };
+    assert!(forwarding([vec![told(true); 9], vec![told(false)]].concat()).is_told());
+    assert!(!forwarding([vec![told(true); 8], vec![told(false)]].concat()).is_told());
+}
+
+fn point_of_nothing() -> Point {
+    let sample = sampled(1, 1, 0.1);
+    point(&coursed(&[[sample, sample]]))
+}
+
+fn nothing() -> Forwarding {
+    Forwarding {
+        seed: 1,
+        seconds: 0.1,
+        rounds: 8,
+        rounds_max: 8,
+        others_max: OTHERS_MAX,
+        confidence: CONFIDENCE,
+        half_width_max: HALF_WIDTH_MAX,
+        points_told: 0,
+        routes: 0,
+        filters: 0,
+        ports: Vec::new(),
+        points: Vec::new(),
+        comparison: None,
+        warnings: Vec::new(),
+    }
+}
+
+#[test]
+fn rounds_that_others_disturbed_do_not_count() {
+    let quiet = [sampled(1_000, 1_000, 0.3), sampled(1_000, 1_000, 0.1)];
+    let mut disturbed = quiet;
+    // The bare link's run beside which somebody compiled.
+    disturbed[1].cpu = 0.25;
+    disturbed[1].usage.busy = 0.9;
+    let pairs = [[quiet; 8].as_slice(), &[disturbed; 3]].concat();
+    let mut course = Course::new(Rounds::new(8, 40), OTHERS_MAX);
+    pairs.iter().rev().for_each(|[own, bare]| course.add(*own, *bare));
+    let point = point(&course);
+    assert_eq!((point.rounds, point.rounds_discarded, point.told), (8, 3, true));
+    assert!((point.packets_per_cpu_second.expect("told") - 5_000.0).abs() < 1e-6, "{point:?}");
+    let said = doubts(&[point]);
+    assert!(said.iter().any(|line| line.contains("3 of 11 rounds")), "{said:?}");
+}
+
+#[test]
+fn runs_that_tell_the_same_are_told_from_those_that_do_not() {
+    let run = |price_ns: f64, told| {
+        let cost = Cost { mean: price_ns, error: 4.0, degrees: 7.0 };
+        let point = |asked_pps| Point {
+            dut: "nilometer".to_owned(),
+            variant: "complete".to_owned(),
+            asked_pps,
+            told,
+            packet_cpu_ns: Some(cost),
+            ..point_of_nothing()
+        };
+        let points: Vec<Point> = [1e5, 2e5].map(point).to_vec();
+        Forwarding { points_told: points.iter().filter(|it| it.told).count(), points, ..nothing() }
+    };
+    let alike = compare(&[&run(500.0, true), &run(510.0, true), &run(505.0, true)]);
+    assert_eq!((alike.differences, alike.apart.len()), (6, 0));
+    assert!((alike.confidence - (1.0 - 0.05 / 6.0)).abs() < 1e-12);
+    let apart = compare(&[&run(500.0, true), &run(560.0, true), &run(505.0, true)]);
+    assert_eq!(apart.apart.len(), 4, "{apart:?}");
+    assert!(apart.shown()[1].contains("500 ns in run 0, 560 ns in run 1"), "{:?}", apart.shown());
+    // What is not told is not held against anything.
+    let untold = compare(&[&run(500.0, true), &run(900.0, false)]);
+    assert_eq!((untold.differences, untold.apart.len()), (0, 0));
+    assert_eq!(untold.points, [[2, 2], [2, 0]]);
 }
 
 #[test]
@@ -40,9 +126,14 @@ fn a_generator_that_was_held_up_says_so() {
     assert!(!held.is_paced() && kept.is_paced());
     let mut sample = sampled(90, 90, 0.5);
     sample.run = Run { seconds: 0.5, delivered: 90, ..held };
-    let point = point(&[sample], &[sampled(90, 90, 0.2)]);
+    let point = point(&coursed(&[[sample, sampled(90, 90, 0.2)]; 8]));
     assert!(!point.is_paced);
-    assert_eq!(doubts(&[point]).len(), 1);
+    assert_eq!(without_interrupts(doubts(&[point])).len(), 1);
+}
+
+/// What is said of points, and not of the kernel that this runs on.
+fn without_interrupts(said: Vec<String>) -> Vec<String> {
+    said.into_iter().filter(|line| !line.contains("accounts interrupts apart")).collect()
 }
 
 #[test]
@@ -50,10 +141,13 @@ fn a_tester_that_lost_frames_itself_says_so() {
     let deaf = |unheard| {
         let mut sample = sampled(1_000, 1_000 - unheard, 0.5);
         sample.run.unheard = unheard;
-        point(&[sampled(1_000, 1_000, 0.5), sample], &[sampled(1_000, 1_000, 0.2); 2])
+        let bare = sampled(1_000, 1_000, 0.2);
+        let mut pairs = [[sampled(1_000, 1_000, 0.5), bare]; 8];
+        pairs[3] = [sample, bare];
+        point(&coursed(&pairs))
     };
-    assert_eq!(doubts(&[deaf(1)]), Vec::<String>::new());
-    let said = doubts(&[deaf(0), deaf(30)]);
+    assert_eq!(without_interrupts(doubts(&[deaf(1)])), Vec::<String>::new());
+    let said = without_interrupts(doubts(&[deaf(0), deaf(30)]));
     assert!(said.len() == 1 && said[0].contains("1 of 2") && said[0].contains("3.0 %"), "{said:?}");
 }
 
@@ -66,6 +160,9 @@ fn the_first_length_is_offered_at_every_rate_and_the_others_at_two() {
         rates: vec![1.0, 2.0, 3.0],
         seconds: 0.1,
         rounds: 1,
+        rounds_max: 1,
+        others_max: OTHERS_MAX,
+        against: Vec::new(),
         seed: 1,
         out: None,
     };

@@ -1,0 +1,234 @@
+//! The price of a packet: how well the rounds tell it, and when it is told.
+//!
+//! A round gives one price: processor seconds for a frame that was forwarded ([`super`]). Prices of rounds
+//! scatter, by tenths on a quiet machine and by more on one that is shared, and some are far off. So
+//!
+//! - the **price of a point is the trimmed mean** of its rounds, with the interval that goes with it
+//!   ([`nilometer_stat::trimmed`]): a fifth of the rounds at either end is left out, and an accident moves
+//!   neither;
+//! - there are **more rounds where the interval is wide**: it is looked at after [`ROUNDS_MIN`] rounds, and
+//!   again whenever half as many more have come, until half its width is at most [`HALF_WIDTH_MAX`] of the
+//!   price;
+//! - a price that is not known so well when the bound on rounds is reached is **not told**, with the reason;
+//! - a round in which others disturbed what was measured ([`super::usage`]) is discarded and counted.
+//!
+//! # What the interval says
+//!
+//! Who looks often and stops at a narrow interval stops when it is narrow by chance; with Student's law at
+//! 95 % such intervals held the truth in as few as 90 % of simulated points. So each look is at
+//! [`LOOK`], with which 95 % and more hold it ([`CONFIDENCE`]), whatever the scatter (`tests.rs` simulates
+//! it). The truth is the price *of this run*: what changes from run to run, as the place of buffers in the
+//! caches does, is in no interval that one run can give. Runs are compared by [`super::repeat`].
+
+use nilometer_stat::Trimmed;
+use nilometer_stat::trimmed::VALUES_MIN;
+
+/// Rounds before the first look, unless fewer are asked for.
+pub const ROUNDS_MIN: u32 = 8;
+/// What an interval says of itself: the share of points whose truth it holds.
+pub const CONFIDENCE: f64 = 0.95;
+/// What Student's law is asked for at each look.
+pub const LOOK: f64 = 0.975;
+/// A price is told when half its interval is at most this share of it.
+pub const HALF_WIDTH_MAX: f64 = 0.1;
+/// The share of points that may stay untold in a run that has succeeded.
+pub const UNTOLD_MAX: f64 = 0.1;
+
+/// The rounds of a point.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rounds {
+    prices: Vec<f64>,
+    discarded: u32,
+    /// So many are kept when it is looked at next.
+    next_look: usize,
+    most: u32,
+    is_told: bool,
+}
+
+/// What the rounds of a point tell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Price {
+    /// Processor seconds for a frame, with its error; none of too few rounds.
+    pub seconds: Option<Trimmed>,
+    /// Why it is not told; none where it is.
+    pub not_told: Option<String>,
+    /// Rounds that were kept.
+    pub rounds: u32,
+    /// Rounds that were discarded.
+    pub discarded: u32,
+}
+
+impl Price {
+    /// The interval of frames per processor second; none where it reaches to a price of nothing.
+    pub fn rate_interval(&self) -> Option<[f64; 2]> {
+        let [low, high] = self.seconds?.interval(LOOK);
+        (low > 0.0).then(|| [1.0 / high, 1.0 / low])
+    }
+
+    /// Frames per processor second, where that is told.
+    pub fn rate(&self) -> Option<f64> {
+        self.not_told.is_none().then(|| self.seconds.map(|price| 1.0 / price.mean))?
+    }
+}
+
+impl Rounds {
+    /// No rounds yet, of at least `least` that are kept and `most` in all.
+    pub fn new(least: u32, most: u32) -> Rounds {
+        let (next_look, prices) = (least.min(most) as usize, Vec::new());
+        Rounds { prices, discarded: 0, next_look, most, is_told: false }
+    }
+
+    /// Whether there are to be more.
+    pub fn are_wanted(&self) -> bool {
+        !self.is_told && (self.prices.len() as u32) + self.discarded < self.most
+    }
+
+    /// A round that was disturbed.
+    pub fn discard(&mut self) {
+        self.discarded += 1;
+    }
+
+    /// A round with its price, in processor seconds; not a number where nothing was forwarded.
+    pub fn keep(&mut self, price: f64) {
+        self.prices.push(price);
+        let count = self.prices.len();
+        if count >= self.next_look {
+            self.next_look = count + (count / 2).max(1);
+            self.is_told = self.look().is_none();
+        }
+    }
+
+    /// Why the price is not known well enough, if it is not.
+    fn look(&self) -> Option<String> {
+        let few = self.prices.len() < VALUES_MIN;
+        if few && self.discarded > 0 {
+            let all = self.prices.len() as u32 + self.discarded;
+            return Some(format!("others disturbed {} of {all} rounds", self.discarded));
+        }
+        if few {
+            return Some(format!(
+                "{} rounds are too few, {VALUES_MIN} the least",
+                self.prices.len()
+            ));
+        }
+        let Some(price) = Trimmed::of(&self.prices) else {
+            return Some("in some rounds nothing was forwarded".to_owned());
+        };
+        let (half, mean) = (price.half_width(LOOK), price.mean);
+        if mean <= 0.0 || half >= mean {
+            return Some("the price is lost in the noise of generator and sink".to_owned());
+        }
+        (half > HALF_WIDTH_MAX * mean).then(|| {
+            let (percent, rounds) = (100.0 * half / mean, self.prices.len());
+            format!("the interval is +-{percent:.0} % after {rounds} rounds")
+        })
+    }
+
+    /// What they tell, once no more are wanted.
+    pub fn price(&self) -> Price {
+        let not_told = if self.is_told { None } else { self.look() };
+        let rounds = self.prices.len() as u32;
+        Price { seconds: Trimmed::of(&self.prices), not_told, rounds, discarded: self.discarded }
+    }
+
+    /// The prices of the rounds that were kept.
+    pub fn prices(&self) -> &[f64] {
+        &self.prices
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nilometer_stat::Rng;
+
+    /// Rounds drawn until no more are wanted.
+    fn drawn(draw: impl Fn(&mut Rng) -> f64, point: u64, most: u32) -> Price {
+        let mut rng = Rng::new(53, 1, point);
+        let mut rounds = Rounds::new(ROUNDS_MIN, most);
+        while rounds.are_wanted() {
+            match rng.below(20) {
+                0 => rounds.discard(),
+                _ => rounds.keep(1e-6 * draw(&mut rng)),
+            }
+        }
+        rounds.price()
+    }
+
+    /// Of many points: the share whose interval holds the truth, the share that is told, and the mean
+    /// number of rounds.
+    fn simulated(draw: impl Fn(&mut Rng) -> f64, most: u32) -> [f64; 3] {
+        const POINTS: u64 = 1_500;
+        let (mut holds, mut told, mut rounds) = (0, 0, 0);
+        for point in 0..POINTS {
+            let price = drawn(&draw, point, most);
+            let [low, high] = price.seconds.expect("enough rounds").interval(LOOK);
+            holds += u64::from(low <= 1e-6 && 1e-6 <= high);
+            told += u64::from(price.not_told.is_none());
+            rounds += u64::from(price.rounds);
+        }
+        [holds, told, rounds].map(|count| count as f64 / POINTS as f64)
+    }
+
+    #[test]
+    fn intervals_hold_the_truth_whatever_the_scatter_and_though_it_is_looked_often() {
+        // Flat, as on a quiet machine: the first look tells.
+        let [holds, told, rounds] = simulated(|rng| 1.0 + 0.03 * rng.normal(), 120);
+        assert!(holds >= 0.93 && told > 0.999 && rounds < 8.1, "{holds} {told} {rounds}");
+        for scatter in [0.08, 0.12, 0.16, 0.2, 0.3] {
+            let [holds, told, rounds] = simulated(|rng| 1.0 + scatter * rng.normal(), 120);
+            assert!(holds >= 0.93 && told > 0.97, "{scatter}: {holds} {told} {rounds}");
+        }
+        // One round in ten is an accident.
+        let accidents = |rng: &mut Rng| {
+            let scatter = if rng.below(10) == 0 { 1.0 } else { 0.1 };
+            1.0 + scatter * rng.normal()
+        };
+        let [holds, told, rounds] = simulated(accidents, 120);
+        assert!(holds >= 0.93 && told > 0.99 && rounds < 24.0, "{holds} {told} {rounds}");
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_not() {
+        // As large as the price itself: a bound of rounds is reached, and the interval stays honest.
+        let [holds, told, rounds] = simulated(|rng| 1.0 + rng.normal(), 60);
+        assert!(holds >= 0.93 && told < 0.01 && rounds > 50.0, "{holds} {told} {rounds}");
+        let nothing = drawn(|rng| 0.2 * rng.normal(), 0, 40);
+        assert!(nothing.rate().is_none());
+        let why = nothing.not_told.expect("a price about nothing");
+        assert!(why.contains("lost in the noise"), "{why}");
+        let wide = drawn(|rng| 1.0 + 0.9 * rng.normal(), 3, 30);
+        let why = wide.not_told.clone().expect("too wide");
+        assert!(why.contains("%") && wide.rate().is_none() && wide.seconds.is_some(), "{why}");
+    }
+
+    #[test]
+    fn rounds_that_others_disturbed_are_counted_and_end() {
+        let mut rounds = Rounds::new(8, 20);
+        for _ in 0..20 {
+            assert!(rounds.are_wanted());
+            rounds.discard();
+        }
+        assert!(!rounds.are_wanted());
+        let price = rounds.price();
+        assert_eq!((price.rounds, price.discarded, price.seconds), (0, 20, None));
+        let why = price.not_told.expect("no round");
+        assert!(why.contains("others disturbed 20 of 20"), "{why}");
+        let mut few = Rounds::new(2, 3);
+        (0..3).for_each(|_| few.keep(1e-6));
+        assert!(few.price().not_told.expect("too few").contains("too few"));
+        let mut idle = Rounds::new(8, 8);
+        (0..8).for_each(|_| idle.keep(f64::NAN));
+        assert!(idle.price().not_told.expect("none").contains("nothing was forwarded"));
+    }
+
+    #[test]
+    fn the_rate_is_the_price_turned_over() {
+        let mut rounds = Rounds::new(8, 8);
+        (0..8).for_each(|round| rounds.keep(2e-6 + 1e-9 * f64::from(round)));
+        let price = rounds.price();
+        let (rate, [low, high]) = (price.rate().expect("told"), price.rate_interval().expect("so"));
+        assert!((rate - 1.0 / 2.003_5e-6).abs() < 1.0, "{rate}");
+        assert!(low < rate && rate < high && high / low < 1.01, "{low} {high}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Results of several runs held against each other: whether they told the same.
+//!
+//! Each point that two runs have told gives a difference of prices, and the interval of that difference
+//! (Yuen's, [`nilometer_stat::Trimmed::difference`]) is to hold nought. Of many differences some would not
+//! by chance; so each interval is asked for at `1 - 5 %/m`, with `m` of them (Bonferroni): then in 95 of 100
+//! comparisons of runs that do not differ none of all stands apart.
+
+use std::collections::BTreeMap;
+
+use nilometer_stat::Trimmed;
+use serde::{Deserialize, Serialize};
+
+use super::price::CONFIDENCE;
+use super::result::{Forwarding, Point};
+
+/// Runs held against each other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Runs.
+    pub runs: usize,
+    /// Of each run, points and how many of them were told.
+    pub points: Vec<[usize; 2]>,
+    /// Differences of prices between two runs that both were told.
+    pub differences: usize,
+    /// The confidence of each one's interval.
+    pub confidence: f64,
+    /// Those whose interval does not hold nought.
+    pub apart: Vec<Apart>,
+}
+
+/// Two runs that told different prices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Apart {
+    /// The point: device, variant, bytes of a frame, frames per second that were asked for.
+    pub point: String,
+    /// Which runs, by number from 0.
+    pub runs: [usize; 2],
+    /// What each told, in nanoseconds of processor time for a frame.
+    pub prices_ns: [f64; 2],
+    /// The interval of their difference.
+    pub difference_ns: [f64; 2],
+}
+
+fn name(point: &Point) -> String {
+    let Point { dut, variant, frame_bytes, asked_pps, .. } = point;
+    format!("{dut} {variant}, {frame_bytes} bytes, {asked_pps:.0}/s")
+}
+
+/// The price of a point in nanoseconds, where that is told.
+fn price(point: &Point) -> Option<Trimmed> {
+    let cost = point.packet_cpu_ns.as_ref().filter(|_| point.told)?;
+    Some(Trimmed { mean: cost.mean, error: cost.error, degrees: cost.degrees })
+}
+
+/// Holds runs against each other, each with each.
+pub fn compare(runs: &[&Forwarding]) -> Comparison {
+    let told: Vec<BTreeMap<String, Trimmed>> = runs
+        .iter()
+        .map(|run| run.points.iter().filter_map(|it| Some((name(it), price(it)?))).collect())
+        .collect();
+    let mut pairs = Vec::new();
+    for (second, later) in told.iter().enumerate() {
+        for (first, earlier) in told[..second].iter().enumerate() {
+            let both =
+                earlier.iter().filter_map(|(point, one)| Some((point, one, later.get(point)?)));
+            pairs.extend(both.map(|(point, one, other)| (point, [first, second], [one, other])));
+        }
+    }
+    let differences = pairs.len();
+    let confidence = 1.0 - (1.0 - CONFIDENCE) / differences.max(1) as f64;
+    let apart = pairs.into_iter().filter_map(|(point, runs, [one, other])| {
+        let difference_ns = one.difference(other, confidence);
+        let holds = difference_ns[0] <= 0.0 && 0.0 <= difference_ns[1];
+        let prices_ns = [one.mean, other.mean];
+        (!holds).then(|| Apart { point: point.clone(), runs, prices_ns, difference_ns })
+    });
+    let count = |run: &&Forwarding| {
+        [run.points.len(), run.points.iter().filter(|point| point.told).count()]
+    };
+    Comparison {
+        runs: runs.len(),
+        points: runs.iter().map(count).collect(),
+        differences,
+        confidence,
+        apart: apart.collect(),
+    }
+}
+
+impl Comparison {
+    /// For people: a line of what was compared, and one for each that stands apart.
+    pub fn shown(&self) -> Vec<String> {
+        let Comparison { runs, differences, apart, confidence, .. } = self;
+        let mut lines = vec![format!(
+            "{runs} runs, {differences} differences of prices that two of them told, each at {:.3} %: \
+             {} do not hold 0",
+            100.0 * confidence,
+            apart.len()
+        )];
+        lines.extend(apart.iter().map(|it| {
+            let ([one, other], [first, second]) = (it.prices_ns, it.runs);
+            format!("{}: {one:.0} ns in run {first}, {other:.0} ns in run {second}", it.point)
+        }));
+        lines
+    }
+}
