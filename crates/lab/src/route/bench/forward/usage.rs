@@ -23,7 +23,10 @@
 //!
 //! Others do not add to that time, but they change it: they evict what the caches hold, and a thread that
 //! waited for its processor finds more frames at once, which is cheaper for each. Against the second the
-//! measuring thread and the device's have the highest priority that is not real time ([`raise`]). A run is
+//! measuring thread and the device's have the highest priority that is not real time ([`raise`]). Where
+//! sessions or control groups share processors among themselves first, that counts within ours alone; on a
+//! machine that others keep busy, `chrt -r 1` before the command goes before everybody. It is not done
+//! unasked: others have next to nothing meanwhile. A run is
 //! *disturbed*, and does not count, in which
 //!
 //! - these threads, ready to run, waited for a processor for more than [`HELD_UP_MAX`] of it (the kernel's sum
