@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroUsize;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -330,12 +331,89 @@ fn the_server_counts_strangers_and_quitters_and_serves_the_rest() {
     assert_eq!((served.timed_out, served.broken, served.unfinished), (1, 0, 0), "{served:?}");
 }
 
+/// Sizes of segments that a plan may ask for, and bytes of a request that is laid down in them.
+const SEGMENTS: [u16; 3] = [0, 76, 500];
+const LONG_REQUEST: u64 = 40_000;
+
+/// A number of the kernel's `struct tcp_info`, which is longer than that of the C library.
+fn told_by_kernel(stream: &TcpStream, offset: usize) -> u32 {
+    let mut info = [0_u8; 232];
+    let mut length = info.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes, which are there, and says how many.
+    let got = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    assert!(got == 0 && length as usize >= offset + 4, "{}", std::io::Error::last_os_error());
+    u32::from_ne_bytes(info[offset..offset + 4].try_into().unwrap())
+}
+
+/// `tcpi_snd_mss`: payload of the segments that this end sends.
+fn sent_segment_bytes(stream: &TcpStream) -> u32 {
+    told_by_kernel(stream, 16)
+}
+
+/// `tcpi_data_segs_in`: segments with payload that came.
+fn segments_that_came(stream: &TcpStream) -> u32 {
+    told_by_kernel(stream, 152)
+}
+
+/// What a server's end of a connection sees of its segments: those that came, the bytes in them, and the
+/// payload of those that it sends.
+fn answered(mut stream: TcpStream) -> (u32, u64, u32) {
+    let mut head = [0; protocol::REQUEST_BYTES];
+    stream.read_exact(&mut head).unwrap();
+    let request = protocol::Request::decode(&head).unwrap();
+    let mut rest = vec![0; request.bytes as usize - head.len()];
+    stream.read_exact(&mut rest).unwrap();
+    let seen = (segments_that_came(&stream), request.bytes, sent_segment_bytes(&stream));
+    stream.write_all(&vec![0; request.size_bytes as usize]).unwrap();
+    seen
+}
+
+/// Requests come in segments of the size that is planned, and answers are asked for in the same: both as
+/// the kernel counts them at the other end.
 #[test]
-fn requests_and_answers_go_both_ways_in_segments_of_their_own() {
+fn segments_have_the_size_that_is_planned_both_ways() {
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for segment_bytes in SEGMENTS {
+        let plan = [PlannedConnection {
+            request_bytes: LONG_REQUEST,
+            segment_bytes,
+            ..planned(0, 0, 90_000)
+        }];
+        let (executions, (came, bytes, sends)) = thread::scope(|scope| {
+            let server = scope.spawn(|| answered(listener.accept().unwrap().0));
+            let client = Client::new(ClientConfig::new(port, soon())).unwrap();
+            let executions = client.run(&plan, &Live::new(), &AtomicBool::new(false)).unwrap();
+            (executions, server.join().unwrap())
+        });
+        assert_exact(&plan, &executions);
+        assert_eq!(bytes, LONG_REQUEST);
+        if segment_bytes == 0 {
+            // As many as the path allows: loopback's are long.
+            assert!(came < 40 && sends > 10_000, "{came} segments came, {sends} bytes are sent");
+            continue;
+        }
+        assert_eq!(sends, u32::from(segment_bytes), "answers are in segments of {sends} bytes");
+        let fewest = LONG_REQUEST.div_ceil(segment_bytes.into()) as u32;
+        let most = fewest + fewest / 50 + 2;
+        assert!((fewest..=most).contains(&came), "{came} segments of {segment_bytes}: {fewest}");
+    }
+}
+
+#[test]
+fn requests_and_answers_go_both_ways_to_the_byte() {
     let plan: Vec<_> = (0..60)
         .map(|index| PlannedConnection {
             request_bytes: [3, 17, 40_000, 3_000_000][index as usize % 4],
-            segment_bytes: [0, 76, 500][index as usize % 3],
+            segment_bytes: SEGMENTS[index as usize % 3],
             ..planned(index, index * 500, [0, 1, 90_000][index as usize % 3])
         })
         .collect();

@@ -180,13 +180,16 @@ mod tests {
     }
 
     #[test]
-    fn table_2_makes_the_direct_method_overestimate_and_leaves_figure_4_alone() {
+    fn lives_that_end_late_are_overestimated() {
         let mut rng = Rng::new(2, 0, 0);
         let exact: f64 = direct(&lives(40, || 0.0), 60.0, &[60.0])[0];
         let late = lives(40, || (0.454 + 0.254 * rng.normal()).max(0.0));
         let jittered = direct(&late, 60.0, &[60.0])[0];
         assert!(jittered > 5.0 * exact, "{jittered} against {exact}");
+    }
 
+    #[test]
+    fn figure_4_counts_the_sessions_of_a_rate() {
         let sizes = Empirical::step_from(vec![10_000.0], 4).expect("law");
         let gaps = Empirical::linear_from(vec![1.9, 2.0, 2.1], 16).expect("law");
         let demand = Demand { interval: 0, bytes: 40 * 30 * 10_000, duration_s: 60.0 };
