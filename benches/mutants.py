@@ -22,7 +22,8 @@ score   prints caught, missed, timed out and not compiled by crate, the score wi
         overall or a crate's lower bound below 70 %.
 
 Mutants that time out (an endless loop) are counted apart and are part of neither number.
-Wants git, cargo and cargo-mutants (`cargo install cargo-mutants`), and 5 GB in the room.
+Wants git, patch, cargo and cargo-mutants (`cargo install cargo-mutants`), which lists the mutants
+(to run some, it has no filter that holds for all kinds), and 5 GB in the room.
 """
 import argparse
 import hashlib
@@ -30,7 +31,7 @@ import json
 import math
 import os
 import random
-import re
+import signal
 import subprocess
 import sys
 import time
@@ -94,24 +95,13 @@ def draw(args):
         sys.stdout.write(text)
 
 
-OUTCOMES = {
-    "CaughtMutant": "caught",
-    "MissedMutant": "missed",
-    "Timeout": "timeout",
-    "Unviable": "unviable",
-}
-
-
 def found(room, crate):
-    """What earlier runs found: mutant -> outcome."""
-    outcomes = {}
-    for file in sorted((room / crate).glob("*/mutants.out/outcomes.json")):
-        for one in json.loads(file.read_text())["outcomes"]:
-            if isinstance(one["scenario"], dict):
-                outcome = OUTCOMES.get(one["summary"])
-                if outcome:
-                    outcomes[one["scenario"]["Mutant"]["name"]] = outcome
-    return outcomes
+    """What was found so far: mutant -> outcome."""
+    ledger = room / f"{crate}.jsonl"
+    if not ledger.exists():
+        return {}
+    lines = [json.loads(line) for line in ledger.read_text().splitlines() if line.endswith("}")]
+    return {line["name"]: line["outcome"] for line in lines}
 
 
 def counted(entry, outcomes, places):
@@ -124,58 +114,93 @@ def counted(entry, outcomes, places):
     return taken, unviable
 
 
+class Tree:
+    """A clone of the commit in the room, in which one mutant at a time is put and tested."""
+
+    def __init__(self, room, commit):
+        self.path, self.commit = room / "tree", commit
+        if not self.path.exists():
+            output_of("git", "clone", "--quiet", "--shared", str(ROOT), str(self.path))
+        self.heal()
+        self.environment = dict(
+            os.environ,
+            CARGO_TARGET_DIR=str(room / "target"),
+            CARGO_INCREMENTAL="1",
+            # Mutants are built more often than they are run for long.
+            CARGO_PROFILE_RELEASE_OPT_LEVEL="1",
+            CARGO_PROFILE_RELEASE_CODEGEN_UNITS="64",
+        )
+
+    def heal(self):
+        output_of("git", "checkout", "--quiet", "--force", self.commit, cwd=self.path)
+
+    def cargo(self, crate, *arguments, limit_s=None):
+        """Whether `cargo test` of the crate succeeds; None where it took longer than the limit."""
+        command = ["cargo", "test", "--release", "--package", f"nilometer-{crate}", *arguments]
+        child = subprocess.Popen(command, cwd=self.path, env=self.environment,
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL, start_new_session=True)
+        try:
+            return child.wait(limit_s) == 0
+        except BaseException as stop:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            if isinstance(stop, subprocess.TimeoutExpired):
+                return None
+            raise
+
+    def listed(self, crate):
+        text = output_of("cargo", "mutants", "--list", "--json", "--package",
+                         f"nilometer-{crate}", cwd=self.path)
+        return {mutant["name"]: mutant for mutant in json.loads(text)}
+
+    def put(self, mutant):
+        """Applies the mutant's difference to its file."""
+        done = subprocess.run(["patch", "--quiet", "-p0"], cwd=self.path, text=True,
+                              input=mutant["diff"].replace("\n+++ ", f"\n+++ {mutant['file']}\t"),
+                              capture_output=True)
+        if done.returncode != 0:
+            fail(f"{mutant['name']}: {done.stdout.strip()} {done.stderr.strip()}")
+
+    def judge(self, crate, mutant, limit_s):
+        self.put(mutant)
+        try:
+            if not self.cargo(crate, "--no-run"):
+                return "unviable"
+            passed = self.cargo(crate, limit_s=limit_s)
+            return {True: "missed", False: "caught", None: "timeout"}[passed]
+        finally:
+            self.heal()
+
+
 def run(args):
     document = json.loads(Path(args.draw).read_text())
     room = Path(args.room).resolve()
-    tree = room / "tree"
     room.mkdir(parents=True, exist_ok=True)
-    if not tree.exists():
-        output_of("git", "clone", "--quiet", "--shared", str(ROOT), str(tree))
-    output_of("git", "checkout", "--quiet", "--force", document["commit"], cwd=tree)
-    environment = dict(
-        os.environ,
-        CARGO_TARGET_DIR=str(room / "target"),
-        CARGO_INCREMENTAL="1",
-        # Mutants are built more often than they are run for long.
-        CARGO_PROFILE_RELEASE_OPT_LEVEL="1",
-        CARGO_PROFILE_RELEASE_CODEGEN_UNITS="64",
-    )
+    tree = Tree(room, document["commit"])
     until = time.monotonic() + 60 * args.minutes if args.minutes else math.inf
     for crate, entry in document["crates"].items():
         places = min(args.first, entry["places"]) if args.first else entry["places"]
+        mutants, limit_s = None, None
         while time.monotonic() < until:
             outcomes = found(room, crate)
-            taken, _ = counted(entry, outcomes, places)
-            left = [name for name in taken if name not in outcomes]
+            left = [name for name in counted(entry, outcomes, places)[0] if name not in outcomes]
             if not left:
                 break
-            number = len(list((room / crate).glob("*"))) + 1
-            out = room / crate / f"{number:03}"
-            out.mkdir(parents=True)
-            command = ["cargo", "mutants", "--in-place", "--package", f"nilometer-{crate}"]
-            command += ["--profile", "release", "--no-shuffle", "--output", str(out)]
-            command += ["--timeout-multiplier", "8", "--minimum-test-timeout", "120"]
-            for name in left:
-                command += ["--re", f"^{re.escape(name)}$"]
-            # Deleted fields of structs are not filtered by --re: the files keep their number small,
-            # and what was not drawn is not counted.
-            for file in sorted({name.split(":")[0] for name in left}):
-                command += ["--file", file]
+            if mutants is None:
+                mutants = tree.listed(crate)
+                tree.cargo(crate, "--no-run")
+                begun = time.monotonic()
+                if not tree.cargo(crate):
+                    fail(f"{crate}: its tests fail without any mutant; see to that first")
+                limit_s = max(60.0, 8 * (time.monotonic() - begun))
             begun = time.monotonic()
-            child = subprocess.Popen(command, cwd=tree, env=environment)
-            try:
-                child.wait(None if until == math.inf else max(1, until - time.monotonic()))
-            except (subprocess.TimeoutExpired, KeyboardInterrupt):
-                child.terminate()
-                child.wait()
-                output_of("git", "checkout", "--quiet", "--force", document["commit"], cwd=tree)
-                print(f"mutants: {crate}: stopped; run again to go on", file=sys.stderr)
-                return
-            now = found(room, crate)
-            new = sum(name in now for name in left)
-            print(f"mutants: {crate}: {new} in {time.monotonic() - begun:.0f} s", file=sys.stderr)
-            if new == 0:
-                fail(f"{crate}: nothing was found; see {out}/mutants.out/log")
+            outcome = tree.judge(crate, mutants[left[0]], limit_s)
+            seconds = round(time.monotonic() - begun, 1)
+            line = {"name": left[0], "outcome": outcome, "seconds": seconds}
+            with open(room / f"{crate}.jsonl", "a") as ledger:
+                ledger.write(json.dumps(line) + "\n")
+            print(f"mutants: {outcome:8} {seconds:6.1f} s {left[0]}", file=sys.stderr)
 
 
 def wilson_lower(caught, number):

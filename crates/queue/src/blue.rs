@@ -199,3 +199,16 @@ impl<P: Packet> Discipline<P> for Blue<P> {
         self.waiting.backlog()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Settings of CSE-TR-387-99.
+    #[test]
+    fn the_named_settings_are_the_published_ones() {
+        let of = |one: BlueOptions| (one.increment, one.decrement, one.freeze);
+        assert_eq!(of(BlueOptions::STUDY), (0.02, 0.002, Span::from_nanos(100_000_000)));
+        assert_eq!(of(BlueOptions::SLOW), (0.0025, 0.00025, Span::from_nanos(100_000_000)));
+    }
+}

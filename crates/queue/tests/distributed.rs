@@ -132,6 +132,29 @@ fn the_naive_twin_gives_the_same_rates() {
     }
 }
 
+/// What the allocator shows of itself is what Figures 20 and 21 of the paper define.
+#[test]
+fn the_shares_shown_are_those_of_the_equations() {
+    let mut rng = Rng::new(4, PURPOSE, 0);
+    let backlogs = Backlogs::random(&mut rng, 5);
+    let board = backlogs.board();
+    let shape = fabric(5, 1.5);
+    assert_eq!((shape.ports(), shape.speedup()), (5, 1.5));
+    assert_eq!((shape.link(), shape.period()), (Rate::from_megabits(70), PERIOD));
+    let mut allocator = Allocator::new(shape, Variant::Original).unwrap();
+    for i in 0..5 {
+        allocator.allocate(&board, i).unwrap();
+        for j in 0..5 {
+            let mine = backlogs.input[i][j] as f64;
+            let column: f64 = (0..5).map(|h| backlogs.input[h][j] as f64).sum();
+            let share = |all: f64| if all > 0.0 { mine / all } else { 0.0 };
+            assert!((allocator.hi()[j] - share(column)).abs() < 1e-9, "hi[{i}][{j}]");
+            let behind = backlogs.output[j] as f64 + column;
+            assert!((allocator.lo()[j] - share(behind)).abs() < 1e-9, "lo[{i}][{j}]");
+        }
+    }
+}
+
 #[test]
 fn no_row_and_no_column_asks_the_fabric_for_more_than_it_has() {
     for case in 0..600 {

@@ -6,6 +6,7 @@ use nilometer_queue::drr::Drr;
 use nilometer_queue::fq_codel::{FqCoDel, FqCoDelOptions};
 use nilometer_queue::qsdrr::{Qsdrr, QsdrrOptions};
 use nilometer_queue::round_robin::Layout;
+use nilometer_queue::tdrr::{Tdrr, TdrrOptions};
 use nilometer_queue::{Capacity, Discipline, End, Hashing, Reason, WeightError};
 use nilometer_stat::Rng;
 use nilometer_wire::{Span, Time};
@@ -85,6 +86,23 @@ fn weights_out_of_range_are_refused() {
     assert_eq!(drr.set_weight(2, 65_535), Ok(()));
     assert_eq!(drr.queue_state(2).map(|state| state.weight), Some(65_535));
     assert_eq!(drr.queue_state(3), None);
+}
+
+/// A kilobyte each millisecond is 8 Mb/s, once the average has settled.
+#[test]
+fn a_queue_of_tdrr_tells_its_throughput() {
+    let layout = layout(Capacity::Packets(9), 2);
+    let mut tdrr = Tdrr::new(&layout, TdrrOptions::PER_DEPARTURE).unwrap();
+    let mut drops = Vec::new();
+    for id in 0..1_000 {
+        let now = Time::ZERO + Span::from_nanos(1_000_000 * u64::from(id));
+        tdrr.enqueue(now, Piece::new(id, 1, 1_000), &mut drops);
+        assert!(tdrr.dequeue(now, &mut drops).is_some());
+    }
+    let throughput = |queue| tdrr.queue_state(queue).and_then(|state| state.throughput_bps);
+    assert_eq!((throughput(0), throughput(2)), (Some(0.0), None));
+    let found = throughput(1).expect("it has sent");
+    assert!((found / 8e6 - 1.0).abs() < 1e-9, "{found}");
 }
 
 /// Whom the drops fall on when queue 1 alone grows, with queues of 10, 6 and 3 in a full buffer.

@@ -238,3 +238,39 @@ impl Config {
         Config { mss: 536, prr: true, undo: false, rtt_each_ack: true, ..Config::rfc() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn millis(count: u64) -> Span {
+        Span::from_nanos(count * MS)
+    }
+
+    /// What each preset says of itself, one by one: a field that was lost would be the base's.
+    #[test]
+    fn presets_have_what_their_names_promise() {
+        let rfc = Config::rfc();
+        let settings = (rfc.recovery, rfc.growth, rfc.initial_window, rfc.mss);
+        assert_eq!(settings, (Recovery::Sack, Growth::Bytes, 10, 1_460));
+        assert_eq!((rfc.delayed_ack, rfc.rto_min), (Some(millis(200)), Span::from_secs(1)));
+        let switches =
+            [rfc.timestamps, rfc.nagle, rfc.is_impatient, rfc.limited_transmit, rfc.undo];
+        assert_eq!((switches, rfc.idle_restart), ([true; 5], IdleRestart::Initial));
+
+        let full = Config::fulltcp();
+        assert_eq!((full.mss, full.delayed_ack, full.nagle), (536, Some(millis(200)), true));
+        assert_eq!((full.recovery, full.timestamps), (Recovery::Reno, false));
+
+        let linux = Config::linux();
+        assert_eq!((linux.recovery, linux.algorithm), (Recovery::Rack, Algorithm::LinuxCubic));
+        assert_eq!((linux.delayed_ack, linux.quick_acks), (Some(millis(40)), 16));
+        assert_eq!((linux.rto_min, linux.rto_max), (millis(200), Span::from_secs(120)));
+        assert_eq!((linux.granularity, linux.idle_restart), (millis(200), IdleRestart::Decay));
+        let on = [linux.tail_probe, linux.hystart, linux.prr, linux.rtt_each_ack];
+        assert_eq!((on, linux.forget_backoff, linux.answers_unsent), ([true; 4], true, false));
+
+        let ns3 = Config::ns3();
+        assert_eq!((ns3.mss, ns3.prr, ns3.undo, ns3.rtt_each_ack), (536, true, false, true));
+    }
+}
