@@ -255,6 +255,12 @@ impl<P: Packet> Output<P> {
         }
     }
 
+    /// Packets that came and are no longer here: given out, or dropped.
+    #[inline]
+    pub(super) fn left(&self) -> u64 {
+        self.ledger.out_packets + self.ledger.drops.total_packets()
+    }
+
     pub(super) fn backlog(&self) -> Backlog {
         self.discipline.backlog()
     }
