@@ -1,6 +1,8 @@
 //! The router on real interfaces: hosts that know nothing of it talk through it.
 
 mod common;
+#[path = "live_router/shares.rs"]
+mod shares;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};

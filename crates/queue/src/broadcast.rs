@@ -11,6 +11,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::sharing::ReserveError;
+
 /// The most ports a switch may have: a board of that size holds 8 MiB.
 pub const PORTS_MAX: usize = 1024;
 
@@ -35,6 +37,8 @@ pub enum DqError {
     Deferral(u32),
     /// A broadcast takes longer than an update period.
     Delay,
+    /// A buffer does not hold the reserves of its queues.
+    Reserve(ReserveError),
 }
 
 impl fmt::Display for DqError {
@@ -53,7 +57,14 @@ impl fmt::Display for DqError {
                 write!(f, "urgency is deferred by 1 to 1000000 periods, not {n}")
             }
             DqError::Delay => write!(f, "a broadcast takes at most an update period"),
+            DqError::Reserve(why) => why.fmt(f),
         }
+    }
+}
+
+impl From<ReserveError> for DqError {
+    fn from(why: ReserveError) -> DqError {
+        DqError::Reserve(why)
     }
 }
 

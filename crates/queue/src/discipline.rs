@@ -39,11 +39,24 @@ pub enum Reason {
     Policed,
     /// It was larger than the link's MTU or the whole buffer.
     TooBig,
+    /// Its queue had its share of a buffer in which others still had room ([`crate::sharing`]).
+    Share,
 }
 
 impl Reason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Reason; 6] = [
+    pub const ALL: [Reason; 7] = [
+        Reason::Full,
+        Reason::PushedOut,
+        Reason::Early,
+        Reason::Sojourn,
+        Reason::Policed,
+        Reason::TooBig,
+        Reason::Share,
+    ];
+
+    /// The reasons of a discipline, whose buffer is its own: the first of all.
+    pub const OF_DISCIPLINES: [Reason; 6] = [
         Reason::Full,
         Reason::PushedOut,
         Reason::Early,
@@ -61,6 +74,7 @@ impl Reason {
             Reason::Sojourn => "sojourn",
             Reason::Policed => "policed",
             Reason::TooBig => "too_big",
+            Reason::Share => "share",
         }
     }
 }

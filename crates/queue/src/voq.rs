@@ -28,6 +28,24 @@
 //! stress test's last stages idle an empty output for three packets while full ones are fed.) Equal
 //! deadlines go round from an output of the input's own, so that inputs with equal rows do not all
 //! begin with the same output.
+//!
+//! # What a queue is promised
+//!
+//! An input's buffer is shared as [`crate::sharing`] says: a packet that finds fewer in its queue than
+//! the reserve is never lost. What a queue holds depends on how fast it is emptied, and here is the rate
+//! that distributed queueing never goes below. Let `F = S·L/N`, an output's fair share of an input's link
+//! into the fabric, `S <= N`, and let `X` wait at output `j` and `Y` at the inputs for it when a period
+//! begins. As no `lo` is above one, `wt_ij >= lo_ij/N`, and `hi_ij >= lo_ij`; so `r_ij >= F·lo_ij`, and
+//! the rates of a column add up to `F·Y/(X+Y)` at least. (A minimum share and a minimum backlog move
+//! both towards `1/N`, and reallocation adds; neither lowers a rate below that. Deferred urgency does, as
+//! long as much waits at the output.) If `X+Y >= F·D`, the output thus comes by `X + F·D·Y/(X+Y)`, which
+//! is `F·D` or more, in the period, and sends it. So `X+Y` behaves as on a link of rate `F`, but for one
+//! period: if what comes for the output in any time `t` is at most `s + F·t` bytes, at all inputs
+//! together, no more than `s + 2·F·D` ever waits for it, and a packet more at each input, which waits
+//! until its credit is whole. (Three periods where crossing takes time, as in the simulated switch: what
+//! is granted may arrive as late as at the period's end.) Whatever the other outputs get: hence *no input
+//! loses packets to an output whose load is within its fair share of the input's link and whose burst,
+//! with what its share carries in two periods, is within the reserve.*
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -38,6 +56,7 @@ use nilometer_wire::Span;
 use crate::aal5::Framing;
 use crate::broadcast::{DqError, PORTS_MAX};
 use crate::discipline::{Backlog, Drops, Packet, Reason};
+use crate::sharing::{Shares, Sharing};
 
 /// Credit of one byte: eight bits at one bit per second for 10¹² ps each.
 const CREDIT_PER_BYTE: u128 = 8_000_000_000_000;
@@ -45,8 +64,10 @@ const CREDIT_PER_BYTE: u128 = 8_000_000_000_000;
 /// What an input's buffer holds, and how packets leave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputLimits {
-    /// Packets that may wait at the input, all queues together.
+    /// Packets that may wait at the input, all queues together; at most 2³² - 1, more count as that.
     pub packets: u64,
+    /// How the queues share them.
+    pub sharing: Sharing,
     /// Bytes of the largest packet; larger ones are dropped.
     pub packet_bytes: u32,
     /// How packets travel through the fabric: what credit pays for.
@@ -88,7 +109,7 @@ pub struct VirtualOutputs<P> {
     queues: Vec<VecDeque<P>>,
     credits: Vec<Credit>,
     backlog_bytes: Vec<u64>,
-    packets: u64,
+    shares: Shares,
     limits: InputLimits,
     first: usize,
 }
@@ -96,6 +117,9 @@ pub struct VirtualOutputs<P> {
 impl<P: Packet> VirtualOutputs<P> {
     /// Empty queues for `outputs` outputs (1 to [`PORTS_MAX`]), without credit. Equal deadlines go
     /// round from output `first`.
+    ///
+    /// # Errors
+    /// When there are too few or too many outputs, or their reserves are more than the buffer.
     pub fn new(outputs: usize, first: usize, limits: InputLimits) -> Result<Self, DqError> {
         if outputs == 0 || outputs > PORTS_MAX {
             return Err(DqError::Ports(outputs));
@@ -104,24 +128,23 @@ impl<P: Packet> VirtualOutputs<P> {
             queues: (0..outputs).map(|_| VecDeque::new()).collect(),
             credits: vec![Credit::default(); outputs],
             backlog_bytes: vec![0; outputs],
-            packets: 0,
+            shares: Shares::new(outputs, limits.packets, limits.sharing)?,
             limits,
             first: first % outputs,
         })
     }
 
-    /// `packet` arrives for `output`. It waits, or goes to `drops`: it is too big, or the input is
-    /// full. Panics where there is no such output, as a slice does.
+    /// `packet` arrives for `output`. It waits, or goes to `drops`: it is too big, the input is full, or
+    /// the queue has its share. Panics where there is no such output, as a slice does.
     pub fn enqueue(&mut self, output: usize, packet: P, drops: &mut impl Drops<P>) {
         if packet.bytes() > self.limits.packet_bytes {
-            drops.dropped(Reason::TooBig, packet);
-        } else if self.packets >= self.limits.packets {
-            drops.dropped(Reason::Full, packet);
-        } else {
-            self.packets += 1;
-            self.backlog_bytes[output] += u64::from(packet.bytes());
-            self.queues[output].push_back(packet);
+            return drops.dropped(Reason::TooBig, packet);
         }
+        if let Err(reason) = self.shares.admit(output) {
+            return drops.dropped(reason, packet);
+        }
+        self.backlog_bytes[output] += u64::from(packet.bytes());
+        self.queues[output].push_back(packet);
     }
 
     /// A period of length `period` begins, with these rates in bits per second, rounded down to the
@@ -163,7 +186,7 @@ impl<P: Packet> VirtualOutputs<P> {
         let packet = self.queues[output].pop_front()?;
         self.credits[output].spent += cost;
         self.backlog_bytes[output] -= u64::from(packet.bytes());
-        self.packets -= 1;
+        self.shares.leave(output, 1);
         Some((output, packet))
     }
 
@@ -174,7 +197,7 @@ impl<P: Packet> VirtualOutputs<P> {
 
     /// What waits at the input, all queues together.
     pub fn backlog(&self) -> Backlog {
-        Backlog { packets: self.packets, bytes: self.backlog_bytes.iter().sum() }
+        Backlog { packets: self.shares.total(), bytes: self.backlog_bytes.iter().sum() }
     }
 
     /// Bytes of credit that the queue for `output` has left, rounded down. Panics where there is no

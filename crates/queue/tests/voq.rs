@@ -2,7 +2,7 @@
 
 use nilometer_queue::aal5::Framing;
 use nilometer_queue::voq::{InputLimits, VirtualOutputs};
-use nilometer_queue::{Packet, Reason, Tally};
+use nilometer_queue::{Alpha, Packet, Reason, Sharing, Tally};
 use nilometer_stat::Rng;
 use nilometer_wire::{Ecn, Span};
 
@@ -57,6 +57,18 @@ impl Twin {
         self.holds = holds.iter().map(|hold| u128::from(hold.0).min(self.period)).collect();
     }
 
+    /// Whether a packet for `output` comes in: everything is counted anew.
+    fn has_room(&self, output: usize) -> bool {
+        let InputLimits { packets, sharing, .. } = self.limits;
+        let reserve = sharing.reserve(self.rate.len(), packets);
+        let held = |j: usize| self.waiting.iter().filter(|w| w.0 == j).count() as u64;
+        let beyond = |j: usize| held(j).saturating_sub(reserve);
+        let shared = packets - reserve * self.rate.len() as u64;
+        let free = shared - (0..self.rate.len()).map(beyond).sum::<u64>();
+        let allowed = sharing.alpha.value() * free as f64;
+        held(output) < reserve || free > 0 && (beyond(output) as f64) < allowed
+    }
+
     fn dequeue(&mut self) -> Option<(usize, Parcel)> {
         let n = self.rate.len();
         let mut able = Vec::new();
@@ -85,7 +97,11 @@ fn the_twin_sends_the_same_packets_in_the_same_order() {
         let mut rng = Rng::new(1, PURPOSE, case);
         let outputs = 1 + rng.below(9) as usize;
         let framing = if rng.below(2) == 0 { Framing::Whole } else { Framing::Cells };
-        let limits = InputLimits { packets: 1 + rng.below(60), packet_bytes: 1500, framing };
+        let packets = 1 + rng.below(60);
+        let reserve_packets = (rng.below(3) > 0).then(|| rng.below(packets / outputs as u64 + 1));
+        let alpha = Alpha::of_exponent(rng.below(15) as i8 - 7).unwrap();
+        let sharing = Sharing { reserve_packets, alpha };
+        let limits = InputLimits { packets, packet_bytes: 1500, sharing, framing };
         let first = rng.below(outputs as u64) as usize;
         let mut voq = VirtualOutputs::new(outputs, first, limits).unwrap();
         let zeros = || vec![0u128; outputs];
@@ -118,8 +134,7 @@ fn the_twin_sends_the_same_packets_in_the_same_order() {
                     let output = rng.below(outputs as u64) as usize;
                     let packet = Parcel { number: offered, bytes: 40 + rng.below(1470) as u32 };
                     offered += 1;
-                    let room = (twin.waiting.len() as u64) < limits.packets;
-                    if packet.bytes <= limits.packet_bytes && room {
+                    if packet.bytes <= limits.packet_bytes && twin.has_room(output) {
                         twin.waiting.push((output, packet));
                     }
                     voq.enqueue(output, packet, &mut drops);
@@ -140,7 +155,8 @@ fn the_twin_sends_the_same_packets_in_the_same_order() {
 }
 
 fn one_queue(framing: Framing) -> VirtualOutputs<Parcel> {
-    let limits = InputLimits { packets: 100_000, packet_bytes: 520, framing };
+    let limits =
+        InputLimits { packets: 100_000, packet_bytes: 520, sharing: Sharing::default(), framing };
     VirtualOutputs::new(1, 0, limits).unwrap()
 }
 
@@ -181,7 +197,12 @@ fn unused_credit_is_kept_up_to_one_packet() {
 
 #[test]
 fn queues_take_turns_as_their_rates_say() {
-    let limits = InputLimits { packets: 1000, packet_bytes: 520, framing: Framing::Whole };
+    let limits = InputLimits {
+        packets: 1000,
+        packet_bytes: 520,
+        sharing: Sharing::default(),
+        framing: Framing::Whole,
+    };
     let mut voq = VirtualOutputs::new(3, 1, limits).unwrap();
     for number in 0..60 {
         voq.enqueue(number as usize % 3, Parcel { number, bytes: 520 }, &mut Tally::default());
@@ -195,7 +216,12 @@ fn queues_take_turns_as_their_rates_say() {
 
 #[test]
 fn an_output_that_holds_enough_comes_after_one_that_is_empty() {
-    let limits = InputLimits { packets: 1000, packet_bytes: 520, framing: Framing::Whole };
+    let limits = InputLimits {
+        packets: 1000,
+        packet_bytes: 520,
+        sharing: Sharing::default(),
+        framing: Framing::Whole,
+    };
     let mut voq = VirtualOutputs::new(2, 0, limits).unwrap();
     for number in 0..8 {
         voq.enqueue(number as usize % 2, Parcel { number, bytes: 520 }, &mut Tally::default());
@@ -209,13 +235,29 @@ fn an_output_that_holds_enough_comes_after_one_that_is_empty() {
 
 #[test]
 fn the_input_says_why_it_drops() {
-    let limits = InputLimits { packets: 2, packet_bytes: 520, framing: Framing::Whole };
+    // One packet is reserved for each output; of the two that are shared an output may use half of
+    // what is free.
+    let half = Alpha::new(0.5).unwrap();
+    let sharing = Sharing { reserve_packets: Some(1), alpha: half };
+    let limits = InputLimits { packets: 4, packet_bytes: 520, sharing, framing: Framing::Whole };
     let mut voq = VirtualOutputs::new(2, 0, limits).unwrap();
     let mut drops: Vec<(Reason, Parcel)> = Vec::new();
     for (number, bytes) in [521, 520, 100, 100].into_iter().enumerate() {
         voq.enqueue(1, Parcel { number: number as u32, bytes }, &mut drops);
     }
+    for number in 4..8 {
+        voq.enqueue(0, Parcel { number, bytes: 10 }, &mut drops);
+    }
     let why: Vec<(Reason, u32)> = drops.iter().map(|(r, p)| (*r, p.number)).collect();
-    assert_eq!(why, [(Reason::TooBig, 0), (Reason::Full, 3)]);
-    assert_eq!(voq.backlog_bytes(), [0, 620]);
+    let want = [(Reason::TooBig, 0), (Reason::Share, 3), (Reason::Full, 6), (Reason::Full, 7)];
+    assert_eq!(why, want);
+    assert_eq!(voq.backlog_bytes(), [20, 620]);
+    let sharing = Sharing { reserve_packets: Some(3), ..Sharing::default() };
+    let refused = VirtualOutputs::<Parcel>::new(2, 0, InputLimits { sharing, ..limits });
+    let why = refused.unwrap_err().to_string();
+    assert_eq!(
+        why,
+        "2 queues that reserve 3 packets each need 6, and the buffer holds 4: reserve at most 2, or \
+         let it hold more"
+    );
 }

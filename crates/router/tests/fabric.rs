@@ -4,8 +4,8 @@
 use nilometer_queue::aal5::Framing;
 use nilometer_queue::distributed::{Fabric as Shape, Variant};
 use nilometer_queue::voq::InputLimits;
-use nilometer_queue::{Any, Capacity, Kind, Packet, Reason, Settings, TokenBucket};
-use nilometer_router::fabric::{BURST, Fabric, FabricPlan};
+use nilometer_queue::{Any, Capacity, Kind, Packet, Reason, Settings, Sharing, TokenBucket};
+use nilometer_router::fabric::{BURST, Fabric, FabricPlan, MemoryLimits};
 use nilometer_stat::Rng;
 use nilometer_wire::{Ecn, Rate, Span, Time};
 
@@ -48,8 +48,11 @@ fn shape() -> Shape {
 }
 
 fn fabric(variant: Option<Variant>, packets: u64) -> Fabric<Cargo> {
-    let input = InputLimits { packets, packet_bytes: 1500, framing: Framing::Whole };
-    let plan = FabricPlan { shape: shape(), variant, input };
+    let sharing = Sharing::default();
+    let input = InputLimits { packets, packet_bytes: 1500, sharing, framing: Framing::Whole };
+    // Beside this the memory counts, and what it counts is compared with what is there.
+    let memory = Some(MemoryLimits { packets: 100_000, sharing });
+    let plan = FabricPlan { shape: shape(), variant, input, memory };
     let outputs = (0..PORTS).map(|_| discipline(Kind::TailDrop, 50)).collect();
     Fabric::new(plan, outputs).expect("a fabric")
 }

@@ -29,6 +29,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use nilometer_queue::Sharing;
 use nilometer_queue::aal5::Framing;
 use nilometer_queue::broadcast::{Announcement, DqError};
 use nilometer_queue::distributed::{Fabric, Variant};
@@ -151,6 +152,7 @@ impl StressPlan {
             input: InputLimits {
                 packets: u64::from(BUFFER_PACKETS),
                 packet_bytes: self.packet_bytes,
+                sharing: Sharing::default(),
                 framing: self.framing,
             },
             broadcast_delay: self.broadcast_delay,

@@ -43,7 +43,7 @@ impl Driver {
         let capacity = Capacity::Packets(10_000_000);
         let settings = Settings::new(Kind::TailDrop, capacity, plan.link);
         let outputs = (0..plan.ports).map(|_| Any::new(&settings).expect("tail drop")).collect();
-        let plan_of = FabricPlan { shape, variant: Some(variant), input };
+        let plan_of = FabricPlan { shape, variant: Some(variant), input, memory: None };
         let mut fabric = Fabric::new(plan_of, outputs).expect("a fabric");
         for output in 0..plan.ports {
             fabric.set_rate(output, Some(plan.link));

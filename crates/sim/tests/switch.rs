@@ -4,7 +4,7 @@ use nilometer_queue::aal5::Framing;
 use nilometer_queue::broadcast::DqError;
 use nilometer_queue::distributed::{Fabric, Variant};
 use nilometer_queue::voq::InputLimits;
-use nilometer_queue::{Capacity, Packet, TailDrop};
+use nilometer_queue::{Alpha, Capacity, Packet, Sharing, TailDrop};
 use nilometer_sim::switch::{OutputOf, Switch, SwitchPlan};
 use nilometer_stat::Rng;
 use nilometer_wire::{Ecn, Node, Port, Rate, Span, Time};
@@ -45,7 +45,12 @@ fn plan(ports: usize, variant: Variant) -> SwitchPlan {
     SwitchPlan {
         fabric: Fabric::new(ports, 2.0, LINK, PERIOD).unwrap(),
         variant,
-        input: InputLimits { packets: 1000, packet_bytes: 1500, framing: Framing::Whole },
+        input: InputLimits {
+            packets: 1000,
+            packet_bytes: 1500,
+            sharing: Sharing::default(),
+            framing: Framing::Whole,
+        },
         broadcast_delay: Span::ZERO,
     }
 }
@@ -240,4 +245,122 @@ fn a_run_repeats_itself() {
     let first = run();
     assert!(first.len() > 500);
     assert_eq!(first, run());
+}
+
+/// One of the three sets of equations.
+fn equations(rng: &mut Rng, ports: usize) -> Variant {
+    let minimum_share = Variant::minimum_share(ports);
+    match rng.below(3) {
+        0 => Variant::Original,
+        1 => reserved(ports),
+        _ => Variant::DqPlus { minimum_backlog_bytes: 1500, minimum_share, deferral_periods: None },
+    }
+}
+
+/// Packets for `output` by a token bucket of `burst` packets that is filled at `rate`, from any input and
+/// in any clumps.
+fn within(
+    rng: &mut Rng,
+    (ports, output): (u32, u32),
+    rate: f64,
+    burst: f64,
+) -> Vec<(Time, Parcel)> {
+    let (mut tokens, mut now, mut arrivals) = (burst, 0, Vec::new());
+    let mut numbers = vec![0; ports as usize];
+    let patience = 1 + rng.below(20);
+    while now < LOADED.as_nanos() {
+        let pause = 1_000 + rng.below(80_000);
+        now += pause;
+        tokens = (tokens + rate * pause as f64 / 8e9 / 520.0).min(burst);
+        let from = rng.below(u64::from(ports)) as u32;
+        while tokens >= 1.0 && rng.below(patience) != 1 {
+            let number = numbers[from as usize];
+            numbers[from as usize] += 1;
+            arrivals.push((Time::from_nanos(now), parcel(from, output, number)));
+            tokens -= 1.0;
+        }
+    }
+    arrivals
+}
+
+/// Packets for all outputs but one, at 1 to 100 times the rate of a link from each input.
+fn overload(rng: &mut Rng, (ports, quiet): (u32, u32)) -> Vec<(Time, Parcel)> {
+    let mut arrivals = Vec::new();
+    for from in 0..ports {
+        let factor = 10f64.powf(2.0 * rng.unit());
+        let pause = 520.0 * 8e9 / (LINK.bits_per_second() as f64 * factor);
+        let favourite = rng.below(u64::from(ports)) as u32;
+        let (mut now, mut number) = (0.0, 0);
+        while now < LOADED.as_nanos() as f64 {
+            now += 2.0 * pause * rng.unit();
+            let to = if rng.below(3) == 0 { rng.below(u64::from(ports)) as u32 } else { favourite };
+            if to != quiet {
+                arrivals.push((Time::from_nanos(now as u64), parcel(from, to, number)));
+                number += 1;
+            }
+        }
+    }
+    arrivals
+}
+
+const LOADED: Span = Span::from_nanos(15_000_000);
+
+/// What is promised in `queue::voq`: whatever the others get.
+#[test]
+fn an_output_within_its_share_loses_nothing_whatever_the_others_get() {
+    let (mut sent, mut dropped) = (0, 0);
+    for case in 0..150 {
+        let mut rng = Rng::new(3, PURPOSE, case);
+        let ports = 2 + rng.below(5) as u32;
+        let quiet = rng.below(u64::from(ports)) as u32;
+        let mut plan = plan(ports as usize, equations(&mut rng, ports as usize));
+        let speedup = [1.0, 1.5, 2.0][rng.below(3) as usize];
+        plan.fabric = Fabric::new(ports as usize, speedup, LINK, PERIOD).unwrap();
+        let fair = plan.fabric.capacity().bits_per_second() as f64 / f64::from(ports);
+        let burst = (1 + rng.below(40)) as f64;
+        let carried = 3.0 * fair * PERIOD.as_secs_f64() / 8.0 / 520.0;
+        let reserve = (burst + carried).ceil() as u64 + 1;
+        let alpha = Alpha::of_exponent(rng.below(15) as i8 - 7).unwrap();
+        plan.input.sharing = Sharing { reserve_packets: Some(reserve), alpha };
+        plan.input.packets = reserve * u64::from(ports) + rng.below(400);
+        let rate = fair * [0.2, 0.7, 1.0][rng.below(3) as usize];
+        let mut arrivals = within(&mut rng, (ports, quiet), rate, burst);
+        let asked = arrivals.len();
+        arrivals.extend(overload(&mut rng, (ports, quiet)));
+        arrivals.sort_by_key(|(moment, parcel)| (*moment, parcel.from));
+        let mut switch = switch(plan, 5_000);
+        let left = play(&mut switch, &arrivals, Time::from_nanos(60_000_000));
+        let came = left.iter().filter(|(_, port, _)| port.0 == quiet).count();
+        assert_eq!(came, asked, "case {case}: {plan:?}, output {quiet}");
+        sent += asked;
+        dropped += switch.ledger().drops.total_packets();
+    }
+    assert!(sent > 10_000 && dropped > 100_000, "{sent} sent, {dropped} dropped");
+}
+
+#[test]
+fn an_output_that_is_busy_alone_has_its_link() {
+    for case in 0..30 {
+        let mut rng = Rng::new(4, PURPOSE, case);
+        let ports = 2 + rng.below(5) as u32;
+        let busy = rng.below(u64::from(ports)) as u32;
+        let mut plan = plan(ports as usize, equations(&mut rng, ports as usize));
+        plan.input.packets = 50 * u64::from(ports) + rng.below(100);
+        let inputs = 1 + rng.below(u64::from(ports)) as u32;
+        let factor = 1.2 + 30.0 * rng.unit();
+        let pause = 520.0 * 8e9 / (LINK.bits_per_second() as f64 * factor);
+        let mut arrivals = Vec::new();
+        for number in 0..(30e6 / pause) as u32 {
+            let moment = Time::from_nanos((f64::from(number) * pause) as u64);
+            arrivals.push((moment, parcel(number % inputs, busy, number / inputs)));
+        }
+        let mut switch = switch(plan, 5_000);
+        let left = play(&mut switch, &arrivals, Time::from_nanos(30_000_000));
+        // From the second broadcast on: nothing was told of these packets before.
+        let began = Time::from_nanos(1_000_000);
+        let left = left.iter().filter(|(moment, ..)| *moment > began).count();
+        let share = left as f64 * f64::from(520 * 8) / (29e-3 * LINK.bits_per_second() as f64);
+        assert!(share >= 0.9, "case {case}: {share} of the link with {plan:?}");
+        assert!(factor < 3.0 || switch.ledger().drops.total_packets() > 0, "case {case}");
+    }
 }

@@ -168,6 +168,12 @@ pub trait PortIo {
     /// port that cannot know says how many it would try.
     fn room(&mut self, memory: &mut Memory) -> usize;
 
+    /// How many packets of the memory the device has taken and not given back yet: they are being sent. A
+    /// port that copies what it sends has none.
+    fn sending(&self) -> u32 {
+        0
+    }
+
     /// Names the descriptors and events to sleep on; `blocked` when packets wait for room.
     fn interest(&mut self, blocked: bool, each: &mut impl FnMut(RawFd, i16));
 
@@ -258,6 +264,10 @@ impl PortIo for Port {
 
     fn room(&mut self, memory: &mut Memory) -> usize {
         whichever!(self, port => port.room(memory))
+    }
+
+    fn sending(&self) -> u32 {
+        whichever!(self, port => port.sending())
     }
 
     fn interest(&mut self, blocked: bool, each: &mut impl FnMut(RawFd, i16)) {

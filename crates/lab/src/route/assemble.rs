@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::config::{FabricSection, PortKind, PortSection, Queueing, RouterConfig};
 use super::driver::{Driver, Remote};
 use super::routes::Routes;
+use super::shares::{BESIDE_RESERVE, OWN_RESERVE, RING_ENTRIES, Shared, shares};
 use crate::device::memory::{Memory, MemoryConfig};
 use crate::device::netlink::Netlink;
 use crate::device::packet_port::{PacketPort, PacketPortConfig};
@@ -33,10 +34,6 @@ use crate::device::shortcut::Shortcuts;
 use crate::device::tap::{TapConfig, TapPort};
 use crate::device::xdp::{XdpConfig, XdpMode, XdpPort};
 
-/// Entries of an AF_XDP port's rings, and buffers that are kept for what comes in there.
-const RING_ENTRIES: u32 = 2_048;
-/// Buffers that are kept for what the kernel's side hands in.
-const BESIDE_RESERVE: u32 = 64;
 /// The MTU of a port whose interface is not there yet.
 const MTU_ABSENT: u16 = 1_500;
 /// Packets of the discipline where a port does not say.
@@ -75,7 +72,7 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     let mut memory = Memory::new(MemoryConfig {
         chunk_bytes: config.memory.buffer_bytes,
         chunks: config.memory.buffers,
-        reserve: 64,
+        reserve: OWN_RESERVE,
     })
     .context("memory")?;
     let (mut opened, mut notes) = (Vec::new(), Notes::default());
@@ -100,9 +97,7 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
         };
         (plan, Some(port))
     });
-    // A fabric has two ports at least.
-    let spare = config.fabric.spare_ports.max(2usize.saturating_sub(config.ports.len()));
-    let spare = (0..spare).map(spare_port);
+    let spare = (0..config.fabric_ports() - config.ports.len()).map(spare_port);
     let plans: Vec<_> = plans.chain(spare).collect();
     let mut routes = Routes::new(config)?;
     let lookups = routes.keeper().lookups()?;
@@ -204,7 +199,7 @@ fn router(
     plans: &[(PortPlan, Option<&PortSection>)],
     tables: Tables,
 ) -> Result<Router> {
-    let fabric = fabric(&config.fabric, plans.len())?;
+    let fabric = fabric(config)?;
     let mut ports = Vec::new();
     for (number, (plan, section)) in plans.iter().enumerate() {
         let queue = section.and_then(|section| section.queue.as_ref());
@@ -270,16 +265,20 @@ fn usual_queue(plan: &PortPlan, rate: Rate, seed: u64, number: usize) -> Setting
     }
 }
 
-/// What the section asks for, with so many ports.
+/// What the description asks for.
 ///
 /// # Errors
 /// When a number is out of its range.
-pub fn fabric(section: &FabricSection, ports: usize) -> Result<FabricPlan> {
+pub fn fabric(config: &RouterConfig) -> Result<FabricPlan> {
+    let (section, ports) = (&config.fabric, config.fabric_ports());
+    let Shared { input: sharing, memory } = shares(config)?;
     let shape = Shape::new(ports, section.speedup, section.link_rate, section.period)
         .map_err(|why| anyhow!("fabric: {why}"))?;
     let framing = if section.cells { Framing::Cells } else { Framing::Whole };
-    let input = InputLimits { packets: section.input_packets, packet_bytes: 9_300, framing };
-    Ok(FabricPlan { shape, variant: variant(section, shape.ports()), input })
+    let packets = section.input_packets;
+    let input = InputLimits { packets, packet_bytes: 9_300, sharing, framing };
+    let memory = Some(memory);
+    Ok(FabricPlan { shape, variant: variant(section, shape.ports()), input, memory })
 }
 
 fn variant(section: &FabricSection, ports: usize) -> Option<Variant> {

@@ -22,6 +22,7 @@ use super::filter::{ClassifierName, FilterSection};
 use super::manners::MannersSection;
 use super::multicast::MulticastSection;
 use super::pace::{checked_burst, checked_delay};
+use super::shares::shares;
 use crate::device::shortcut::Shortcuts;
 
 /// A ROUTER.toml with every key.
@@ -95,6 +96,12 @@ pub struct FabricSection {
     pub minimum_backlog_bytes: u64,
     /// Packets that may wait at an input.
     pub input_packets: u64,
+    /// Packets of those that each of its queues has for itself, whatever the others hold; half of them,
+    /// divided by the ports, where absent, or less if the memory does not hold that.
+    pub reserve_packets: Option<u64>,
+    /// How much of what is free of the rest a queue may use, a power of two from 1/128 to 128: with 2, one
+    /// that is overloaded alone has two thirds of the rest, and two have two fifths each.
+    pub alpha: f64,
     /// Whether packets cross in cells of 53 bytes, with an AAL5 trailer.
     pub cells: bool,
     /// Ports that are kept free for interfaces that come later.
@@ -110,6 +117,8 @@ impl Default for FabricSection {
             period: Span::from_nanos(500_000),
             minimum_backlog_bytes: 1_500,
             input_packets: 4_096,
+            reserve_packets: None,
+            alpha: 2.0,
             cells: false,
             spare_ports: 0,
         }
@@ -404,7 +413,12 @@ impl RouterConfig {
         );
         let speedup = self.fabric.speedup;
         ensure!((1.0..=64.0).contains(&speedup), "fabric.speedup is {speedup}; give 1 to 64");
-        Ok(())
+        shares(self).map(|_| ())
+    }
+
+    /// Ports of the fabric, spare ones included; it has two at least.
+    pub fn fabric_ports(&self) -> usize {
+        (self.ports.len() + self.fabric.spare_ports).max(2)
     }
 
     /// The number of the port on `interface`.

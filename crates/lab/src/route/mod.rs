@@ -20,6 +20,7 @@ pub mod pace;
 pub mod pages;
 pub mod routes;
 pub mod running;
+pub mod shares;
 mod snmp;
 pub mod stress;
 pub mod tally;

@@ -117,14 +117,14 @@ pub struct PointResult {
     pub by_seed: Vec<SeedResult>,
 }
 
-/// Packets dropped at the bottleneck, by reason.
+/// Packets dropped at the bottleneck, by reason: those of a discipline.
 #[derive(Clone, Debug)]
-pub struct Drops(pub [u64; Reason::ALL.len()]);
+pub struct Drops(pub [u64; Reason::OF_DISCIPLINES.len()]);
 
 impl Serialize for Drops {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer
-            .collect_map(Reason::ALL.iter().map(|&reason| (reason.name(), self.0[reason as usize])))
+        let by_name = Reason::OF_DISCIPLINES.iter().zip(self.0);
+        serializer.collect_map(by_name.map(|(reason, count)| (reason.name(), count)))
     }
 }
 
@@ -206,7 +206,7 @@ impl PointResult {
             utilisation: always(&|outcome| outcome.utilisation).0,
             mean_queue_packets,
             mean_queue_packets_ci,
-            drops: Drops(Reason::ALL.map(dropped)),
+            drops: Drops(Reason::OF_DISCIPLINES.map(dropped)),
             timeouts: always(&|outcome| outcome.timeouts() as f64).0,
             retransmits: always(&|outcome| outcome.retransmits() as f64).0,
             datagram_delay_ms,

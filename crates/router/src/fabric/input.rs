@@ -4,11 +4,13 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use nilometer_queue::sharing::ReserveError;
 use nilometer_queue::voq::InputLimits;
-use nilometer_queue::{Backlog, Drops, Ledger, Packet, Reason};
+use nilometer_queue::{Backlog, Drops, Ledger, Packet, Reason, Shares};
 use nilometer_wire::{Span, Time};
 
 use super::output::Output;
+use super::pool::Pool;
 
 /// Credit is counted in this fraction of a byte.
 const PARTS_PER_BYTE: f64 = 65_536.0;
@@ -30,55 +32,86 @@ pub(super) struct Input<P> {
     backlog_bytes: Vec<u64>,
     /// A bit for each queue in which something waits.
     active: Vec<u64>,
-    packets: u64,
+    /// How many packets wait in each queue, and whether one more may.
+    shares: Shares,
     limits: InputLimits,
     /// What came, crossed and was dropped here.
     pub(super) ledger: Ledger,
 }
 
 impl<P: Packet + Copy> Input<P> {
-    pub(super) fn new(outputs: usize, limits: InputLimits) -> Input<P> {
-        Input {
+    pub(super) fn new(outputs: usize, limits: InputLimits) -> Result<Input<P>, ReserveError> {
+        Ok(Input {
             queues: (0..outputs).map(|_| Queue { packets: VecDeque::new(), credit: 0 }).collect(),
             backlog_bytes: vec![0; outputs],
             active: vec![0; outputs.div_ceil(64)],
-            packets: 0,
+            shares: Shares::new(outputs, limits.packets, limits.sharing)?,
             limits,
             ledger: Ledger::default(),
-        }
+        })
     }
 
     #[inline]
-    pub(super) fn enqueue(&mut self, output: usize, packet: P, drops: &mut impl Drops<P>) {
+    pub(super) fn enqueue(
+        &mut self,
+        output: usize,
+        packet: P,
+        pool: Option<&mut Pool>,
+        drops: &mut impl Drops<P>,
+    ) {
         self.ledger.in_packets += 1;
         self.ledger.in_bytes += u64::from(packet.bytes());
-        self.seat(output, packet, drops);
+        self.seat(output, packet, pool, drops);
     }
 
     /// All of `packets`, each with its output; none is left in the list.
     #[inline]
-    pub(super) fn enqueue_all(&mut self, packets: &mut Vec<(u16, P)>, drops: &mut impl Drops<P>) {
+    pub(super) fn enqueue_all(
+        &mut self,
+        packets: &mut Vec<(u16, P)>,
+        mut pool: Option<&mut Pool>,
+        drops: &mut impl Drops<P>,
+    ) {
         self.ledger.in_packets += packets.len() as u64;
         self.ledger.in_bytes +=
             packets.iter().map(|(_, packet)| u64::from(packet.bytes())).sum::<u64>();
         for (output, packet) in packets.drain(..) {
-            self.seat(usize::from(output), packet, drops);
+            self.seat(usize::from(output), packet, pool.as_deref_mut(), drops);
         }
     }
 
     #[inline(always)]
-    fn seat(&mut self, output: usize, packet: P, drops: &mut impl Drops<P>) {
+    fn seat(
+        &mut self,
+        output: usize,
+        packet: P,
+        pool: Option<&mut Pool>,
+        drops: &mut impl Drops<P>,
+    ) {
         let bytes = packet.bytes();
-        if bytes > self.limits.packet_bytes || self.packets >= self.limits.packets {
-            let is_big = bytes > self.limits.packet_bytes;
-            let reason = if is_big { Reason::TooBig } else { Reason::Full };
+        if let Err(reason) = self.admit(output, bytes, pool) {
             self.ledger.drops.count(reason, bytes);
             return drops.dropped(reason, packet);
         }
-        self.packets += 1;
         self.backlog_bytes[output] += u64::from(bytes);
         self.active[output / 64] |= 1 << (output % 64);
         self.queues[output].packets.push_back(packet);
+    }
+
+    /// Counts a packet of `bytes` in, unless there is no room for it, here or in the memory of all.
+    #[inline(always)]
+    fn admit(&mut self, output: usize, bytes: u32, pool: Option<&mut Pool>) -> Result<(), Reason> {
+        if bytes > self.limits.packet_bytes {
+            return Err(Reason::TooBig);
+        }
+        self.shares.admit(output)?;
+        if let Some(pool) = pool
+            && let Err(reason) = pool.admit(output)
+        {
+            self.shares.leave(output, 1);
+            return Err(reason);
+        }
+        Ok(())
     }
 
     /// Grants each queue what its rate, bits per second, is worth in `span`.
@@ -132,7 +165,7 @@ impl<P: Packet + Copy> Input<P> {
         let bytes = first.iter().map(|packet| u64::from(packet.bytes())).sum();
         output.enqueue_all(now, first, bytes, drops);
         queue.packets.drain(..packets);
-        self.left(number, packets as u64, bytes);
+        self.left(number, packets as u32, bytes);
         packets == all && packets > 0
     }
 
@@ -150,10 +183,10 @@ impl<P: Packet + Copy> Input<P> {
         }
     }
 
-    fn left(&mut self, output: usize, packets: u64, bytes: u64) {
-        self.packets -= packets;
+    fn left(&mut self, output: usize, packets: u32, bytes: u64) {
+        self.shares.leave(output, packets);
         self.backlog_bytes[output] -= bytes;
-        self.ledger.out_packets += packets;
+        self.ledger.out_packets += u64::from(packets);
         self.ledger.out_bytes += bytes;
         if self.queues[output].packets.is_empty() {
             self.active[output / 64] &= !(1 << (output % 64));
@@ -164,8 +197,13 @@ impl<P: Packet + Copy> Input<P> {
         &self.backlog_bytes
     }
 
+    /// Packets that wait for `output`.
+    pub(super) fn packets(&self, output: usize) -> u64 {
+        self.queues[output].packets.len() as u64
+    }
+
     pub(super) fn ledger_waiting(&self) -> Backlog {
-        Backlog { packets: self.packets, bytes: self.backlog_bytes.iter().sum() }
+        Backlog { packets: self.shares.total(), bytes: self.backlog_bytes.iter().sum() }
     }
 
     fn cost(&self, bytes: u32) -> u64 {

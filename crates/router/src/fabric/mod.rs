@@ -27,6 +27,7 @@
 
 mod input;
 mod output;
+mod pool;
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -40,8 +41,10 @@ use nilometer_wire::{Rate, Span, Time};
 
 use input::Input;
 use output::Output;
+use pool::Pool;
 
 pub use output::BURST;
+pub use pool::MemoryLimits;
 
 /// Broadcasts that were missed are made up for up to this many periods.
 const MADE_UP_PERIODS: u64 = 4;
@@ -53,8 +56,10 @@ pub struct FabricPlan {
     pub shape: Shape,
     /// Which equations give the rates; nothing where arrivals cross at once.
     pub variant: Option<Variant>,
-    /// What each input's buffer holds.
+    /// What each input's buffer holds, and how its queues share it.
     pub input: InputLimits,
+    /// What the memory of all packets holds; without it, whoever lends the buffers has enough.
+    pub memory: Option<MemoryLimits>,
 }
 
 /// The parts of distributed queueing that exist while it is on.
@@ -89,6 +94,7 @@ pub struct Fabric<P> {
     plan: FabricPlan,
     inputs: Vec<Input<P>>,
     outputs: Vec<Output<P>>,
+    pool: Option<Pool>,
     queueing: Option<Queueing>,
 }
 
@@ -96,7 +102,8 @@ impl<P: Packet + Copy> Fabric<P> {
     /// An empty fabric with one discipline in `outputs` for each port.
     ///
     /// # Errors
-    /// When there are not as many disciplines as ports, or the variant is out of its ranges.
+    /// When there are not as many disciplines as ports, the variant is out of its ranges, or a buffer
+    /// does not hold the reserves of its queues.
     pub fn new(plan: FabricPlan, outputs: Vec<Any<P>>) -> Result<Fabric<P>, DqError> {
         let ports = plan.shape.ports();
         if outputs.len() != ports {
@@ -104,10 +111,12 @@ impl<P: Packet + Copy> Fabric<P> {
         }
         let queueing =
             plan.variant.map(|variant| Queueing::new(plan.shape, variant)).transpose()?;
+        let inputs = (0..ports).map(|_| Input::new(ports, plan.input));
         Ok(Fabric {
             plan,
-            inputs: (0..ports).map(|_| Input::new(ports, plan.input)).collect(),
+            inputs: inputs.collect::<Result<_, _>>()?,
             outputs: outputs.into_iter().map(Output::new).collect(),
+            pool: plan.memory.map(|limits| Pool::new(ports, limits)).transpose()?,
             queueing,
         })
     }
@@ -132,15 +141,20 @@ impl<P: Packet + Copy> Fabric<P> {
         drops: &mut impl Drops<P>,
     ) {
         let (input, output) = ports;
+        let pool = self.pool.as_mut();
         if self.queueing.is_some() {
-            return self.inputs[input].enqueue(output, packet, drops);
+            return self.inputs[input].enqueue(output, packet, pool, drops);
         }
-        let bytes = u64::from(packet.bytes());
+        let bytes = packet.bytes();
         let ledger = &mut self.inputs[input].ledger;
         ledger.in_packets += 1;
-        ledger.in_bytes += bytes;
+        ledger.in_bytes += u64::from(bytes);
+        if let Some(Err(reason)) = pool.map(|pool| pool.admit(output)) {
+            ledger.drops.count(reason, bytes);
+            return drops.dropped(reason, packet);
+        }
         ledger.out_packets += 1;
-        ledger.out_bytes += bytes;
+        ledger.out_bytes += u64::from(bytes);
         self.outputs[output].enqueue(now, packet, drops);
     }
 
@@ -155,7 +169,7 @@ impl<P: Packet + Copy> Fabric<P> {
         drops: &mut impl Drops<P>,
     ) {
         if self.queueing.is_some() {
-            return self.inputs[input].enqueue_all(packets, drops);
+            return self.inputs[input].enqueue_all(packets, self.pool.as_mut(), drops);
         }
         for (output, packet) in packets.iter() {
             self.outputs[usize::from(*output)].expect(slice::from_ref(packet));
@@ -188,12 +202,31 @@ impl<P: Packet + Copy> Fabric<P> {
 
     /// Moves what has credit from inputs to outputs.
     pub fn cross(&mut self, now: Time, drops: &mut impl Drops<P>) {
-        if self.queueing.is_none() {
-            return;
+        if self.queueing.is_some() {
+            let outputs = &mut self.outputs;
+            for input in &mut self.inputs {
+                input.cross(now, outputs, drops);
+            }
         }
-        let outputs = &mut self.outputs;
-        for input in &mut self.inputs {
-            input.cross(now, outputs, drops);
+        // What disciplines dropped is no longer in the memory.
+        for output in 0..self.outputs.len() {
+            self.settle(output);
+        }
+    }
+
+    /// Tells the memory how much has left `output`.
+    #[inline]
+    fn settle(&mut self, output: usize) {
+        if let Some(pool) = &mut self.pool {
+            pool.settle(output, self.outputs[output].left());
+        }
+    }
+
+    /// So many packets that [`Fabric::transmit`] gave out for `output` are still in the memory of the
+    /// fabric, since the device has not sent them. Panics where there is no such port.
+    pub fn set_sending(&mut self, output: usize, packets: u32) {
+        if let Some(pool) = &mut self.pool {
+            pool.set_sending(output, packets);
         }
     }
 
@@ -220,7 +253,9 @@ impl<P: Packet + Copy> Fabric<P> {
     /// where there is no such port.
     #[inline]
     pub fn transmit(&mut self, now: Time, output: usize, drops: &mut impl Drops<P>) -> Option<P> {
-        self.outputs[output].transmit(now, drops)
+        let packet = self.outputs[output].transmit(now, drops);
+        self.settle(output);
+        packet
     }
 
     /// [`Fabric::transmit`] of `most` packets at most, one after the other; says how many there were.
@@ -233,13 +268,16 @@ impl<P: Packet + Copy> Fabric<P> {
         drops: &mut impl Drops<P>,
         give: impl FnMut(P),
     ) -> usize {
-        self.outputs[output].transmit_all(now, most, drops, give)
+        let count = self.outputs[output].transmit_all(now, most, drops, give);
+        self.settle(output);
+        count
     }
 
     /// Puts back a packet that [`Fabric::transmit`] gave and the device had no room for: it is the
     /// next to be given.
     pub fn put_back(&mut self, output: usize, packet: P) {
         self.outputs[output].put_back(packet);
+        self.settle(output);
     }
 
     /// When there is something to do next, if anything waits that time alone will move.
@@ -260,6 +298,7 @@ impl<P: Packet + Copy> Fabric<P> {
         drops: &mut impl Drops<P>,
     ) {
         self.outputs[output].set_discipline(now, discipline, drops);
+        self.settle(output);
     }
 
     /// Says that the discipline of `output` is the one that a port has where nobody asks for another, or
@@ -419,7 +458,18 @@ impl<P: Packet + Copy> Fabric<P> {
         let outputs = self.outputs.iter().map(|output| (&output.ledger, output.ledger_waiting()));
         let out: u64 = self.inputs.iter().map(|input| input.ledger.out_packets).sum();
         let into: u64 = self.outputs.iter().map(|output| output.ledger.in_packets).sum();
-        out == into && inputs.chain(outputs).all(|(ledger, waiting)| ledger.balances(waiting))
+        out == into
+            && inputs.chain(outputs).all(|(ledger, waiting)| ledger.balances(waiting))
+            && self.pool.as_ref().is_none_or(|pool| self.balances_with(pool))
+    }
+
+    /// Whether the memory counts what is here.
+    fn balances_with(&self, pool: &Pool) -> bool {
+        self.outputs.iter().enumerate().all(|(j, output)| {
+            let waiting: u64 = self.inputs.iter().map(|input| input.packets(j)).sum();
+            let inside = waiting + output.ledger_waiting().packets;
+            pool.balances(j, inside, output.left())
+        })
     }
 }
 

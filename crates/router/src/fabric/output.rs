@@ -265,6 +265,12 @@ impl<P: Packet> Output<P> {
         self.is_usual && self.rate.is_none() && self.delay == Span::ZERO && self.wire.is_empty()
     }
 
+    /// Packets that came and are no longer here: given out, or dropped.
+    #[inline]
+    pub(super) fn left(&self) -> u64 {
+        self.ledger.out_packets + self.ledger.drops.total_packets()
+    }
+
     pub(super) fn backlog(&self) -> Backlog {
         self.discipline.backlog()
     }

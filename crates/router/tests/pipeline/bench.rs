@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nilometer_queue::aal5::Framing;
 use nilometer_queue::distributed::{Fabric as Shape, Variant};
 use nilometer_queue::voq::InputLimits;
-use nilometer_queue::{Any, Capacity, Kind, Settings};
+use nilometer_queue::{Any, Capacity, Kind, Settings, Sharing};
 use nilometer_router::classifier::{Classified, ClassifierTuples};
 use nilometer_router::fabric::FabricPlan;
 use nilometer_router::fib::{Fib, NextHop};
@@ -132,8 +132,10 @@ impl Bench {
             minimum_share: Variant::minimum_share(PORTS),
             deferral_periods: None,
         };
-        let input = InputLimits { packets: 2_000, packet_bytes: 9_300, framing: Framing::Whole };
-        let fabric = FabricPlan { shape, variant: Some(variant), input };
+        let sharing = Sharing::default();
+        let input =
+            InputLimits { packets: 2_000, packet_bytes: 9_300, sharing, framing: Framing::Whole };
+        let fabric = FabricPlan { shape, variant: Some(variant), input, memory: None };
         let mut plans =
             Plans { router: RouterPlan::new(fabric, 7), ports: (0..PORTS).map(port).collect() };
         change(&mut plans);

@@ -100,6 +100,8 @@ pub struct XdpPort {
     interface: Interface,
     account: Account,
     partial_checksums: bool,
+    /// Packets that the kernel has taken and not given back.
+    sending: u32,
     /// Something is in the transmit ring that the kernel has not taken.
     unsent: bool,
     /// The kernel would not send because the link is down.
@@ -194,6 +196,7 @@ impl XdpPort {
             interface,
             account,
             partial_checksums: wanted && partial_checksums,
+            sending: 0,
             unsent: false,
             stalled: false,
             slept: true,
@@ -250,6 +253,7 @@ impl XdpPort {
         let mut any = false;
         while let Some(address) = socket.completion.pop() {
             memory.finish((address / u64::from(memory.chunk_bytes())) as u32, self.account);
+            self.sending -= 1;
             any = true;
         }
         if any {
@@ -318,6 +322,10 @@ impl PortIo for XdpPort {
     fn room(&mut self, memory: &mut Memory) -> usize {
         self.reclaim(memory);
         self.sockets[0].transmit.room(u32::MAX) as usize
+    }
+
+    fn sending(&self) -> u32 {
+        self.sending
     }
 
     fn interest(&mut self, blocked: bool, each: &mut impl FnMut(RawFd, i16)) {

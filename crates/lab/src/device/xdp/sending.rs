@@ -37,6 +37,7 @@ impl XdpPort {
             }
             let options = self.announce(memory, &packet);
             memory.lend(&packet, self.account);
+            self.sending += 1;
             let start = u64::from(packet.buffer) * u64::from(memory.chunk_bytes());
             self.sockets[0].transmit.push(libc::xdp_desc {
                 addr: start + u64::from(packet.offset),

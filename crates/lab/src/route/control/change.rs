@@ -10,7 +10,7 @@ use super::desk::{Desk, GiveBack, InForce};
 use super::look::{no_port, shown_rate};
 use super::view::{ClassifierBody, DelayBody, EngineBody, FabricBody, RateBody};
 use crate::route::assemble::{PortPlace, fabric};
-use crate::route::config::PortSection;
+use crate::route::config::{PortSection, RouterConfig};
 use crate::route::filter::ClassifierName;
 use crate::route::pace::Pace;
 
@@ -25,8 +25,8 @@ impl Desk {
     pub fn set_fabric(&self, body: FabricBody) -> Result<(), Refused> {
         let mut in_force = self.change();
         let section = body.over(&in_force.config.fabric).map_err(Refused::bad)?;
-        let ports = self.ask(|driver| driver.router().ports().len())?;
-        let plan = fabric(&section, ports).map_err(Refused::bad)?;
+        let changed = RouterConfig { fabric: section.clone(), ..in_force.config.clone() };
+        let plan = fabric(&changed).map_err(Refused::bad)?;
         let done = self.ask(move |driver| {
             let now = driver.now();
             let (router, memory) = driver.parts_mut();

@@ -156,6 +156,7 @@ impl Driver {
     /// Takes the device from port `number`. Panics where there is no such port.
     pub fn unseat(&mut self, number: usize) {
         self.seats[number].clear(&mut self.memory);
+        self.router.fabric_mut().set_sending(number, 0);
         self.set_presence(number, Presence::Gone);
     }
 
@@ -424,6 +425,8 @@ impl Driver {
         let sent = device.transmit(&mut self.memory, &mut seat.leaving);
         let flushed = device.flush(&mut self.memory);
         seat.is_blocked = room == 0 || !seat.leaving.is_empty();
+        let sending = seat.leaving.len() as u32 + device.sending();
+        self.router.fabric_mut().set_sending(number, sending);
         for failure in [sent.err(), flushed.err()].into_iter().flatten() {
             self.device_failed(number, &failure);
         }

@@ -7,7 +7,8 @@ use anyhow::{Context, Result, anyhow};
 use nilometer_queue::aal5::Framing;
 use nilometer_queue::distributed::{Fabric as Shape, Variant as Equations};
 use nilometer_queue::voq::InputLimits;
-use nilometer_queue::{Any, Capacity, Hashing, Settings};
+use nilometer_queue::{Any, Capacity, Hashing, Settings, Sharing};
+use nilometer_router::fabric::MemoryLimits;
 use nilometer_router::memory::Ticket;
 use nilometer_router::neighbour::{Given, Mac};
 use nilometer_router::pipeline::engine::{Filters, Tables};
@@ -105,9 +106,13 @@ impl Machine {
             minimum_share: Equations::minimum_share(ports),
             deferral_periods: None,
         };
-        let input = InputLimits { packets: 1 << 16, packet_bytes: 9_300, framing: Framing::Whole };
-        let fabric =
-            FabricPlan { shape, variant: (variant != Variant::NoDq).then_some(equations), input };
+        let sharing = Sharing::default();
+        let (packets, framing) = (1 << 16, Framing::Whole);
+        let input = InputLimits { packets, packet_bytes: 9_300, sharing, framing };
+        let variant_of_fabric = (variant != Variant::NoDq).then_some(equations);
+        // As in a router that runs, the memory is shared by rule; here nobody comes near its limits.
+        let memory = Some(MemoryLimits { packets: 1 << 20, sharing });
+        let fabric = FabricPlan { shape, variant: variant_of_fabric, input, memory };
         let plan = RouterPlan::new(fabric, options.seed);
         let plans =
             (0..ports).map(|port| Ok((port_plan(port, options), discipline(port, options)?)));

@@ -1,0 +1,72 @@
+//! The packet memory that inputs and outputs share: whose packets lie in it, by output.
+//!
+//! Ports of a real switch have memories of their own; here one memory holds what waits at inputs, at
+//! outputs, on wires and at devices that send. Were it not shared by rule, the queues of a slow output
+//! could fill it, and the devices would have nothing to receive into: what is promised of an input's
+//! buffer would be lost a step earlier. So what may enter is what its *output* has room for, by the same
+//! policy as at an input ([`nilometer_queue::sharing`]): each output has a reserve in memory, wherever its
+//! packets lie, and the rest by dynamic thresholds. Packets that are in need no more room on their way.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use nilometer_queue::sharing::ReserveError;
+use nilometer_queue::{Reason, Shares, Sharing};
+
+/// The memory of the whole fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// Packets that may be in it, at all inputs, outputs and devices that send together.
+    pub packets: u64,
+    /// How the outputs share it.
+    pub sharing: Sharing,
+}
+
+/// The account of the memory.
+#[derive(Debug)]
+pub(super) struct Pool {
+    shares: Shares,
+    /// Packets that had left each output when it was last settled.
+    left: Vec<u64>,
+    /// Packets that have left each output and lie at its device.
+    sending: Vec<u32>,
+}
+
+impl Pool {
+    pub(super) fn new(outputs: usize, limits: MemoryLimits) -> Result<Pool, ReserveError> {
+        let shares = Shares::new(outputs, limits.packets, limits.sharing)?;
+        Ok(Pool { shares, left: vec![0; outputs], sending: vec![0; outputs] })
+    }
+
+    /// A packet for `output` comes in, or why not.
+    #[inline(always)]
+    pub(super) fn admit(&mut self, output: usize) -> Result<(), Reason> {
+        self.shares.admit(output)
+    }
+
+    /// So many packets have left `output` since it began; fewer than before where one came back.
+    #[inline]
+    pub(super) fn settle(&mut self, output: usize, left: u64) {
+        let before = core::mem::replace(&mut self.left[output], left);
+        match left.checked_sub(before) {
+            Some(gone) => self.shares.leave(output, gone as u32),
+            None => self.shares.impose(output, (before - left) as u32),
+        }
+    }
+
+    /// So many of the packets that have left `output` still lie at its device.
+    pub(super) fn set_sending(&mut self, output: usize, packets: u32) {
+        let before = core::mem::replace(&mut self.sending[output], packets);
+        match packets.checked_sub(before) {
+            Some(more) => self.shares.impose(output, more),
+            None => self.shares.leave(output, before - packets),
+        }
+    }
+
+    /// Whether `inside` packets for `output` are in the fabric, of which so many have `left` since it began.
+    pub(super) fn balances(&self, output: usize, inside: u64, left: u64) -> bool {
+        let unsettled = left.wrapping_sub(self.left[output]);
+        let counted = u64::from(self.shares.used(output) - self.sending[output]);
+        counted == inside.wrapping_add(unsettled)
+    }
+}
