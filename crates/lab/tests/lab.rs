@@ -133,7 +133,7 @@ fn a_short_run_holds_what_noise_cannot_move() {
     assert_eq!(result["report"].as_str(), page.to_str());
     planned(&room, &result);
     let mut files: BTreeSet<String> = FILES.map(str::to_owned).into();
-    files.extend(["client.pcapng".to_owned(), "server.pcapng".to_owned()]);
+    files.extend(["client.pcapng", "queues.parquet", "server.pcapng"].map(str::to_owned));
     assert_eq!(names_in(room.path("run").to_str().expect("UTF-8")), files);
     assert!(!room.path("run.partial").exists());
     tables(&room, &result);

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nilometer_lab::report::story::{
-    Comparison, Curve, DelaySecond, Direction, Header, Interval, LatenessBin, PacketCounts,
-    Percentiles, Ranks, Second, SizeClass,
+    Comparison, Curve, DelaySecond, Direction, Header, Interval, LatenessBin, LossRow, LossTable,
+    PacketCounts, Percentiles, Queue, QueueStep, Ranks, Second, SizeClass, Waiting,
 };
 use nilometer_lab::report::{self, Story, render};
 use nilometer_lab::route::tally::Paths;
@@ -71,6 +71,68 @@ fn a_good_run_has_every_figure() {
     let places: Vec<usize> = order.filter_map(|mark| page.find(mark)).collect();
     assert_eq!(places.len(), 7);
     assert!(places.is_sorted(), "verdict, warnings, asked, sent, seen, device, details");
+}
+
+/// What is known from inside our router, with more lost than its counters explain.
+fn with_a_router() -> Story {
+    let step = |at: u32, packets: u32| QueueStep {
+        start_s: f64::from(at),
+        length_s: 1.0,
+        mean_packets: f64::from(packets) / 2.0,
+        max_packets: packets.into(),
+    };
+    let queue = |port: &str, discipline: &str, link: &str, most: u32| Queue {
+        port: port.to_owned(),
+        discipline: discipline.to_owned(),
+        link: link.to_owned(),
+        output: Waiting {
+            mean_packets: 0.5 * f64::from(most),
+            max_packets: most.into(),
+            mean_bytes: 750.0 * f64::from(most),
+            max_bytes: 1_500 * u64::from(most),
+        },
+        input: Waiting::default(),
+        steps: (0..60).map(|at| step(at, if at % 7 == 0 { most } else { most / 3 })).collect(),
+    };
+    let row = |what: &str, packets| LossRow { what: what.to_owned(), packets };
+    Story {
+        queues: vec![
+            queue("client", "red", "20 Mb/s, 5.00 ms longer", 180),
+            queue("server", "tail_drop", "", 0),
+        ],
+        losses: Some(LossTable {
+            rows: vec![
+                row("client output queue: early", [0, 1_234]),
+                row("client filter: denied", [56, 0]),
+            ],
+            unexplained: [7, -8],
+            filters: vec![("0 (deny)".to_owned(), 56, 3_360)],
+        }),
+        ..sample::story()
+    }
+}
+
+#[test]
+fn queues_and_losses_of_our_router_are_drawn_and_said() {
+    let page = hold(&with_a_router());
+    let ids = ids(&page);
+    let at = |id: &str| ids.iter().position(|it| *it == id).unwrap_or_else(|| panic!("{ids:?}"));
+    assert_eq!((at("queue-0"), at("queue-1")), (at("course-1") + 1, at("course-1") + 2));
+    for words in [
+        "Queue at port client: red",
+        "Its link: 20 Mb/s, 5.00 ms longer; 90 packets waited on average, 180 at the most.",
+        "Its link is held to no rate; nothing ever waited.",
+        "<th scope=\"row\">client output queue: early</th><td>0</td><td>1,234</td><td>1,234</td>",
+        "<th scope=\"row\">not explained</th><td>7</td><td>−8</td><td>−1</td>",
+        "<th scope=\"row\">0 (deny)</th><td>56</td>",
+        "Queues of the router",
+    ] {
+        assert!(page.contains(words), "the page does not say: {words}");
+    }
+    let other = hold(&sample::story());
+    for words in ["not explained", "Queues of the router", "queue-0"] {
+        assert!(!other.contains(words), "no router is known there: {words}");
+    }
 }
 
 #[test]

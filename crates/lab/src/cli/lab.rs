@@ -10,6 +10,7 @@ use crate::document;
 use crate::report::enough;
 use crate::trial::config::{DutKind, Keep, LabConfig};
 use crate::trial::outcome::{Outcome, out_of_bounds};
+use crate::trial::router::RouterOutcome;
 use crate::trial::run::{Ended, RunOptions, run as run_trial};
 use crate::trial::{signals, telling};
 
@@ -77,6 +78,10 @@ struct RunArgs {
     /// The device under test.
     #[arg(long)]
     dut: Option<DutKind>,
+    /// What our router is to be: a ROUTER.toml as `route run` takes it, with the two ports `client` and
+    /// `server`; addresses and routes are the lab's. Means `--dut nilometer`.
+    #[arg(long, value_name = "ROUTER.toml")]
+    router: Option<PathBuf>,
     /// Client pools, CIDR (repeat for several).
     #[arg(long, value_name = "CIDR")]
     clients: Vec<String>,
@@ -129,7 +134,7 @@ fn init(args: &InitArgs) -> Result<Verdict> {
 impl RunArgs {
     fn configuration(&self) -> Result<LabConfig> {
         let mut config = match &self.config {
-            Some(path) => document::read_toml(path)?,
+            Some(path) => LabConfig::read(path)?,
             None => LabConfig::default(),
         };
         if !self.input.is_empty() {
@@ -146,6 +151,9 @@ impl RunArgs {
         config.model.interval_s = self.interval.or(config.model.interval_s);
         config.model.inter_connection_bound_s =
             self.bound.or(config.model.inter_connection_bound_s);
+        if let Some(path) = &self.router {
+            (config.router, config.dut) = (Some(path.clone()), DutKind::Nilometer);
+        }
         config.dut = self.dut.unwrap_or(config.dut);
         let traffic = &mut config.traffic;
         for (given, kept) in
@@ -236,9 +244,32 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
             None => println!("{name:<18} not measured"),
         }
     }
-    for warning in &outcome.warnings {
+    if let Some(router) = &outcome.router {
+        print_router(router, outcome.packets.lost);
+    }
+    for warning in outcome.warnings.iter().skip(outcome.said_before) {
         eprintln!("nilometer: warning: {warning}");
     }
     println!("{:<18} {}", "report", outcome.report);
     Ok(())
+}
+
+/// What waited at the ports of our router, and why it dropped what was lost.
+fn print_router(router: &RouterOutcome, lost: u64) {
+    for queue in &router.queues {
+        let (name, waited) = (format!("queue {}", queue.port), &queue.output);
+        let (mean, most) = (waited.mean_packets, waited.max_packets);
+        println!("{name:<18} {}, {mean:.2} packets on average, {most} at most", queue.discipline);
+    }
+    for loss in &router.losses {
+        let where_from = format!("{} {}", loss.port, loss.place);
+        println!(
+            "{:<18} {} {} ({where_from}: {})",
+            "lost", loss.packets, loss.direction, loss.reason
+        );
+    }
+    if lost > 0 || !router.losses.is_empty() {
+        let [to_servers, to_clients] = router.unexplained.ways();
+        println!("{:<18} {to_servers} to_servers, {to_clients} to_clients", "not explained");
+    }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   client              device             server
 //!   c0 .1 ────────── .2 p0  p1 .5 ────────── .6 s0      device under test: Linux
+//!   c0 .1 ────── .2 client  server .5 ────── .6 s0      device under test: a program
 //!   c0 .1 ──────────────────────────────── .2 s0        device under test: a wire
 //! ```
 //!
@@ -32,8 +33,10 @@ pub const CLIENT_INTERFACE: &str = "c0";
 /// The server's interface, in the server's namespace.
 pub const SERVER_INTERFACE: &str = "s0";
 
-/// The device's interfaces towards the client and towards the server.
-const DEVICE_INTERFACES: [&str; 2] = ["p0", "p1"];
+/// The device's interfaces towards the client and towards the server, where the kernel forwards.
+const KERNEL_INTERFACES: [&str; 2] = ["p0", "p1"];
+/// The same where a program forwards, called after what is behind them.
+pub const PROGRAM_INTERFACES: [&str; 2] = ["client", "server"];
 /// How long links may take until they carry traffic; milliseconds are usual.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -339,9 +342,13 @@ impl Plan {
                 connect(&mut client, &mut server, (clients, servers), &config.links, 0);
                 vec![client, server]
             }
-            _ => {
-                let mut inner = Port::new(Site::Device, DEVICE_INTERFACES[0], 2);
-                let mut outer = Port::new(Site::Device, DEVICE_INTERFACES[1], 3);
+            kind => {
+                let [inner, outer] = match kind {
+                    DeviceKind::Program => PROGRAM_INTERFACES,
+                    _ => KERNEL_INTERFACES,
+                };
+                let mut inner = Port::new(Site::Device, inner, 2);
+                let mut outer = Port::new(Site::Device, outer, 3);
                 connect(&mut client, &mut inner, (clients, servers), &config.links, 0);
                 connect(&mut outer, &mut server, (clients, servers), &config.links, 4);
                 vec![client, inner, outer, server]

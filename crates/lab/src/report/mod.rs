@@ -3,12 +3,14 @@
 //! A run writes its [`story::Story`] to `report.json`; [`page::render`] turns it into HTML with
 //! inline SVG and nothing fetched from anywhere; [`verdict::Verdict`] says it in two sentences.
 
+mod inside;
 mod lenient;
 mod observed;
 
 pub mod enough;
 pub mod figure;
 pub mod format;
+pub mod losses;
 pub mod page;
 pub mod plot;
 pub mod script;

@@ -1,13 +1,14 @@
 //! The page: verdict, warnings, what was asked, sent, seen, what the device did, and the details.
 
 use super::figure::{
-    Figure, coverage, delay, distribution, fidelity, lateness, rank, size, tail, trouble, volume,
+    Figure, coverage, delay, distribution, fidelity, lateness, queue, rank, size, tail, trouble,
+    volume,
 };
 use super::format::{self, bytes, count, plural};
 use super::plot::svg::escape;
 use super::story::{Header, Story};
 use super::verdict::{Span, Verdict};
-use super::{script, style, tables};
+use super::{losses, script, style, tables};
 use crate::route::tally::Paths;
 
 /// Nothing may be fetched from anywhere: the page is its own and only source.
@@ -215,6 +216,7 @@ fn device(story: &Story) -> String {
         parts.push(absent("Delay through the device"));
     }
     parts.extend(curves.iter().chain(&courses).map(Figure::html));
+    parts.extend(queue::figures(story).iter().map(Figure::html));
     parts.extend(shown([size::figure(&story.size_classes)]));
     let mut words = tables::packets(story);
     words.push_str(
@@ -226,6 +228,7 @@ fn device(story: &Story) -> String {
         Some(figure) => parts.push(figure.html()),
         None => words.push_str(&format!("<p class=\"note\">{}</p>\n", trouble::none(story))),
     }
+    words.push_str(&losses::table(story));
     parts.push(format!("<div>{words}</div>\n"));
     section("device", "What the device did", &about, &parts)
 }
@@ -270,6 +273,8 @@ fn details(story: &Story) -> String {
         tables::intervals(story),
         tables::samples(story),
         tables::delay(story),
+        losses::queues(story),
+        losses::filters(story),
         tables::sizes(story),
         tables::seconds(story),
     ];

@@ -8,6 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use super::inside::{LossRow, LossTable, Queue, QueueStep, Waiting};
 use super::lenient;
 pub use super::observed::{
     Comparison, Curve, DelaySecond, Direction, Fidelity, PacketCounts, Percentiles, Ranks,
@@ -68,6 +69,10 @@ pub struct Story {
     /// from before it was told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paths: Option<Paths>,
+    /// Queues inside our router, the clients' port first; empty for other devices.
+    pub queues: Vec<Queue>,
+    /// Why our router did not pass on what was lost; `None` for other devices.
+    pub losses: Option<LossTable>,
     /// The exact configuration used, as TOML.
     pub configuration: String,
     /// Machine, kernel, offloads, congestion control and the like, in order.

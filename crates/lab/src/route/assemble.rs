@@ -37,7 +37,7 @@ use crate::device::xdp::{XdpConfig, XdpMode, XdpPort};
 /// The MTU of a port whose interface is not there yet.
 const MTU_ABSENT: u16 = 1_500;
 /// Packets of the discipline where a port does not say.
-const QUEUE_PACKETS: u32 = 2_048;
+pub const QUEUE_PACKETS: u32 = 2_048;
 
 /// What a person should know of how a router was put together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

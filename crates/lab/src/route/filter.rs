@@ -64,6 +64,18 @@ pub enum ActionName {
     Active,
 }
 
+impl ActionName {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            ActionName::Deny => "deny",
+            ActionName::Permit => "permit",
+            ActionName::Reserved => "reserved",
+            ActionName::Active => "active",
+        }
+    }
+}
+
 /// What finds the filter of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

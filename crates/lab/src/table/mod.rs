@@ -1,4 +1,4 @@
-//! Tables: flow records and packet stamps as Parquet files, flow records as text too.
+//! Tables: flow records, packet stamps and queues as Parquet files, flow records as text too.
 //!
 //! One column is one vector of numbers in memory, handed to the Parquet writer a row group at a
 //! time; there is no Arrow in between. Unsigned columns are stored as Parquet stores them, in the
@@ -11,5 +11,6 @@ pub mod flows;
 mod guarded;
 pub mod model;
 pub mod packets;
+pub mod queues;
 pub mod simulated;
 pub mod text;

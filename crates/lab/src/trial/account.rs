@@ -18,12 +18,14 @@ use super::meter::{Frames, Sighted};
 use super::outcome::{
     DirectionOutcome, ExecutionOutcome, InterfaceOutcome, IntervalOutcome, Outcome, Packets,
 };
+use super::router::{RouterOutcome, RouterSeen};
 use super::telling::{self, Told};
-use super::{heading, planning, source, warnings};
+use super::{heading, losses, planning, source, warnings};
 use crate::cli::{COMMIT, VERSION};
 use crate::device::netlink::LinkStatistics;
 use crate::generate;
 use crate::report::Story;
+use crate::route::testbed::RouterFile;
 
 /// Format of `result.json`.
 const FORMAT: &str = "nilometer-result/1";
@@ -44,6 +46,10 @@ pub struct Account<'a> {
     pub wire: Option<&'a LegOutcome>,
     /// Where the page will be.
     pub page: &'a Path,
+    /// What our router was to be, if that was said.
+    pub router: Option<&'a RouterFile>,
+    /// What was warned of before the traffic began.
+    pub said: &'a [String],
 }
 
 impl Account<'_> {
@@ -70,13 +76,15 @@ pub fn settle(account: &Account<'_>) -> (Outcome, Story) {
     let measured = seen.measured(&joined);
     let lateness_ns = seen.lateness_ns();
     let mut outcome = outcome(account, &seen, &joined, &measured, &lateness_ns);
-    outcome.warnings = warnings::of(account, &outcome);
+    outcome.warnings = [account.said, &warnings::of(account, &outcome)].concat();
+    outcome.said_before = account.said.len();
     let told = Told {
         model: account.model(),
         plan: account.plan,
         measured: &measured,
         sighted: &account.made.sighted,
         wire: account.wire.map(|wire| &wire.sighted),
+        router: account.made.router.as_ref(),
         lateness_ns: &lateness_ns,
     };
     let story = heading::head(telling::tell(&outcome, &told), account, &outcome);
@@ -119,8 +127,9 @@ fn outcome(
         wire_delay_ns: wire.and_then(|wire| wire.delays.summary(None)).map(telling::delay),
         stamps: stamps(sighted),
         interfaces: interfaces(account.made),
-        router: account.made.router.clone(),
+        router: account.made.router.as_ref().map(|seen| explained(seen, account.made)),
         warnings: Vec::new(),
+        said_before: 0,
         report: account.page.display().to_string(),
     }
 }
@@ -234,6 +243,13 @@ fn direction(sighted: &Sighted, wire: Option<&Sighted>, way: Direction) -> Direc
         delay_ns: sighted.delays.summary(Some(way)).map(telling::delay),
         wire_delay_ns: wire.and_then(|wire| wire.delays.summary(Some(way))).map(telling::delay),
     }
+}
+
+/// What was seen of our router, with the losses that the meter saw explained by its counters.
+fn explained(seen: &RouterSeen, made: &LegOutcome) -> RouterOutcome {
+    let lost = Direction::ALL.map(|way| made.sighted.counts[way.index()].lost);
+    let (losses, unexplained) = losses::explain(seen, &interfaces(made), lost);
+    RouterOutcome { losses, unexplained, ..seen.outcome.clone() }
 }
 
 fn interfaces(made: &LegOutcome) -> Vec<InterfaceOutcome> {

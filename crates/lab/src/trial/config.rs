@@ -1,10 +1,12 @@
 //! The configuration of a lab run: what a LAB.toml may say, and every default.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use nilometer_traffic::pool::{Pool, Prefix};
 use serde::{Deserialize, Serialize};
+
+use crate::document;
 
 /// Seconds that an original is fitted into where no duration is given.
 pub const FIT_S: f64 = 60.0;
@@ -33,6 +35,10 @@ pub struct LabConfig {
     pub keep: Keep,
     /// The device under test: `nilometer`, `linux` or `wire`.
     pub dut: DutKind,
+    /// A ROUTER.toml that says what our router is to be, with the ports `client` and `server`; in a
+    /// LAB.toml, seen from its folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router: Option<PathBuf>,
     /// The estimation.
     pub model: ModelSection,
     /// The performance.
@@ -154,6 +160,7 @@ impl Default for LabConfig {
             duration_s: None,
             keep: Keep::Volume,
             dut: DutKind::Nilometer,
+            router: None,
             model: ModelSection::default(),
             traffic: TrafficSection::default(),
             calibration: CalibrationSection::default(),
@@ -188,6 +195,17 @@ impl Default for MeterSection {
 }
 
 impl LabConfig {
+    /// Reads a LAB.toml; the router's file, which it names from its own folder, is named from ours.
+    ///
+    /// # Errors
+    /// What is wrong with it, and in which line.
+    pub fn read(path: &Path) -> Result<LabConfig> {
+        let mut config: LabConfig = document::read_toml(path)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        config.router = config.router.map(|router| folder.join(router));
+        Ok(config)
+    }
+
     /// Holds the numbers to what can be run.
     ///
     /// # Errors
@@ -210,6 +228,14 @@ impl LabConfig {
         let is_for_estimates = !self.input.is_empty()
             || self.model.interval_s.is_some()
             || self.model.inter_connection_bound_s.is_some();
+        if let (Some(path), true) = (&self.router, self.dut != DutKind::Nilometer) {
+            bail!(
+                "{} (--router, router) says what the device nilometer is to be, and dut is {}: leave one of \
+                 them out",
+                path.display(),
+                self.dut.name()
+            );
+        }
         if self.model.file.is_some() && is_for_estimates {
             bail!(
                 "a model that is given (--model, model.file) is played as it is: give no input, interval or bound"
@@ -258,6 +284,9 @@ match = "volume"
 # The device under test: "nilometer" (our own router), "linux" (kernel forwarding), "frr" (the same, by
 # routes that FRR keeps) or "wire" (nothing between the hosts).
 dut = "nilometer"
+# What our router is to be: a ROUTER.toml, seen from this file's folder, with the ports "client" and
+# "server" (examples/lab-router.toml). Absent: as usual, no link held to a rate.
+# router = "router.toml"
 
 [model]
 # A model file to be played, as `nilometer model` and `nilometer model new` write it. Absent: a model of the
@@ -311,6 +340,7 @@ mod tests {
         for (text, words) in [
             ("duration_s = -1.0", "duration_s is -1"),
             ("[traffic]\nport = 0", "traffic.port"),
+            ("dut = \"linux\"\nrouter = \"r.toml\"", "r.toml (--router, router)"),
             ("input = [\"a.pcap\"]\n[model]\nfile = \"b.json\"", "give no input"),
             ("[traffic]\nclients = [\"198.18.0.0/31\"]", "too small"),
             ("[traffic]\nservers = []", "traffic.servers is empty"),

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use super::account::Account;
 use super::outcome::Outcome;
 use super::planning::hex;
+use super::router::{QUEUES_FILE, ROUTER_FILE};
 use crate::cli::{COMMIT, VERSION};
 use crate::doctor;
 use crate::document;
@@ -42,9 +43,9 @@ pub fn head(story: Story, account: &Account<'_>, outcome: &Outcome) -> Story {
             stamps: outcome.stamps.clone(),
         },
         not_measured: not_measured(account),
-        configuration: toml::to_string(account.config).expect("a configuration is TOML"),
+        configuration: configuration(account),
         machine,
-        files: files(account.config.meter.pcap),
+        files: files(account),
         ..story
     }
 }
@@ -98,7 +99,16 @@ fn not_measured(account: &Account<'_>) -> Vec<String> {
     list
 }
 
-fn files(pcap: bool) -> Vec<FileNote> {
+/// The lab's configuration, and the router's as it was given.
+fn configuration(account: &Account<'_>) -> String {
+    let mut text = toml::to_string(account.config).expect("a configuration is TOML");
+    if let Some(router) = account.router {
+        text.push_str(&format!("\n# {}\n\n{}", router.path.display(), router.text));
+    }
+    text
+}
+
+fn files(account: &Account<'_>) -> Vec<FileNote> {
     let note = |name: &str, meaning: &str| FileNote {
         name: Path::new(name).display().to_string(),
         meaning: meaning.to_owned(),
@@ -113,7 +123,13 @@ fn files(pcap: bool) -> Vec<FileNote> {
         note("live.ndjson", "where the run was at each second"),
         note("report.json", "what this page is drawn from"),
     ];
-    if pcap {
+    if account.router.is_some() {
+        notes.push(note(ROUTER_FILE, "the router's configuration, as it was given"));
+    }
+    if account.made.router.is_some() {
+        notes.push(note(QUEUES_FILE, "what waited at each port of the router, over time"));
+    }
+    if account.config.meter.pcap {
         notes.push(note("client.pcapng", "all packets at the client's interface"));
         notes.push(note("server.pcapng", "all packets at the server's interface"));
     }

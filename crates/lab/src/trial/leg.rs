@@ -14,17 +14,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use nilometer_traffic::PlannedConnection;
-use nilometer_wire::Time;
+use nilometer_wire::{Span, Time};
 
 use super::config::{DutKind, LabConfig};
 use super::meter::{MeterLive, PassiveMeter, Sighted, Watch};
-use super::outcome::RouterOutcome;
+use super::router::{RouterSeen, RouterUnderTest};
 use crate::device::frr::{self, FrrDevice};
 use crate::device::prefix::Prefix;
 use crate::device::testbed::{DeviceKind, InterfaceCounters, Testbed, TestbedConfig};
 use crate::generate::{Client, ClientConfig, Execution, Live, Server, ServerConfig, ServerReport};
-use crate::route::running::Running;
-use crate::route::testbed::testbed_router;
+use crate::route::testbed::RouterFile;
 
 /// Links between the hosts and the device.
 const LINKS: [&str; 2] = ["198.19.255.0/24", "fd00:ffff::/64"];
@@ -39,6 +38,8 @@ pub struct Leg<'a> {
     pub dut: DutKind,
     /// The lab's configuration.
     pub config: &'a LabConfig,
+    /// What our router is to be, if that is said.
+    pub router: Option<&'a RouterFile>,
     /// The connections, by start.
     pub connections: &'a [PlannedConnection],
     /// Ends of the plan's intervals, ns after the beginning.
@@ -69,7 +70,7 @@ pub struct LegOutcome {
     /// What the hosts' interfaces counted.
     pub interfaces: InterfaceCounters,
     /// How our router was put together, and what it counted; where it is the device.
-    pub router: Option<RouterOutcome>,
+    pub router: Option<RouterSeen>,
     /// The wall clock at the traffic's beginning, ns since 1970.
     pub origin_ns: u64,
     /// When a signal ended the traffic, ns after its beginning.
@@ -109,12 +110,14 @@ fn build_testbed(dut: DutKind, config: &LabConfig) -> Result<Testbed> {
 }
 
 /// Starts our router on the testbed's device ports, if it is the device.
-fn start_router(dut: DutKind, testbed: &Testbed, seed: u64) -> Result<Option<Running>> {
-    let Some(namespace) = testbed.device().filter(|_| dut == DutKind::Nilometer) else {
-        return Ok(None);
-    };
-    let config = testbed_router(&testbed.device_ports(), seed);
-    Running::start(Some(namespace), config, false).map(Some).context("the router cannot start")
+fn start_router<'a>(
+    dut: DutKind,
+    testbed: &Testbed,
+    seed: u64,
+    file: Option<&'a RouterFile>,
+) -> Result<Option<RouterUnderTest<'a>>> {
+    let is_device = dut == DutKind::Nilometer;
+    is_device.then(|| RouterUnderTest::start(testbed, seed, file)).transpose()
 }
 
 /// Starts FRR beside the kernel that forwards, if that is the device.
@@ -125,23 +128,15 @@ fn start_frr(dut: DutKind, testbed: &Testbed) -> Result<Option<FrrDevice>> {
     FrrDevice::start(namespace, &testbed.device_ports()).map(Some).context("dut frr")
 }
 
-/// Stops the router; what it has counted.
-fn account_of(router: Running) -> Result<RouterOutcome> {
-    let notes = router.notes.clone();
-    let tally = router.stop().context("the router under test failed")?;
-    ensure!(tally.balances, "the router under test lost count of its packets: {tally:?}");
-    Ok(RouterOutcome { notes, tally })
-}
-
 /// Builds all that a leg needs, links down, and lets it go again: so that a configuration which this
 /// machine cannot carry out is refused before anything is read or written.
 ///
 /// # Errors
 /// What stands in the way: address pools, congestion control, ring memory, the kernel.
-pub fn rehearse(config: &LabConfig) -> Result<()> {
+pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     let testbed = build_testbed(config.dut, config)?;
     PassiveMeter::open(&testbed, config.meter.ring_mib)?;
-    start_router(config.dut, &testbed, config.seed)?;
+    start_router(config.dut, &testbed, config.seed, router)?;
     ensure!(
         config.dut != DutKind::Frr || frr::is_installed(),
         "dut frr: FRR is not installed (Debian: apt-get install frr)"
@@ -149,6 +144,12 @@ pub fn rehearse(config: &LabConfig) -> Result<()> {
     testbed.server().enter(|| bind_server(config))?;
     testbed.client().enter(|| bind_client(config, Instant::now()))?;
     Ok(())
+}
+
+/// The longest that a packet may stay in the device by what its file says.
+fn longest_stay(router: Option<&RouterFile>) -> Span {
+    let stays = router.map(RouterFile::stays).unwrap_or_default();
+    stays.into_iter().max().unwrap_or(Span::ZERO)
 }
 
 /// The wall clock now, ns since 1970, beside the monotonic one.
@@ -164,7 +165,7 @@ fn both_clocks() -> (u64, Instant) {
 pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<LegOutcome> {
     let testbed = build_testbed(leg.dut, leg.config)?;
     let meter = PassiveMeter::open(&testbed, leg.config.meter.ring_mib)?;
-    let router = start_router(leg.dut, &testbed, leg.config.seed)?;
+    let router = start_router(leg.dut, &testbed, leg.config.seed, leg.router)?;
     testbed.raise()?;
     if let Some(router) = &router {
         router.wait_until_up()?;
@@ -180,7 +181,11 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         device_addresses: testbed.device_addresses(),
         captures: leg.captures.clone(),
         stamps: leg.stamps.clone(),
+        stay: longest_stay(leg.router),
     };
+    if let Some(router) = &router {
+        router.watch_from(origin)?;
+    }
     let (over, settled) = (AtomicBool::new(false), AtomicBool::new(false));
     let (executions, played, served, sighted) = thread::scope(|scope| {
         // What nobody sees need not be played to its end.
@@ -197,6 +202,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
             .client()
             .enter(|| client.run_threads(threads, leg.connections, &live.traffic, stop));
         let played_for = origin.elapsed();
+        let emptied = router.as_ref().map_or(Ok(()), RouterUnderTest::settle);
         thread::sleep(SETTLE);
         over.store(true, Ordering::Release);
         let served = serving.join();
@@ -207,7 +213,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
             played.context("the client engine failed")?,
             played_for,
             served.map_err(|_| fell("server"))?.context("the server engine failed")?,
-            sighted.map_err(|_| fell("meter"))?.context("the meter failed")?,
+            emptied.and(sighted.map_err(|_| fell("meter"))?.context("the meter failed"))?,
         ))
     })?;
     let interrupted_ns = stop.load(Ordering::Acquire).then_some(played.as_nanos() as u64);
@@ -222,7 +228,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         served,
         sighted,
         interfaces: testbed.interface_counters()?,
-        router: router.map(account_of).transpose()?,
+        router: router.map(RouterUnderTest::stop).transpose()?,
         origin_ns,
         interrupted_ns,
         clock_step_ns,

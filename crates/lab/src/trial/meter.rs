@@ -16,9 +16,9 @@ use nilometer_flow::record::tcp_flags;
 use nilometer_profile::{
     Counts, Delays, Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict,
 };
-use nilometer_wire::Time;
 use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{IpPacket, Parsed, Transport, parse};
+use nilometer_wire::{Span, Time};
 
 use crate::device::ring::{Ring, RingConfig, RingStatistics, Seen};
 use crate::device::testbed::{CLIENT_INTERFACE, SERVER_INTERFACE, Testbed};
@@ -46,6 +46,8 @@ pub struct Watch {
     pub captures: Option<[PathBuf; 2]>,
     /// Where to keep the stamps of each packet.
     pub stamps: Option<PathBuf>,
+    /// How long a packet may stay in the device, beyond what any device may take.
+    pub stay: Span,
 }
 
 /// Counters for a progress display.
@@ -111,6 +113,12 @@ pub struct PassiveMeter {
     watch: Watch,
 }
 
+/// How packets are matched where one may stay in the device for so long, beyond what any may take.
+fn matching(stay: Span) -> MatcherConfig {
+    let usual = MatcherConfig::default();
+    MatcherConfig { horizon: usual.horizon + stay, ..usual }
+}
+
 /// What is accumulated while the rings are drained.
 struct Ledger<'a> {
     watch: &'a Watch,
@@ -173,7 +181,7 @@ impl<'a> Ledger<'a> {
         let flows = Meter::new(whole);
         Ok(Ledger {
             watch,
-            matcher: Matcher::new(MatcherConfig::default()),
+            matcher: Matcher::new(matching(watch.stay)),
             sighted: Sighted {
                 records: Vec::new(),
                 flows: flows.counts(),

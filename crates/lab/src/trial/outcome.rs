@@ -3,11 +3,10 @@
 use nilometer_traffic::fidelity::Fidelity;
 use serde::{Deserialize, Serialize};
 
+use super::router::RouterOutcome;
 use super::telling;
 use crate::report::enough;
 pub use crate::report::story::PacketCounts as Packets;
-use crate::route::assemble::Notes;
-use crate::route::tally::Tally;
 
 /// The result of a lab run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,17 +59,11 @@ pub struct Outcome {
     pub router: Option<RouterOutcome>,
     /// What makes a figure suspect, in plain words.
     pub warnings: Vec<String>,
+    /// How many of them, the first, were said before the traffic began.
+    #[serde(skip)]
+    pub said_before: usize,
     /// Absolute path of the page.
     pub report: String,
-}
-
-/// Our router as the device under test.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RouterOutcome {
-    /// How it was put together.
-    pub notes: Notes,
-    /// Its last counters.
-    pub tally: Tally,
 }
 
 /// How exactly the plan was carried out.

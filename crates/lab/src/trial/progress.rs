@@ -67,6 +67,15 @@ impl Display {
         }
     }
 
+    /// What makes figures suspect, and is known before any is taken.
+    pub fn warn(&self, warning: &str) {
+        let line = format!("nilometer: warning: {warning}");
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{line}")),
+            None => eprintln!("{line}"),
+        }
+    }
+
     /// An input is being read.
     pub fn reading(&self, progress: &Progress<'_>) {
         if let (Some(bar), Some(total)) = (&self.bar, progress.total_bytes) {

@@ -17,11 +17,15 @@ use super::leg::{self, Leg, LegLive, LegOutcome};
 use super::outcome::Outcome;
 use super::planning;
 use super::progress::Display;
+use super::router::{QUEUES_FILE, ROUTER_FILE};
 use super::source::{self, Asked};
+use super::warnings;
 use crate::device::privilege;
 use crate::document;
 use crate::report;
+use crate::route::testbed::RouterFile;
 use crate::table::flows::FlowWriter;
+use crate::table::queues::write_queues;
 
 /// The stamps of every packet, which has this name when the last of them is written.
 const STAMPS_FILE: &str = "packets.parquet";
@@ -56,15 +60,32 @@ pub enum Ended {
 pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> Result<Ended> {
     config.check()?;
     Directory::check(&options.out, options.force)?;
+    let router = config.router.as_deref().map(RouterFile::read).transpose()?;
     privilege::acquire()?;
-    leg::rehearse(config)?;
+    leg::rehearse(config, router.as_ref())?;
     let display = Display::new();
     let estimate = estimate(config, &display)?;
     let plan = planning::plan(&estimate.model, config.seed, config.traffic.threads)?;
     let directory = Directory::create(&options.out, options.force)?;
     document::write_json(&directory.file("model.json"), &estimate.model)?;
-    document::write_whole(&directory.file("lab.toml"), toml::to_string(config)?.as_bytes())?;
-    let trial = Trial { config, options, estimate: &estimate, plan: &plan, directory: &directory };
+    // Seen from the results' folder, the router's file is beside the lab's.
+    let kept = config.router.as_ref().map(|_| PathBuf::from(ROUTER_FILE));
+    let kept = LabConfig { router: kept, ..config.clone() };
+    document::write_whole(&directory.file("lab.toml"), toml::to_string(&kept)?.as_bytes())?;
+    if let Some(router) = &router {
+        document::write_whole(&directory.file(ROUTER_FILE), router.text.as_bytes())?;
+    }
+    let said = router.as_ref().map_or_else(Vec::new, |file| warnings::before(file, &plan));
+    said.iter().for_each(|warning| display.warn(warning));
+    let trial = Trial {
+        config,
+        options,
+        estimate: &estimate,
+        plan: &plan,
+        directory: &directory,
+        router: router.as_ref(),
+        said: &said,
+    };
     let legs = match trial.legs(&display, stop) {
         Err(error) if directory.file(STAMPS_FILE).exists() => {
             let kept = directory.keep();
@@ -163,6 +184,9 @@ struct Trial<'a> {
     estimate: &'a Estimate,
     plan: &'a Plan,
     directory: &'a Directory,
+    router: Option<&'a RouterFile>,
+    /// What was warned of before.
+    said: &'a [String],
 }
 
 impl Trial<'_> {
@@ -195,6 +219,7 @@ impl Trial<'_> {
         Leg {
             dut,
             config: self.config,
+            router: self.router,
             connections,
             interval_ends_ns: ends.collect(),
             captures: None,
@@ -232,6 +257,8 @@ impl Trial<'_> {
             made,
             wire,
             page: &at,
+            router: self.router,
+            said: self.said,
         });
         let mut flows = FlowWriter::new(&self.directory.file("flows.parquet"), false)?;
         for record in &made.sighted.records {
@@ -239,6 +266,9 @@ impl Trial<'_> {
         }
         flows.finish(&[])?;
         account::write_execution(&self.directory.file("execution.ndjson"), self.plan, made)?;
+        if let Some(router) = &made.router {
+            write_queues(&self.directory.file(QUEUES_FILE), &router.courses)?;
+        }
         document::write_json(&self.directory.file("result.json"), &outcome)?;
         report::save(self.directory.partial(), &story)?;
         Ok(Legs::Played(Box::new(outcome)))

@@ -10,6 +10,8 @@ use nilometer_wire::Time;
 
 use super::meter::{LEAD_NS, Sighted};
 use super::outcome::{Delay, IntervalOutcome, Outcome, Packets};
+use super::router::RouterSeen;
+use super::told_queues;
 use crate::report::story::{
     self, Comparison, Coverage, Curve, DelaySecond, Execution, LeftOut, Percentiles, Ranks,
     SizeClass, Story, Trait,
@@ -33,6 +35,8 @@ pub struct Told<'a> {
     pub sighted: &'a Sighted,
     /// What it saw over the bare wire.
     pub wire: Option<&'a Sighted>,
+    /// What was seen of our router, where it is the device.
+    pub router: Option<&'a RouterSeen>,
     /// Lateness of all connections, ns, rising.
     pub lateness_ns: &'a [u64],
 }
@@ -63,6 +67,8 @@ pub fn tell(outcome: &Outcome, told: &Told<'_>) -> Story {
         wire_delay_ns: outcome.wire_delay_ns.as_ref().map(percentiles),
         directions: Direction::ALL.map(|way| direction(outcome, told, way)).to_vec(),
         size_classes: size_classes(&told.sighted.delays, told.wire.map(|wire| &wire.delays)),
+        queues: told.router.map(told_queues::queues).unwrap_or_default(),
+        losses: outcome.router.as_ref().and_then(told_queues::losses),
         ..Story::default()
     }
 }

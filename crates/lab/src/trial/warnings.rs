@@ -1,11 +1,15 @@
 //! Warnings: what makes a figure suspect and what to do, in plain words.
 
+use nilometer_traffic::Plan;
+
 use super::account::Account;
 use super::config::DutKind;
+use super::losses::WAYS;
 use super::outcome::Outcome;
 use super::telling::performed_octets;
-use crate::report::format::{percent, plain};
+use crate::report::format::{percent, plain, si};
 use crate::report::verdict::COVERAGE_LOW;
+use crate::route::testbed::RouterFile;
 
 /// Lateness beyond which a start is worth a word, ns.
 const LATE_NS: u64 = 5_000_000;
@@ -33,6 +37,38 @@ pub fn of(account: &Account<'_>, outcome: &Outcome) -> Vec<String> {
     found.extend(account.estimate.warnings.iter().cloned());
     model(account, outcome, &mut found);
     found
+}
+
+/// What is known to be wrong before the first packet: links that cannot carry what is planned.
+pub fn before(router: &RouterFile, plan: &Plan) -> Vec<String> {
+    let ends: Vec<f64> = plan.intervals.iter().map(|one| one.end.as_secs_f64()).collect();
+    let mut planned = vec![[0_u64; 2]; ends.len()];
+    for connection in &plan.connections {
+        let at = ends.partition_point(|end| *end <= connection.start.as_secs_f64());
+        if let Some(bytes) = planned.get_mut(at) {
+            bytes[0] += connection.request_bytes;
+            bytes[1] += connection.size_bytes;
+        }
+    }
+    // Requests leave by the servers' port, answers by the clients'.
+    let ways = [("server", "the servers", 0), ("client", "the clients", 1)];
+    let warning = |(port, way, index): (&str, &str, usize)| {
+        let rate = router.rate(port)?.bits_per_second() as f64;
+        let spans = plan.intervals.iter().map(|one| (one.start.as_secs_f64(), one.end));
+        let asked = spans.zip(&planned).map(|((start, end), bytes)| {
+            (8.0 * bytes[index] as f64 / (end.as_secs_f64() - start).max(1e-9), start)
+        });
+        let (most, start) = asked.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|it| it.0 > rate)?;
+        Some(format!(
+            "The plan has {} of payload to {way} from {start:.0} s on, and port {port} of {} carries {}. \
+             Queues will be full and connections late; raise the rate, or play fewer (--match bitrate, a \
+             longer original) if that is not what is to be seen.",
+            plain(&si(most, "bit/s")),
+            router.path.display(),
+            plain(&si(rate, "bit/s"))
+        ))
+    };
+    ways.into_iter().filter_map(warning).collect()
 }
 
 fn interrupted(outcome: &Outcome, found: &mut Vec<String>) {
@@ -65,6 +101,18 @@ fn router(outcome: &Outcome, found: &mut Vec<String>) {
     found.extend(fallbacks.map(|what| format!("The router's port {what}.")));
     let warnings = outcome.router.iter().flat_map(|router| &router.notes.warnings);
     found.extend(warnings.map(|what| format!("The router warns: {what}.")));
+    let Some(router) = &outcome.router else { return };
+    for (rest, way) in router.unexplained.ways().into_iter().zip(WAYS) {
+        if rest != 0 {
+            let more = if rest > 0 { "fewer" } else { "more" };
+            found.push(format!(
+                "Of what was lost ({way}) the router's counters have {} packets {more} than the meter. Such \
+                 packets were lost between the meter and the router, or not seen by the meter; repeat on a \
+                 quieter machine.",
+                rest.unsigned_abs()
+            ));
+        }
+    }
 }
 
 fn meter(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {

@@ -414,6 +414,11 @@ impl<P: Packet + Copy> Fabric<P> {
         self.inputs[input].backlog_bytes()
     }
 
+    /// What waits at `input`, for all outputs together. Panics where there is no such port.
+    pub fn input_backlog(&self, input: usize) -> Backlog {
+        self.inputs[input].ledger_waiting()
+    }
+
     /// What waits at `output`. Panics where there is no such port.
     pub fn output_backlog(&self, output: usize) -> Backlog {
         self.outputs[output].backlog()

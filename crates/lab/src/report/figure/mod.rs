@@ -5,6 +5,7 @@ pub mod delay;
 pub mod distribution;
 pub mod fidelity;
 pub mod lateness;
+pub mod queue;
 pub mod rank;
 pub mod rows;
 pub mod size;

@@ -23,6 +23,7 @@
 //! A link that goes down or an interface that is removed is a state of its port ([`Presence`]), and the
 //! router is told; the others go on. A port that is gone can be given another device.
 
+mod backlogs;
 mod gather;
 mod links;
 mod noticed;
@@ -53,6 +54,7 @@ use crate::device::port::{Port, PortIo, PortStatistics, wait_with};
 use crate::device::shortcut::Shortcuts;
 use crate::device::tap::TapPort;
 use crate::generate::epoll::PromptTimers;
+pub use backlogs::{Course, PortCourses, Step, Waited};
 use gather::Gathering;
 use remote::Ear;
 pub use remote::Remote;
@@ -60,7 +62,6 @@ use seat::Seat;
 pub use seat::{Lost, Presence};
 use shortcuts::Grants;
 pub use stalls::Stalls;
-use stalls::Watch;
 
 /// Frames that a port may hand in before the outputs are served.
 pub const TAKEN_AT_ONCE: usize = 256;
@@ -96,7 +97,8 @@ pub struct Driver {
     /// Who is told which ports come and go.
     watcher: Option<Sender<(usize, Presence)>>,
     stress: Option<Box<Stress>>,
-    stalls: Option<Watch>,
+    stalls: Option<stalls::Watch>,
+    backlogs: Option<Box<backlogs::Watch>>,
     grants: Option<Box<Grants>>,
 }
 
@@ -127,6 +129,7 @@ impl Driver {
             watcher: None,
             stress: None,
             stalls: None,
+            backlogs: None,
             grants: None,
         };
         Ok((driver, remote))
@@ -279,17 +282,6 @@ impl Driver {
         self.memory.census()
     }
 
-    /// Counts from now on how often the thread, which is the calling one, is kept from running for
-    /// `least` while frames wait.
-    pub fn watch_stalls(&mut self, least: Duration) {
-        self.stalls = Some(Watch::new(least));
-    }
-
-    /// The stalls that were counted.
-    pub fn stalls(&self) -> Stalls {
-        self.stalls.as_ref().map_or(Stalls::default(), |watch| watch.found)
-    }
-
     /// Turns that were made, and how many of them found nothing to do and slept.
     pub fn turns(&self) -> (u64, u64) {
         self.turns
@@ -343,8 +335,14 @@ impl Driver {
             moved |= stress.turn(now, &mut self.router, &mut self.memory);
         }
         self.trace();
+        if let Some(watch) = &mut self.backlogs {
+            watch.look(now, &self.router);
+        }
         for number in 0..self.seats.len() {
             moved |= self.let_out(now, number);
+        }
+        if let Some(watch) = &mut self.backlogs {
+            watch.look(now, &self.router);
         }
         if let Some(grants) = &mut self.grants {
             let turn = shortcuts::Turn { now, router: &mut self.router, seats: &self.seats };

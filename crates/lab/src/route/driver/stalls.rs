@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::TAKEN_AT_ONCE;
+use super::{Driver, TAKEN_AT_ONCE};
 use crate::route::bench::clock::thread_time;
 
 /// What the stalls of a driver came to.
@@ -53,6 +53,19 @@ impl Watch {
             self.found.total += idle;
             self.found.longest = self.found.longest.max(idle);
         }
+    }
+}
+
+impl Driver {
+    /// Counts from now on how often the thread, which is the calling one, is kept from running for
+    /// `least` while frames wait.
+    pub fn watch_stalls(&mut self, least: Duration) {
+        self.stalls = Some(Watch::new(least));
+    }
+
+    /// The stalls that were counted.
+    pub fn stalls(&self) -> Stalls {
+        self.stalls.as_ref().map_or(Stalls::default(), |watch| watch.found)
     }
 }
 

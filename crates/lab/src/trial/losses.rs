@@ -1,0 +1,162 @@
+//! Losses: what the meter misses on the far side, against what the router says it dropped and why.
+//!
+//! The meter sees that a packet entered the device and never left; it does not see why. The router counts
+//! by reason, and does not see what it was never handed. Both counts are of the same packets, and they are
+//! of different hands: where they differ, the difference is told and not made fit.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::outcome::InterfaceOutcome;
+use super::router::RouterSeen;
+use crate::route::tally::PortTally;
+
+/// The directions, as they are called in files.
+pub const WAYS: [&str; 2] = ["to_servers", "to_clients"];
+
+/// Reasons of the device's that are of what goes out; the others are of what comes in.
+const OUTWARD: [&str; 2] = ["tx_invalid", "unsent"];
+
+/// Packets that did not get through for one reason in one place.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// `to_servers` or `to_clients`.
+    pub direction: String,
+    /// The port, `client` or `server`, or the host's interface at the other end of its link.
+    pub port: String,
+    /// Where there: `link`, `device`, `filter`, `router`, `input queue`, `output queue`, `host`, `waiting`.
+    pub place: String,
+    /// Why, by the name of its counter.
+    pub reason: String,
+    /// How many.
+    pub packets: u64,
+}
+
+/// What the meter calls lost and no counter has, by direction; below zero where counters have more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unexplained {
+    /// From the clients.
+    pub to_servers: i64,
+    /// From the servers.
+    pub to_clients: i64,
+}
+
+impl Unexplained {
+    /// By direction: to the servers, to the clients.
+    pub fn ways(&self) -> [i64; 2] {
+        [self.to_servers, self.to_clients]
+    }
+}
+
+/// Collects losses, leaving out what is zero.
+#[derive(Default)]
+struct Found(Vec<Loss>);
+
+impl Found {
+    fn put(&mut self, way: usize, [port, place, reason]: [&str; 3], packets: u64) {
+        if packets > 0 {
+            let [port, place, reason] = [port, place, reason].map(str::to_owned);
+            let direction = WAYS[way].to_owned();
+            self.0.push(Loss { direction, port, place, reason, packets });
+        }
+    }
+
+    fn put_all(&mut self, way: usize, [port, place]: [&str; 2], all: &BTreeMap<String, u64>) {
+        for (reason, &packets) in all {
+            self.put(way, [port, place, reason], packets);
+        }
+    }
+}
+
+/// Explains what the meter calls `lost`, by direction.
+pub fn explain(
+    seen: &RouterSeen,
+    interfaces: &[InterfaceOutcome],
+    lost: [u64; 2],
+) -> (Vec<Loss>, Unexplained) {
+    let mut found = Found::default();
+    // What came by port 0 goes to the servers, what leaves by it to the clients; port 1 the other way.
+    for (number, (port, host)) in seen.outcome.tally.ports.iter().zip(interfaces).enumerate() {
+        let (inward, outward) = (number, 1 - number);
+        found.put(inward, [&port.name, "link", "no_room"], host.tx_dropped);
+        of_port(&mut found, port, [inward, outward]);
+        found.put(outward, [&host.name, "host", "no_room"], host.rx_dropped);
+    }
+    for (way, packets) in seen.under_way.into_iter().enumerate() {
+        found.put(way, ["both", "waiting", "at_the_end"], packets);
+    }
+    let mut rest = [0, 1].map(|way| i64::try_from(lost[way]).unwrap_or(i64::MAX));
+    for loss in &found.0 {
+        let way = usize::from(loss.direction == WAYS[1]);
+        rest[way] -= i64::try_from(loss.packets).unwrap_or(i64::MAX);
+    }
+    found.0.sort_by_key(|loss| loss.direction == WAYS[1]);
+    (found.0, Unexplained { to_servers: rest[0], to_clients: rest[1] })
+}
+
+fn of_port(found: &mut Found, port: &PortTally, [inward, outward]: [usize; 2]) {
+    let name = port.name.as_str();
+    for (reason, &packets) in &port.lost {
+        let way = if OUTWARD.contains(&reason.as_str()) { outward } else { inward };
+        found.put(way, [name, "device", reason], packets);
+    }
+    for (reason, &packets) in &port.discards {
+        let place = if reason == "denied" { "filter" } else { "router" };
+        found.put(inward, [name, place, reason], packets);
+    }
+    found.put_all(inward, [name, "input queue"], &port.input_drops);
+    found.put_all(outward, [name, "output queue"], &port.output_drops);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::tally::Tally;
+    use crate::trial::router::RouterOutcome;
+
+    fn counted(reason: &str, packets: u64) -> BTreeMap<String, u64> {
+        BTreeMap::from([(reason.to_owned(), packets)])
+    }
+
+    /// Each counter goes to the direction of the packets that it counts.
+    #[test]
+    fn losses_are_told_by_direction_and_the_rest_is_said() {
+        let port = |name: &str| PortTally { name: name.to_owned(), ..PortTally::default() };
+        let mut lost = counted("ring_full", 1);
+        lost.insert("unsent".to_owned(), 2);
+        let client = PortTally {
+            lost,
+            discards: counted("denied", 4),
+            input_drops: counted("full", 8),
+            output_drops: counted("early", 16),
+            ..port("client")
+        };
+        let server = PortTally { discards: counted("expired", 32), ..port("server") };
+        let tally = Tally { ports: vec![client, server], ..Tally::default() };
+        let outcome = RouterOutcome { tally, ..RouterOutcome::default() };
+        let seen = RouterSeen { outcome, courses: Vec::new(), under_way: [64, 128] };
+        let host = |name: &str, tx_dropped, rx_dropped| InterfaceOutcome {
+            name: name.to_owned(),
+            tx_packets: 0,
+            rx_packets: 0,
+            metered_tx: 0,
+            metered_rx: 0,
+            tx_dropped,
+            rx_dropped,
+            not_ip: 0,
+        };
+        let hosts = [host("client", 256, 512), host("server", 1_024, 2_048)];
+        let (losses, rest) = explain(&seen, &hosts, [2_381 + 3, 1_000]);
+        let sum = |way: &str| -> u64 {
+            losses.iter().filter(|it| it.direction == way).map(|it| it.packets).sum()
+        };
+        assert_eq!(sum("to_servers"), 1 + 4 + 8 + 64 + 256 + 2_048);
+        assert_eq!(sum("to_clients"), 2 + 16 + 32 + 128 + 512 + 1_024);
+        assert_eq!(rest, Unexplained { to_servers: 3, to_clients: 1_000 - 1_714 });
+        assert!(losses.is_sorted_by_key(|it| it.direction == WAYS[1]));
+        assert_eq!(losses.len(), 12, "{losses:?}");
+        let filter = losses.iter().find(|it| it.reason == "denied").expect("a filter");
+        assert_eq!((filter.port.as_str(), filter.place.as_str()), ("client", "filter"));
+    }
+}
