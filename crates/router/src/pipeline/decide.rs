@@ -114,7 +114,7 @@ impl Router {
         }
         if brief.notes & header::FRAGMENT != 0
             && key.protocol == header::protocol::TCP
-            && A::filters(&mut self.tables).ask_for_flags()
+            && A::filters(&mut self.tables).ask_for_flags(input)
             && hides_flags(memory.frame(brief.place))
         {
             return Err(Turn::Discard(Discard::Fragment));
