@@ -29,8 +29,8 @@ pub mod slots;
 pub mod tree_bitmap;
 
 pub use classifier::{
-    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, ClassifierVectors, Octet,
-    Ports, Refused, Rule, RuleId,
+    Action, ByPort, Classified, Classifier, ClassifierLinear, ClassifierTuples, ClassifierVectors,
+    Inputs, Octet, Ports, Refused, Rule, RuleId,
 };
 pub use direct::Direct;
 pub use engine::{Engine, EngineFault, Routed};

@@ -1,8 +1,9 @@
 //! The classifier and its linear twin against a scan of all rules, while rules come and go.
 
+use nilometer_router::classifier::FlowCache;
 use nilometer_router::{
-    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, ClassifierVectors, Key,
-    Octet, Ports, Prefix, Refused, Rule, RuleId,
+    Action, ByPort, Classified, Classifier, ClassifierLinear, ClassifierTuples, ClassifierVectors,
+    Inputs, Key, Octet, Ports, Prefix, Refused, Rule, RuleId,
 };
 use nilometer_stat::Rng;
 
@@ -241,4 +242,119 @@ fn rules_that_nothing_tells_apart_all_fit_one_bucket() {
         assert!(tuples.remove(RuleId(id)).is_some());
     }
     assert!(tuples.balances() && tuples.len() == 1);
+}
+
+/// Rules for all ports and for some come and go, and packets of every port meet those that are for it.
+fn hold_by_port<A: Classified + Default>(
+    classifier: Box<dyn Classifier<A> + Send>,
+    address: fn(&mut Rng) -> A,
+) {
+    const PORTS: u64 = 5;
+    let mut chance = Chance { rng: Rng::new(10, 1, u64::from(A::BITS)), address };
+    let mut by_port = ByPort::new(classifier);
+    let mut cache = FlowCache::new(64);
+    let mut rules: Vec<Option<(Inputs, Rule<A>)>> = vec![None; RULES_MAX as usize];
+    let mut of_lists = 0;
+    for operation in 0..6_000 {
+        // Lists open and close again.
+        let share = if operation / 500 % 2 == 0 { 90 } else { 5 };
+        let id = RuleId(chance.rng.below(u64::from(RULES_MAX)) as u32);
+        let place = &mut rules[id.0 as usize];
+        if chance.rng.below(100) < share {
+            // The last port is named by none.
+            let named = chance.rng.below(1 << (PORTS - 1)) as usize;
+            let inputs = Inputs::of((0..PORTS as usize - 1).filter(|port| named >> port & 1 == 1));
+            let inputs = inputs.filter(|_| chance.rng.below(2) == 0).unwrap_or_default();
+            let rule = chance.rule();
+            let expected = if place.is_some() { Err(Refused::Taken) } else { Ok(()) };
+            place.get_or_insert((inputs, rule));
+            assert_eq!(by_port.insert(id, inputs, rule), expected);
+        } else {
+            assert_eq!(by_port.remove(id), place.take().map(|(_, rule)| rule));
+        }
+        if operation % 997 == 0 {
+            by_port.settle();
+        }
+        let expected = rules[id.0 as usize].as_ref().map(|(inputs, rule)| (rule, *inputs));
+        assert_eq!(by_port.rule(id), expected);
+        let input = chance.rng.below(PORTS) as usize;
+        let of_port = |rule: &Option<(Inputs, Rule<A>)>| {
+            rule.filter(|(inputs, _)| inputs.contains(input)).map(|(_, rule)| rule)
+        };
+        let here: Vec<Option<Rule<A>>> = rules.iter().map(of_port).collect();
+        let keys: Vec<Key<A>> = (0..chance.rng.below(80)).map(|_| chance.key()).collect();
+        let expected: Vec<_> = keys.iter().map(|key| scanned(&here, key)).collect();
+        for _ in 0..2 {
+            let (mut found, mut cached) = (vec![None; keys.len()], vec![None; keys.len()]);
+            by_port.classify_batch(input, &keys, &mut found);
+            cache.classify_by_port(&by_port, input, &keys, &mut cached);
+            assert_eq!(found, expected, "port {input} after {operation} operations");
+            assert_eq!(cached, expected, "port {input} after {operation} operations, cached");
+        }
+        // The same headers by another port, which the cache must tell apart.
+        let mut cached = vec![None; keys.len()];
+        cache.classify_by_port(&by_port, PORTS as usize - 1, &keys, &mut cached);
+        let every = |rule: &Option<(Inputs, Rule<A>)>| {
+            rule.filter(|(inputs, _)| *inputs == Inputs::ANY).map(|(_, rule)| rule)
+        };
+        let every: Vec<Option<Rule<A>>> = rules.iter().map(every).collect();
+        assert!(keys.iter().map(|key| scanned(&every, key)).eq(cached));
+        let flags = here.iter().flatten().any(|rule| rule.flags != Octet::ANY);
+        assert_eq!(by_port.looks_at_flags(input), flags);
+        let is_listed = |id: &RuleId| rules[id.0 as usize].is_some_and(|it| it.0 != Inputs::ANY);
+        of_lists += expected.iter().flatten().filter(|id| is_listed(id)).count();
+        assert_eq!(by_port.len(), rules.iter().flatten().count());
+    }
+    assert!(of_lists > 10_000, "{of_lists} headers met a rule of their port");
+}
+
+#[test]
+fn packets_of_each_port_meet_the_rules_for_it() {
+    let few = |rng: &mut Rng| (rng.below(4) << 30 | rng.below(4)) as u32;
+    hold_by_port(Box::new(ClassifierLinear::new(RULES_MAX)), few);
+    hold_by_port(Box::new(ClassifierTuples::new(RULES_MAX)), few);
+    hold_by_port(Box::new(ClassifierVectors::new(RULES_MAX)), few);
+    let few = |rng: &mut Rng| u128::from(rng.below(4)) << 126 | u128::from(rng.below(4));
+    hold_by_port(Box::new(ClassifierVectors::new(RULES_MAX)), few);
+}
+
+#[test]
+fn a_rule_that_is_refused_leaves_no_list_behind() {
+    let mut by_port = ByPort::<u32>::new(Box::new(ClassifierVectors::new(2)));
+    let one = Inputs::of([7]).expect("a port");
+    let refused = by_port.insert(RuleId(2), one, Rule::any(0, Action::Deny));
+    assert_eq!(refused, Err(Refused::BeyondLimit { rules_max: 2 }));
+    assert_eq!((by_port.len(), by_port.generation()), (0, 0));
+    let mut found = [None];
+    by_port.classify_batch(7, &[Key::default()], &mut found);
+    assert_eq!((found, by_port.rule(RuleId(2))), ([None], None));
+    assert_eq!(by_port.remove(RuleId(2)), None);
+    assert_eq!(Inputs::of([]), None);
+    assert_eq!(Inputs::of([3, Inputs::PORTS_MAX]), None);
+    let last = Inputs::of([Inputs::PORTS_MAX - 1]).expect("the last that can be named");
+    assert!(last.contains(127) && !last.contains(0) && !last.contains(128) && !last.contains(255));
+    assert!(Inputs::ANY.contains(128) && Inputs::ANY.contains(0));
+}
+
+#[test]
+fn a_cached_answer_does_not_outlive_an_update() {
+    let mut rng = Rng::new(5, 1, 0);
+    let mut classifier = ClassifierTuples::<u32>::new(64);
+    let mut cache = FlowCache::new(256);
+    for round in 0..2_000u32 {
+        let id = RuleId(rng.below(64) as u32);
+        if classifier.remove(id).is_none() {
+            let port = rng.below(8) as u16;
+            let ports = Ports::new(port, port + 3).expect("in order");
+            let rule = Rule { source_ports: ports, ..Rule::any(round % 7, Action::Permit) };
+            assert_eq!(classifier.insert(id, rule), Ok(()));
+        }
+        let keys: Vec<Key<u32>> =
+            (0..200).map(|_| Key { source_port: rng.below(12) as u16, ..Key::default() }).collect();
+        let mut found = vec![None; keys.len()];
+        cache.classify_batch(&classifier, &keys, &mut found);
+        assert!(keys.iter().map(|key| classifier.classify(key)).eq(found));
+    }
+    let (hits, misses) = cache.hits_and_misses();
+    assert!(hits + misses == 400_000 && hits > 100_000 && misses >= 2_000, "{hits} {misses}");
 }

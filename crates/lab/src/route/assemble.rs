@@ -310,12 +310,13 @@ fn filter(router: &mut Router, config: &RouterConfig) -> Result<()> {
     };
     for (number, filter) in config.filters.iter().enumerate() {
         let (four, six) = filter.rules().with_context(|| format!("filter {number}"))?;
+        let inputs = filter.ports(config).with_context(|| format!("filter {number}"))?;
         let (id, tables) = (RuleId(number as u32), router.tables_mut());
         if let Some(rule) = four {
-            insert(tables.filters4.insert(id, rule), number)?;
+            insert(tables.filters4.insert_at(id, inputs, rule), number)?;
         }
         if let Some(rule) = six {
-            insert(tables.filters6.insert(id, rule), number)?;
+            insert(tables.filters6.insert_at(id, inputs, rule), number)?;
         }
     }
     let tables = router.tables_mut();

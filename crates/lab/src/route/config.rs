@@ -243,6 +243,9 @@ pub struct PortSection {
     /// Whether hosts are told of a better router on their network (RFC 1812, 5.2.7.2).
     #[serde(default = "yes")]
     pub redirects: bool,
+    /// Whether packets of others are forwarded from here and to here (RFC 1812, 5.3.11).
+    #[serde(default = "yes")]
+    pub forwards: bool,
     /// How often the link is asked whether another has an IPv6 address before it is used; 0 takes
     /// addresses at once.
     #[serde(default = "one_probe")]
@@ -361,7 +364,7 @@ pub struct RouteSection {
 pub enum Fate {
     /// Dropped without a word.
     Blackhole,
-    /// Dropped, and the sender is told that the host is unreachable.
+    /// Dropped, and the sender is told that there is no way to the network.
     Unreachable,
     /// Dropped, and the sender is told that it is forbidden.
     Prohibited,
@@ -446,6 +449,7 @@ impl PortSection {
             punt: None,
             reverse_path: ReversePath::Off,
             redirects: true,
+            forwards: true,
             address_probes: 1,
             partial_checksums: true,
             keeps_order: true,
@@ -470,6 +474,7 @@ impl PortSection {
         plan.delay = self.delay;
         plan.overhead_bytes = self.overhead_bytes;
         plan.redirects = self.redirects;
+        plan.forwards = self.forwards;
         plan.address_probes = self.address_probes;
         plan.is_punting = self.punt.is_some();
         plan.multicast = self.multicast.as_ref().map(MulticastSection::plan);
@@ -479,5 +484,20 @@ impl PortSection {
             ReversePath::Loose => Mode::Loose,
         };
         plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_forwards_unless_told_otherwise() {
+        let forwards = |more: &str| {
+            let section: PortSection =
+                toml::from_str(&format!("interface = \"p0\"\n{more}")).expect("a port");
+            section.plan([2, 0, 0, 0, 0, 1], 1_500).forwards
+        };
+        assert_eq!([forwards(""), forwards("forwards = false")], [true, false]);
     }
 }

@@ -3,14 +3,20 @@
 use std::fmt;
 use std::str::FromStr;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use nilometer_router::classifier::{
-    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, ClassifierVectors, Octet,
-    Ports, Rule,
+    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, ClassifierVectors, Inputs,
+    Octet, Ports, Rule,
 };
 use nilometer_router::prefix::{Address, Malformed, Prefix};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
+
+use super::config::{PORTS_MAX, RouterConfig};
+
+/// Whatever port a router has, a filter can name it.
+const _: () = assert!(PORTS_MAX <= Inputs::PORTS_MAX);
 
 /// A filter. What is absent matches everything; a filter with an address of one family is of that
 /// family, one without any is of both.
@@ -19,9 +25,9 @@ use utoipa::ToSchema;
 pub struct FilterSection {
     /// What becomes of the packets.
     pub action: ActionName,
-    /// The number of the reservation (`reserved`) or of the plugins (`active`).
+    /// The ports by which its packets come, by their interfaces; every port where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub number: Option<u32>,
+    pub inputs: Option<Vec<String>>,
     /// Source addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
@@ -49,8 +55,8 @@ pub struct FilterSection {
 /// A filter's rule for IPv4 and its rule for IPv6.
 pub type Rules = (Option<Rule<u32>>, Option<Rule<u128>>);
 
-/// What becomes of a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// What becomes of a packet. (`reserved` and `active` are refused, as they are not yet there.)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionName {
     /// It is dropped.
@@ -58,10 +64,24 @@ pub enum ActionName {
     /// It is forwarded as its route says.
     #[default]
     Permit,
-    /// It is forwarded on a reservation.
-    Reserved,
-    /// It goes through plugins.
-    Active,
+}
+
+impl<'de> Deserialize<'de> for ActionName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ActionName, D::Error> {
+        match String::deserialize(deserializer)?.as_str() {
+            "deny" => Ok(ActionName::Deny),
+            "permit" => Ok(ActionName::Permit),
+            "reserved" => Err(D::Error::custom(
+                "the action `reserved` is not yet there, as there are no reservations; give \
+                 `permit`, and the port a queue that shares its link among flows",
+            )),
+            "active" => Err(D::Error::custom(
+                "the action `active` is not yet there, as there are no plugins; give `permit`, and \
+                 `copy` where a program is to see the packets",
+            )),
+            other => Err(D::Error::unknown_variant(other, &["deny", "permit"])),
+        }
+    }
 }
 
 impl ActionName {
@@ -158,7 +178,11 @@ impl FilterSection {
     where
         Prefix<A>: FromStr<Err = Malformed>,
     {
-        let mut rule = Rule::any(self.priority, self.action()?);
+        let action = match self.action {
+            ActionName::Deny => Action::Deny,
+            ActionName::Permit => Action::Permit,
+        };
+        let mut rule = Rule::any(self.priority, action);
         prefix("source", &self.source, &mut rule.source)?;
         prefix("destination", &self.destination, &mut rule.destination)?;
         rule.source_ports = ports("source_ports", &self.source_ports)?;
@@ -169,15 +193,16 @@ impl FilterSection {
         Ok(rule)
     }
 
-    fn action(&self) -> Result<Action> {
-        Ok(match (self.action, self.number) {
-            (ActionName::Deny, None) => Action::Deny,
-            (ActionName::Permit, None) => Action::Permit,
-            (ActionName::Reserved, Some(number)) => Action::Reserved(number),
-            (ActionName::Active, Some(number)) => Action::Active(number),
-            (_, Some(_)) => bail!("filter.number: only `reserved` and `active` have one"),
-            (_, None) => bail!("filter.number is missing: `reserved` and `active` name one"),
-        })
+    /// The ports whose packets it is for, as the router of this configuration numbers them.
+    ///
+    /// # Errors
+    /// Where one has no `[[port]]`, or none is named.
+    pub fn ports(&self, config: &RouterConfig) -> Result<Inputs> {
+        let Some(names) = &self.inputs else { return Ok(Inputs::ANY) };
+        let numbers = names.iter().map(|name| config.port_named(name));
+        let numbers = numbers.collect::<Result<Vec<usize>>>().context("filter.inputs")?;
+        Inputs::of(numbers)
+            .context("filter.inputs names no port; leave it out for the packets of every port")
     }
 }
 
@@ -278,8 +303,6 @@ mod tests {
             (FilterSection { source_ports: some("9-1"), ..plain.clone() }, "filter.source_ports"),
             (FilterSection { protocol: some("tpc"), ..plain.clone() }, "filter.protocol"),
             (FilterSection { flags: some("SX"), ..plain.clone() }, "`X`"),
-            (FilterSection { number: Some(3), ..plain.clone() }, "filter.number"),
-            (FilterSection { action: ActionName::Reserved, ..plain.clone() }, "filter.number"),
             (
                 FilterSection { source: some("::/0"), destination: some("0.0.0.0/0"), ..plain },
                 "families",
@@ -289,5 +312,40 @@ mod tests {
             let error = format!("{:#}", filter.rules().expect_err(words));
             assert!(error.contains(words) && !error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn actions_that_are_not_there_are_refused_as_not_yet() {
+        for (action, words) in [
+            (
+                "reserved",
+                "`reserved` is not yet there, as there are no reservations; give `permit`",
+            ),
+            ("active", "`active` is not yet there, as there are no plugins; give `permit`"),
+            ("allow", "unknown variant `allow`, expected `deny` or `permit`"),
+        ] {
+            let text = format!("[[port]]\ninterface = \"p0\"\n[[filter]]\naction = \"{action}\"\n");
+            let error = toml::from_str::<RouterConfig>(&text).expect_err("refused");
+            let line = crate::document::toml_error("r.toml", &text, &error).to_string();
+            assert!(line.starts_with("r.toml: line 4: ") && line.contains(words), "{line}");
+            assert_eq!(line.lines().count(), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn ports_of_a_filter_are_named_by_their_interfaces() {
+        let text = "[[port]]\ninterface = \"a\"\n[[port]]\ninterface = \"b\"\n";
+        let config: RouterConfig = toml::from_str(text).expect("two ports");
+        let inputs = |names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            let filter = FilterSection { inputs: Some(names), ..FilterSection::default() };
+            filter.ports(&config).map_err(|why| format!("{why:#}"))
+        };
+        assert_eq!(FilterSection::default().ports(&config).ok(), Some(Inputs::ANY));
+        assert_eq!(inputs(&["b"]).ok(), Inputs::of([1]));
+        assert_eq!(inputs(&["b", "a", "b"]).ok(), Inputs::of([0, 1]));
+        let unknown = "filter.inputs: no [[port]] has the interface c";
+        assert_eq!(inputs(&["a", "c"]), Err(unknown.to_owned()));
+        assert!(inputs(&[]).is_err_and(|why| why.contains("names no port")));
     }
 }

@@ -13,8 +13,8 @@ pub struct MannersSection {
     pub hop_limit: u8,
     /// Whether it answers echo requests (4.3.3.6).
     pub answers_echo: bool,
-    /// Whether ICMP errors and echo replies are limited, to 1,000 of a kind a second and 10 to one
-    /// destination (4.3.2.8). Unlimited is for measurements.
+    /// Whether ICMP is limited (4.3.2.8): errors to 1,000 of a kind a second and 10 to one destination, 100
+    /// where they say "too big"; echo replies to 10,000 and 1,000. Unlimited is for measurements.
     pub limits_icmp: bool,
     /// What is done with source routes: `refuse`, `ignore` or `follow` (5.3.13.4).
     pub source_routing: SourceRoutes,

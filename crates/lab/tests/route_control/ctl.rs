@@ -4,7 +4,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::site::{Stand, privileged};
+use crate::site::{ROUTER, Stand, privileged};
 
 /// Runs the command on the stand's socket.
 fn ctl(stand: &Stand, words: &[&str]) -> Output {
@@ -89,6 +89,17 @@ fn what_cannot_be_is_said_in_one_line() {
     refused(&stand, &["set-rate", "1", "fast"], "no rate");
     refused(&stand, &["set-queue", "1", "red"], "no KEY=VALUE");
     refused(&stand, &["filters", "del", "4"], "no filter 4");
+    refused(&stand, &["filters", "add", "action=reserved"], "`reserved` is not yet there");
+    refused(&stand, &["filters", "add", "action=active"], "`active` is not yet there");
+    refused(&stand, &["filters", "add", "inputs=p0,p9"], "no port p9");
+    for (action, word) in [("reserved", "reservations"), ("active", "plugins")] {
+        stand.room.write("not.toml", format!("{ROUTER}[[filter]]\naction = \"{action}\"\n"));
+        let output = stand.room.command(&["route", "run", "not.toml"]).output().expect("it runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains("not yet") && error.contains(word), "{error}");
+        assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    }
     stand.room.write("mine.toml", "mine");
     refused(&stand, &["save", "mine.toml"], "exists already");
     refused(&stand, &["save", "mine.toml", "--force"], "another kind");

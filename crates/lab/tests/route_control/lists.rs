@@ -247,3 +247,38 @@ fn a_list_that_cannot_be_is_refused_in_one_line() {
     refused(&stand, &["routes", "list", "--source", "bgp & co"], "no source is `bgp & co`");
     stand.end();
 }
+
+/// Filters of one port are met by what comes by it, flows past the pipeline included, whatever classifier
+/// finds them.
+#[test]
+fn a_filter_of_a_port_is_for_what_comes_by_it() {
+    if !privileged("filters of a port") {
+        return;
+    }
+    let stand = Stand::new("control-inputs", "[fabric]\nqueueing = \"off\"\n").expect("a router");
+    let flow = stand.site.flow().expect("a flow");
+    flow.wait_for(50);
+    done(&stand, &["filters", "add", "action=deny", "protocol=udp", "inputs=p1"]);
+    flow.wait_for(200);
+    done(&stand, &["classifier", "tuples"]);
+    flow.wait_for(50);
+    // Ports may be named by number as well.
+    done(&stand, &["filters", "add", "action=deny", "protocol=udp", "inputs=0,p1"]);
+    let met = |at: usize| {
+        let listed = parsed(&done(&stand, &["filters", "list", "--json"]));
+        listed["filters"][at]["packets"].as_u64().expect("a number")
+    };
+    let began = std::time::Instant::now();
+    while met(1) < 50 {
+        assert!(began.elapsed() < PATIENCE, "{} packets met the filter of p0", met(1));
+    }
+    assert_eq!(met(0), 0, "nothing of UDP comes by p1");
+    let text = done(&stand, &["filters", "list"]);
+    assert!(text.contains("udp on p0,p1 from any to any"), "{text}");
+    done(&stand, &["save", "saved.toml"]);
+    assert!(stand.room.read("saved.toml").contains("inputs = [\"p0\", \"p1\"]"));
+    done(&stand, &["filters", "del", "1"]);
+    flow.wait_for(50);
+    flow.end();
+    stand.end();
+}

@@ -55,6 +55,19 @@ fn nonsense_is_refused_in_one_line() {
         assert_eq!(status, expected, "{said}");
         assert!(line.contains(words) && !line.contains('\n') && !line.is_empty(), "{said}");
     }
+    let filter = |body| stand.ask(&Method::POST, "/v1/filters", Some(body));
+    for (body, words) in [
+        (json!({"action": "reserved", "destination": "198.19.0.0/16"}), "not yet"),
+        (json!({"action": "active"}), "not yet"),
+        (json!({"inputs": ["p9"]}), "no port p9"),
+        (json!({"inputs": ["9"]}), "no port 9"),
+        (json!({"inputs": []}), "names no port"),
+    ] {
+        let (status, said) = filter(body);
+        let line = said["error"].as_str().unwrap_or_default();
+        assert_eq!((status, line.contains(words), line.lines().count()), (400, true, 1), "{said}");
+    }
+    assert_eq!(stand.get("/v1/filters")["count"], 0);
     let post = |path: &str, body| stand.ask(&Method::POST, path, Some(body)).0;
     assert_eq!(post("/v1/filters", json!({"protocol": "tpc"})), 400);
     stand.put("/v1/fabric", json!({"queueing": "original"}));

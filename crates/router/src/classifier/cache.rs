@@ -14,6 +14,7 @@ use core::ops::Range;
 
 use nilometer_wire::fetch::ask_for;
 
+use super::by_port::ByPort;
 use super::kernel::Classified;
 use super::rule::{Classifier, RuleId};
 use crate::header::Key;
@@ -76,7 +77,7 @@ fn digest(words: impl AsRef<[u64]>) -> u64 {
     })
 }
 
-/// The answers of one classifier; of several it would mix them up.
+/// The answers of one classifier, or of one for each port; of several others it would mix them up.
 #[derive(Clone, Debug)]
 pub struct FlowCache<A: Classified> {
     sets: Vec<Set<A::Words>>,
@@ -133,42 +134,73 @@ impl<A: Classified + Default> FlowCache<A> {
         keys: &[Key<A>],
         found: &mut [Option<RuleId>],
     ) {
-        assert_eq!(keys.len(), found.len(), "a place for each answer");
-        if self.generation != classifier.generation() {
-            self.generation = classifier.generation();
-            self.clear();
-        }
-        for (keys, found) in keys.chunks(TOGETHER).zip(found.chunks_mut(TOGETHER)) {
-            self.classify_some(classifier, keys, found);
-        }
+        let search = |keys: &[Key<A>], found: &mut [_]| classifier.classify_batch(keys, found);
+        self.answer((classifier.generation(), 0), keys, found, search);
     }
 
-    fn classify_some(
+    /// As [`ByPort::classify_batch`], which is asked what is not known yet.
+    ///
+    /// # Panics
+    /// When `keys` and `found` differ in length.
+    pub fn classify_by_port(
         &mut self,
-        classifier: &(impl Classifier<A> + ?Sized),
+        classifiers: &ByPort<A>,
+        input: usize,
         keys: &[Key<A>],
         found: &mut [Option<RuleId>],
     ) {
+        let search =
+            |keys: &[Key<A>], found: &mut [_]| classifiers.classify_batch(input, keys, found);
+        let whose = (classifiers.generation(), classifiers.list_number(input));
+        self.answer(whose, keys, found, search);
+    }
+
+    /// Answers of this generation, from the list of this number.
+    #[inline]
+    fn answer(
+        &mut self,
+        (generation, list): (u64, u16),
+        keys: &[Key<A>],
+        found: &mut [Option<RuleId>],
+        search: impl Fn(&[Key<A>], &mut [Option<RuleId>]),
+    ) {
+        assert_eq!(keys.len(), found.len(), "a place for each answer");
+        if self.generation != generation {
+            self.generation = generation;
+            self.clear();
+        }
+        for (keys, found) in keys.chunks(TOGETHER).zip(found.chunks_mut(TOGETHER)) {
+            self.answer_some(list, keys, found, &search);
+        }
+    }
+
+    fn answer_some(
+        &mut self,
+        list: u16,
+        keys: &[Key<A>],
+        found: &mut [Option<RuleId>],
+        search: &impl Fn(&[Key<A>], &mut [Option<RuleId>]),
+    ) {
         let mut places = [0; TOGETHER];
         for (place, key) in places.iter_mut().zip(keys) {
-            *place = digest(A::words(key)) as usize & (self.sets.len() - 1);
+            *place = digest(A::words(key, list)) as usize & (self.sets.len() - 1);
             ask_for(&raw const self.sets[*place]);
         }
         let mut unknown = [Key::default(); TOGETHER];
         let mut asked = [0; TOGETHER];
         let mut misses = 0;
         for (at, (key, found)) in keys.iter().zip(found.iter_mut()).enumerate() {
-            let (answer, is_known) = self.sets[places[at]].get(A::words(key), self.age);
+            let (answer, is_known) = self.sets[places[at]].get(A::words(key, list), self.age);
             *found = (answer != NO_RULE).then_some(RuleId(answer));
             (unknown[misses], asked[misses]) = (*key, at);
             misses += usize::from(!is_known);
         }
         let mut answers = [None; TOGETHER];
-        classifier.classify_batch(&unknown[..misses], &mut answers[..misses]);
+        search(&unknown[..misses], &mut answers[..misses]);
         for ((key, answer), at) in unknown.iter().zip(answers).zip(asked).take(misses) {
             found[at] = answer;
             let answer = answer.map_or(NO_RULE, |rule| rule.0);
-            self.sets[places[at]].put(A::words(key), answer, self.age);
+            self.sets[places[at]].put(A::words(key, list), answer, self.age);
         }
         self.hits += (keys.len() - misses) as u64;
         self.misses += misses as u64;

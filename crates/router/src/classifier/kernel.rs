@@ -190,12 +190,12 @@ pub trait Classified: Address + sealed::Sealed {
     /// Lengths of prefix by which rules are gathered.
     const LENGTHS: &'static [u8];
 
-    /// All of a header in words, which are compared at once.
+    /// All of a header and the number of a list in words, which are compared at once.
     #[doc(hidden)]
     type Words: Copy + Default + Eq + Debug + Send + AsRef<[u64]>;
 
     #[doc(hidden)]
-    fn words(key: &Key<Self>) -> Self::Words;
+    fn words(key: &Key<Self>, list: u16) -> Self::Words;
 
     /// Its bits where `mask` has ones.
     #[doc(hidden)]
@@ -217,11 +217,11 @@ mod sealed {
     impl Sealed for u128 {}
 }
 
-/// What of a header is not addresses.
+/// What of a header is not addresses, and the number of a list.
 #[inline(always)]
-fn behind_addresses<A>(key: &Key<A>) -> u64 {
+fn behind_addresses<A>(key: &Key<A>, list: u16) -> u64 {
     let ports = u64::from(key.source_port) << 16 | u64::from(key.destination_port);
-    ports << 16 | u64::from(key.protocol) << 8 | u64::from(key.flags)
+    u64::from(list) << 48 | ports << 16 | u64::from(key.protocol) << 8 | u64::from(key.flags)
 }
 
 impl Classified for u32 {
@@ -233,8 +233,8 @@ impl Classified for u32 {
     type Words = [u64; 2];
 
     #[inline(always)]
-    fn words(key: &Key<u32>) -> [u64; 2] {
-        [u64::from(key.source) << 32 | u64::from(key.destination), behind_addresses(key)]
+    fn words(key: &Key<u32>, list: u16) -> [u64; 2] {
+        [u64::from(key.source) << 32 | u64::from(key.destination), behind_addresses(key, list)]
     }
 
     #[inline(always)]
@@ -317,10 +317,10 @@ impl Classified for u128 {
     type Words = [u64; 5];
 
     #[inline(always)]
-    fn words(key: &Key<u128>) -> [u64; 5] {
+    fn words(key: &Key<u128>, list: u16) -> [u64; 5] {
         let halves = |address: u128| [(address >> 64) as u64, address as u64];
         let ([a, b], [c, d]) = (halves(key.source), halves(key.destination));
-        [a, b, c, d, behind_addresses(key)]
+        [a, b, c, d, behind_addresses(key, list)]
     }
 
     #[inline(always)]

@@ -1,5 +1,6 @@
 //! The naive twin of every classifier: rules in the order of priority, asked one after the other.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -77,5 +78,9 @@ impl<A: Address> Classifier<A> for ClassifierLinear<A> {
 
     fn generation(&self) -> u64 {
         self.generation
+    }
+
+    fn empty(&self) -> Box<dyn Classifier<A> + Send> {
+        Box::new(ClassifierLinear::new(self.rules_max))
     }
 }

@@ -30,17 +30,16 @@
 //! ([`ClassifierVectors`], `vectors.rs`). Vectors stand for rules that were settled after a load; those
 //! that come later wait in tables.
 //!
-//! **Flows.** Longest match over the bits of the header ([`FlowFilters`]) is the same search, with the
-//! missing bits as priority. A packet is looked up among both kinds of filters, and [`Verdict`] says
-//! what that comes to. A [`FlowCache`] may stand before either.
+//! **Ports.** A rule may be for packets that come by certain ports; [`ByPort`] has a classifier for each
+//! port that rules name. A [`FlowCache`] may stand before it, or before any one classifier.
 //!
 //! **Twin.** [`ClassifierLinear`] asks one rule after the other. All are [`Classifier`]s, and a router
 //! may run with any.
 
 mod block;
+pub mod by_port;
 pub mod cache;
 pub mod classbench;
-pub mod flow;
 #[cfg(target_arch = "x86_64")]
 mod gathered;
 pub(crate) mod kernel;
@@ -51,13 +50,11 @@ pub mod settled;
 mod table;
 pub mod tuples;
 mod vectors;
-pub mod verdict;
 
+pub use by_port::{ByPort, Inputs};
 pub use cache::FlowCache;
-pub use flow::{FlowFilters, FlowPrefix};
 pub use kernel::Classified;
 pub use linear::ClassifierLinear;
 pub use rule::{Action, Classifier, Octet, Ports, Refused, Rule, RuleId};
 pub use settled::ClassifierVectors;
 pub use tuples::ClassifierTuples;
-pub use verdict::Verdict;

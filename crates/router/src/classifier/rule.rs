@@ -1,5 +1,6 @@
 //! A rule: which packets it means, before which others, and what becomes of them (DER, 3.3).
 
+use alloc::boxed::Box;
 use core::fmt;
 
 use super::kernel::Classified;
@@ -100,7 +101,8 @@ impl Octet {
     }
 }
 
-/// What becomes of a packet (DER, 3.3).
+/// What becomes of a packet. (The paper has two actions more, DER 3.3: reservations and plugins, which are
+/// not here yet.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Action {
     /// It is dropped.
@@ -108,10 +110,6 @@ pub enum Action {
     /// It is forwarded as its route says.
     #[default]
     Permit,
-    /// It is forwarded on the reservation, or the queue, of this number.
-    Reserved(u32),
-    /// It goes through the plugins bound under this number.
-    Active(u32),
 }
 
 /// A general match filter and its action. Fields left open ([`Rule::any`]) match everything.
@@ -248,4 +246,7 @@ pub trait Classifier<A: Address> {
 
     /// After a load: arranges the rules anew if that makes searches faster. Answers stay the same.
     fn settle(&mut self) {}
+
+    /// A classifier of the same kind and with the same limit, without rules.
+    fn empty(&self) -> Box<dyn Classifier<A> + Send>;
 }

@@ -11,6 +11,7 @@
 //! Sets beyond [`RULES_SETTLED_MAX`] stay in the tables altogether: vectors grow with the square of the
 //! rules, and where they leave the cache the tables win.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::kernel::{Classified, Instructions};
@@ -220,5 +221,9 @@ impl<A: Classified> Classifier<A> for ClassifierVectors<A> {
         self.alive = self.places.len();
         let rules: Vec<Rule<A>> = self.places.iter().map(|(.., rule)| *rule).collect();
         self.vectors = Vectors::new(&rules);
+    }
+
+    fn empty(&self) -> Box<dyn Classifier<A> + Send> {
+        Box::new(ClassifierVectors::new(self.young.rules_max()))
     }
 }

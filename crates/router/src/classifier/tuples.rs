@@ -1,5 +1,6 @@
 //! The classifier: a few hash tables of blocks of rules.
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -56,6 +57,11 @@ impl<A: Classified> ClassifierTuples<A> {
     /// Every number that a rule has is below this one.
     pub(super) fn numbers(&self) -> u32 {
         self.rules.len() as u32
+    }
+
+    /// The limit given at construction.
+    pub(super) fn rules_max(&self) -> u32 {
+        self.rules_max
     }
 
     /// Takes all rules out.
@@ -300,6 +306,10 @@ impl<A: Classified> Classifier<A> for ClassifierTuples<A> {
 
     fn generation(&self) -> u64 {
         self.generation
+    }
+
+    fn empty(&self) -> Box<dyn Classifier<A> + Send> {
+        Box::new(ClassifierTuples::new(self.rules_max))
     }
 
     fn settle(&mut self) {

@@ -71,6 +71,17 @@ pub fn reply_ipv4(
     Ok(packet)
 }
 
+/// The address that the reply to the IPv4 packet `request` goes to first: the last of a source route that
+/// has come to its end, else the sender.
+pub fn reply_goes_to(request: &[u8]) -> u32 {
+    let route = Options::read(request, SourceRouting::Follow).ok().and_then(|it| it.source_route);
+    let hops = |at: usize| (usize::from(request[at + 1]) - 3) / 4;
+    match route.map(|route| (route.at, hops(route.at))) {
+        None | Some((_, 0)) => double_word(request, 12),
+        Some((at, hops)) => double_word(request, at + 3 + (hops - 1) * 4),
+    }
+}
+
 /// Appends the options that come back with a reply, the source route turned around, and pads them.
 fn push_options(packet: &mut Vec<u8>, request: &[u8], options: &Options) -> Result<(), Silence> {
     let option = |at: usize| &request[at..at + usize::from(request[at + 1])];

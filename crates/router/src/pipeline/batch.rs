@@ -233,14 +233,14 @@ impl Router {
         }
     }
 
-    /// Finds each packet's filter.
-    pub(super) fn classify(&mut self) {
+    /// Finds the filter of each packet, which came by the port `input`.
+    pub(super) fn classify(&mut self, input: usize) {
         let Lanes { lane4, lane6, .. } = &mut *self.lanes;
         let (four, six) = (..lane4.packets, ..lane6.packets);
         // By the time that filters are found, so are the roots of routes.
         self.tables.routes4.expect(&lane4.destinations[four]);
-        self.tables.filters4.classify(&lane4.keys[four], &mut lane4.rules[four]);
-        self.tables.filters6.classify(&lane6.keys[six], &mut lane6.rules[six]);
+        self.tables.filters4.classify(input, &lane4.keys[four], &mut lane4.rules[four]);
+        self.tables.filters6.classify(input, &lane6.keys[six], &mut lane6.rules[six]);
     }
 
     /// Finds each packet's route.

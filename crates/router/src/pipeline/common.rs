@@ -32,7 +32,7 @@ impl Router {
         let Router { ports, tables, hops, adjacencies, broadcasts, .. } = self;
         let filters = A::filters(tables);
         // (A fragment is odd only where it may hide the flags that a filter asks for.)
-        let odd = match filters.ask_for_flags() {
+        let odd = match filters.ask_for_flags(input) {
             true => header::OPTIONS | header::FRAGMENT,
             false => header::OPTIONS,
         };

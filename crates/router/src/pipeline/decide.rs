@@ -114,7 +114,7 @@ impl Router {
         }
         if brief.notes & header::FRAGMENT != 0
             && key.protocol == header::protocol::TCP
-            && A::filters(&mut self.tables).ask_for_flags()
+            && A::filters(&mut self.tables).ask_for_flags(input)
             && hides_flags(memory.frame(brief.place))
         {
             return Err(Turn::Discard(Discard::Fragment));
@@ -197,14 +197,23 @@ impl Router {
     }
 
     /// A packet with an address that may not be forwarded goes nowhere, unless it is of the link and
-    /// for the port itself (RFC 3927, 2.7; RFC 4291, 2.5.6).
+    /// for the port itself (RFC 3927, 2.7; RFC 4291, 2.5.6). In IPv6 who sends from an address of the link
+    /// to one beyond it is told so (RFC 4443, 3.1).
     #[cold]
     fn martian<A: Version>(&mut self, input: usize, key: &Key<A>, why: Discard) -> Turn {
         let martians = self.plan.martians;
         let is_host = key.source.is_of_one_link() || !key.source.is_martian_source(martians);
         let is_of_link = is_host && !key.source.is_broadcast(&self.broadcasts);
         let is_own = A::table(&mut self.ports[input]).own().has(key.destination);
-        if is_of_link && is_own { Turn::Slow(Why::Local) } else { Turn::Discard(why) }
+        let leaves_scope = A::IS_SIX
+            && key.source.is_of_one_link()
+            && !key.destination.is_multicast()
+            && !key.destination.is_martian_destination(martians);
+        match (is_of_link && is_own, leaves_scope) {
+            (true, _) => Turn::Slow(Why::Local),
+            (_, true) => Turn::Slow(Why::BeyondScope),
+            _ => Turn::Discard(why),
+        }
     }
 
     /// The way that `next` stands for, if it leads out.

@@ -9,7 +9,9 @@ use core::ops::Range;
 
 use nilometer_wire::fetch::ask_for;
 
-use crate::classifier::{Action, Classified, Classifier, FlowCache, Octet, Refused, Rule, RuleId};
+use crate::classifier::{
+    Action, ByPort, Classified, Classifier, FlowCache, Inputs, Refused, Rule, RuleId,
+};
 use crate::fib::Lookups;
 use crate::header::Key;
 
@@ -37,29 +39,36 @@ impl Filter {
 
 /// The filters of one family.
 pub struct Filters<A: Classified> {
-    classifier: Box<dyn Classifier<A> + Send>,
+    classifier: ByPort<A>,
     /// By number.
     filters: Vec<Filter>,
-    /// How many of them look at TCP's flags.
-    of_flags: usize,
     cache: Option<FlowCache<A>>,
 }
 
 impl<A: Classified> Filters<A> {
     /// No filters yet, and a classifier without rules.
+    ///
+    /// # Panics
+    /// When it has rules.
     pub fn new(classifier: Box<dyn Classifier<A> + Send>) -> Filters<A> {
-        Filters { classifier, filters: Vec::new(), of_flags: 0, cache: None }
+        Filters { classifier: ByPort::new(classifier), filters: Vec::new(), cache: None }
     }
 
-    /// Adds a filter; the next batch meets it.
+    /// Adds a filter for the packets of every port; the next batch meets it.
     ///
     /// # Errors
     /// [`Refused`]; nothing has changed then.
     pub fn insert(&mut self, id: RuleId, rule: Rule<A>) -> Result<(), Refused> {
+        self.insert_at(id, Inputs::ANY, rule)
+    }
+
+    /// Adds a filter for the packets that come by `inputs`; the next batch of these ports meets it.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing has changed then.
+    pub fn insert_at(&mut self, id: RuleId, inputs: Inputs, rule: Rule<A>) -> Result<(), Refused> {
         let (action, is_copied) = (rule.action, rule.is_copied);
-        let is_of_flags = rule.flags != Octet::ANY;
-        self.classifier.insert(id, rule)?;
-        self.of_flags += usize::from(is_of_flags);
+        self.classifier.insert(id, inputs, rule)?;
         let at = id.0 as usize;
         if self.filters.len() <= at {
             self.filters.resize(at + 1, Filter::default());
@@ -70,19 +79,18 @@ impl<A: Classified> Filters<A> {
 
     /// Takes a filter out; the next batch does not meet it.
     pub fn remove(&mut self, id: RuleId) -> Option<Rule<A>> {
-        let rule = self.classifier.remove(id)?;
-        self.of_flags -= usize::from(rule.flags != Octet::ANY);
-        Some(rule)
+        self.classifier.remove(id)
     }
 
-    /// Whether some filter looks at TCP's flags.
-    pub(super) fn ask_for_flags(&self) -> bool {
-        self.of_flags > 0
+    /// Whether some filter that packets of the port `input` meet looks at TCP's flags.
+    #[inline]
+    pub(super) fn ask_for_flags(&self, input: usize) -> bool {
+        self.classifier.looks_at_flags(input)
     }
 
     /// The rule of this number, and what it has met.
     pub fn get(&self, id: RuleId) -> Option<(&Rule<A>, &Filter)> {
-        Some((self.classifier.rule(id)?, self.filters.get(id.0 as usize)?))
+        Some((self.classifier.rule(id)?.0, self.filters.get(id.0 as usize)?))
     }
 
     /// Every rule with what it has met, by number.
@@ -91,40 +99,20 @@ impl<A: Classified> Filters<A> {
         numbers.filter_map(|id| self.get(id).map(|(rule, filter)| (id, rule, filter)))
     }
 
-    /// Puts the rules into another classifier, which takes the place of this one. Counters stay.
+    /// Lets classifiers that were given the same rules beforehand, each by its number and for its ports,
+    /// take the place of these: no more than pointers change, whatever there are of them. Returns the old
+    /// ones.
     ///
     /// # Errors
-    /// [`Refused`] when it cannot hold them; the old one stays then.
-    pub fn exchange(
-        &mut self,
-        mut classifier: Box<dyn Classifier<A> + Send>,
-    ) -> Result<(), Refused> {
-        for (id, rule, _) in self.iter() {
-            classifier.insert(id, *rule)?;
-        }
-        self.replace(classifier);
-        Ok(())
-    }
-
-    /// Lets a classifier that was given the same rules beforehand, each by its number, take the place of
-    /// this one: no more than a pointer changes, whatever there are of them. Returns the old one.
-    ///
-    /// # Errors
-    /// The other one, if it has not as many rules.
-    pub fn exchange_filled(
-        &mut self,
-        filled: Box<dyn Classifier<A> + Send>,
-    ) -> Result<Box<dyn Classifier<A> + Send>, Box<dyn Classifier<A> + Send>> {
+    /// The others, if they have not as many rules.
+    pub fn exchange_filled(&mut self, filled: ByPort<A>) -> Result<ByPort<A>, ByPort<A>> {
         match filled.len() == self.classifier.len() {
             true => Ok(self.replace(filled)),
             false => Err(filled),
         }
     }
 
-    fn replace(
-        &mut self,
-        classifier: Box<dyn Classifier<A> + Send>,
-    ) -> Box<dyn Classifier<A> + Send> {
+    fn replace(&mut self, classifier: ByPort<A>) -> ByPort<A> {
         // Another classifier counts its generations from another beginning.
         if let Some(cache) = &mut self.cache {
             cache.clear();
@@ -139,7 +127,7 @@ impl<A: Classified> Filters<A> {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.classifier.len() == 0
+        self.classifier.is_empty()
     }
 
     /// After a load: arranges the rules anew if that makes searches faster.
@@ -189,13 +177,13 @@ impl<A: Classified + Default> Filters<A> {
     }
 
     #[inline]
-    pub(super) fn classify(&mut self, keys: &[Key<A>], found: &mut [Option<RuleId>]) {
+    pub(super) fn classify(&mut self, input: usize, keys: &[Key<A>], found: &mut [Option<RuleId>]) {
         if self.is_empty() {
             found.fill(None);
         } else if let Some(cache) = &mut self.cache {
-            cache.classify_batch(&*self.classifier, keys, found);
+            cache.classify_by_port(&self.classifier, input, keys, found);
         } else {
-            self.classifier.classify_batch(keys, found);
+            self.classifier.classify_batch(input, keys, found);
         }
     }
 }

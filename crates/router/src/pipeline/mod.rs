@@ -247,7 +247,7 @@ impl Router {
             probe.enter(Stage::Parse);
             self.parse(input, some, memory);
             probe.enter(Stage::Classify);
-            self.classify();
+            self.classify(input);
             probe.enter(Stage::LookUp);
             self.look_up();
             probe.enter(Stage::Rewrite);

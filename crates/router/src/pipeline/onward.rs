@@ -145,6 +145,10 @@ impl Router {
         if self.replicate_alone(now, input, place, header, memory) {
             return;
         }
+        if hop::expires(header.hop_limit) && onward.follows {
+            let problem = Some(Problem::HopLimit);
+            return self.refuse(now, (input, place), problem, Discard::Expired, memory);
+        }
         if hop::expires(header.hop_limit) {
             return self.complain(now, input, place, Why::Expired, memory);
         }

@@ -9,6 +9,7 @@ use super::Router;
 use super::slow::stamp;
 use super::version::Version;
 use crate::discard::Discard;
+use crate::forward::echo::reply_goes_to;
 use crate::forward::extension::{self, HopByHop, hop_by_hop, unfollowed_route, unheeded_options};
 use crate::forward::icmp::Problem;
 use crate::forward::options::Visit;
@@ -193,10 +194,15 @@ impl Router {
         let hash = self.hash_of(cause.packet);
         let answer = match header.key {
             AnyKey::V4(key) if key.protocol == protocol::ICMP => {
-                self.echo(cause, key.destination).map(|reply| {
-                    // A source route of the request is turned around in the reply.
-                    (self.way_out(input, u32::destination(&reply), hash), reply)
-                })
+                // What options record is an address of the link that the reply leaves by (4.2.2.2).
+                let first = reply_goes_to(cause.packet);
+                let way = self.way_out(input, first, hash);
+                let outgoing = way.ok().and_then(|(output, gateway, _)| {
+                    let next = gateway.and_then(u32::of).unwrap_or(first);
+                    self.source_by(output, next, first.is_link_local())
+                });
+                let reply = self.echo(cause, outgoing.unwrap_or(key.destination));
+                reply.map(|reply| (way, reply))
             }
             AnyKey::V6(key) if key.protocol == protocol::ICMPV6 => {
                 let is_of_link = key.source.is_link_local();

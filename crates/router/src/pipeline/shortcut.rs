@@ -18,7 +18,7 @@
 //!   the header         options, fragments, a checksum that is wrong, the last hop: not sound;
 //!                      IPv6                                                        no shortcut
 //!   the addresses      martians, groups, broadcasts, the router's own              no shortcut
-//!   the filters        one that denies, copies, reserves or looks at TCP's flags   no shortcut
+//!   the filters        one of its port that denies, copies or looks at flags       no shortcut
 //!                      one that permits counts: credited afterwards
 //!   the way back       another port than the one that it came by (RFC 3704)        no shortcut
 //!   the route          none, one that rejects, or back to where it came from,
@@ -136,11 +136,12 @@ impl Router {
     /// The filter of a flow that may be forwarded unseen, as far as filters and addresses say.
     fn permits(&mut self, input: usize, key: &Key<u32>) -> Option<Option<RuleId>> {
         let port = self.ports.get(input).expect("who asks knows the ports");
-        if !port.is_up || key.protocol == protocol::TCP && self.tables.filters4.ask_for_flags() {
+        if !port.is_up || key.protocol == protocol::TCP && self.tables.filters4.ask_for_flags(input)
+        {
             return None;
         }
         let mut found = [None];
-        self.tables.filters4.classify(&[*key], &mut found);
+        self.tables.filters4.classify(input, &[*key], &mut found);
         if let Some(filter) = self.tables.filters4.found(found[0])
             && (filter.action != Action::Permit || filter.is_copied)
         {

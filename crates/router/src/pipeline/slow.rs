@@ -60,6 +60,8 @@ pub enum Why {
     HostUnreachable,
     /// A filter denies it, and its sender is to be told.
     Denied,
+    /// From an address of one link to one beyond it (RFC 4007, 9).
+    BeyondScope,
 }
 
 /// The queue, and who writes messages.

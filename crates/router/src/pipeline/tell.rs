@@ -34,6 +34,10 @@ impl Router {
         why: Why,
         memory: &mut M,
     ) {
+        // What is at its end has arrived here all the same (4.2.2.9).
+        if why == Why::Expired && self.is_to_own(memory.frame(place)) {
+            return self.take_own(now, input, place, memory);
+        }
         let manners = &self.plan.manners;
         let (problem, discard) = match why {
             Why::Beside if self.ports[input].plan.is_punting => {
@@ -46,6 +50,7 @@ impl Router {
                 (manners.tells_prohibited.then_some(Problem::Prohibited), Discard::Rejected)
             }
             Why::Denied => (Some(Problem::Prohibited), Discard::Denied),
+            Why::BeyondScope => (Some(Problem::BeyondScope), Discard::MartianSource),
             _ => (Some(Problem::NoRoute), Discard::NoRoute),
         };
         self.refuse(now, (input, place), problem, discard, memory);
@@ -76,22 +81,25 @@ impl Router {
         place: Place,
         memory: &mut M,
     ) {
-        let key = Header::read(memory.frame(place)).map(|header| header.key);
-        let (is_own, is_broadcast) = match key {
-            Ok(AnyKey::V4(key)) => {
-                (self.is_own(key.destination), self.broadcasts.has(key.destination))
-            }
-            Ok(AnyKey::V6(key)) => (self.is_own(key.destination), false),
-            Err(_) => (false, false),
-        };
-        if is_own {
+        let frame = memory.frame(place);
+        if self.is_to_own(frame) {
             return self.take_own(now, input, place, memory);
         }
-        if is_broadcast {
+        let key = Header::read(frame).map(|header| header.key);
+        if matches!(key, Ok(AnyKey::V4(key)) if self.broadcasts.has(key.destination)) {
             return self.punt(input, place, Discard::Broadcast, memory);
         }
         let problem = Some(Problem::AddressUnreachable);
         self.refuse(now, (input, place), problem, Discard::Unresolved, memory);
+    }
+
+    /// Whether the packet in a frame is to an address of the router.
+    fn is_to_own(&mut self, frame: &[u8]) -> bool {
+        match Header::read(frame).map(|header| header.key) {
+            Ok(AnyKey::V4(key)) => self.is_own(key.destination),
+            Ok(AnyKey::V6(key)) => self.is_own(key.destination),
+            Err(_) => false,
+        }
     }
 
     /// Whether `address` is one of the router's, on any port.

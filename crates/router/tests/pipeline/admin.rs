@@ -137,6 +137,22 @@ fn flows_leave_a_port_that_fails_and_return() {
 }
 
 #[test]
+fn who_has_no_way_but_a_port_that_failed_is_told() {
+    let mut bench = Bench::new();
+    set_link(&mut bench, 1, false);
+    bench.fail(Point::Port(1));
+    // Behind a router on the port's network, and on the network itself (RFC 1812, 5.3.12.3).
+    for to in ["198.19.1.9", "198.18.1.9"] {
+        let out = bench.pass(0, &framed(0, &udp("198.19.0.9", to, 30)));
+        assert_eq!(
+            out.first().map(|(port, frame)| (*port, icmp(frame))),
+            Some((0, (3, 0))),
+            "{to}"
+        );
+    }
+}
+
+#[test]
 fn other_addresses_are_answered_for_from_the_next_packet_on() {
     let mut bench = Bench::new();
     let asks = |bench: &mut Bench, target: &str| {

@@ -1,7 +1,7 @@
 //! The common packet and the same packet judged: two routers that differ in nothing but whether they test
 //! sources by the way back, which every source here passes, so that one of them judges all packets.
 
-use nilometer_router::classifier::{Action, Octet, Rule, RuleId};
+use nilometer_router::classifier::{Action, Inputs, Octet, Rule, RuleId};
 use nilometer_router::discard::Discard;
 use nilometer_router::forward::urpf::Mode;
 use nilometer_router::memory::Memory;
@@ -49,8 +49,11 @@ fn bench(reverse_path: Mode) -> Bench {
         Rule { destination: to("10.2.0.0/18"), is_copied: true, ..Rule::any(3, Action::Permit) },
         Rule { protocol: Octet::exact(17), ..Rule::any(4, Action::Permit) },
     ];
-    for (number, rule) in (0..).zip(rules) {
-        bench.router.tables_mut().filters4.insert(RuleId(number), rule).expect("room");
+    // Some of them for some ports.
+    let some = |ports: [usize; 2]| Inputs::of(ports).expect("ports");
+    let inputs = [some([1, 2]), some([0, 2]), Inputs::ANY, Inputs::ANY];
+    for ((number, rule), inputs) in (0..).zip(rules).zip(inputs) {
+        bench.router.tables_mut().filters4.insert_at(RuleId(number), inputs, rule).expect("room");
     }
     bench
 }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod bench;
+mod by_port;
 mod common;
 mod cost;
 mod discovery;
@@ -19,7 +20,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use bench::{Bench, framed, host, mac, mend, udp, with_hop_limit};
 use nilometer_router::Prefix;
-use nilometer_router::classifier::{Action, Classifier, ClassifierTuples, Rule, RuleId};
+use nilometer_router::classifier::{Action, ByPort, ClassifierTuples, Inputs, Rule, RuleId};
 use nilometer_router::discard::Discard;
 use nilometer_router::neighbour::{ArpOperation, ArpPacket, BROADCAST};
 use nilometer_router::next_hop::{Hop, Member, Point, Rejection};
@@ -220,10 +221,10 @@ fn no_answer_of_the_flow_cache_outlives_its_classifier() {
     filters.remove(RuleId(1));
     assert_eq!(bench.pass(0, &frame).len(), 1);
     // The next one has seen one change, and after two more as many as the first.
-    let mut filled = ClassifierTuples::<u32>::new(100);
-    filled.insert(RuleId(2), to("198.51.2.0/24")).expect("room");
+    let mut filled = ByPort::<u32>::new(Box::new(ClassifierTuples::new(100)));
+    filled.insert(RuleId(2), Inputs::ANY, to("198.51.2.0/24")).expect("room");
     let filters = &mut bench.router.tables_mut().filters4;
-    assert!(filters.exchange_filled(Box::new(filled)).is_ok());
+    assert!(filters.exchange_filled(filled).is_ok());
     filters.insert(RuleId(3), to("198.51.3.0/24")).expect("room");
     filters.insert(RuleId(4), to("198.19.1.0/24")).expect("room");
     assert!(bench.pass(0, &frame).is_empty(), "denied by the newest");

@@ -7,7 +7,7 @@ use nilometer_router::forward::options::SourceRouting;
 use nilometer_router::forward::source_fragment;
 use nilometer_router::memory::Memory;
 use nilometer_router::next_hop::Hop;
-use nilometer_wire::checksum::ipv4_header_checksum_ok;
+use nilometer_wire::checksum::{internet_checksum, ipv4_header_checksum_ok};
 use nilometer_wire::{Span, build};
 
 use crate::bench::{Bench, framed, mend, udp, with_hop_limit};
@@ -54,6 +54,20 @@ fn a_record_route_has_the_address_of_the_port_it_leaves_by() {
         assert_eq!((*port, &frame[34..41]), (output, &[&[7, 11, 8], &recorded[..]].concat()[..]));
         assert_eq!((frame[22], ipv4_header_checksum_ok(&frame[14..])), (63, Some(true)));
     }
+}
+
+#[test]
+fn an_echo_reply_records_the_port_it_leaves_by() {
+    // An address of port 2 is asked by who is behind port 0.
+    let mut packet = with_options("198.19.0.9", "198.18.2.1", &[7, 7, 4, 0, 0, 0, 0], 30);
+    packet[9] = 1;
+    packet[28..36].copy_from_slice(&[8, 0, 0, 0, 0, 1, 0, 1]);
+    let sum = internet_checksum(&[&packet[28..]]);
+    packet[30..32].copy_from_slice(&sum.to_be_bytes());
+    let out = Bench::new().pass(0, &framed(0, &mend(packet)));
+    let [(0, frame)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((frame[42], &frame[26..30]), (0, &[198, 18, 2, 1][..]), "from who was asked");
+    assert_eq!(frame[34..41], [7, 7, 8, 198, 18, 0, 1], "RFC 1812, 4.2.2.2");
 }
 
 #[test]

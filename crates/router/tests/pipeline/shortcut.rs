@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use nilometer_queue::distributed::{Fabric as Shape, Variant};
 use nilometer_queue::{Any, Capacity, Kind, Reason, Settings};
-use nilometer_router::classifier::{Action, Octet, Rule, RuleId};
+use nilometer_router::classifier::{Action, Inputs, Octet, Rule, RuleId};
 use nilometer_router::discard::Discard;
 use nilometer_router::forward::hop;
 use nilometer_router::forward::urpf::Mode;
@@ -31,7 +31,7 @@ enum Change {
     Usual(usize),
     Rate(usize, Option<Rate>),
     Delay(usize, Span),
-    Filter(u32, Option<Rule<u32>>),
+    Filter(u32, Option<(Inputs, Rule<u32>)>),
     ReversePath(usize, Mode),
     Link(usize, bool),
     Mtu(usize, u16),
@@ -64,6 +64,9 @@ impl Change {
             10 | 16..20 => Change::Delay(port, Span::from_nanos(rng.below(2) * 3_000_000)),
             11 => {
                 let rule = filter(rng);
+                // Of some ports, or of all.
+                let inputs = Inputs::of((0..PORTS).filter(|_| rng.below(3) == 0));
+                let rule = (inputs.unwrap_or_default(), rule);
                 Change::Filter(rng.below(4) as u32, (rng.below(3) > 0).then_some(rule))
             }
             12 => Change::ReversePath(port, [Mode::Off, Mode::Loose, Mode::Strict][port % 3]),
@@ -96,7 +99,9 @@ impl Change {
             Change::Filter(id, rule) => {
                 let filters = &mut router.tables_mut().filters4;
                 let _ = filters.remove(RuleId(id));
-                rule.into_iter().for_each(|rule| filters.insert(RuleId(id), rule).expect("room"));
+                if let Some((inputs, rule)) = rule {
+                    filters.insert_at(RuleId(id), inputs, rule).expect("room");
+                }
             }
             Change::ReversePath(port, mode) => router.port_mut(port).set_reverse_path(mode),
             Change::Link(port, is_up) => {

@@ -229,3 +229,21 @@ fn the_limits_and_the_time_to_live_of_messages_can_be_set() {
     let echo = build::icmp(ip("198.19.0.9"), ip("198.18.1.1"), 8, 0, &[0; 9]);
     assert!(bench.pass(0, &framed(0, &echo)).is_empty());
 }
+
+#[test]
+fn who_sends_from_a_link_local_address_is_told_where_its_scope_ends() {
+    let mut bench = Bench::new();
+    let sender: u128 = 0xfe80 << 112 | 9;
+    let table = bench.router.port_mut(0).neighbours6_mut();
+    table.set(Time::ZERO, sender, host(0), Given::Permanent).expect("room");
+    let out = bench.pass(0, &framed(0, &udp("fe80::9", "fd00:11::9", 30)));
+    let [(0, frame)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(icmp(frame), (1, 2), "RFC 4443, 3.1: beyond the scope of the source");
+    assert_eq!((&frame[22..24], &frame[38..54]), (&[0xfe, 0x80][..], &sender.to_be_bytes()[..]));
+    // Of the link, but for nobody here; to a group; IPv4: silence.
+    for to in ["fe80::77", "ff0e::1"] {
+        assert!(bench.pass(0, &framed(0, &udp("fe80::9", to, 30))).is_empty(), "{to}");
+    }
+    assert!(bench.pass(0, &framed(0, &udp("169.254.0.9", "198.19.1.9", 30))).is_empty());
+    assert_eq!(bench.router.ports()[0].discards().of(Discard::MartianSource), 4);
+}

@@ -41,9 +41,6 @@ fn next_hop(way: &Value) -> String {
 pub fn filter_rows(item: &Value) -> Vec<Vec<String>> {
     let filter = &item["filter"];
     let mut action = cell(&filter["action"]);
-    if let Some(number) = filter["number"].as_u64() {
-        action += &format!(" {number}");
-    }
     if filter["copy"] == true {
         action += ", copy";
     }
@@ -58,7 +55,7 @@ pub fn filter_rows(item: &Value) -> Vec<Vec<String>> {
     ]]
 }
 
-/// What a filter matches, as packet filters write it: `tcp from 198.18.0.0/16 to any port 80-90`. Of
+/// What a filter matches, as packet filters write it: `tcp on p0 from 198.18.0.0/16 to any port 80`. Of
 /// TCP's flags those that are to be set are named, and those that are not after a `!`.
 fn matches(filter: &Value) -> String {
     let side = |address: &str, ports: &str| {
@@ -75,8 +72,11 @@ fn matches(filter: &Value) -> String {
         }
         Some(name) => name.to_owned(),
     };
+    let inputs: Vec<&str> =
+        filter["inputs"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let on = if inputs.is_empty() { String::new() } else { format!(" on {}", inputs.join(",")) };
     let mut text = format!(
-        "{protocol} from {} to {}",
+        "{protocol}{on} from {} to {}",
         side("source", "source_ports"),
         side("destination", "destination_ports")
     );
@@ -131,12 +131,12 @@ mod tests {
         };
         let all = json!({"action": "permit", "priority": 0, "copy": true});
         assert_eq!(line(all), "3 | 0 | any from any to any | permit, copy | 7 | 700");
-        let one = json!({"action": "reserved", "number": 9, "priority": 5, "copy": false,
+        let one = json!({"action": "deny", "inputs": ["p0", "p1"], "priority": 5, "copy": false,
             "protocol": "tcp", "source": "198.18.0.0/16", "destination_ports": "80-90",
             "flags": "Sa"});
         assert_eq!(
             line(one),
-            "3 | 5 | tcp from 198.18.0.0/16 to any port 80-90 flags S,!A | reserved 9 | 7 | 700"
+            "3 | 5 | tcp on p0,p1 from 198.18.0.0/16 to any port 80-90 flags S,!A | deny | 7 | 700"
         );
         let number = json!({"action": "deny", "priority": 0, "protocol": "47"});
         assert_eq!(line(number), "3 | 0 | protocol 47 from any to any | deny | 7 | 700");

@@ -23,7 +23,7 @@ pub enum FilterCommand {
     },
     /// Enter one.
     Add {
-        /// Keys of a `[[filter]]`: action=deny protocol=tcp destination_ports=23.
+        /// Keys of a `[[filter]]`: action=deny inputs=p0,p1 protocol=tcp destination_ports=23.
         #[arg(required = true, value_name = "KEY=VALUE")]
         keys: Vec<String>,
     },
@@ -92,8 +92,12 @@ impl FilterCommand {
             FilterCommand::List { .. } => bail!("answered before"),
             FilterCommand::Add { keys } => {
                 // Ports and protocols are texts even where they are numbers.
-                let texts = ["source_ports", "destination_ports", "protocol"];
-                let body = Some(object(keys, &texts)?);
+                let texts = ["source_ports", "destination_ports", "protocol", "inputs"];
+                let mut body = object(keys, &texts)?;
+                if let Some(inputs) = body.get_mut("inputs") {
+                    *inputs = inputs.as_str().unwrap_or_default().split(',').collect();
+                }
+                let body = Some(body);
                 let added = Question::change(Method::POST, "/v1/filters", body);
                 Question { show: shown::made, ..added }
             }

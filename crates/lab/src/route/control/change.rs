@@ -1,6 +1,6 @@
 //! Fabric, ports, lookup engines and classifier, changed while packets pass.
 
-use nilometer_router::classifier::{Classified, Classifier, Refused as Full, Rule, RuleId};
+use nilometer_router::classifier::{ByPort, Classified, Inputs, Refused as Full, Rule, RuleId};
 use nilometer_router::{Engine, EngineFault, Routed};
 use nilometer_sim::quantity::span_text;
 use nilometer_sim::queueing::QueueSpec;
@@ -15,7 +15,7 @@ use crate::route::filter::ClassifierName;
 use crate::route::pace::Pace;
 
 /// What a new classifier is filled with.
-type Filled<A> = Result<Box<dyn Classifier<A> + Send>, Full>;
+type Filled<A> = Result<ByPort<A>, Full>;
 
 impl Desk {
     /// Gives the fabric other equations, another period or speed-up. What waits stays.
@@ -167,8 +167,9 @@ impl Desk {
         let (mut fours, mut sixes) = (Vec::new(), Vec::new());
         for (&id, filter) in &in_force.filters {
             let (four, six) = filter.rules().map_err(Refused::conflict)?;
-            fours.extend(four.map(|rule| (RuleId(id), rule)));
-            sixes.extend(six.map(|rule| (RuleId(id), rule)));
+            let inputs = filter.ports(&in_force.config).map_err(Refused::conflict)?;
+            fours.extend(four.map(|rule| (RuleId(id), inputs, rule)));
+            sixes.extend(six.map(|rule| (RuleId(id), inputs, rule)));
         }
         let four = filled(name, room, fours).map_err(Refused::conflict)?;
         let six = filled(name, room, sixes).map_err(Refused::conflict)?;
@@ -192,11 +193,11 @@ impl Desk {
 fn filled<A: Classified + Send + 'static>(
     name: ClassifierName,
     room: u32,
-    rules: Vec<(RuleId, Rule<A>)>,
+    rules: Vec<(RuleId, Inputs, Rule<A>)>,
 ) -> Filled<A> {
-    let mut classifier = name.classifier(room);
-    for (id, rule) in rules {
-        classifier.insert(id, rule)?;
+    let mut classifier = ByPort::new(name.classifier(room));
+    for (id, inputs, rule) in rules {
+        classifier.insert(id, inputs, rule)?;
     }
     classifier.settle();
     Ok(classifier)

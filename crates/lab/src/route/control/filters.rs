@@ -46,9 +46,13 @@ impl Desk {
     ///
     /// # Errors
     /// 400 for a filter that cannot be, 409 where there is no room.
-    pub fn add_filter(&self, filter: FilterSection) -> Result<Made, Refused> {
+    pub fn add_filter(&self, mut filter: FilterSection) -> Result<Made, Refused> {
         let (four, six) = filter.rules().map_err(Refused::bad)?;
+        for asked in filter.inputs.iter_mut().flatten() {
+            *asked = self.interface(asked)?;
+        }
         let mut in_force = self.change();
+        let inputs = filter.ports(&in_force.config).map_err(Refused::bad)?;
         let room = in_force.config.tables.filters;
         let last = in_force.filters.keys().next_back().map_or(0, |last| last + 1);
         let free = || (0..room).find(|id| !in_force.filters.contains_key(id));
@@ -59,8 +63,8 @@ impl Desk {
         };
         let done = self.ask(move |driver| {
             let (id, tables) = (RuleId(number), driver.router_mut().tables_mut());
-            four.map_or(Ok(()), |rule| tables.filters4.insert(id, rule))?;
-            let six = six.map_or(Ok(()), |rule| tables.filters6.insert(id, rule));
+            four.map_or(Ok(()), |rule| tables.filters4.insert_at(id, inputs, rule))?;
+            let six = six.map_or(Ok(()), |rule| tables.filters6.insert_at(id, inputs, rule));
             six.inspect_err(|_| {
                 tables.filters4.remove(id);
             })

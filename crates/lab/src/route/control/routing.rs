@@ -147,7 +147,7 @@ impl Desk {
     }
 
     /// The interface of the port that has this number or name.
-    fn interface(&self, asked: &str) -> Result<String, Refused> {
+    pub(super) fn interface(&self, asked: &str) -> Result<String, Refused> {
         let number = self.port_number(asked);
         let number = number.map_err(|why| Refused { status: StatusCode::BAD_REQUEST, ..why })?;
         let in_force = self.change();
