@@ -3,10 +3,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod ctl;
+mod hosts;
 mod lists;
 mod offload;
 mod refusals;
 mod site;
+mod strangers;
 
 use std::fs;
 use std::path::Path;

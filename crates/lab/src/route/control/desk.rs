@@ -23,6 +23,7 @@ use nilometer_router::memory::Ticket;
 use nilometer_sim::stress::StressPlan;
 
 use super::answer::Refused;
+use super::crowd::Crowds;
 use super::messages::{Level, Messages};
 use super::stress::SimulatedStress;
 use crate::device::memory::Memory;
@@ -48,6 +49,8 @@ pub struct Desk {
     pub(super) simulated: Mutex<Option<((StressPlan, Variant), SimulatedStress)>>,
     /// What the router says of itself.
     pub messages: Messages,
+    /// Who is connected.
+    pub crowds: Crowds,
 }
 
 /// What the router is to be now.
@@ -86,6 +89,7 @@ impl Desk {
             simulated: Mutex::new(None),
             messages,
         })
+            crowds: Crowds::default(),
     }
 
     /// Asks the forwarding thread, when its turn comes.
