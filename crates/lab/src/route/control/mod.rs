@@ -19,6 +19,7 @@ pub mod events;
 pub mod fabric_view;
 mod filters;
 mod host;
+mod lock;
 mod look;
 pub mod messages;
 pub mod metrics;
