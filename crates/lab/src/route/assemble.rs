@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{FabricSection, PortKind, PortSection, Queueing, RouterConfig};
 use super::driver::{Driver, Remote};
-use super::routes::Routes;
+use super::routes::{Routes, check_link_local, entered};
 use crate::device::memory::{Memory, MemoryConfig};
 use crate::device::netlink::Netlink;
 use crate::device::packet_port::{PacketPort, PacketPortConfig};
@@ -104,6 +104,9 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     let spare = config.fabric.spare_ports.max(2usize.saturating_sub(config.ports.len()));
     let spare = (0..spare).map(spare_port);
     let plans: Vec<_> = plans.chain(spare).collect();
+    for route in entered(config)? {
+        check_link_local(&route, |port| plans[usize::from(port)].0.mac)?;
+    }
     let mut routes = Routes::new(config)?;
     let lookups = routes.keeper().lookups()?;
     let tables = Tables {

@@ -295,3 +295,52 @@ fn who_holds_the_lock_of_a_socket_is_named() {
     fs::remove_file(room.path(".r.sock.lock")).expect("removed");
     end(start(&site, &room), libc::SIGTERM);
 }
+
+/// A route by an address of the router's own would have it ask itself for a link-layer address.
+#[test]
+fn a_route_by_the_routers_own_address_is_refused() {
+    if !privileged("routes by the router's own addresses") {
+        return;
+    }
+    let stand = Stand::new("own-gateway", "").expect("a router");
+    assert_eq!(stand.get("/v1/ports/p1")["mac"], "02:00:00:00:01:02");
+    for (prefix, via, interface) in [
+        ("198.18.64.0/18", &["198.19.0.1"][..], None),
+        ("198.18.64.0/18", &["198.18.0.1"], None),
+        ("198.18.64.0/18", &["198.19.0.2", "198.19.0.1"], None),
+        ("198.18.64.0/18", &["198.19.0.1"], Some("p0")),
+        ("fd00:64::/32", &["fd00:19::1"], None),
+        ("fd00:64::/32", &["fe80::ff:fe00:102"], Some("p1")),
+        ("198.18.64.0/18", &["198.19.0.255"], None),
+        ("198.18.64.0/18", &["198.19.0.0"], None),
+        ("198.18.64.0/18", &["224.0.0.1"], Some("p1")),
+        ("198.18.64.0/18", &["0.0.0.0"], Some("p1")),
+        ("198.18.64.0/18", &["255.255.255.255"], Some("p1")),
+        ("198.18.64.0/18", &["127.0.0.1"], Some("p1")),
+        ("fd00:64::/32", &["ff02::1"], Some("p1")),
+        ("fd00:64::/32", &["::1"], Some("p1")),
+    ] {
+        let route = json!({"prefix": prefix, "via": via, "interface": interface});
+        let (status, said) = stand.ask(&Method::POST, "/v1/routes", Some(route));
+        let line = said["error"].as_str().unwrap_or_default();
+        assert_eq!(status, 400, "{via:?}: {said}");
+        assert!(line.starts_with(&format!("route {prefix}: ")) && !line.contains('\n'), "{line}");
+    }
+    // A neighbour's link-local address is none of ours, whatever else is.
+    for (prefix, via) in [("198.18.64.0/18", "198.19.0.3"), ("fd00:64::/32", "fe80::1")] {
+        let route = json!({"prefix": prefix, "via": [via], "interface": "p1"});
+        assert_eq!(stand.ask(&Method::POST, "/v1/routes", Some(route)).0, 201, "{via}");
+    }
+    for (prefix, via) in [("198.18.64.0/18", "198.19.0.1"), ("fd00:64::/32", "fd00:19::1")] {
+        let route = format!("[[route]]\nprefix = \"{prefix}\"\nvia = [\"{via}\"]\n");
+        let other = Site::new().expect("a site");
+        stand.room.write("own.toml", format!("{ROUTER}{route}"));
+        let words = ["route", "run", "own.toml", "--host-interfaces"];
+        let output = other.router.run(|| stand.room.command(&words).output().expect("it runs"));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        let words = format!("{via} is an address of this router (port p1)");
+        assert!(error.contains(&words) && error.lines().count() == 1, "{error}");
+    }
+    stand.end();
+}

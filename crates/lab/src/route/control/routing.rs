@@ -16,7 +16,7 @@ use super::look::no_port;
 use super::view::{RouteView, RoutesAsked, RoutesView, SourceView, WayView};
 use crate::route::config::{RouteSection, RouterConfig};
 use crate::route::keeper::{self, Keeper, Listing, Selection};
-use crate::route::routes::{by_hand, entered, read_prefix};
+use crate::route::routes::{by_hand, check_link_local, entered, read_prefix};
 
 /// Routes of a list for one request, where it does not say, and at most.
 const LISTED: usize = 1_000;
@@ -108,7 +108,11 @@ impl Desk {
             route.interface = Some(self.interface(&asked)?);
         }
         let mut in_force = self.change();
-        by_hand(&route, &in_force.config).map_err(Refused::bad)?;
+        let told = by_hand(&route, &in_force.config).map_err(Refused::bad)?;
+        let macs = self.ask(|driver| {
+            driver.router().ports().iter().map(|port| port.plan().mac).collect::<Vec<_>>()
+        })?;
+        check_link_local(&told, |port| macs[usize::from(port)]).map_err(Refused::bad)?;
         let prefix = read_prefix(&route.prefix).map_err(Refused::bad)?;
         let before = in_force.config.routes.clone();
         let text = route.prefix.clone();
