@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{FabricSection, PortKind, PortSection, Queueing, RouterConfig};
 use super::driver::{Driver, Remote};
+use super::queue_size::sized;
 use super::routes::{Routes, check_link_local, entered};
 use crate::device::memory::{Memory, MemoryConfig};
 use crate::device::netlink::Netlink;
@@ -243,17 +244,24 @@ impl PortPlace<'_> {
     /// # Errors
     /// What cannot be, by its name.
     pub fn discipline(&self, queue: Option<&QueueSpec>) -> Result<Any<Ticket>> {
+        let name = &self.plan.name;
+        Any::new(&self.settings(queue)?).map_err(|why| anyhow!("port {name}: queue: {why}"))
+    }
+
+    /// What that discipline is told.
+    ///
+    /// # Errors
+    /// What cannot be, by its name.
+    pub fn settings(&self, queue: Option<&QueueSpec>) -> Result<Settings> {
         let &PortPlace { plan, number, rate, config } = self;
         let rate = rate.unwrap_or(config.fabric.link_rate);
-        let settings = match queue {
-            Some(queue) => {
-                let (mtu, index) = (link_bytes(plan), number as u32);
-                let place = QueuePlace { name: &plan.name, rate, mtu, seed: config.seed, index };
-                queue.settings(&place).map_err(|why| anyhow!("port {}: queue: {why}", plan.name))?
-            }
-            None => usual_queue(plan, rate, config.seed, number),
+        let Some(queue) = queue else {
+            return Ok(usual_queue(plan, rate, config.seed, number));
         };
-        Any::new(&settings).map_err(|why| anyhow!("port {}: queue: {why}", plan.name))
+        let (mtu, index) = (link_bytes(plan), number as u32);
+        let place = QueuePlace { name: &plan.name, rate, mtu, seed: config.seed, index };
+        let settings = sized(queue.clone(), rate).settings(&place);
+        settings.map_err(|why| anyhow!("port {}: queue: {why}", plan.name))
     }
 }
 

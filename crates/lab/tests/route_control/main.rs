@@ -1,5 +1,6 @@
 //! The control processor of a live router: every path asked, everything changed while packets pass.
 
+mod by_hand;
 #[path = "../common/mod.rs"]
 mod common;
 mod ctl;

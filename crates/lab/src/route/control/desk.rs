@@ -77,7 +77,8 @@ impl Desk {
     pub fn new(running: &Running, config: &RouterConfig) -> anyhow::Result<Desk> {
         let messages = Messages::new()?;
         let filters = (0u32..).zip(config.filters.iter().cloned()).collect();
-        let config = RouterConfig { filters: Vec::new(), ..config.clone() };
+        let mut config = RouterConfig { filters: Vec::new(), ..config.clone() };
+        config.size_queues();
         let (heard, remote) = (messages.clone(), running.remote.clone());
         remote.call(move |driver| driver.set_messages(heard))?;
         Ok(Desk {
@@ -88,8 +89,8 @@ impl Desk {
             in_force: Mutex::new(InForce { config, filters }),
             simulated: Mutex::new(None),
             messages,
-        })
             crowds: Crowds::default(),
+        })
     }
 
     /// Asks the forwarding thread, when its turn comes.
@@ -134,8 +135,10 @@ impl Desk {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn told(&self, text: String) {
-        self.messages.say(Level::Info, text);
+    /// Says what was done, to whoever reads the messages and to who did it.
+    pub(super) fn told(&self, text: String) -> String {
+        self.messages.say(Level::Info, text.clone());
+        text
     }
 }
 

@@ -90,11 +90,11 @@ impl Control {
     }
 }
 
-/// Puts the socket of a router called `name` in its usual place where the file does not say; what
-/// stood in the way, if it cannot be.
+/// Puts the socket of a router called `name` in its usual place where the file does not say, whether or
+/// not it listens by TCP as well; what stood in the way, if it cannot be.
 pub fn with_usual_socket(config: &mut RouterConfig, name: &str) -> Option<String> {
     let control = &mut config.control;
-    if control.socket.is_some() || control.listen.is_some() {
+    if control.socket.is_some() {
         return None;
     }
     match usual_place(name).and_then(|path| Claimed::listen(&path).map(|_| path)) {
