@@ -1,15 +1,19 @@
-//! Quantities as people write them in scenarios: `10 Mb/s`, `5 ms`, read once into exact types.
+//! Quantities as people write them: `10 Mb/s` or `10mbit`, `5 ms`, `64 KiB`, read once into exact types.
 
 use alloc::format;
 use alloc::string::String;
+use core::fmt;
 
 use nilometer_wire::{Rate, Span};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The fastest link, bits per second.
 const RATE_MAX: f64 = 1e14;
 /// The longest time, seconds.
 const SPAN_MAX_S: f64 = 1e7;
+/// The largest size, bytes; every whole number of them below is exact.
+const SIZE_MAX_BYTES: f64 = 1e15;
 
 /// Splits `5.5 ms` into its number and its unit; the space may be left out.
 fn split(text: &str) -> Option<(f64, &str)> {
@@ -26,25 +30,61 @@ fn split(text: &str) -> Option<(f64, &str)> {
     number.is_finite().then(|| (number, text[end..].trim()))
 }
 
-/// Bits per second of `10 Mb/s`; the units are b/s, kb/s, Mb/s, Gb/s and Tb/s, also written as bps.
+/// What a letter before `b/s` or `bit` multiplies by. Rates have no thousandths, so that its case is free.
+fn multiple(letters: &str) -> Option<f64> {
+    Some(match letters {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" | "m" => 1e6,
+        "G" | "g" => 1e9,
+        "T" | "t" => 1e12,
+        _ => return None,
+    })
+}
+
+/// Bits per second of `10 Mb/s`; the units are b/s, kb/s, Mb/s, Gb/s and Tb/s, also written as bps or, as
+/// `tc` does, as bit (`10mbit`). A capital B would be bytes, and is refused; so is a number alone.
 ///
 /// # Errors
 /// One line that says what a rate looks like.
 pub fn rate(text: &str) -> Result<Rate, String> {
+    const BITS: [&str; 6] = ["b/s", "bps", "bit/s", "bits/s", "bit", "bits"];
     let (number, unit) = split(text).unwrap_or((f64::NAN, ""));
-    let scale = match unit {
-        "b/s" | "bps" => 1.0,
-        "kb/s" | "kbps" => 1e3,
-        "Mb/s" | "Mbps" | "mbps" => 1e6,
-        "Gb/s" | "Gbps" | "gbps" => 1e9,
-        "Tb/s" | "Tbps" | "tbps" => 1e12,
-        _ => f64::NAN,
-    };
-    let bits = number * scale;
+    let lower = unit.to_ascii_lowercase();
+    let is_word =
+        |word: &str| unit.ends_with(word) || word.contains("bit") && lower.ends_with(word);
+    let word = BITS.into_iter().find(|word| is_word(word));
+    let scale = word.and_then(|word| multiple(&unit[..unit.len() - word.len()]));
+    let bits = number * scale.unwrap_or(f64::NAN);
     if !(1.0..=RATE_MAX).contains(&bits) {
-        return Err(format!("`{text}` is no rate; write it as `10 Mb/s`, at most 100 Tb/s"));
+        let how = "write it as `10 Mb/s` or `10mbit`, at most 100 Tb/s";
+        return Err(format!("`{text}` is no rate; {how}"));
     }
     Rate::new(libm::round(bits) as u64).ok_or_else(|| format!("`{text}` is no rate"))
+}
+
+/// The bytes of `64 kB` (64,000) or `64 KiB` (65,536); the units are B, kB, MB and GB, and KiB, MiB and
+/// GiB. A number alone is bytes.
+///
+/// # Errors
+/// One line that says what a size looks like.
+pub fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text).unwrap_or((f64::NAN, ""));
+    let scale = match unit {
+        "" | "B" | "bytes" => 1.0,
+        "kB" | "KB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "KiB" | "kiB" => 1024.0,
+        "MiB" => 1_048_576.0,
+        "GiB" => 1_073_741_824.0,
+        _ => f64::NAN,
+    };
+    let bytes = number * scale;
+    if !(0.0..=SIZE_MAX_BYTES).contains(&bytes) {
+        return Err(format!("`{text}` is no size; write it as `64 kB` or `64 KiB`"));
+    }
+    Ok(libm::round(bytes) as u64)
 }
 
 /// The time of `5 ms`; the units are s, ms, us (also µs) and ns.
@@ -108,6 +148,52 @@ pub fn de_span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
 /// As the text is none.
 pub fn de_span_if<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
     de_span(from).map(Some)
+}
+
+/// For `#[serde(deserialize_with)]`: a number of bytes or a size as [`size`] reads it, that may be absent.
+///
+/// # Errors
+/// As it is neither, or too large for the field.
+pub fn de_size_if<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    let bytes = from.deserialize_any(Size)?;
+    let fit = |bytes| {
+        T::try_from(bytes).map_err(|_| D::Error::custom(format!("{bytes} bytes is too much")))
+    };
+    bytes.map(fit).transpose()
+}
+
+/// Reads what [`de_size_if`] takes.
+struct Size;
+
+impl<'de> Visitor<'de> for Size {
+    type Value = Option<u64>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of bytes, or a size as \"64 kB\"")
+    }
+
+    fn visit_u64<E: Error>(self, bytes: u64) -> Result<Option<u64>, E> {
+        Ok(Some(bytes))
+    }
+
+    fn visit_i64<E: Error>(self, bytes: i64) -> Result<Option<u64>, E> {
+        let whole = u64::try_from(bytes);
+        whole.map(Some).map_err(|_| E::invalid_value(Unexpected::Signed(bytes), &self))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Option<u64>, E> {
+        size(text).map(Some).map_err(E::custom)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Option<u64>, E> {
+        Ok(None)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Option<u64>, E> {
+        Ok(None)
+    }
 }
 
 /// A rate as [`rate`] reads it back, to the bit per second.
@@ -179,12 +265,43 @@ mod tests {
             ("64 kb/s", 64_000),
             ("1e3 b/s", 1_000),
             (" 500 mbps ", 500_000_000),
+            ("20mbit", 20_000_000),
+            ("20Mb/s", 20_000_000),
+            ("1.5gbit", 1_500_000_000),
+            ("800kbit", 800_000),
+            ("800 Kbit/s", 800_000),
+            ("10MBIT", 10_000_000),
+            ("9600 bit", 9_600),
+            ("9600 bits/s", 9_600),
+            ("1tbit", 1_000_000_000_000),
         ] {
             assert_eq!(rate(text).map(|r| r.bits_per_second()), Ok(bits), "{text}");
         }
-        for text in ["", "10", "10 MB/s", "-1 Mb/s", "0 Mb/s", "nan Mb/s", "Mb/s", "1e9 Tb/s"] {
+        for text in [
+            "", "10", "10 MB/s", "-1 Mb/s", "0 Mb/s", "nan Mb/s", "Mb/s", "1e9 Tb/s", "10m",
+            "10 M", "10 MB", "10 xbit", "10 mmbit", "10 Mibit", "20mbitt", "mbit",
+        ] {
             assert!(rate(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn sizes_are_bytes() {
+        for (text, bytes) in [
+            ("64kB", 64_000),
+            ("64 KiB", 65_536),
+            ("1MiB", 1_048_576),
+            ("1.5 MB", 1_500_000),
+            ("2 GiB", 2_147_483_648),
+            ("312500", 312_500),
+            ("0 B", 0),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "64k", "64 kb", "-1 B", "1e9 GB", "kB", "64 Mbit"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+        assert!(size("64k").expect_err("no size").contains("`64 kB`"));
     }
 
     #[test]

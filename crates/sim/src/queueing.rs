@@ -3,16 +3,18 @@
 //! A sweep over disciplines reads one table at every point, so that a key that does not concern the
 //! point's discipline is not looked at there. What is absent has the default of its discipline.
 
+use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 
+use nilometer_queue::codel::CoDelOptions;
 use nilometer_queue::tdrr::Averaging;
 use nilometer_queue::{Any, Capacity, End, Hashing, Kind, Settings};
 use nilometer_wire::{Rate, Span};
 use serde::{Deserialize, Serialize};
 
 use crate::packet::Packet;
-use crate::quantity::{de_span_if, seconds, ser_span_if};
+use crate::quantity::{de_size_if, de_span_if, seconds, ser_span_if};
 use crate::refusal::Refusal;
 
 /// Payload of an ATM cell.
@@ -26,7 +28,8 @@ pub struct QueueSpec {
     pub discipline: String,
     /// Most packets that wait. One of the three capacities is given.
     pub buffer_packets: Option<u32>,
-    /// Most bytes that wait.
+    /// Most bytes that wait, as a number or as `64 kB`.
+    #[serde(default, deserialize_with = "de_size_if")]
     pub buffer_bytes: Option<u32>,
     /// Most ATM cells that wait.
     pub buffer_cells: Option<u32>,
@@ -71,7 +74,8 @@ pub struct QueueSpec {
     /// CoDel, FQ-CoDel: how long it must have stood. PIE: time between updates.
     #[serde(default, deserialize_with = "de_span_if", serialize_with = "ser_span_if")]
     pub interval: Option<Span>,
-    /// FQ-CoDel: credit of a round.
+    /// FQ-CoDel: credit of a round, as a number or as `64 kB`.
+    #[serde(default, deserialize_with = "de_size_if")]
     pub quantum_bytes: Option<u32>,
 }
 
@@ -162,6 +166,78 @@ impl QueueSpec {
         Ok(settings)
     }
 
+    /// The table of a discipline that was told this: every key that concerns it, with its value.
+    pub fn in_force(settings: &Settings) -> QueueSpec {
+        let mut spec =
+            QueueSpec { discipline: settings.kind.name().to_owned(), ..QueueSpec::default() };
+        match settings.capacity {
+            Capacity::Packets(packets) => spec.buffer_packets = Some(packets),
+            Capacity::Bytes(bytes) => spec.buffer_bytes = Some(bytes),
+            Capacity::Cells(cells) => spec.buffer_cells = Some(cells),
+        }
+        let many = |spec: &mut QueueSpec, drop_from: End| {
+            (spec.queues, spec.hashing) =
+                (Some(settings.queues), Some(spreading(settings.hashing)));
+            spec.drop_from = Some(match drop_from {
+                End::Front => Side::Front,
+                End::Tail => Side::Tail,
+            });
+        };
+        let codel = |spec: &mut QueueSpec, codel: &CoDelOptions| {
+            (spec.target, spec.interval) = (Some(codel.target), Some(codel.interval));
+            spec.ecn = codel.ecn;
+        };
+        match settings.kind {
+            Kind::TailDrop => {}
+            Kind::Red => {
+                let red = &settings.red;
+                (spec.max_p, spec.w_q) = (Some(red.max_probability), Some(red.weight));
+                spec.min_th_percent = Some(red.min_percent);
+                spec.max_th_percent = Some(red.max_percent);
+                (spec.gentle, spec.ecn) = (Some(red.gentle), red.ecn);
+            }
+            Kind::Blue => {
+                let blue = &settings.blue;
+                (spec.d1, spec.d2) = (Some(blue.increment), Some(blue.decrement));
+                spec.freeze_ms = Some(blue.freeze.as_secs_f64() * 1e3);
+                (spec.threshold_percent, spec.ecn) = (blue.threshold_percent, blue.ecn);
+            }
+            Kind::Drr => many(&mut spec, settings.drr_drop_from),
+            Kind::Tdrr => {
+                many(&mut spec, settings.tdrr.drop_from);
+                match settings.tdrr.averaging {
+                    Averaging::PerDeparture(weight) => spec.averaging_weight = Some(weight),
+                    Averaging::OverTime(span) => {
+                        spec.averaging_ms = Some(span.as_secs_f64() * 1e3);
+                    }
+                }
+            }
+            Kind::Qsdrr => {
+                many(&mut spec, settings.qsdrr.drop_from);
+                spec.strictly_smallest = Some(settings.qsdrr.strictly_smallest);
+                spec.release_below_percent = settings.qsdrr.release_below_percent;
+            }
+            Kind::CoDel => codel(&mut spec, &settings.codel),
+            Kind::FqCoDel => {
+                let own = &settings.fq_codel;
+                codel(&mut spec, &own.codel);
+                (spec.queues, spec.hashing) = (Some(own.queues), Some(spreading(own.hashing)));
+                spec.quantum_bytes = Some(own.quantum_bytes);
+            }
+            Kind::Pie => {
+                let pie = &settings.pie;
+                (spec.target, spec.interval) = (Some(pie.target), Some(pie.update));
+                spec.ecn = pie.mark_below.is_some();
+            }
+        }
+        spec
+    }
+
+    /// Whether it says how much it holds.
+    pub fn has_size(&self) -> bool {
+        self.buffer_packets.is_some() || self.buffer_bytes.is_some() || self.buffer_cells.is_some()
+    }
+
     /// What RED, Blue, CoDel and PIE are told.
     fn tell_single(&self, settings: &mut Settings, place: &Place<'_>) -> Result<(), Refusal> {
         let red = &mut settings.red;
@@ -239,6 +315,13 @@ impl QueueSpec {
     }
 }
 
+fn spreading(hashing: Hashing) -> Spreading {
+    match hashing {
+        Hashing::Direct => Spreading::Direct,
+        Hashing::Mixed => Spreading::Mixed,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,6 +368,54 @@ mod tests {
         assert_eq!(few.tdrr.averaging, Averaging::OverTime(Span::from_nanos(100_000_000)));
         let marks = settings(QueueSpec { ecn: true, ..spec("pie") });
         assert!(marks.red.ecn && marks.codel.ecn && marks.pie.mark_below == Some(0.1));
+    }
+
+    #[test]
+    fn the_table_in_force_makes_the_same_discipline() {
+        let said = QueueSpec {
+            queues: Some(77),
+            hashing: Some(Spreading::Mixed),
+            drop_from: Some(Side::Tail),
+            ecn: true,
+            max_p: Some(0.07),
+            gentle: Some(true),
+            freeze_ms: Some(2.5),
+            threshold_percent: Some(40.0),
+            averaging_ms: Some(100.0),
+            release_below_percent: Some(9),
+            target: Some(Span(7_000_000_000)),
+            interval: Some(Span(90_000_000_000)),
+            quantum_bytes: Some(999),
+            ..QueueSpec::default()
+        };
+        for kind in Kind::ALL {
+            for spec in [QueueSpec::default(), said.clone()] {
+                let size = if spec.ecn { (None, Some(90_000)) } else { (Some(100), None) };
+                let (buffer_packets, buffer_bytes) = size;
+                let discipline = kind.name().into();
+                let spec = QueueSpec { discipline, buffer_packets, buffer_bytes, ..spec };
+                let settings = spec.settings(&place()).expect("sound");
+                let told = QueueSpec::in_force(&settings);
+                let again = told.settings(&place()).expect("sound");
+                assert_eq!(QueueSpec::in_force(&again), told);
+                // What concerns another kind is not in the table; what concerns this one is the same.
+                match kind {
+                    Kind::TailDrop => assert_eq!(again.capacity, settings.capacity),
+                    Kind::Red => assert_eq!(again.red, settings.red),
+                    Kind::Blue => assert_eq!(again.blue, settings.blue),
+                    Kind::Drr => assert_eq!(again.drr_drop_from, settings.drr_drop_from),
+                    Kind::Tdrr => assert_eq!(again.tdrr, settings.tdrr),
+                    Kind::Qsdrr => assert_eq!(again.qsdrr, settings.qsdrr),
+                    Kind::CoDel => assert_eq!(again.codel, settings.codel),
+                    Kind::FqCoDel => assert_eq!(again.fq_codel, settings.fq_codel),
+                    Kind::Pie => assert_eq!(again.pie, settings.pie),
+                }
+                if matches!(kind, Kind::Drr | Kind::Tdrr | Kind::Qsdrr) {
+                    let many = |it: &Settings| (it.queues, it.hashing);
+                    assert_eq!(many(&again), many(&settings));
+                }
+            }
+        }
     }
 
     #[test]

@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{FabricSection, PortKind, PortSection, Queueing, RouterConfig};
 use super::driver::{Driver, Remote};
-use super::routes::Routes;
+use super::queue_size::sized;
+use super::routes::{Routes, check_link_local, entered};
 use super::shares::{BESIDE_RESERVE, OWN_RESERVE, RING_ENTRIES, Shared, shares};
 use crate::device::memory::{Memory, MemoryConfig};
 use crate::device::netlink::Netlink;
@@ -99,6 +100,9 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     });
     let spare = (0..config.fabric_ports() - config.ports.len()).map(spare_port);
     let plans: Vec<_> = plans.chain(spare).collect();
+    for route in entered(config)? {
+        check_link_local(&route, |port| plans[usize::from(port)].0.mac)?;
+    }
     let mut routes = Routes::new(config)?;
     let lookups = routes.keeper().lookups()?;
     let tables = Tables {
@@ -235,17 +239,24 @@ impl PortPlace<'_> {
     /// # Errors
     /// What cannot be, by its name.
     pub fn discipline(&self, queue: Option<&QueueSpec>) -> Result<Any<Ticket>> {
+        let name = &self.plan.name;
+        Any::new(&self.settings(queue)?).map_err(|why| anyhow!("port {name}: queue: {why}"))
+    }
+
+    /// What that discipline is told.
+    ///
+    /// # Errors
+    /// What cannot be, by its name.
+    pub fn settings(&self, queue: Option<&QueueSpec>) -> Result<Settings> {
         let &PortPlace { plan, number, rate, config } = self;
         let rate = rate.unwrap_or(config.fabric.link_rate);
-        let settings = match queue {
-            Some(queue) => {
-                let (mtu, index) = (link_bytes(plan), number as u32);
-                let place = QueuePlace { name: &plan.name, rate, mtu, seed: config.seed, index };
-                queue.settings(&place).map_err(|why| anyhow!("port {}: queue: {why}", plan.name))?
-            }
-            None => usual_queue(plan, rate, config.seed, number),
+        let Some(queue) = queue else {
+            return Ok(usual_queue(plan, rate, config.seed, number));
         };
-        Any::new(&settings).map_err(|why| anyhow!("port {}: queue: {why}", plan.name))
+        let (mtu, index) = (link_bytes(plan), number as u32);
+        let place = QueuePlace { name: &plan.name, rate, mtu, seed: config.seed, index };
+        let settings = sized(queue.clone(), rate).settings(&place);
+        settings.map_err(|why| anyhow!("port {}: queue: {why}", plan.name))
     }
 }
 

@@ -1,8 +1,8 @@
 //! ROUTER.toml: what a router is to be, as a person writes it.
 //!
 //! Every table refuses keys that it does not know. What is absent has the default that stands at its
-//! field. Rates and times are written with their units (`500 Mb/s`, `20 ms`), as in a scenario; the
-//! table of a queue is the same as there.
+//! field. Rates and times are written with their units (`500 Mb/s` or `500mbit`, `20 ms`), as in a scenario; the
+//! table of a queue is the same as there, but that it may leave its size out.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,9 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use nilometer_router::Engine;
 use nilometer_router::pipeline::port::PortPlan;
-use nilometer_sim::quantity::{de_rate, de_rate_if, de_span, ser_rate, ser_rate_if, ser_span};
+use nilometer_sim::quantity::{
+    de_rate, de_rate_if, de_size_if, de_span, ser_rate, ser_rate_if, ser_span,
+};
 use nilometer_sim::queueing::QueueSpec;
 use nilometer_wire::{Rate, Span};
 use serde::de::Error;
@@ -222,8 +224,9 @@ pub struct PortSection {
     #[serde(default, deserialize_with = "de_rate_if", serialize_with = "ser_rate_if")]
     pub rate: Option<Rate>,
     /// Bytes that its link sends at once beyond that rate, to make up for service that came late (the
-    /// committed burst size of RFC 2697), up to 1 GiB; what the rate carries in 50 ms where absent.
-    #[serde(default)]
+    /// committed burst size of RFC 2697), up to 1 GiB, as a number or as `64 kB`; what the rate carries in
+    /// 50 ms where absent.
+    #[serde(default, deserialize_with = "de_size_if")]
     pub burst_bytes: Option<u64>,
     /// By how much its link is made longer, up to a minute.
     #[serde(default = "no_span", deserialize_with = "de_span", serialize_with = "ser_span")]
@@ -231,7 +234,8 @@ pub struct PortSection {
     /// Bytes that the link adds to each frame, as the rate counts: 24 on Ethernet.
     #[serde(default)]
     pub overhead_bytes: u16,
-    /// Who waits before the link; `qsdrr` with 2,048 packets where absent.
+    /// Who waits before the link; `qsdrr` with 2,048 packets where absent. One that does not say how much
+    /// it holds has what the rate carries in 50 ms ([`super::queue_size`]).
     #[serde(default)]
     pub queue: Option<QueueSpec>,
     /// A TAP interface to be made, on which the kernel gets what is for the router itself.

@@ -18,6 +18,7 @@ pub mod multicast;
 pub mod news;
 pub mod pace;
 pub mod pages;
+pub mod queue_size;
 pub mod routes;
 pub mod running;
 pub mod shares;

@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use nilometer_router::neighbour::link_local;
 use nilometer_router::next_hop::{Hop, Member, Rejection};
 use nilometer_router::prefix::Prefix;
 use nilometer_router::route_table::RouteLimits;
@@ -158,6 +159,11 @@ pub fn read_prefix(text: &str) -> Result<AnyPrefix> {
 
 /// What a route entered by hand tells the keeper.
 ///
+/// A gateway that is an address of this router's, or that no neighbour can have, is refused: packets by it
+/// would wait for an answer that nobody gives. What daemons and the kernel tell is taken as it comes, and
+/// such packets are discarded as those of any gateway that does not answer: the kernel, and zebra with it,
+/// refuse their own addresses themselves.
+///
 /// # Errors
 /// What is wrong with it, by its prefix.
 pub fn by_hand(route: &RouteSection, config: &RouterConfig) -> Result<StaticRoute> {
@@ -172,6 +178,7 @@ pub fn by_hand(route: &RouteSection, config: &RouterConfig) -> Result<StaticRout
         ([], Some(interface), None) => vec![Hop::Via { port: port(interface)?, gateway: None }],
         ([_, ..], interface, None) => {
             let hop = |via: &IpAddr| {
+                checked_gateway(*via, config)?;
                 let port = match interface {
                     Some(interface) => port(interface),
                     None => port_towards(*via, config).map(|number| number as u16),
@@ -185,6 +192,54 @@ pub fn by_hand(route: &RouteSection, config: &RouterConfig) -> Result<StaticRout
     };
     let members = hops.into_iter().map(|hop| Member { hop, weight: 1 }).collect();
     Ok(StaticRoute { prefix, members })
+}
+
+/// Holds a gateway to what a neighbour's address can be.
+fn checked_gateway(via: IpAddr, config: &RouterConfig) -> Result<()> {
+    let via = via.to_canonical();
+    let is_unicast = match via {
+        IpAddr::V4(via) => !(via.is_multicast() || via.is_broadcast()),
+        IpAddr::V6(via) => !via.is_multicast(),
+    };
+    let is_of_hosts = is_unicast && !via.is_unspecified() && !via.is_loopback();
+    ensure!(is_of_hosts, "{via} is no address that a neighbour can have");
+    for port in &config.ports {
+        for at in &port.addresses {
+            let name = &port.interface;
+            ensure!(
+                at.address.to_canonical() != via,
+                "{via} is an address of this router (port {name}); give a neighbour's"
+            );
+            let (IpAddr::V4(own), IpAddr::V4(asked)) = (at.address, via) else { continue };
+            let hosts = u32::MAX.checked_shr(at.length.into()).unwrap_or(0);
+            let (own, asked) = (u32::from(own), u32::from(asked));
+            let is_apart = at.length >= 31 || own & !hosts != asked & !hosts;
+            ensure!(
+                is_apart || !(asked & hosts == 0 || asked & hosts == hosts),
+                "{via} is the network's or its broadcast address on port {name}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Holds gateways to others' link-local addresses, where `mac` tells the link-layer address of a port.
+///
+/// # Errors
+/// When one is the port's own.
+pub fn check_link_local(route: &StaticRoute, mac: impl Fn(u16) -> [u8; 6]) -> Result<()> {
+    for member in &route.members {
+        if let Hop::Via { port, gateway: Some(IpAddr::V6(via)) } = member.hop
+            && via.is_unicast_link_local()
+        {
+            let prefix = route.prefix;
+            ensure!(
+                u128::from(via) != link_local(mac(port)),
+                "route {prefix}: {via} is the link-local address of this router; give a neighbour's"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The port that has `gateway` in one of its networks, the most specific.

@@ -48,7 +48,7 @@ fn what_is_typed_is_done_and_shown() {
     assert_eq!(done(&stand, &["engine"]), "v4: lines\nv6: lines\n");
     done(&stand, &["classifier", "linear"]);
     let filter = ["filters", "add", "protocol=17", "destination=198.19.0.0/24", "copy=true"];
-    assert_eq!(done(&stand, &filter), "0\n");
+    assert_eq!(done(&stand, &filter), "filter 0 is entered\n");
     flow.wait_for(10);
     let listed: Value =
         serde_json::from_str(&done(&stand, &["filters", "list", "--json"])).expect("JSON");

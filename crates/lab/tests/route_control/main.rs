@@ -1,12 +1,15 @@
 //! The control processor of a live router: every path asked, everything changed while packets pass.
 
+mod by_hand;
 #[path = "../common/mod.rs"]
 mod common;
 mod ctl;
+mod hosts;
 mod lists;
 mod offload;
 mod refusals;
 mod site;
+mod strangers;
 
 use std::fs;
 use std::path::Path;

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -243,4 +244,116 @@ fn the_socket_of_a_killed_router_is_taken_over_and_no_other() {
     room.write("r.sock", "somebody's file");
     assert!(refusal().contains("no socket"));
     assert_eq!(room.read("r.sock"), "somebody's file");
+}
+
+/// Has a lock of `path` in the room held by somebody until the child is ended.
+fn held(room: &Room, path: &str, user: Option<u32>) -> Child {
+    let mut command = std::process::Command::new("flock");
+    command.args(["-o", "-x", path, "-c", "echo locked; exec sleep 60"]);
+    if let Some(user) = user {
+        command.uid(user);
+    }
+    let mut child = command
+        .current_dir(room.path(""))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("flock of util-linux runs");
+    let mut said = [0; 7];
+    child.stdout.as_mut().expect("piped").read_exact(&mut said).expect("it is locked");
+    child
+}
+
+/// A lock of the socket's directory, which anybody can have, keeps nobody from starting. The lock beside
+/// the socket does, which its owner alone can have, and who has it is named.
+#[test]
+fn who_holds_the_lock_of_a_socket_is_named() {
+    if !privileged("locks of sockets") {
+        return;
+    }
+    let (site, room) = (Site::new().expect("a site"), Room::new("control-lock"));
+    room.write("router.toml", format!("[control]\nsocket = \"r.sock\"\n{ROUTER}"));
+    let mode = |name: &str, mode| {
+        fs::set_permissions(room.path(name), fs::Permissions::from_mode(mode)).expect("a mode");
+    };
+    mode("", 0o755);
+    let stranger = held(&room, ".", Some(65_534));
+    end(start(&site, &room), libc::SIGTERM);
+    end(stranger, libc::SIGKILL);
+    assert!(!room.path(".r.sock.lock").exists(), "it is taken away again");
+    let refusal = || {
+        let words = ["route", "run", "router.toml", "--host-interfaces"];
+        let began = Instant::now();
+        let output = site.router.run(|| room.command(&words).output().expect("it runs"));
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+        let mut lines = error.lines().filter(|line| line.contains("control.socket"));
+        let line = lines.next().unwrap_or_else(|| panic!("{error}")).to_owned();
+        assert_eq!(lines.next(), None, "{error}");
+        line
+    };
+    let other = held(&room, ".r.sock.lock", None);
+    mode(".r.sock.lock", 0o600);
+    let line = refusal();
+    let who = format!("process {} (", other.id());
+    assert!(line.contains(&who) && line.contains(".r.sock.lock"), "{line}");
+    end(other, libc::SIGKILL);
+    // Others could hold it: it is refused whether anybody does or not.
+    mode(".r.sock.lock", 0o644);
+    assert!(refusal().contains("mode 0644"));
+    fs::remove_file(room.path(".r.sock.lock")).expect("removed");
+    std::os::unix::fs::symlink("elsewhere", room.path(".r.sock.lock")).expect("a link");
+    assert!(refusal().contains("symbolic link"));
+    assert!(!room.path("elsewhere").exists(), "the link was followed");
+    fs::remove_file(room.path(".r.sock.lock")).expect("removed");
+    end(start(&site, &room), libc::SIGTERM);
+}
+
+/// A route by an address of the router's own would have it ask itself for a link-layer address.
+#[test]
+fn a_route_by_the_routers_own_address_is_refused() {
+    if !privileged("routes by the router's own addresses") {
+        return;
+    }
+    let stand = Stand::new("own-gateway", "").expect("a router");
+    assert_eq!(stand.get("/v1/ports/p1")["mac"], "02:00:00:00:01:02");
+    for (prefix, via, interface) in [
+        ("198.18.64.0/18", &["198.19.0.1"][..], None),
+        ("198.18.64.0/18", &["198.18.0.1"], None),
+        ("198.18.64.0/18", &["198.19.0.2", "198.19.0.1"], None),
+        ("198.18.64.0/18", &["198.19.0.1"], Some("p0")),
+        ("fd00:64::/32", &["fd00:19::1"], None),
+        ("fd00:64::/32", &["fe80::ff:fe00:102"], Some("p1")),
+        ("198.18.64.0/18", &["198.19.0.255"], None),
+        ("198.18.64.0/18", &["198.19.0.0"], None),
+        ("198.18.64.0/18", &["224.0.0.1"], Some("p1")),
+        ("198.18.64.0/18", &["0.0.0.0"], Some("p1")),
+        ("198.18.64.0/18", &["255.255.255.255"], Some("p1")),
+        ("198.18.64.0/18", &["127.0.0.1"], Some("p1")),
+        ("fd00:64::/32", &["ff02::1"], Some("p1")),
+        ("fd00:64::/32", &["::1"], Some("p1")),
+    ] {
+        let route = json!({"prefix": prefix, "via": via, "interface": interface});
+        let (status, said) = stand.ask(&Method::POST, "/v1/routes", Some(route));
+        let line = said["error"].as_str().unwrap_or_default();
+        assert_eq!(status, 400, "{via:?}: {said}");
+        assert!(line.starts_with(&format!("route {prefix}: ")) && !line.contains('\n'), "{line}");
+    }
+    // A neighbour's link-local address is none of ours, whatever else is.
+    for (prefix, via) in [("198.18.64.0/18", "198.19.0.3"), ("fd00:64::/32", "fe80::1")] {
+        let route = json!({"prefix": prefix, "via": [via], "interface": "p1"});
+        assert_eq!(stand.ask(&Method::POST, "/v1/routes", Some(route)).0, 201, "{via}");
+    }
+    for (prefix, via) in [("198.18.64.0/18", "198.19.0.1"), ("fd00:64::/32", "fd00:19::1")] {
+        let route = format!("[[route]]\nprefix = \"{prefix}\"\nvia = [\"{via}\"]\n");
+        let other = Site::new().expect("a site");
+        stand.room.write("own.toml", format!("{ROUTER}{route}"));
+        let words = ["route", "run", "own.toml", "--host-interfaces"];
+        let output = other.router.run(|| stand.room.command(&words).output().expect("it runs"));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        let words = format!("{via} is an address of this router (port p1)");
+        assert!(error.contains(&words) && error.lines().count() == 1, "{error}");
+    }
+    stand.end();
 }

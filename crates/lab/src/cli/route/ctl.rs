@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
-use super::shown;
 use super::tables::{FilterCommand, RouteCommand};
+use super::{shown, watch};
 use crate::cli::Verdict;
 use crate::document::{read_text, write_whole};
 use crate::route::control::client::{Address, encoded};
@@ -43,13 +43,13 @@ pub struct CtlArgs {
 enum CtlCommand {
     /// All counters in short.
     Status,
-    /// The ports and their counters.
+    /// The ports, their counters, and all they are set to.
     ///
     /// RATE is what a link is held to; a dash leaves it to the device. SHORTCUT packets are those of OUT
     /// that the kernel forwarded. DROPPED packets are those that came to this port or were to leave by it
     /// and went no further, for whatever reason.
     Ports {
-        /// Show for what reasons packets were dropped.
+        /// Show for what reasons packets were dropped, in place of settings.
         #[arg(long)]
         reasons: bool,
     },
@@ -76,24 +76,28 @@ enum CtlCommand {
     SetRate {
         /// Its interface's name, or its number; digits are always a number.
         port: String,
-        /// As `500 Mb/s`; `none` lets the device alone limit it.
+        /// As `500 Mb/s` or `500mbit`; `none` lets the device alone limit it.
         rate: String,
-        /// Bytes that the link may send at once beyond the rate, to make up for late service.
+        /// Bytes that the link may send at once beyond the rate, to make up for late service, as 64000 or
+        /// `64kB`.
         #[arg(long, value_name = "N")]
-        burst_bytes: Option<u64>,
+        burst_bytes: Option<String>,
     },
     /// Make a port's link longer.
     SetDelay {
         /// Its interface's name, or its number; digits are always a number.
         port: String,
-        /// As `20 ms`.
+        /// As `20 ms` or `20ms`.
         delay: String,
     },
     /// Give a port another discipline.
+    ///
+    /// Without buffer_packets or buffer_bytes (500, or `64kB`) it holds what the port's rate carries in 50
+    /// ms, from 32 to 2,048 packets.
     SetQueue {
         /// Its interface's name, or its number; digits are always a number.
         port: String,
-        /// Keys of a `queue` table: discipline=red buffer_packets=500.
+        /// Keys of a `queue` table: discipline=red ecn=true buffer_packets=500.
         #[arg(required = true, value_name = "KEY=VALUE")]
         keys: Vec<String>,
     },
@@ -152,11 +156,23 @@ enum CtlCommand {
         seconds: Option<f64>,
     },
     /// Backlogs and rates as they are broadcast, until interrupted.
+    ///
+    /// A line is printed when it changes: FROM and TO are the ports of a virtual output queue, and FROM is a
+    /// dash for what waits at an output. What was never printed is empty.
     Watch {
-        /// End after so many.
+        /// End after so many broadcasts.
         #[arg(long, value_name = "N")]
         count: Option<u64>,
     },
+}
+
+impl CtlArgs {
+    /// Says what has been written, to people.
+    fn say(&self, done: &str, file: &Path) {
+        if !self.json {
+            println!("{done} {}", file.display());
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -199,10 +215,13 @@ impl Question {
 pub fn run(args: CtlArgs) -> Result<Verdict> {
     let address = address(&args)?;
     match &args.command {
-        CtlCommand::Save { file, force } => return save(&address, file, *force),
-        CtlCommand::Watch { count } => return watch(&address, *count, args.json),
+        CtlCommand::Save { file, force } => {
+            return save(&address, file, *force).inspect(|_| args.say("saved in", file));
+        }
+        CtlCommand::Watch { count } => return watch::watch(&address, *count, args.json),
         CtlCommand::Trace { write, force, seconds } => {
-            return trace(&address, write, *force, *seconds);
+            let traced = trace(&address, write, *force, *seconds);
+            return traced.inspect(|_| args.say("traced in", write));
         }
         CtlCommand::Filters { command } if command.list(&address, args.json)? => {
             return Ok(Verdict::Done);
@@ -227,7 +246,7 @@ fn question(command: &CtlCommand) -> Result<Question> {
     match command {
         CtlCommand::Status => Ok(Question::get("/v1/tally", shown::status)),
         CtlCommand::Ports { reasons } => {
-            let show = if *reasons { shown::ports_and_reasons } else { shown::ports };
+            let show = if *reasons { shown::ports_and_reasons } else { shown::ports_and_settings };
             Ok(Question::get("/v1/ports", show))
         }
         CtlCommand::Queues { port } => {
@@ -240,7 +259,8 @@ fn question(command: &CtlCommand) -> Result<Question> {
         CtlCommand::Stress { command } => stress(command),
         CtlCommand::SetRate { port, rate, burst_bytes } => {
             let rate = Some(rate).filter(|rate| *rate != "none");
-            let body = json!({ "rate": rate, "burst_bytes": burst_bytes });
+            let burst = burst_bytes.as_deref().map(plain_or_text);
+            let body = json!({ "rate": rate, "burst_bytes": burst });
             put(format!("/v1/ports/{}/rate", encoded(port)), body)
         }
         CtlCommand::SetDelay { port, delay } => {
@@ -329,13 +349,21 @@ pub(super) fn object(keys: &[String], texts: &[&str]) -> Result<Value> {
         let Some((key, value)) = pair.split_once('=') else {
             bail!("`{pair}` is no KEY=VALUE");
         };
-        let read = serde_json::from_str(value).ok();
-        let plain = read.filter(|it: &Value| it.is_number() || it.is_boolean());
-        let value = plain.filter(|_| !texts.contains(&key)).unwrap_or_else(|| json!(value));
+        let value = match texts.contains(&key) {
+            true => json!(value),
+            false => plain_or_text(value),
+        };
         let twice = object.insert(key.to_owned(), value);
         ensure!(twice.is_none(), "`{key}` is given twice");
     }
     Ok(object.into())
+}
+
+/// A number or true or false where a text looks like one.
+fn plain_or_text(text: &str) -> Value {
+    let read = serde_json::from_str(text).ok();
+    let plain = read.filter(|it: &Value| it.is_number() || it.is_boolean());
+    plain.unwrap_or_else(|| json!(text))
 }
 
 fn save(address: &Address, file: &Path, force: bool) -> Result<Verdict> {
@@ -343,29 +371,6 @@ fn save(address: &Address, file: &Path, force: bool) -> Result<Verdict> {
     crate::document::guard_output(file, &[], force, BEGINNING)?;
     let text = address.ask(&Method::GET, "/v1/config", None)?.success()?;
     write_whole(file, &[BEGINNING, &text].concat())?;
-    Ok(Verdict::Done)
-}
-
-fn watch(address: &Address, count: Option<u64>, is_json: bool) -> Result<Verdict> {
-    let stop = crate::trial::signals::stop_flag()?;
-    let (mut rest, mut seen) = (Vec::new(), 0);
-    address.follow("/v1/events", |piece| {
-        rest.extend_from_slice(piece);
-        while let Some(at) = rest.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = rest.drain(..=at).collect();
-            let Some(event) = line.strip_prefix(b"data: ") else { continue };
-            let event: Value = serde_json::from_slice(event).context("an event is no JSON")?;
-            match is_json {
-                true => println!("{event}"),
-                false => print!("{}", shown::fabric(&event)),
-            }
-            seen += 1;
-            if count == Some(seen) {
-                return Ok(false);
-            }
-        }
-        Ok(!stop.load(std::sync::atomic::Ordering::Acquire))
-    })?;
     Ok(Verdict::Done)
 }
 

@@ -12,6 +12,7 @@ mod listed;
 pub mod run;
 mod shown;
 mod tables;
+mod watch;
 
 /// Arguments of `nilometer route`.
 #[derive(Debug, Args)]

@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+/// The longest line of what is put in lines here.
+const WIDTH: usize = 96;
+
 /// A cell: texts without quotes, nothing as a dash.
 pub fn cell(value: &Value) -> String {
     match value {
@@ -45,14 +48,14 @@ fn rows(value: &Value, list: &str, keys: &[&str]) -> Vec<Vec<String>> {
     all.iter().map(|item| keys.iter().map(|key| cell(&item[key])).collect()).collect()
 }
 
-/// What has nothing to tell.
-pub fn done(_: &Value) -> String {
-    String::new()
+/// What was done.
+pub fn done(value: &Value) -> String {
+    format!("{}\n", cell(&value["done"]))
 }
 
-/// The number of what was made.
+/// That a filter was entered.
 pub fn made(value: &Value) -> String {
-    format!("{}\n", cell(&value["id"]))
+    format!("filter {} is entered\n", cell(&value["id"]))
 }
 
 /// An object of plain values.
@@ -129,6 +132,52 @@ pub fn ports(value: &Value) -> String {
         row
     };
     table(&headings, all.iter().enumerate().map(row).collect())
+}
+
+/// Ports, a line each, and below them what each is set to.
+pub fn ports_and_settings(value: &Value) -> String {
+    let mut text = ports(value);
+    for port in value["ports"].as_array().into_iter().flatten() {
+        let Value::Object(settings) = &port["settings"] else { continue };
+        let addresses = port["addresses"].as_array().into_iter().flatten();
+        let addresses: Vec<String> = addresses.map(cell).collect();
+        let _ = writeln!(
+            text,
+            "\n{}: {}, MTU {} bytes, MAC {}",
+            cell(&port["name"]),
+            if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") },
+            cell(&port["mtu_bytes"]),
+            cell(&port["mac"])
+        );
+        let is_plain = |(_, value): &(&String, &Value)| !value.is_object();
+        let is_above = |key: &str| key == "interface" || key == "addresses";
+        let plain = settings.iter().filter(is_plain).filter(|(key, _)| !is_above(key));
+        text += &wrapped("  ", plain.map(|(key, value)| format!("{key} {}", cell(value))));
+        for (key, table) in settings.iter().filter(|it| !is_plain(it)) {
+            let said = table.as_object().into_iter().flatten().filter(|(_, it)| !it.is_null());
+            let words = said.map(|(key, value)| format!("{key} {}", cell(value)));
+            text += &wrapped(&format!("  {key}: "), words);
+        }
+    }
+    let engine = |family: &str| cell(&value["engine"][family]);
+    text + &format!("\nroutes are looked up in {} (IPv4), {} (IPv6)\n", engine("v4"), engine("v6"))
+}
+
+/// Words behind each other, with commas, in lines of some width; those that follow are set in.
+fn wrapped(begin: &str, words: impl Iterator<Item = String>) -> String {
+    let (mut text, mut line) = (String::new(), begin.to_owned());
+    let mut words = words.peekable();
+    while let Some(word) = words.next() {
+        let comma = if words.peek().is_some() { "," } else { "" };
+        if line.chars().count() + 1 + word.chars().count() > WIDTH && line.trim() != begin.trim() {
+            let _ = writeln!(text, "{}", line.trim_end());
+            line = "    ".to_owned();
+        }
+        let space = if line.ends_with(' ') { "" } else { " " };
+        line += &format!("{space}{word}{comma}");
+    }
+    let _ = writeln!(text, "{line}");
+    text
 }
 
 /// Ports, a line each, and a line for each reason for which packets went no further.

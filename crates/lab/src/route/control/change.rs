@@ -13,6 +13,7 @@ use crate::route::assemble::{PortPlace, fabric};
 use crate::route::config::{PortSection, RouterConfig};
 use crate::route::filter::ClassifierName;
 use crate::route::pace::Pace;
+use crate::route::queue_size::{self, sized};
 
 /// What a new classifier is filled with.
 type Filled<A> = Result<ByPort<A>, Full>;
@@ -22,7 +23,7 @@ impl Desk {
     ///
     /// # Errors
     /// 400 for a value out of its range.
-    pub fn set_fabric(&self, body: FabricBody) -> Result<(), Refused> {
+    pub fn set_fabric(&self, body: FabricBody) -> Result<String, Refused> {
         let mut in_force = self.change();
         let section = body.over(&in_force.config.fabric).map_err(Refused::bad)?;
         let changed = RouterConfig { fabric: section.clone(), ..in_force.config.clone() };
@@ -34,24 +35,26 @@ impl Desk {
             fabric.set_queueing(now, plan.shape, plan.variant, &mut GiveBack(memory))
         })?;
         done.map_err(Refused::bad)?;
-        self.told(format!(
+        let text = format!(
             "fabric: {}, speed-up {}, period {}",
             plan.variant.map_or("off", |variant| variant.name()),
             section.speedup,
             span_text(section.period)
-        ));
+        );
         in_force.config.fabric = section;
-        Ok(())
+        Ok(self.told(text))
     }
 
     /// Gives an output another discipline; what waits goes over to it in the order in which it would
-    /// have left.
+    /// have left. One that does not say how much it holds has what the rate carries in 50 ms.
     ///
     /// # Errors
     /// 400 for a discipline that cannot be, 404 for no such port.
-    pub fn set_queue(&self, number: usize, queue: QueueSpec) -> Result<(), Refused> {
+    pub fn set_queue(&self, number: usize, queue: QueueSpec) -> Result<String, Refused> {
         let mut in_force = self.change();
         let rate = port_section(&mut in_force, number)?.rate;
+        let has_size = queue.has_size();
+        let queue = sized(queue, in_force.config.queue_rate(number));
         let plan = self.ask(move |driver| driver.router().ports()[number].plan().clone())?;
         let place = PortPlace { plan: &plan, number, rate, config: &in_force.config };
         let discipline = place.discipline(Some(&queue)).map_err(Refused::bad)?;
@@ -61,9 +64,14 @@ impl Desk {
             router.fabric_mut().set_discipline(now, number, discipline, &mut GiveBack(memory));
         })?;
         let section = port_section(&mut in_force, number)?;
-        self.told(format!("port {}: the discipline is {}", section.interface, queue.discipline));
+        let mut text =
+            format!("port {}: the discipline is {}", section.interface, queue.discipline);
+        if let Some(packets) = queue.buffer_packets.filter(|_| !has_size) {
+            let held = span_text(queue_size::HELD);
+            text += &format!(" with {packets} packets, for some {held} at its rate");
+        }
         section.queue = Some(queue);
-        Ok(())
+        Ok(self.told(text))
     }
 
     /// Holds an output's link to another rate, with another burst where one is given. A discipline that
@@ -71,7 +79,7 @@ impl Desk {
     ///
     /// # Errors
     /// 400 for no rate or no such burst, 404 for no such port.
-    pub fn set_rate(&self, number: usize, body: &RateBody) -> Result<(), Refused> {
+    pub fn set_rate(&self, number: usize, body: &RateBody) -> Result<String, Refused> {
         let rate = body.rate().map_err(Refused::bad)?;
         let mut in_force = self.change();
         let section = port_section(&mut in_force, number)?;
@@ -81,23 +89,22 @@ impl Desk {
         (section.rate, section.burst_bytes) = (rate, burst_bytes);
         let burst = burst_bytes.filter(|_| rate.is_some());
         let burst = burst.map_or(String::new(), |bytes| format!(", the burst {bytes} bytes"));
-        self.told(format!("port {}: the rate is {}{burst}", section.interface, shown_rate(rate)));
-        Ok(())
+        let name = &section.interface;
+        Ok(self.told(format!("port {name}: the rate is {}{burst}", shown_rate(rate))))
     }
 
     /// Makes an output's link longer or shorter, for what leaves from now on.
     ///
     /// # Errors
     /// 400 for no time, 404 for no such port.
-    pub fn set_delay(&self, number: usize, body: &DelayBody) -> Result<(), Refused> {
+    pub fn set_delay(&self, number: usize, body: &DelayBody) -> Result<String, Refused> {
         let delay = body.delay().map_err(Refused::bad)?;
         let mut in_force = self.change();
         let section = port_section(&mut in_force, number)?;
         let pace = Pace { delay, ..section.pace() };
         self.ask(move |driver| driver.set_pace(number, pace))?;
         section.delay = delay;
-        self.told(format!("port {}: the delay is {}", section.interface, span_text(delay)));
-        Ok(())
+        Ok(self.told(format!("port {}: the delay is {}", section.interface, span_text(delay))))
     }
 
     /// The lookup engines.
@@ -112,7 +119,7 @@ impl Desk {
     ///
     /// # Errors
     /// 400 for no such engine, 409 for one that cannot hold the routes or name their next hops.
-    pub fn set_engine(&self, body: &EngineBody) -> Result<(), Refused> {
+    pub fn set_engine(&self, body: &EngineBody) -> Result<String, Refused> {
         let engine = |text: &Option<String>| {
             let parse = |text: &String| text.parse().map_err(|why: EngineFault| Refused::bad(why));
             text.as_ref().map(parse).transpose()
@@ -124,7 +131,7 @@ impl Desk {
         if let Some(unfit) = v6.filter(|engine| !u128::ENGINES.contains(engine)) {
             return Err(Refused::bad(EngineFault::Family(unfit)));
         }
-        let mut in_force = self.change();
+        let (mut in_force, mut done) = (self.change(), Vec::new());
         if let Some(engine) = v4 {
             let mut is_there = Ok(());
             let install = |reader| {
@@ -135,7 +142,7 @@ impl Desk {
             self.routes.keeper().exchange_v4(engine, install).map_err(Refused::conflict)?;
             is_there?;
             in_force.config.tables.engine_v4 = engine;
-            self.told(format!("IPv4 routes are looked up in {engine}"));
+            done.push(self.told(format!("IPv4 routes are looked up in {engine}")));
         }
         if let Some(engine) = v6 {
             let mut is_there = Ok(());
@@ -147,9 +154,9 @@ impl Desk {
             self.routes.keeper().exchange_v6(engine, install).map_err(Refused::conflict)?;
             is_there?;
             in_force.config.tables.engine_v6 = engine;
-            self.told(format!("IPv6 routes are looked up in {engine}"));
+            done.push(self.told(format!("IPv6 routes are looked up in {engine}")));
         }
-        Ok(())
+        Ok(done.join(", "))
     }
 
     /// The classifier.
@@ -161,7 +168,7 @@ impl Desk {
     ///
     /// # Errors
     /// 409 when it cannot hold the filters.
-    pub fn set_classifier(&self, body: ClassifierBody) -> Result<(), Refused> {
+    pub fn set_classifier(&self, body: ClassifierBody) -> Result<String, Refused> {
         let mut in_force = self.change();
         let (name, room) = (body.classifier, in_force.config.tables.filters);
         let (mut fours, mut sixes) = (Vec::new(), Vec::new());
@@ -185,8 +192,7 @@ impl Desk {
             return Err(Refused::conflict("the filters are not those that were entered here"));
         }
         in_force.config.tables.classifier = name;
-        self.told(format!("the classifier is {name:?}").to_lowercase());
-        Ok(())
+        Ok(self.told(format!("the classifier is {name:?}").to_lowercase()))
     }
 }
 

@@ -23,6 +23,7 @@ use nilometer_router::memory::Ticket;
 use nilometer_sim::stress::StressPlan;
 
 use super::answer::Refused;
+use super::crowd::Crowds;
 use super::messages::{Level, Messages};
 use super::stress::SimulatedStress;
 use crate::device::memory::Memory;
@@ -48,6 +49,8 @@ pub struct Desk {
     pub(super) simulated: Mutex<Option<((StressPlan, Variant), SimulatedStress)>>,
     /// What the router says of itself.
     pub messages: Messages,
+    /// Who is connected.
+    pub crowds: Crowds,
 }
 
 /// What the router is to be now.
@@ -74,7 +77,8 @@ impl Desk {
     pub fn new(running: &Running, config: &RouterConfig) -> anyhow::Result<Desk> {
         let messages = Messages::new()?;
         let filters = (0u32..).zip(config.filters.iter().cloned()).collect();
-        let config = RouterConfig { filters: Vec::new(), ..config.clone() };
+        let mut config = RouterConfig { filters: Vec::new(), ..config.clone() };
+        config.size_queues();
         let (heard, remote) = (messages.clone(), running.remote.clone());
         remote.call(move |driver| driver.set_messages(heard))?;
         Ok(Desk {
@@ -85,6 +89,7 @@ impl Desk {
             in_force: Mutex::new(InForce { config, filters }),
             simulated: Mutex::new(None),
             messages,
+            crowds: Crowds::default(),
         })
     }
 
@@ -130,8 +135,10 @@ impl Desk {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn told(&self, text: String) {
-        self.messages.say(Level::Info, text);
+    /// Says what was done, to whoever reads the messages and to who did it.
+    pub(super) fn told(&self, text: String) -> String {
+        self.messages.say(Level::Info, text.clone());
+        text
     }
 }
 

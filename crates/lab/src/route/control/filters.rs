@@ -79,7 +79,7 @@ impl Desk {
     ///
     /// # Errors
     /// 404 where there is none of this number.
-    pub fn remove_filter(&self, id: u32) -> Result<(), Refused> {
+    pub fn remove_filter(&self, id: u32) -> Result<String, Refused> {
         let mut in_force = self.change();
         if !in_force.filters.contains_key(&id) {
             return Err(Refused::missing(format!("there is no filter {id}")));
@@ -90,7 +90,6 @@ impl Desk {
             tables.filters6.remove(RuleId(id));
         })?;
         in_force.filters.remove(&id);
-        self.told(format!("filter {id} is taken out"));
-        Ok(())
+        Ok(self.told(format!("filter {id} is taken out")))
     }
 }

@@ -4,14 +4,17 @@ use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use nilometer_router::neighbour::{Entry, State};
+use nilometer_router::pipeline::port::PortPlan;
 use nilometer_sim::quantity::rate_text;
+use nilometer_sim::queueing::QueueSpec;
 use nilometer_wire::Rate;
 
 use super::answer::Refused;
 use super::desk::Desk;
 use super::fabric_view::{FabricView, hear};
 use super::view::{NeighbourView, NeighboursView, PortView, PortsView, QueueView, QueuesView};
-use crate::route::config::RouterConfig;
+use crate::route::assemble::PortPlace;
+use crate::route::config::{PortSection, RouterConfig};
 use crate::route::driver::Driver;
 use crate::route::tally::{self, PortTally};
 
@@ -34,10 +37,10 @@ impl Desk {
     pub fn port(&self, number: usize) -> Result<PortView, Refused> {
         let counters = self.ask(move |driver| {
             let is_there = number < driver.router().ports().len();
-            is_there.then(|| (tally::port(driver, number), about(driver, number)))
+            is_there.then(|| (tally::port(driver, number), plan(driver, number)))
         })?;
-        let (counters, about) = counters.ok_or_else(|| no_port(number, &self.change().config))?;
-        Ok(self.port_view(number, counters, about))
+        let (counters, plan) = counters.ok_or_else(|| no_port(number, &self.change().config))?;
+        Ok(self.port_view(number, counters, &plan))
     }
 
     /// All ports.
@@ -47,24 +50,26 @@ impl Desk {
     pub fn ports(&self) -> Result<PortsView, Refused> {
         let all = self.ask(|driver| {
             let numbers = 0..driver.router().ports().len();
-            let port = |number| (tally::port(driver, number), about(driver, number));
+            let port = |number| (tally::port(driver, number), plan(driver, number));
             numbers.map(port).collect::<Vec<_>>()
         })?;
-        let view = |(number, (counters, about))| self.port_view(number, counters, about);
-        Ok(PortsView { ports: all.into_iter().enumerate().map(view).collect() })
+        let all = all.into_iter().enumerate();
+        let ports = all.map(|(number, (counters, plan))| self.port_view(number, counters, &plan));
+        Ok(PortsView { ports: ports.collect(), engine: self.engine() })
     }
 
-    fn port_view(&self, number: usize, counters: PortTally, about: About) -> PortView {
+    fn port_view(&self, number: usize, counters: PortTally, plan: &PortPlan) -> PortView {
         let in_force = self.change();
         let section = in_force.config.ports.get(number);
         PortView {
             number,
-            mac: shown_mac(about.mac),
-            mtu_bytes: about.mtu_bytes,
-            addresses: about.addresses,
+            mac: shown_mac(plan.mac),
+            mtu_bytes: plan.mtu_bytes,
+            addresses: addresses(plan),
             rate_bps: section.and_then(|port| port.rate).map(Rate::bits_per_second),
             burst_bytes: section.and_then(|port| port.burst_bytes),
             delay_us: section.map_or(0.0, |port| port.delay.as_nanos() as f64 / 1e3),
+            settings: section.and_then(|_| settings(&in_force.config, number, plan)),
             counters,
         }
     }
@@ -133,15 +138,11 @@ pub(super) fn no_port(asked: impl Display, config: &RouterConfig) -> Refused {
     Refused::missing(format!("there is no port {asked}; there are {}", names.join(", ")))
 }
 
-/// What a port is, besides its counters.
-struct About {
-    mac: [u8; 6],
-    mtu_bytes: u16,
-    addresses: Vec<String>,
+fn plan(driver: &Driver, number: usize) -> PortPlan {
+    driver.router().ports()[number].plan().clone()
 }
 
-fn about(driver: &Driver, number: usize) -> About {
-    let plan = driver.router().ports()[number].plan();
+fn addresses(plan: &PortPlan) -> Vec<String> {
     let four = plan.addresses4.iter().map(|&(own, length)| {
         let own = Ipv4Addr::from(own);
         format!("{own}/{length}")
@@ -150,7 +151,17 @@ fn about(driver: &Driver, number: usize) -> About {
         let own = Ipv6Addr::from(own);
         format!("{own}/{length}")
     });
-    About { mac: plan.mac, mtu_bytes: plan.mtu_bytes, addresses: four.chain(six).collect() }
+    four.chain(six).collect()
+}
+
+/// The section of a port, with what its discipline was told. Panics where there is no such port.
+fn settings(config: &RouterConfig, number: usize, plan: &PortPlan) -> Option<serde_json::Value> {
+    let section = &config.ports[number];
+    let place = PortPlace { plan, number, rate: section.rate, config };
+    // What is in force could be told, or it would not be.
+    let queue = place.settings(section.queue.as_ref()).ok()?;
+    let queue = Some(QueueSpec::in_force(&queue));
+    serde_json::to_value(PortSection { queue, ..section.clone() }).ok()
 }
 
 fn queues(driver: &Driver, port: usize, from: u32) -> QueuesView {

@@ -177,6 +177,17 @@ impl Messages {
         Ok(())
     }
 
+    /// Which messages are kept and where they go, in a line.
+    pub fn kept(&self) -> String {
+        let inner = self.lock();
+        let to = match inner.destination {
+            Destination::Stderr => "stderr",
+            Destination::Ring => "the ring alone",
+            Destination::File => "a file",
+        };
+        format!("messages from level {:?} on are kept, and go to {to}", inner.level).to_lowercase()
+    }
+
     /// The messages after number `after`, and how they are kept.
     pub fn view(&self, after: u64) -> MessagesView {
         let inner = self.lock();

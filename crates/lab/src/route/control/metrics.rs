@@ -11,6 +11,7 @@ use std::fmt::Write;
 use nilometer_router::rib::RibCounters;
 
 use super::answer::Refused;
+use super::crowd::{Crowds, Ended};
 use super::desk::Desk;
 use super::view::{FilterView, QueueView, SourceView};
 use crate::route::driver::Driver;
@@ -66,6 +67,7 @@ pub fn metrics(desk: &Desk) -> Result<String, Refused> {
     met(&mut page, &filters);
     routes(&mut page, &status, &sources);
     changes(&mut page, &status);
+    connections(&mut page, &desk.crowds);
     Ok(page.0)
 }
 
@@ -273,6 +275,27 @@ fn changes(page: &mut Page, status: &KeeperStatus) {
         "When a route was added, changed or taken out last, since 1970; 0 where none ever was.";
     page.family(name, "gauge", help);
     page.line(name, &[], status.changed_at.as_secs_f64());
+}
+
+/// Connections to the control processor, and how they ended: of each door all that came are open or
+/// ended.
+fn connections(page: &mut Page, crowds: &Crowds) {
+    let doors = [("unix", crowds.unix.counts()), ("tcp", crowds.tcp.counts())];
+    page.family("control_connections_total", "counter", "Connections to the control processor.");
+    for (door, counts) in &doors {
+        page.line("control_connections_total", &[("door", door)], counts.came);
+    }
+    page.family("control_connections_open", "gauge", "Those of them that are open.");
+    for (door, counts) in &doors {
+        page.line("control_connections_open", &[("door", door)], counts.open);
+    }
+    let name = "control_connections_ended_total";
+    page.family(name, "counter", "The others, by how they ended.");
+    for (door, counts) in &doors {
+        for (how, count) in Ended::ALL.iter().zip(counts.ended) {
+            page.line(name, &[("door", door), ("reason", how.name())], count);
+        }
+    }
 }
 
 #[cfg(test)]

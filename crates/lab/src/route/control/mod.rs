@@ -5,17 +5,21 @@
 //!                                    [`serve`]             [`paths`]  [`desk`]
 //! ```
 //!
-//! A thread of its own serves, at a lower priority than the one that forwards. What it may cost has
-//! bounds, each a constant where it is kept: connections at a door, bytes of a request, time for it,
-//! requests a second, questions to the forwarding thread a second.
+//! A thread of its own serves each door, at a lower priority than the one that forwards. What they may
+//! cost has bounds, each a constant where it is kept: connections at a door and how long they may prove
+//! or take nothing, bytes of a request, time for it, requests a second, questions to the forwarding thread
+//! a second.
 
 pub mod answer;
 mod change;
 pub mod client;
+pub mod crowd;
 pub mod desk;
 pub mod events;
 pub mod fabric_view;
 mod filters;
+mod host;
+mod lock;
 mod look;
 pub mod messages;
 pub mod metrics;
@@ -24,6 +28,7 @@ mod routing;
 pub mod serve;
 pub mod socket;
 pub mod stress;
+mod timed;
 pub mod trace;
 pub mod view;
 
@@ -68,7 +73,7 @@ impl Control {
             doors.push(Door::tcp(address, token)?);
         }
         let is_open = !doors.is_empty();
-        let server = is_open.then(|| Server::start(doors, Arc::clone(&desk))).transpose()?;
+        let server = is_open.then(|| Server::start(doors, &desk)).transpose()?;
         let place = config.control.agentx.as_deref();
         let snmp = place.map(|place| Subagent::start(place, Arc::clone(&desk))).transpose()?;
         Ok(Control { desk, server, socket, _snmp: snmp })
@@ -85,11 +90,11 @@ impl Control {
     }
 }
 
-/// Puts the socket of a router called `name` in its usual place where the file does not say; what
-/// stood in the way, if it cannot be.
+/// Puts the socket of a router called `name` in its usual place where the file does not say, whether or
+/// not it listens by TCP as well; what stood in the way, if it cannot be.
 pub fn with_usual_socket(config: &mut RouterConfig, name: &str) -> Option<String> {
     let control = &mut config.control;
-    if control.socket.is_some() || control.listen.is_some() {
+    if control.socket.is_some() {
         return None;
     }
     match usual_place(name).and_then(|path| Claimed::listen(&path).map(|_| path)) {

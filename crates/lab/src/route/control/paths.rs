@@ -123,9 +123,12 @@ type Sent = Result<Bytes, BytesRejection>;
 type Segment<T> = Result<Path<T>, PathRejection>;
 type Asked<T> = Result<Query<T>, QueryRejection>;
 
-/// Done; nothing to tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Done {}
+/// Done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Done {
+    /// What was done, in one line.
+    pub done: String,
+}
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -194,9 +197,9 @@ async fn shown<T: Serialize + Send + 'static>(
 
 async fn changed(
     hall: Hall,
-    work: impl FnOnce(&Desk) -> Result<(), Refused> + Send + 'static,
+    work: impl FnOnce(&Desk) -> Result<String, Refused> + Send + 'static,
 ) -> Answer {
-    away(hall, work).await.map(|()| object(StatusCode::OK, &Done {}))
+    away(hall, work).await.map(|done| object(StatusCode::OK, &Done { done }))
 }
 
 fn body<T: for<'de> Deserialize<'de>>(sent: Sent) -> Result<T, Refused> {
@@ -253,7 +256,8 @@ async fn set_fabric(State(hall): State<Hall>, sent: Sent) -> Answer {
     changed(hall, move |desk| desk.set_fabric(body)).await
 }
 
-/// Gives an output another discipline: the `queue` table of a ROUTER.toml, as an object.
+/// Gives an output another discipline: the `queue` table of a ROUTER.toml, as an object. Without a size it
+/// holds what the rate carries in 50 ms.
 #[utoipa::path(put, path = "/v1/ports/{port}/queue", params(PortAsked),
     request_body = serde_json::Value,
     responses((status = 200, body = Done), (status = 400, body = ErrorLine),
@@ -331,8 +335,8 @@ async fn routes(State(hall): State<Hall>, asked: Asked<RoutesAsked>) -> Answer {
         (status = 409, body = ErrorLine)))]
 async fn add_route(State(hall): State<Hall>, sent: Sent) -> Answer {
     let route = body(sent)?;
-    away(hall, move |desk| desk.add_route(route)).await?;
-    Ok(object(StatusCode::CREATED, &Done {}))
+    let done = away(hall, move |desk| desk.add_route(route)).await?;
+    Ok(object(StatusCode::CREATED, &Done { done }))
 }
 
 /// Withdraws a route that was entered by hand.
@@ -388,8 +392,8 @@ async fn stress(State(hall): State<Hall>) -> Answer {
         (status = 409, body = ErrorLine)))]
 async fn start_stress(State(hall): State<Hall>, sent: Sent) -> Answer {
     let body = body::<StressBody>(sent)?;
-    away(hall, move |desk| desk.start_stress(body)).await?;
-    Ok(object(StatusCode::CREATED, &Done {}))
+    let done = away(hall, move |desk| desk.start_stress(body)).await?;
+    Ok(object(StatusCode::CREATED, &Done { done }))
 }
 
 /// Ends the stress test before its time.
@@ -454,7 +458,7 @@ async fn set_messages(
             (None, None) => {}
         }
         asked.level.into_iter().for_each(|level| desk.messages.set_level(level));
-        Ok(())
+        Ok(desk.messages.kept())
     })
     .await
 }

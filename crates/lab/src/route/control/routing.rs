@@ -16,7 +16,7 @@ use super::look::no_port;
 use super::view::{RouteView, RoutesAsked, RoutesView, SourceView, WayView};
 use crate::route::config::{RouteSection, RouterConfig};
 use crate::route::keeper::{self, Keeper, Listing, Selection};
-use crate::route::routes::{by_hand, entered, read_prefix};
+use crate::route::routes::{by_hand, check_link_local, entered, read_prefix};
 
 /// Routes of a list for one request, where it does not say, and at most.
 const LISTED: usize = 1_000;
@@ -103,12 +103,16 @@ impl Desk {
     ///
     /// # Errors
     /// 400 for a route that cannot be, 409 where there is no room.
-    pub fn add_route(&self, mut route: RouteSection) -> Result<(), Refused> {
+    pub fn add_route(&self, mut route: RouteSection) -> Result<String, Refused> {
         if let Some(asked) = route.interface.take() {
             route.interface = Some(self.interface(&asked)?);
         }
         let mut in_force = self.change();
-        by_hand(&route, &in_force.config).map_err(Refused::bad)?;
+        let told = by_hand(&route, &in_force.config).map_err(Refused::bad)?;
+        let macs = self.ask(|driver| {
+            driver.router().ports().iter().map(|port| port.plan().mac).collect::<Vec<_>>()
+        })?;
+        check_link_local(&told, |port| macs[usize::from(port)]).map_err(Refused::bad)?;
         let prefix = read_prefix(&route.prefix).map_err(Refused::bad)?;
         let before = in_force.config.routes.clone();
         let text = route.prefix.clone();
@@ -126,15 +130,14 @@ impl Desk {
             self.enter(&in_force.config)?;
             return Err(Refused::conflict("there is no room for the route"));
         }
-        self.told(format!("a route to {text} is entered"));
-        Ok(())
+        Ok(self.told(format!("a route to {text} is entered")))
     }
 
     /// Withdraws a route that was entered by hand.
     ///
     /// # Errors
     /// 400 for what is no prefix, 404 where none was entered.
-    pub fn remove_route(&self, text: &str) -> Result<(), Refused> {
+    pub fn remove_route(&self, text: &str) -> Result<String, Refused> {
         let prefix = read_prefix(text).map_err(Refused::bad)?;
         let mut in_force = self.change();
         let Some(place) = place_of(&in_force.config.routes, prefix) else {
@@ -142,8 +145,7 @@ impl Desk {
         };
         in_force.config.routes.remove(place);
         self.enter(&in_force.config)?;
-        self.told(format!("the route to {text} is withdrawn"));
-        Ok(())
+        Ok(self.told(format!("the route to {text} is withdrawn")))
     }
 
     /// The interface of the port that has this number or name.

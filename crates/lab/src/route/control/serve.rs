@@ -1,47 +1,59 @@
-//! The doors of the control processor: connections taken in, counted, timed, and asked who they are.
+//! The doors of the control processor: connections taken in, timed, and asked who they are.
 //!
 //! A door is a Unix socket, open to its owner alone, or a TCP address. TCP on loopback is open to every
 //! user of the machine; every other address needs a token, and where there is a token every request by
-//! TCP must carry it. A web page in somebody's browser can reach a loopback address too, so requests by
-//! TCP must name the host by address or `localhost`, and what changes something must be sent as JSON,
-//! which no page may do to another's host unasked.
+//! TCP must carry it. What host a request by TCP may name is [`super::host`]'s; what changes something
+//! must be sent as JSON, which no web page may do to another's host unasked.
+//!
+//! Each door has a thread, a crowd of connections ([`super::crowd`]) and a turn of its own, so that what
+//! comes by TCP is not noticed at the socket. A request waits for its turn after it was admitted: those
+//! that are refused are answered at once and their connections closed.
 
 use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderMap, Method, Request, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::{Mutex, watch};
 
 use super::answer::Refused;
+use super::crowd::{Crowd, Ended, PROVEN_WITHIN, Place, TAKEN_IN_AT_ONCE};
 use super::desk::Desk;
-use super::paths;
+use super::timed::{SOCKET_BYTES, Timed};
+use super::{host, paths};
 
-/// Connections that a door has open at once; others wait outside.
-pub const CONNECTIONS_MAX: usize = 64;
 /// Bytes that a request may carry.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a request's header.
+const HEADER_BYTES_MAX: usize = 16 << 10;
 /// How long a request's header, and how long its body and its answer may take.
 pub const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 /// How long a connection lasts, streams of events and packets included.
 pub const CONNECTION_WITHIN: Duration = Duration::from_secs(3_600);
-/// The least time between two requests, whoever asks.
+/// Connections by TCP that the kernel keeps until they are taken in.
+const BACKLOG: i32 = 1_024;
+/// The least time between two requests at a door, whoever asks.
 const BETWEEN_REQUESTS: Duration = Duration::from_micros(500);
-/// Threads that wait for answers of the forwarding thread.
+/// Threads of a door that wait for answers of the forwarding thread.
 const WAITING_THREADS: usize = 8;
 /// By how much forwarding goes before control when both want a processor.
 const NICENESS: i32 = 5;
@@ -76,10 +88,28 @@ impl Door {
             "control.listen: {address} is open to others: give control.token_file, or listen on \
              127.0.0.1"
         );
-        let listener = TcpListener::bind(address)
-            .with_context(|| format!("control.listen: cannot listen on {address}"))?;
-        listener.set_nonblocking(true).context("control.listen")?;
+        let listen = || -> std::io::Result<TcpListener> {
+            let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+            socket.set_reuse_address(true)?;
+            // Connections have them from who listens.
+            socket.set_send_buffer_size(SOCKET_BYTES)?;
+            socket.set_recv_buffer_size(SOCKET_BYTES)?;
+            socket.bind(&address.into())?;
+            socket.listen(BACKLOG)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket.into())
+        };
+        let listener =
+            listen().with_context(|| format!("control.listen: cannot listen on {address}"))?;
         Ok(Door::Tcp(listener, token))
+    }
+
+    /// The name of the thread that serves it.
+    fn thread(&self) -> &'static str {
+        match self {
+            Door::Unix(_) => "control",
+            Door::Tcp(..) => "control-tcp",
+        }
     }
 }
 
@@ -104,11 +134,11 @@ pub fn token(path: &Path) -> Result<String> {
     Ok(line.to_owned())
 }
 
-/// The thread that serves.
+/// The threads that serve, one a door.
 pub struct Server {
     stop: watch::Sender<bool>,
     address: Option<SocketAddr>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Server {
@@ -116,27 +146,40 @@ impl Server {
     ///
     /// # Errors
     /// When the process has no threads or descriptors left.
-    pub fn start(doors: Vec<Door>, desk: Arc<Desk>) -> Result<Server> {
+    pub fn start(doors: Vec<Door>, desk: &Arc<Desk>) -> Result<Server> {
         let address = doors.iter().find_map(|door| match door {
             Door::Tcp(listener, _) => listener.local_addr().ok(),
             Door::Unix(_) => None,
         });
         let (stop, stopped) = watch::channel(false);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(WAITING_THREADS)
-            .build()
-            .context("cannot start the control processor")?;
-        let gate = Arc::new(Gate { paths: paths::paths(desk), last: Mutex::new(Instant::now()) });
-        let work = move || {
-            // A wish; without it both get their share.
-            let _ = rustix::process::nice(NICENESS);
-            runtime.block_on(attend(doors, gate, stopped));
-            runtime.shutdown_timeout(Duration::from_secs(1));
-        };
-        let thread = thread::Builder::new().name("control".into()).spawn(work);
-        let thread = thread.context("cannot start the thread of the control processor")?;
-        Ok(Server { stop, address, thread: Some(thread) })
+        let mut server = Server { stop, address, threads: Vec::new() };
+        for door in doors {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .max_blocking_threads(WAITING_THREADS)
+                .build()
+                .context("cannot start the control processor")?;
+            let (name, desk, mut stopped) = (door.thread(), Arc::clone(desk), stopped.clone());
+            let work = move || {
+                // A wish; without it both get their share.
+                let _ = rustix::process::nice(NICENESS);
+                runtime.block_on(async {
+                    let mut attended = pin!(attend(door, desk));
+                    let mut told = pin!(stopped.wait_for(|stopped| *stopped));
+                    let mut is_closed = false;
+                    poll_fn(|context| {
+                        is_closed = is_closed || attended.as_mut().poll(context).is_ready();
+                        told.as_mut().poll(context).map(|_| ())
+                    })
+                    .await;
+                });
+                runtime.shutdown_timeout(Duration::from_secs(1));
+            };
+            let thread = thread::Builder::new().name(name.into()).spawn(work);
+            let thread = thread.context("cannot start the thread of the control processor")?;
+            server.threads.push(thread);
+        }
+        Ok(server)
     }
 
     /// The TCP address that it serves at.
@@ -148,114 +191,138 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.stop.send(true);
-        let _ = self.thread.take().map(JoinHandle::join);
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
 
-/// What every request passes.
+/// What every request at a door passes.
 struct Gate {
     paths: Router,
+    peer: Peer,
+    token: Option<String>,
     last: Mutex<Instant>,
 }
 
-async fn attend(doors: Vec<Door>, gate: Arc<Gate>, mut stopped: watch::Receiver<bool>) {
-    for door in doors {
-        let gate = Arc::clone(&gate);
-        match door {
-            Door::Unix(listener) => {
-                let Ok(listener) = tokio::net::UnixListener::from_std(listener) else { continue };
-                tokio::spawn(async move {
-                    let mut crowd = Crowd::new(gate, Peer::Owner, None);
-                    loop {
-                        let place = crowd.place().await;
-                        let came = listener.accept().await.map(|(stream, _)| stream);
-                        crowd.take_in(came, place).await;
-                    }
-                });
-            }
-            Door::Tcp(listener, token) => {
-                let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { continue };
-                tokio::spawn(async move {
-                    let mut crowd = Crowd::new(gate, Peer::Remote, token);
-                    loop {
-                        let place = crowd.place().await;
-                        let came = listener.accept().await.map(|(stream, _)| stream);
-                        crowd.take_in(came, place).await;
-                    }
-                });
-            }
+/// Takes in who comes to a door.
+async fn attend(door: Door, desk: Arc<Desk>) {
+    let gate = |peer, token| {
+        let (paths, last) = (paths::paths(Arc::clone(&desk)), Mutex::new(Instant::now()));
+        Arc::new(Gate { paths, peer, token, last })
+    };
+    match door {
+        Door::Unix(listener) => {
+            let Ok(listener) = tokio::net::UnixListener::from_std(listener) else { return };
+            let (gate, crowd) = (gate(Peer::Owner, None), &desk.crowds.unix);
+            take_in(crowd, &gate, async || Ok((listener.accept().await?.0, None))).await;
+        }
+        Door::Tcp(listener, token) => {
+            let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+            let (gate, crowd) = (gate(Peer::Remote, token), &desk.crowds.tcp);
+            let accept = async || {
+                let (stream, from) = listener.accept().await?;
+                Ok((stream, Some(from.ip())))
+            };
+            take_in(crowd, &gate, accept).await;
         }
     }
-    let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-type Held = tokio::sync::OwnedSemaphorePermit;
-
-/// The connections of one door.
-struct Crowd {
-    gate: Arc<Gate>,
-    peer: Peer,
-    token: Option<Arc<str>>,
-    places: Arc<Semaphore>,
-}
-
-impl Crowd {
-    fn new(gate: Arc<Gate>, peer: Peer, token: Option<String>) -> Crowd {
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        Crowd { gate, peer, token: token.map(Into::into), places }
-    }
-
-    async fn place(&self) -> Option<Held> {
-        Arc::clone(&self.places).acquire_owned().await.ok()
-    }
-
-    async fn take_in<S>(&mut self, came: std::io::Result<S>, place: Option<Held>)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let Ok(stream) = came else {
-            // No descriptors are left: some will be.
-            return tokio::time::sleep(Duration::from_millis(20)).await;
-        };
-        let (gate, peer, token) = (Arc::clone(&self.gate), self.peer, self.token.clone());
-        let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-            let (gate, token) = (Arc::clone(&gate), token.clone());
-            async move {
-                let request = request.map(Body::new);
-                Ok::<_, Infallible>(gate.pass(request, peer, token.as_deref()).await)
+/// Takes in whoever comes, and has those looked at who are here, in turn.
+async fn take_in<S>(
+    crowd: &Arc<Crowd>,
+    gate: &Arc<Gate>,
+    accept: impl AsyncFn() -> std::io::Result<(S, Option<IpAddr>)>,
+) where
+    S: AsyncRead + AsyncWrite + AsFd + Unpin + Send + 'static,
+{
+    loop {
+        for _ in 0..TAKEN_IN_AT_ONCE {
+            match accept().await {
+                Ok((stream, from)) => {
+                    let place = Arc::new(crowd.enter(from));
+                    tokio::spawn(serve(stream, place, Arc::clone(gate)));
+                }
+                // No descriptors are left: some will be.
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(REQUEST_WITHIN)
-            .max_buf_size(16 << 10)
-            .serve_connection(TokioIo::new(stream), service);
-        tokio::spawn(async move {
-            let _place = place;
-            let _ = tokio::time::timeout(CONNECTION_WITHIN, connection).await;
-        });
+        }
+        tokio::task::yield_now().await;
     }
+}
+
+/// Answers a connection's requests until it ends, is displaced, or has had its time.
+async fn serve<S>(stream: S, place: Arc<Place>, gate: Arc<Gate>)
+where
+    S: AsyncRead + AsyncWrite + AsFd + Unpin + Send + 'static,
+{
+    let began = tokio::time::Instant::now();
+    let (life, asked) = (Arc::clone(&place.life), Arc::clone(&place));
+    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+        let (gate, place) = (Arc::clone(&gate), Arc::clone(&asked));
+        async move { Ok::<_, Infallible>(gate.pass(request.map(Body::new), &place).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_WITHIN)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .serve_connection(TokioIo::new(Timed::new(stream, place)), service);
+    let mut connection = pin!(connection);
+    let mut displaced = pin!(life.displaced.notified());
+    let first = if life.is_proven() { CONNECTION_WITHIN } else { PROVEN_WITHIN };
+    let mut limit = pin!(tokio::time::sleep_until(began + first));
+    poll_fn(|context| {
+        if displaced.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        if let Poll::Ready(done) = connection.as_mut().poll(context) {
+            life.end(if done.is_ok() { Ended::Done } else { Ended::Broken });
+            return Poll::Ready(());
+        }
+        while limit.as_mut().poll(context).is_ready() {
+            let end = began + CONNECTION_WITHIN;
+            if !life.is_proven() || limit.deadline() >= end {
+                let is_first = limit.deadline() < end;
+                life.end(if is_first { Ended::Unproven } else { Ended::Expired });
+                return Poll::Ready(());
+            }
+            limit.as_mut().reset(end);
+        }
+        Poll::Pending
+    })
+    .await;
 }
 
 impl Gate {
     /// Asks who it is, waits for the request's turn, and has it answered in time.
-    async fn pass(&self, mut request: Request<Body>, peer: Peer, token: Option<&str>) -> Response {
-        self.wait().await;
-        if peer == Peer::Remote
-            && let Err(refused) = admit(request.headers(), token)
+    async fn pass(&self, mut request: Request<Body>, place: &Place) -> Response {
+        if self.peer == Peer::Remote
+            && let Err(refused) = self.admit(&request)
         {
-            return refused.into_response();
+            place.life.end(Ended::Refused);
+            let mut response = refused.into_response();
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+            return response;
         }
+        let _busy = place.busy();
+        place.prove();
+        self.wait().await;
         if let Err(refused) = is_json(request.method(), request.headers()) {
             return refused.into_response();
         }
-        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(self.peer);
         let answer = TowerToHyperService::new(self.paths.clone()).call(request);
         match tokio::time::timeout(REQUEST_WITHIN, answer).await {
             Ok(Ok(response)) => response,
             Ok(Err(never)) => match never {},
             Err(_) => Refused::unavailable("it took more than 10 s; ask again").into_response(),
         }
+    }
+
+    /// Whether a request by TCP may be answered.
+    fn admit(&self, request: &Request<Body>) -> Result<(), Refused> {
+        has_token(request.headers(), self.token.as_deref())?;
+        host::check(request.uri(), request.headers(), self.token.is_none())
     }
 
     /// Requests come in one after the other, with a little time between them.
@@ -269,16 +336,11 @@ impl Gate {
     }
 }
 
-/// Whether a request by TCP may be answered.
-fn admit(headers: &HeaderMap, token: Option<&str>) -> Result<(), Refused> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let host = text(header::HOST).unwrap_or_default();
-    if token.is_none() && !is_plain_host(host) {
-        let why = "name the host by its address or as localhost";
-        return Err(Refused::new(StatusCode::FORBIDDEN, why));
-    }
+/// Whether a request carries the token that is asked for, if one is.
+fn has_token(headers: &HeaderMap, token: Option<&str>) -> Result<(), Refused> {
     let Some(token) = token else { return Ok(()) };
-    let shown = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+    let text = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let shown = text.and_then(|value| value.strip_prefix("Bearer "));
     match shown.is_some_and(|shown| is_same(shown.as_bytes(), token.as_bytes())) {
         true => Ok(()),
         false => {
@@ -291,14 +353,6 @@ fn admit(headers: &HeaderMap, token: Option<&str>) -> Result<(), Refused> {
 /// Compares in a time that does not tell where they differ.
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
-}
-
-fn is_plain_host(host: &str) -> bool {
-    let bare = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    bare == "localhost" || bare.parse::<IpAddr>().is_ok()
 }
 
 /// What changes something is sent as JSON.
@@ -323,8 +377,7 @@ mod tests {
     #[test]
     fn only_who_has_the_token_is_admitted() {
         let mut headers = HeaderMap::new();
-        let status = |headers: &HeaderMap, token| admit(headers, token).map_err(|no| no.status);
-        headers.insert(header::HOST, "127.0.0.1:8080".parse().expect("a value"));
+        let status = |headers: &HeaderMap, token| has_token(headers, token).map_err(|no| no.status);
         assert_eq!(status(&headers, None), Ok(()));
         let secret = Some("0123456789abcdef");
         assert_eq!(status(&headers, secret), Err(StatusCode::UNAUTHORIZED));
@@ -336,9 +389,6 @@ mod tests {
             headers.insert(header::AUTHORIZATION, shown.parse().expect("a value"));
             assert_eq!(status(&headers, secret).is_ok(), admitted, "{shown}");
         }
-        headers.insert(header::HOST, "router.example:8080".parse().expect("a value"));
-        assert_eq!(status(&headers, None), Err(StatusCode::FORBIDDEN));
-        assert!(is_plain_host("[::1]:80") && is_plain_host("localhost") && !is_plain_host(""));
     }
 
     #[test]

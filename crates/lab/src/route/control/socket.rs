@@ -1,20 +1,21 @@
 //! The Unix socket that a router is spoken to by: claimed, and given back.
 //!
 //! A socket file stays behind when its process is killed, and it looks like that of a live one. So the
-//! place is taken under a lock of its directory: what answers is alive and is left alone, what does
-//! not and is a socket of ours is replaced, and anything else is somebody's file. The socket is made
+//! place is taken under a lock beside it ([`super::lock`]): what answers is alive and is left alone, what
+//! does not and is a socket of ours is replaced, and anything else is somebody's file. The socket is made
 //! in a directory that only its owner can enter and moved when its mode is 0600, so that there is no
 //! moment at which another could connect.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
+
+use super::lock::Lock;
 
 /// A socket that is ours until this value goes.
 #[derive(Debug)]
@@ -35,10 +36,9 @@ impl Claimed {
             Some(folder) => folder,
             None => bail!("{shown} is no place for a socket"),
         };
-        let lock =
-            File::open(folder).with_context(|| format!("cannot open {}", folder.display()))?;
-        flock(&lock, FlockOperation::LockExclusive)
-            .with_context(|| format!("cannot lock {}", folder.display()))?;
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.with_context(|| format!("{shown} is no place for a socket"))?;
+        let _lock = Lock::take(folder, name)?;
         make_room(path)?;
         let yard = folder.join(format!(".nilometer-{}", std::process::id()));
         DirBuilder::new()
@@ -119,6 +119,8 @@ pub fn usual_place(name: &str) -> Result<PathBuf> {
     let about = fs::symlink_metadata(&folder)?;
     let is_ours = about.is_dir() && about.uid() == geteuid().as_raw();
     ensure!(is_ours, "{} is not a directory of ours", folder.display());
+    let is_closed = about.mode() & 0o022 == 0;
+    ensure!(is_closed, "others can write in {}; chmod 700 it", folder.display());
     Ok(folder.join(format!("{name}.sock")))
 }
 

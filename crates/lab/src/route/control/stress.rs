@@ -49,7 +49,7 @@ impl Desk {
     ///
     /// # Errors
     /// 400 for a load that cannot be, 409 when the router is not fit for it, or plays one already.
-    pub fn start_stress(&self, body: StressBody) -> Result<(), Refused> {
+    pub fn start_stress(&self, body: StressBody) -> Result<String, Refused> {
         let in_force = self.change();
         if !(64..=1_500).contains(&body.packet_bytes) {
             return Err(Refused::bad(format!("packet_bytes is {}: 64 to 1500", body.packet_bytes)));
@@ -79,18 +79,18 @@ impl Desk {
         }
         let stress = Stress::new(plan, &targets).map_err(Refused::bad)?;
         match self.ask(move |driver| driver.set_stress(stress))? {
-            true => self.told("a stress test begins".to_owned()),
-            false => return Err(Refused::conflict("a stress test is being played: end it first")),
+            true => Ok(self.told("a stress test begins".to_owned())),
+            false => Err(Refused::conflict("a stress test is being played: end it first")),
         }
-        Ok(())
     }
 
     /// Ends the stress test before its time.
     ///
     /// # Errors
     /// When the router has stopped.
-    pub fn end_stress(&self) -> Result<(), Refused> {
-        self.ask(|driver| driver.end_stress())
+    pub fn end_stress(&self) -> Result<String, Refused> {
+        self.ask(|driver| driver.end_stress())?;
+        Ok("no stress test is played".to_owned())
     }
 
     /// The stress test that was begun last.

@@ -1,6 +1,6 @@
 //! The objects that the API answers with and is sent, besides those that have a room of their own.
 
-use nilometer_sim::quantity::{rate, span};
+use nilometer_sim::quantity::{de_size_if, rate, span};
 use nilometer_wire::{Rate, Span};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -27,6 +27,11 @@ pub struct PortView {
     pub burst_bytes: Option<u64>,
     /// By how much its link is made longer, in microseconds.
     pub delay_us: f64,
+    /// All that it is set to: its section of the configuration in force, with every parameter of its
+    /// discipline. None for a spare port.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub settings: Option<serde_json::Value>,
     /// Its counters.
     #[serde(flatten)]
     pub counters: PortTally,
@@ -37,6 +42,9 @@ pub struct PortView {
 pub struct PortsView {
     /// By number.
     pub ports: Vec<PortView>,
+    /// What looks routes up for all of them.
+    #[serde(default)]
+    pub engine: EngineBody,
 }
 
 /// The queues of an output's discipline, those that have or had packets.
@@ -243,11 +251,11 @@ pub struct ClassifierBody {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateBody {
-    /// As `500 Mb/s`; nothing lets the device alone limit it.
+    /// As `500 Mb/s` or `500mbit`; nothing lets the device alone limit it.
     pub rate: Option<String>,
-    /// Bytes that the link may send at once beyond the rate when it was served late, up to 1 GiB; where
-    /// absent, what it was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Bytes that the link may send at once beyond the rate when it was served late, up to 1 GiB,
+    /// as a number or as `64 kB`; where absent, what it was.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "de_size_if")]
     pub burst_bytes: Option<u64>,
 }
 
