@@ -230,13 +230,20 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
 }
 
 fn bind_server(config: &LabConfig) -> Result<Server> {
+    Server::bind(server_of(config))
+}
+
+/// The servers of a run. They have no limits: nobody but the run's own clients can reach a namespace
+/// without a name, they end with the run, and the device may be as slow as it likes. Whom the server gave
+/// up would be missing from the result.
+fn server_of(config: &LabConfig) -> ServerConfig {
     let port = config.traffic.port;
     let any = [
         SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
         SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
     ];
     let congestion = config.traffic.congestion.clone();
-    Server::bind(ServerConfig { congestion, ..ServerConfig::new(any.to_vec()) })
+    ServerConfig { congestion, limits: None, ..ServerConfig::new(any.to_vec()) }
 }
 
 fn bind_client(config: &LabConfig, origin: Instant) -> Result<Client> {
@@ -245,4 +252,14 @@ fn bind_client(config: &LabConfig, origin: Instant) -> Result<Client> {
         drain: Duration::from_secs_f64(config.traffic.drain_s),
         ..ClientConfig::new(config.traffic.port, origin)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_cuts_none_of_its_own_connections() {
+        assert_eq!(server_of(&LabConfig::default()).limits, None);
+    }
 }
