@@ -118,7 +118,7 @@ fn start_router(dut: DutKind, testbed: &Testbed, seed: u64) -> Result<Option<Run
 }
 
 /// Starts FRR beside the kernel that forwards, if that is the device.
-fn start_frr(dut: DutKind, testbed: &Testbed) -> Result<Option<FrrDevice>> {
+fn start_frr(dut: DutKind, testbed: &Testbed) -> Result<Option<FrrDevice<'_>>> {
     let Some(namespace) = testbed.device().filter(|_| dut == DutKind::Frr) else {
         return Ok(None);
     };
@@ -142,10 +142,9 @@ pub fn rehearse(config: &LabConfig) -> Result<()> {
     let testbed = build_testbed(config.dut, config)?;
     PassiveMeter::open(&testbed, config.meter.ring_mib)?;
     start_router(config.dut, &testbed, config.seed)?;
-    ensure!(
-        config.dut != DutKind::Frr || frr::is_installed(),
-        "dut frr: FRR is not installed (Debian: apt-get install frr)"
-    );
+    if let Some(namespace) = testbed.device().filter(|_| config.dut == DutKind::Frr) {
+        frr::try_out(namespace).context("dut frr")?;
+    }
     testbed.server().enter(|| bind_server(config))?;
     testbed.client().enter(|| bind_client(config, Instant::now()))?;
     Ok(())
