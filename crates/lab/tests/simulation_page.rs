@@ -291,14 +291,14 @@ fn the_command_writes_the_page_and_the_claims() {
 }
 
 /// Counts, in the browser, the figures that are drawn, and looks for text that is cut off.
-const PROBE: &str = "<script>addEventListener('load',()=>{let drawn=0,out=[];\
+const PROBE: &str = "addEventListener('load',()=>{let drawn=0,out=[];\
     for(const f of document.querySelectorAll('figure')){const b=f.querySelector('svg').getBBox();\
     if(b.width>100&&b.height>50)drawn++;for(const t of f.querySelectorAll('text')){\
     const r=t.getBoundingClientRect();\
     if(r.left<-1||r.right>innerWidth+1)out.push(f.id+': '+t.textContent);}}\
     document.title='drawn '+drawn+' cut '+out.join('; ')+' wide '\
     +(document.documentElement.scrollWidth-document.documentElement.clientWidth)\
-    +' page '+getComputedStyle(document.body).backgroundColor;});</script>";
+    +' page '+getComputedStyle(document.body).backgroundColor;});";
 
 #[test]
 fn chromium_draws_them_in_light_and_dark() {
@@ -312,7 +312,7 @@ fn chromium_draws_them_in_light_and_dark() {
         (&pages[0], "sweep", 1, "1200,2400", "rgb(255, 255, 255)"),
         (&pages[1], "stress", 0, "500,2400", "rgb(20, 22, 26)"),
     ] {
-        let probed = page.replace("</body>", &format!("{PROBE}</body>"));
+        let probed = check::with_probe(page, PROBE);
         let title = browser::title(browser, &dir, [name, &probed], scheme, size);
         let figures = ids(page).len();
         assert_eq!(title, format!("drawn {figures} cut  wide 0 page {shade}"));

@@ -11,6 +11,7 @@ pub mod figure;
 pub mod format;
 pub mod page;
 pub mod plot;
+pub mod policy;
 pub mod script;
 pub mod simulation;
 pub mod story;
