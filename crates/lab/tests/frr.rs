@@ -20,7 +20,6 @@ mod forwarder;
 mod frr;
 
 use bgp::{Speaker, some_routes};
-use common::Room;
 use forwarder::{Forwarder, Watch, Ways, wait, ways};
 use frr::{Daemon, Router, cpu_s, kernel_routes, ospf, resident_kib, rip};
 
@@ -260,9 +259,7 @@ fn daemons_bring_their_routes_and_may_be_killed() {
     let asked = std::env::var("NILOMETER_FRR_ROUTES").ok();
     let count = asked.map_or(BGP_ROUTES, |text| text.parse().expect("a number of routes"));
     let lab = Lab::new().expect("a lab");
-    let room = Room::new("frr");
-    let [r1, r2, r3] = [(&lab.r1, "r1"), (&lab.r2, "r2"), (&lab.r3, "r3")]
-        .map(|(namespace, name)| Router::new(namespace, room.path(name)));
+    let [r1, r2, r3] = [&lab.r1, &lab.r2, &lab.r3].map(Router::new);
     let (forwarding, mirrored) = (keeper(&lab), keeper(&lab));
     let listener = FpmListener::start(Some(&lab.r1), PATIENT, forwarding.news()).expect("listens");
     let _mirror = KernelMirror::start(Some(&lab.r1), mirrored.news()).expect("mirrors");

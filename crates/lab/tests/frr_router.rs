@@ -30,7 +30,6 @@ mod frr;
 mod links;
 
 use bgp::{Speaker, some_routes};
-use common::Room;
 use forwarder::wait;
 use frr::{Daemon, Router, kernel_routes, ospf, rip};
 use links::{link, settle};
@@ -193,13 +192,12 @@ fn packets_go_by_what_daemons_on_the_ports_learn() {
     let asked = std::env::var("NILOMETER_FRR_ROUTES").ok();
     let count = asked.map_or(BGP_ROUTES, |text| text.parse().expect("a number of routes"));
     let site = Site::new().expect("a site");
-    let room = Room::new("frr-router");
     let config: RouterConfig = toml::from_str(ROUTER).expect("a description");
     let live = Running::start(Some(&site.router), config, false).expect("a router");
     live.wait_until_up().expect("its ports are up");
-    let r1 = Router::new(&site.router, room.path("r1"));
-    let r2 = Router::new(&site.others[0], room.path("r2"));
-    let r3 = Router::new(&site.others[1], room.path("r3"));
+    let r1 = Router::new(&site.router);
+    let r2 = Router::new(&site.others[0]);
+    let r3 = Router::new(&site.others[1]);
     let own = daemons(&r1);
     let _others = neighbours(&r2, &r3);
     let mut speaker = Speaker::connect(r2.namespace, THERE[0], HERE[0], 65_002);

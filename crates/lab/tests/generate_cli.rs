@@ -39,8 +39,9 @@ impl Serving {
         assert_eq!(output.status.code(), Some(0), "{said}");
         assert_eq!(said, "", "a server that ends as asked says nothing more");
         let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-        let ends = ["completed", "bad_requests", "broken", "timed_out", "unfinished"];
-        let sum: u64 = ends.iter().map(|end| count(&report, end)).sum();
+        let given_up = ["timed_out", "too_slow", "displaced", "refused"];
+        let ends = ["completed", "bad_requests", "broken", "unfinished"];
+        let sum: u64 = ends.iter().chain(&given_up).map(|end| count(&report, end)).sum();
         assert_eq!(count(&report, "accepted"), sum, "{report}");
         report
     }
@@ -211,6 +212,28 @@ fn an_interrupted_client_says_how_far_it_came() {
     assert!(ends[0] > 0 && ends[2] > 0, "{done}");
     assert_eq!(done["sizes_exact"], true);
     server.ended_by(libc::SIGINT);
+}
+
+/// The limits of a server that strangers can reach are options, and said in its help.
+#[test]
+fn limits_are_told_and_checked() {
+    let room = Room::new("limits");
+    let help = room.done(&["generate", "server", "--help"]);
+    let told = [
+        ("--places", "16384"),
+        ("--request-time", "10"),
+        ("--lowest-rate", "250"),
+        ("--rate-window", "60"),
+        ("--under-way", "256"),
+    ];
+    for (option, default) in told {
+        let at = help.find(option).unwrap_or_else(|| panic!("no {option}: {help}"));
+        let rest = &help[at..];
+        let end = rest.find("[default: ").expect("a default") + "[default: ".len();
+        assert!(rest[end..].starts_with(&format!("{default}]")), "{option}: {rest}");
+    }
+    let line = room.refused(&["generate", "server", "--places", "16384", "--under-way", "100"]);
+    assert!(line.contains("too few for 16384 places; allow 134217728"), "{line}");
 }
 
 #[test]

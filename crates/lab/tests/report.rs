@@ -343,7 +343,7 @@ fn scratch(name: &str) -> PathBuf {
 }
 
 /// Counts, in the browser, the figures that are drawn and lie inside their page.
-const PROBE: &str = "<script>const read=()=>{const f=document.querySelector('#volume svg');\
+const PROBE: &str = "const read=()=>{const f=document.querySelector('#volume svg');\
     f.dispatchEvent(new KeyboardEvent('keydown',{key:'ArrowRight'}));\
     return f.parentNode.querySelector('.read').textContent;};addEventListener('load',()=>{let drawn=0,out=[];\
     for(const f of document.querySelectorAll('figure')){const b=f.querySelector('svg').getBBox();\
@@ -352,7 +352,7 @@ const PROBE: &str = "<script>const read=()=>{const f=document.querySelector('#vo
     if(r.left<-1||r.right>innerWidth+1)out.push(f.id+': '+t.textContent);}}\
     document.title='drawn '+drawn+' wide '+document.documentElement.scrollWidth+' of '\
     +document.documentElement.clientWidth\
-    +' cut '+out.join('; ')+' read '+read()+' page '+getComputedStyle(document.body).backgroundColor;});</script>";
+    +' cut '+out.join('; ')+' read '+read()+' page '+getComputedStyle(document.body).backgroundColor;});";
 
 #[test]
 fn chromium_draws_it_in_light_and_dark() {
@@ -364,11 +364,47 @@ fn chromium_draws_it_in_light_and_dark() {
     draw(browser, &dir, &sample::troubled(), ("troubled", 1, "500,2400"));
 }
 
+/// Takes everything off the page.
+const BLANK: &str = "document.body.replaceChildren();document.title='blank'";
+
+#[test]
+fn chromium_runs_no_script_but_the_pages_own() {
+    let Some(browser) = browser::find() else {
+        return println!("skipped: no Chromium here to refuse a script");
+    };
+    let dir = scratch("stranger");
+    let page = render(&sample::story());
+    let draw = |name, page: &str| browser::titled(browser, &dir, [name, page], 1, "1200,2400");
+    let (title, complaint) = draw("stranger", &check::with_stranger(&page, BLANK));
+    assert!(title.ends_with(" · Nilometer"), "{title}");
+    assert!(complaint.is_some_and(|line| line.contains("Content Security Policy")));
+    let (title, complaint) = draw("probe", &check::with_probe(&page, BLANK));
+    assert_eq!((title.as_str(), complaint), ("blank", None), "such a script would have run");
+}
+
+/// As a server of artifacts may hand it out: the page looks as it does with its script.
+#[test]
+fn chromium_shows_every_figure_where_scripts_are_forbidden() {
+    let Some(browser) = browser::find() else {
+        return println!("skipped: no Chromium here to draw the report");
+    };
+    let dir = scratch("without");
+    let page = render(&sample::story());
+    let picture = |page: &str, header| browser::picture(browser, &dir, page, header);
+    let whole = picture(&page, "");
+    let forbidden = "Content-Security-Policy: script-src 'none'\r\n";
+    let would_blank = check::with_probe(&page, BLANK);
+    assert!(picture(&would_blank, "") != whole, "the script would have run");
+    assert!(picture(&would_blank, forbidden) == whole, "all is there without any script");
+    let without = page.replace("<svg ", "<svg display=\"none\" ");
+    assert!(picture(&without, forbidden) != whole, "figures make the difference");
+}
+
 /// Draws a page in a window and a colour scheme (0 dark, 1 light), and looks for what is wrong.
 fn draw(browser: &str, dir: &Path, story: &Story, (name, scheme, size): (&str, u8, &str)) {
     let page = render(story);
     let figures = ids(&page).len();
-    let page = page.replace("</body>", &format!("{PROBE}</body>"));
+    let page = check::with_probe(&page, PROBE);
     let title = browser::title(browser, dir, [name, &page], scheme, size);
     assert!(title.starts_with(&format!("drawn {figures} ")), "{figures} figures: {title}");
     let read = " cut  read at 30 s: measured, each second ";

@@ -96,6 +96,66 @@ fn looking_at_a_run_changes_nothing() {
     }
 }
 
+/// What is kept of each packet of the call comes to what its sink counted, at the time it was sent.
+#[test]
+fn the_course_of_a_delay_has_every_packet_that_arrived() {
+    let scenario = scenario("rrul", &["discipline=tail_drop", "duration_s=10"]);
+    let outcome = outcome(&scenario, 1);
+    let calls: Vec<_> =
+        outcome.flows.iter().filter(|flow| flow.kind == FlowKind::Datagrams).collect();
+    assert_eq!((calls.len(), outcome.courses.len()), (2, 2));
+    for (number, (call, (table, course))) in calls.iter().zip(&outcome.courses).enumerate() {
+        assert_eq!((*table as usize, course.delays_ns().len()), (number, 10));
+        let all: Vec<u64> = course.delays_ns().iter().flatten().copied().collect();
+        let (sent, received) = call.datagrams.expect("datagrams");
+        assert!(received <= sent && all.len() as u64 == received);
+        let (mean_s, most) = call.delay.expect("some arrived");
+        let mean_ns = all.iter().sum::<u64>() as f64 / all.len() as f64;
+        assert!((mean_ns / 1e9 - mean_s).abs() < 1e-8, "{mean_ns} {mean_s}");
+        assert_eq!(all.iter().max().copied(), Some(most.0 / 1_000));
+        // One packet each 20 ms: no interval has more than its fifty.
+        assert!(course.delays_ns().iter().all(|delays| (1..=50).contains(&delays.len())));
+    }
+    // Where none is lost, an interval has as many as were sent in it: the first one begins with a pause.
+    let calm = self::scenario("rrul", &["discipline=fq_codel", "duration_s=4"]);
+    let sent =
+        self::outcome(&calm, 1).courses[0].1.delays_ns().iter().map(Vec::len).collect::<Vec<_>>();
+    assert_eq!(sent[..3], [49, 50, 50]);
+    let mut unasked = scenario.clone();
+    unasked.measure.delays_every = None;
+    let without = self::outcome(&unasked, 1);
+    assert!(without.courses.is_empty());
+    assert_eq!(without.journal.digest, outcome.journal.digest, "keeping them changes nothing");
+}
+
+#[test]
+fn courses_that_are_too_long_are_refused() {
+    let refused = |duration_s: f64, every: f64| {
+        let mut scenario = scenario("rrul", &["discipline=red"]);
+        scenario.duration_s = duration_s;
+        scenario.measure.delays_every = Some(Span::from_secs_f64(every));
+        assemble(&scenario, &[], 1).expect_err("too much").to_string()
+    };
+    assert!(refused(10.0, 0.0).contains("more than nothing"));
+    assert!(refused(10.0, 0.0001).contains("at most 10000 intervals"));
+    let line = refused(15_000.0, 2.0);
+    assert!(line.contains("measure.delays_every") && line.contains("1500000 delays"), "{line}");
+}
+
+/// With ECN a discipline that can mark drops none of the transfers' packets early; the call is not capable.
+#[test]
+fn rrul_has_a_switch_for_ecn() {
+    let early = |set: &[&str]| {
+        let set = [&["discipline=codel", "duration_s=10"], set].concat();
+        let outcome = outcome(&scenario("rrul", &set), 1);
+        (outcome.loss_ratio(), outcome.retransmits())
+    };
+    let (without, with) = (early(&[]), early(&["ecn=true"]));
+    assert_eq!(without, early(&["ecn=false"]));
+    assert!(without.0 > 0.0 && with.0 < without.0 / 4.0, "{without:?} {with:?}");
+    assert!(with.1 < without.1 / 4, "{without:?} {with:?}");
+}
+
 #[test]
 fn goodput_is_what_the_bottleneck_carried_once() {
     let set = ["buffer_packets=200", "discipline=qsdrr", "duration_s=10"];

@@ -328,3 +328,40 @@ fn built_in_scenarios_are_listed() {
         assert!(printed.starts_with("# "), "{} opens with what it teaches", shipped.name);
     }
 }
+
+/// Percentiles of the call's delay over time are in the result, ordered, and show what a deep buffer does.
+#[test]
+fn rrul_tells_the_course_of_its_call() {
+    let room = room("course");
+    let set = ["--set", "duration_s=12", "--set", "seeds=2"];
+    let points = ["--set", "discipline=tail_drop,fq_codel"];
+    let words = [&["simulate", "rrul", "--json", "--out", "out"][..], &set, &points].concat();
+    let result = room.counted(&words);
+    let mut late = Vec::new();
+    for point in result["points"].as_array().expect("points") {
+        let courses = point["datagram_delays"].as_array().expect("courses");
+        assert_eq!(courses.len(), 2);
+        assert_eq!((&courses[0]["from"], &courses[0]["to"]), (&"home".into(), &"server".into()));
+        assert_eq!(courses[1]["datagrams"], 2);
+        let (mut arrived, mut worst) = (0, 0.0f64);
+        for (number, interval) in courses[0]["intervals"].as_array().expect("12").iter().enumerate()
+        {
+            assert_eq!(interval["start_s"], number as f64);
+            arrived += interval["arrived"].as_u64().expect("a count");
+            let [p50, p95, p99] =
+                ["p50_ms", "p95_ms", "p99_ms"].map(|key| interval[key].as_f64().expect(key));
+            assert!(25.0 <= p50 && p50 <= p95 && p95 <= p99, "{interval}");
+            worst = worst.max(p95);
+        }
+        assert!(arrived > 1_000, "two seeds of 600 packets: {arrived}");
+        late.push(worst);
+    }
+    assert!(late[0] > 4.0 * late[1], "a deep buffer makes the call wait: {late:?}");
+    let page = room.read("out/report.html");
+    assert!(page.contains("<section id=\"course\"><h2>Delay over time</h2>"));
+    assert_eq!(page.matches("<figure id=\"course-").count(), 4);
+    // Whoever does not ask has neither.
+    room.write("small.toml", SMALL);
+    let other = room.counted(&["simulate", "small.toml", "--json"]);
+    assert!(other["points"][0]["datagram_delays"].is_null());
+}

@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nilometer_lab::report::simulation::arrangement::Swept;
+use nilometer_lab::report::simulation::course;
 use nilometer_lab::report::simulation::shares::Shares;
 use nilometer_lab::report::simulation::stress::{StressPage, ideal, render as render_stress};
 use nilometer_lab::report::simulation::sweep::{SweepPage, render};
 use nilometer_lab::simulate::claims::section7;
 use nilometer_lab::simulate::claims::{Measured, Verdict};
+use nilometer_lab::simulate::delays::{DelayCourse, DelayInterval};
 use nilometer_lab::simulate::result::{Drops, FORMAT, Keys, PointResult, SimulationResult};
 use nilometer_lab::simulate::shipped::find;
 use nilometer_lab::simulate::stress::stress;
@@ -44,6 +46,7 @@ fn point(parameters: Vec<(String, Value)>, value: f64) -> PointResult {
         retransmits: value,
         datagram_delay_ms: None,
         datagram_delay_ms_ci: None,
+        datagram_delays: Vec::new(),
         packet_hops: 1,
         by_seed: Vec::new(),
     }
@@ -290,15 +293,49 @@ fn the_command_writes_the_page_and_the_claims() {
     assert_eq!(near["figures"][0]["quantity"], "fair_share_percent");
 }
 
+/// A course of made-up delays, of which nothing arrived in one interval.
+fn made_up(value: f64) -> DelayCourse {
+    let interval = |number: u32| {
+        let ms = (number != 3).then_some(value * f64::from(number + 1));
+        let arrived = if ms.is_some() { 50 } else { 0 };
+        let start_s = f64::from(number);
+        let [p95_ms, p99_ms] = [2.0, 9.0].map(|more| ms.map(|ms| more * ms));
+        DelayInterval { start_s, arrived, p50_ms: ms, p95_ms, p99_ms }
+    };
+    let intervals = (0..20).map(interval).collect();
+    DelayCourse { datagrams: 1, from: "<a>".into(), to: "b".into(), every_s: 1.0, intervals }
+}
+
+#[test]
+fn delays_over_time_are_drawn_where_there_are_any() {
+    let (mut result, axes, shares) = study(&[100]);
+    assert!(!page(&result, &axes, &shares).contains("id=\"course\""));
+    for (number, point) in result.points.iter_mut().enumerate() {
+        point.datagram_delays = vec![made_up(1.0 + number as f64)];
+    }
+    let drawn = page(&result, &axes, &shares);
+    let courses: Vec<_> = ids(&drawn).into_iter().filter(|id| id.starts_with("course-")).collect();
+    assert_eq!(courses.len(), course::FIGURES_MAX);
+    let left = result.points.len() - course::FIGURES_MAX;
+    assert!(drawn.contains(&format!("{left} more courses are in result.json")));
+    for word in ["&lt;a&gt; to b", "data-name=\"p95\"", "the worst p99, 180\u{a0}ms,"] {
+        assert!(drawn.contains(word), "{word}");
+    }
+    for value in [0.0, 1e-300, f64::MAX, f64::NAN, f64::INFINITY] {
+        result.points[0].datagram_delays = vec![made_up(value)];
+        page(&result, &axes, &shares);
+    }
+}
+
 /// Counts, in the browser, the figures that are drawn, and looks for text that is cut off.
-const PROBE: &str = "<script>addEventListener('load',()=>{let drawn=0,out=[];\
+const PROBE: &str = "addEventListener('load',()=>{let drawn=0,out=[];\
     for(const f of document.querySelectorAll('figure')){const b=f.querySelector('svg').getBBox();\
     if(b.width>100&&b.height>50)drawn++;for(const t of f.querySelectorAll('text')){\
     const r=t.getBoundingClientRect();\
     if(r.left<-1||r.right>innerWidth+1)out.push(f.id+': '+t.textContent);}}\
     document.title='drawn '+drawn+' cut '+out.join('; ')+' wide '\
     +(document.documentElement.scrollWidth-document.documentElement.clientWidth)\
-    +' page '+getComputedStyle(document.body).backgroundColor;});</script>";
+    +' page '+getComputedStyle(document.body).backgroundColor;});";
 
 #[test]
 fn chromium_draws_them_in_light_and_dark() {
@@ -312,7 +349,7 @@ fn chromium_draws_them_in_light_and_dark() {
         (&pages[0], "sweep", 1, "1200,2400", "rgb(255, 255, 255)"),
         (&pages[1], "stress", 0, "500,2400", "rgb(20, 22, 26)"),
     ] {
-        let probed = page.replace("</body>", &format!("{PROBE}</body>"));
+        let probed = check::with_probe(page, PROBE);
         let title = browser::title(browser, &dir, [name, &probed], scheme, size);
         let figures = ids(page).len();
         assert_eq!(title, format!("drawn {figures} cut  wide 0 page {shade}"));

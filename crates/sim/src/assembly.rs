@@ -12,6 +12,7 @@ use nilometer_traffic::estimate::FILE_MIN_BYTES;
 use nilometer_traffic::{PlannedConnection, Planner, TrafficModel};
 use nilometer_wire::{Rate, Span, Time};
 
+use crate::course::{Course, DELAYS_MAX, INTERVALS_MAX};
 use crate::datagram::{HEADERS_BYTES, Pattern, Sink, Sizing, Source, Spacing};
 use crate::endpoint::{ENDLESS, Endpoint};
 use crate::fault::FaultBox;
@@ -130,8 +131,13 @@ pub fn assemble(
     for (table, (spec, model)) in scenario.model.iter().zip(models).enumerate() {
         making.model(table, spec, model)?;
     }
+    let mut kept = 0.0;
     for (table, spec) in scenario.datagrams.iter().enumerate() {
-        making.datagrams(table, spec)?;
+        kept += making.datagrams(table, spec, scenario.measure.delays_every)?;
+    }
+    if kept > DELAYS_MAX {
+        let what = format!("{kept:.0} delays would be kept of a run; the most is {DELAYS_MAX}");
+        return Err(Refusal::value("measure.delays_every", what));
     }
     if assembly.flows.is_empty() {
         return Err(Refusal::value(
@@ -302,10 +308,17 @@ impl Making<'_> {
         Ok(())
     }
 
-    fn datagrams(&mut self, table: usize, spec: &DatagramSpec) -> Result<(), Refusal> {
+    /// The sources and sinks of a table; how many delays they will keep.
+    fn datagrams(
+        &mut self,
+        table: usize,
+        spec: &DatagramSpec,
+        every: Option<Span>,
+    ) -> Result<f64, Refusal> {
         let place = format!("[[datagrams]] number {}", table + 1);
         let (count, sizes) = self.count(&place, [&spec.from, &spec.to], spec.count)?;
         let pattern = pattern(&place, spec, self.assembly.duration)?;
+        let course = every.map(|every| course(every, self.assembly.duration)).transpose()?;
         let way = self.topology.way(&spec.from, &spec.to)?;
         for number in 0..count {
             let hosts = [number % sizes[0], number % sizes[1]];
@@ -315,10 +328,12 @@ impl Making<'_> {
             let flow = self.place(FlowKind::Datagrams, table);
             self.add(&passages, Member::Source(Box::new(source)), Some(flow.receiver));
             self.assembly.plan.paths.push(Vec::new());
-            self.assembly.plan.members.push((Member::Sink(Sink::default()), Vec::new()));
+            let sink = Sink { course: course.clone().map(Box::new), ..Sink::default() };
+            self.assembly.plan.members.push((Member::Sink(sink), Vec::new()));
             self.assembly.flows.push(flow);
         }
-        Ok(())
+        let kept = if course.is_some() { pattern.packets() * f64::from(count) } else { 0.0 };
+        Ok(kept)
     }
 
     /// The next flow, whose two ends are the next two members.
@@ -340,6 +355,18 @@ impl Making<'_> {
         let ports = vec![passages[0].link];
         self.assembly.plan.members.push((member, ports));
     }
+}
+
+/// The course of a run of this length, empty.
+fn course(every: Span, duration: Span) -> Result<Course, Refusal> {
+    let refuse = |what| Err(Refusal::value("measure.delays_every", what));
+    if every == Span::ZERO {
+        return refuse("it is more than nothing".into());
+    }
+    if duration.0.div_ceil(every.0) > INTERVALS_MAX {
+        return refuse(format!("a run has at most {INTERVALS_MAX} intervals"));
+    }
+    Ok(Course::new(every, duration))
 }
 
 /// When the packets of a table leave, and how long they are.

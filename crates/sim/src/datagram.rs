@@ -1,9 +1,12 @@
 //! Sources that do not listen, and the sink that measures what they sent: UDP in virtual time.
 
+use alloc::boxed::Box;
+
 use nilometer_stat::Rng;
 use nilometer_tcp::Segment;
 use nilometer_wire::{Ecn, Node, Port, Span, Time};
 
+use crate::course::Course;
 use crate::packet::{Packet, Protocol, Route};
 
 /// The IPv4 and UDP headers, bytes.
@@ -57,6 +60,14 @@ pub struct Pattern {
     pub spacing: Spacing,
     /// How long they are.
     pub sizing: Sizing,
+}
+
+impl Pattern {
+    /// About how many packets that is.
+    pub fn packets(&self) -> f64 {
+        let (Spacing::Constant(mean) | Spacing::Exponential(mean)) = self.spacing;
+        self.end.0.saturating_sub(self.start.0) as f64 / mean.0 as f64
+    }
 }
 
 /// A source of datagrams.
@@ -138,7 +149,7 @@ impl Node<Packet> for Source {
 }
 
 /// Counts and times what arrives.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Sink {
     /// Packets that arrived.
     pub packets: u64,
@@ -148,12 +159,18 @@ pub struct Sink {
     pub delay_picos: u128,
     /// The longest delay.
     pub delay_most: Span,
+    /// All delays by interval, where the scenario asks for them.
+    pub course: Option<Box<Course>>,
 }
 
 impl Node<Packet> for Sink {
     fn receive(&mut self, now: Time, _port: Port, packet: &Packet) {
         let [high, low] = packet.segment.timestamps;
-        let delay = now.since(Time(u64::from(high) << 32 | u64::from(low)));
+        let sent = Time(u64::from(high) << 32 | u64::from(low));
+        let delay = now.since(sent);
+        if let Some(course) = &mut self.course {
+            course.record(sent, delay);
+        }
         self.packets += 1;
         self.bytes += u64::from(packet.bytes);
         self.delay_picos += u128::from(delay.0);

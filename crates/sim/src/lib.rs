@@ -5,6 +5,7 @@ extern crate alloc;
 
 pub mod assembly;
 pub mod calendar;
+pub mod course;
 pub mod datagram;
 pub mod endpoint;
 pub mod fault;

@@ -11,6 +11,7 @@ use nilometer_queue::Reason;
 use nilometer_wire::{Span, Time};
 
 use crate::assembly::{Assembly, Flow, FlowKind};
+use crate::course::Course;
 use crate::link::Counters;
 use crate::member::Member;
 use crate::network::{Journal, Network, Tap};
@@ -62,6 +63,8 @@ pub struct Outcome {
     pub mean_queue_packets: f64,
     /// Packets that no link and no fault box can account for: whether there are none.
     pub is_balanced: bool,
+    /// The delays of datagrams over time, of each table of them by its number; empty unless asked for.
+    pub courses: Vec<(u32, Course)>,
 }
 
 /// Mean and population standard deviation.
@@ -96,6 +99,7 @@ impl Outcome {
             too_big: counters.iter().map(|link| link.drops.packets(Reason::TooBig)).sum(),
             mean_queue_packets,
             is_balanced: network.balances() && network.members().all(balances),
+            courses: courses(network, &assembly.flows),
         }
     }
 
@@ -173,6 +177,20 @@ impl About {
         let Assembly { plan, flows, bottleneck, rate, duration } = assembly;
         (plan, About { flows, bottleneck, rate: rate.bits_per_second() as f64, duration })
     }
+}
+
+/// The delays that the sinks kept, those of a table together.
+fn courses<T: Tap>(network: &Network<Member, T>, flows: &[Flow]) -> Vec<(u32, Course)> {
+    let mut courses: Vec<(u32, Course)> = Vec::new();
+    for flow in flows {
+        let Member::Sink(sink) = network.member(flow.receiver as usize) else { continue };
+        let Some(course) = &sink.course else { continue };
+        match courses.last_mut() {
+            Some((table, own)) if *table == flow.table => own.join(course),
+            _ => courses.push((flow.table, (**course).clone())),
+        }
+    }
+    courses
 }
 
 /// Whether a member can account for all its packets.

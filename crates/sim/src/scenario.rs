@@ -230,6 +230,10 @@ pub struct ModelSpec {
 pub struct Measure {
     /// The link whose flows, drops and load are reported.
     pub bottleneck: String,
+    /// How long the intervals are of which percentiles of the datagrams' delays are told; none where
+    /// absent.
+    #[serde(default, deserialize_with = "de_span_if")]
+    pub delays_every: Option<Span>,
 }
 
 fn one() -> u64 {

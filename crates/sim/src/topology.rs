@@ -306,7 +306,7 @@ pub(crate) mod tests {
             flow: Vec::new(),
             datagrams: Vec::new(),
             model: Vec::new(),
-            measure: Measure { bottleneck: String::new() },
+            measure: Measure { bottleneck: String::new(), delays_every: None },
         }
     }
 

@@ -16,7 +16,8 @@ use serde_json::json;
 use super::Verdict;
 use super::model::read_model;
 use crate::generate::{
-    Client, ClientConfig, Execution, Live, Outcome, Server, ServerConfig, ServerReport, giving_up,
+    Client, ClientConfig, Execution, Limits, Live, Outcome, Server, ServerConfig, ServerReport,
+    giving_up,
 };
 use crate::trial::config::{DURATION_MAX_S, DURATION_MIN_S};
 use crate::trial::run::cut;
@@ -39,6 +40,11 @@ enum GenerateCommand {
     /// Print the schedule of a model and a seed, with its digest.
     Plan(PlanArgs),
     /// Serve files to clients until interrupted.
+    ///
+    /// Whoever can reach it is served, and nobody can keep it from others: a request that does not begin
+    /// in time, and a connection that carries too little, are reset. When all places are taken, the
+    /// address that holds most of them (of IPv6 the /64) makes room for one that holds fewer; others wait
+    /// for a place, up to 1024 of them. A server in a lab run has none of these limits.
     Server(ServerArgs),
     /// Play a model's plan against servers.
     ///
@@ -83,6 +89,27 @@ struct ServerArgs {
     /// Congestion control of every socket.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: String,
+    /// Connections served at once.
+    #[arg(long, value_name = "COUNT", default_value_t = 16_384,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    places: u32,
+    /// Seconds from when a connection got its place to the first sixteen bytes of its request.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    request_time: u32,
+    /// Bytes a second that a connection carries at least, its request and what the client has
+    /// acknowledged of its answer; 0 asks for none.
+    #[arg(long, value_name = "BYTES", default_value_t = 250)]
+    lowest_rate: u32,
+    /// Seconds over which the lowest rate is taken; also what a client has to close after its answer.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+        value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    rate_window: u32,
+    /// MiB that may be handed to TCP and not be acknowledged, over all connections. Half is kept in equal
+    /// parts for the places, half is shared, so that more places need more of it: at least 1 for 128.
+    #[arg(long, value_name = "MIB", default_value_t = 256,
+        value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    under_way: u32,
     /// Print what was served as one JSON object.
     #[arg(long)]
     json: bool,
@@ -235,30 +262,53 @@ fn serve(args: &ServerArgs) -> Result<Verdict> {
     let server = Server::bind(ServerConfig {
         congestion: args.congestion.clone(),
         bind_device: device(&args.device),
+        open_max: args.places as usize,
+        limits: Some(Limits {
+            request_time: Duration::from_secs(args.request_time.into()),
+            lowest_rate: args.lowest_rate.into(),
+            rate_window: Duration::from_secs(args.rate_window.into()),
+            under_way_bytes: u64::from(args.under_way) << 20,
+        }),
         ..ServerConfig::new(listen)
     })?;
     let stop = signals::stop_flag()?;
     eprintln!("nilometer: serving on port {} of {}; Ctrl-C ends it", args.port, args.device);
     let report = server.run(&Live::new(), &stop)?;
-    let ServerReport { accepted, completed, bad_requests, broken, timed_out, unfinished, .. } =
-        report;
-    if args.json {
-        let printed = json!({
-            "accepted": accepted, "completed": completed, "bad_requests": bad_requests,
-            "broken": broken, "timed_out": timed_out, "unfinished": unfinished,
-            "sent_bytes": report.sent_bytes, "congestion": report.congestion,
-        });
-        println!("{printed}");
-    } else {
-        println!(
-            "{accepted} connections accepted, {completed} completed, {} bytes sent",
-            report.sent_bytes
-        );
-        println!(
-            "{bad_requests} bad requests, {broken} broken, {timed_out} timed out, {unfinished} unfinished"
-        );
-    }
+    served(&report, args.json);
     Ok(Verdict::Done)
+}
+
+fn served(report: &ServerReport, as_json: bool) {
+    let ends = [
+        ("completed", report.completed),
+        ("bad_requests", report.bad_requests),
+        ("broken", report.broken),
+        ("timed_out", report.timed_out),
+        ("too_slow", report.too_slow),
+        ("displaced", report.displaced),
+        ("refused", report.refused),
+        ("unfinished", report.unfinished),
+    ];
+    if as_json {
+        let mut printed = json!({
+            "accepted": report.accepted, "sent_bytes": report.sent_bytes,
+            "congestion": report.congestion,
+        });
+        for (name, count) in ends {
+            printed[name] = count.into();
+        }
+        println!("{printed}");
+        return;
+    }
+    let words: Vec<String> = ends[1..]
+        .iter()
+        .map(|(name, count)| format!("{count} {}", name.replace('_', " ")))
+        .collect();
+    println!(
+        "{} connections accepted, {} completed, {} bytes sent",
+        report.accepted, report.completed, report.sent_bytes
+    );
+    println!("{}", words.join(", "));
 }
 
 fn play(args: &ClientArgs) -> Result<Verdict> {

@@ -1,5 +1,5 @@
-//! Devices: network namespaces, veth pairs, packet rings, a router's ports, interfaces' counters, and
-//! FRR's daemons.
+//! Devices: namespaces, veth pairs, packet rings, a router's ports, interfaces' counters, and FRR's
+//! daemons.
 
 mod bpf;
 pub mod frr;
@@ -8,6 +8,7 @@ pub mod listener;
 mod mapping;
 pub mod memory;
 pub mod memory_port;
+pub mod mounts;
 pub mod namespace;
 pub mod netlink;
 pub mod offload;

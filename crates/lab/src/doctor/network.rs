@@ -5,6 +5,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::machine::read;
 use super::{Finding, Purpose};
+use crate::device::frr;
 use crate::device::namespace::Namespace;
 use crate::device::privilege::{self, Privilege};
 use crate::device::ring::{Ring, RingConfig};
@@ -67,8 +68,23 @@ fn with_privilege() -> Vec<Finding> {
             });
         }
     }
+    findings.push(routing_suite(&namespace));
     findings.push(xdp(&namespace));
     findings
+}
+
+/// FRR: whether its daemons start as `lab run --dut frr` starts them.
+fn routing_suite(namespace: &Namespace) -> Finding {
+    let finding = |found: String| Finding::ok("FRR", Purpose::Tests, found);
+    let consequence = "`lab run --dut frr` is refused, and its tests are skipped";
+    if !frr::is_installed() {
+        return finding("not installed".to_owned())
+            .missing(consequence, "install it (Debian: `apt-get install frr`)");
+    }
+    match frr::try_out(namespace) {
+        Ok(()) => finding("zebra starts, in memory and mounts of its own".to_owned()),
+        Err(error) => finding(format!("{error:#}")).missing(consequence, "run it with sudo"),
+    }
 }
 
 /// The testbed of a run with its links up: namespaces, veth pairs, no offloads, forwarding on.

@@ -23,7 +23,8 @@
 //!
 //! Both ends close with FIN, never with RST, so that every flow has the start and end marker that
 //! meters and models look for. The server's FIN is first; [`server`] says why. A connection that
-//! ends in any other way has an [`Outcome`] that says which.
+//! ends in any other way has an [`Outcome`] that says which. Only a server that strangers can reach
+//! gives anybody up, and resets whom it does ([`limits`]).
 //!
 //! What Harpoon's published code did otherwise, and what it cost, is why this is an event loop: a
 //! thread for each session and a poll set rebuilt at each turn took 545–580 µs of CPU for a flow of
@@ -32,16 +33,22 @@
 //! this engine.
 
 pub mod client;
+mod connection;
+pub mod crowd;
 pub mod epoll;
 pub mod giving_up;
+pub mod limits;
 pub mod live;
 mod pattern;
 mod player;
 pub mod protocol;
 pub mod server;
+mod service;
 pub mod slab;
 pub mod socket;
+pub mod under_way;
 
 pub use client::{Client, ClientConfig, Execution, Outcome};
+pub use limits::Limits;
 pub use live::{Live, Progress};
 pub use server::{Server, ServerConfig, ServerReport};

@@ -12,7 +12,8 @@ impl Key {
         Key(u64::from(generation) << 32 | u64::from(place))
     }
 
-    fn place(self) -> usize {
+    /// The number of the place.
+    pub fn place(self) -> usize {
         self.0 as u32 as usize
     }
 

@@ -12,6 +12,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -215,16 +216,32 @@ impl Sink {
     }
 }
 
-/// A listening socket at `address`, which may be one that a route makes local.
+/// Bytes handed to a connection that the other end has not acknowledged; its end of file counts one.
+///
+/// # Errors
+/// The kernel's.
+pub fn unacknowledged(socket: &Socket) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open for the call; SIOCOUTQ, which is TIOCOUTQ by number, writes one
+    // int to the live one it is given.
+    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) } < 0;
+    if failed { Err(io::Error::last_os_error()) } else { Ok(bytes.max(0) as u64) }
+}
+
+/// A listening socket at `address`, which may be one that a route makes local. Where `aborts`, what it
+/// accepts is reset when it is closed with anything under way.
 ///
 /// # Errors
 /// One line: the port is taken, the address is not this host's, the options do not hold.
-pub fn listen(address: SocketAddr, options: &Options) -> Result<Socket> {
+pub fn listen(address: SocketAddr, options: &Options, aborts: bool) -> Result<Socket> {
     let socket = open(Domain::for_address(address)).context("cannot open a TCP socket")?;
     if address.is_ipv6() {
         socket.set_only_v6(true).context("cannot keep an IPv6 socket to IPv6")?;
     }
     socket.set_reuse_address(true).context("cannot set SO_REUSEADDR")?;
+    if aborts {
+        socket.set_linger(Some(Duration::ZERO)).context("cannot set SO_LINGER")?;
+    }
     options.apply(&socket)?;
     match address {
         SocketAddr::V4(_) => socket.set_freebind_v4(true),
@@ -241,14 +258,17 @@ pub fn listen(address: SocketAddr, options: &Options) -> Result<Socket> {
     Ok(socket)
 }
 
-/// A connection that waits at `listener`; none when nobody waits.
+/// A connection that waits at `listener`, and who calls; none when nobody waits.
 ///
 /// # Errors
 /// The kernel's, other than that a connection went away while it waited.
-pub fn accept(listener: &Socket) -> io::Result<Option<Socket>> {
+pub fn accept(listener: &Socket) -> io::Result<Option<(Socket, IpAddr)>> {
     loop {
         match listener.accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
-            Ok((socket, _)) => return Ok(Some(socket)),
+            Ok((socket, caller)) => {
+                let caller = caller.as_socket().ok_or(io::ErrorKind::Unsupported)?;
+                return Ok(Some((socket, caller.ip())));
+            }
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock => return Ok(None),
                 io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}

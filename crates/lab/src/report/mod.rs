@@ -13,6 +13,7 @@ pub mod format;
 pub mod losses;
 pub mod page;
 pub mod plot;
+pub mod policy;
 pub mod script;
 pub mod simulation;
 pub mod story;

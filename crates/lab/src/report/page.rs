@@ -6,14 +6,11 @@ use super::figure::{
 };
 use super::format::{self, bytes, count, plural};
 use super::plot::svg::escape;
+use super::policy::policy;
 use super::story::{Header, Story};
 use super::verdict::{Span, Verdict};
 use super::{losses, script, style, tables};
 use crate::route::tally::Paths;
-
-/// Nothing may be fetched from anywhere: the page is its own and only source.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                      img-src data:";
 
 /// One self-contained HTML page.
 pub fn render(story: &Story) -> String {
@@ -32,11 +29,12 @@ pub fn render(story: &Story) -> String {
 pub fn document(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta \
-         http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<meta name=\"viewport\" \
+         http-equiv=\"Content-Security-Policy\" content=\"{}\">\n<meta name=\"viewport\" \
          content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" \
          content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>{} · \
          Nilometer</title>\n<style>{}</style></head>\n<body>\n{body}<script>{}</script>\n\
          </body></html>\n",
+        policy(style::SHEET, script::READOUT),
         escape(title),
         style::SHEET,
         script::READOUT

@@ -1,6 +1,7 @@
 //! Simulation from the shell: scenario files, sweeps over threads, results.
 
 pub mod claims;
+pub mod delays;
 pub mod interval;
 pub mod pages;
 pub mod perform;

@@ -139,7 +139,7 @@ impl Sweep {
             rest = others;
             if !own.is_empty() {
                 let own: Vec<_> = own.iter().map(|(run, outcome)| (run.seed, *outcome)).collect();
-                figures.push(PointResult::new(parameters, &own));
+                figures.push(PointResult::new(parameters, &self.scenarios[number], &own));
             }
         }
         figures

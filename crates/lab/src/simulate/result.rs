@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use toml::Value;
 
 use super::claims::Claim;
+use super::delays::{DelayCourse, courses};
 use super::interval::{half_width, mean};
 use super::sweep::{Made, Run};
 use super::template::Parameters;
@@ -111,6 +112,9 @@ pub struct PointResult {
     pub datagram_delay_ms: Option<f64>,
     /// Around the mean.
     pub datagram_delay_ms_ci: Option<f64>,
+    /// Percentiles of the delay of datagrams over time, where the scenario asks for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub datagram_delays: Vec<DelayCourse>,
     /// Packets wholly transmitted on a link, all links and all runs of the point together.
     pub packet_hops: u64,
     /// Each run by itself.
@@ -148,7 +152,7 @@ pub struct SeedResult {
 }
 
 /// Names that points have of their own, so that no parameter may have them.
-pub const OWN_KEYS: [&str; 19] = [
+pub const OWN_KEYS: [&str; 20] = [
     "runs",
     "fair_share_percent",
     "fair_share_percent_ci",
@@ -164,6 +168,7 @@ pub const OWN_KEYS: [&str; 19] = [
     "retransmits",
     "datagram_delay_ms",
     "datagram_delay_ms_ci",
+    "datagram_delays",
     "packet_hops",
     "by_seed",
     "warnings",
@@ -177,8 +182,12 @@ fn over(values: &[Option<f64>]) -> (Option<f64>, Option<f64>) {
 }
 
 impl PointResult {
-    /// The point with these parameters, from its seeds and outcomes.
-    pub fn new(parameters: &Parameters, made: &[(u64, &Outcome)]) -> PointResult {
+    /// The point with these parameters and this scenario, from its seeds and outcomes.
+    pub fn new(
+        parameters: &Parameters,
+        scenario: &Scenario,
+        made: &[(u64, &Outcome)],
+    ) -> PointResult {
         let of = |value: &dyn Fn(&Outcome) -> Option<f64>| {
             over(&made.iter().map(|(_, outcome)| value(outcome)).collect::<Vec<_>>())
         };
@@ -211,6 +220,7 @@ impl PointResult {
             retransmits: always(&|outcome| outcome.retransmits() as f64).0,
             datagram_delay_ms,
             datagram_delay_ms_ci,
+            datagram_delays: courses(scenario, made),
             packet_hops: made.iter().map(|(_, outcome)| outcome.packet_hops).sum(),
             by_seed: made.iter().map(|(seed, outcome)| SeedResult::new(*seed, outcome)).collect(),
         }

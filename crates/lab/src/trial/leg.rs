@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use nilometer_traffic::PlannedConnection;
 use nilometer_wire::{Span, Time};
 
@@ -121,7 +121,7 @@ fn start_router<'a>(
 }
 
 /// Starts FRR beside the kernel that forwards, if that is the device.
-fn start_frr(dut: DutKind, testbed: &Testbed) -> Result<Option<FrrDevice>> {
+fn start_frr(dut: DutKind, testbed: &Testbed) -> Result<Option<FrrDevice<'_>>> {
     let Some(namespace) = testbed.device().filter(|_| dut == DutKind::Frr) else {
         return Ok(None);
     };
@@ -137,10 +137,9 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     let testbed = build_testbed(config.dut, config)?;
     PassiveMeter::open(&testbed, config.meter.ring_mib)?;
     start_router(config.dut, &testbed, config.seed, router)?;
-    ensure!(
-        config.dut != DutKind::Frr || frr::is_installed(),
-        "dut frr: FRR is not installed (Debian: apt-get install frr)"
-    );
+    if let Some(namespace) = testbed.device().filter(|_| config.dut == DutKind::Frr) {
+        frr::try_out(namespace).context("dut frr")?;
+    }
     testbed.server().enter(|| bind_server(config))?;
     testbed.client().enter(|| bind_client(config, Instant::now()))?;
     Ok(())
@@ -236,13 +235,20 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
 }
 
 fn bind_server(config: &LabConfig) -> Result<Server> {
+    Server::bind(server_of(config))
+}
+
+/// The servers of a run. They have no limits: nobody but the run's own clients can reach a namespace
+/// without a name, they end with the run, and the device may be as slow as it likes. Whom the server gave
+/// up would be missing from the result.
+fn server_of(config: &LabConfig) -> ServerConfig {
     let port = config.traffic.port;
     let any = [
         SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
         SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
     ];
     let congestion = config.traffic.congestion.clone();
-    Server::bind(ServerConfig { congestion, ..ServerConfig::new(any.to_vec()) })
+    ServerConfig { congestion, limits: None, ..ServerConfig::new(any.to_vec()) }
 }
 
 fn bind_client(config: &LabConfig, origin: Instant) -> Result<Client> {
@@ -251,4 +257,14 @@ fn bind_client(config: &LabConfig, origin: Instant) -> Result<Client> {
         drain: Duration::from_secs_f64(config.traffic.drain_s),
         ..ClientConfig::new(config.traffic.port, origin)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_cuts_none_of_its_own_connections() {
+        assert_eq!(server_of(&LabConfig::default()).limits, None);
+    }
 }

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
 use std::process::Command;
 
 use nilometer_lab::device::frr::{Suite, is_installed};
@@ -44,8 +43,8 @@ pub struct Router<'a> {
 }
 
 impl<'a> Router<'a> {
-    pub fn new(namespace: &'a Namespace, folder: PathBuf) -> Router<'a> {
-        let suite = Suite::new(namespace, folder).expect("a scratch folder for them");
+    pub fn new(namespace: &'a Namespace) -> Router<'a> {
+        let suite = Suite::new(namespace).expect("a scratch folder for them");
         Router { namespace, suite }
     }
 
@@ -63,7 +62,7 @@ impl<'a> Router<'a> {
     pub fn show(&self, command: &str) -> Value {
         let output = Command::new("/usr/bin/vtysh")
             .arg("--vty_socket")
-            .arg(&self.suite.folder)
+            .arg(self.suite.folder())
             .args(["-c", command])
             .output()
             .expect("vtysh");

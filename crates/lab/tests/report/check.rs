@@ -1,4 +1,7 @@
-//! A small checker of markup: tags nest and close, attributes are quoted, text is escaped.
+//! A small checker of pages: tags nest and close, attributes are quoted, text is escaped, and the policy
+//! admits the page's own style and script alone.
+
+use sha2::{Digest, Sha256};
 
 /// Every `<svg ...>...</svg>` of a page.
 pub fn pictures(page: &str) -> Vec<&str> {
@@ -26,9 +29,54 @@ pub fn hold(page: &str) {
         assert!(inked.iter().any(|ink| picture.contains(ink)), "an empty picture: {picture}");
     }
     assert!(!page.contains("NaN"), "NaN is for machines, not for readers");
+    policed(page);
     for reference in ["http://", "https://", "src=", "url(", "@import", "<link rel=\"style"] {
         assert!(!page.contains(reference), "{reference} would leave the file");
     }
+}
+
+/// The policy of a page, and how it is to name a text.
+fn policy(page: &str) -> &str {
+    let mark = "http-equiv=\"Content-Security-Policy\" content=\"";
+    let policy = page.split(mark).nth(1).expect("a policy").split('"').next();
+    policy.expect("a quote")
+}
+
+fn digest(text: &str) -> String {
+    const ALPHABET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bits: String =
+        Sha256::digest(text).iter().map(|byte| format!("{byte:08b}")).collect::<String>() + "00";
+    let sixes = (0..bits.len()).step_by(6).map(|at| usize::from_str_radix(&bits[at..at + 6], 2));
+    let letters = sixes.map(|six| ALPHABET.as_bytes()[six.expect("six bits")] as char);
+    format!("sha256-{}=", letters.collect::<String>())
+}
+
+/// The one element of this name with a text, which the policy names by its digest, and no other.
+fn policed(page: &str) {
+    let policy = policy(page);
+    assert!(policy.starts_with("default-src 'none'; "), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    for name in ["style", "script"] {
+        let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+        assert_eq!(page.matches(&format!("<{name}")).count(), 1, "one {name}");
+        let text = page.split(&open).nth(1).and_then(|rest| rest.split(&close).next());
+        let admitted = format!("; {name}-src '{}';", digest(text.expect("it closes")));
+        assert!(policy.contains(&admitted), "{policy} has no {admitted}");
+    }
+    assert!(!page.contains(" style=\"") && !page.contains(" onload="), "nothing beside them");
+}
+
+/// The page with a script of a test's own at its end, which its policy admits too.
+pub fn with_probe(page: &str, script: &str) -> String {
+    let own = "; script-src '";
+    assert_eq!(page.matches(own).count(), 1);
+    let page = page.replace(own, &format!("{own}{}' '", digest(script)));
+    with_stranger(&page, script)
+}
+
+/// The page with a script at its end that its policy does not know.
+pub fn with_stranger(page: &str, script: &str) -> String {
+    page.replace("</body>", &format!("<script>{script}</script></body>"))
 }
 
 /// Whether XML text is well-formed; says where not.

@@ -1,6 +1,7 @@
 //! Pages of `nilometer simulate`: a sweep's figures with their intervals, and the stress test's.
 
 pub mod arrangement;
+pub mod course;
 pub mod lowest;
 pub mod metric;
 pub mod shares;

@@ -7,7 +7,7 @@ use super::super::{page, tables};
 use super::arrangement::{Arrangement, FACETS_MAX, Facet, Swept, arrange, number, said, said_with};
 use super::metric::{METRICS, Measure, Metric};
 use super::shares::{self, Shares};
-use super::{Heading, files, footer, repeat, statements, words};
+use super::{Heading, course, files, footer, repeat, statements, words};
 use crate::simulate::claims::{Verdict, section7};
 use crate::simulate::result::{PointResult, SimulationResult, shown_value};
 
@@ -34,6 +34,9 @@ pub fn render(sweep: &SweepPage<'_>) -> String {
     let result = sweep.result;
     let arrangement = arrange(&result.points, sweep.axes);
     let mut sections = vec![["figures", "Figures"]];
+    if result.points.iter().any(|point| !point.datagram_delays.is_empty()) {
+        sections.push(["course", "Delay over time"]);
+    }
     if !result.claims.is_empty() {
         sections.push(["claims", "What the paper says"]);
     }
@@ -56,6 +59,7 @@ pub fn render(sweep: &SweepPage<'_>) -> String {
     let mut body = heading.html();
     body.push_str("<main>\n");
     body.push_str(&figures(sweep, &arrangement));
+    body.push_str(&courses(sweep));
     body.push_str(&claims(result));
     body.push_str(&details(sweep));
     body.push_str("</main>\n");
@@ -216,6 +220,33 @@ fn flows(
     Some(titled(figure, "Figure 15", sweep))
 }
 
+/// Delays over time, where the scenario asks for them.
+fn courses(sweep: &SweepPage<'_>) -> String {
+    let name = |point: &PointResult| named(sweep, point);
+    let (drawn, left) = course::figures(&sweep.result.points, &name);
+    if drawn.is_empty() {
+        return String::new();
+    }
+    let parts: Vec<String> = drawn.iter().map(Figure::html).collect();
+    let told = "Percentiles of the delay of datagrams by when they were sent, over all seeds.";
+    let mut out = page::section("course", "Delay over time", told, &parts);
+    if left > 0 {
+        out.push_str(&format!("<p class=\"note\">{left} more courses are in result.json.</p>\n"));
+    }
+    out
+}
+
+/// What tells a point from the others.
+fn named(sweep: &SweepPage<'_>, point: &PointResult) -> String {
+    let value = |(key, values): &&Swept| match values.iter().all(|v| number(v).is_some()) {
+        true => said_with(key, &shown_value(&point.parameters, key)),
+        false => super::arrangement::called(&shown_value(&point.parameters, key)),
+    };
+    let swept = sweep.axes.iter().filter(|(_, values)| values.len() > 1);
+    let parts: Vec<String> = swept.map(|axis| value(&axis)).collect();
+    if parts.is_empty() { "the only point".to_owned() } else { parts.join(", ") }
+}
+
 fn claims(result: &SimulationResult) -> String {
     if result.claims.is_empty() {
         return String::new();
@@ -248,15 +279,6 @@ fn details(sweep: &SweepPage<'_>) -> String {
 
 fn numbers(sweep: &SweepPage<'_>) -> String {
     let points = &sweep.result.points;
-    let swept: Vec<&Swept> = sweep.axes.iter().filter(|(_, values)| values.len() > 1).collect();
-    let name = |point: &PointResult| {
-        let value = |(key, values): &&Swept| match values.iter().all(|v| number(v).is_some()) {
-            true => said_with(key, &shown_value(&point.parameters, key)),
-            false => super::arrangement::called(&shown_value(&point.parameters, key)),
-        };
-        let parts: Vec<String> = swept.iter().map(value).collect();
-        if parts.is_empty() { "the only point".to_owned() } else { parts.join(", ") }
-    };
     let has = |metric: &&Metric| points.iter().any(|point| (metric.of)(point).is_some());
     let metrics: Vec<&Metric> = METRICS.iter().filter(has).collect();
     let cell = |metric: &Metric, measure: Option<Measure>| match measure {
@@ -268,7 +290,7 @@ fn numbers(sweep: &SweepPage<'_>) -> String {
     };
     let row = |point: &PointResult| {
         let cells = metrics.iter().map(|metric| cell(metric, (metric.of)(point)));
-        [name(point), count(point.runs as u64)].into_iter().chain(cells).collect()
+        [named(sweep, point), count(point.runs as u64)].into_iter().chain(cells).collect()
     };
     let rows: Vec<Vec<String>> = points.iter().take(ROWS_MAX).map(row).collect();
     let titles = metrics.iter().map(|metric| metric.axis);

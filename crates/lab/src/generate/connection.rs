@@ -1,0 +1,179 @@
+//! One connection of the server: its request read, its answer sent, and what it has carried.
+
+use std::io;
+use std::net::Shutdown;
+use std::time::Instant;
+
+use socket2::Socket;
+
+use super::pattern::PATTERN_BYTES;
+use super::protocol::{REQUEST_BYTES, Request};
+use super::socket::{self, Sink};
+
+/// Less room than this is not worth a packet: the connection is held until there is more.
+const ROOM_MIN_BYTES: u64 = 2_048;
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// So many bytes of what a request begins with have arrived.
+    Asked(usize),
+    /// So many bytes of the request are still due.
+    Listening(u64),
+    /// The file goes out.
+    Sending,
+    /// All is sent; its acknowledgement and the client's end of file are due.
+    Closing,
+}
+
+/// How far a connection came at once.
+pub(super) enum Advance {
+    /// All that there was to do is done.
+    Done,
+    /// Bytes are left, and there is no room for more under way.
+    Held,
+}
+
+/// Why a connection does not go on.
+pub(super) enum Trouble {
+    /// What arrived is no request, or the rest of it is longer or shorter than it said.
+    BadRequest,
+    /// The kernel's word; `WouldBlock` where nothing is wrong.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Trouble {
+        Trouble::Io(error)
+    }
+}
+
+/// A window over which a lowest rate is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    /// When it began.
+    pub since: Instant,
+    /// What had been carried by then.
+    pub carried_bytes: u64,
+}
+
+/// A connection that has a place.
+pub(super) struct Connection {
+    pub socket: Socket,
+    pub stage: Stage,
+    /// When it got its place.
+    pub since: Instant,
+    /// Bytes of the answer handed to TCP.
+    pub sent_bytes: u64,
+    /// Of them, those that were not acknowledged when the kernel was last asked, or were sent since.
+    pub under_way_bytes: u64,
+    /// The window that it is in, from the first look after its request had begun.
+    pub window: Option<Window>,
+    /// The client will send no more.
+    pub peer_closed: bool,
+    /// How often it was looked at for room, in vain, since it was held; none where it is not.
+    pub held: Option<u32>,
+    request: [u8; REQUEST_BYTES],
+    size_bytes: u64,
+    received_bytes: u64,
+}
+
+impl Connection {
+    /// A connection that was just accepted.
+    pub fn new(socket: Socket, since: Instant) -> Connection {
+        Connection {
+            socket,
+            stage: Stage::Asked(0),
+            since,
+            sent_bytes: 0,
+            under_way_bytes: 0,
+            window: None,
+            peer_closed: false,
+            held: None,
+            request: [0; REQUEST_BYTES],
+            size_bytes: 0,
+            received_bytes: 0,
+        }
+    }
+
+    /// Bytes of its request after the beginning, and of its answer as far as known to be acknowledged.
+    pub fn carried_bytes(&self) -> u64 {
+        self.received_bytes + self.sent_bytes - self.under_way_bytes
+    }
+
+    /// What it has carried for its time, in bytes a second.
+    pub fn rate(&self, now: Instant) -> f64 {
+        let age = now.saturating_duration_since(self.since).as_secs_f64();
+        self.carried_bytes() as f64 / age.max(1e-3)
+    }
+
+    /// Asks the kernel what is under way; returns what the account said before.
+    pub fn ask(&mut self) -> u64 {
+        let before = self.under_way_bytes;
+        // A socket that cannot say has none, and an event that says why.
+        let queued = socket::unacknowledged(&self.socket).unwrap_or(0);
+        self.under_way_bytes = queued.min(self.sent_bytes);
+        before
+    }
+
+    /// Whether so much room for more under way is enough to send any of what is left.
+    pub fn may_go_on(&self, room: u64) -> bool {
+        room >= (self.size_bytes - self.sent_bytes).min(ROOM_MIN_BYTES)
+    }
+
+    /// Reads and sends as far as it goes without waiting, `room` bytes of its answer at most.
+    pub fn advance(
+        &mut self,
+        pattern: &[u8],
+        sink: &mut Sink,
+        mut room: u64,
+    ) -> Result<Advance, Trouble> {
+        while let Stage::Asked(count) = self.stage {
+            let arrived = socket::receive(&self.socket, &mut self.request[count..])?;
+            self.stage = match count + arrived {
+                _ if arrived == 0 => return Err(Trouble::BadRequest),
+                REQUEST_BYTES => {
+                    let asked = Request::decode(&self.request);
+                    let asked = asked.map_err(|_| Trouble::BadRequest)?;
+                    self.size_bytes = asked.size_bytes;
+                    Stage::Listening(asked.bytes - REQUEST_BYTES as u64)
+                }
+                count => Stage::Asked(count),
+            };
+        }
+        while let Stage::Listening(due) = self.stage {
+            if due == 0 {
+                self.stage = Stage::Sending;
+                break;
+            }
+            let arrived = sink.discard(&self.socket)? as u64;
+            if arrived == 0 || arrived > due {
+                return Err(Trouble::BadRequest);
+            }
+            self.stage = Stage::Listening(due - arrived);
+            self.received_bytes += arrived;
+        }
+        while let Stage::Sending = self.stage {
+            let left = self.size_bytes - self.sent_bytes;
+            if left == 0 {
+                self.socket.shutdown(Shutdown::Write)?;
+                self.stage = Stage::Closing;
+                break;
+            }
+            if !self.may_go_on(room) {
+                return Ok(Advance::Held);
+            }
+            let from = (self.sent_bytes % PATTERN_BYTES as u64) as usize;
+            let wanted = left.min(PATTERN_BYTES as u64).min(room) as usize;
+            let to = pattern.len().min(from + wanted);
+            // What is held next must not wait in a segment that is not full for more to come.
+            let (after, left) = (room - (to - from) as u64, left - (to - from) as u64);
+            let more = after >= left.min(ROOM_MIN_BYTES);
+            let sent = socket::send(&self.socket, &pattern[from..to], more)?;
+            self.sent_bytes += sent as u64;
+            self.under_way_bytes += sent as u64;
+            room -= sent as u64;
+        }
+        Ok(Advance::Done)
+    }
+}

@@ -1,0 +1,165 @@
+//! Who holds the places of a server: how many each address has, and whose turn it is to make room.
+//!
+//! Places are nobody's until they run out. Then a newcomer whose address holds fewer than another's,
+//! by two or more, takes a place of the address that holds most; taking one for a smaller difference
+//! would only turn the two round. So one address cannot keep another from being served, and no
+//! address is bounded while nobody else asks: max-min fairness, enforced at the moment it matters.
+//!
+//! An IPv4 address counts as itself. An IPv6 host has a whole /64 to call from, so that is what counts.
+//!
+//! Nothing here costs much while there are places: a table's entry for each connection. The address
+//! with most is looked for only when they have run out, by a walk over the counts.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// Of one address, so many connections are looked at to find the least deserving.
+pub const LOOKED_AT_MAX: usize = 64;
+
+/// What counts as one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Holder(u128);
+
+impl From<IpAddr> for Holder {
+    fn from(address: IpAddr) -> Holder {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Holder(address.to_ipv6_mapped().to_bits()),
+            IpAddr::V6(address) => Holder(address.to_bits() >> 64 << 64),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    holder: Option<Holder>,
+    places: Vec<u32>,
+}
+
+/// Where a place stands in its holder's list.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seat {
+    list: u32,
+    index: u32,
+}
+
+/// The holders of all taken places.
+#[derive(Debug, Default)]
+pub struct Crowd {
+    by_holder: HashMap<Holder, u32>,
+    lists: Vec<Members>,
+    free_lists: Vec<u32>,
+    seats: Vec<Seat>,
+}
+
+impl Crowd {
+    /// Nobody.
+    pub fn new() -> Crowd {
+        Crowd::default()
+    }
+
+    /// How many places `holder` has.
+    pub fn count(&self, holder: Holder) -> usize {
+        self.by_holder.get(&holder).map_or(0, |&list| self.lists[list as usize].places.len())
+    }
+
+    /// `holder` takes `place`, which is free.
+    pub fn enter(&mut self, place: u32, holder: Holder) {
+        let list = *self.by_holder.entry(holder).or_insert_with(|| {
+            self.free_lists.pop().unwrap_or_else(|| {
+                self.lists.push(Members::default());
+                self.lists.len() as u32 - 1
+            })
+        });
+        let members = &mut self.lists[list as usize];
+        members.holder = Some(holder);
+        if self.seats.len() <= place as usize {
+            self.seats.resize(place as usize + 1, Seat::default());
+        }
+        self.seats[place as usize] = Seat { list, index: members.places.len() as u32 };
+        members.places.push(place);
+    }
+
+    /// `place`, which is taken, is free.
+    pub fn leave(&mut self, place: u32) {
+        let Seat { list, index } = self.seats[place as usize];
+        let members = &mut self.lists[list as usize];
+        let left = members.places.swap_remove(index as usize);
+        assert_eq!(left, place, "a place is left by whoever took it");
+        if let Some(&moved) = members.places.get(index as usize) {
+            self.seats[moved as usize].index = index;
+        }
+        if members.places.is_empty()
+            && let Some(holder) = members.holder.take()
+        {
+            self.by_holder.remove(&holder);
+            self.free_lists.push(list);
+        }
+    }
+
+    /// Places of which one goes to `newcomer`, [`LOOKED_AT_MAX`] at most; none where nobody holds two
+    /// more than it does.
+    pub fn in_favour_of(&self, newcomer: Holder) -> &[u32] {
+        let most = self.lists.iter().max_by_key(|members| members.places.len());
+        match most {
+            Some(most) if most.places.len() >= self.count(newcomer) + 2 => {
+                &most.places[..most.places.len().min(LOOKED_AT_MAX)]
+            }
+            _ => &[],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_host_of_ipv6_counts_as_its_network() {
+        let holder = |text: &str| Holder::from(text.parse::<IpAddr>().unwrap());
+        assert_eq!(holder("2001:db8::1"), holder("2001:db8::ffff:1"));
+        assert_ne!(holder("2001:db8::1"), holder("2001:db8:0:1::1"));
+        assert_ne!(holder("192.0.2.1"), holder("192.0.2.2"));
+        assert_eq!(holder("192.0.2.1"), holder("::ffff:192.0.2.1"));
+    }
+
+    #[test]
+    fn agrees_with_a_map_of_places() {
+        let mut crowd = Crowd::new();
+        let mut twin: BTreeMap<u32, Holder> = BTreeMap::new();
+        let mut chance = 3u64;
+        for _ in 0..20_000 {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let place = (chance >> 33) as u32 % 60;
+            let most_of = (chance >> 50) % 7;
+            let holder = Holder(u128::from(most_of * most_of / 8));
+            match twin.remove(&place) {
+                Some(_) => crowd.leave(place),
+                None => {
+                    crowd.enter(place, holder);
+                    twin.insert(place, holder);
+                }
+            }
+            let count = |holder| twin.values().filter(|&&other| other == holder).count();
+            let most = twin.values().map(|&holder| count(holder)).max().unwrap_or(0);
+            assert_eq!(crowd.count(holder), count(holder));
+            let offered = crowd.in_favour_of(holder);
+            assert_eq!(offered.is_empty(), most < count(holder) + 2, "{twin:?}");
+            for place in offered {
+                assert_eq!(count(twin[place]), most, "only the address with most makes room");
+            }
+        }
+    }
+
+    #[test]
+    fn an_address_gives_way_until_all_have_the_same() {
+        let [greedy, modest] = [Holder(1), Holder(2)];
+        let mut crowd = Crowd::new();
+        (0..100).for_each(|place| crowd.enter(place, greedy));
+        while let Some(&place) = crowd.in_favour_of(modest).first() {
+            crowd.leave(place);
+            crowd.enter(place, modest);
+        }
+        assert_eq!((crowd.count(greedy), crowd.count(modest)), (50, 50));
+    }
+}
