@@ -90,8 +90,6 @@ impl ActionName {
         match self {
             ActionName::Deny => "deny",
             ActionName::Permit => "permit",
-            ActionName::Reserved => "reserved",
-            ActionName::Active => "active",
         }
     }
 }
