@@ -396,7 +396,7 @@ fn chromium_shows_every_figure_where_scripts_are_forbidden() {
     let would_blank = check::with_probe(&page, BLANK);
     assert!(picture(&would_blank, "") != whole, "the script would have run");
     assert!(picture(&would_blank, forbidden) == whole, "all is there without any script");
-    let without = page.replace("<svg ", "<svg display=\"none\" ");
+    let without = page.replace("<svg ", "<svg visibility=\"hidden\" ");
     assert!(picture(&without, forbidden) != whole, "figures make the difference");
 }
 
