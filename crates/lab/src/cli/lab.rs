@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use super::Verdict;
 use crate::document;
 use crate::report::enough;
+use crate::said::plain;
 use crate::trial::config::{DutKind, Keep, LabConfig};
 use crate::trial::outcome::{Outcome, out_of_bounds};
 use crate::trial::run::{Ended, RunOptions, run as run_trial};
@@ -52,7 +53,8 @@ struct RunArgs {
     /// Directory of results; DIR.partial until the run is done.
     #[arg(short, long, value_name = "DIR", default_value = "nilometer-run")]
     out: PathBuf,
-    /// Replace results of an earlier run.
+    /// Replace results of an earlier run; a directory in which anything is not as a run left it is
+    /// refused.
     #[arg(long)]
     force: bool,
     /// Seed of everything drawn by chance.
@@ -118,8 +120,9 @@ fn init(args: &InitArgs) -> Result<Verdict> {
     match &args.file {
         None => print!("{}", LabConfig::template()),
         Some(path) => {
-            document::guard_output(path, &[], args.force, b"#")?;
-            document::write_whole(path, LabConfig::template().as_bytes())?;
+            let text = LabConfig::template();
+            let beginning = text.lines().next().unwrap_or_default().as_bytes();
+            document::guard_output(path, &[], args.force, beginning)?.write(text.as_bytes())?;
             eprintln!("nilometer: wrote {}; run it with: nilometer lab run {0}", path.display());
         }
     }
@@ -239,6 +242,6 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
     for warning in &outcome.warnings {
         eprintln!("nilometer: warning: {warning}");
     }
-    println!("{:<18} {}", "report", outcome.report);
+    println!("{:<18} {}", "report", plain(&outcome.report));
     Ok(())
 }

@@ -2,16 +2,16 @@
 
 use std::fs::File;
 use std::io::{IsTerminal, Write, stderr};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::leg::LegLive;
+use crate::document::results::ResultFile;
 use crate::input::records::Progress;
 
 /// How often a display is drawn.
@@ -80,13 +80,10 @@ impl Display {
         &self,
         live: &LegLive,
         seconds: f64,
-        log: Option<&Path>,
+        log: Option<&ResultFile>,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let created = |path: &Path| {
-            File::create(path).with_context(|| format!("cannot write {}", path.display()))
-        };
-        let log = log.map(created).transpose()?;
+        let log = log.map(ResultFile::create).transpose()?;
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| self.watch(live, seconds, log, &done));

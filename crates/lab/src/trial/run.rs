@@ -12,14 +12,13 @@ use nilometer_wire::{Span, Time};
 
 use super::account::{self, Account};
 use super::config::{DutKind, FIT_S, Keep, LabConfig};
-use super::directory::Directory;
 use super::leg::{self, Leg, LegLive, LegOutcome};
 use super::outcome::Outcome;
 use super::planning;
 use super::progress::Display;
 use super::source::{self, Asked};
 use crate::device::privilege;
-use crate::document;
+use crate::document::results::Directory;
 use crate::report;
 use crate::table::flows::FlowWriter;
 
@@ -62,11 +61,11 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
     let estimate = estimate(config, &display)?;
     let plan = planning::plan(&estimate.model, config.seed, config.traffic.threads)?;
     let directory = Directory::create(&options.out, options.force)?;
-    document::write_json(&directory.file("model.json"), &estimate.model)?;
-    document::write_whole(&directory.file("lab.toml"), toml::to_string(config)?.as_bytes())?;
+    directory.file("model.json").write_json(&estimate.model)?;
+    directory.file("lab.toml").write(toml::to_string(config)?.as_bytes())?;
     let trial = Trial { config, options, estimate: &estimate, plan: &plan, directory: &directory };
     let legs = match trial.legs(&display, stop) {
-        Err(error) if directory.file(STAMPS_FILE).exists() => {
+        Err(error) if directory.file(STAMPS_FILE).path().exists() => {
             let kept = directory.keep();
             bail!("{error:#}; what was measured is kept in {}", kept.display());
         }
@@ -233,14 +232,14 @@ impl Trial<'_> {
             wire,
             page: &at,
         });
-        let mut flows = FlowWriter::new(&self.directory.file("flows.parquet"), false)?;
+        let mut flows = FlowWriter::on(self.directory.file("flows.parquet").draft()?)?;
         for record in &made.sighted.records {
             flows.write(record)?;
         }
         flows.finish(&[])?;
         account::write_execution(&self.directory.file("execution.ndjson"), self.plan, made)?;
-        document::write_json(&self.directory.file("result.json"), &outcome)?;
-        report::save(self.directory.partial(), &story)?;
+        self.directory.file("result.json").write_json(&outcome)?;
+        report::save(self.directory, &story)?;
         Ok(Legs::Played(Box::new(outcome)))
     }
 }
