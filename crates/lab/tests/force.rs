@@ -440,9 +440,9 @@ fn a_place_is_locked_while_it_is_written_and_not_longer() {
     assert!(!room.path("out.partial").exists());
 }
 
-/// Nothing is measured for a place that cannot take it.
+/// Nothing is measured for a place that cannot take it, and names are shown, not obeyed.
 #[test]
-fn places_are_looked_at_first() {
+fn places_are_looked_at_first_and_names_are_never_printed_raw() {
     let room = furnished("force-names");
     symlink("nowhere/at all", room.path("dangling")).expect("a link");
     for line in ["lab run --out dangling", "simulate slow.toml --out dangling --force"] {
@@ -453,4 +453,46 @@ fn places_are_looked_at_first() {
         assert!(said.contains("leads nowhere"), "{line}: {said}");
         assert_eq!(snapshot(&room.path("")), before, "{line}");
     }
+    let name = "a\x1b[31mb\nc\u{202e}d\u{9b}1m";
+    room.write(&format!("{name}.pcap"), capture(40, |_| 500));
+    let folder = "e\x1b]0;f\x07";
+    fs::create_dir(room.path(folder)).expect("a folder");
+    room.write(&format!("{folder}/x.pcap"), capture(40, |_| 500));
+    room.write(&format!("{folder}/{name}"), "no capture");
+    for line in [
+        "flows NAME",
+        "flows NAME.pcap -o NAME.csv",
+        "flows FOLDER",
+        "model NAME.pcap -o NAME.json",
+        "model show NAME.json",
+        "model show NAME",
+        "model export NAME.json --csv NAME",
+        "model export NAME.json --csv NAME",
+        "model NAME.pcap --part NAME.parquet",
+        "simulate NAME",
+        "simulate tiny.toml --out NAME.d",
+        "simulate tiny.toml --out NAME.d",
+        "simulate tiny.toml --set NAME",
+        "lab run --input NAME",
+        "lab run NAME",
+        "lab init NAME.toml",
+        "report NAME",
+        "man --out NAME.man",
+        "route run NAME",
+        "NAME",
+    ] {
+        let word = |word: &str| word.replace("NAME", name).replace("FOLDER", folder);
+        let words: Vec<String> = line.split(' ').map(word).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let output = run(&room.path(""), &words);
+        for shown in [text(&output.stdout), text(&output.stderr)] {
+            let bad =
+                |letter: char| letter != '\n' && (letter.is_control() || letter == '\u{202e}');
+            assert!(!shown.contains(bad), "{words:?}: {shown:?}");
+        }
+        let said = text(&output.stderr);
+        assert!(said.lines().all(|line| line.starts_with("nilometer: ")), "{words:?}: {said}");
+    }
+    let page = nilometer_lab::report::page::document(name, "");
+    assert!(page.contains("a\\u{1b}[31mb\nc\\u{202e}d\\u{9b}1m"), "{page}");
 }

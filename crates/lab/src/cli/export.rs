@@ -68,7 +68,7 @@ fn to_harpoon(file: &Path, prefix: &Path, force: bool) -> Result<Verdict> {
         println!("{}", shown(path));
     }
     for warning in &exported.warnings {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
     println!("intervals of {} s: harpoon -w {0}", exported.interval_s);
     Ok(Verdict::Done)

@@ -17,7 +17,7 @@ use crate::input::choice::ReadAs;
 use crate::input::expand::expand;
 use crate::input::records::{FlowOptions, Progress, Sink, read_flows};
 use crate::input::summary::FlowSummary;
-use crate::said::shown;
+use crate::said::{plain, shown};
 use crate::table::text::{FlowFile, Kind};
 
 /// Work that takes longer than this shows its progress.
@@ -149,10 +149,10 @@ pub fn run(args: FlowsArgs) -> Result<Verdict> {
         writer.finish(if pan.is_some() { &[] } else { &summary.inputs })?;
     }
     for note in &summary.notes {
-        eprintln!("nilometer: {note}");
+        say!("{note}");
     }
     for warning in &summary.warnings {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
     let text = match args.json {
         true => serde_json::to_string(&summary)? + "\n",
@@ -276,7 +276,7 @@ impl Bar {
         });
         bar.set_length(progress.total_bytes.unwrap_or(progress.read_bytes));
         bar.set_position(progress.read_bytes);
-        bar.set_prefix(progress.name.to_owned());
+        bar.set_prefix(plain(progress.name).into_owned());
         bar.set_message(format!("{} packets", grouped(progress.packets)));
     }
 

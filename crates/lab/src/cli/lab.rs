@@ -123,7 +123,7 @@ fn init(args: &InitArgs) -> Result<Verdict> {
             let text = LabConfig::template();
             let beginning = text.lines().next().unwrap_or_default().as_bytes();
             document::guard_output(path, &[], args.force, beginning)?.write(text.as_bytes())?;
-            eprintln!("nilometer: wrote {}; run it with: nilometer lab run {0}", path.display());
+            say!("wrote {}; run it with: nilometer lab run {0}", path.display());
         }
     }
     Ok(Verdict::Done)
@@ -189,8 +189,8 @@ fn run_lab(args: &RunArgs) -> Result<Verdict> {
         Ended::Completed(outcome) => (outcome, None),
         Ended::Interrupted(outcome, kept) => (outcome, Some(kept)),
         Ended::Early(partial) => {
-            eprintln!(
-                "nilometer: interrupted before the device saw traffic; model and configuration are \
+            say!(
+                "interrupted before the device saw traffic; model and configuration are \
                  kept in {}",
                 partial.display()
             );
@@ -199,15 +199,12 @@ fn run_lab(args: &RunArgs) -> Result<Verdict> {
     };
     print(&outcome, args.json)?;
     if let Some(kept) = interrupted {
-        eprintln!(
-            "nilometer: interrupted; what was measured until then is kept in {}",
-            kept.display()
-        );
+        say!("interrupted; what was measured until then is kept in {}", kept.display());
         return Ok(Verdict::Interrupted);
     }
     let found = if args.check { out_of_bounds(&outcome) } else { Vec::new() };
     for finding in &found {
-        eprintln!("nilometer: --check: {finding}");
+        say!("--check: {finding}");
     }
     Ok(if found.is_empty() { Verdict::Done } else { Verdict::Negative })
 }
@@ -240,7 +237,7 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
         }
     }
     for warning in &outcome.warnings {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
     println!("{:<18} {}", "report", plain(&outcome.report));
     Ok(())

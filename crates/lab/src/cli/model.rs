@@ -226,13 +226,13 @@ fn make(inputs: &[PathBuf], how: &How) -> Result<Verdict> {
     drop(display);
     to.write_json(&made.model)?;
     for note in &made.notes {
-        eprintln!("nilometer: {note}");
+        say!("{note}");
     }
     for warning in &made.warnings {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
     if let Some(warning) = coverage::warning(&made.model) {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
     print_model(&made.model, how.json)
 }
@@ -240,7 +240,7 @@ fn make(inputs: &[PathBuf], how: &How) -> Result<Verdict> {
 fn tell_part(path: &Path, summary: &FlowSummary, json: bool) -> Result<Verdict> {
     let (path, inputs) = (path.display().to_string(), summary.inputs.len());
     for warning in &summary.warnings {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
     if json {
         let part = serde_json::json!({
@@ -287,7 +287,7 @@ fn import(args: &EstimateArgs) -> Result<Verdict> {
     let model = stated.model().map_err(|error| anyhow!("no such model: {error}"))?;
     to.write_json(&model)?;
     for (reason, count) in &skipped {
-        eprintln!("nilometer: passed over {count} x {reason}");
+        say!("passed over {count} x {reason}");
     }
     print_model(&model, how.json)
 }
@@ -318,10 +318,7 @@ fn summary(model: &TrafficModel) -> String {
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:<22} {value}\n"));
     let kind = if model.origin.synthetic { "synthetic" } else { "measured" };
     // A file's own words are shown as one line, whatever is in them.
-    // A file's own words are shown as one line, whatever is in them.
-    let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-    let description: String = model.origin.description.chars().map(shown).collect();
-    line("origin", format!("{description} ({kind})"));
+    line("origin", format!("{} ({kind})", said::plain(&model.origin.description)));
     let generation = &model.generation;
     line(
         "original",

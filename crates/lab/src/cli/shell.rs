@@ -44,7 +44,7 @@ pub fn man(args: ManArgs) -> Result<Verdict> {
         guard_output(&args.out.join(name), &[], true, beginning(page))?;
     }
     together::write(&args.out, &pages)?;
-    eprintln!("manual pages are in {out}; read one with `man -l {out}/nilometer.1`");
+    say!("manual pages are in {out}; read one with `man -l {out}/nilometer.1`");
     Ok(Verdict::Done)
 }
 

@@ -146,8 +146,8 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Verdict> {
     };
     print(&sweep, &performed, written.as_deref(), args.json)?;
     if let Some(run) = performed.unbalanced.first() {
-        eprintln!(
-            "nilometer: {} of {} runs do not account for every packet, the first at point {} with \
+        say!(
+            "{} of {} runs do not account for every packet, the first at point {} with \
              seed {}; this is an error of the program",
             performed.unbalanced.len(),
             performed.result.runs,
@@ -158,8 +158,8 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Verdict> {
     }
     if performed.result.interrupted {
         let kept = written.map_or(String::new(), |path| format!(" in {}", path.display()));
-        eprintln!(
-            "nilometer: interrupted after {} of {} runs; what was measured until then is kept{kept}",
+        say!(
+            "interrupted after {} of {} runs; what was measured until then is kept{kept}",
             performed.result.runs,
             sweep.runs.len()
         );
@@ -187,7 +187,7 @@ fn stress(args: &SimulateArgs, template: &Template) -> Result<Verdict> {
     }
     let bad = points.iter().filter(|point| !point.is_balanced).count();
     if bad > 0 {
-        eprintln!("nilometer: {bad} points do not account for every packet");
+        say!("{bad} points do not account for every packet");
         return Ok(Verdict::Negative);
     }
     Ok(Verdict::Done)
@@ -235,7 +235,7 @@ fn print(sweep: &Sweep, performed: &Performed, written: Option<&Path>, json: boo
     let axes: Vec<&str> = sweep.template.axes.iter().map(|(name, _)| name.as_str()).collect();
     print_table(result, &axes);
     for warning in &result.warnings {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
     if let Some(path) = written {
         println!("{:<18} {}", "results", said::shown(path));

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::leg::LegLive;
 use crate::document::results::ResultFile;
 use crate::input::records::Progress;
+use crate::said::plain;
 
 /// How often a display is drawn.
 const TICK: Duration = Duration::from_millis(200);
@@ -61,9 +62,9 @@ impl Display {
             Some(bar) => {
                 bar.set_prefix("");
                 bar.set_position(0);
-                bar.set_message(what.to_owned());
+                bar.set_message(plain(what).into_owned());
             }
-            None => eprintln!("nilometer: {what}"),
+            None => say!("{what}"),
         }
     }
 
@@ -71,7 +72,7 @@ impl Display {
     pub fn reading(&self, progress: &Progress<'_>) {
         if let (Some(bar), Some(total)) = (&self.bar, progress.total_bytes) {
             bar.set_position(progress.read_bytes * 1_000 / total.max(1));
-            bar.set_prefix(format!("{} packets of {}", progress.packets, progress.name));
+            bar.set_prefix(format!("{} packets of {}", progress.packets, plain(progress.name)));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Doors: files come about and go by one of them.
+//! Doors: what is said goes out by one of them, and files come about and go by one other.
 
 use super::{Source, code, hold, sources};
 
@@ -8,6 +8,12 @@ struct Door {
     rooms: &'static [&'static str],
     advice: &'static str,
 }
+
+const SAID: Door = Door {
+    words: &["eprintln!(", "eprint!("],
+    rooms: &["crates/lab/src/said.rs", "crates/lab/src/cli/stdout.rs"],
+    advice: "say it with say!, which shows control characters",
+};
 
 /// The kernel's own files are another thing than ours; sockets have names and no content.
 const FILES: Door = Door {
@@ -40,6 +46,11 @@ fn lab() -> Vec<Source> {
 }
 
 #[test]
+fn what_is_said_goes_through_one_door() {
+    hold(around(&lab(), &SAID));
+}
+
+#[test]
 fn files_come_about_in_one_place() {
     hold(around(&lab(), &FILES));
 }
@@ -49,6 +60,7 @@ fn what_goes_around_a_door_is_found() {
     let text = "fn f() {\n    eprintln!(\"a\");\n    let _ = fs::write(a, b);\n}\n\n\
                 #[cfg(test)]\nmod tests {\n    eprintln!(\"b\");\n}\n";
     let one = |path: &str| [Source { path: path.to_owned(), text: text.to_owned() }];
+    assert_eq!(around(&one("crates/lab/src/a.rs"), &SAID).len(), 1);
     assert_eq!(around(&one("crates/lab/src/a.rs"), &FILES).len(), 1);
-    assert!(around(&one("crates/lab/src/device/a.rs"), &FILES).is_empty());
+    assert!(around(&one("crates/lab/src/said.rs"), &SAID).is_empty());
 }

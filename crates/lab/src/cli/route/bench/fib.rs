@@ -75,7 +75,7 @@ pub fn run(args: FibArgs) -> Result<Verdict> {
             .write(plot(&times).as_bytes())?;
     }
     if times.skipped > 0 {
-        eprintln!("nilometer: {} prefixes of the other family were skipped", times.skipped);
+        say!("{} prefixes of the other family were skipped", times.skipped);
     }
     match args.json {
         true => println!("{}", serde_json::to_string(&times)?),
@@ -83,7 +83,7 @@ pub fn run(args: FibArgs) -> Result<Verdict> {
     }
     match times.disagreement() {
         Some(account) => {
-            eprintln!("nilometer: {account}");
+            say!("{account}");
             Ok(Verdict::Negative)
         }
         None => Ok(Verdict::Done),

@@ -79,7 +79,7 @@ pub fn run(args: ForwardArgs) -> Result<Verdict> {
         out: args.out,
     })?;
     for warning in &result.warnings {
-        eprintln!("nilometer: {warning}");
+        say!("{warning}");
     }
     match args.json {
         true => println!("{}", serde_json::to_string(&result)?),
