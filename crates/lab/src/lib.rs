@@ -1,5 +1,8 @@
 //! The shell of Nilometer: devices, clocks, namespaces, files, command line and reports.
 
+#[macro_use]
+pub mod said;
+
 pub mod cli;
 pub mod device;
 pub mod doctor;

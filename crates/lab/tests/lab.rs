@@ -20,7 +20,8 @@ use serde_json::Value;
 /// The user and group that own nothing.
 const NOBODY: u32 = 65_534;
 /// What a run leaves, without `--pcap`.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
+    ".nilometer-results",
     "execution.ndjson",
     "flows.parquet",
     "lab.toml",

@@ -64,7 +64,13 @@ fn a_model_is_never_overwritten_unasked() {
     assert!(line.contains("model.json is another kind of file"), "{line}");
     let line = room.refused(&["model", "small.pcap", "-o", "small.pcap", "--force"]);
     assert!(line.contains("small.pcap is an input"), "{line}");
-    room.write("model.json", "{}");
+    for json in ["{}", "{\n  \"name\": \"a package\"\n}\n"] {
+        room.write("model.json", json);
+        let line = room.refused(&["model", "small.pcap", "-o", "model.json", "--force"]);
+        assert!(line.contains("model.json is another kind of file"), "{line}");
+    }
+    std::fs::remove_file(room.path("model.json")).expect("it is there");
+    room.done(&["model", "embedded", "-o", "model.json"]);
     room.done(&["model", "small.pcap", "-o", "model.json", "--force"]);
     assert_eq!(room.json("model.json")["origin"]["synthetic"], false);
     let line = room.refused(&["model", "embedded", "small.pcap", "-o", "other.json"]);

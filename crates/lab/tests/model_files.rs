@@ -309,7 +309,7 @@ fn tables_are_written_whole_and_replace_nothing_else() {
     let line = room.refused(&["model", "export", "m.json", "--csv", "no/such"]);
     assert!(line.contains("no/such"), "{line}");
     assert!(
-        room.refused(&["model", "export", "m.json", "--csv", "m.json"]).contains("no directory")
+        room.refused(&["model", "export", "m.json", "--csv", "m.json"]).contains("not a directory")
     );
     assert!(room.refused(&["model", "export", "m.json"]).contains("--csv"));
     assert!(

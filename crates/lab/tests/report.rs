@@ -10,6 +10,7 @@ mod sample;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nilometer_lab::document::results::Directory;
 use nilometer_lab::report::story::{
     Comparison, Curve, DelaySecond, Direction, Header, Interval, LatenessBin, LossRow, LossTable,
     PacketCounts, Percentiles, Queue, QueueStep, Ranks, Second, SizeClass, Waiting,
@@ -272,12 +273,21 @@ fn a_story_survives_its_file() {
     let mut story = sample::story();
     story.header.duration_s = f64::NAN;
     story.file_size.band.push([1e9, f64::NAN, 1.0]);
-    let page = report::save(&dir, &story).expect("the scratch directory can be written");
+    let dir = saved(&dir, &story);
     let read = report::load(&dir).expect("what was saved can be read");
     assert!(read.header.duration_s.is_nan());
     assert_eq!(read.file_size.band.len() + 1, story.file_size.band.len());
+    let page = dir.join(report::PAGE_FILE);
     assert_eq!(std::fs::read_to_string(page).expect("the page is there"), render(&story));
-    assert_eq!(std::fs::read_dir(&dir).expect("the directory is there").count(), 2);
+    let names = std::fs::read_dir(&dir).expect("the directory is there").count();
+    assert_eq!(names, 3, "the page, its story, and the list of both");
+}
+
+/// A directory of results in `dir` with the page of a story.
+fn saved(dir: &Path, story: &Story) -> PathBuf {
+    let directory = Directory::create(&dir.join("run"), false).expect("a scratch directory");
+    report::save(&directory, story).expect("the scratch directory can be written");
+    directory.finish().expect("the results have their name")
 }
 
 fn nilometer(args: &[&str]) -> (i32, String, String) {
@@ -290,7 +300,7 @@ fn nilometer(args: &[&str]) -> (i32, String, String) {
 #[test]
 fn the_command_draws_the_page_again() {
     let dir = scratch("again");
-    report::save(&dir, &sample::story()).expect("the scratch directory can be written");
+    let dir = saved(&dir, &sample::story());
     let page = dir.join("report.html");
     std::fs::remove_file(&page).expect("the page was there");
     let shown = dir.display().to_string();

@@ -9,6 +9,7 @@ use super::Verdict;
 use super::model::read_model;
 use crate::document::{self, together};
 use crate::harpoon;
+use crate::said::shown;
 use crate::table::model::{self, Form};
 
 /// A model in another form: Harpoon's XML, or tables in CSV or Parquet.
@@ -26,7 +27,7 @@ pub struct ExportArgs {
     /// The same tables in Parquet.
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
-    /// Replace existing files, or a directory that holds such tables and nothing else.
+    /// Replace files of an earlier export, or a directory in which all is as one left it.
     #[arg(long)]
     force: bool,
 }
@@ -40,7 +41,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<Verdict> {
     for (to, form) in [(&args.csv, Form::Csv), (&args.parquet, Form::Parquet)] {
         let Some(to) = to else { continue };
         for name in model::write(&read, to, form, args.force)? {
-            println!("{}", to.join(name).display());
+            println!("{}", shown(&to.join(name)));
         }
     }
     Ok(Verdict::Done)
@@ -64,10 +65,10 @@ fn to_harpoon(file: &Path, prefix: &Path, force: bool) -> Result<Verdict> {
     };
     together::write(folder, &outputs.each_ref().map(file))?;
     for (path, _) in &outputs {
-        println!("{}", path.display());
+        println!("{}", shown(path));
     }
     for warning in &exported.warnings {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
     println!("intervals of {} s: harpoon -w {0}", exported.interval_s);
     Ok(Verdict::Done)

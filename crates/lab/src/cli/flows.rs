@@ -12,11 +12,12 @@ use nilometer_flow::meter::MeterConfig;
 
 use super::live::LiveArgs;
 use super::{Verdict, key};
-use crate::document;
+use crate::document::{self, Output};
 use crate::input::choice::ReadAs;
 use crate::input::expand::expand;
 use crate::input::records::{FlowOptions, Progress, Sink, read_flows};
 use crate::input::summary::FlowSummary;
+use crate::said::{plain, shown};
 use crate::table::text::{FlowFile, Kind};
 
 /// Work that takes longer than this shows its progress.
@@ -118,15 +119,13 @@ impl MeteringArgs {
 /// # Errors
 /// When an input cannot be read or the output cannot be written.
 pub fn run(args: FlowsArgs) -> Result<Verdict> {
-    if let Some(path) = &args.output {
+    let guarded = |path: &PathBuf| -> Result<Output> {
         let beginning = Kind::of(path)?.beginning();
-        document::guard_output(path, &expand(&args.inputs)?, args.force, beginning)?;
-    }
-    let pan = args.anonymise.as_deref().map(key::read).transpose()?;
-    let mut writer = match &args.output {
-        Some(path) => Some(FlowFile::new(path)?),
-        None => None,
+        document::guard_output(path, &expand(&args.inputs)?, args.force, beginning)
     };
+    let output = args.output.as_ref().map(guarded).transpose()?;
+    let pan = args.anonymise.as_deref().map(key::read).transpose()?;
+    let mut writer = output.as_ref().map(FlowFile::new).transpose()?;
     let options = FlowOptions {
         repairs: !args.decode_only,
         // Inputs are named where something is kept of them, or told to a program.
@@ -150,10 +149,10 @@ pub fn run(args: FlowsArgs) -> Result<Verdict> {
         writer.finish(if pan.is_some() { &[] } else { &summary.inputs })?;
     }
     for note in &summary.notes {
-        eprintln!("nilometer: {note}");
+        say!("{note}");
     }
     for warning in &summary.warnings {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
     let text = match args.json {
         true => serde_json::to_string(&summary)? + "\n",
@@ -235,7 +234,7 @@ fn table(summary: &FlowSummary, output: Option<&Path>) -> String {
     }
     writeln!(text, "{:<28}{:>18.3}", "seconds", summary.seconds).expect("memory can be written");
     if let Some(path) = output {
-        writeln!(text, "{:<28}{}", "written to", path.display()).expect("memory can be written");
+        writeln!(text, "{:<28}{}", "written to", shown(path)).expect("memory can be written");
     }
     text
 }
@@ -277,7 +276,7 @@ impl Bar {
         });
         bar.set_length(progress.total_bytes.unwrap_or(progress.read_bytes));
         bar.set_position(progress.read_bytes);
-        bar.set_prefix(progress.name.to_owned());
+        bar.set_prefix(plain(progress.name).into_owned());
         bar.set_message(format!("{} packets", grouped(progress.packets)));
     }
 

@@ -202,7 +202,7 @@ fn plan(args: &PlanArgs) -> Result<Verdict> {
     intervals(&plan);
     println!("{} connections, {} bytes, digest {digest}", plan.len(), plan.bytes());
     if let Some(warning) = missed(&plan) {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
     Ok(Verdict::Done)
 }
@@ -272,7 +272,7 @@ fn serve(args: &ServerArgs) -> Result<Verdict> {
         ..ServerConfig::new(listen)
     })?;
     let stop = signals::stop_flag()?;
-    eprintln!("nilometer: serving on port {} of {}; Ctrl-C ends it", args.port, args.device);
+    say!("serving on port {} of {}; Ctrl-C ends it", args.port, args.device);
     let report = server.run(&Live::new(), &stop)?;
     served(&report, args.json);
     Ok(Verdict::Done)
@@ -330,7 +330,7 @@ fn play(args: &ClientArgs) -> Result<Verdict> {
     })?;
     let stop = signals::stop_flag()?;
     let (connections, seconds) = (plan.len(), plan.end.as_secs_f64());
-    eprintln!("nilometer: playing {connections} connections in {seconds:.1} s");
+    say!("playing {connections} connections in {seconds:.1} s");
     let live = Live::new();
     let first = plan.connections.first().map_or(0, |planned| planned.start.as_nanos());
     let first = origin + Duration::from_nanos(first);

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use super::Verdict;
 use crate::document;
 use crate::report::enough;
+use crate::said::plain;
 use crate::trial::config::{DutKind, Keep, LabConfig};
 use crate::trial::outcome::{Outcome, out_of_bounds};
 use crate::trial::router::RouterOutcome;
@@ -53,7 +54,8 @@ struct RunArgs {
     /// Directory of results; DIR.partial until the run is done.
     #[arg(short, long, value_name = "DIR", default_value = "nilometer-run")]
     out: PathBuf,
-    /// Replace results of an earlier run.
+    /// Replace results of an earlier run; a directory in which anything is not as a run left it is
+    /// refused.
     #[arg(long)]
     force: bool,
     /// Seed of everything drawn by chance.
@@ -123,9 +125,10 @@ fn init(args: &InitArgs) -> Result<Verdict> {
     match &args.file {
         None => print!("{}", LabConfig::template()),
         Some(path) => {
-            document::guard_output(path, &[], args.force, b"#")?;
-            document::write_whole(path, LabConfig::template().as_bytes())?;
-            eprintln!("nilometer: wrote {}; run it with: nilometer lab run {0}", path.display());
+            let text = LabConfig::template();
+            let beginning = text.lines().next().unwrap_or_default().as_bytes();
+            document::guard_output(path, &[], args.force, beginning)?.write(text.as_bytes())?;
+            say!("wrote {}; run it with: nilometer lab run {0}", path.display());
         }
     }
     Ok(Verdict::Done)
@@ -194,8 +197,8 @@ fn run_lab(args: &RunArgs) -> Result<Verdict> {
         Ended::Completed(outcome) => (outcome, None),
         Ended::Interrupted(outcome, kept) => (outcome, Some(kept)),
         Ended::Early(partial) => {
-            eprintln!(
-                "nilometer: interrupted before the device saw traffic; model and configuration are \
+            say!(
+                "interrupted before the device saw traffic; model and configuration are \
                  kept in {}",
                 partial.display()
             );
@@ -204,15 +207,12 @@ fn run_lab(args: &RunArgs) -> Result<Verdict> {
     };
     print(&outcome, args.json)?;
     if let Some(kept) = interrupted {
-        eprintln!(
-            "nilometer: interrupted; what was measured until then is kept in {}",
-            kept.display()
-        );
+        say!("interrupted; what was measured until then is kept in {}", kept.display());
         return Ok(Verdict::Interrupted);
     }
     let found = if args.check { out_of_bounds(&outcome) } else { Vec::new() };
     for finding in &found {
-        eprintln!("nilometer: --check: {finding}");
+        say!("--check: {finding}");
     }
     Ok(if found.is_empty() { Verdict::Done } else { Verdict::Negative })
 }
@@ -248,9 +248,9 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
         print_router(router, outcome.packets.lost);
     }
     for warning in outcome.warnings.iter().skip(outcome.said_before) {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
-    println!("{:<18} {}", "report", outcome.report);
+    println!("{:<18} {}", "report", plain(&outcome.report));
     Ok(())
 }
 

@@ -64,7 +64,7 @@ impl LiveArgs {
         let ends = self.seconds.is_some() || self.count.is_some();
         let mut say = |what: String| {
             let by = if ends { "" } else { "; SIGINT or SIGTERM ends it" };
-            eprintln!("nilometer: {what}{by}");
+            say!("{what}{by}");
         };
         let summary = read_live((from, until), options, &stop, &mut say, sink)?;
         let by_signal = summary.live.as_ref().is_some_and(|live| live.stopped_by == "signal");

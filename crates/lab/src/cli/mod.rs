@@ -100,7 +100,7 @@ pub fn main() -> ExitCode {
         Ok(Verdict::Negative) => ExitCode::from(1),
         Ok(Verdict::Interrupted) => ExitCode::from(130),
         Err(error) => {
-            eprintln!("nilometer: {}", told(&error));
+            say!("{}", told(&error));
             ExitCode::from(2)
         }
     }
@@ -133,7 +133,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         }
         _ => {
             let command = command_of(std::env::args().skip(1));
-            eprintln!("nilometer: {}; see `{command} --help`", one_line(&error.to_string()));
+            say!("{}; see `{command} --help`", one_line(&error.to_string()));
             ExitCode::from(2)
         }
     }

@@ -16,12 +16,13 @@ use nilometer_traffic::round_trips::Source;
 use super::export::{self, ExportArgs};
 use super::stated::{self, NewArgs};
 use super::{Verdict, coverage, side_by_side};
-use crate::document;
+use crate::document::{self, TABLE};
 use crate::harpoon;
 use crate::input::expand::expand;
 use crate::input::records::Progress;
 use crate::input::summary::FlowSummary;
 use crate::report::format::{plain, significant};
+use crate::said;
 use crate::table::flows::read_part_mark;
 use crate::trial::config::{default_clients, default_servers};
 use crate::trial::progress::Display;
@@ -29,8 +30,8 @@ use crate::trial::source::{self, Asked, HELD_MAX};
 
 /// How long Harpoon's intervals last where its command line does not say otherwise, seconds.
 const HARPOON_INTERVAL_S: f64 = 60.0;
-/// How a table begins.
-const TABLE: [u8; 4] = *b"PAR1";
+/// How a model begins, of whatever version.
+const BEGINNING: &[u8] = b"{\n  \"format\": \"nilometer-model/";
 
 /// Arguments of `nilometer model`.
 #[derive(Debug, Args)]
@@ -211,27 +212,27 @@ fn make(inputs: &[PathBuf], how: &How) -> Result<Verdict> {
     };
     let display = Display::new();
     if let Some(part) = &how.part {
-        document::guard_output(part, &expand(inputs)?, how.force, &TABLE)?;
+        let to = document::guard_output(part, &expand(inputs)?, how.force, TABLE)?;
         display.reading_begins("reading");
         let progress = &mut |progress: &Progress<'_>| display.reading(progress);
-        let summary = source::write_part(inputs, part, how.force, progress)?;
+        let summary = source::write_part(inputs, &to, progress)?;
         drop(display);
         return tell_part(part, &summary, how.json);
     }
     let output = how.output.as_ref().context("give the model's file with -o FILE")?;
-    document::guard_output(output, &expand(inputs)?, how.force, b"{")?;
+    let to = document::guard_output(output, &expand(inputs)?, how.force, BEGINNING)?;
     display.reading_begins("reading");
     let made = source::model(&asked, &mut |progress| display.reading(progress))?;
     drop(display);
-    document::write_json(output, &made.model)?;
+    to.write_json(&made.model)?;
     for note in &made.notes {
-        eprintln!("nilometer: {note}");
+        say!("{note}");
     }
     for warning in &made.warnings {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
     if let Some(warning) = coverage::warning(&made.model) {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
     print_model(&made.model, how.json)
 }
@@ -239,7 +240,7 @@ fn make(inputs: &[PathBuf], how: &How) -> Result<Verdict> {
 fn tell_part(path: &Path, summary: &FlowSummary, json: bool) -> Result<Verdict> {
     let (path, inputs) = (path.display().to_string(), summary.inputs.len());
     for warning in &summary.warnings {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
     if json {
         let part = serde_json::json!({
@@ -247,7 +248,11 @@ fn tell_part(path: &Path, summary: &FlowSummary, json: bool) -> Result<Verdict> 
         });
         println!("{part}");
     } else {
-        println!("{path}: {} flow records of {inputs} inputs", summary.flow_records);
+        println!(
+            "{}: {} flow records of {inputs} inputs",
+            said::plain(&path),
+            summary.flow_records
+        );
     }
     Ok(Verdict::Done)
 }
@@ -269,7 +274,7 @@ fn has_xml(inputs: &[PathBuf]) -> Result<bool> {
 fn import(args: &EstimateArgs) -> Result<Verdict> {
     let how = &args.how;
     let output = how.output.as_ref().context("give the model's file with -o FILE")?;
-    document::guard_output(output, &expand(&args.input)?, how.force, b"{")?;
+    let to = document::guard_output(output, &expand(&args.input)?, how.force, BEGINNING)?;
     if how.bound.is_some() || how.keep_addresses || how.hold.is_some() {
         bail!(
             "--bound, --keep-addresses and --hold are for flows; Harpoon's configuration has none"
@@ -280,17 +285,17 @@ fn import(args: &EstimateArgs) -> Result<Verdict> {
     let pools = (default_clients(), default_servers());
     let stated = read.stated(how.interval.unwrap_or(HARPOON_INTERVAL_S), pools)?;
     let model = stated.model().map_err(|error| anyhow!("no such model: {error}"))?;
-    document::write_json(output, &model)?;
+    to.write_json(&model)?;
     for (reason, count) in &skipped {
-        eprintln!("nilometer: passed over {count} x {reason}");
+        say!("passed over {count} x {reason}");
     }
     print_model(&model, how.json)
 }
 
 fn new(args: &NewArgs) -> Result<Verdict> {
-    document::guard_output(&args.output, &[], args.force, b"{")?;
+    let to = document::guard_output(&args.output, &[], args.force, BEGINNING)?;
     let model = stated::model(args)?;
-    document::write_json(&args.output, &model)?;
+    to.write_json(&model)?;
     print_model(&model, args.json)
 }
 
@@ -313,9 +318,7 @@ fn summary(model: &TrafficModel) -> String {
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:<22} {value}\n"));
     let kind = if model.origin.synthetic { "synthetic" } else { "measured" };
     // A file's own words are shown as one line, whatever is in them.
-    let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-    let description: String = model.origin.description.chars().map(shown).collect();
-    line("origin", format!("{description} ({kind})"));
+    line("origin", format!("{} ({kind})", said::plain(&model.origin.description)));
     let generation = &model.generation;
     line(
         "original",

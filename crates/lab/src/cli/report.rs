@@ -1,12 +1,13 @@
 //! `nilometer report`: draws the page of a run again from what the run left.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use super::Verdict;
-use crate::document;
+use crate::document::{self, results};
 use crate::report;
+use crate::said::shown;
 
 /// Arguments of `nilometer report`.
 #[derive(Debug, clap::Args)]
@@ -25,9 +26,14 @@ pub struct ReportArgs {
 /// Runs `nilometer report`.
 pub fn run(args: ReportArgs) -> Result<Verdict> {
     let story = report::load(&args.dir)?;
-    let page = args.out.unwrap_or_else(|| args.dir.join(report::PAGE_FILE));
-    document::guard_output(&page, &[], true, b"<!doctype html>")?;
-    document::write_whole(&page, report::render(&story).as_bytes())?;
+    let usual = args.dir.join(report::PAGE_FILE);
+    let page = args.out.unwrap_or_else(|| usual.clone());
+    let text = report::render(&story);
+    let is_usual = page == usual || is_same_place(&page, &usual);
+    if !is_usual || !results::redraw(&args.dir, report::PAGE_FILE, text.as_bytes())? {
+        document::guard_output(&page, &[], true, report::page::BEGINNING.as_bytes())?
+            .write(text.as_bytes())?;
+    }
     let page = page
         .canonicalize()
         .with_context(|| format!("{} was written and is gone again", page.display()))?;
@@ -35,7 +41,17 @@ pub fn run(args: ReportArgs) -> Result<Verdict> {
         let verdict = report::verdict::Verdict::of(&story).plain();
         println!("{}", serde_json::json!({ "report": page, "verdict": verdict }));
     } else {
-        println!("{}", page.display());
+        println!("{}", shown(&page));
     }
     Ok(Verdict::Done)
+}
+
+/// Whether two names are of one file, there or not.
+fn is_same_place(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    place(one).is_some_and(|one| Some(one) == place(other))
 }

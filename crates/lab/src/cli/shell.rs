@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::CommandFactory;
 
 use super::{Cli, Verdict};
-use crate::document::together;
+use crate::document::{guard_output, together};
 
 /// Arguments of `nilometer completions`.
 #[derive(Debug, clap::Args)]
@@ -39,9 +39,19 @@ pub fn man(args: ManArgs) -> Result<Verdict> {
     command.build();
     let mut pages = Vec::new();
     add_pages(&command, &mut pages)?;
+    // Where the directory is still to be made, nothing can be in the way.
+    for (name, page) in pages.iter().filter(|_| args.out.is_dir()) {
+        guard_output(&args.out.join(name), &[], true, beginning(page))?;
+    }
     together::write(&args.out, &pages)?;
-    eprintln!("manual pages are in {out}; read one with `man -l {out}/nilometer.1`");
+    say!("manual pages are in {out}; read one with `man -l {out}/nilometer.1`");
     Ok(Verdict::Done)
+}
+
+/// A page up to its version, which names the page.
+fn beginning(page: &[u8]) -> &[u8] {
+    let quote = page.iter().position(|byte| *byte == b'"');
+    &page[..quote.unwrap_or(page.len())]
 }
 
 /// The pages of a built command and of all below it, with their names.

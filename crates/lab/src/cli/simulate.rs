@@ -9,14 +9,14 @@ use nilometer_sim::refusal::hint;
 use nilometer_sim::scenario::Kind;
 
 use super::{Verdict, grid};
-use crate::document;
+use crate::document::{self, results::Directory};
+use crate::said;
 use crate::simulate::perform::{Performed, Sweep};
 use crate::simulate::result::{PointResult, SimulationResult, shown_value};
 use crate::simulate::shipped::{SHIPPED, find};
 use crate::simulate::stress::{self, StressPoint};
 use crate::simulate::template::Template;
 use crate::simulate::trace;
-use crate::trial::directory::Directory;
 use crate::trial::signals;
 
 /// Arguments of `nilometer simulate`.
@@ -43,7 +43,8 @@ pub struct SimulateArgs {
     /// name is given. Without this flag nothing is written.
     #[arg(short, long, value_name = "DIR")]
     out: Option<Option<PathBuf>>,
-    /// Replace results of an earlier run.
+    /// Replace results of an earlier run; a directory in which anything is not as a run left it is
+    /// refused.
     #[arg(long)]
     force: bool,
     /// Write what passes a link in the first run to LINK.pcapng in the directory of results, at most
@@ -126,7 +127,7 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Verdict> {
     }
     let directory = directory(args, &sweep.template)?;
     if let Some(directory) = &directory {
-        document::write_whole(&directory.file("scenario.toml"), sweep.template.text.as_bytes())?;
+        directory.file("scenario.toml").write(sweep.template.text.as_bytes())?;
     }
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let threads = args.threads.unwrap_or(cores).get();
@@ -135,9 +136,9 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Verdict> {
     if let (Some(asked), Some(directory), false) =
         (&args.trace, &directory, performed.result.interrupted)
     {
-        let path = directory.file(&format!("{}.pcapng", asked.link.replace('/', "-")));
+        let to = directory.file(&format!("{}.pcapng", asked.link.replace('/', "-")));
         let (scenario, models) = (&sweep.scenarios[0], &sweep.models[0]);
-        trace::trace(asked, scenario, models, sweep.runs[0].seed, &path)?;
+        trace::trace(asked, scenario, models, sweep.runs[0].seed, &to)?;
     }
     let written = match directory {
         Some(directory) => Some(sweep.write(&performed, directory)?),
@@ -145,8 +146,8 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Verdict> {
     };
     print(&sweep, &performed, written.as_deref(), args.json)?;
     if let Some(run) = performed.unbalanced.first() {
-        eprintln!(
-            "nilometer: {} of {} runs do not account for every packet, the first at point {} with \
+        say!(
+            "{} of {} runs do not account for every packet, the first at point {} with \
              seed {}; this is an error of the program",
             performed.unbalanced.len(),
             performed.result.runs,
@@ -157,8 +158,8 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Verdict> {
     }
     if performed.result.interrupted {
         let kept = written.map_or(String::new(), |path| format!(" in {}", path.display()));
-        eprintln!(
-            "nilometer: interrupted after {} of {} runs; what was measured until then is kept{kept}",
+        say!(
+            "interrupted after {} of {} runs; what was measured until then is kept{kept}",
             performed.result.runs,
             sweep.runs.len()
         );
@@ -181,12 +182,12 @@ fn stress(args: &SimulateArgs, template: &Template) -> Result<Verdict> {
         let axes: Vec<&str> = template.axes.iter().map(|(name, _)| name.as_str()).collect();
         print_stress(&points, &axes);
         if let Some(path) = written {
-            println!("{:<18} {}", "results", path.display());
+            println!("{:<18} {}", "results", said::shown(&path));
         }
     }
     let bad = points.iter().filter(|point| !point.is_balanced).count();
     if bad > 0 {
-        eprintln!("nilometer: {bad} points do not account for every packet");
+        say!("{bad} points do not account for every packet");
         return Ok(Verdict::Negative);
     }
     Ok(Verdict::Done)
@@ -234,10 +235,10 @@ fn print(sweep: &Sweep, performed: &Performed, written: Option<&Path>, json: boo
     let axes: Vec<&str> = sweep.template.axes.iter().map(|(name, _)| name.as_str()).collect();
     print_table(result, &axes);
     for warning in &result.warnings {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
     if let Some(path) = written {
-        println!("{:<18} {}", "results", path.display());
+        println!("{:<18} {}", "results", said::shown(path));
     }
     Ok(())
 }

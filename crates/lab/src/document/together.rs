@@ -1,33 +1,25 @@
 //! Several files of one directory, written all or none.
 //!
 //! Where a command leaves many files that belong together in a directory which may hold others', it
-//! cannot name the directory last, as results do. So every file is first written whole under a
-//! temporary name; only when all of them are on the disk do they get their names, by renames, for
-//! which no room is needed any more. Whatever fails before takes the temporary files with it, and the
-//! directories that were made for them.
+//! cannot name the directory last, as results do. So every file is first written whole as a draft;
+//! only when all of them are on the disk do they get their names. Whatever fails before takes the
+//! drafts with it, and the directories that were made for them.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::temporary_beside;
+use super::draft::whole;
 
-/// What is taken back unless all went well: files, and directories from the outermost in.
+/// The directories that are taken back unless all went well, from the outermost in.
 #[derive(Default)]
-struct Undo {
-    files: Vec<PathBuf>,
-    directories: Vec<PathBuf>,
-}
+struct Undo(Vec<PathBuf>);
 
 impl Drop for Undo {
     fn drop(&mut self) {
         // The cause was told already; what is left has nobody left to be told to.
-        for file in &self.files {
-            let _ = fs::remove_file(file);
-        }
-        for directory in self.directories.iter().rev() {
+        for directory in self.0.iter().rev() {
             let _ = fs::remove_dir(directory);
         }
     }
@@ -41,26 +33,18 @@ impl Drop for Undo {
 pub fn write(directory: &Path, files: &[(PathBuf, Vec<u8>)]) -> Result<()> {
     let mut undo = Undo::default();
     make(directory, &mut undo)?;
-    let mut named = Vec::new();
+    let mut drafts = Vec::new();
     for (name, bytes) in files {
         let path = directory.join(name);
         if path.is_dir() {
             bail!("cannot write {}: it is a directory", path.display());
         }
-        let temporary = temporary_beside(&path);
-        undo.files.push(temporary.clone());
-        let written = File::create(&temporary).and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()
-        });
-        written.with_context(|| format!("cannot write {}", path.display()))?;
-        named.push((temporary, path));
+        drafts.push(whole(&path, bytes)?);
     }
-    for (temporary, path) in &named {
-        fs::rename(temporary, path)
-            .with_context(|| format!("cannot name the file {}", path.display()))?;
+    for draft in drafts {
+        draft.publish()?;
     }
-    undo.directories.clear();
+    undo.0.clear();
     Ok(())
 }
 
@@ -71,7 +55,7 @@ fn make(directory: &Path, undo: &mut Undo) -> Result<()> {
     for one in missing.into_iter().rev() {
         fs::create_dir(one)
             .with_context(|| format!("cannot make the directory {}", one.display()))?;
-        undo.directories.push(one.to_owned());
+        undo.0.push(one.to_owned());
     }
     // (An empty path is where we are.)
     if !directory.as_os_str().is_empty() && !directory.is_dir() {

@@ -23,11 +23,11 @@ pub mod thin;
 pub mod verdict;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::document;
+use crate::document::results::Directory;
 
 pub use page::render;
 pub use story::Story;
@@ -41,16 +41,14 @@ pub const PAGE_FILE: &str = "report.html";
 /// The most bytes of a story that are read, so that a wrong file cannot fill the memory.
 const STORY_BYTES_MAX: u64 = 256 << 20;
 
-/// Writes `report.json` and `report.html` into a directory that exists; returns the page's path.
+/// Writes `report.json` and `report.html` into a directory of results.
 ///
 /// # Errors
 /// When either cannot be written; no half-written file is left behind.
-pub fn save(dir: &Path, story: &Story) -> Result<PathBuf> {
+pub fn save(directory: &Directory, story: &Story) -> Result<()> {
     let text = serde_json::to_string(story).context("the report cannot be written as JSON")?;
-    document::write_whole(&dir.join(STORY_FILE), text.as_bytes())?;
-    let page = dir.join(PAGE_FILE);
-    document::write_whole(&page, render(story).as_bytes())?;
-    Ok(page)
+    directory.file(STORY_FILE).write(text.as_bytes())?;
+    directory.file(PAGE_FILE).write(render(story).as_bytes())
 }
 
 /// Reads the story that a run left in its directory.

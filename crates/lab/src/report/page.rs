@@ -12,6 +12,10 @@ use super::verdict::{Span, Verdict};
 use super::{losses, script, style, tables};
 use crate::route::tally::Paths;
 
+/// How pages of ours begin, and no others.
+pub const BEGINNING: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+                             <meta name=\"generator\" content=\"Nilometer\">\n";
+
 /// One self-contained HTML page.
 pub fn render(story: &Story) -> String {
     let title = format!("{} through {}", named(&story.header.input), story.header.dut);
@@ -28,7 +32,7 @@ pub fn render(story: &Story) -> String {
 /// A document with this title and body, its style and script inside.
 pub fn document(title: &str, body: &str) -> String {
     format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta \
+        "{BEGINNING}<meta \
          http-equiv=\"Content-Security-Policy\" content=\"{}\">\n<meta name=\"viewport\" \
          content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" \
          content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>{} · \

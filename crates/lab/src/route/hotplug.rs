@@ -73,7 +73,7 @@ impl Watcher {
         }
         let why = self.open(number).err().map_or(String::new(), |why| format!("{why:#}"));
         if !why.is_empty() && why != *said {
-            eprintln!("nilometer: port {} cannot be opened again: {why}", port.interface);
+            say!("port {} cannot be opened again: {why}", port.interface);
         }
         *said = why;
     }
@@ -82,7 +82,7 @@ impl Watcher {
         let (config, allow_foreign) = (self.config.clone(), self.allow_foreign);
         let work = move |driver: &mut Driver| reopen(driver, &config, number, allow_foreign);
         if let Some(warning) = self.remote.call(work)?? {
-            eprintln!("nilometer: warning: {warning}");
+            say!("warning: {warning}");
         }
         // Its TAP was made anew.
         self.routes.know(&self.config, number).context("its TAP")

@@ -1,7 +1,6 @@
 //! From what a simulation came to, to its page: what every flow got, and what the paper says of it.
 
 use std::num::NonZeroUsize;
-use std::path::Path;
 use std::thread;
 
 use anyhow::Result;
@@ -17,7 +16,8 @@ use super::result::{PointResult, shown_value};
 use super::shipped;
 use super::stress::{StressPoint, StressReport};
 use super::template::Template;
-use crate::document;
+use crate::document::results::{Directory, ResultFile};
+use crate::report::PAGE_FILE;
 use crate::report::simulation::arrangement::number;
 use crate::report::simulation::shares::Shares;
 use crate::report::simulation::stress::StressPage;
@@ -106,7 +106,7 @@ fn reference(template: &Template) -> Option<f64> {
 ///
 /// # Errors
 /// What the file system refuses.
-pub fn write_sweep(path: &Path, made: &Sweep, performed: &Performed) -> Result<()> {
+pub fn write_sweep(to: &ResultFile, made: &Sweep, performed: &Performed) -> Result<()> {
     let page = sweep_page::render(&SweepPage {
         result: &performed.result,
         axes: &made.template.axes,
@@ -114,7 +114,7 @@ pub fn write_sweep(path: &Path, made: &Sweep, performed: &Performed) -> Result<(
         reference: reference(&made.template),
         scenario: &made.template.text,
     });
-    document::write_whole(path, page.as_bytes())
+    to.write(page.as_bytes())
 }
 
 /// Writes the page of a stress test; runs the first point under each set of equations again, and at
@@ -123,7 +123,7 @@ pub fn write_sweep(path: &Path, made: &Sweep, performed: &Performed) -> Result<(
 /// # Errors
 /// What the file system refuses.
 pub fn write_stress(
-    path: &Path,
+    directory: &Directory,
     template: &Template,
     report: &StressReport,
     points: &[StressPoint],
@@ -135,7 +135,7 @@ pub fn write_stress(
         runs.push(run(plan, variant)?);
     }
     let speedups = speedups(first, template.seed())?;
-    document::write_json(&path.with_file_name("speedup.json"), &speedups)?;
+    directory.file("speedup.json").write_json(&speedups)?;
     let page = stress::render(&StressPage {
         report,
         points,
@@ -144,7 +144,7 @@ pub fn write_stress(
         speedups: &speedups,
         scenario: &template.text,
     });
-    document::write_whole(path, page.as_bytes())
+    directory.file(PAGE_FILE).write(page.as_bytes())
 }
 
 /// The stress test and hostile loads at speed-ups from one to two, shared out to all cores.

@@ -16,10 +16,9 @@ use super::template::{Parameters, Template};
 use super::usage::usage;
 use crate::cli::VERSION;
 use crate::cli::model::read_model;
-use crate::document;
+use crate::document::results::{Directory, ResultFile};
 use crate::report::PAGE_FILE;
 use crate::table::simulated::{FlowRow, SimulatedWriter};
-use crate::trial::directory::Directory;
 use crate::trial::source::{self, Asked};
 
 /// A sweep ready to be made.
@@ -152,7 +151,7 @@ impl Sweep {
     /// What the file system refuses.
     pub fn write(&self, performed: &Performed, directory: Directory) -> Result<PathBuf> {
         self.write_flows(performed, &directory.file("flows.parquet"))?;
-        document::write_json(&directory.file("result.json"), &performed.result)?;
+        directory.file("result.json").write_json(&performed.result)?;
         pages::write_sweep(&directory.file(PAGE_FILE), self, performed)?;
         if performed.result.interrupted {
             return Ok(directory.keep());
@@ -160,8 +159,8 @@ impl Sweep {
         directory.finish()
     }
 
-    fn write_flows(&self, performed: &Performed, path: &Path) -> Result<()> {
-        let mut table = SimulatedWriter::new(path)?;
+    fn write_flows(&self, performed: &Performed, to: &ResultFile) -> Result<()> {
+        let mut table = SimulatedWriter::on(to.draft()?)?;
         for (run, outcome) in self.runs.iter().zip(&performed.made) {
             for (number, flow) in
                 outcome.iter().flat_map(|outcome| outcome.flows.iter().enumerate())

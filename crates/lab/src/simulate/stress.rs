@@ -1,7 +1,5 @@
 //! The stress test of distributed queueing from the shell: Table 4's letters in, its figures out.
 
-use std::path::Path;
-
 use anyhow::{Result, anyhow, bail};
 use nilometer_queue::aal5::Framing;
 use nilometer_sim::overload::Row;
@@ -15,9 +13,7 @@ use super::result::Keys;
 use super::template::{Parameters, Template};
 use super::usage::usage;
 use crate::cli::VERSION;
-use crate::document;
-use crate::report::PAGE_FILE;
-use crate::trial::directory::Directory;
+use crate::document::results::Directory;
 use crate::trial::planning::hex;
 
 /// Name and version of the format.
@@ -252,15 +248,10 @@ pub fn write(
     points: &[StressPoint],
     directory: Directory,
 ) -> Result<std::path::PathBuf> {
-    let file = |name: &str| directory.file(name);
-    document::write_whole(&file("scenario.toml"), template.text.as_bytes())?;
+    directory.file("scenario.toml").write(template.text.as_bytes())?;
     let series: Vec<&Vec<Row>> = points.iter().map(|point| &point.series).collect();
-    write_series(&file("series.json"), &series)?;
-    document::write_json(&file("result.json"), report)?;
-    super::pages::write_stress(&file(PAGE_FILE), template, report, points)?;
+    directory.file("series.json").write(serde_json::to_string(&series)?.as_bytes())?;
+    directory.file("result.json").write_json(report)?;
+    super::pages::write_stress(&directory, template, report, points)?;
     directory.finish()
-}
-
-fn write_series(path: &Path, series: &[&Vec<Row>]) -> Result<()> {
-    document::write_whole(path, serde_json::to_string(series)?.as_bytes())
 }

@@ -7,7 +7,6 @@
 //! the benchmarking range (RFC 2544), at the address whose last two bytes are n.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use nilometer_queue::Reason;
@@ -19,6 +18,7 @@ use nilometer_traffic::TrafficModel;
 use nilometer_wire::checksum::internet_checksum;
 use nilometer_wire::{Span, Time, build};
 
+use crate::document::results::ResultFile;
 use crate::table::capture::CaptureWriter;
 
 /// Packets kept where nothing else is said.
@@ -119,7 +119,7 @@ pub fn trace(
     scenario: &Scenario,
     models: &[TrafficModel],
     seed: u64,
-    path: &Path,
+    to: &ResultFile,
 ) -> Result<u64> {
     let topology = Topology::new(scenario)?;
     let wire = topology.wire("--trace", &asked.link)?;
@@ -130,7 +130,7 @@ pub fn trace(
     let tracer = Tracer { links, delay, end, limit, left: Default::default() };
     let ended = run(assembly, seed, tracer, &mut |_| true);
     let (_, tracer) = ended.ok_or_else(|| anyhow!("the run did not end"))?;
-    let mut writer = CaptureWriter::create(path, &asked.link)?;
+    let mut writer = CaptureWriter::create(to, &asked.link)?;
     for left in &tracer.into_first() {
         let frame = build::ethernet(&ip_packet(&left.packet));
         let kept = &frame[..frame.len().min(SNAP_BYTES)];

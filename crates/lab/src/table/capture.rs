@@ -5,16 +5,18 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::Path;
 
 use anyhow::{Context, Result};
+
+use crate::document::results::ResultFile;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const LINKTYPE_ETHERNET: u32 = 1;
-/// Options: a name, a time resolution, packet flags, the end.
+/// Options: the program that wrote it, a name, a time resolution, packet flags, the end.
+const SHB_USERAPPL: u16 = 4;
 const IF_NAME: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 const EPB_FLAGS: u16 = 2;
@@ -30,11 +32,10 @@ pub struct CaptureWriter<W: Write = BufWriter<File>> {
 }
 
 impl CaptureWriter {
-    /// Begins a capture of the interface called `interface`.
-    pub fn create(path: &Path, interface: &str) -> Result<CaptureWriter> {
-        let name = path.display().to_string();
-        let file = File::create(path).with_context(|| format!("cannot write {name}"))?;
-        CaptureWriter::named(name, BufWriter::new(file), &[interface])
+    /// Begins a capture of the interface called `interface`, which can be read while it is written.
+    pub fn create(to: &ResultFile, interface: &str) -> Result<CaptureWriter> {
+        let name = to.path().display().to_string();
+        CaptureWriter::named(name, BufWriter::new(to.create()?), &[interface])
     }
 }
 
@@ -46,10 +47,7 @@ impl<W: Write> CaptureWriter<W> {
 
     fn named(name: String, to: W, interfaces: &[&str]) -> Result<CaptureWriter<W>> {
         let mut writer = CaptureWriter { name, to, block: Vec::new(), packets: 0 };
-        let mut section = BYTE_ORDER_MAGIC.to_le_bytes().to_vec();
-        section.extend([1, 0, 0, 0]);
-        section.extend(u64::MAX.to_le_bytes());
-        writer.write_block(SECTION_HEADER, &section)?;
+        writer.write_block(SECTION_HEADER, &section())?;
         for interface in interfaces {
             let mut description = LINKTYPE_ETHERNET.to_le_bytes().to_vec();
             description.extend(0u32.to_le_bytes());
@@ -118,6 +116,24 @@ impl<W: Write> CaptureWriter<W> {
         self.to.flush().with_context(|| format!("cannot write {}", self.name))?;
         Ok(self.packets)
     }
+}
+
+/// The body of a section header.
+fn section() -> Vec<u8> {
+    let mut section = BYTE_ORDER_MAGIC.to_le_bytes().to_vec();
+    section.extend([1, 0, 0, 0]);
+    section.extend(u64::MAX.to_le_bytes());
+    option(&mut section, SHB_USERAPPL, b"nilometer");
+    section.extend(END_OF_OPTIONS);
+    section
+}
+
+/// How captures of ours begin, and no others: with a section header that names the program.
+pub fn beginning() -> Vec<u8> {
+    let mut writer =
+        CaptureWriter { name: String::new(), to: Vec::new(), block: Vec::new(), packets: 0 };
+    writer.write_block(SECTION_HEADER, &section()).expect("memory can be written");
+    writer.to
 }
 
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {

@@ -19,9 +19,9 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 
-use super::draft::Draft;
 use super::guarded;
 use crate::cli::VERSION;
+use crate::document::draft::Draft;
 
 /// Rows of a row group: the most that is held in memory of a table being written or read.
 pub const ROW_GROUP_ROWS: usize = 131_072;
@@ -184,7 +184,15 @@ impl TableWriter {
     /// # Errors
     /// As [`Draft::new`]: above all when the file exists and `force` is not given.
     pub fn new(path: &Path, format: &Format, force: bool) -> Result<TableWriter> {
-        let name = path.display().to_string();
+        TableWriter::on(Draft::new(path, force)?, format)
+    }
+
+    /// Begins the table that will be what the draft becomes.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn on(draft: Draft, format: &Format) -> Result<TableWriter> {
+        let name = draft.shown().to_owned();
         let schema = parse_message_type(format.schema).context("the schema of a table")?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
@@ -193,7 +201,7 @@ impl TableWriter {
             .set_created_by(format!("nilometer {VERSION}"))
             .build();
         let cause = Arc::new(OnceLock::new());
-        let page = Page { draft: Draft::new(path, force)?, cause: Arc::clone(&cause) };
+        let page = Page { draft, cause: Arc::clone(&cause) };
         let page = BufWriter::new(page);
         let mut writer = SerializedFileWriter::new(page, Arc::new(schema), Arc::new(properties))
             .map_err(|error| unwritten(&name, &cause, &error))?;
@@ -240,6 +248,13 @@ impl TableWriter {
             buffered.into_inner().map_err(|error| unwritten(&name, &cause, error.error()))?;
         page.draft.publish()
     }
+}
+
+/// Whether a file is a table that this program wrote.
+pub fn is_table_of_ours(path: &Path) -> bool {
+    let tool = |table: TableReader| table.mark(TOOL_KEY).map(str::to_owned);
+    let table = TableReader::open_any(path).ok();
+    table.and_then(tool).is_some_and(|tool| tool.starts_with("nilometer "))
 }
 
 /// A table being read.

@@ -15,6 +15,7 @@ use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
 
 use super::columns::{Cells, Column, Format, ROW_GROUP_ROWS, TableReader, TableWriter};
+use crate::document::draft::Draft;
 use crate::input::beside::PartMark;
 use crate::input::source::InputDigest;
 
@@ -167,7 +168,15 @@ impl FlowWriter {
     /// # Errors
     /// When the file exists and `force` is not given, or cannot be written.
     pub fn new(path: &Path, force: bool) -> Result<FlowWriter> {
-        let table = TableWriter::new(path, &FLOWS, force)?;
+        FlowWriter::on(Draft::new(path, force)?)
+    }
+
+    /// Begins the table that will be what the draft becomes.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn on(draft: Draft) -> Result<FlowWriter> {
+        let table = TableWriter::on(draft, &FLOWS)?;
         Ok(FlowWriter { table, columns: Columns::new(), held: 0, records: 0 })
     }
 

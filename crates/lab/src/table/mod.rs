@@ -6,7 +6,6 @@
 
 pub mod capture;
 pub mod columns;
-pub mod draft;
 pub mod flows;
 mod guarded;
 pub mod model;

@@ -9,6 +9,7 @@ use anyhow::Result;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
 
 use super::columns::{Cells, Column, Format, ROW_GROUP_ROWS, TableReader, TableWriter};
+use crate::document::draft::Draft;
 
 /// The format of packet stamps.
 pub const PACKETS: Format = Format {
@@ -136,7 +137,15 @@ impl PacketWriter {
     /// # Errors
     /// When the file exists and `force` is not given, or cannot be written.
     pub fn new(path: &Path, force: bool) -> Result<PacketWriter> {
-        let table = TableWriter::new(path, &PACKETS, force)?;
+        PacketWriter::on(Draft::new(path, force)?)
+    }
+
+    /// Begins the table that will be what the draft becomes.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn on(draft: Draft) -> Result<PacketWriter> {
+        let table = TableWriter::on(draft, &PACKETS)?;
         let words = Fate::ALL.map(|(fate, word)| (fate, word.as_bytes().to_vec().into()));
         let columns = Columns::new();
         Ok(PacketWriter { table, columns, words: words.into(), held: 0, packets: 0 })

@@ -1,11 +1,10 @@
 //! The table of queues over time, `nilometer-queues/1`: what waited at each port in each step.
 
-use std::path::Path;
-
 use anyhow::Result;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 
 use super::columns::{Cells, Column, Format, ROW_GROUP_ROWS, TableWriter};
+use crate::document::results::ResultFile;
 use crate::trial::router::QueueCourse;
 
 /// The format of queues over time. Times are nanoseconds since the traffic began.
@@ -64,12 +63,12 @@ impl Columns {
     }
 }
 
-/// Writes the courses of queues into the file `path`, which may not be there yet.
+/// Writes the courses of queues into a file of the results.
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn write_queues(path: &Path, courses: &[QueueCourse]) -> Result<()> {
-    let mut table = TableWriter::new(path, &QUEUES, false)?;
+pub fn write_queues(to: &ResultFile, courses: &[QueueCourse]) -> Result<()> {
+    let mut table = TableWriter::on(to.draft()?, &QUEUES)?;
     let (mut columns, mut held) = (Columns::new(), 0);
     for course in courses {
         let words = [course.port.as_str(), course.place].map(ByteArray::from);

@@ -1,12 +1,11 @@
 //! The table of simulated flows, `nilometer-simulated-flows/1`: each flow of each run of a sweep.
 
-use std::path::Path;
-
 use anyhow::Result;
 use nilometer_sim::FlowOutcome;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 
 use super::columns::{Cells, Column, Format, ROW_GROUP_ROWS, TableWriter};
+use crate::document::draft::Draft;
 
 /// The format of simulated flows. Rates are in bits per second, headers included; times in seconds.
 pub const SIMULATED: Format = Format {
@@ -115,12 +114,12 @@ pub struct SimulatedWriter {
 }
 
 impl SimulatedWriter {
-    /// Begins the table that will be the file `path`.
+    /// Begins the table that will be what the draft becomes.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn new(path: &Path) -> Result<SimulatedWriter> {
-        let table = TableWriter::new(path, &SIMULATED, true)?;
+    pub fn on(draft: Draft) -> Result<SimulatedWriter> {
+        let table = TableWriter::on(draft, &SIMULATED)?;
         Ok(SimulatedWriter { table, columns: Columns::new(), held: 0 })
     }
 

@@ -10,8 +10,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use nilometer_flow::FlowRecord;
 use serde_json::{Map, Value};
 
-use super::draft::Draft;
 use super::flows::FlowWriter;
+use crate::document::draft::Draft;
+use crate::document::{Output, TABLE};
 use crate::input::source::InputDigest;
 
 /// The columns, in their order.
@@ -64,9 +65,10 @@ impl Kind {
     /// How files of this kind begin.
     pub fn beginning(self) -> &'static [u8] {
         match self {
-            Kind::Parquet => b"PAR1",
+            Kind::Parquet => TABLE,
             Kind::Csv => b"flowStartNanoseconds,",
-            Kind::Ndjson => b"{\"flowStartNanoseconds\":",
+            // (Keys of an object stand in the order of the alphabet.)
+            Kind::Ndjson => b"{\"destinationIPAddress\":",
         }
     }
 }
@@ -76,19 +78,18 @@ pub enum FlowFile {
     /// Parquet.
     Table(Box<FlowWriter>),
     /// Lines.
-    Text(TextWriter),
+    Text(Box<TextWriter>),
 }
 
 impl FlowFile {
-    /// Begins the file `path`, of the kind that its ending asks for.
+    /// Begins the file, of the kind that the ending of its name asks for.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn new(path: &Path) -> Result<FlowFile> {
-        // What may be replaced has been decided before; the writer need not ask again.
-        match Kind::of(path)? {
-            Kind::Parquet => Ok(FlowFile::Table(Box::new(FlowWriter::new(path, true)?))),
-            kind => Ok(FlowFile::Text(TextWriter::new(path, kind)?)),
+    pub fn new(output: &Output) -> Result<FlowFile> {
+        match Kind::of(output.path())? {
+            Kind::Parquet => Ok(FlowFile::Table(Box::new(FlowWriter::on(output.draft()?)?))),
+            kind => Ok(FlowFile::Text(Box::new(TextWriter::new(output, kind)?))),
         }
     }
 
@@ -125,9 +126,9 @@ pub struct TextWriter {
 }
 
 impl TextWriter {
-    fn new(path: &Path, kind: Kind) -> Result<TextWriter> {
-        let name = path.display().to_string();
-        let mut to = BufWriter::new(Draft::new(path, true)?);
+    fn new(output: &Output, kind: Kind) -> Result<TextWriter> {
+        let name = output.path().display().to_string();
+        let mut to = BufWriter::new(output.draft()?);
         if kind == Kind::Csv {
             writeln!(to, "{}", COLUMNS.join(","))
                 .with_context(|| format!("{name}: cannot be written"))?;

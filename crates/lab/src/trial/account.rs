@@ -1,6 +1,5 @@
 //! The account: what a leg came to, as `result.json` and as the story of the page.
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
@@ -23,6 +22,7 @@ use super::telling::{self, Told};
 use super::{heading, losses, planning, source, warnings};
 use crate::cli::{COMMIT, VERSION};
 use crate::device::netlink::LinkStatistics;
+use crate::document::results::ResultFile;
 use crate::generate;
 use crate::report::Story;
 use crate::route::testbed::RouterFile;
@@ -289,9 +289,10 @@ struct ExecutionLine {
 }
 
 /// Writes the execution log: one line for each planned connection, what was asked and what was done.
-pub fn write_execution(path: &Path, plan: &Plan, made: &LegOutcome) -> Result<()> {
-    let write = || -> std::io::Result<()> {
-        let mut file = BufWriter::new(File::create(path)?);
+pub fn write_execution(to: &ResultFile, plan: &Plan, made: &LegOutcome) -> Result<()> {
+    let mut draft = to.draft()?;
+    let mut write = || -> std::io::Result<()> {
+        let mut file = BufWriter::new(&mut draft);
         for done in &made.executions {
             let planned = &plan.connections[done.index as usize];
             let line = ExecutionLine {
@@ -314,5 +315,6 @@ pub fn write_execution(path: &Path, plan: &Plan, made: &LegOutcome) -> Result<()
         }
         file.flush()
     };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    write().with_context(|| format!("cannot write {}", to.path().display()))?;
+    draft.publish()
 }

@@ -6,7 +6,6 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -22,6 +21,7 @@ use super::router::{RouterSeen, RouterUnderTest};
 use crate::device::frr::{self, FrrDevice};
 use crate::device::prefix::Prefix;
 use crate::device::testbed::{DeviceKind, InterfaceCounters, Testbed, TestbedConfig};
+use crate::document::results::ResultFile;
 use crate::generate::{Client, ClientConfig, Execution, Live, Server, ServerConfig, ServerReport};
 use crate::route::testbed::RouterFile;
 
@@ -45,9 +45,9 @@ pub struct Leg<'a> {
     /// Ends of the plan's intervals, ns after the beginning.
     pub interval_ends_ns: Vec<u64>,
     /// Where to keep packets: the client's, the server's.
-    pub captures: Option<[PathBuf; 2]>,
+    pub captures: Option<[ResultFile; 2]>,
     /// Where to keep the stamps of each packet.
-    pub stamps: Option<PathBuf>,
+    pub stamps: Option<ResultFile>,
 }
 
 /// What a progress display may look at.

@@ -6,7 +6,6 @@
 //! itself is never touched, so any device is seen alike.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Result;
@@ -22,6 +21,7 @@ use nilometer_wire::{Span, Time};
 
 use crate::device::ring::{Ring, RingConfig, RingStatistics, Seen};
 use crate::device::testbed::{CLIENT_INTERFACE, SERVER_INTERFACE, Testbed};
+use crate::document::results::ResultFile;
 use crate::table::capture::CaptureWriter;
 use crate::table::packets::{self, PacketRow, PacketWriter};
 
@@ -43,9 +43,9 @@ pub struct Watch {
     /// Addresses of the device itself.
     pub device_addresses: Vec<IpAddr>,
     /// Where to keep packets: the client's, the server's.
-    pub captures: Option<[PathBuf; 2]>,
+    pub captures: Option<[ResultFile; 2]>,
     /// Where to keep the stamps of each packet.
-    pub stamps: Option<PathBuf>,
+    pub stamps: Option<ResultFile>,
     /// How long a packet may stay in the device, beyond what any device may take.
     pub stay: Span,
 }
@@ -171,7 +171,7 @@ impl<'a> Ledger<'a> {
             None => None,
         };
         let stamps =
-            watch.stamps.as_ref().map(|path| PacketWriter::new(path, false)).transpose()?;
+            watch.stamps.as_ref().map(|file| PacketWriter::on(file.draft()?)).transpose()?;
         // A connection is one record as long as the generator waits for it, which is longer than routers wait.
         let whole = MeterConfig {
             active_timeout_ns: u64::MAX,

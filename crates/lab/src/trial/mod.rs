@@ -4,7 +4,6 @@ pub mod account;
 mod apart;
 pub mod aside;
 pub mod config;
-pub mod directory;
 mod heading;
 pub mod judge;
 pub mod leg;

@@ -2,17 +2,18 @@
 
 use std::fs::File;
 use std::io::{IsTerminal, Write, stderr};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::leg::LegLive;
+use crate::document::results::ResultFile;
 use crate::input::records::Progress;
+use crate::said::plain;
 
 /// How often a display is drawn.
 const TICK: Duration = Duration::from_millis(200);
@@ -61,18 +62,17 @@ impl Display {
             Some(bar) => {
                 bar.set_prefix("");
                 bar.set_position(0);
-                bar.set_message(what.to_owned());
+                bar.set_message(plain(what).into_owned());
             }
-            None => eprintln!("nilometer: {what}"),
+            None => say!("{what}"),
         }
     }
 
     /// What makes figures suspect, and is known before any is taken.
     pub fn warn(&self, warning: &str) {
-        let line = format!("nilometer: warning: {warning}");
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| say!("warning: {warning}")),
+            None => say!("warning: {warning}"),
         }
     }
 
@@ -80,7 +80,7 @@ impl Display {
     pub fn reading(&self, progress: &Progress<'_>) {
         if let (Some(bar), Some(total)) = (&self.bar, progress.total_bytes) {
             bar.set_position(progress.read_bytes * 1_000 / total.max(1));
-            bar.set_prefix(format!("{} packets of {}", progress.packets, progress.name));
+            bar.set_prefix(format!("{} packets of {}", progress.packets, plain(progress.name)));
         }
     }
 
@@ -89,13 +89,10 @@ impl Display {
         &self,
         live: &LegLive,
         seconds: f64,
-        log: Option<&Path>,
+        log: Option<&ResultFile>,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let created = |path: &Path| {
-            File::create(path).with_context(|| format!("cannot write {}", path.display()))
-        };
-        let log = log.map(created).transpose()?;
+        let log = log.map(ResultFile::create).transpose()?;
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| self.watch(live, seconds, log, &done));

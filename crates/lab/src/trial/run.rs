@@ -12,7 +12,6 @@ use nilometer_wire::{Span, Time};
 
 use super::account::{self, Account};
 use super::config::{DutKind, FIT_S, Keep, LabConfig};
-use super::directory::Directory;
 use super::leg::{self, Leg, LegLive, LegOutcome};
 use super::outcome::Outcome;
 use super::planning;
@@ -21,7 +20,7 @@ use super::router::{QUEUES_FILE, ROUTER_FILE};
 use super::source::{self, Asked};
 use super::warnings;
 use crate::device::privilege;
-use crate::document;
+use crate::document::results::Directory;
 use crate::report;
 use crate::route::testbed::RouterFile;
 use crate::table::flows::FlowWriter;
@@ -67,13 +66,13 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
     let estimate = estimate(config, &display)?;
     let plan = planning::plan(&estimate.model, config.seed, config.traffic.threads)?;
     let directory = Directory::create(&options.out, options.force)?;
-    document::write_json(&directory.file("model.json"), &estimate.model)?;
+    directory.file("model.json").write_json(&estimate.model)?;
     // Seen from the results' folder, the router's file is beside the lab's.
     let kept = config.router.as_ref().map(|_| PathBuf::from(ROUTER_FILE));
     let kept = LabConfig { router: kept, ..config.clone() };
-    document::write_whole(&directory.file("lab.toml"), toml::to_string(&kept)?.as_bytes())?;
+    directory.file("lab.toml").write(toml::to_string(&kept)?.as_bytes())?;
     if let Some(router) = &router {
-        document::write_whole(&directory.file(ROUTER_FILE), router.text.as_bytes())?;
+        directory.file(ROUTER_FILE).write(router.text.as_bytes())?;
     }
     let said = router.as_ref().map_or_else(Vec::new, |file| warnings::before(file, &plan));
     said.iter().for_each(|warning| display.warn(warning));
@@ -87,7 +86,7 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
         said: &said,
     };
     let legs = match trial.legs(&display, stop) {
-        Err(error) if directory.file(STAMPS_FILE).exists() => {
+        Err(error) if directory.file(STAMPS_FILE).path().exists() => {
             let kept = directory.keep();
             bail!("{error:#}; what was measured is kept in {}", kept.display());
         }
@@ -260,7 +259,7 @@ impl Trial<'_> {
             router: self.router,
             said: self.said,
         });
-        let mut flows = FlowWriter::new(&self.directory.file("flows.parquet"), false)?;
+        let mut flows = FlowWriter::on(self.directory.file("flows.parquet").draft()?)?;
         for record in &made.sighted.records {
             flows.write(record)?;
         }
@@ -269,8 +268,8 @@ impl Trial<'_> {
         if let Some(router) = &made.router {
             write_queues(&self.directory.file(QUEUES_FILE), &router.courses)?;
         }
-        document::write_json(&self.directory.file("result.json"), &outcome)?;
-        report::save(self.directory.partial(), &story)?;
+        self.directory.file("result.json").write_json(&outcome)?;
+        report::save(self.directory, &story)?;
         Ok(Legs::Played(Box::new(outcome)))
     }
 }

@@ -18,6 +18,7 @@ use super::config::{default_clients, default_servers};
 use super::threads::Threads;
 use crate::cli::VERSION;
 use crate::cli::model::read_model;
+use crate::document::Output;
 use crate::input::beside::PartMark;
 use crate::input::records::{FlowOptions, Progress, read_flows};
 use crate::input::summary::FlowSummary;
@@ -203,11 +204,10 @@ fn pack(
 /// Where an input cannot be read, or the part cannot be written.
 pub fn write_part(
     inputs: &[PathBuf],
-    path: &Path,
-    force: bool,
+    to: &Output,
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<FlowSummary> {
-    let mut writer = FlowWriter::new(path, force)?;
+    let mut writer = FlowWriter::on(to.draft()?)?;
     let summary = read_flows(inputs, &for_model(), progress, &mut |record| writer.write(&record))?;
     let beside = summary.beside.as_ref().context("it was asked for")?;
     writer.finish_part(&PartMark::new(&summary.inputs, &summary.warnings, beside))?;

@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use super::tables::{FilterCommand, RouteCommand};
 use super::{shown, watch};
 use crate::cli::Verdict;
-use crate::document::{read_text, write_whole};
+use crate::document::{guard_output, read_text};
 use crate::route::control::client::{Address, encoded};
 use crate::route::control::socket::usual_folder;
-use crate::table::draft::Draft;
+use crate::table::capture;
 
 /// Looks at a running router and changes it, without losing a packet.
 ///
@@ -368,18 +368,16 @@ fn plain_or_text(text: &str) -> Value {
 
 fn save(address: &Address, file: &Path, force: bool) -> Result<Verdict> {
     const BEGINNING: &[u8] = b"# Saved from a running Nilometer router.\n";
-    crate::document::guard_output(file, &[], force, BEGINNING)?;
+    let to = guard_output(file, &[], force, BEGINNING)?;
     let text = address.ask(&Method::GET, "/v1/config", None)?.success()?;
-    write_whole(file, &[BEGINNING, &text].concat())?;
+    to.write(&[BEGINNING, &text].concat())?;
     Ok(Verdict::Done)
 }
 
 fn trace(address: &Address, file: &Path, force: bool, seconds: Option<f64>) -> Result<Verdict> {
-    // Where each capture of ours begins: a section header block.
-    crate::document::guard_output(file, &[], force, &[0x0a, 0x0d, 0x0d, 0x0a])?;
+    let to = guard_output(file, &[], force, &capture::beginning())?;
     let stop = crate::trial::signals::stop_flag()?;
-    // What may be replaced has been decided; the draft need not ask again.
-    let mut to = Draft::new(file, true)?;
+    let mut to = to.draft()?;
     let shown = file.display();
     let (mut is_whole, mut taken_bytes) = (true, 0);
     let began = std::time::Instant::now();

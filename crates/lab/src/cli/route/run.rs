@@ -44,23 +44,23 @@ pub fn run(args: RunArgs) -> Result<Verdict> {
     let stop = stop_flag()?;
     let router = Running::start(None, config.clone(), args.host_interfaces)?;
     for note in router.notes.ports.iter().chain(&router.notes.fallbacks) {
-        eprintln!("nilometer: {note}");
+        say!("{note}");
     }
     for warning in &router.notes.warnings {
-        eprintln!("nilometer: warning: {warning}");
+        say!("warning: {warning}");
     }
     let name = args.file.file_stem().unwrap_or_default().to_string_lossy();
     if let Some(why) = with_usual_socket(&mut config, &name) {
-        eprintln!("nilometer: {why}");
+        say!("{why}");
     }
     let control = Control::start(&router, &config)?;
     if let Some(socket) = control.socket() {
-        eprintln!("nilometer: the control socket is {}", socket.display());
+        say!("the control socket is {}", socket.display());
     }
     if let Some(address) = control.address() {
-        eprintln!("nilometer: the control address is http://{address}");
+        say!("the control address is http://{address}");
     }
-    eprintln!("nilometer: the router forwards");
+    say!("the router forwards");
     while !stop.load(Ordering::Acquire) && router.is_running() {
         thread::sleep(Duration::from_millis(50));
     }

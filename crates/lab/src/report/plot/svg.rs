@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::said::is_unprintable;
+
 /// SVG text under construction.
 #[derive(Debug, Default)]
 pub struct Svg {
@@ -86,7 +88,7 @@ pub fn escape(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' => out.push(letter),
-            letter if letter.is_control() => {}
+            letter if is_unprintable(letter) => out.extend(letter.escape_default()),
             letter => out.push(letter),
         }
     }
@@ -106,7 +108,7 @@ mod tests {
         assert_eq!(
             svg.finish(),
             "<g class=\"a&quot;b\"><text class=\"tick\" x=\"1\" y=\"2.2\" text-anchor=\"end\">\
-             &lt;5 &amp; more&gt;</text></g>"
+             &lt;5 &amp; more&gt;\\u{0}</text></g>"
         );
     }
 

@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use super::fib::{EngineTimes, FibTimes};
 
+/// As [`BEGINNING`] has it.
 const WIDTH: f64 = 940.0;
-const HEIGHT: f64 = 420.0;
 /// Of a panel: its width, and where its scale of rates begins and ends.
 const PANEL: f64 = 400.0;
 const TOP: f64 = 50.0;
@@ -19,6 +19,12 @@ const NAME_HEIGHT: f64 = 12.0;
 const NAME_WIDTH: f64 = 110.0;
 const OURS: &str = "#0072b2";
 const THEIRS: &str = "#d55e00";
+
+/// How drawings of ours begin, and no others.
+pub const BEGINNING: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 940 420\" \
+     font-family=\"sans-serif\" font-size=\"12\">\n\
+     <rect width=\"940\" height=\"420\" fill=\"#ffffff\"/>\n\
+     <text x=\"50\" y=\"18\">Million lookups a second on one core against bytes per prefix: ";
 
 /// The drawing, whole.
 pub fn plot(times: &FibTimes) -> String {
@@ -34,10 +40,7 @@ pub fn plot(times: &FibTimes) -> String {
         step,
     };
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#ffffff\"/>\n\
-         <text x=\"50\" y=\"18\">Million lookups a second on one core against bytes per prefix: {} \
+        "{BEGINNING}{} \
          prefixes of IPv{}; <tspan fill=\"{OURS}\">ours</tspan>",
         times.prefixes, times.family
     );

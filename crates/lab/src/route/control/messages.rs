@@ -19,6 +19,8 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::said::plain;
+
 /// Messages that stay readable.
 pub const KEPT: usize = 1_024;
 /// Messages that may wait to be written.
@@ -131,7 +133,7 @@ impl Messages {
         let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         inner.said += 1;
         let (number, text) = (inner.said, text.into());
-        let line = format!("nilometer: {text}\n");
+        let line = format!("nilometer: {}\n", plain(&text));
         if inner.ring.len() == KEPT {
             inner.ring.pop_front();
         }

@@ -272,7 +272,7 @@ impl Driver {
     fn say(&self, level: Level, text: String) {
         match &self.messages {
             Some(messages) => messages.say(level, text),
-            None if level <= Level::Warning => eprintln!("nilometer: {text}"),
+            None if level <= Level::Warning => say!("{text}"),
             None => {}
         }
     }

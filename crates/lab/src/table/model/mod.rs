@@ -6,15 +6,14 @@
 
 mod rows;
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use nilometer_traffic::TrafficModel;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 
 use super::columns::{Cells, Column, Format, TableWriter};
-use crate::document;
+use crate::document::results::{Directory, ResultFile};
 use rows::tables;
 
 /// In which form the tables are written.
@@ -51,7 +50,7 @@ struct Table {
 }
 
 /// Writes the tables of `model` into the directory `to`, which appears whole or not at all, and says what
-/// they are called. With `force` it takes the place of one that holds such tables and nothing else.
+/// they are called. With `force` it takes the place of one that holds what this wrote and nothing else.
 ///
 /// # Errors
 /// When `to` is there and may not be replaced, or cannot be written.
@@ -59,51 +58,12 @@ pub fn write(model: &TrafficModel, to: &Path, form: Form, force: bool) -> Result
     let tables = tables(model);
     let names: Vec<String> =
         tables.iter().map(|table| format!("{}.{}", table.name, form.ending())).collect();
-    let shown = to.display();
-    if to.symlink_metadata().is_ok() {
-        guard(to, &names, force)?;
+    let directory = Directory::create(to, force)?;
+    for (table, name) in tables.iter().zip(&names) {
+        table.write(&directory.file(name), form)?;
     }
-    let draft = document::temporary_beside(to);
-    let made = || -> Result<()> {
-        fs::create_dir(&draft).with_context(|| format!("cannot write {shown}"))?;
-        for (table, name) in tables.iter().zip(&names) {
-            let shown = to.join(name);
-            table
-                .write(&draft.join(name), form)
-                .with_context(|| format!("cannot write {}", shown.display()))?;
-        }
-        if to.symlink_metadata().is_ok() {
-            fs::remove_dir_all(to).with_context(|| format!("cannot replace {shown}"))?;
-        }
-        fs::rename(&draft, to).with_context(|| format!("cannot write {shown}"))
-    };
-    let made = made();
-    if made.is_err() {
-        // The reason is told already; what is left of the draft has nobody left to be told to.
-        let _ = fs::remove_dir_all(&draft);
-    }
-    made.map(|()| names)
-}
-
-/// Holds a directory that is there to what may be replaced.
-fn guard(there: &Path, names: &[String], force: bool) -> Result<()> {
-    let shown = there.display();
-    if !there.is_dir() {
-        bail!("{shown} exists and is no directory; choose another name");
-    }
-    for entry in fs::read_dir(there).with_context(|| format!("cannot look into {shown}"))? {
-        let name = entry.with_context(|| format!("cannot look into {shown}"))?.file_name();
-        if !force {
-            bail!("{shown} exists already; choose another name or add --force");
-        }
-        if !names.iter().any(|ours| name == **ours) {
-            bail!(
-                "{shown} holds {}, which is no table of a model; it is left alone",
-                name.display()
-            );
-        }
-    }
-    Ok(())
+    directory.finish()?;
+    Ok(names)
 }
 
 impl Table {
@@ -114,10 +74,10 @@ impl Table {
         rows.map(|line| name(line).trim_end_matches(';')).collect()
     }
 
-    fn write(&self, path: &Path, form: Form) -> Result<()> {
+    fn write(&self, to: &ResultFile, form: Form) -> Result<()> {
         match form {
-            Form::Csv => document::write_whole(path, self.csv().as_bytes()),
-            Form::Parquet => self.parquet(path),
+            Form::Csv => to.write(self.csv().as_bytes()),
+            Form::Parquet => self.parquet(to),
         }
     }
 
@@ -130,8 +90,8 @@ impl Table {
         text
     }
 
-    fn parquet(&self, path: &Path) -> Result<()> {
-        let mut table = TableWriter::new(path, &self.format, false)?;
+    fn parquet(&self, to: &ResultFile) -> Result<()> {
+        let mut table = TableWriter::on(to.draft()?, &self.format)?;
         let first = self.rows.first().map(Vec::as_slice).unwrap_or_default();
         let mut columns: Vec<Box<dyn Cells>> =
             (0..first.len()).map(|at| column(&self.rows, at)).collect();

@@ -66,7 +66,7 @@ pub fn run(args: ClassifyArgs) -> Result<Verdict> {
     if times.agree() {
         return Ok(Verdict::Done);
     }
-    eprintln!("nilometer: the classifier and linear search disagree: see the checksums");
+    say!("the classifier and linear search disagree: see the checksums");
     Ok(Verdict::Negative)
 }
 

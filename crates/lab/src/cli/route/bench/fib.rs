@@ -11,7 +11,7 @@ use nilometer_router::Engine;
 use crate::cli::Verdict;
 use crate::document;
 use crate::route::bench::fib::{EngineTimes, FibTimes, Options, time_family};
-use crate::route::bench::plot::plot;
+use crate::route::bench::plot::{BEGINNING, plot};
 use crate::route::bench::prefixes::Family;
 
 /// Times every forwarding table of the router on the prefixes of a file.
@@ -71,10 +71,11 @@ pub fn run(args: FibArgs) -> Result<Verdict> {
     };
     let times = time_family(&options)?;
     if let Some(path) = &args.plot {
-        document::write_whole(path, plot(&times).as_bytes())?;
+        document::guard_output(path, &[], true, BEGINNING.as_bytes())?
+            .write(plot(&times).as_bytes())?;
     }
     if times.skipped > 0 {
-        eprintln!("nilometer: {} prefixes of the other family were skipped", times.skipped);
+        say!("{} prefixes of the other family were skipped", times.skipped);
     }
     match args.json {
         true => println!("{}", serde_json::to_string(&times)?),
@@ -82,7 +83,7 @@ pub fn run(args: FibArgs) -> Result<Verdict> {
     }
     match times.disagreement() {
         Some(account) => {
-            eprintln!("nilometer: {account}");
+            say!("{account}");
             Ok(Verdict::Negative)
         }
         None => Ok(Verdict::Done),

@@ -111,14 +111,14 @@ pub fn run(args: ForwardArgs) -> Result<Verdict> {
         out: args.out,
     })?;
     for warning in &result.warnings {
-        eprintln!("nilometer: {warning}");
+        say!("{warning}");
     }
     match args.json {
         true => println!("{}", serde_json::to_string(&result)?),
         false => print!("{}", shown(&result)),
     }
     let comparison = result.comparison.iter();
-    comparison.clone().flat_map(Comparison::shown).for_each(|line| eprintln!("nilometer: {line}"));
+    comparison.clone().flat_map(Comparison::shown).for_each(|line| say!("{line}"));
     let is_apart = comparison.clone().any(|comparison| !comparison.apart.is_empty());
     Ok(if result.is_told() && !is_apart { Verdict::Done } else { Verdict::Negative })
 }

@@ -176,7 +176,7 @@ pub fn run(args: PipelineArgs) -> Result<Verdict> {
         return Ok(Verdict::Done);
     }
     let most = 100.0 * SUM_OFF_MAX;
-    eprintln!("nilometer: stages do not add up to a packet's time within {most} %: run it again");
+    say!("stages do not add up to a packet's time within {most} %: run it again");
     Ok(Verdict::Negative)
 }
 

@@ -1,0 +1,408 @@
+//! Where a directory of results is: its two names, its lock, and the step from the one to the other.
+//!
+//! The lock is one of the open directory itself (flock(2)), so that it goes with the directory when that
+//! is renamed, and ends with the process however it ends. Whoever has it looks once more whether the
+//! name still leads to what he locked.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use rustix::fs::{
+    Access, AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, accessat, flock, mkdirat,
+    openat, renameat_with, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::judged::{Foreign, Judged, appeared, delete, judge, named, names};
+use super::marker::{Listing, MARKER_FILE};
+use crate::document::draft::rename_anew;
+use crate::document::entry::{Entry, leads_to, look};
+
+/// How long a lock is waited for at first: others hold it for a moment to look.
+pub(super) const LOOK: Duration = Duration::from_millis(300);
+/// How long at the end, when results wait for their name: others may look at all of what was there.
+const LONG_LOOK: Duration = Duration::from_secs(30);
+/// Between two tries.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// How often a directory that was renamed meanwhile is made anew.
+const CLAIM_TRIES: u32 = 16;
+/// Files of results, by which those of versions without a list are recognised.
+const RESULTS: [&str; 4] = ["model.json", "result.json", "laws.csv", "laws.parquet"];
+
+/// What a lock is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Lock {
+    /// To look, as others may.
+    Shared,
+    /// To write, alone.
+    Whole,
+}
+
+/// The names of a directory of results.
+#[derive(Debug)]
+pub(super) struct Place {
+    parent: OwnedFd,
+    done: PathBuf,
+    partial: PathBuf,
+}
+
+/// What had the name of new results, open, and what it holds; it is called `DIR.partial` by now.
+#[derive(Debug)]
+pub(super) struct Replaced {
+    directory: OwnedFd,
+    listing: Listing,
+    judged: Judged,
+}
+
+impl Place {
+    /// The place that `out` names, or leads to where it is a symbolic link.
+    ///
+    /// # Errors
+    /// When it is no name, leads nowhere, or its parent is not there or cannot be written.
+    pub fn of(out: &Path) -> Result<Place> {
+        let mut done = std::path::absolute(out)
+            .with_context(|| format!("cannot use {} as a directory", out.display()))?;
+        if done.symlink_metadata().is_ok_and(|about| about.is_symlink()) {
+            done = done.canonicalize().map_err(|_| {
+                anyhow!(
+                    "{} is a symbolic link that leads nowhere; choose another --out",
+                    out.display()
+                )
+            })?;
+        }
+        let shown = done.display();
+        let Some(name) = done.file_name() else {
+            bail!("{shown} is no name for a directory of results")
+        };
+        let mut partial = name.to_owned();
+        partial.push(".partial");
+        let partial = done.with_file_name(partial);
+        let parent = done.parent().unwrap_or(Path::new("/"));
+        if !parent.is_dir() {
+            bail!("cannot make {shown}: {} does not exist; make it first", parent.display());
+        }
+        let unusable = || format!("cannot make {shown}");
+        let parent = open_directory(CWD, parent.as_os_str(), parent, OFlags::empty())?;
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        accessat(&parent, ".", access, AtFlags::EACCESS).with_context(unusable)?;
+        look(&parent, name_of(&partial)).with_context(unusable)?;
+        Ok(Place { parent, done, partial })
+    }
+
+    /// Where the results will be.
+    pub fn done(&self) -> &Path {
+        &self.done
+    }
+
+    /// Where the results are until then.
+    pub fn partial(&self) -> &Path {
+        &self.partial
+    }
+
+    /// Whether nobody writes to `DIR.partial`.
+    pub fn check_free(&self) -> Result<()> {
+        match self.look(&self.partial)? {
+            Some(entry) if entry.is_directory() => match self.open(&self.partial) {
+                Ok(directory) => lock(&directory, &self.partial, Lock::Shared, LOOK),
+                // What cannot be opened, or is gone, is told by those who need it.
+                Err(_) => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether `DIR` is the directory that it was before, or is as little there.
+    pub fn is_still(&self, before: Option<Entry>) -> Result<bool> {
+        let inode = |entry: Entry| entry.mark.inode;
+        Ok(self.look(&self.done)?.map(inode) == before.map(inode))
+    }
+
+    /// Whether `DIR` may be made, or the one that is there be replaced, which is returned then.
+    pub fn check_done(&self, force: bool) -> Result<Option<Entry>> {
+        let path = &self.done;
+        let Some(entry) = self.look(path)? else { return Ok(None) };
+        let shown = path.display();
+        ensure!(entry.is_directory(), "{shown} is not a directory");
+        if entry.is_mount {
+            bail!(
+                "{shown} is a place where something is mounted, which cannot be replaced; choose a directory in it"
+            );
+        }
+        self.check_replaceable(path, force)?;
+        Ok(Some(entry))
+    }
+
+    /// Whether `DIR.partial` may be made, or the one that is there be taken over.
+    pub fn check_partial(&self, force: bool) -> Result<()> {
+        let path = &self.partial;
+        match self.look(path)? {
+            Some(entry) if entry.is_directory() => self.check_replaceable(path, force),
+            Some(_) => bail!("{} is not a directory", path.display()),
+            None => Ok(()),
+        }
+    }
+
+    fn check_replaceable(&self, path: &Path, force: bool) -> Result<()> {
+        let shown = path.display();
+        match self.open(path) {
+            Ok(directory) => {
+                lock(&directory, path, Lock::Shared, LOOK)?;
+                if !is_empty(&directory, path)? {
+                    ensure!(force, already(path));
+                    whole_of_ours(&directory, path)?;
+                }
+                let access = Access::WRITE_OK | Access::EXEC_OK;
+                let writable = accessat(&directory, ".", access, AtFlags::EACCESS);
+                writable.with_context(|| format!("cannot replace {shown}"))
+            }
+            Err(_) if !force => bail!(already(path)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes `DIR.partial`, or empties the one that is there, and locks it.
+    ///
+    /// # Errors
+    /// When another run writes there, or it holds anything that is not ours.
+    pub fn claim(&self, force: bool) -> Result<OwnedFd> {
+        let path = &self.partial;
+        for _ in 0..CLAIM_TRIES {
+            match mkdirat(&self.parent, name_of(path), Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => {
+                    return Err(error).with_context(|| format!("cannot make {}", path.display()));
+                }
+            }
+            if self.look(path)?.is_none() {
+                continue;
+            }
+            let directory = self.open(path)?;
+            lock(&directory, path, Lock::Whole, LOOK)?;
+            let shown = || format!("cannot use {}", path.display());
+            if !leads_to(&self.parent, name_of(path), &directory).with_context(shown)? {
+                continue;
+            }
+            if !is_empty(&directory, path)? {
+                ensure!(force, already(path));
+                whole_of_ours(&directory, path)?;
+            }
+            let left = self.empty(&directory)?;
+            ensure!(left.is_empty(), "{} holds {} by now", path.display(), named(&left));
+            return Ok(directory);
+        }
+        bail!("{} is being made and renamed by others", path.display())
+    }
+
+    /// Deletes what is ours in `DIR.partial`, which is open; returns what is left.
+    ///
+    /// # Errors
+    /// What the file system refuses.
+    pub fn empty(&self, directory: &OwnedFd) -> Result<Vec<Foreign>> {
+        let listing = Listing::read(directory, &self.partial)?.unwrap_or_default();
+        let judged = judge(directory, &self.partial, &listing)?;
+        delete(directory, &self.partial, &listing, &judged)
+    }
+
+    /// Removes `DIR.partial`, which is open and empty.
+    ///
+    /// # Errors
+    /// When it holds anything.
+    pub fn remove_partial(&self, directory: &OwnedFd) -> Result<()> {
+        let shown = || format!("cannot remove {}", self.partial.display());
+        let name = name_of(&self.partial);
+        if leads_to(&self.parent, name, directory).with_context(shown)? {
+            unlinkat(&self.parent, name, AtFlags::REMOVEDIR).with_context(shown)?;
+        }
+        Ok(())
+    }
+
+    /// Gives `DIR.partial`, which is open as `new`, the name `DIR`. What `replaces` tells had that name
+    /// before is called `DIR.partial` then, and returned.
+    ///
+    /// # Errors
+    /// What the file system refuses, and when `DIR` is another than before or holds anything that is not
+    /// ours; the names are then as they were.
+    pub fn swap(&self, new: &OwnedFd, replaces: Option<&Entry>) -> Result<Option<Replaced>> {
+        let (done, partial) = (&self.done, &self.partial);
+        let shown = || format!("cannot name the results {}", done.display());
+        let is_there = leads_to(&self.parent, name_of(partial), new).with_context(shown)?;
+        ensure!(is_there, "{} was moved while the run went on", partial.display());
+        let Some(there) = self.look(done)? else {
+            let named = rename_anew(&self.parent, name_of(partial), &self.parent, name_of(done));
+            return named.map(|()| None).with_context(shown);
+        };
+        if replaces.map(|before| before.mark.inode) != Some(there.mark.inode) {
+            bail!("{} was made while the run went on", done.display());
+        }
+        let directory = self.open(done)?;
+        lock(&directory, done, Lock::Whole, LONG_LOOK)?;
+        let (listing, judged) = whole_of_ours(&directory, done)?;
+        self.exchange().with_context(shown)?;
+        let replaced = Replaced { directory, listing, judged };
+        let is_it = leads_to(&self.parent, name_of(partial), &replaced.directory);
+        let late = appeared(&replaced.directory, partial, &replaced.judged);
+        match (is_it, late) {
+            (Ok(true), Ok(late)) if late.is_empty() => Ok(Some(replaced)),
+            (is_it, late) => {
+                self.exchange().with_context(shown)?;
+                let (is_it, late) = (is_it.with_context(shown)?, late?);
+                ensure!(is_it, "{} was exchanged while the run ended", done.display());
+                bail!("{} holds {} by now", done.display(), named(&late))
+            }
+        }
+    }
+
+    /// `DIR.partial` and `DIR` exchange their names.
+    fn exchange(&self) -> io::Result<()> {
+        let (parent, [done, partial]) =
+            (&self.parent, [&self.done, &self.partial].map(|path| name_of(path)));
+        match renameat_with(parent, partial, parent, done, RenameFlags::EXCHANGE) {
+            // Not every file system can do it in one step.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => self.exchange_by_turns(),
+            done => Ok(done?),
+        }
+    }
+
+    /// As [`Place::exchange`], in three steps, of which each leaves both under some name.
+    fn exchange_by_turns(&self) -> io::Result<()> {
+        let (parent, [done, partial]) =
+            (&self.parent, [&self.done, &self.partial].map(|path| name_of(path)));
+        let mut aside = done.to_owned();
+        aside.push(".replaced");
+        rename_anew(parent, done, parent, &aside)?;
+        let second = rename_anew(parent, partial, parent, done)
+            .and_then(|()| rename_anew(parent, &aside, parent, partial));
+        if second.is_err() {
+            // Back where it was; the reason is told.
+            let _ = rename_anew(parent, &aside, parent, done);
+        }
+        second
+    }
+
+    /// Deletes what new results took the place of.
+    ///
+    /// # Errors
+    /// When something in it is not ours by now, which stays under the name that is told.
+    pub fn delete_replaced(&self, replaced: &Replaced) -> Result<()> {
+        let Replaced { directory, listing, judged } = replaced;
+        let place = || {
+            let [done, partial] = [&self.done, &self.partial].map(|path| path.display());
+            format!("the results are in {done}, and what was there before is in {partial}")
+        };
+        let left = delete(directory, &self.partial, listing, judged).with_context(place)?;
+        if !left.is_empty() {
+            bail!("{}: somebody put {} into it", place(), named(&left));
+        }
+        self.remove_partial(directory).with_context(place)
+    }
+
+    fn look(&self, path: &Path) -> Result<Option<Entry>> {
+        look(&self.parent, name_of(path)).with_context(|| format!("cannot use {}", path.display()))
+    }
+
+    fn open(&self, path: &Path) -> Result<OwnedFd> {
+        open_directory(&self.parent, name_of(path), path, OFlags::NOFOLLOW)
+    }
+}
+
+fn name_of(path: &Path) -> &OsStr {
+    path.file_name().expect("a directory of results has a name")
+}
+
+fn already(path: &Path) -> String {
+    format!("{} exists already; choose another --out or add --force", path.display())
+}
+
+/// Opens a directory, to be called `path`.
+///
+/// # Errors
+/// When it is none or cannot be opened.
+pub(super) fn open_directory(
+    parent: impl AsFd,
+    name: &OsStr,
+    path: &Path,
+    how: OFlags,
+) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | how;
+    match openat(parent, name, flags, Mode::empty()) {
+        Err(Errno::NOTDIR | Errno::LOOP) => bail!("{} is not a directory", path.display()),
+        opened => opened.with_context(|| format!("cannot open {}", path.display())),
+    }
+}
+
+/// Locks an open directory until it is closed, as it is when the process ends.
+///
+/// # Errors
+/// When another process has it for as long as `patience`.
+pub(super) fn lock(directory: &OwnedFd, path: &Path, how: Lock, patience: Duration) -> Result<()> {
+    let how = match how {
+        Lock::Shared => FlockOperation::NonBlockingLockShared,
+        Lock::Whole => FlockOperation::NonBlockingLockExclusive,
+    };
+    let since = Instant::now();
+    while since.elapsed() < patience {
+        match flock(directory, how) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) => sleep(LOCK_PAUSE),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot lock {}", path.display()));
+            }
+        }
+    }
+    let listing = Listing::read(directory, path).ok().flatten();
+    let who = match listing.and_then(|listing| listing.process) {
+        Some(process) => format!("another run (process {process})"),
+        None => "another run".to_owned(),
+    };
+    bail!("{who} is writing to {}; choose another --out or wait until it ends", path.display())
+}
+
+/// Whether there is nothing in a directory but, it may be, a list of nothing.
+fn is_empty(directory: &OwnedFd, path: &Path) -> Result<bool> {
+    let shown = || format!("cannot look into {}", path.display());
+    if !names(directory).with_context(shown)?.is_empty() {
+        return Ok(false);
+    }
+    let marker = look(directory, MARKER_FILE).with_context(shown)?;
+    Ok(marker.is_none() || Listing::read(directory, path).is_ok())
+}
+
+/// What a directory holds, if all of it is ours.
+///
+/// # Errors
+/// What is not, or that it has no list.
+fn whole_of_ours(directory: &OwnedFd, path: &Path) -> Result<(Listing, Judged)> {
+    let shown = path.display();
+    let listing = Listing::read(directory, path)
+        .with_context(|| format!("{shown} is left alone, since nobody can tell what is in it"))?;
+    if let Some(listing) = listing {
+        let judged = judge(directory, path, &listing)?;
+        if judged.foreign.is_empty() {
+            return Ok((listing, judged));
+        }
+        bail!(
+            "{shown} holds what no run left there: {}; it is left alone, choose another --out",
+            named(&judged.foreign)
+        );
+    }
+    let judged = judge(directory, path, &Listing::default())?;
+    let seems_old = RESULTS.iter().any(|name| judged.foreign.iter().any(|one| one.is_called(name)));
+    if judged.is_empty() {
+        return Ok((Listing::default(), judged));
+    }
+    if seems_old {
+        bail!(
+            "{shown} has no list of its files ({MARKER_FILE}), as results of earlier versions have none; \
+             it is left alone, remove it yourself or choose another --out"
+        );
+    }
+    bail!(
+        "{shown} holds other things than results: {}; it is left alone, choose another --out",
+        named(&judged.foreign)
+    )
+}

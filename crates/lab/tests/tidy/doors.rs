@@ -1,0 +1,66 @@
+//! Doors: what is said goes out by one of them, and files come about and go by one other.
+
+use super::{Source, code, hold, sources};
+
+/// What stands at a door alone, and where that is.
+struct Door {
+    words: &'static [&'static str],
+    rooms: &'static [&'static str],
+    advice: &'static str,
+}
+
+const SAID: Door = Door {
+    words: &["eprintln!(", "eprint!("],
+    rooms: &["crates/lab/src/said.rs", "crates/lab/src/cli/stdout.rs"],
+    advice: "say it with say!, which shows control characters",
+};
+
+/// The kernel's own files are another thing than ours; sockets have names and no content.
+const FILES: Door = Door {
+    words: &["File::create(", "fs::write(", "fs::rename(", "remove_dir_all(", "remove_file("],
+    rooms: &["crates/lab/src/device/", "crates/lab/src/route/control/"],
+    advice: "files come about and go in document::draft and document::results",
+};
+
+fn around(sources: &[Source], door: &Door) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for Source { path, text } in sources {
+        if door.rooms.iter().any(|room| path.starts_with(room)) || path.ends_with("/tests.rs") {
+            continue;
+        }
+        // The tests, last in every file, make files as they like.
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        for (number, line) in text.lines().enumerate() {
+            let line = code(line);
+            if let Some(word) = door.words.iter().find(|word| line.contains(**word)) {
+                complaints.push(format!("{path}:{}: `{word}`: {}", number + 1, door.advice));
+            }
+        }
+    }
+    complaints
+}
+
+fn lab() -> Vec<Source> {
+    let all = sources(&[".rs"]).into_iter();
+    all.filter(|source| source.path.starts_with("crates/lab/src/")).collect()
+}
+
+#[test]
+fn what_is_said_goes_through_one_door() {
+    hold(around(&lab(), &SAID));
+}
+
+#[test]
+fn files_come_about_in_one_place() {
+    hold(around(&lab(), &FILES));
+}
+
+#[test]
+fn what_goes_around_a_door_is_found() {
+    let text = "fn f() {\n    eprintln!(\"a\");\n    let _ = fs::write(a, b);\n}\n\n\
+                #[cfg(test)]\nmod tests {\n    eprintln!(\"b\");\n}\n";
+    let one = |path: &str| [Source { path: path.to_owned(), text: text.to_owned() }];
+    assert_eq!(around(&one("crates/lab/src/a.rs"), &SAID).len(), 1);
+    assert_eq!(around(&one("crates/lab/src/a.rs"), &FILES).len(), 1);
+    assert!(around(&one("crates/lab/src/said.rs"), &SAID).is_empty());
+}
