@@ -20,6 +20,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::namespace::Namespace;
 use super::testbed::DevicePort;
+use crate::document::bounded::system_text;
 
 const FOLDER: &str = "/usr/lib/frr";
 /// How long a daemon may take until it answers, and routes until the kernel has them.
@@ -88,7 +89,7 @@ impl<'a> Suite<'a> {
     pub fn new(namespace: &'a Namespace, folder: PathBuf) -> Result<Suite<'a>> {
         ensure!(is_installed(), "FRR is not installed (Debian: apt-get install frr)");
         make(&folder)?;
-        let users = fs::read_to_string("/etc/passwd").context("/etc/passwd")?;
+        let users = system_text("/etc/passwd").context("/etc/passwd")?;
         let line = users.lines().find(|line| line.starts_with("frr:"));
         let mut numbers = line.context("there is no user frr")?.split(':').skip(2);
         let mut number = || numbers.next().and_then(|number| number.parse().ok());
@@ -149,7 +150,7 @@ impl<'a> Suite<'a> {
 
     /// What a daemon has written.
     pub fn log(&self, name: &str) -> String {
-        fs::read_to_string(self.folder.join(format!("{name}.log"))).unwrap_or_default()
+        system_text(self.folder.join(format!("{name}.log"))).unwrap_or_default()
     }
 }
 
@@ -215,7 +216,7 @@ fn static_routes(ports: &[DevicePort]) -> String {
 fn gateway_routes() -> Result<usize> {
     let read = |name: &str| {
         let path = format!("/proc/thread-self/net/{name}");
-        fs::read_to_string(&path).with_context(|| path.clone())
+        system_text(&path).with_context(|| path.clone())
     };
     let count = |text: &str, column: usize| {
         let flags = text.lines().filter_map(|line| {

@@ -30,6 +30,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use super::answer::Refused;
 use super::desk::Desk;
 use super::paths;
+use crate::document::bounded::{TOKEN_BYTES_MAX, read_text};
 
 /// Connections that a door has open at once; others wait outside.
 pub const CONNECTIONS_MAX: usize = 64;
@@ -89,7 +90,7 @@ impl Door {
 /// When others can read it, or the line has not 16 to 256 letters that a header can have.
 pub fn token(path: &Path) -> Result<String> {
     let shown = path.display();
-    let text = crate::document::read_text(path).context("control.token_file")?;
+    let text = read_text(path, TOKEN_BYTES_MAX).context("control.token_file")?;
     let mode = std::fs::metadata(path).context("control.token_file")?.mode();
     ensure!(mode & 0o077 == 0, "control.token_file: others can read {shown}; chmod 600 it");
     let line = text.lines().next().unwrap_or_default().trim();

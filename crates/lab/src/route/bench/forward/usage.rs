@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::document::bounded::system_text;
+
 /// The kernel's threads that carry on with packets.
 #[derive(Debug)]
 pub struct KernelThreads {
@@ -33,7 +35,7 @@ impl KernelThreads {
             let name = entry.context("cannot read /proc")?.file_name();
             let Some(number) = name.to_str().filter(|n| n.parse::<u32>().is_ok()) else { continue };
             // A process that has ended meanwhile is none of the kernel's.
-            let comm = fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
+            let comm = system_text(format!("/proc/{number}/comm")).unwrap_or_default();
             if comm.starts_with("ksoftirqd/") || comm.starts_with("napi/") {
                 processes.push(number.to_owned());
             }
@@ -44,7 +46,7 @@ impl KernelThreads {
     /// The time that they have used.
     pub fn time(&self) -> Duration {
         let nanos = |process: &String| -> u64 {
-            let text = fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap_or_default();
+            let text = system_text(format!("/proc/{process}/schedstat")).unwrap_or_default();
             text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
         };
         Duration::from_nanos(self.processes.iter().map(nanos).sum())
@@ -66,7 +68,7 @@ impl Machine {
     /// # Errors
     /// When `/proc/stat` cannot be read.
     pub fn now() -> Result<Machine> {
-        let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+        let text = system_text("/proc/stat").context("cannot read /proc/stat")?;
         let at = Instant::now();
         let (idle, processors) = parsed(&text).context("/proc/stat is not as it should be")?;
         Ok(Machine { at, idle, processors })
