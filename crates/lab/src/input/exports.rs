@@ -290,6 +290,7 @@ impl Reading<'_> {
         for (reason, count) in counts.skips.met().chain(self.exporters.archived.skips.met()) {
             *self.summary.skipped.entry(reason.name().to_owned()).or_default() += count;
         }
+        self.note_evictions();
         let waiting = counts.skips.of(Skip::NoTemplate);
         if waiting > 0 {
             self.summary.warnings.push(format!(
@@ -297,5 +298,21 @@ impl Reading<'_> {
                  capture earlier, or let it run until templates are repeated"
             ));
         }
+    }
+
+    /// Says in one line how many templates were forgotten because there were too many, and whose.
+    fn note_evictions(&mut self) {
+        let evictions = self.exporters.collector.evictions();
+        let Some((worst, lost)) = evictions.worst() else { return };
+        let Limits { templates_max, templates_of_address_max, domains_max, .. } = Limits::default();
+        let (addresses, has_more) = evictions.addresses();
+        let more = if has_more { "more than " } else { "" };
+        self.summary.warnings.push(format!(
+            "{} templates were forgotten, of {more}{addresses} addresses, {lost} of them of {worst}, because \
+             more came than are kept ({templates_max} of {domains_max} domains, {templates_of_address_max} \
+             of an address); by {} of them records had been read",
+            evictions.templates(),
+            evictions.useful()
+        ));
     }
 }
