@@ -27,10 +27,13 @@ use super::choice::{Evidence, ReadAs};
 use super::datagrams::Datagrams;
 use super::records::Reading;
 use super::source::{Gauge, Stream};
-use super::summary::ExportSummary;
+use super::summary::{ExportSummary, of_all};
 use super::udp;
 use super::window::Window;
 use crate::table::flows::read_flow_table;
+
+/// What became of what contradicts itself.
+const LEFT_OUT: &str = "are damaged and were left out";
 
 /// What is known of exporters and of what they exported.
 #[derive(Debug)]
@@ -275,6 +278,11 @@ impl Reading<'_> {
                  where a file has no time of that either"
             ),
         );
+        let damaged = |reason| now.skips.of(reason) - before.skips.of(reason);
+        let (records, found) = (damaged(Skip::RecordDamaged), now.records - before.records);
+        warn(records, &format!("{} in exports {}", of_all(records, found, "records"), LEFT_OUT));
+        let sets = damaged(Skip::SetDamaged) + damaged(Skip::TemplateDamaged);
+        warn(sets, &format!("{sets} sets or templates in exports {LEFT_OUT}"));
         let malformed = sums.malformed;
         warn(malformed, &format!("{malformed} exports contradict themselves and were left out"));
         let others = sums.other_packets;
