@@ -318,6 +318,26 @@ fn records_that_damage_costs_are_told_with_their_place_and_share() {
 }
 
 #[test]
+fn digests_are_what_sha256sum_prints() {
+    let room = Room::new("digests");
+    // More than the buffers of the thread that digests, and less than one.
+    let long = nfcapd(0, 400, 1_000, <[u8]>::to_vec);
+    let files = [room.file("long", &long), room.file("short", &nfcapd(0, 1, 3, <[u8]>::to_vec))];
+    assert!(long.len() > 24 << 20);
+    let sums = Command::new("sha256sum").args(&files).output().expect("sha256sum runs");
+    let sums = String::from_utf8(sums.stdout).expect("text");
+    let expected: Vec<&str> = sums.lines().filter_map(|line| line.split(' ').next()).collect();
+    // They take longer than reading, and are made for whoever asks.
+    let inputs = &counted(&files)["inputs"];
+    assert_eq!((&inputs[0]["bytes"], &inputs[0]["sha256"]), (&long.len().into(), &Value::Null));
+    let counts = counted(&[&files[..], &["--digests".into()]].concat());
+    let inputs = counts["inputs"].as_array().expect("a list");
+    let found: Vec<&str> = inputs.iter().filter_map(|input| input["sha256"].as_str()).collect();
+    assert_eq!(expected.len(), 2);
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn what_nfdump_packed_is_unpacked() {
     let data = std::env::var_os("NILOMETER_DATA");
     let has_nfdump = Command::new("nfdump").arg("-V").output().is_ok();

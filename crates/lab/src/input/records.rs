@@ -57,7 +57,7 @@ pub struct FlowOptions {
     pub for_model: bool,
     /// Count TCP connections; without it the summary has none.
     pub counts_connections: bool,
-    /// Digest the inputs; without it the summary does not name them.
+    /// Digest the inputs: wherever something is kept that is made of them.
     pub digests: bool,
 }
 
@@ -196,7 +196,7 @@ impl<'a> Reading<'a> {
             }
         };
         rest.skip(u64::MAX).with_context(|| format!("{}: cannot be read", gauge.name()))?;
-        self.summary.inputs.extend(gauge.digest());
+        self.summary.inputs.push(gauge.identity());
         self.summary.spans.extend(self.seen.input_ends(gauge.name()));
         self.input_ends()
     }

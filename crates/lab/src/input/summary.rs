@@ -69,7 +69,7 @@ pub struct FlowSummary {
     /// What a model wants to know beside the records, where that was asked for.
     #[serde(skip)]
     pub beside: Option<Beside>,
-    /// Name, SHA-256 and length of every input, where they were asked for.
+    /// Name and length of every input, and its SHA-256 where that was asked for.
     pub inputs: Vec<InputDigest>,
     /// When the traffic of each input was, of those that hold any, in the order read.
     #[serde(skip)]
