@@ -76,8 +76,14 @@ pub fn of_netflow7(bytes: &[u8]) {
 
 /// Datagrams of one version, each behind its length in sixteen bits, from two exporters in turn.
 fn collect(version: &[u8], bytes: &[u8]) {
-    let limits =
-        Limits { domains_max: 20, templates_max: 50, fields_max: 40, held_bytes_max: 5_000 };
+    let limits = Limits {
+        domains_max: 20,
+        domains_of_address_max: 12,
+        templates_max: 50,
+        templates_of_address_max: 30,
+        fields_max: 40,
+        held_bytes_max: 5_000,
+    };
     let mut collector = Collector::new(limits);
     let (mut rest, mut heard, mut given) = (bytes, 0u64, 0u64);
     while let Some((length, after)) = rest.split_first_chunk::<2>() {

@@ -9,6 +9,7 @@ use core::fmt;
 use core::net::IpAddr;
 
 use crate::counts::Counts;
+use crate::evictions::Evictions;
 use crate::netflow5::{self, Header};
 use crate::netflow7;
 use crate::record::FlowRecord;
@@ -142,6 +143,11 @@ impl Collector {
             counts.datagrams_repeated += told.datagrams_repeated;
         }
         counts
+    }
+
+    /// Templates of version 9 and IPFIX that were forgotten because there were too many.
+    pub fn evictions(&self) -> &Evictions {
+        self.session.evictions()
     }
 
     /// Who was heard: exporters of versions 5 and 7, domains of version 9 and IPFIX, sFlow's agents.

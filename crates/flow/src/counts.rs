@@ -33,15 +33,19 @@ pub enum Skip {
     SetUnknown,
     /// Templates that contradict themselves, or describe records of no length.
     TemplateDamaged,
-    /// Templates beyond a limit on their number or their fields.
+    /// Templates of more fields than are remembered.
     TemplateLimit,
-    /// Datagrams of more exporters and domains than are followed.
+    /// Templates that were forgotten because there were too many, of their exporter or in all.
+    TemplateEvicted,
+    /// Datagrams of more exporters and domains than are followed; their records were read.
     DomainLimit,
+    /// Domains that were forgotten, with their templates, because there were too many.
+    DomainEvicted,
 }
 
 impl Skip {
     /// Every reason.
-    pub const ALL: [Skip; 13] = [
+    pub const ALL: [Skip; 15] = [
         Skip::NoAddresses,
         Skip::NoCounts,
         Skip::Aggregate,
@@ -54,7 +58,9 @@ impl Skip {
         Skip::SetUnknown,
         Skip::TemplateDamaged,
         Skip::TemplateLimit,
+        Skip::TemplateEvicted,
         Skip::DomainLimit,
+        Skip::DomainEvicted,
     ];
 
     /// Its name, for scripts.
@@ -72,7 +78,9 @@ impl Skip {
             Skip::SetUnknown => "set_unknown",
             Skip::TemplateDamaged => "template_damaged",
             Skip::TemplateLimit => "template_limit",
+            Skip::TemplateEvicted => "template_evicted",
             Skip::DomainLimit => "domain_limit",
+            Skip::DomainEvicted => "domain_evicted",
         }
     }
 

@@ -12,6 +12,7 @@ pub mod connections;
 pub mod counts;
 mod coverage;
 pub mod echoes;
+pub mod evictions;
 pub mod flow_tools;
 pub mod framing;
 pub mod handshake;

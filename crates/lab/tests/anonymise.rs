@@ -65,8 +65,9 @@ fn a_table_says_nothing_of_its_inputs_and_makes_the_same_model() {
     let holds = |name: &str, what: &str| {
         room.read_bytes(name).windows(what.len()).any(|window| window == what.as_bytes())
     };
-    let digest =
-        room.counted(&["flows", "of-a-customer.pcap", "--json"])["inputs"][0]["sha256"].clone();
+    let digest = room.counted(&["flows", "of-a-customer.pcap", "--json", "--digests"])["inputs"][0]
+        ["sha256"]
+        .clone();
     let digest = digest.as_str().expect("a digest");
     for what in ["of-a-customer", "198.51.100.", digest] {
         assert!(holds("plain.parquet", what) && !holds("other.parquet", what), "{what}");

@@ -3,7 +3,9 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
 use std::process::Command;
+use std::thread;
 
 use common::{BINARY, Room, capture, pcap, pcap_header, privileged, text};
 use nilometer_wire::build;
@@ -209,6 +211,100 @@ fn a_lab_refuses_before_it_builds_or_writes() {
             ("lab run --input udp.pcap --out out", &["udp.pcap", "no TCP"]),
         ],
     );
+}
+
+/// Memory that a command may map while it refuses a document that has no end, KiB.
+const REFUSING_KIB: u32 = 1 << 20;
+/// No document may have more bytes.
+const DOCUMENT_BYTES_MAX: u64 = 256 << 20;
+
+/// Every command that reads a document, whose name takes the place of `IT`.
+const READERS: [&str; 18] = [
+    "model show IT",
+    "model compare good.json IT",
+    "model export IT --csv out",
+    "model merge IT -o out.json",
+    "model new -o out.json --sessions 1 --inter-connection exponential:mean=1 --file-size table:IT",
+    "generate plan IT",
+    "generate client IT",
+    "simulate IT",
+    "lab run IT --out out",
+    "lab run --model IT --out out",
+    "flows good.pcap -o out.parquet --anonymise IT",
+    "route run IT",
+    "route ctl --url http://127.0.0.1:1 --token-file IT ports",
+    "route bench classify --rules IT",
+    "route bench classify --rules good.rules --trace IT",
+    "route bench fib --table IT",
+    "route bench pipeline --table good.table --rules IT",
+    "route bench pipeline --table IT",
+];
+
+/// A line with the document's name in it, which must be refused within little memory.
+fn refused_in_bounds(room: &Room, line: &str, document: &str) -> String {
+    let line = line.replace("IT", document);
+    let output = room.run_within(REFUSING_KIB, &line.split(' ').collect::<Vec<_>>());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "`{line}`: {:?}: {said}", output.status);
+    assert_eq!(said.lines().count(), 1, "`{line}`: {said}");
+    assert!(said.contains(document), "`{line}` does not name {document}: {said}");
+    said.to_owned()
+}
+
+#[test]
+fn documents_that_have_no_end_are_refused_at_their_limit() {
+    let room = furnished("endless");
+    room.done(&["model", "good.pcap", "-o", "good.json"]);
+    room.write("good.rules", "@0.0.0.0/0\t0.0.0.0/0\t0 : 65535\t0 : 65535\t0x00/0x00\n");
+    room.write("good.table", "10.0.0.0/8\n");
+    // A device has the length 0 and never ends; a file of holes says how long it is.
+    let holes = fs::File::create(room.path("holes")).expect("a file");
+    holes.set_len(8 << 30).expect("a length");
+    for document in ["/dev/zero", "holes"] {
+        for line in READERS {
+            let said = refused_in_bounds(&room, line, document);
+            let other_words = ["is no part", "is no key"];
+            let is_said = |words: &str| said.contains(words);
+            assert!(is_said("has more than ") || other_words.into_iter().any(is_said), "{said}");
+        }
+    }
+    assert!(!room.path("out").exists() && !room.path("out.json").exists());
+}
+
+#[test]
+fn a_pipe_that_is_fed_without_end_is_left_at_the_limit() {
+    let room = furnished("fed");
+    let cases = [
+        ("model show IT", "{\"inputs\": [", "[],"),
+        ("generate plan IT", "", " "),
+        ("lab run --model IT --out out", "[", "0,"),
+        ("simulate IT", "", "# a comment\n"),
+        ("lab run ./IT --out out", "", "[[a]]\n"),
+        ("route run IT", "a = [", "1,"),
+        ("flows good.pcap -o out.parquet --anonymise IT", "", "0"),
+    ];
+    for (line, beginning, repeated) in cases {
+        let pipe = room.path("pipe.toml");
+        assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+        let (beginning, piece) = (beginning.to_owned(), repeated.repeat(1 << 14));
+        let name = pipe.clone();
+        let feeder = thread::spawn(move || {
+            let mut to = fs::OpenOptions::new().write(true).open(name).expect("somebody reads");
+            let mut fed = to.write(beginning.as_bytes()).expect("somebody reads") as u64;
+            while fed < 4 * DOCUMENT_BYTES_MAX {
+                match to.write(piece.as_bytes()) {
+                    Ok(bytes) => fed += bytes as u64,
+                    Err(error) => return (fed, error.kind()),
+                }
+            }
+            (fed, std::io::ErrorKind::Other)
+        });
+        let said = refused_in_bounds(&room, line, "pipe.toml");
+        let (fed, why) = feeder.join().expect("the feeder ends");
+        assert_eq!(why, std::io::ErrorKind::BrokenPipe, "`{line}` took {fed} bytes");
+        assert!(fed <= DOCUMENT_BYTES_MAX + (1 << 20), "`{line}` took {fed} bytes: {said}");
+        fs::remove_file(&pipe).expect("it is ours");
+    }
 }
 
 /// A user namespace that may make neither networks nor further user namespaces is as bare of

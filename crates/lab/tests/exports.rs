@@ -266,7 +266,75 @@ fn compressed_blocks_are_unpacked() {
     let counts = counted(&[room.file("torn", &torn)]);
     assert_eq!(counts["flow_records"], 2_000);
     assert_eq!(counts["skipped"]["record_damaged"], 1_000);
-    assert!(counts["warnings"].to_string().contains("at byte 40: bzip2"), "{counts}");
+    assert!(
+        counts["warnings"].to_string().contains("at byte 40, which cannot be unpacked: bzip2"),
+        "{counts}"
+    );
+}
+
+#[test]
+fn records_that_damage_costs_are_told_with_their_place_and_share() {
+    let room = Room::new("damaged");
+    let whole = nfcapd(0, 3, 1_000, <[u8]>::to_vec);
+    let block_bytes = (whole.len() - 40) / 3;
+    // A record in the middle of the second block has no length: behind it nothing is found again.
+    let mut damaged = whole.clone();
+    let second = 40 + block_bytes;
+    damaged[second + 12 + 500 * 76 + 2..][..2].fill(0);
+    let (status, counts, said) = flows(&[room.file("damaged", &damaged)]);
+    assert_eq!((status, &counts["flow_records"]), (Some(0), &2_500.into()), "{said}");
+    assert_eq!(
+        (&counts["damaged"], &counts["skipped"]["record_damaged"]),
+        (&1.into(), &500.into())
+    );
+    let words = format!(
+        "damaged: 500 of 3000 records (16.7 %) are damaged and were left out in the block at byte {second}"
+    );
+    assert!(counts["warnings"][0].as_str().is_some_and(|said| said.ends_with(&words)), "{counts}");
+    assert!(said.lines().any(|line| line.contains(&words)), "{said}");
+    // A record of another kind is none that can be read.
+    let mut odd = whole.clone();
+    odd[40 + 12 + 76] = 0x77;
+    let counts = counted(&[room.file("odd", &odd)]);
+    assert_eq!((&counts["flow_records"], &counts["damaged"]), (&2_999.into(), &0.into()));
+    assert!(
+        counts["warnings"][0].to_string().contains("odd: 1 of 3000 records (0.0 %) are of kinds")
+    );
+    // Cut between two blocks, it looks whole, but for its header.
+    let counts = counted(&[room.file("short", &whole[..second])]);
+    assert_eq!((&counts["flow_records"], &counts["damaged"]), (&1_000.into(), &1.into()));
+    let words = "short: its header tells of 2 more blocks";
+    assert!(counts["warnings"].to_string().contains(words), "{counts}");
+    // Cut within a block, and damaged in the header of one: bytes are told.
+    let counts = counted(&[room.file("cut", &whole[..second + 100])]);
+    let words = format!("is cut, 100 of {} bytes (0.1 %)", second + 100);
+    assert!(counts["warnings"].to_string().contains(&words), "{counts}");
+    assert_eq!((&counts["cut_records"], &counts["damaged"]), (&1.into(), &0.into()));
+    let mut torn = whole.clone();
+    torn[second + 4..second + 8].fill(0xff);
+    let counts = counted(&[room.file("torn", &torn)]);
+    let words = format!("was read, {} of {} bytes (66.7 %)", 2 * block_bytes, whole.len());
+    assert!(counts["warnings"].to_string().contains(&words), "{counts}");
+}
+
+#[test]
+fn digests_are_what_sha256sum_prints() {
+    let room = Room::new("digests");
+    // More than the buffers of the thread that digests, and less than one.
+    let long = nfcapd(0, 400, 1_000, <[u8]>::to_vec);
+    let files = [room.file("long", &long), room.file("short", &nfcapd(0, 1, 3, <[u8]>::to_vec))];
+    assert!(long.len() > 24 << 20);
+    let sums = Command::new("sha256sum").args(&files).output().expect("sha256sum runs");
+    let sums = String::from_utf8(sums.stdout).expect("text");
+    let expected: Vec<&str> = sums.lines().filter_map(|line| line.split(' ').next()).collect();
+    // They take longer than reading, and are made for whoever asks.
+    let inputs = &counted(&files)["inputs"];
+    assert_eq!((&inputs[0]["bytes"], &inputs[0]["sha256"]), (&long.len().into(), &Value::Null));
+    let counts = counted(&[&files[..], &["--digests".into()]].concat());
+    let inputs = counts["inputs"].as_array().expect("a list");
+    let found: Vec<&str> = inputs.iter().filter_map(|input| input["sha256"].as_str()).collect();
+    assert_eq!(expected.len(), 2);
+    assert_eq!(found, expected);
 }
 
 #[test]

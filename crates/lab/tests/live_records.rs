@@ -112,6 +112,88 @@ fn what_is_heard_is_what_a_file_of_the_same_datagrams_says() {
     assert_eq!(lines(&room, "heard.ndjson"), lines(&room, "read.ndjson"));
 }
 
+/// A datagram of NetFlow v9: a template, or one record of so many bytes.
+fn version9(source: u32, sequence: u32, record: Option<u32>) -> Vec<u8> {
+    let mut bytes = [0, 9, 0, 1].to_vec();
+    for word in [100_000, 1_700_000_000, sequence, source] {
+        bytes.extend(u32::to_be_bytes(word));
+    }
+    let words: Vec<u16> = match record {
+        // Source, destination, bytes and packets.
+        None => vec![0, 24, 256, 4, 8, 4, 12, 4, 1, 4, 2, 4],
+        Some(octets) => {
+            vec![256, 20, 0xc633, 0x6401, 0xcb00, 0x7101, 0, octets as u16, 0, 1]
+        }
+    };
+    bytes.extend(words.into_iter().flat_map(u16::to_be_bytes));
+    bytes
+}
+
+/// Waits until the receiver has fetched what is in its buffer, so that the kernel drops nothing.
+fn wait_until_fetched(by: SocketAddr) {
+    let port = format!(":{:04X}", by.port());
+    let waits = || {
+        let table = std::fs::read_to_string("/proc/net/udp").expect("the kernel tells");
+        table.lines().skip(1).any(|line| {
+            let mut words = line.split_whitespace().skip(1);
+            let is_it = words.next().is_some_and(|local| local.ends_with(&port));
+            let queues = words.nth(2).and_then(|queues| queues.split_once(':'));
+            is_it && queues.is_some_and(|(_, received)| received != "00000000")
+        })
+    };
+    while waits() {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Strangers invent thousands of source IDs, and of addresses; an exporter comes among them.
+#[test]
+fn templates_of_strangers_do_not_silence_an_exporter() {
+    let room = Room::new("strangers");
+    let (to, stranger) = rendezvous();
+    let mut running = started(&room, &listening(to, &["-o", "heard.csv"]), "listening on");
+    let mut sent = 0u32;
+    let mut send = |socket: &UdpSocket, datagram: &[u8]| {
+        socket.send_to(datagram, to).expect("loopback");
+        sent += 1;
+        if sent.is_multiple_of(64) {
+            wait_until_fetched(to);
+        }
+    };
+    let mut invented = 0;
+    let mut attack = |count: u32, send: &mut dyn FnMut(&UdpSocket, &[u8])| {
+        for number in invented..invented + count {
+            send(&stranger, &version9(1_000 + number, 0, None));
+            let address = Ipv4Addr::from(0x7f10_0001 + number);
+            let other = UdpSocket::bind((address, 0)).expect("all of 127.0.0.0/8 is here");
+            send(&other, &version9(7, 0, None));
+        }
+        invented += count;
+    };
+    attack(5_000, &mut send);
+    let exporter = UdpSocket::bind("127.200.0.1:0").expect("loopback");
+    send(&exporter, &version9(1, 0, None));
+    attack(500, &mut send);
+    for number in 1..=200 {
+        send(&exporter, &version9(1, number, Some(number)));
+        attack(5, &mut send);
+    }
+    wait_until_fetched(to);
+    running.signal(libc::SIGTERM);
+    let counts = counted(running, 0);
+    assert_eq!(counts["live"]["kernel_dropped"], 0, "{counts}");
+    assert_eq!(counts["flow_records"], 200, "{counts}");
+    let skipped = &counts["skipped"];
+    assert!(skipped["template_evicted"].as_u64().is_some_and(|count| count > 5_000), "{counts}");
+    assert!(skipped["no_template"].is_null() && skipped["domain_limit"].is_null(), "{counts}");
+    let warnings = counts["warnings"].as_array().expect("a list");
+    let is_it = |said: &&str| said.contains(" templates were forgotten, of ");
+    let said: Vec<&str> = warnings.iter().filter_map(Value::as_str).filter(is_it).collect();
+    let [said] = said[..] else { panic!("one line says it: {warnings:?}") };
+    assert!(said.contains(" of them of 127.0.0.1, because more came"), "{said}");
+    assert!(said.ends_with("by 0 of them records had been read"), "{said}");
+}
+
 #[test]
 fn it_ends_by_itself_or_keeps_what_it_has() {
     let room = Room::new("ends");

@@ -172,13 +172,8 @@ fn other_files_of_a_directory_are_passed_over() {
         let said = warning.as_str().expect("words");
         assert!(said.starts_with(&format!("passed over: {name}")), "{said}");
     }
-    // What is known by its first bytes and cannot be read is missed, wherever it lies.
-    std::fs::create_dir_all(room.path("torn")).expect("a folder");
-    room.write("torn/1.pcap", capture(60, |_| 500));
-    room.write("torn/nfcapd", [0x0c, 0xa5, 1, 0]);
     for (inputs, named) in [
-        (&["torn"][..], "torn/nfcapd: nfcapd: "),
-        (&["day/1.pcap", "day/notes/why.md"], "day/notes/why.md"),
+        (&["day/1.pcap", "day/notes/why.md"][..], "day/notes/why.md"),
         (&["day/notes/*.md"], "day/notes/why.md"),
         (&["day/1.pcap", "day/2.pcap"], "day/2.pcap: is empty"),
         (&["day/notes"], "none of 3 files can be read; the first: day/notes/why.md"),
@@ -188,6 +183,70 @@ fn other_files_of_a_directory_are_passed_over() {
         let said = room.refused(&[&["flows"], inputs].concat());
         assert!(said.contains(named), "{said}");
     }
+}
+
+/// A damaged file ends no directory and no glob, and neither is it lost without a word.
+#[test]
+fn damaged_files_of_a_directory_are_passed_over_and_named() {
+    let room = Room::new("torn");
+    std::fs::create_dir_all(room.path("torn")).expect("a folder");
+    room.write("torn/1.pcap", capture(60, |_| 500));
+    room.write("torn/2.nfcapd", [0x0c, 0xa5, 1, 0]);
+    room.write("torn/3.parquet", b"PAR1 and what is no footer at all");
+    room.write("torn/4.gz", [0x1f, 0x8b, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    // A table of two row groups, the second of which is damaged, gives the first.
+    room.write("many.csv", many_records(140_000));
+    room.done(&["flows", "many.csv", "--decode-only", "-o", "torn/5.parquet"]);
+    let mut table = room.read_bytes("torn/5.parquet");
+    let hundredth = table.len() / 100;
+    table[95 * hundredth..99 * hundredth].fill(0xee);
+    room.write("torn/5.parquet", table);
+    room.write("torn/6.csv", many_records(10));
+    let alone = counted(&room, &["torn/1.pcap", "--decode-only"]);
+    let expected = alone["flow_records"].as_u64().expect("a count") + 131_072 + 10;
+    for inputs in [&["torn", "--decode-only"][..], &["torn/*", "--decode-only"]] {
+        let counts = counted(&room, inputs);
+        assert_eq!(counts["skipped"]["files_not_read"], 3, "{counts}");
+        assert_eq!(counts["flow_records"], expected, "{counts}");
+        assert_eq!(counts["damaged"], 1, "{counts}");
+        let warnings = counts["warnings"].as_array().expect("a list");
+        for named in
+            ["passed over: torn/2.nfcapd", "passed over: torn/3.parquet", "passed over: torn/4.gz"]
+        {
+            let is_said =
+                |said: &serde_json::Value| said.as_str().expect("words").starts_with(named);
+            assert_eq!(
+                warnings.iter().filter(|said| is_said(said)).count(),
+                1,
+                "{named}: {warnings:?}"
+            );
+        }
+        let half = "torn/5.parquet: row group 1 is damaged";
+        assert!(warnings.iter().any(|said| said.as_str().expect("words").starts_with(half)));
+    }
+    // Who names one is told, also beside others: nothing of what was asked for is lost in silence.
+    for name in ["torn/2.nfcapd", "torn/3.parquet", "torn/4.gz", "torn/5.parquet"] {
+        for inputs in [&["flows", name][..], &["flows", "torn/1.pcap", name]] {
+            assert!(room.refused(inputs).contains(name));
+        }
+    }
+}
+
+/// CSV of so many flows, no two alike.
+fn many_records(count: u32) -> String {
+    let mut text = "sa,da,sp,dp,pr,ts,te,ipkt,ibyt\n".to_owned();
+    for number in 0..count {
+        let (a, b) = ((number >> 8) & 0xff, number & 0xff);
+        let random = number.wrapping_mul(2_654_435_761) >> 8;
+        text += &format!(
+            "10.1.{a}.{b},10.2.{b}.{a},{},80,6,1700000000.{:03},1700000009.{:03},3,{}\n",
+            1_024 + number % 60_000,
+            random % 1_000,
+            random / 1_000 % 1_000,
+            random
+        );
+    }
+    text
 }
 
 /// A pcapng says what its packets are after its header alone.

@@ -11,6 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "tidy/limits.rs"]
+mod limits;
+
 /// No source file may be longer, tests included.
 const LINES_CEILING: usize = 600;
 /// A file longer than this is listed in `tests/sizes.txt`, and may not grow.

@@ -14,6 +14,8 @@
 //! | `flow` | what was read, made a flow record, or two |
 //! | `sampling` | samplers, and which one saw a record |
 //! | `held` | sets that wait for their template |
+//! | `reader` | sets of records, read by their template |
+//! | `replacement` | which template goes when there are too many |
 //! | `session` | all of them together, for every exporter and domain: the door |
 
 mod definition;
@@ -22,6 +24,8 @@ mod flow;
 mod held;
 mod message;
 mod plan;
+mod reader;
+mod replacement;
 mod sampling;
 mod session;
 

@@ -5,18 +5,23 @@
 //! two things. For IPFIX over UDP the port belongs to it, too (RFC 7011, section 8), but routers send
 //! the templates and the records of one domain from several ports, so only their numberings are kept
 //! apart.
+//!
+//! Whoever sends can invent both, and over UDP the address as well. So what is remembered is held to shares by
+//! address, and what goes when it is too much is chosen so that nobody loses what is in use to a stranger
+//! (`replacement`). It is counted, for the records of a template that went cannot be read until the template
+//! comes again.
 
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
 
 use super::definition::{Definition, Entries, Entry};
-use super::element::Slot;
-use super::flow::{Start, give};
 use super::held::{Held, HeldSet};
 use super::message::{self, Dialect, Error, Header, SET_HEADER_BYTES, Set};
-use super::plan::{Fields, Kind, Left, Places, Plan, Values};
-use super::sampling::Samplers;
+use super::plan::{Places, Plan};
+use super::reader::{Known, Reader, Speaker};
+use super::replacement::{Place, Replacement, Shares};
 use crate::counts::{Counts, Skip};
+use crate::evictions::Evictions;
 use crate::record::FlowRecord;
 use crate::sequence::{Numbered, Numbering};
 
@@ -32,13 +37,17 @@ pub struct Exporter {
 /// Ports of a domain whose numbering is followed.
 const PORTS_MAX: usize = 64;
 
-/// How much is remembered, at most. Beyond it, things are skipped and counted.
+/// How much is remembered, at most. Beyond it, what was least useful is forgotten and counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Domains of all exporters.
+    /// Domains of all exporters; at least 1.
     pub domains_max: usize,
-    /// Templates of all domains.
+    /// Domains of one exporter's address; at least 1.
+    pub domains_of_address_max: usize,
+    /// Templates of all domains; at least 1.
     pub templates_max: usize,
+    /// Templates of one exporter's address, whatever its domains; at least 1.
+    pub templates_of_address_max: usize,
     /// Fields of a template.
     pub fields_max: usize,
     /// Memory for sets that wait for their template.
@@ -46,11 +55,14 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 4,096 domains, 16,384 templates of 512 fields, 16 MiB for sets that wait.
+    /// 4,096 domains and 16,384 templates of 512 fields, a quarter of both for one address; 16 MiB for sets
+    /// that wait.
     fn default() -> Limits {
         Limits {
             domains_max: 4_096,
+            domains_of_address_max: 1_024,
             templates_max: 16_384,
+            templates_of_address_max: 4_096,
             fields_max: 512,
             held_bytes_max: 16 << 20,
         }
@@ -60,31 +72,19 @@ impl Default for Limits {
 /// A domain, unmistakably.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DomainKey {
-    address: IpAddr,
-    dialect: Dialect,
-    id: u32,
+    pub(super) address: IpAddr,
+    pub(super) dialect: Dialect,
+    pub(super) id: u32,
 }
 
 /// What is known of a domain.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Domain {
+    place: Place,
     templates: BTreeMap<u16, Known>,
     speaker: Speaker,
     /// By the port that they come from.
     numberings: BTreeMap<u16, Numbering>,
-}
-
-#[derive(Clone, Debug)]
-struct Known {
-    definition: Definition,
-    plan: Plan,
-}
-
-/// What options say of whoever sends records.
-#[derive(Clone, Debug, Default)]
-struct Speaker {
-    samplers: Samplers,
-    start: Start,
 }
 
 /// All exporters of NetFlow version 9 and IPFIX that are listened to.
@@ -92,7 +92,10 @@ struct Speaker {
 pub struct Session {
     limits: Limits,
     domains: BTreeMap<DomainKey, Domain>,
-    templates: usize,
+    /// Which domain goes when there are too many, and which template.
+    domain_order: Replacement<DomainKey>,
+    template_order: Replacement<(DomainKey, u16)>,
+    evictions: Evictions,
     held: Held,
     /// Scratch space for records, and for records in their lists.
     places: [Places; 2],
@@ -103,7 +106,15 @@ impl Session {
     pub fn new(limits: Limits) -> Session {
         Session {
             domains: BTreeMap::new(),
-            templates: 0,
+            domain_order: Replacement::new(Shares::new(
+                limits.domains_max,
+                limits.domains_of_address_max,
+            )),
+            template_order: Replacement::new(Shares::new(
+                limits.templates_max,
+                limits.templates_of_address_max,
+            )),
+            evictions: Evictions::default(),
             held: Held::new(limits.held_bytes_max),
             places: Default::default(),
             limits,
@@ -129,14 +140,10 @@ impl Session {
         counts.bytes.headers += header_bytes as u64;
         let (address, dialect) = (exporter.address, header.dialect);
         let key = DomainKey { address, dialect, id: header.domain };
-        if !self.domains.contains_key(&key) {
-            if self.domains.len() == self.limits.domains_max {
-                counts.skips.add(Skip::DomainLimit);
-                counts.bytes.skipped += sets.bytes() as u64;
-                return Ok(header);
-            }
-            self.domains.insert(key, Domain::default());
-        }
+        self.domain_order.tick();
+        self.template_order.tick();
+        self.hear_of(key, counts);
+        let records_before = counts.records;
         let mut records = Some(0);
         for set in sets {
             let (found_before, late_before) = (counts.records, counts.sets_late);
@@ -151,6 +158,11 @@ impl Session {
                 _ => records,
             };
         }
+        let place = self.domain(key).place;
+        match counts.records > records_before {
+            true => self.domain_order.useful(place),
+            false => self.domain_order.renewed(place),
+        }
         self.follow((key, exporter.port), &header, records, counts);
         Ok(header)
     }
@@ -164,14 +176,38 @@ impl Session {
         }
     }
 
-    /// Domains that sent anything.
+    /// Domains that are known.
     pub fn domains(&self) -> usize {
         self.domains.len()
+    }
+
+    /// Templates that were forgotten because there were too many, and whose they were.
+    pub fn evictions(&self) -> &Evictions {
+        &self.evictions
     }
 
     /// The sampling intervals that domains told last, one for each that told any.
     pub fn sampling_intervals(&self) -> impl Iterator<Item = u32> + '_ {
         self.domains.values().map(|domain| domain.speaker.samplers.told()).filter(|told| *told > 0)
+    }
+
+    /// Makes sure that the domain is known.
+    fn hear_of(&mut self, key: DomainKey, counts: &mut Counts) {
+        if self.domains.contains_key(&key) {
+            return;
+        }
+        if let Some(gone) = self.domain_order.make_room(key.address) {
+            let domain = self.domains.remove(&gone.what).expect("it has a place");
+            counts.skips.add(Skip::DomainEvicted);
+            for known in domain.templates.into_values() {
+                let was_useful = self.template_order.withdraw(known.place);
+                self.evictions.note(gone.owner, was_useful);
+                counts.skips.add(Skip::TemplateEvicted);
+            }
+        }
+        let place = self.domain_order.enter(key.address, key);
+        let (speaker, numberings) = (Speaker::default(), BTreeMap::new());
+        self.domains.insert(key, Domain { place, templates: BTreeMap::new(), speaker, numberings });
     }
 
     /// Takes a set; says whether its records, if it has any, could be read.
@@ -248,31 +284,40 @@ impl Session {
         definition: Definition,
         counts: &mut Counts,
     ) -> bool {
-        let templates = &mut self.domain(key).templates;
-        let old = templates.get(&id);
-        if old.is_some_and(|known| known.definition == definition) {
+        let old = self.domain(key).templates.get(&id);
+        let (old_place, is_same) =
+            (old.map(|old| old.place), old.is_some_and(|old| old.definition == definition));
+        if let Some(place) = old_place.filter(|_| is_same) {
+            self.template_order.renewed(place);
             return true;
         }
-        let is_new = old.is_none();
         let Some(plan) = Plan::new(&definition) else {
             self.forget(key, id);
             counts.skips.add(Skip::TemplateDamaged);
             return false;
         };
-        if is_new && self.templates == self.limits.templates_max {
-            counts.skips.add(Skip::TemplateLimit);
-            return false;
-        }
-        self.templates += usize::from(is_new);
-        self.domain(key).templates.insert(id, Known { definition, plan });
+        let place = old_place.unwrap_or_else(|| self.place_for((key, id), counts));
+        self.domain(key).templates.insert(id, Known { place, definition, plan });
         counts.templates += 1;
         true
     }
 
+    /// A place for a template that is new; another may have to go for it.
+    fn place_for(&mut self, what: (DomainKey, u16), counts: &mut Counts) -> Place {
+        if let Some(gone) = self.template_order.make_room(what.0.address) {
+            let (key, id) = gone.what;
+            self.domain(key).templates.remove(&id);
+            self.evictions.note(gone.owner, gone.was_useful);
+            counts.skips.add(Skip::TemplateEvicted);
+        }
+        self.template_order.enter(what.0.address, what)
+    }
+
     /// Forgets a template whose redefinition cannot be used: by the old one records would be misread.
     fn forget(&mut self, key: DomainKey, id: u16) {
-        let known = self.domain(key).templates.remove(&id);
-        self.templates -= usize::from(known.is_some());
+        if let Some(known) = self.domain(key).templates.remove(&id) {
+            self.template_order.withdraw(known.place);
+        }
     }
 
     fn withdraw(
@@ -281,12 +326,15 @@ impl Session {
         counts: &mut Counts,
         is_meant: impl Fn(u16, &Known) -> bool,
     ) {
-        let templates = &mut self.domain(key).templates;
-        let before = templates.len();
-        templates.retain(|id, known| !is_meant(*id, known));
-        let gone = before - templates.len();
-        self.templates -= gone;
-        counts.withdrawn += gone as u64;
+        let domain = self.domains.get_mut(&key).expect("inserted when its datagram came");
+        domain.templates.retain(|id, known| {
+            let stays = !is_meant(*id, known);
+            if !stays {
+                self.template_order.withdraw(known.place);
+                counts.withdrawn += 1;
+            }
+            stays
+        });
     }
 
     /// Reads the sets that waited for this template.
@@ -317,18 +365,18 @@ impl Session {
     ) -> bool {
         let domain = self.domains.get_mut(&key).expect("inserted when its datagram came");
         if let Some(known) = domain.templates.get(&id) {
+            self.template_order.useful(known.place);
             let (templates, speaker) = (&domain.templates, &mut domain.speaker);
             let reader = Reader { plan: &known.plan, templates, header, speaker, counts, out };
             reader.read(body, &mut self.places);
             return true;
         }
         let set = HeldSet { header: *header, body: body.into() };
-        if self.held.hold(key, id, set) {
-            counts.bytes.held += body.len() as u64;
-        } else {
-            counts.skips.add(Skip::NoTemplate);
-            counts.bytes.skipped += body.len() as u64;
-        }
+        let dropped = self.held.hold(key, id, set);
+        counts.bytes.held += body.len() as u64;
+        counts.bytes.held -= dropped.bytes;
+        counts.bytes.skipped += dropped.bytes;
+        counts.skips.add_many(Skip::NoTemplate, dropped.sets);
         false
     }
 
@@ -365,78 +413,4 @@ impl Session {
     fn domain(&mut self, key: DomainKey) -> &mut Domain {
         self.domains.get_mut(&key).expect("inserted when its datagram came")
     }
-}
-
-/// A set of records about to be read.
-struct Reader<'a, F> {
-    plan: &'a Plan,
-    /// Those of its domain, for lists.
-    templates: &'a BTreeMap<u16, Known>,
-    header: &'a Header,
-    speaker: &'a mut Speaker,
-    counts: &'a mut Counts,
-    out: &'a mut F,
-}
-
-impl<F: FnMut(FlowRecord)> Reader<'_, F> {
-    fn read(self, body: &[u8], [places, of_lists]: &mut [Places; 2]) {
-        let Reader { plan, templates, header, speaker, counts, out } = self;
-        let mut values = Values::new();
-        let left = plan.cut(body, places, |fields, bytes| {
-            counts.records += 1;
-            counts.bytes.records += bytes as u64;
-            match plan.kind() {
-                Kind::Flows => {
-                    plan.read(fields, &mut values);
-                    if plan.has_list() {
-                        counts.lists_unknown +=
-                            read_list(plan, fields, templates, of_lists, &mut values);
-                    }
-                    let interval = speaker.samplers.interval(plan, &values);
-                    let when = (header, &mut speaker.start);
-                    give(plan, &values, when, interval, counts, out);
-                }
-                Kind::Options => {
-                    plan.read(fields, &mut values);
-                    counts.options += 1;
-                    counts.sampling_late += speaker.samplers.learn(plan, &values);
-                    match values.get(Slot::SystemInit) {
-                        0 => {}
-                        told_ns => speaker.start.told_ns = Some(told_ns),
-                    }
-                }
-                Kind::Skipped(reason) => counts.skips.add(reason),
-            }
-        });
-        match left {
-            Left::Padding(rest) => counts.bytes.padding += rest.len() as u64,
-            Left::Damaged(rest) => {
-                counts.records += 1;
-                counts.skips.add(Skip::RecordDamaged);
-                counts.bytes.skipped += rest.len() as u64;
-            }
-        }
-    }
-}
-
-/// Reads the flags that a record tells in its lists; how many of these are of templates that are not known.
-fn read_list(
-    plan: &Plan,
-    fields: Fields<'_>,
-    templates: &BTreeMap<u16, Known>,
-    places: &mut Places,
-    values: &mut Values,
-) -> u64 {
-    values.forget_flags();
-    let mut unknown = 0;
-    for (id, records) in plan.listed(fields) {
-        match templates.get(&id) {
-            Some(known) if known.plan.tells_flags() => {
-                known.plan.read_flags(records, places, values)
-            }
-            Some(_) => {}
-            None => unknown += 1,
-        }
-    }
-    unknown
 }

@@ -67,8 +67,14 @@ fn mutated_templates_and_records_balance() {
             bases.push(std::fs::read(entry.unwrap().path()).unwrap());
         }
     }
-    let limits =
-        Limits { domains_max: 20, templates_max: 50, fields_max: 40, held_bytes_max: 5_000 };
+    let limits = Limits {
+        domains_max: 20,
+        domains_of_address_max: 15,
+        templates_max: 50,
+        templates_of_address_max: 30,
+        fields_max: 40,
+        held_bytes_max: 5_000,
+    };
     let mut chance = Chance(7);
     for _ in 0..2_000 {
         let (mut session, mut counts) = (Session::new(limits), Counts::default());

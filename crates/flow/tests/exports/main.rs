@@ -10,5 +10,6 @@ mod odd;
 mod others;
 mod real;
 mod sflow;
+mod strangers;
 mod template;
 mod twin;

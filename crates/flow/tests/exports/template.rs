@@ -415,12 +415,12 @@ fn limits_hold() {
         let sets = [set(2, &[template(256, &LEAST), template(257, &LEAST)].concat())];
         heard.hear(somebody(), &ipfix(0, domain, &sets));
     }
-    assert_eq!((heard.counts.templates, heard.session.domains()), (3, 2));
-    let over = [Skip::TemplateLimit, Skip::DomainLimit].map(|reason| heard.skipped(reason));
-    assert_eq!(over, [1, 2]);
+    assert_eq!((heard.counts.templates, heard.session.domains()), (8, 2));
+    let over = [Skip::TemplateEvicted, Skip::DomainEvicted].map(|reason| heard.skipped(reason));
+    assert_eq!(over, [5, 2]);
     let wide = [&LEAST[..], &[iana(4, 1)]].concat();
     let sets = [set(2, &[template(258, &wide), template(256, &LEAST)].concat())];
     heard.hear(somebody(), &ipfix(0, 0, &sets));
-    assert_eq!(heard.skipped(Skip::TemplateLimit), 2, "five fields");
+    assert_eq!(heard.skipped(Skip::TemplateLimit), 1, "five fields");
     assert_eq!(heard.counts.bytes.padding, 0, "and what follows them was found");
 }

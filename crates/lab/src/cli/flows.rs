@@ -49,6 +49,9 @@ pub struct FlowsArgs {
     /// Print one JSON object in place of the table.
     #[arg(long, action = ArgAction::SetTrue)]
     json: bool,
+    /// Tell the SHA-256 of each input, which takes longer than reading most. What -o writes names it anyway.
+    #[arg(long, requires = "json")]
+    digests: bool,
     /// Stop before repair: give records as they were metered or decoded, split, doubled or misdated.
     /// The table then leaves TCP connections out.
     #[arg(long)]
@@ -128,8 +131,8 @@ pub fn run(args: FlowsArgs) -> Result<Verdict> {
     let mut writer = output.as_ref().map(FlowFile::new).transpose()?;
     let options = FlowOptions {
         repairs: !args.decode_only,
-        // Inputs are named where something is kept of them, or told to a program.
-        digests: args.json || writer.is_some(),
+        // Whatever is kept says what it was made of.
+        digests: args.digests || writer.is_some(),
         counts_connections: args.json || !args.decode_only,
         ..args.metering.options()
     };

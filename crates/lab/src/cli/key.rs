@@ -1,11 +1,12 @@
 //! The key file of `flows --anonymise`.
 
 use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use nilometer_flow::anonymise::{CryptoPan, KEY_BYTES};
+
+use crate::document::bounded::within;
 
 /// No key file is longer: hexadecimal digits, and the end of their line.
 const FILE_BYTES_MAX: usize = 2 * KEY_BYTES + 2;
@@ -16,12 +17,9 @@ const FILE_BYTES_MAX: usize = 2 * KEY_BYTES + 2;
 /// When it cannot be read or is neither.
 pub(super) fn read(path: &Path) -> Result<CryptoPan> {
     let name = path.display();
-    let mut bytes = Vec::new();
-    let file = File::open(path).with_context(|| format!("cannot read the key {name}"))?;
-    file.take(FILE_BYTES_MAX as u64 + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("cannot read the key {name}"))?;
-    match key(&bytes) {
+    let read = File::open(path).and_then(|file| within(file, FILE_BYTES_MAX as u64));
+    let bytes = read.with_context(|| format!("cannot read the key {name}"))?;
+    match bytes.and_then(|bytes| key(&bytes)) {
         Some(key) => Ok(CryptoPan::new(&key)),
         None => bail!(
             "{name} is no key: it must hold {KEY_BYTES} bytes, or {} hexadecimal digits in one line; \

@@ -16,7 +16,7 @@ use nilometer_traffic::round_trips::Source;
 use super::export::{self, ExportArgs};
 use super::stated::{self, NewArgs};
 use super::{Verdict, coverage, side_by_side};
-use crate::document::{self, TABLE};
+use crate::document::{self, TABLE, bounded};
 use crate::harpoon;
 use crate::input::expand::expand;
 use crate::input::records::Progress;
@@ -150,7 +150,7 @@ pub fn run(args: ModelArgs) -> Result<Verdict> {
 /// Reads a model and holds it to everything the planner relies on.
 pub fn read_model(path: &Path) -> Result<TrafficModel> {
     let what = "this is no traffic model as `nilometer model` writes it";
-    let text = document::read_text(path)?;
+    let text = bounded::read_text(path, bounded::JSON_BYTES_MAX)?;
     let model: TrafficModel = document::json_of(path, &text).context(what)?;
     model.check().map_err(|error| anyhow!("{}: {error}", path.display()))?;
     Ok(model)

@@ -9,7 +9,7 @@ use nilometer_sim::refusal::hint;
 use nilometer_sim::scenario::Kind;
 
 use super::{Verdict, grid};
-use crate::document::{self, results::Directory};
+use crate::document::{bounded, results::Directory};
 use crate::said;
 use crate::simulate::perform::{Performed, Sweep};
 use crate::simulate::result::{PointResult, SimulationResult, shown_value};
@@ -101,7 +101,8 @@ fn template(args: &SimulateArgs) -> Result<Template> {
                 let names = SHIPPED.iter().map(|shipped| shipped.name);
                 bail!("no built-in scenario `{name}` and no such file{}", hint(name, names));
             }
-            Template::read(name, &document::read_text(Path::new(name))?)?
+            let text = bounded::read_text(Path::new(name), bounded::TOML_BYTES_MAX)?;
+            Template::read(name, &text)?
         }
     };
     if args.seeds.is_some() && template.kind()? == Kind::Stress {

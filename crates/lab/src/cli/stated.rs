@@ -11,7 +11,7 @@ use nilometer_traffic::model::{Input, Origin, RANKS_MAX};
 use sha2::{Digest, Sha256};
 
 use super::VERSION;
-use crate::document;
+use crate::document::bounded::{LINES_BYTES_MAX, read_text};
 use crate::trial::config::{default_clients, default_servers};
 
 /// Knots of a table made from a list of values.
@@ -76,10 +76,7 @@ pub fn model(args: &NewArgs) -> Result<TrafficModel> {
                 shown(&args.inter_connection)
             ),
             synthetic: true,
-            inputs: inputs
-                .iter()
-                .map(|path| Ok(Input { name: name(path), sha256: sha256(path)? }))
-                .collect::<Result<_>>()?,
+            inputs,
         },
         file_size,
         inter_connection: gaps,
@@ -97,9 +94,8 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn sha256(path: &Path) -> Result<String> {
-    let digest = Sha256::digest(document::read_text(path)?.as_bytes());
-    Ok(digest.iter().map(|octet| format!("{octet:02x}")).collect())
+fn sha256(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
 /// A law as it was typed, a table without its folder.
@@ -113,12 +109,12 @@ fn popularity(count: u32, exponent: f64) -> Vec<u64> {
 }
 
 /// The table of a law as it was typed.
-fn law(option: &str, text: &str, form: Form, inputs: &mut Vec<PathBuf>) -> Result<Empirical> {
+fn law(option: &str, text: &str, form: Form, inputs: &mut Vec<Input>) -> Result<Empirical> {
     if let Some(path) = text.strip_prefix("table:") {
-        let path = PathBuf::from(path);
-        let read = table(&document::read_text(&path)?, form);
-        inputs.push(path.clone());
-        return read.map_err(|error| anyhow!("{}: {error}", path.display()));
+        let path = Path::new(path);
+        let text = read_text(path, LINES_BYTES_MAX)?;
+        inputs.push(Input { name: name(path), sha256: sha256(&text) });
+        return table(&text, form).map_err(|error| anyhow!("{}: {error}", path.display()));
     }
     let (law, maximum) = named(text).with_context(|| format!("{option} '{text}'"))?;
     law.table(form, maximum).with_context(|| format!("{option} '{text}'"))

@@ -29,6 +29,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::mounts::{self, Mounts};
 use super::namespace::Namespace;
 use super::testbed::DevicePort;
+use crate::document::bounded::system_text;
 
 const FOLDER: &str = "/usr/lib/frr";
 /// Where the daemons meet, in mounts of their own.
@@ -199,7 +200,7 @@ impl<'a> Suite<'a> {
 
     /// What a daemon has written.
     pub fn log(&self, name: &str) -> String {
-        fs::read_to_string(self.folder().join(format!("{name}.log"))).unwrap_or_default()
+        system_text(self.folder().join(format!("{name}.log"))).unwrap_or_default()
     }
 }
 
@@ -246,7 +247,7 @@ impl<'a> FrrDevice<'a> {
 
 /// The numbers of the user that the daemons become, and of its group.
 fn user_of_daemons() -> Result<(u32, u32)> {
-    let users = fs::read_to_string("/etc/passwd").context("/etc/passwd")?;
+    let users = system_text("/etc/passwd").context("/etc/passwd")?;
     let line = users.lines().find(|line| line.starts_with("frr:"));
     let mut numbers = line.context("there is no user frr")?.split(':').skip(2);
     let mut number = || numbers.next()?.parse().ok();
@@ -256,7 +257,7 @@ fn user_of_daemons() -> Result<(u32, u32)> {
 /// Whether a number of a user (`uid`) or group (`gid`) means anybody in this user namespace.
 fn is_mapped(kind: &str, number: u32) -> Result<bool> {
     let path = format!("/proc/self/{kind}_map");
-    let text = fs::read_to_string(&path).with_context(|| path.clone())?;
+    let text = system_text(&path).with_context(|| path.clone())?;
     Ok(is_in_map(&text, number))
 }
 
@@ -285,7 +286,7 @@ fn static_routes(ports: &[DevicePort]) -> String {
 fn gateway_routes() -> Result<usize> {
     let read = |name: &str| {
         let path = format!("/proc/thread-self/net/{name}");
-        fs::read_to_string(&path).with_context(|| path.clone())
+        system_text(&path).with_context(|| path.clone())
     };
     let count = |text: &str, column: usize| {
         let flags = text.lines().filter_map(|line| {

@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail};
 
 use super::netlink::Netlink;
 use super::privilege;
+use crate::document::bounded::system_text;
 
 /// An anonymous network namespace with its loopback up; it ends when the last holder lets go.
 #[derive(Debug)]
@@ -121,7 +122,7 @@ impl Namespace {
     pub fn read_sysctl(&self, path: &str) -> Result<String> {
         let file = format!("/proc/sys/{path}");
         self.enter(|| {
-            let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+            let text = system_text(&file).with_context(|| format!("cannot read {file}"))?;
             Ok(text.trim_end().to_owned())
         })
     }

@@ -14,6 +14,8 @@ use std::io;
 
 use anyhow::{Context, Result, bail};
 
+use crate::document::bounded::system_text;
+
 /// By what right this process can build a lab.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Privilege {
@@ -252,7 +254,7 @@ fn errno() -> i32 {
 
 /// The sentence for a person: what stands in the way, and what to do.
 fn reason(outcome: Outcome) -> String {
-    let setting = |name: &str| fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/")));
+    let setting = |name: &str| system_text(format!("/proc/sys/{}", name.replace('.', "/")));
     let is = |name: &str, value: &str| setting(name).is_ok_and(|text| text.trim() == value);
     let asks = "a lab needs root or an unprivileged user namespace";
     for (name, blocking, allowing) in [

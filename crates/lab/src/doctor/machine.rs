@@ -1,9 +1,9 @@
 //! The machine: kernel, cores, load, memory and clocks.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use super::{Finding, Purpose};
+use crate::document::bounded::system_text;
 
 /// The oldest kernel that has everything `lab run` asks for: `epoll_pwait2`, with which connections
 /// start on time to the microsecond, came last (5.11).
@@ -32,7 +32,7 @@ pub fn examine() -> Vec<Finding> {
 
 /// The content of a small file of `/proc` or `/sys`, trimmed; nothing when it cannot be read.
 pub(super) fn read(path: &str) -> Option<String> {
-    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+    Some(system_text(path).ok()?.trim().to_owned())
 }
 
 fn kernel() -> Finding {

@@ -1,15 +1,16 @@
 //! Documents: TOML and JSON read with one clear error, files written whole or not at all.
 
+pub mod bounded;
 pub mod draft;
 mod entry;
 mod output;
 pub mod results;
 pub mod together;
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
+use bounded::{JSON_BYTES_MAX, TOML_BYTES_MAX};
 use nilometer_sim::refusal::hint;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,22 +18,9 @@ use serde::de::DeserializeOwned;
 pub use draft::write_whole;
 pub use output::{Output, TABLE, guard_output};
 
-/// Documents longer than this are refused unread.
-const DOCUMENT_BYTES_MAX: u64 = 256 << 20;
-
-/// The text of a file, within the limit.
-pub fn read_text(path: &Path) -> Result<String> {
-    let shown = path.display();
-    let length = fs::metadata(path).with_context(|| format!("cannot read {shown}"))?.len();
-    if length > DOCUMENT_BYTES_MAX {
-        return Err(anyhow!("{shown} has {length} bytes, {DOCUMENT_BYTES_MAX} are the limit"));
-    }
-    fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))
-}
-
 /// A JSON document.
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    json_of(path, &read_text(path)?)
+    json_of(path, &bounded::read_text(path, JSON_BYTES_MAX)?)
 }
 
 /// The JSON document that is the text of `path`.
@@ -43,7 +31,7 @@ pub fn json_of<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T> {
 
 /// A TOML document.
 pub fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = read_text(path)?;
+    let text = bounded::read_text(path, TOML_BYTES_MAX)?;
     toml::from_str(&text).map_err(|error| toml_error(&path.display().to_string(), &text, &error))
 }
 

@@ -17,6 +17,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use crate::document::bounded::system_text;
+
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4_096;
 /// Descriptors left for everything that is not a connection.
@@ -63,7 +65,7 @@ impl Options {
     fn refused(&self, error: &io::Error) -> anyhow::Error {
         let names = |which: &str| {
             let path = format!("/proc/sys/net/ipv4/tcp_{which}_congestion_control");
-            std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+            system_text(path).unwrap_or_default().trim().to_owned()
         };
         let asked = &self.congestion;
         if error.kind() == io::ErrorKind::PermissionDenied {

@@ -8,12 +8,14 @@ use nilometer_stat::Empirical;
 use nilometer_traffic::by_hand::ByHand;
 use nilometer_traffic::model::{Input, Origin, RANKS_MAX};
 use nilometer_traffic::pool::Prefix;
-use roxmltree::{Document, Node};
+use roxmltree::{Document, Node, ParsingOptions};
 use sha2::{Digest, Sha256};
 
 use crate::cli::VERSION;
-use crate::document;
+use crate::document::bounded;
 
+/// Nodes of a document at most; each takes about 100 bytes.
+const NODES_MAX: u32 = 1 << 22;
 /// Numbers in one list at most.
 const VALUES_MAX: usize = 10_000_000;
 /// Addresses that all pools list at most, however often each is there.
@@ -45,7 +47,7 @@ pub struct Configuration {
 pub fn read(paths: &[PathBuf]) -> Result<Configuration> {
     let mut all = Configuration::default();
     for path in paths {
-        let text = document::read_text(path)?;
+        let text = bounded::read_text(path, bounded::XML_BYTES_MAX)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         all.add(&text).map_err(|error| anyhow!("{}: {error}", path.display()))?;
         let digest = Sha256::digest(text.as_bytes());
@@ -108,7 +110,8 @@ impl Configuration {
 
     fn add(&mut self, text: &str) -> Result<()> {
         // What was found in place of what was wanted may be a line feed.
-        let tree = Document::parse(text)
+        let options = ParsingOptions { nodes_limit: NODES_MAX, ..ParsingOptions::default() };
+        let tree = Document::parse_with_options(text, options)
             .map_err(|error| anyhow!("is not XML: {}", error.to_string().replace('\n', "\\n")))?;
         let root = tree.root_element();
         if !root.has_tag_name("harpoon_plugins") {

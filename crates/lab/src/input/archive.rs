@@ -2,19 +2,22 @@
 //!
 //! Their records are decoded in `flow`; here they are streamed, block by block, and unpacked where they
 //! were compressed. A file that ends early gives what came before; the records of a block of nfcapd that
-//! cannot be unpacked are counted as damaged, and the next block is read.
+//! cannot be unpacked are counted as damaged, and the next block is read. In a block that is damaged, nothing
+//! can be found behind the damage: the block says how many records it has, so those that are lost are known.
 
 use std::io::{self, Read};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use flate2::read::ZlibDecoder;
 use nilometer_flow::FlowRecord;
+use nilometer_flow::counts::{Counts, Skip};
 use nilometer_flow::flow_tools;
 use nilometer_flow::nfcapd::{self, BLOCK_HEADER_BYTES, BlockHeader, FileHeader};
 
 use super::capture::Ending;
 use super::records::Reading;
 use super::source::{Gauge, Stream};
+use super::summary::of_all;
 use super::unpack::Unpacker;
 use super::window::Window;
 
@@ -55,11 +58,14 @@ impl Reading<'_> {
         mut window: Window<Stream>,
     ) -> Result<Window<Stream>> {
         let unreadable = || format!("{}: cannot be read", gauge.name());
+        let before = self.exporters.archived;
+        let mut damage = Damage::default();
         let ending = match archive {
             Archive::Nfcapd(file) => {
                 self.formats.insert("nfcapd");
                 window.take(file.header_bytes);
-                self.read_blocks(gauge, &file, &mut window).with_context(unreadable)?
+                let read = self.read_blocks(gauge, &file, &mut window, &mut damage);
+                read.with_context(unreadable)?
             }
             Archive::FlowTools(header) => {
                 self.formats.insert("flow-tools");
@@ -68,6 +74,7 @@ impl Reading<'_> {
             }
         };
         self.summary.note_ending(gauge, &ending);
+        self.warn_of_damage(gauge, &before, damage, ending == Ending::Whole);
         self.warn_of_archive(gauge);
         Ok(window)
     }
@@ -77,8 +84,9 @@ impl Reading<'_> {
         gauge: &Gauge,
         file: &FileHeader,
         window: &mut Window<Stream>,
+        damage: &mut Damage,
     ) -> Result<Ending> {
-        let (mut unpacker, mut blocks, mut torn) = (Unpacker::default(), 0, None);
+        let (mut unpacker, mut blocks) = (Unpacker::default(), 0);
         let ending = loop {
             let offset = window.offset();
             let head = window.peek(BLOCK_HEADER_BYTES)?;
@@ -94,11 +102,10 @@ impl Reading<'_> {
             blocks += 1;
             if !is_appendix {
                 let body = unpacker.unpack(block.compression(file, is_appendix), body);
-                let body = body.unwrap_or_else(|error| {
-                    let (count, _) = torn.get_or_insert((0, format!("at byte {offset}: {error}")));
-                    *count += 1;
-                    &[]
-                });
+                let (body, why) = match body {
+                    Ok(body) => (body, None),
+                    Err(error) => (&[][..], Some(error)),
+                };
                 let mut flows = std::mem::take(&mut self.exporters.flows);
                 let mut counts = self.exporters.archived;
                 block.decode(file, body, &mut counts, &mut |flow| {
@@ -108,16 +115,12 @@ impl Reading<'_> {
                     }
                 });
                 counts.assert_balanced();
+                damage.note(offset, &self.exporters.archived, &counts, why);
                 self.exporters.archived = counts;
                 self.take_archived(gauge, flows)?;
             }
         };
-        if let Some((count, first)) = torn {
-            self.summary.warnings.push(format!(
-                "{}: {count} of its blocks cannot be unpacked, the first of them {first}",
-                gauge.name()
-            ));
-        }
+        damage.blocks_missing = file.blocks.saturating_sub(blocks);
         Ok(ending)
     }
 
@@ -152,6 +155,46 @@ impl Reading<'_> {
         header.finish(&buffer, &mut self.exporters.archived);
         self.exporters.archived.assert_balanced();
         Ok(ending)
+    }
+
+    /// Says how many records of this file were damaged, and where the first of them are.
+    fn warn_of_damage(&mut self, gauge: &Gauge, before: &Counts, damage: Damage, is_whole: bool) {
+        let name = gauge.name();
+        let now = &self.exporters.archived;
+        let (found, was) = (now.records - before.records, &before.skips);
+        let lost = now.skips.of(Skip::RecordDamaged) - was.of(Skip::RecordDamaged);
+        let behind = now.skips.of(Skip::SetDamaged) - was.of(Skip::SetDamaged);
+        let missing = if is_whole { damage.blocks_missing } else { 0 };
+        self.summary.damaged += u64::from(is_whole && lost + behind + u64::from(missing) > 0);
+        if lost > 0 {
+            let lost = of_all(lost, found, "records");
+            let (blocks, first) = (damage.blocks, damage.first.unwrap_or_default());
+            let place = match blocks {
+                0 => String::new(),
+                1 => format!(" in the block {first}"),
+                _ => format!(" in {blocks} blocks, the first of them {first}"),
+            };
+            self.summary
+                .warnings
+                .push(format!("{name}: {lost} are damaged and were left out{place}"));
+        }
+        let unknown = now.skips.of(Skip::KindUnknown) - was.of(Skip::KindUnknown);
+        if unknown > 0 {
+            self.summary.warnings.push(format!(
+                "{name}: {} are of kinds that are not known here and were left out; a damaged file looks so, too",
+                of_all(unknown, found, "records")
+            ));
+        }
+        if behind > 0 {
+            self.summary.warnings.push(format!(
+                "{name}: behind the last record of {behind} blocks there is more, which was left out"
+            ));
+        }
+        if missing > 0 {
+            self.summary.warnings.push(format!(
+                "{name}: its header tells of {missing} more blocks, with records, than there are"
+            ));
+        }
     }
 
     pub(super) fn take_archived(
@@ -193,6 +236,30 @@ impl Reading<'_> {
             self.summary.warnings.push(format!(
                 "{name}: the collector has scaled {scaled} records up by their sampling interval"
             ));
+        }
+    }
+}
+
+/// What of nfcapd's blocks is damaged.
+#[derive(Debug, Default)]
+struct Damage {
+    /// Blocks that lost records, and the first of them.
+    blocks: u64,
+    first: Option<String>,
+    /// Blocks that the header of the file announces and that are not there.
+    blocks_missing: u32,
+}
+
+impl Damage {
+    /// Looks at what a block came to that begins at `offset`; `why` it could not be unpacked.
+    fn note(&mut self, offset: u64, before: &Counts, now: &Counts, why: Option<Error>) {
+        let is_damaged = |counts: &Counts| counts.skips.of(Skip::RecordDamaged);
+        if is_damaged(now) > is_damaged(before) {
+            self.blocks += 1;
+            self.first.get_or_insert_with(|| match why {
+                Some(why) => format!("at byte {offset}, which cannot be unpacked: {why}"),
+                None => format!("at byte {offset}"),
+            });
         }
     }
 }

@@ -183,6 +183,9 @@ impl PartMark {
         if !mark.openings.is_sound() || !mark.echoes.is_sound() {
             bail!("its round trips contradict themselves");
         }
+        if mark.inputs.iter().any(|input| input.sha256.is_none()) {
+            bail!("it has no digest of what it was made of");
+        }
         Ok(mark)
     }
 
@@ -219,7 +222,7 @@ mod tests {
     }
 
     fn input() -> InputDigest {
-        InputDigest { name: "a.pcap".to_owned(), sha256: "00".repeat(32), bytes: 7 }
+        InputDigest { name: "a.pcap".to_owned(), sha256: Some("00".repeat(32)), bytes: 7 }
     }
 
     #[test]

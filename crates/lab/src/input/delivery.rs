@@ -32,6 +32,7 @@ struct Given<'a> {
     packets: u64,
     bytes: u64,
     failed: Option<Error>,
+    is_over: bool,
 }
 
 impl Given<'_> {
@@ -41,6 +42,7 @@ impl Given<'_> {
             self.packets = self.packets.saturating_add(record.packets);
             self.bytes = self.bytes.saturating_add(record.octets);
             self.failed = (self.sink)(record).err();
+            self.is_over |= self.failed.is_some();
         }
     }
 }
@@ -52,7 +54,7 @@ impl Delivery<'_> {
             screen: for_model.then(Screen::default),
             repair: repairs.then(|| Repair::new(HARPOON_GAP_MAX_NS, WAITING_MAX)),
             waiting: Vec::with_capacity(TOGETHER),
-            given: Given { sink, records: 0, packets: 0, bytes: 0, failed: None },
+            given: Given { sink, records: 0, packets: 0, bytes: 0, failed: None, is_over: false },
         }
     }
 
@@ -107,6 +109,16 @@ impl Delivery<'_> {
     /// Fails once a record could not be handed over.
     pub(super) fn check(&mut self) -> Result<()> {
         self.given.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Records that came.
+    pub(super) fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Could a record not be handed over?
+    pub(super) fn is_over(&self) -> bool {
+        self.given.is_over
     }
 
     /// Hands over what still waits, and says what all came to.

@@ -4,7 +4,7 @@
 //! it, as collectors' do; so do those of a glob. Digits are compared as numbers, for `tcpdump -C` appends
 //! them to a name as they are. Hidden files are left alone, and directories behind
 //! symbolic links are not entered. A name that is there is taken as it is, whatever letters it has. What was
-//! found in a directory is told apart from what was named: other things lie in directories, too.
+//! found in a directory or by a glob is told apart from what was named: other things lie there, too.
 
 use std::cmp::Ordering;
 use std::fs;
@@ -23,7 +23,7 @@ const DEPTH_MAX: usize = 32;
 pub struct File {
     /// Where it is, or `-`.
     pub path: PathBuf,
-    /// Nobody named it: it lies in a directory that was named.
+    /// Nobody named it: it lies in a directory that was named, or is one of those that a glob matches.
     pub is_found: bool,
 }
 
@@ -92,7 +92,7 @@ fn add_matches(pattern: &str, files: &mut Vec<File>) -> Result<()> {
         if path.is_dir() {
             add_directory(&path, files)?;
         } else {
-            files.push(File::named(path));
+            files.push(File { path, is_found: true });
         }
         hold(files.len())?;
     }
@@ -176,7 +176,7 @@ mod tests {
         };
         let found = files(&[room.join("b"), room.join("y.pcap"), room.join("a/?")]).expect("there");
         let is_found: Vec<bool> = found.iter().map(|file| file.is_found).collect();
-        assert_eq!(is_found, [true, true, false, false]);
+        assert_eq!(is_found, [true, true, false, true]);
         let all = ["[x].pcap", "a/9", "b/1", "b/2", "y.pcap"].map(str::to_owned).to_vec();
         assert_eq!(names(&[""]), Ok(all));
         let some = |files: &[&str]| Ok(files.iter().map(|name| (*name).to_owned()).collect());

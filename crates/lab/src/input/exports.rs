@@ -27,10 +27,13 @@ use super::choice::{Evidence, ReadAs};
 use super::datagrams::Datagrams;
 use super::records::Reading;
 use super::source::{Gauge, Stream};
-use super::summary::ExportSummary;
+use super::summary::{ExportSummary, of_all};
 use super::udp;
 use super::window::Window;
 use crate::table::flows::read_flow_table;
+
+/// What became of what contradicts itself.
+const LEFT_OUT: &str = "are damaged and were left out";
 
 /// What is known of exporters and of what they exported.
 #[derive(Debug)]
@@ -275,6 +278,11 @@ impl Reading<'_> {
                  where a file has no time of that either"
             ),
         );
+        let damaged = |reason| now.skips.of(reason) - before.skips.of(reason);
+        let (records, found) = (damaged(Skip::RecordDamaged), now.records - before.records);
+        warn(records, &format!("{} in exports {}", of_all(records, found, "records"), LEFT_OUT));
+        let sets = damaged(Skip::SetDamaged) + damaged(Skip::TemplateDamaged);
+        warn(sets, &format!("{sets} sets or templates in exports {LEFT_OUT}"));
         let malformed = sums.malformed;
         warn(malformed, &format!("{malformed} exports contradict themselves and were left out"));
         let others = sums.other_packets;
@@ -290,6 +298,7 @@ impl Reading<'_> {
         for (reason, count) in counts.skips.met().chain(self.exporters.archived.skips.met()) {
             *self.summary.skipped.entry(reason.name().to_owned()).or_default() += count;
         }
+        self.note_evictions();
         let waiting = counts.skips.of(Skip::NoTemplate);
         if waiting > 0 {
             self.summary.warnings.push(format!(
@@ -297,5 +306,21 @@ impl Reading<'_> {
                  capture earlier, or let it run until templates are repeated"
             ));
         }
+    }
+
+    /// Says in one line how many templates were forgotten because there were too many, and whose.
+    fn note_evictions(&mut self) {
+        let evictions = self.exporters.collector.evictions();
+        let Some((worst, lost)) = evictions.worst() else { return };
+        let Limits { templates_max, templates_of_address_max, domains_max, .. } = Limits::default();
+        let (addresses, has_more) = evictions.addresses();
+        let more = if has_more { "more than " } else { "" };
+        self.summary.warnings.push(format!(
+            "{} templates were forgotten, of {more}{addresses} addresses, {lost} of them of {worst}, because \
+             more came than are kept ({templates_max} of {domains_max} domains, {templates_of_address_max} \
+             of an address); by {} of them records had been read",
+            evictions.templates(),
+            evictions.useful()
+        ));
     }
 }

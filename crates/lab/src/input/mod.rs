@@ -6,6 +6,7 @@ pub mod capture;
 pub mod choice;
 pub mod datagrams;
 mod delivery;
+mod digest;
 pub mod expand;
 mod exports;
 pub mod live;

@@ -51,9 +51,7 @@ pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Input)> {
         Input::Capture(Capture::Pcap(Pcap::new(window).map_err(refused)?))
     } else if is_pcapng(first) {
         Input::Capture(Capture::Pcapng(Box::new(Pcapng::new(window).map_err(refused)?)))
-    } else if let Some(archive) =
-        archive::recognise(first).map_err(|error| anyhow!("{}: {error:#}", gauge.name()))?
-    {
+    } else if let Some(archive) = archive::recognise(first).map_err(|why| not_read(&why))? {
         Input::Archive(archive, window)
     } else if datagrams::is_datagrams(first) {
         Input::Exports(Datagrams::new(window))

@@ -1,11 +1,13 @@
-//! Files of a directory that hold nothing that is read here: a note beside captures, a file that was just begun.
+//! Files of a directory that cannot be read: a note beside captures, a file that was just begun, a damaged one.
 //!
-//! Whoever names a file means it, and is told that it cannot be read. Whoever names a directory means what
-//! is in it that can be read; what else there is, is counted and named, and only a directory in which there
-//! is nothing is an error.
+//! Whoever names a file means it, and is told that it cannot be read. Whoever names a directory or a glob
+//! means what is in it that can be read; what else there is, is counted and named, and only a directory in
+//! which there is nothing is an error.
 
 use anyhow::{Error, Result, bail};
 
+use super::expand::File;
+use super::records::Reading;
 use super::summary::FlowSummary;
 
 /// Files that are named in the warning.
@@ -44,6 +46,34 @@ impl PassedOver {
         }
         *summary.skipped.entry("files_not_read".to_owned()).or_default() += self.count;
         Ok(())
+    }
+}
+
+impl Reading<'_> {
+    /// Records and packets that were taken.
+    pub(super) fn taken(&self) -> (u64, u64) {
+        (self.out.records(), self.summary.packets)
+    }
+
+    /// Leaves a file that nobody named where it cannot be read further; so much was taken before it.
+    ///
+    /// # Errors
+    /// When a record cannot be handed over.
+    pub(super) fn leave(
+        &mut self,
+        file: &File,
+        why: &Error,
+        before: (u64, u64),
+        passed_over: &mut PassedOver,
+    ) -> Result<()> {
+        if self.taken() == before {
+            passed_over.add(why);
+        } else {
+            self.summary.damaged += 1;
+            self.summary.warnings.push(format!("{why:#}; what came before that was read"));
+        }
+        self.summary.spans.extend(self.seen.input_ends(&file.path.display().to_string()));
+        self.input_ends()
     }
 }
 

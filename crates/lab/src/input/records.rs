@@ -57,7 +57,7 @@ pub struct FlowOptions {
     pub for_model: bool,
     /// Count TCP connections; without it the summary has none.
     pub counts_connections: bool,
-    /// Digest the inputs; without it the summary does not name them.
+    /// Digest the inputs: wherever something is kept that is made of them.
     pub digests: bool,
 }
 
@@ -93,10 +93,12 @@ pub type Sink<'a> = &'a mut dyn FnMut(FlowRecord) -> Result<()>;
 
 /// Reads all `inputs` (files, directories, globs; `-` is standard input), in the order given, and gives every record to `sink`.
 ///
-/// Files in directories that are of no known kind are passed over, counted, and named in a warning.
+/// What lies in a directory or is matched by a glob and cannot be read, or not to its end, is passed over,
+/// counted, and named in a warning.
 ///
 /// # Errors
-/// When an input cannot be read or is of no known kind, when all were passed over, or when `sink` fails.
+/// When an input that was named cannot be read or is of no known kind, when all were passed over, or when
+/// `sink` fails.
 pub fn read_flows(
     inputs: &[PathBuf],
     options: &FlowOptions,
@@ -110,8 +112,11 @@ pub fn read_flows(
     let files = files(inputs)?;
     let mut passed_over = PassedOver::default();
     for file in &files {
+        let before = reading.taken();
         match reading.read(&file.path) {
-            Err(error) if file.is_found && error.is::<NotRead>() => passed_over.add(&error),
+            Err(error) if file.is_found && !reading.out.is_over() => {
+                reading.leave(file, &error, before, &mut passed_over)?;
+            }
             read => read?,
         }
     }
@@ -191,7 +196,7 @@ impl<'a> Reading<'a> {
             }
         };
         rest.skip(u64::MAX).with_context(|| format!("{}: cannot be read", gauge.name()))?;
-        self.summary.inputs.extend(gauge.digest());
+        self.summary.inputs.push(gauge.identity());
         self.summary.spans.extend(self.seen.input_ends(gauge.name()));
         self.input_ends()
     }
@@ -207,7 +212,7 @@ impl<'a> Reading<'a> {
     }
 
     /// What is made for a model ends with each input.
-    fn input_ends(&mut self) -> Result<()> {
+    pub(super) fn input_ends(&mut self) -> Result<()> {
         if let (Some(handshakes), Some(echoes)) = (&mut self.handshakes, &mut self.echoes) {
             handshakes.input_ends();
             echoes.input_ends();

@@ -12,8 +12,8 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
+use super::digest::Digest;
 use super::packing::{self, Packing};
 use super::window::Window;
 
@@ -29,8 +29,9 @@ const PACKED_STEP_BYTES: usize = 64 * 1024;
 pub struct InputDigest {
     /// The path as it was given, or `-` for standard input.
     pub name: String,
-    /// SHA-256 of the file as it lies there, in hexadecimal.
-    pub sha256: String,
+    /// SHA-256 of the file as it lies there, in hexadecimal; none where nobody asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
     /// Its length in bytes.
     pub bytes: u64,
 }
@@ -47,7 +48,7 @@ pub struct Gauge {
 #[derive(Default)]
 struct Tally {
     /// None where nobody asked for it.
-    digest: RefCell<Option<Sha256>>,
+    digest: RefCell<Option<Digest>>,
     bytes: Cell<u64>,
     damage: RefCell<Option<String>>,
     /// Why the file could not be read, as the system numbers it: who unpacks may take that for damage.
@@ -80,12 +81,11 @@ impl Gauge {
         self.tally.damage.borrow().clone()
     }
 
-    /// The digest of what has been read, if it was asked for; that of the whole file once the stream has
-    /// ended.
-    pub fn digest(&self) -> Option<InputDigest> {
-        let octets = self.tally.digest.borrow().clone()?.finalize();
-        let sha256 = octets.iter().map(|octet| format!("{octet:02x}")).collect();
-        Some(InputDigest { name: self.name.clone(), sha256, bytes: self.read_bytes() })
+    /// What identifies what has been read, with its digest if that was asked for; of the whole file once the
+    /// stream has ended.
+    pub fn identity(&self) -> InputDigest {
+        let sha256 = self.tally.digest.borrow().as_ref().map(Digest::so_far);
+        InputDigest { name: self.name.clone(), sha256, bytes: self.read_bytes() }
     }
 }
 
@@ -105,7 +105,7 @@ pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Window<Stream>)> {
         }
         (Box::new(file) as Stream, about.is_file().then_some(about.len()))
     };
-    let tally = Tally { digest: RefCell::new(digests.then(Sha256::new)), ..Tally::default() };
+    let tally = Tally { digest: RefCell::new(digests.then(Digest::default)), ..Tally::default() };
     let mut gauge = Gauge { name, total_bytes, packing: None, tally: Rc::new(tally) };
     let mut counted = Counted { raw, tally: gauge.tally.clone() };
     let mut first = Vec::new();

@@ -50,7 +50,7 @@ pub struct FlowSummary {
     pub evicted: u64,
     /// Inputs whose last record was cut.
     pub cut_records: u64,
-    /// Inputs that were damaged somewhere and read up to there.
+    /// Inputs that were damaged somewhere: read up to there, or without what was damaged.
     pub damaged: u64,
     /// From the earliest to the latest stamp of packets that were metered, or from the earliest
     /// start to the latest end of records that were read; seconds.
@@ -69,7 +69,7 @@ pub struct FlowSummary {
     /// What a model wants to know beside the records, where that was asked for.
     #[serde(skip)]
     pub beside: Option<Beside>,
-    /// Name, SHA-256 and length of every input, where they were asked for.
+    /// Name and length of every input, and its SHA-256 where that was asked for.
     pub inputs: Vec<InputDigest>,
     /// When the traffic of each input was, of those that hold any, in the order read.
     #[serde(skip)]
@@ -228,21 +228,29 @@ impl FlowSummary {
         self.beside = beside;
     }
 
-    /// Says what was wrong with the end of an input.
+    /// Says what was wrong with the end of an input, and how much of it was lost, where that can be known.
     pub fn note_ending(&mut self, gauge: &Gauge, ending: &Ending) {
         let name = gauge.name();
+        let lost = |offset: u64| match (gauge.packing(), gauge.total_bytes()) {
+            (None, Some(total)) if offset < total => {
+                format!(", {}", of_all(total - offset, total, "bytes"))
+            }
+            _ => String::new(),
+        };
         match ending {
             Ending::Whole => {}
             Ending::Cut { offset } => {
                 self.cut_records += 1;
                 self.warnings.push(format!(
-                    "{name}: its last record, at byte {offset}, is cut; all before it was read"
+                    "{name}: its last record, at byte {offset}, is cut{}; all before it was read",
+                    lost(*offset)
                 ));
             }
             Ending::Damaged { offset, what } => {
                 self.damaged += 1;
                 self.warnings.push(format!(
-                    "{name}: is damaged at byte {offset}: {what}; nothing from there on was read"
+                    "{name}: is damaged at byte {offset}: {what}; nothing from there on was read{}",
+                    lost(*offset)
                 ));
             }
         }
@@ -282,6 +290,12 @@ impl FlowSummary {
             self.warnings.push(format!("{name}: none of its {packets} packets is IP"));
         }
     }
+}
+
+/// So many of so many, with their share.
+pub(super) fn of_all(some: u64, all: u64, what: &str) -> String {
+    let share = 100.0 * some as f64 / all.max(1) as f64;
+    format!("{some} of {all} {what} ({share:.1} %)")
 }
 
 /// A LINKTYPE number, with its name where people are likely to meet it.

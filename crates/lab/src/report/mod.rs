@@ -26,7 +26,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use serde::Deserialize;
 
+use crate::document::bounded::read_text;
 use crate::document::results::Directory;
 
 pub use page::render;
@@ -38,8 +40,14 @@ pub const STORY_FILE: &str = "report.json";
 /// The page's file in a result directory.
 pub const PAGE_FILE: &str = "report.html";
 
-/// The most bytes of a story that are read, so that a wrong file cannot fill the memory.
+/// Bytes of a story at most.
 const STORY_BYTES_MAX: u64 = 256 << 20;
+
+/// What a story says first: by which version's rules it is to be read.
+#[derive(Deserialize)]
+struct Mark {
+    format: Option<String>,
+}
 
 /// Writes `report.json` and `report.html` into a directory of results.
 ///
@@ -61,24 +69,21 @@ pub fn load(dir: &Path) -> Result<Story> {
     if !dir.is_dir() {
         bail!("{} is not a directory: name the one that `lab run --out` wrote", dir.display());
     }
-    let size = match fs::metadata(&path) {
-        Ok(about) if about.is_file() => about.len(),
+    match fs::metadata(&path) {
+        Ok(about) if about.is_file() => {}
         Ok(_) => bail!("{shown} is not a file: the run writes it, repeat `lab run`"),
         Err(error) => bail!("{shown}: {error}: is this a directory that `lab run` wrote?"),
-    };
-    if size > STORY_BYTES_MAX {
-        bail!("{shown} has {size} bytes, more than the {STORY_BYTES_MAX} a report can have");
     }
-    let text = fs::read_to_string(&path).with_context(|| format!("{shown} cannot be read"))?;
-    let value: serde_json::Value = serde_json::from_str(&text)
+    let text = read_text(&path, STORY_BYTES_MAX)?;
+    let mark: Mark = serde_json::from_str(&text)
         .with_context(|| format!("{shown} is not the report of a run, repeat `lab run`"))?;
-    match value.get("format").and_then(serde_json::Value::as_str) {
+    match mark.format.as_deref() {
         Some(story::FORMAT) => {}
         Some(other) => {
             bail!("{shown} has the format {other:?}, this version reads {:?}", story::FORMAT)
         }
         None => bail!("{shown} names no format, this version reads {:?}", story::FORMAT),
     }
-    serde_json::from_value(value)
+    serde_json::from_str(&text)
         .with_context(|| format!("{shown} is not the report of a run, repeat `lab run`"))
 }

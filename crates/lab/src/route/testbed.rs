@@ -45,7 +45,7 @@ impl RouterFile {
     /// # Errors
     /// One line: the file, the key, and what to do.
     pub fn read(path: &Path) -> Result<RouterFile> {
-        let text = document::read_text(path)?;
+        let text = document::bounded::read_text(path, document::bounded::TOML_BYTES_MAX)?;
         let name = path.display().to_string();
         let wrong = |error: toml::de::Error| document::toml_error(&name, &text, &error);
         let mut config: RouterConfig = toml::from_str(&text).map_err(wrong)?;

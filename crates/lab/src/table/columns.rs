@@ -4,7 +4,7 @@
 //! file is read only when both agree, so a column can be read without asking for its type again.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -26,6 +26,8 @@ use crate::document::draft::Draft;
 /// Rows of a row group: the most that is held in memory of a table being written or read.
 pub const ROW_GROUP_ROWS: usize = 131_072;
 
+/// Bytes of a footer at most: that of a part holds some million round trips.
+const FOOTER_BYTES_MAX: u32 = 512 << 20;
 /// Characters of a file's own words that an error repeats.
 const SHOWN_MAX: usize = 64;
 /// Metadata key of the format's name.
@@ -281,6 +283,7 @@ impl TableReader {
     pub fn open_any(path: &Path) -> Result<TableReader> {
         let name = path.display().to_string();
         let file = File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
+        hold_footer(&file, &name)?;
         let reader = guarded::decode(|| SerializedFileReader::new(file))
             .map_err(|error| anyhow!("{name}: is a damaged Parquet file: {}", cause_of(&error)))?;
         Ok(TableReader { name, reader })
@@ -355,6 +358,22 @@ impl TableReader {
         guarded::decode(read).map_err(|error| damaged(cause_of(&error)))?;
         Ok(rows)
     }
+}
+
+/// Refuses a file whose footer claims more than is read: the decoder makes room for all of it.
+fn hold_footer(mut file: &File, name: &str) -> Result<()> {
+    let mut end = [0; 8];
+    let from_end = SeekFrom::End(-(end.len() as i64));
+    // What is too short, or no file that can be sought in, is refused by the decoder in its words.
+    if file.seek(from_end).and_then(|_| file.read_exact(&mut end)).is_err() {
+        return Ok(());
+    }
+    if let [a, b, c, d, b'P', b'A', b'R', b'1'] = end
+        && u32::from_le_bytes([a, b, c, d]) > FOOTER_BYTES_MAX
+    {
+        bail!("{name}: its footer claims more than {FOOTER_BYTES_MAX} bytes, the limit")
+    }
+    Ok(())
 }
 
 /// What is wrong with a table being written: what the file said, if it was the file.

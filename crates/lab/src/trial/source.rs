@@ -225,7 +225,10 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
         inputs: summary
             .inputs
             .iter()
-            .map(|input| Input { name: file_name(&input.name), sha256: input.sha256.clone() })
+            .map(|input| {
+                let sha256 = input.sha256.clone().expect("what a model is made of is digested");
+                Input { name: file_name(&input.name), sha256 }
+            })
             .collect(),
     };
     let options = options(asked, origin);

@@ -83,6 +83,16 @@ impl Room {
         Running { child: Some(child), words: format!("{words:?}") }
     }
 
+    /// Runs the binary to its end while it may map so much memory, KiB, and no more.
+    pub fn run_within(&self, memory_kib: u32, words: &[&str]) -> Output {
+        let limited = format!("ulimit -v {memory_kib}; exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.current_dir(&self.0).args(["-c", &limited, BINARY]).args(words);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("a shell runs");
+        Running { child: Some(child), words: format!("{words:?}") }.end()
+    }
+
     /// Runs the binary to its end.
     pub fn run(&self, words: &[&str]) -> Output {
         self.start(words).end()

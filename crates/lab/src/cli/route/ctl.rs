@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 use super::tables::{FilterCommand, RouteCommand};
 use super::{shown, watch};
 use crate::cli::Verdict;
-use crate::document::{guard_output, read_text};
+use crate::document::bounded::{TOKEN_BYTES_MAX, read_text};
+use crate::document::guard_output;
 use crate::route::control::client::{Address, encoded};
 use crate::route::control::socket::usual_folder;
 use crate::table::capture;
@@ -311,7 +312,7 @@ fn stress(command: &StressCommand) -> Result<Question> {
 fn address(args: &CtlArgs) -> Result<Address> {
     if let Some(url) = &args.url {
         let first = |path: &PathBuf| {
-            let text = read_text(path)?;
+            let text = read_text(path, TOKEN_BYTES_MAX)?;
             Ok::<_, anyhow::Error>(text.lines().next().unwrap_or_default().trim().to_owned())
         };
         return Address::http(url, args.token_file.as_ref().map(first).transpose()?);

@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::addresses::SplitMix64;
 use super::clock::{median, thread_time};
 use super::headers;
+use crate::document::bounded::{LINES_BYTES_MAX, read_text};
 use crate::route::filter::ClassifierName;
 
 /// Headers that are classified in one call, as many as a driver hands over at once.
@@ -139,7 +140,7 @@ pub fn time_set(options: &Options) -> Result<ClassifyTimes> {
 
 fn read<T>(path: &Path, parse: fn(&str) -> Result<Vec<T>, Malformed>) -> Result<Vec<T>> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    let text = read_text(path, LINES_BYTES_MAX)?;
     let found = parse(&text).map_err(|malformed| anyhow!("{shown}: {malformed}"))?;
     if found.is_empty() {
         bail!("{shown}: empty; give a file in ClassBench's format");

@@ -1,7 +1,7 @@
 //! Files of prefixes: one a line, plain or gzip.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -10,10 +10,12 @@ use flate2::bufread::MultiGzDecoder;
 use nilometer_router::prefix::Malformed;
 use nilometer_router::{Address, Prefix};
 
+use crate::document::bounded::text_of;
+
 /// Most prefixes of a file.
 const PREFIXES_MAX: usize = 1 << 23;
 /// Most bytes of a file, unpacked.
-const TEXT_BYTES_MAX: u64 = 1 << 30;
+const TEXT_BYTES_MAX: u64 = 256 << 20;
 
 /// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -48,14 +50,10 @@ where
     let unread = || format!("cannot read {shown}");
     let mut reader = BufReader::new(File::open(path).with_context(unread)?);
     let is_packed = reader.fill_buf().with_context(unread)?.starts_with(&[0x1f, 0x8b]);
-    let mut text = String::new();
-    let read = match is_packed {
-        true => MultiGzDecoder::new(reader).take(TEXT_BYTES_MAX).read_to_string(&mut text),
-        false => reader.take(TEXT_BYTES_MAX).read_to_string(&mut text),
+    let text = match is_packed {
+        true => text_of(MultiGzDecoder::new(reader), &shown.to_string(), TEXT_BYTES_MAX)?,
+        false => text_of(reader, &shown.to_string(), TEXT_BYTES_MAX)?,
     };
-    if read.with_context(unread)? as u64 == TEXT_BYTES_MAX {
-        bail!("{shown}: more than {TEXT_BYTES_MAX} bytes; cut it");
-    }
     let mut found = Prefixes { prefixes: Vec::new(), skipped: 0 };
     for (number, line) in text.lines().enumerate() {
         let line = line.trim_start();

@@ -16,6 +16,8 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
+use crate::document::bounded::system_text;
+
 /// How often a lock is asked for, and how long after the other.
 const ATTEMPTS: u32 = 10;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
@@ -99,7 +101,7 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
 
 /// Who holds a lock of this file, as `/proc` tells it: `process 1234 (sleep)`.
 fn holder(about: &Metadata) -> Option<String> {
-    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let locks = system_text("/proc/locks").ok()?;
     let inode = about.ino().to_string();
     let mut numbers = locks.lines().filter_map(|line| lock_of(line, &inode));
     // Devices have other numbers there than here on some file systems: the process is to have it open.
@@ -108,7 +110,7 @@ fn holder(about: &Metadata) -> Option<String> {
         let mut files = open.filter_map(|file| fs::metadata(file.path()).ok());
         files.any(|file| is_same(&file, about))
     })?;
-    let name = fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
+    let name = system_text(format!("/proc/{number}/comm")).unwrap_or_default();
     let plain: String = name.trim().chars().filter(|letter| !letter.is_control()).collect();
     Some(match plain.is_empty() {
         true => format!("process {number}"),

@@ -40,6 +40,7 @@ use super::crowd::{Crowd, Ended, PROVEN_WITHIN, Place, TAKEN_IN_AT_ONCE};
 use super::desk::Desk;
 use super::timed::{SOCKET_BYTES, Timed};
 use super::{host, paths};
+use crate::document::bounded::{TOKEN_BYTES_MAX, read_text};
 
 /// Bytes that a request may carry.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
@@ -119,7 +120,7 @@ impl Door {
 /// When others can read it, or the line has not 16 to 256 letters that a header can have.
 pub fn token(path: &Path) -> Result<String> {
     let shown = path.display();
-    let text = crate::document::read_text(path).context("control.token_file")?;
+    let text = read_text(path, TOKEN_BYTES_MAX).context("control.token_file")?;
     let mode = std::fs::metadata(path).context("control.token_file")?.mode();
     ensure!(mode & 0o077 == 0, "control.token_file: others can read {shown}; chmod 600 it");
     let line = text.lines().next().unwrap_or_default().trim();

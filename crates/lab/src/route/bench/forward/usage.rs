@@ -48,6 +48,8 @@ const HIGHEST: i32 = -20;
 /// How a kernel was built takes less.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
 
+use crate::document::bounded::system_text;
+
 /// The kernel's threads that carry on with packets.
 #[derive(Debug)]
 pub struct KernelThreads {
@@ -65,7 +67,7 @@ impl KernelThreads {
             let name = entry.context("cannot read /proc")?.file_name();
             let Some(number) = name.to_str().filter(|n| n.parse::<u32>().is_ok()) else { continue };
             // A process that has ended meanwhile is none of the kernel's.
-            let comm = fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
+            let comm = system_text(format!("/proc/{number}/comm")).unwrap_or_default();
             if comm.starts_with("ksoftirqd/") || comm.starts_with("napi/") {
                 processes.push(number.to_owned());
             }
@@ -76,7 +78,7 @@ impl KernelThreads {
     /// The time that they have used.
     pub fn time(&self) -> Duration {
         let nanos = |process: &String| -> u64 {
-            let text = fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap_or_default();
+            let text = system_text(format!("/proc/{process}/schedstat")).unwrap_or_default();
             text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
         };
         Duration::from_nanos(self.processes.iter().map(nanos).sum())
@@ -124,7 +126,7 @@ pub fn raise(thread_id: i32) {
 /// How long a thread of this process has waited for a processor, ready to run; none where the kernel does
 /// not say (`CONFIG_SCHED_INFO`).
 pub fn waited(thread_id: i32) -> Option<Duration> {
-    let text = fs::read_to_string(format!("/proc/self/task/{thread_id}/schedstat")).ok()?;
+    let text = system_text(format!("/proc/self/task/{thread_id}/schedstat")).ok()?;
     text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
@@ -138,8 +140,8 @@ pub fn are_interrupts_apart() -> Option<bool> {
             text
         }
         Err(_) => {
-            let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
-            fs::read_to_string(format!("/boot/config-{}", release.trim())).ok()?
+            let release = system_text("/proc/sys/kernel/osrelease").ok()?;
+            system_text(format!("/boot/config-{}", release.trim())).ok()?
         }
     };
     Some(built.lines().any(|line| line == "CONFIG_IRQ_TIME_ACCOUNTING=y"))
@@ -162,7 +164,7 @@ impl Machine {
     /// # Errors
     /// When `/proc/stat` cannot be read.
     pub fn now() -> Result<Machine> {
-        let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+        let text = system_text("/proc/stat").context("cannot read /proc/stat")?;
         let at = Instant::now();
         let (idle, stolen, processors) =
             parsed(&text).context("/proc/stat is not as it should be")?;

@@ -20,6 +20,7 @@ use super::super::addresses::{Drawn, SplitMix64};
 use super::super::prefixes::read_prefixes;
 use super::Options;
 use super::machine::gateway;
+use crate::document::bounded::{LINES_BYTES_MAX, read_text};
 use crate::route::pages::ask_for_large_pages;
 
 /// Next hops, spread over the ports.
@@ -166,8 +167,7 @@ impl Rules {
             return Ok(Rules { from: "drawn".to_owned(), rules });
         };
         let shown = path.display();
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read {shown}"))?;
+        let text = read_text(&path, LINES_BYTES_MAX)?;
         let rules = classbench::read_rules(&text).map_err(|why| anyhow!("{shown}: {why}"))?;
         match rules.len() {
             0 => bail!("{shown}: empty; give a file in ClassBench's format"),
