@@ -15,10 +15,14 @@ const SAID: Door = Door {
     advice: "say it with say!, which shows control characters",
 };
 
-/// The kernel's own files are another thing than ours; sockets have names and no content.
+/// The kernel's own files are another thing than ours; sockets and locks have names and no content.
 const FILES: Door = Door {
     words: &["File::create(", "fs::write(", "fs::rename(", "remove_dir_all(", "remove_file("],
-    rooms: &["crates/lab/src/device/", "crates/lab/src/route/control/"],
+    rooms: &[
+        "crates/lab/src/device/",
+        "crates/lab/src/route/control/lock.rs",
+        "crates/lab/src/route/control/socket.rs",
+    ],
     advice: "files come about and go in document::draft and document::results",
 };
 
