@@ -52,9 +52,11 @@ pub fn guarded(name: &str) -> (Stand, SocketAddr) {
 struct Says {
     text: String,
     is_repeated: bool,
+    /// How long after he was cut off he comes again.
+    pause: Duration,
 }
 
-/// Connections of strangers, each begun anew as soon as it is closed; nothing is ever read.
+/// Connections of strangers, each begun anew when it was closed; nothing is ever read.
 struct Strangers {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -75,7 +77,10 @@ impl Strangers {
             while !stopped.load(Ordering::Relaxed) {
                 for (number, stranger) in all.iter_mut().enumerate() {
                     if !stranger.goes_on(&says) {
-                        *stranger = place(number);
+                        let closed = *stranger.closed.get_or_insert_with(Instant::now);
+                        if closed.elapsed() >= says.pause {
+                            *stranger = place(number);
+                        }
                     }
                 }
                 thread::sleep(PASS);
@@ -94,6 +99,7 @@ impl Strangers {
 struct Stranger {
     socket: Socket,
     sent: usize,
+    closed: Option<Instant>,
 }
 
 impl Stranger {
@@ -103,7 +109,7 @@ impl Stranger {
         socket.set_nonblocking(true).expect("a mode");
         // It is under way when it returns.
         let _ = socket.connect(&at.into());
-        Stranger { socket, sent: 0 }
+        Stranger { socket, sent: 0, closed: None }
     }
 
     /// Sends as much as is taken; whether the connection is still there.
@@ -234,7 +240,7 @@ fn the_owner_is_served_beside_strangers_who_never_read() {
         return;
     }
     let text = "GET /v1/tally HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".to_owned();
-    let says = Says { text, is_repeated: true };
+    let says = Says { text, is_repeated: true, pause: Duration::ZERO };
     let ended = beside("never-read", 64, &[HOME], says);
     assert!(of(&ended, "refused") >= 64, "{ended:?}");
 }
@@ -246,7 +252,8 @@ fn the_owner_is_served_beside_a_thousand_half_sent_headers() {
     }
     let text = "GET /v1/tally HTTP/1.1\r\nHost: 127.0.0.1\r\nX".to_owned();
     let from = [HOME, ELSEWHERE, Ipv4Addr::new(127, 0, 0, 3)];
-    let ended = beside("half-sent", 1_000, &from, Says { text, is_repeated: false });
+    let says = Says { text, is_repeated: false, pause: Duration::ZERO };
+    let ended = beside("half-sent", 1_000, &from, says);
     assert!(of(&ended, "displaced") >= 900, "{ended:?}");
 }
 
@@ -256,12 +263,13 @@ fn the_owner_is_served_beside_strangers_at_his_own_address() {
     if !privileged("strangers at the owner's address") {
         return;
     }
-    let says = Says { text: String::new(), is_repeated: false };
+    let says = Says { text: String::new(), is_repeated: false, pause: Duration::ZERO };
     let ended = beside("silent", 300, &[HOME], says);
     assert!(of(&ended, "displaced") >= 200, "{ended:?}");
 }
 
-/// Who has the token and does not read loses his place to who does.
+/// Who has the token and does not read loses his place to who does. (He who has it and comes again at once
+/// is an owner who asks for more than can be answered, and against that nobody is promised anything.)
 #[test]
 fn the_owner_is_served_beside_others_with_the_token_who_never_read() {
     if !privileged("owners who never read") {
@@ -270,8 +278,9 @@ fn the_owner_is_served_beside_others_with_the_token_who_never_read() {
     let text = format!(
         "GET /v1/openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
     );
-    let ended = beside("slow-owners", 100, &[HOME], Says { text, is_repeated: true });
-    assert!(of(&ended, "displaced") >= 36, "{ended:?}");
+    let says = Says { text, is_repeated: true, pause: WITHIN };
+    let ended = beside("slow-owners", 100, &[HOME], says);
+    assert!(of(&ended, "displaced") >= REQUESTS as u64, "{ended:?}");
 }
 
 /// What is sent behind a refused request is not answered.

@@ -19,7 +19,9 @@
 //!
 //! The proven have [`PROVEN_MAX`] places; of them the one goes that has not moved a byte for the longest:
 //! one that is idle between two requests, or whose peer takes nothing. One whose request is being answered
-//! is not idle, since it is we who let it wait, and goes only where all are. Where there is no token everybody
+//! is not idle, since it is we who let it wait, and keeps its place: were the oldest of those to go, each
+//! newcomer would take the place of the one that is answered next, and nobody would be answered. Where
+//! all [`PROVEN_MAX`] are being answered a newcomer is told to come again. Where there is no token everybody
 //! on the machine can prove himself, and that is all that is promised there; the socket has a crowd, a
 //! thread and places of its own.
 
@@ -48,7 +50,7 @@ pub enum Ended {
     Done,
     /// What came was no HTTP, or broke off.
     Broken,
-    /// Its request was refused for its token or its host.
+    /// Its request was refused for its token, its host, or want of a place.
     Refused,
     /// It had proven nothing in time.
     Unproven,
@@ -192,7 +194,9 @@ impl Crowd {
         let held = Held { number, from: from.map(network), life: Arc::clone(&life) };
         self.moved(&life);
         match held.from {
-            None => inner.take_in(held),
+            None => {
+                inner.take_in(held);
+            }
             Some(from) => {
                 if let Some(victim) = inner.unproven_to_go(from) {
                     inner.unproven.remove(victim).lose();
@@ -239,18 +243,20 @@ impl Inner {
         first(most)
     }
 
-    /// Enters one among the proven.
-    fn take_in(&mut self, held: Held) {
+    /// Enters one among the proven, if one of them can go; it loses its place where none can.
+    fn take_in(&mut self, held: Held) -> bool {
         if self.proven.len() >= PROVEN_MAX {
-            let since = |place: &usize| {
-                let life = &self.proven[*place].life;
-                (life.is_busy.load(Ordering::Relaxed), life.moved.load(Ordering::Relaxed))
+            let is_idle = |place: &usize| !self.proven[*place].life.is_busy.load(Ordering::Relaxed);
+            let since = |place: &usize| self.proven[*place].life.moved.load(Ordering::Relaxed);
+            let idle = (0..self.proven.len()).filter(is_idle);
+            let Some(place) = idle.min_by_key(since) else {
+                return false;
             };
-            let last = (0..self.proven.len()).min_by_key(since);
-            last.into_iter().for_each(|place| self.proven.swap_remove(place).lose());
+            self.proven.swap_remove(place).lose();
         }
         held.life.is_proven.store(true, Ordering::Relaxed);
         self.proven.push(held);
+        true
     }
 }
 
@@ -262,15 +268,18 @@ impl Held {
 }
 
 impl Place {
-    /// Has it among the proven from now on, if it still has its place.
-    pub fn prove(&self) {
+    /// Has it among the proven from now on; whether it has a place there.
+    pub fn prove(&self) -> bool {
         if self.life.is_proven() {
-            return;
+            return true;
         }
         let mut inner = self.crowd.lock();
-        if let Some(place) = inner.unproven.iter().position(|held| held.number == self.number) {
-            let held = inner.unproven.remove(place);
-            inner.take_in(held);
+        match inner.unproven.iter().position(|held| held.number == self.number) {
+            Some(place) => {
+                let held = inner.unproven.remove(place);
+                inner.take_in(held)
+            }
+            None => false,
         }
     }
 
@@ -350,10 +359,10 @@ mod tests {
     fn strangers_never_have_the_places_of_the_proven() {
         let crowd = Arc::new(Crowd::default());
         let owners: Vec<Place> = (0..PROVEN_MAX).map(|_| crowd.enter(address(1))).collect();
-        owners.iter().for_each(Place::prove);
+        let half = owners.iter().filter(|owner| owner.prove()).count();
         // (Half of them had lost their places before they could.)
         let proven: Vec<&Place> = owners.iter().filter(|place| place.life.is_proven()).collect();
-        assert_eq!(proven.len(), UNPROVEN_OF_ONE_MAX);
+        assert_eq!((proven.len(), half), (UNPROVEN_OF_ONE_MAX, UNPROVEN_OF_ONE_MAX));
         let strangers: Vec<Place> = (0..500).map(|_| crowd.enter(address(1))).collect();
         assert!(proven.iter().all(|place| stays(place)));
         drop(strangers);
@@ -372,6 +381,19 @@ mod tests {
         // What we let wait is not idle.
         let _two = crowd.enter(None);
         assert_eq!(gone(), [0, 7]);
+    }
+
+    #[test]
+    fn whoever_is_being_answered_keeps_the_place() {
+        let crowd = Arc::new(Crowd::default());
+        let all: Vec<Place> = (0..PROVEN_MAX).map(|_| crowd.enter(None)).collect();
+        let busy: Vec<Busy<'_>> = all.iter().map(Place::busy).collect();
+        let late = crowd.enter(address(1));
+        assert!(!late.prove() && all.iter().all(stays));
+        drop(busy);
+        let next = crowd.enter(address(1));
+        assert!(next.prove() && next.prove());
+        assert_eq!(all.iter().filter(|place| !stays(place)).count(), 1);
     }
 
     #[test]

@@ -36,7 +36,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, watch};
 
 use super::answer::Refused;
-use super::crowd::{Crowd, Ended, PROVEN_WITHIN, Place, TAKEN_IN_AT_ONCE};
+use super::crowd::{Crowd, Ended, PROVEN_MAX, PROVEN_WITHIN, Place, TAKEN_IN_AT_ONCE};
 use super::desk::Desk;
 use super::timed::{SOCKET_BYTES, Timed};
 use super::{host, paths};
@@ -299,14 +299,13 @@ impl Gate {
         if self.peer == Peer::Remote
             && let Err(refused) = self.admit(&request)
         {
-            place.life.end(Ended::Refused);
-            let mut response = refused.into_response();
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(header::CONNECTION, close);
-            return response;
+            return turned_away(refused, place);
         }
         let _busy = place.busy();
-        place.prove();
+        if !place.prove() {
+            let why = format!("{PROVEN_MAX} requests are being answered; ask again");
+            return turned_away(Refused::unavailable(why), place);
+        }
         self.wait().await;
         if let Err(refused) = is_json(request.method(), request.headers()) {
             return refused.into_response();
@@ -335,6 +334,14 @@ impl Gate {
         }
         *last = Instant::now();
     }
+}
+
+/// An answer that ends its connection.
+fn turned_away(refused: Refused, place: &Place) -> Response {
+    place.life.end(Ended::Refused);
+    let mut response = refused.into_response();
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// Whether a request carries the token that is asked for, if one is.
