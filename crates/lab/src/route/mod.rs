@@ -1,5 +1,6 @@
 //! The router in its shell.
 
+mod address;
 pub mod assemble;
 pub mod bench;
 pub mod claims;
