@@ -328,7 +328,8 @@ fn what_cannot_be_drawn_is_refused_in_one_line() {
     let story = dir.join("report.json");
     for (text, why) in [
         ("", "not the report of a run"),
-        ("[]", "names no format"),
+        ("[]", "not the report of a run"),
+        ("{}", "names no format"),
         ("{\"format\":\"nilometer-report 99\"}", "nilometer-report 99"),
         ("{\"format\":\"nilometer-report 1\",\"seconds\":7}", "not the report of a run"),
         ("{\"format\":\"nilometer-report 1\",\"file_size\":{\"model\":[[1]]}}", "a pair"),

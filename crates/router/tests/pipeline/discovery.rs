@@ -244,7 +244,9 @@ fn a_ping_within_the_link_is_answered_and_does_not_cross() {
     assert_eq!((frame[54], &frame[..6]), (129, &host(3)[..]));
     assert_eq!(frame[22..38], own.octets());
     let across = build::icmp(peer.into(), "fd00:11::9".parse().expect("one"), 128, 0, &[0; 8]);
-    assert!(bench.pass(3, &framed(3, &across)).is_empty());
+    let out = bench.pass(3, &framed(3, &across));
+    let [(3, frame)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((frame[54], frame[55]), (1, 2), "it is told so (RFC 4443, 3.1)");
     let elsewhere = build::icmp(peer.into(), own.into(), 128, 0, &[0; 8]);
     assert!(bench.pass(2, &framed(2, &elsewhere)).is_empty(), "the address is of one link");
     let discards = |port: usize| bench.router.ports()[port].discards().of(Discard::MartianSource);
