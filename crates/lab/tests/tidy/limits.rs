@@ -11,7 +11,10 @@ fn endless(sources: &[Source]) -> Vec<String> {
         ["fs::read(", "read_to_string(", "read_to_end(", "serde_json::from_reader("];
     let mut complaints = Vec::new();
     for Source { path, text } in sources.iter().filter(|s| s.path != READING_ROOM) {
-        // Tests come last in every file.
+        // Tests have a file of their own, or come last in one.
+        if path.ends_with("/tests.rs") {
+            continue;
+        }
         let untested = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
         let lines: Vec<String> = untested.lines().map(code).collect();
         for (number, line) in lines.iter().enumerate() {
