@@ -3,8 +3,8 @@
 //! A buffer of a bandwidth-delay product keeps a link busy while one TCP connection halves its window
 //! (Villamizar and Song, "High performance TCP in ANSNET", 1994), and what it holds above that only adds
 //! delay. The round trip that is provided for is [`HELD`], so a full queue delays by as much at any rate.
-//! It is counted in packets of [`PACKET_BYTES`], since packets take buffers of the router's memory
-//! whatever their size. A slow link has [`PACKETS`]'s lower end, so that a burst of several flows finds
+//! It is counted in packets of `PACKET_BYTES`, since packets take buffers of the router's memory
+//! whatever their size. A slow link has `PACKETS`'s lower end, so that a burst of several flows finds
 //! room; a fast one its upper, which is what a port has that says nothing of its queue at all.
 
 use std::ops::RangeInclusive;

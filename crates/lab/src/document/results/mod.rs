@@ -6,9 +6,9 @@
 //! dropped. An existing `DIR` is refused unless it is empty or force was asked for; then it is replaced
 //! only when the new results are complete.
 //!
-//! Nothing is deleted that is not ours. A directory keeps a list of its files ([`marker`]), and is
-//! replaced only where every entry agrees with it ([`judged`]); what somebody puts in meanwhile stays.
-//! While a process writes, it holds a lock on the open directory ([`place`]), which ends with it.
+//! Nothing is deleted that is not ours. A directory keeps a list of its files (`marker`), and is
+//! replaced only where every entry agrees with it (`judged`); what somebody puts in meanwhile stays.
+//! While a process writes, it holds a lock on the open directory (`place`), which ends with it.
 
 mod judged;
 pub(super) mod marker;

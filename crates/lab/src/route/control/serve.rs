@@ -2,7 +2,7 @@
 //!
 //! A door is a Unix socket, open to its owner alone, or a TCP address. TCP on loopback is open to every
 //! user of the machine; every other address needs a token, and where there is a token every request by
-//! TCP must carry it. What host a request by TCP may name is [`super::host`]'s; what changes something
+//! TCP must carry it. What host a request by TCP may name is `host`'s; what changes something
 //! must be sent as JSON, which no web page may do to another's host unasked.
 //!
 //! Each door has a thread, a crowd of connections ([`super::crowd`]) and a turn of its own, so that what

@@ -1,7 +1,7 @@
 //! The Unix socket that a router is spoken to by: claimed, and given back.
 //!
 //! A socket file stays behind when its process is killed, and it looks like that of a live one. So the
-//! place is taken under a lock beside it ([`super::lock`]): what answers is alive and is left alone, what
+//! place is taken under a lock beside it (`lock`): what answers is alive and is left alone, what
 //! does not and is a socket of ours is replaced, and anything else is somebody's file. The socket is made
 //! in a directory that only its owner can enter and moved when its mode is 0600, so that there is no
 //! moment at which another could connect.

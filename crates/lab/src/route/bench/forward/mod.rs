@@ -9,7 +9,7 @@
 //! # The price of a packet
 //!
 //! A round offers the same load to a bare link and to each device, one after the other and in the other
-//! order the next time ([`measure`]); before each is measured it is offered [`WARM_UP`] of the load that
+//! order the next time ([`measure`]); before each is measured it is offered `WARM_UP` of the load that
 //! does not count. From the processor time of a device's run ([`usage`] says whose time that is, and which
 //! rounds are discarded because others disturbed them) that of the bare link's run of the same round is taken
 //! away, per frame that was sent, and what remains is divided by the frames that were forwarded:
