@@ -50,7 +50,7 @@ impl Evictions {
         self.useful
     }
 
-    /// How many addresses lost any, and whether there were more than are told apart.
+    /// Number of exporter addresses that lost a template, and whether there are more than are counted.
     pub fn addresses(&self) -> (usize, bool) {
         (self.by_address.len(), self.has_more)
     }

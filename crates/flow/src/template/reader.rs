@@ -20,7 +20,7 @@ pub(super) struct Known {
     pub(super) plan: Plan,
 }
 
-/// What options say of whoever sends records.
+/// What an observation domain's options records say: its samplers, and when its exporter started.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Speaker {
     pub(super) samplers: Samplers,

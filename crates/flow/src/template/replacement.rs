@@ -1,9 +1,9 @@
 //! Which entry of a full table goes: a policy that strangers cannot turn against an exporter in use.
 //!
 //! Anybody can send a datagram over UDP, from any address that he writes into it, and each may bring a
-//! template of a domain that nobody has heard of. A table that refuses newcomers when it is full is closed by
-//! the first who fills it; one that drops the least recently used entry is emptied by whoever is faster than
-//! the exporters are. Here every entry belongs to an *owner*, the exporter's address, and has a *class*, by
+//! template of a new observation domain. If a full table refuses new entries, one sender can fill it and lock
+//! out every later exporter; if it evicts the least recently used entry, a sender that is faster than the
+//! exporters evicts theirs. Here every entry belongs to an *owner*, the exporter's address, and has a *class*, by
 //! the number of datagrams in which it was useful, that is, in which records were read by it: none, 1 to 7, 8
 //! to 63, 64 to 511, more. Three rules say which entry goes.
 //!
@@ -30,9 +30,9 @@
 //!   recently. That takes 12,288 times n datagrams before, and as many again each time the exporter is heard
 //!   once more: somebody who can do that sends more than the socket's buffer takes, and no table would help.
 //!
-//! What is asked for each set of records, [`Replacement::useful`], is a store or two: entries are put in order
-//! again only when one of them is about to go, each at most once for each time that it was useful, so that all
-//! operations take O(log n) amortised. The order is exact, as the naive twin in the tests shows.
+//! The cost for each set of records, [`Replacement::useful`], is one or two stores: entries are sorted again
+//! only before an eviction, each at most once for every time it was useful, so that all operations take
+//! O(log n) amortised. The order is exact, as the naive twin in the tests shows.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

@@ -55,8 +55,8 @@ pub struct Daemon {
     _told: PipeWriter,
 }
 
-/// A shell that reads a process's number and kills it when its standard input ends, as it does with whoever
-/// holds the other end; the end by which the number is told.
+/// A watcher: a shell that reads a process number from a pipe and kills that process at the pipe's end of
+/// file, so when this process ends; and the pipe's end for writing.
 fn watcher() -> Result<(Child, PipeWriter)> {
     let (theirs, ours) = std::io::pipe().context("cannot make a pipe")?;
     let mut shell = Command::new("sh");

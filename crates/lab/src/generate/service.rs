@@ -391,8 +391,8 @@ impl<'a> Service<'a> {
     }
 }
 
-/// What `ready` says of a connection whose own work is done for now: over, or not yet. A client may
-/// close before it has acknowledged everything, and is waited for then.
+/// How a connection with nothing left to read or write has ended, by epoll's `ready`; `None` while it is
+/// open. A client may close before it has acknowledged everything; the connection stays until it has.
 fn close_of(open: &mut Connection, ready: u32) -> Option<End> {
     let error = ready & BROKEN != 0 && open.socket.take_error().ok().flatten().is_some();
     if error {
