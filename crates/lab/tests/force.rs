@@ -2,6 +2,10 @@
 //! own results are always replaced.
 
 mod common;
+#[path = "force/places.rs"]
+mod places;
+#[path = "force/router.rs"]
+mod router;
 #[path = "force/snapshot.rs"]
 mod snapshot;
 #[path = "force/states.rs"]
@@ -22,7 +26,7 @@ use states::{Around, Chance, copy, make, may_mount};
 /// Random directories of `--out` that a command meets at rest.
 const RESTING: usize = 420;
 /// Random files of `-o` and of commands that have such an output.
-const FILES: usize = 120;
+const FILES: usize = 140;
 /// Runs that are killed at a random moment, or into whose directory somebody puts a file.
 const DISTURBED: usize = 60;
 /// Pairs of runs with one `--out`.
@@ -78,6 +82,7 @@ fn furnished(name: &str) -> Room {
     let slow = TINY.replace("seed = 4", "seed = 4\nseeds = 40");
     room.write("slow.toml", slow.replace("duration_s = 0.2", "duration_s = 20"));
     room.write("in.pcap", capture(40, |_| 500));
+    router::start(&room.path("ctl.sock"));
     room.write("table", "10.0.0.0/8\n192.0.2.0/24\n");
     let at = room.path("");
     done(&at, &["model", "in.pcap", "-o", "m.json"]);
@@ -151,7 +156,7 @@ fn random_directories_lose_nothing_and_own_results_are_replaced() {
 }
 
 /// Commands that write a file: their words, OUT for its name; what ours begin with is known to them.
-const OUTPUTS: [&str; 12] = [
+const OUTPUTS: [&str; 14] = [
     "flows in.pcap -o OUT.csv --force",
     "flows in.pcap -o OUT.ndjson --force",
     "flows in.pcap -o OUT.parquet --force",
@@ -165,6 +170,8 @@ const OUTPUTS: [&str; 12] = [
     "report run -o OUT",
     "man --out OUT",
     "route bench fib --table table --rounds 1 --engine tree_bitmap --plot OUT",
+    "route ctl --socket ctl.sock save OUT --force",
+    "route ctl --socket ctl.sock trace -w OUT --force",
 ];
 
 /// Files of somebody's that begin as files of ours might.
@@ -440,61 +447,4 @@ fn a_place_is_locked_while_it_is_written_and_not_longer() {
     assert!(room.refused(&["simulate", "tiny.toml", "--out", "out"]).contains("exists already"));
     room.done(&["simulate", "tiny.toml", "--out", "out", "--force"]);
     assert!(!room.path("out.partial").exists());
-}
-
-/// Nothing is measured for a place that cannot take it, and names are shown, not obeyed.
-#[test]
-fn places_are_looked_at_first_and_names_are_never_printed_raw() {
-    let room = furnished("force-names");
-    symlink("nowhere/at all", room.path("dangling")).expect("a link");
-    for line in ["lab run --out dangling", "simulate slow.toml --out dangling --force"] {
-        let before = snapshot(&room.path(""));
-        let output = run(&room.path(""), &line.split(' ').collect::<Vec<_>>());
-        let said = text(&output.stderr);
-        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{line}: {said}");
-        assert!(said.contains("leads nowhere"), "{line}: {said}");
-        assert_eq!(snapshot(&room.path("")), before, "{line}");
-    }
-    let name = "a\x1b[31mb\nc\u{202e}d\u{9b}1m";
-    room.write(&format!("{name}.pcap"), capture(40, |_| 500));
-    let folder = "e\x1b]0;f\x07";
-    fs::create_dir(room.path(folder)).expect("a folder");
-    room.write(&format!("{folder}/x.pcap"), capture(40, |_| 500));
-    room.write(&format!("{folder}/{name}"), "no capture");
-    for line in [
-        "flows NAME",
-        "flows NAME.pcap -o NAME.csv",
-        "flows FOLDER",
-        "model NAME.pcap -o NAME.json",
-        "model show NAME.json",
-        "model show NAME",
-        "model export NAME.json --csv NAME",
-        "model export NAME.json --csv NAME",
-        "model NAME.pcap --part NAME.parquet",
-        "simulate NAME",
-        "simulate tiny.toml --out NAME.d",
-        "simulate tiny.toml --out NAME.d",
-        "simulate tiny.toml --set NAME",
-        "lab run --input NAME",
-        "lab run NAME",
-        "lab init NAME.toml",
-        "report NAME",
-        "man --out NAME.man",
-        "route run NAME",
-        "NAME",
-    ] {
-        let word = |word: &str| word.replace("NAME", name).replace("FOLDER", folder);
-        let words: Vec<String> = line.split(' ').map(word).collect();
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let output = run(&room.path(""), &words);
-        for shown in [text(&output.stdout), text(&output.stderr)] {
-            let bad =
-                |letter: char| letter != '\n' && (letter.is_control() || letter == '\u{202e}');
-            assert!(!shown.contains(bad), "{words:?}: {shown:?}");
-        }
-        let said = text(&output.stderr);
-        assert!(said.lines().all(|line| line.starts_with("nilometer: ")), "{words:?}: {said}");
-    }
-    let page = nilometer_lab::report::page::document(name, "");
-    assert!(page.contains("a\\u{1b}[31mb\nc\\u{202e}d\\u{9b}1m"), "{page}");
 }

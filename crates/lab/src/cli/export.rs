@@ -54,17 +54,15 @@ fn to_harpoon(file: &Path, prefix: &Path, force: bool) -> Result<Verdict> {
         name.push(end);
         PathBuf::from(name)
     };
-    let outputs =
+    let texts =
         [(named("_tcpclient.xml"), &exported.client), (named("_tcpserver.xml"), &exported.server)];
-    for (path, _) in &outputs {
-        document::guard_output(path, &[file.to_owned()], force, b"<harpoon_plugins>")?;
+    let mut outputs = Vec::new();
+    for (path, text) in &texts {
+        let input = [file.to_owned()];
+        outputs.push((document::guard_output(path, &input, force, b"<harpoon_plugins>")?, text));
     }
-    let folder = outputs[0].0.parent().unwrap_or(Path::new(""));
-    let file = |(path, text): &(PathBuf, &String)| {
-        (PathBuf::from(path.file_name().unwrap_or_default()), text.as_bytes().to_vec())
-    };
-    together::write(folder, &outputs.each_ref().map(file))?;
-    for (path, _) in &outputs {
+    together::write(prefix.parent().unwrap_or(Path::new("")), &outputs)?;
+    for (path, _) in &texts {
         println!("{}", shown(path));
     }
     for warning in &exported.warnings {

@@ -54,8 +54,8 @@ struct RunArgs {
     /// Directory of results; DIR.partial until the run is done.
     #[arg(short, long, value_name = "DIR", default_value = "nilometer-run")]
     out: PathBuf,
-    /// Replace results of an earlier run; a directory in which anything is not as a run left it is
-    /// refused.
+    /// Replace results of an earlier run; a directory that holds anything else, or a finished file that was
+    /// changed since, is refused.
     #[arg(long)]
     force: bool,
     /// Seed of everything drawn by chance.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::CommandFactory;
 
 use super::{Cli, Verdict};
-use crate::document::{guard_output, together};
+use crate::document::together;
 
 /// Arguments of `nilometer completions`.
 #[derive(Debug, clap::Args)]
@@ -39,11 +39,11 @@ pub fn man(args: ManArgs) -> Result<Verdict> {
     command.build();
     let mut pages = Vec::new();
     add_pages(&command, &mut pages)?;
-    // Where the directory is still to be made, nothing can be in the way.
-    for (name, page) in pages.iter().filter(|_| args.out.is_dir()) {
-        guard_output(&args.out.join(name), &[], true, beginning(page))?;
+    let mut files = Vec::new();
+    for (name, page) in pages {
+        files.push((together::guard(&args.out, &name, &[], true, beginning(&page))?, page));
     }
-    together::write(&args.out, &pages)?;
+    together::write(&args.out, &files)?;
     say!("manual pages are in {out}; read one with `man -l {out}/nilometer.1`");
     Ok(Verdict::Done)
 }

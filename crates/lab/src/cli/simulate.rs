@@ -12,7 +12,7 @@ use super::{Verdict, grid};
 use crate::document::{bounded, results::Directory};
 use crate::said;
 use crate::simulate::perform::{Performed, Sweep};
-use crate::simulate::result::{PointResult, SimulationResult, shown_value};
+use crate::simulate::result::{PointResult, RESULT_FILE, SimulationResult, shown_value};
 use crate::simulate::shipped::{SHIPPED, find};
 use crate::simulate::stress::{self, StressPoint};
 use crate::simulate::template::Template;
@@ -43,8 +43,8 @@ pub struct SimulateArgs {
     /// name is given. Without this flag nothing is written.
     #[arg(short, long, value_name = "DIR")]
     out: Option<Option<PathBuf>>,
-    /// Replace results of an earlier run; a directory in which anything is not as a run left it is
-    /// refused.
+    /// Replace results of an earlier run; a directory that holds anything else, or a finished file that was
+    /// changed since, is refused.
     #[arg(long)]
     force: bool,
     /// Write what passes a link in the first run to LINK.pcapng in the directory of results, at most
@@ -134,17 +134,8 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Verdict> {
     let threads = args.threads.unwrap_or(cores).get();
     let stop = signals::stop_flag()?;
     let performed = sweep.perform(threads, &stop)?;
-    if let (Some(asked), Some(directory), false) =
-        (&args.trace, &directory, performed.result.interrupted)
-    {
-        let to = directory.file(&format!("{}.pcapng", asked.link.replace('/', "-")));
-        let (scenario, models) = (&sweep.scenarios[0], &sweep.models[0]);
-        trace::trace(asked, scenario, models, sweep.runs[0].seed, &to)?;
-    }
-    let written = match directory {
-        Some(directory) => Some(sweep.write(&performed, directory)?),
-        None => None,
-    };
+    let written = directory.map(|directory| save(args, &sweep, &performed, directory));
+    let written = written.transpose()?;
     print(&sweep, &performed, written.as_deref(), args.json)?;
     if let Some(run) = performed.unbalanced.first() {
         say!(
@@ -169,12 +160,38 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Verdict> {
     Ok(Verdict::Done)
 }
 
+/// Writes the directory of results, and the packets that were asked for last: they are the one thing that
+/// is made again. Where it was interrupted, it keeps its preliminary name.
+fn save(
+    args: &SimulateArgs,
+    sweep: &Sweep,
+    performed: &Performed,
+    directory: Directory,
+) -> Result<PathBuf> {
+    let interrupted = performed.result.interrupted;
+    let write = || -> Result<()> {
+        sweep.write(performed, &directory)?;
+        let Some(asked) = args.trace.as_ref().filter(|_| !interrupted) else { return Ok(()) };
+        let to = directory.file(&format!("{}.pcapng", asked.link.replace('/', "-")));
+        let (scenario, models) = (&sweep.scenarios[0], &sweep.models[0]);
+        trace::trace(asked, scenario, models, sweep.runs[0].seed, &to).map(drop)
+    };
+    match write() {
+        Err(error) => Err(directory.keep_after(error, RESULT_FILE)),
+        Ok(()) if interrupted => Ok(directory.keep()),
+        Ok(()) => directory.finish(),
+    }
+}
+
 /// The stress test of distributed queueing; nothing in it is left to chance or to threads.
 fn stress(args: &SimulateArgs, template: &Template) -> Result<Verdict> {
     let directory = directory(args, template)?;
     let (report, points) = stress::stress(template)?;
     let written = match directory {
-        Some(directory) => Some(stress::write(template, &report, &points, directory)?),
+        Some(directory) => match stress::write(template, &report, &points, &directory) {
+            Ok(()) => Some(directory.finish()?),
+            Err(error) => return Err(directory.keep_after(error, RESULT_FILE)),
+        },
         None => None,
     };
     if args.json {

@@ -49,36 +49,8 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Begins the file that will be `path`, in the same directory. A symbolic link stays, and what it
-    /// leads to is replaced. A file that is replaced leaves its permissions to the new one.
-    ///
-    /// # Errors
-    /// When `path` exists and `force` is not given, is something else than a regular file, or lies
-    /// in a directory that does not exist or cannot be written.
-    pub fn new(path: &Path, force: bool) -> Result<Draft> {
-        let shown = path.display();
-        if path.symlink_metadata().is_ok() && !force {
-            bail!("{shown}: exists already; give --force to replace it");
-        }
-        Draft::over(path)
-    }
-
-    /// As [`Draft::new`] where it has been decided that a file that is there may be replaced.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn over(path: &Path) -> Result<Draft> {
-        let shown = path.display().to_string();
-        let (directory, name) = directory_and_name(&followed(path)?)?;
-        let replaces =
-            look(&directory, &name).with_context(|| format!("{shown}: cannot be written"))?;
-        if replaces.is_some_and(|entry| !entry.is_plain()) {
-            bail!("{shown}: is not a regular file; give another name");
-        }
-        Draft::begin(Arc::new(directory), &name, shown, replaces, None)
-    }
-
-    /// Begins the file that will be `path`, in the place of what was found there before.
+    /// Begins the file that will be `path`, in the place of what was found there before. A symbolic link
+    /// stays, and what it leads to is replaced; a file that is replaced leaves its permissions to the new one.
     ///
     /// # Errors
     /// When the directory cannot be written.
@@ -134,15 +106,16 @@ impl Draft {
     ///
     /// # Errors
     /// When the disk fails.
-    pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_all()
+    pub(super) fn sync(&self) -> Result<()> {
+        self.file.sync_all().map_err(|error| anyhow!("cannot write {}: {error}", self.shown))
     }
 
-    /// Gives the file its name.
+    /// Brings the file to the disk, and then gives it its name: what it replaces goes no sooner.
     ///
     /// # Errors
-    /// When a file of that name has appeared or changed meanwhile, or the file system refuses.
+    /// When a file of that name has appeared or changed meanwhile, or the disk or the file system refuses.
     pub fn publish(mut self) -> Result<()> {
+        self.sync()?;
         if let Some(marker) = &self.marker {
             marker.finished(&self.name.to_string_lossy(), &self.file)?;
         }
@@ -161,21 +134,28 @@ impl Draft {
         self.file.try_clone().with_context(|| format!("{}: cannot be written", self.shown))
     }
 
-    fn take_name(&mut self) -> Result<()> {
+    /// Whether something is there that it may replace.
+    ///
+    /// # Errors
+    /// When a file of its name has appeared or changed meanwhile, or there can be none.
+    pub(super) fn has_place(&self) -> Result<bool> {
         let shown = &self.shown;
         let there = look(&*self.directory, &self.name);
         let there = there.with_context(|| format!("{shown}: cannot be named"))?;
         let replaced = self.replaces.map(|entry| entry.mark);
-        let named = match (replaced, there.map(|entry| entry.mark)) {
+        match (replaced, there.map(|entry| entry.mark)) {
             (None, Some(_)) => {
                 bail!("{shown}: has appeared meanwhile; give --force to replace it")
             }
             (Some(before), Some(now)) if before != now => {
                 bail!("{shown}: was changed meanwhile; it is left alone")
             }
-            (_, None) => self.name_anew(),
-            (Some(_), Some(_)) => self.name_over(),
-        };
+            (_, there) => Ok(there.is_some()),
+        }
+    }
+
+    fn take_name(&mut self) -> Result<()> {
+        let named = if self.has_place()? { self.name_over() } else { self.name_anew() };
         if named.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
             bail!("{}: has appeared meanwhile; give --force to replace it", self.shown);
         }
@@ -226,24 +206,9 @@ impl Drop for Draft {
     }
 }
 
-/// Writes a file whole: under no name or a hidden one first, then under its own.
-///
-/// # Errors
-/// As those of [`Draft::over`] and [`Draft::publish`], and what the disk says.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    whole(path, bytes)?.publish()
-}
-
-/// A draft of `path` that holds `bytes`, which are on the disk.
-pub(super) fn whole(path: &Path, bytes: &[u8]) -> Result<Draft> {
-    let draft = Draft::over(path)?;
-    fill(draft, bytes)
-}
-
-/// Writes all of a draft to the disk.
+/// Writes `bytes` into a draft, all that it will hold.
 pub(super) fn fill(mut draft: Draft, bytes: &[u8]) -> Result<Draft> {
-    let written = draft.write_all(bytes).and_then(|()| draft.sync());
-    match written {
+    match draft.write_all(bytes) {
         Ok(()) => Ok(draft),
         Err(error) => Err(anyhow!("cannot write {}: {error}", draft.shown)),
     }
@@ -369,6 +334,12 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+    use crate::document::guard_output;
+
+    /// Begins `path` as commands do; any file that is there passes for one of ours.
+    fn begin(path: &Path, force: bool) -> Result<Draft> {
+        guard_output(path, &[], force, b"")?.draft()
+    }
 
     fn room(name: &str) -> PathBuf {
         let room = std::env::temp_dir().join(format!("nilometer-{name}-{}", std::process::id()));
@@ -388,22 +359,22 @@ mod tests {
     fn appears_whole_or_not_at_all() {
         let room = room("draft");
         let path = room.join("out");
-        let mut dropped = Draft::new(&path, false).unwrap();
+        let mut dropped = begin(&path, false).unwrap();
         dropped.write_all(b"half").unwrap();
         drop(dropped);
         assert_eq!(names(&room), Vec::<String>::new());
 
-        let mut first = Draft::new(&path, false).unwrap();
-        let late = Draft::new(&path, false).unwrap();
+        let mut first = begin(&path, false).unwrap();
+        let late = begin(&path, false).unwrap();
         first.write_all(b"whole").unwrap();
         assert!(!path.exists());
         first.publish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
         assert!(late.publish().is_err(), "the name was taken meanwhile");
-        assert!(Draft::new(&path, false).is_err(), "an existing file is not replaced unasked");
+        assert!(begin(&path, false).is_err(), "an existing file is not replaced unasked");
         assert_eq!(names(&room), ["out"]);
 
-        let mut forced = Draft::new(&path, true).unwrap();
+        let mut forced = begin(&path, true).unwrap();
         forced.write_all(b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
         forced.publish().unwrap();
@@ -419,7 +390,7 @@ mod tests {
         let places =
             [room.join("no/such/out"), room.clone(), "/dev/null".into(), room.join("dangling")];
         for path in places {
-            let refused = Draft::new(&path, true).expect_err("not a place for a file").to_string();
+            let refused = begin(&path, true).expect_err("not a place for a file").to_string();
             assert!(!refused.contains('\n'), "{refused}");
         }
         fs::remove_dir_all(&room).unwrap();
@@ -429,10 +400,10 @@ mod tests {
     fn what_somebody_puts_under_the_name_meanwhile_is_his() {
         let room = room("draft-meanwhile");
         let path = room.join("out");
-        let draft = Draft::over(&path).unwrap();
+        let draft = begin(&path, true).unwrap();
         fs::write(&path, "his").unwrap();
         assert!(draft.publish().unwrap_err().to_string().contains("appeared meanwhile"));
-        let draft = Draft::over(&path).unwrap();
+        let draft = begin(&path, true).unwrap();
         fs::write(&path, "his again").unwrap();
         assert!(draft.publish().unwrap_err().to_string().contains("changed meanwhile"));
         assert_eq!(fs::read(&path).unwrap(), b"his again");
@@ -446,14 +417,14 @@ mod tests {
         fs::write(room.join("real"), "old").unwrap();
         fs::set_permissions(room.join("real"), fs::Permissions::from_mode(0o640)).unwrap();
         symlink("real", room.join("link")).unwrap();
-        write_whole(&room.join("link"), b"new").unwrap();
+        fill(begin(&room.join("link"), true).unwrap(), b"new").unwrap().publish().unwrap();
         assert_eq!(fs::read_link(room.join("link")).unwrap(), Path::new("real"));
         assert_eq!(fs::read(room.join("real")).unwrap(), b"new");
         let mode = |name: &str| fs::metadata(room.join(name)).unwrap().permissions().mode();
         assert_eq!(mode("real") & 0o777, 0o640);
         // A new file has the permissions that any other program would give it.
         fs::write(room.join("usual"), "").unwrap();
-        write_whole(&room.join("ours"), b"").unwrap();
+        begin(&room.join("ours"), true).unwrap().publish().unwrap();
         assert_eq!(mode("ours"), mode("usual"));
         fs::remove_dir_all(&room).unwrap();
     }

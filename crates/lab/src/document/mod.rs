@@ -15,7 +15,6 @@ use nilometer_sim::refusal::hint;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use draft::write_whole;
 pub use output::{Output, TABLE, guard_output};
 
 /// A JSON document.
@@ -54,12 +53,7 @@ pub fn one_line(message: &str) -> String {
     }
 }
 
-/// Writes a document as JSON, indented, whole or not at all.
-pub fn write_json<T: Serialize>(path: &Path, document: &T) -> Result<()> {
-    write_whole(path, json_text(document)?.as_bytes())
-}
-
-/// A document as [`write_json`] writes it.
+/// A document as it is written as JSON, indented.
 pub fn json_text<T: Serialize>(document: &T) -> Result<String> {
     let mut text = serde_json::to_string_pretty(document)?;
     text.push('\n');

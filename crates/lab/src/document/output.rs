@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
 use super::draft::{Draft, directory_and_name, fill, followed};
@@ -25,6 +25,11 @@ pub struct Output {
 }
 
 impl Output {
+    /// A file of a directory that is still to be made.
+    pub(super) fn anew(path: PathBuf) -> Output {
+        Output { path, replaces: None }
+    }
+
     /// The name that was given.
     pub fn path(&self) -> &Path {
         &self.path
@@ -67,11 +72,22 @@ pub fn guard_output(
     force: bool,
     beginning: &[u8],
 ) -> Result<Output> {
+    // Looked at before it is judged and after, so that what was judged is what will be replaced. (Why it
+    // cannot be looked at, the check says better.)
+    let before = standing(path).ok();
     check(path, inputs, force, beginning)?;
-    let (folder, name) = directory_and_name(&followed(path)?)?;
-    let replaces = look(&folder, &name);
-    let replaces = replaces.with_context(|| format!("cannot write {}", path.display()))?;
+    let replaces = standing(path)?;
+    let shown = path.display();
+    ensure!(before == Some(replaces), "{shown}: was changed meanwhile; it is left alone");
+    let is_mount = replaces.is_some_and(|entry| entry.is_mount);
+    ensure!(!is_mount, "cannot write {shown}: something is mounted there");
     Ok(Output { path: path.to_owned(), replaces })
+}
+
+/// What has the name `path`, or what it leads to where it is a symbolic link.
+fn standing(path: &Path) -> Result<Option<Entry>> {
+    let (folder, name) = directory_and_name(&followed(path)?)?;
+    look(&folder, &name).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn check(path: &Path, inputs: &[PathBuf], force: bool, beginning: &[u8]) -> Result<()> {

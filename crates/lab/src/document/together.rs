@@ -1,4 +1,4 @@
-//! Several files of one directory, written all or none.
+//! Several files of one directory that belong together.
 //!
 //! Where a command leaves many files that belong together in a directory which may hold others', it
 //! cannot name the directory last, as results do. So every file is first written whole as a draft;
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::draft::whole;
+use super::draft::fill;
+use super::output::{Output, guard_output};
 
 /// The directories that are taken back unless all went well, from the outermost in.
 #[derive(Default)]
@@ -25,21 +26,51 @@ impl Drop for Undo {
     }
 }
 
-/// Writes `files`, each a name and what it holds, into `directory`, which is made where it is missing.
-/// Files of the same names are replaced.
+/// Holds the file `name` of `directory` to what may be replaced there, as [`guard_output`] does; the
+/// directory may be missing.
 ///
 /// # Errors
-/// One line that names the file and the cause; none of the files is there then, or as it was before.
-pub fn write(directory: &Path, files: &[(PathBuf, Vec<u8>)]) -> Result<()> {
+/// One line with the reason, also why the directory cannot be made.
+pub fn guard(
+    directory: &Path,
+    name: &Path,
+    inputs: &[PathBuf],
+    force: bool,
+    beginning: &[u8],
+) -> Result<Output> {
+    let path = directory.join(name);
+    let (missing, above) = missing(directory);
+    if missing.is_empty() && above.is_none_or(Path::is_dir) {
+        return guard_output(&path, inputs, force, beginning);
+    }
+    if let Some(link) = missing.iter().find(|one| one.is_symlink()) {
+        bail!("cannot make {}: it is a symbolic link that leads nowhere", link.display());
+    }
+    match above.filter(|above| !above.is_dir()) {
+        Some(above) => {
+            bail!("cannot write {}: {} is no directory", path.display(), above.display())
+        }
+        None => Ok(Output::anew(path)),
+    }
+}
+
+/// Writes `files`, each a place that was guarded and what it will hold, into `directory`, which is made
+/// where it is missing.
+///
+/// # Errors
+/// One line that names the file and the cause. None of the files is there then, or each as it was before,
+/// unless it is the giving of names that fails, as when somebody takes one of them in that moment: files
+/// that have their names by then keep them.
+pub fn write(directory: &Path, files: &[(Output, impl AsRef<[u8]>)]) -> Result<()> {
     let mut undo = Undo::default();
     make(directory, &mut undo)?;
     let mut drafts = Vec::new();
-    for (name, bytes) in files {
-        let path = directory.join(name);
-        if path.is_dir() {
-            bail!("cannot write {}: it is a directory", path.display());
-        }
-        drafts.push(whole(&path, bytes)?);
+    for (output, bytes) in files {
+        drafts.push(fill(output.draft()?, bytes.as_ref())?);
+    }
+    for draft in &drafts {
+        draft.sync()?;
+        draft.has_place()?;
     }
     for draft in drafts {
         draft.publish()?;
@@ -48,16 +79,22 @@ pub fn write(directory: &Path, files: &[(PathBuf, Vec<u8>)]) -> Result<()> {
     Ok(())
 }
 
+/// What is missing of a directory and those above it, from within; and the first that is there. (An empty
+/// path is where we are.)
+fn missing(directory: &Path) -> (Vec<&Path>, Option<&Path>) {
+    let mut all = directory.ancestors().filter(|one| !one.as_os_str().is_empty());
+    let missing: Vec<&Path> = all.clone().take_while(|one| !one.exists()).collect();
+    let above = all.nth(missing.len());
+    (missing, above)
+}
+
 /// Makes `directory` and what is missing of the directories above it.
 fn make(directory: &Path, undo: &mut Undo) -> Result<()> {
-    let all = directory.ancestors().take_while(|one| !one.as_os_str().is_empty());
-    let missing: Vec<&Path> = all.take_while(|one| !one.exists()).collect();
-    for one in missing.into_iter().rev() {
+    for one in missing(directory).0.into_iter().rev() {
         fs::create_dir(one)
             .with_context(|| format!("cannot make the directory {}", one.display()))?;
         undo.0.push(one.to_owned());
     }
-    // (An empty path is where we are.)
     if !directory.as_os_str().is_empty() && !directory.is_dir() {
         bail!("cannot write into {}: it is no directory", directory.display());
     }
@@ -74,11 +111,16 @@ mod tests {
         let room = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&room);
         fs::create_dir_all(&room).expect("a room");
-        let files = |text: &str| {
-            ["a", "b"].map(|name| (PathBuf::from(name), format!("{text} {name}").into_bytes()))
+        let write = |at: &Path, names: [&str; 2], text: &str| {
+            let mut files = Vec::new();
+            for name in names {
+                let output = guard(at, Path::new(name), &[], true, b"")?;
+                files.push((output, format!("{text} {name}")));
+            }
+            write(at, &files)
         };
         let inner = room.join("made").join("for it");
-        write(&inner, &files("first")).expect("written");
+        write(&inner, ["a", "b"], "first").expect("written");
         let names = |at: &Path| {
             let mut names: Vec<_> = fs::read_dir(at)
                 .expect("it is there")
@@ -88,19 +130,26 @@ mod tests {
             names
         };
         assert_eq!(names(&inner), ["a", "b"]);
-        write(&inner, &files("second")).expect("replaced");
+        write(&inner, ["a", "b"], "second").expect("replaced");
         assert_eq!(fs::read_to_string(inner.join("b")).expect("text"), "second b");
 
         fs::remove_file(inner.join("b")).expect("it was there");
         fs::create_dir(inner.join("b")).expect("in the way");
-        let refused = write(&inner, &files("third")).expect_err("a directory is in the way");
+        let refused = write(&inner, ["a", "b"], "third").expect_err("a directory is in the way");
         assert!(refused.to_string().contains("b: it is a directory"), "{refused}");
         assert_eq!(fs::read_to_string(inner.join("a")).expect("text"), "second a");
         assert_eq!(names(&inner), ["a", "b"]);
 
-        let unnamed = ["a", &"x".repeat(300)].map(|name| (PathBuf::from(name), Vec::new()));
-        write(&room.join("new").join("er"), &unnamed).expect_err("no name is as long");
-        write(&inner.join("a").join("below"), &files("no")).expect_err("a file is no directory");
+        let new = room.join("new").join("er");
+        write(&new, ["a", &"x".repeat(300)], "no").expect_err("no name is as long");
+        let below = inner.join("a").join("below");
+        let refused = guard(&below, Path::new("a"), &[], true, b"").expect_err("below a file");
+        assert!(refused.to_string().contains("is no directory"), "{refused}");
+        std::os::unix::fs::symlink("nowhere", room.join("link")).expect("a link");
+        let refused =
+            guard(&room.join("link"), Path::new("a"), &[], true, b"").expect_err("a link");
+        assert!(refused.to_string().contains("leads nowhere"), "{refused}");
+        fs::remove_file(room.join("link")).expect("it was there");
         assert_eq!(names(&room), ["made"]);
         fs::remove_dir_all(&room).expect("clean");
     }

@@ -1,6 +1,6 @@
 //! `nilometer simulate` from a template to its result: points, runs, figures, and the directory.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -10,7 +10,9 @@ use nilometer_traffic::TrafficModel;
 
 use super::pages;
 use super::points::points;
-use super::result::{FORMAT, OWN_KEYS, PointResult, SimulationResult, digest, warnings};
+use super::result::{
+    FORMAT, OWN_KEYS, PointResult, RESULT_FILE, SimulationResult, digest, warnings,
+};
 use super::sweep::{Effort, Made, Run, runs, sweep};
 use super::template::{Parameters, Template};
 use super::usage::usage;
@@ -144,19 +146,14 @@ impl Sweep {
         figures
     }
 
-    /// Writes the directory of results; it keeps its preliminary name where the sweep was
-    /// interrupted.
+    /// Writes the results, [`RESULT_FILE`] first.
     ///
     /// # Errors
     /// What the file system refuses.
-    pub fn write(&self, performed: &Performed, directory: Directory) -> Result<PathBuf> {
+    pub fn write(&self, performed: &Performed, directory: &Directory) -> Result<()> {
+        directory.file(RESULT_FILE).write_json(&performed.result)?;
         self.write_flows(performed, &directory.file("flows.parquet"))?;
-        directory.file("result.json").write_json(&performed.result)?;
-        pages::write_sweep(&directory.file(PAGE_FILE), self, performed)?;
-        if performed.result.interrupted {
-            return Ok(directory.keep());
-        }
-        directory.finish()
+        pages::write_sweep(&directory.file(PAGE_FILE), self, performed)
     }
 
     fn write_flows(&self, performed: &Performed, to: &ResultFile) -> Result<()> {

@@ -18,6 +18,8 @@ use crate::trial::planning::hex;
 
 /// Name and version of the format.
 pub const FORMAT: &str = "nilometer-simulation/1";
+/// The file that has it, in the directory of results.
+pub const RESULT_FILE: &str = "result.json";
 
 /// What all runs of a command came to.
 #[derive(Debug, Serialize)]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::points::points;
-use super::result::Keys;
+use super::result::{Keys, RESULT_FILE};
 use super::template::{Parameters, Template};
 use super::usage::usage;
 use crate::cli::VERSION;
@@ -238,7 +238,7 @@ fn words(row: &Row, take: &mut dyn FnMut([u8; 8])) {
     }
 }
 
-/// Writes the directory of results; the rows of each point in `series.json`.
+/// Writes the results, [`RESULT_FILE`] first; the rows of each point in `series.json`.
 ///
 /// # Errors
 /// What the file system refuses.
@@ -246,12 +246,11 @@ pub fn write(
     template: &Template,
     report: &StressReport,
     points: &[StressPoint],
-    directory: Directory,
-) -> Result<std::path::PathBuf> {
+    directory: &Directory,
+) -> Result<()> {
+    directory.file(RESULT_FILE).write_json(report)?;
     directory.file("scenario.toml").write(template.text.as_bytes())?;
     let series: Vec<&Vec<Row>> = points.iter().map(|point| &point.series).collect();
     directory.file("series.json").write(serde_json::to_string(&series)?.as_bytes())?;
-    directory.file("result.json").write_json(report)?;
-    super::pages::write_stress(&directory, template, report, points)?;
-    directory.finish()
+    super::pages::write_stress(directory, template, report, points)
 }

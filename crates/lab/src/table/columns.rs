@@ -181,14 +181,6 @@ pub struct TableWriter {
 }
 
 impl TableWriter {
-    /// Begins the table that will be the file `path`.
-    ///
-    /// # Errors
-    /// As [`Draft::new`]: above all when the file exists and `force` is not given.
-    pub fn new(path: &Path, format: &Format, force: bool) -> Result<TableWriter> {
-        TableWriter::on(Draft::new(path, force)?, format)
-    }
-
     /// Begins the table that will be what the draft becomes.
     ///
     /// # Errors

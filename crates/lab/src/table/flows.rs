@@ -163,14 +163,6 @@ pub struct FlowWriter {
 }
 
 impl FlowWriter {
-    /// Begins the table that will be the file `path`.
-    ///
-    /// # Errors
-    /// When the file exists and `force` is not given, or cannot be written.
-    pub fn new(path: &Path, force: bool) -> Result<FlowWriter> {
-        FlowWriter::on(Draft::new(path, force)?)
-    }
-
     /// Begins the table that will be what the draft becomes.
     ///
     /// # Errors
@@ -286,6 +278,11 @@ fn end_reason(cell: i32) -> EndReason {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::{TABLE, guard_output};
+
+    fn draft(path: &Path) -> Draft {
+        guard_output(path, &[], true, TABLE).unwrap().draft().unwrap()
+    }
 
     fn records(count: u64) -> Vec<FlowRecord> {
         let reasons = [EndReason::Unknown, EndReason::EndOfFlow, EndReason::LackOfResources];
@@ -323,7 +320,7 @@ mod tests {
         // Two whole row groups and a third begun.
         for count in [0, 1, 2 * ROW_GROUP_ROWS as u64 + 5] {
             let (path, written) = (path("round-trip"), records(count));
-            let mut writer = FlowWriter::new(&path, true).unwrap();
+            let mut writer = FlowWriter::on(draft(&path)).unwrap();
             written.iter().for_each(|record| writer.write(record).unwrap());
             let input =
                 InputDigest { name: "a.pcap".into(), sha256: Some("00".repeat(32)), bytes: 24 };
@@ -352,7 +349,7 @@ mod tests {
         let schema = Box::leak(FLOWS.schema.replace(column, "").into_boxed_str());
         assert_ne!(schema, FLOWS.schema);
         let earlier = Format { name: FLOWS.name, schema, later: 0 };
-        let mut table = TableWriter::new(&path, &earlier, true).unwrap();
+        let mut table = TableWriter::on(draft(&path), &earlier).unwrap();
         let (mut columns, written) = (Columns::new(), records(9));
         written.iter().for_each(|record| columns.push(record));
         table.write_group(&mut columns.all()[..13]).unwrap();
@@ -375,7 +372,7 @@ mod tests {
         let lying = Format { name: FLOWS.name, ..other };
         let mut said = Vec::new();
         for format in [other, lying] {
-            TableWriter::new(&path, &format, true).unwrap().finish(&[]).unwrap();
+            TableWriter::on(draft(&path), &format).unwrap().finish(&[]).unwrap();
             said.push(read_flow_table(&path, &mut |_| Ok(())).unwrap_err().to_string());
         }
         let whole = std::fs::read(&path).unwrap();
@@ -391,7 +388,7 @@ mod tests {
     #[test]
     fn no_damage_gets_past_the_reader_as_a_panic() {
         let path = path("mutated");
-        let mut writer = FlowWriter::new(&path, true).unwrap();
+        let mut writer = FlowWriter::on(draft(&path)).unwrap();
         records(40).iter().for_each(|record| writer.write(record).unwrap());
         writer.finish(&[]).unwrap();
         let whole = std::fs::read(&path).unwrap();
@@ -415,7 +412,7 @@ mod tests {
         let mut late = records(1).remove(0);
         late.start_ns = u64::MAX;
         late.end_ns = u64::MAX;
-        let mut writer = FlowWriter::new(&path, true).unwrap();
+        let mut writer = FlowWriter::on(draft(&path)).unwrap();
         writer.write(&late).unwrap();
         writer.finish(&[]).unwrap();
         read_flow_table(&path, &mut |record| {

@@ -132,14 +132,6 @@ pub struct PacketWriter {
 }
 
 impl PacketWriter {
-    /// Begins the table that will be the file `path`.
-    ///
-    /// # Errors
-    /// When the file exists and `force` is not given, or cannot be written.
-    pub fn new(path: &Path, force: bool) -> Result<PacketWriter> {
-        PacketWriter::on(Draft::new(path, force)?)
-    }
-
     /// Begins the table that will be what the draft becomes.
     ///
     /// # Errors
@@ -227,6 +219,7 @@ pub fn read_packet_table(path: &Path, sink: &mut dyn FnMut(PacketRow) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::{TABLE, guard_output};
 
     #[test]
     fn what_is_written_is_read() {
@@ -242,7 +235,8 @@ mod tests {
             reordered: n.is_multiple_of(3),
         };
         let written: Vec<_> = (0..ROW_GROUP_ROWS + 11).map(row).collect();
-        let mut writer = PacketWriter::new(&path, true).unwrap();
+        let draft = guard_output(&path, &[], true, TABLE).unwrap().draft();
+        let mut writer = PacketWriter::on(draft.unwrap()).unwrap();
         written.iter().for_each(|row| writer.write(row).unwrap());
         assert_eq!(writer.finish(&[("seed", "7".into())]).unwrap(), written.len() as u64);
         let mut read = Vec::new();

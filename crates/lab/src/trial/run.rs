@@ -86,11 +86,8 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
         said: &said,
     };
     let legs = match trial.legs(&display, stop) {
-        Err(error) if directory.file(STAMPS_FILE).path().exists() => {
-            let kept = directory.keep();
-            bail!("{error:#}; what was measured is kept in {}", kept.display());
-        }
-        legs => legs?,
+        Err(error) => return Err(directory.keep_after(error, STAMPS_FILE)),
+        Ok(legs) => legs,
     };
     Ok(match legs {
         Legs::Stopped => Ended::Early(directory.keep()),

@@ -15,6 +15,7 @@ use crate::document::bounded::{TOKEN_BYTES_MAX, read_text};
 use crate::document::guard_output;
 use crate::route::control::client::{Address, encoded};
 use crate::route::control::socket::usual_folder;
+use crate::said;
 use crate::table::capture;
 
 /// Looks at a running router and changes it, without losing a packet.
@@ -171,7 +172,7 @@ impl CtlArgs {
     /// Says what has been written, to people.
     fn say(&self, done: &str, file: &Path) {
         if !self.json {
-            println!("{done} {}", file.display());
+            println!("{done} {}", said::shown(file));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Which entries of a directory are the results that its list names, and their deletion, one by one.
 //!
 //! An entry is ours when the list names it and it is a plain file with the size and the digest that the
-//! list has, or, while it was being written, the same inode. All else is foreign, whatever it is called.
+//! list has, or, where a run was killed that was still writing it, the same inode, whatever it holds: nobody
+//! can tell then what it was to hold. All else is foreign, whatever it is called.
 //! Only what was found to be ours is deleted, by its name in the open directory, after another look.
 
 use std::ffi::{OsStr, OsString};
@@ -65,6 +66,11 @@ pub(super) struct Judged {
 }
 
 impl Judged {
+    /// Whether this entry is one that was found to be ours, and as it was then.
+    fn knows(&self, name: &OsStr, entry: &Entry) -> bool {
+        entry.is_plain() && self.ours.iter().any(|(ours, mark)| ours == name && *mark == entry.mark)
+    }
+
     /// Whether there is nothing at all but a list.
     pub fn is_empty(&self) -> bool {
         self.ours.is_empty() && self.foreign.is_empty()
@@ -88,16 +94,25 @@ pub(super) fn names(directory: impl AsFd) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Tells the entries of a directory apart.
+/// Tells the entries of a directory apart. What `before` knows, and is as it was then, is not read again.
 ///
 /// # Errors
 /// When it cannot be read.
-pub(super) fn judge(directory: impl AsFd, path: &Path, listing: &Listing) -> Result<Judged> {
+pub(super) fn judge(
+    directory: impl AsFd,
+    path: &Path,
+    listing: &Listing,
+    before: &Judged,
+) -> Result<Judged> {
     let shown = || format!("cannot look into {}", path.display());
     let mut judged = Judged::default();
     for name in names(&directory).with_context(shown)? {
         let Some(entry) = look(&directory, &name).with_context(shown)? else { continue };
-        match foreign(&directory, &name, &entry, listing).with_context(shown)? {
+        let foreign = match before.knows(&name, &entry) {
+            true => None,
+            false => foreign(&directory, &name, &entry, listing).with_context(shown)?,
+        };
+        match foreign {
             Some(foreign) => judged.foreign.push(foreign),
             None => judged.ours.push((name, entry.mark)),
         }
@@ -106,7 +121,10 @@ pub(super) fn judge(directory: impl AsFd, path: &Path, listing: &Listing) -> Res
 }
 
 /// What `name` is if it is not ours.
-fn foreign(
+///
+/// # Errors
+/// When it cannot be read.
+pub(super) fn foreign(
     directory: impl AsFd,
     name: &OsStr,
     entry: &Entry,
@@ -151,7 +169,7 @@ pub(super) fn appeared(directory: impl AsFd, path: &Path, judged: &Judged) -> Re
     let mut appeared = Vec::new();
     for name in names(&directory).with_context(shown)? {
         let Some(entry) = look(&directory, &name).with_context(shown)? else { continue };
-        if !judged.ours.contains(&(name.clone(), entry.mark)) || !entry.is_plain() {
+        if !judged.knows(&name, &entry) {
             appeared.push(Foreign { name, why: None });
         }
     }

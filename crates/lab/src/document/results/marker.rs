@@ -24,6 +24,8 @@ use crate::document::entry::{Entry, Inode, look, look_at};
 pub const MARKER_FILE: &str = ".nilometer-results";
 
 const FORMAT: &str = "nilometer-results/1";
+/// The first line as far as it is the same in all of them.
+const BEGINNING: &str = r#"{"begun":{"format":"nilometer-results/1","#;
 /// Longer lists are none of ours.
 const MARKER_BYTES_MAX: u64 = 1 << 20;
 /// Bytes that are digested at a time.
@@ -98,6 +100,14 @@ impl Marker {
         let opened = openat(directory, MARKER_FILE, flags, Mode::from_raw_mode(0o666));
         let file = opened.with_context(|| format!("cannot write {}", path.display()))?.into();
         Ok(Marker { file, path })
+    }
+
+    /// Brings the list to the disk.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.file.sync_all().with_context(|| self.unwritten())
     }
 
     fn unwritten(&self) -> String {
@@ -186,16 +196,17 @@ impl Listing {
         Ok(Some(listing))
     }
 
-    /// A list that has nothing yet is that of a process that ended at once. What follows the last line
-    /// feed was cut off by a full disk.
+    /// What follows the last line feed was cut off by a full disk or the end of the process, if need be within
+    /// the first line.
     fn parse(text: &str) -> Result<Listing> {
+        let is_ours = text.starts_with(BEGINNING) || BEGINNING.starts_with(text);
+        ensure!(is_ours, "it does not begin as one of {FORMAT}");
         let mut listing = Listing::default();
         let whole = text.rfind('\n').map_or("", |at| &text[..at]);
         for (number, line) in whole.lines().enumerate() {
             let read = serde_json::from_str(line);
             match read.map_err(|error| anyhow!("line {}: {error}", number + 1))? {
-                Line::Begun { format, .. } if number == 0 && format == FORMAT => {}
-                _ if number == 0 => bail!("it does not begin as one of {FORMAT}"),
+                Line::Begun { .. } if number == 0 => {}
                 Line::Begun { .. } => bail!("line {}: it begins twice", number + 1),
                 Line::Process(process) => listing.process = Some(process),
                 Line::Temporary(name) => {
@@ -271,13 +282,24 @@ mod tests {
         assert_eq!(listing.unfinished().collect::<Vec<_>>(), ["a"]);
         let said = Said::Finished { size_bytes: 2, sha256: "ab".to_owned() };
         assert_eq!(listing.files["b"], [said]);
-        assert!(Listing::parse("").expect("nothing yet").files.is_empty());
-        for other in
-            ["{}\n", "notes\n", &format!("{begun}\nnotes\n"), &format!("{begun}\n{begun}\n")]
-        {
+        let cut = [0, 1, 20, begun.len() - 20, begun.len()].map(|at| &begun[..at]);
+        for begun in cut {
+            assert!(Listing::parse(begun).expect("nothing yet").files.is_empty(), "{begun}");
+        }
+        let line = Line::Begun { format: FORMAT.to_owned(), tool: String::new() };
+        assert!(serde_json::to_string(&line).expect("a line").starts_with(BEGINNING));
+        for other in [
+            "{}\n",
+            "notes\n",
+            "notes",
+            "{}",
+            &format!("{begun}\nnotes\n"),
+            &format!("{begun}\n{begun}\n"),
+        ] {
             assert!(Listing::parse(other).is_err(), "{other}");
         }
-        assert!(Listing::parse(&begun.replace("/1", "/2").replace('\n', "")).is_ok(), "cut");
-        assert!(Listing::parse(&format!("{}\n", begun.replace("/1", "/2"))).is_err());
+        for other in [begun.replace("/1", "/2"), format!("{}\n", begun.replace("/1", "/2"))] {
+            assert!(Listing::parse(&other).is_err(), "{other}");
+        }
     }
 }

@@ -22,15 +22,15 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
-use rustix::fs::{CWD, Mode, OFlags, fchmod, openat};
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::fs::{CWD, Mode, OFlags, fchmod, fsync, openat};
 use serde::Serialize;
 
-use self::judged::{judge, named};
+use self::judged::{foreign, named};
 use self::marker::{Listing, Marker};
-use self::place::{LOOK, Lock, Place, lock, open_directory};
+use self::place::{Before, LOOK, Lock, Place, lock, open_directory};
 use super::draft::{Draft, fill};
-use super::entry::{Entry, look};
+use super::entry::look;
 use super::json_text;
 
 /// A directory of results being filled; what it holds of ours is deleted when it is dropped, unless it
@@ -40,7 +40,7 @@ pub struct Directory {
     place: Place,
     files: Arc<Files>,
     /// The `DIR` that was there when this one was made, which may be replaced.
-    replaces: Option<Entry>,
+    replaces: Option<Before>,
     is_settled: bool,
 }
 
@@ -139,12 +139,13 @@ impl Directory {
     fn begin(
         place: &Place,
         directory: &OwnedFd,
-        before: Option<Entry>,
+        before: Option<Before>,
         force: bool,
-    ) -> Result<(Option<Entry>, Marker)> {
-        let replaces = if place.is_still(before)? { before } else { place.check_done(force)? };
+    ) -> Result<(Option<Before>, Marker)> {
+        let is_still = place.is_still(before.as_ref())?;
+        let replaces = if is_still { before } else { place.check_done(force)? };
         if let Some(there) = &replaces {
-            let mode = fchmod(directory, Mode::from_raw_mode(there.mode));
+            let mode = fchmod(directory, Mode::from_raw_mode(there.entry.mode));
             mode.with_context(|| format!("cannot use {}", place.partial().display()))?;
         }
         Ok((replaces, Marker::begin(directory, place.partial())?))
@@ -194,7 +195,16 @@ impl Directory {
         self.partial().to_owned()
     }
 
-    /// Lists what was being written with what it holds now.
+    /// As [`Directory::keep`] after an error, which then says so, where the file `measured` is there: what was
+    /// measured is worth more than what failed afterwards. Where it is not, all goes.
+    pub fn keep_after(self, error: anyhow::Error, measured: &str) -> anyhow::Error {
+        if !self.file(measured).path().exists() {
+            return error;
+        }
+        anyhow!("{error:#}; what was measured is kept in {}", self.keep().display())
+    }
+
+    /// Lists what was being written with what it holds now, and brings all of it to the disk.
     fn settle(&self) -> Result<()> {
         let Files { directory, marker, path } = &*self.files;
         let listing = Listing::read(&**directory, path)?.unwrap_or_default();
@@ -203,10 +213,14 @@ impl Directory {
             if look(&**directory, name).with_context(shown)?.is_some_and(|entry| entry.is_plain()) {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
                 let opened = openat(&**directory, name, flags, Mode::empty());
-                marker.finished(name, &opened.with_context(shown)?.into())?;
+                let file = File::from(opened.with_context(shown)?);
+                file.sync_all()
+                    .with_context(|| format!("cannot write {}", path.join(name).display()))?;
+                marker.finished(name, &file)?;
             }
         }
-        Ok(())
+        marker.sync()?;
+        fsync(&**directory).with_context(|| format!("cannot write {}", path.display()))
     }
 }
 
@@ -238,13 +252,19 @@ pub fn redraw(dir: &Path, name: &str, bytes: &[u8]) -> Result<bool> {
     let directory = open_directory(CWD, dir.as_os_str(), &path, OFlags::empty())?;
     lock(&directory, &path, Lock::Whole, LOOK)?;
     let Some(listing) = Listing::read(&directory, &path)? else { return Ok(false) };
+    let marker = Arc::new(Marker::resume(&directory, &path)?);
     let shown = dir.join(name).display().to_string();
-    let there = look(&directory, name).with_context(|| format!("cannot write {shown}"))?;
-    let judged = judge(&directory, &path, &listing)?;
-    if there.is_some() && judged.foreign.iter().any(|foreign| foreign.is_called(name)) {
+    let unread = || format!("cannot write {shown}");
+    let there = look(&directory, name).with_context(unread)?;
+    let is_foreign = match &there {
+        Some(entry) => {
+            foreign(&directory, name.as_ref(), entry, &listing).with_context(unread)?.is_some()
+        }
+        None => false,
+    };
+    if is_foreign {
         bail!("{shown} is not as it was written; it is left alone, choose another file with --out");
     }
-    let marker = Arc::new(Marker::resume(&directory, &path)?);
     let draft = Draft::listed(Arc::new(directory), name, shown, there, marker)?;
     fill(draft, bytes)?.publish()?;
     Ok(true)

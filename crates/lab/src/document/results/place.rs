@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::fs::{
-    Access, AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, accessat, flock, mkdirat,
-    openat, renameat_with, unlinkat,
+    Access, AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, accessat, flock, fsync,
+    mkdirat, openat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -49,6 +49,13 @@ pub(super) struct Place {
     parent: OwnedFd,
     done: PathBuf,
     partial: PathBuf,
+}
+
+/// What has the name of new results, and what it holds of ours.
+#[derive(Debug)]
+pub(super) struct Before {
+    pub entry: Entry,
+    judged: Judged,
 }
 
 /// What had the name of new results, open, and what it holds; it is called `DIR.partial` by now.
@@ -117,13 +124,13 @@ impl Place {
     }
 
     /// Whether `DIR` is the directory that it was before, or is as little there.
-    pub fn is_still(&self, before: Option<Entry>) -> Result<bool> {
+    pub fn is_still(&self, before: Option<&Before>) -> Result<bool> {
         let inode = |entry: Entry| entry.mark.inode;
-        Ok(self.look(&self.done)?.map(inode) == before.map(inode))
+        Ok(self.look(&self.done)?.map(inode) == before.map(|before| inode(before.entry)))
     }
 
     /// Whether `DIR` may be made, or the one that is there be replaced, which is returned then.
-    pub fn check_done(&self, force: bool) -> Result<Option<Entry>> {
+    pub fn check_done(&self, force: bool) -> Result<Option<Before>> {
         let path = &self.done;
         let Some(entry) = self.look(path)? else { return Ok(None) };
         let shown = path.display();
@@ -133,32 +140,30 @@ impl Place {
                 "{shown} is a place where something is mounted, which cannot be replaced; choose a directory in it"
             );
         }
-        self.check_replaceable(path, force)?;
-        Ok(Some(entry))
+        Ok(Some(Before { entry, judged: self.check_replaceable(path, force)? }))
     }
 
     /// Whether `DIR.partial` may be made, or the one that is there be taken over.
     pub fn check_partial(&self, force: bool) -> Result<()> {
         let path = &self.partial;
         match self.look(path)? {
-            Some(entry) if entry.is_directory() => self.check_replaceable(path, force),
+            Some(entry) if entry.is_directory() => self.check_replaceable(path, force).map(drop),
             Some(_) => bail!("{} is not a directory", path.display()),
             None => Ok(()),
         }
     }
 
-    fn check_replaceable(&self, path: &Path, force: bool) -> Result<()> {
+    fn check_replaceable(&self, path: &Path, force: bool) -> Result<Judged> {
         let shown = path.display();
         match self.open(path) {
             Ok(directory) => {
                 lock(&directory, path, Lock::Shared, LOOK)?;
-                if !is_empty(&directory, path)? {
-                    ensure!(force, already(path));
-                    whole_of_ours(&directory, path)?;
-                }
+                ensure!(force || is_empty(&directory, path)?, already(path));
+                let (_, judged) = whole_of_ours(&directory, path, &Judged::default())?;
                 let access = Access::WRITE_OK | Access::EXEC_OK;
                 let writable = accessat(&directory, ".", access, AtFlags::EACCESS);
-                writable.with_context(|| format!("cannot replace {shown}"))
+                writable.with_context(|| format!("cannot replace {shown}"))?;
+                Ok(judged)
             }
             Err(_) if !force => bail!(already(path)),
             Err(error) => Err(error),
@@ -187,11 +192,9 @@ impl Place {
             if !leads_to(&self.parent, name_of(path), &directory).with_context(shown)? {
                 continue;
             }
-            if !is_empty(&directory, path)? {
-                ensure!(force, already(path));
-                whole_of_ours(&directory, path)?;
-            }
-            let left = self.empty(&directory)?;
+            ensure!(force || is_empty(&directory, path)?, already(path));
+            let (listing, judged) = whole_of_ours(&directory, path, &Judged::default())?;
+            let left = delete(&directory, path, &listing, &judged)?;
             ensure!(left.is_empty(), "{} holds {} by now", path.display(), named(&left));
             return Ok(directory);
         }
@@ -204,7 +207,7 @@ impl Place {
     /// What the file system refuses.
     pub fn empty(&self, directory: &OwnedFd) -> Result<Vec<Foreign>> {
         let listing = Listing::read(directory, &self.partial)?.unwrap_or_default();
-        let judged = judge(directory, &self.partial, &listing)?;
+        let judged = judge(directory, &self.partial, &listing, &Judged::default())?;
         delete(directory, &self.partial, &listing, &judged)
     }
 
@@ -227,7 +230,7 @@ impl Place {
     /// # Errors
     /// What the file system refuses, and when `DIR` is another than before or holds anything that is not
     /// ours; the names are then as they were.
-    pub fn swap(&self, new: &OwnedFd, replaces: Option<&Entry>) -> Result<Option<Replaced>> {
+    pub fn swap(&self, new: &OwnedFd, replaces: Option<&Before>) -> Result<Option<Replaced>> {
         let (done, partial) = (&self.done, &self.partial);
         let shown = || format!("cannot name the results {}", done.display());
         let is_there = leads_to(&self.parent, name_of(partial), new).with_context(shown)?;
@@ -236,12 +239,13 @@ impl Place {
             let named = rename_anew(&self.parent, name_of(partial), &self.parent, name_of(done));
             return named.map(|()| None).with_context(shown);
         };
-        if replaces.map(|before| before.mark.inode) != Some(there.mark.inode) {
+        let same = replaces.filter(|before| before.entry.mark.inode == there.mark.inode);
+        let Some(before) = same else {
             bail!("{} was made while the run went on", done.display());
-        }
+        };
         let directory = self.open(done)?;
         lock(&directory, done, Lock::Whole, LONG_LOOK)?;
-        let (listing, judged) = whole_of_ours(&directory, done)?;
+        let (listing, judged) = whole_of_ours(&directory, done, &before.judged)?;
         self.exchange().with_context(shown)?;
         let replaced = Replaced { directory, listing, judged };
         let is_it = leads_to(&self.parent, name_of(partial), &replaced.directory);
@@ -294,6 +298,8 @@ impl Place {
             let [done, partial] = [&self.done, &self.partial].map(|path| path.display());
             format!("the results are in {done}, and what was there before is in {partial}")
         };
+        // The new names first: a crash of the machine finds the old results or the new ones.
+        fsync(&self.parent).with_context(place)?;
         let left = delete(directory, &self.partial, listing, judged).with_context(place)?;
         if !left.is_empty() {
             bail!("{}: somebody put {} into it", place(), named(&left));
@@ -372,16 +378,16 @@ fn is_empty(directory: &OwnedFd, path: &Path) -> Result<bool> {
     Ok(marker.is_none() || Listing::read(directory, path).is_ok())
 }
 
-/// What a directory holds, if all of it is ours.
+/// What a directory holds, if all of it is ours; `before` is what it held when it was looked at last.
 ///
 /// # Errors
 /// What is not, or that it has no list.
-fn whole_of_ours(directory: &OwnedFd, path: &Path) -> Result<(Listing, Judged)> {
+fn whole_of_ours(directory: &OwnedFd, path: &Path, before: &Judged) -> Result<(Listing, Judged)> {
     let shown = path.display();
     let listing = Listing::read(directory, path)
         .with_context(|| format!("{shown} is left alone, since nobody can tell what is in it"))?;
     if let Some(listing) = listing {
-        let judged = judge(directory, path, &listing)?;
+        let judged = judge(directory, path, &listing, before)?;
         if judged.foreign.is_empty() {
             return Ok((listing, judged));
         }
@@ -390,7 +396,7 @@ fn whole_of_ours(directory: &OwnedFd, path: &Path) -> Result<(Listing, Judged)> 
             named(&judged.foreign)
         );
     }
-    let judged = judge(directory, path, &Listing::default())?;
+    let judged = judge(directory, path, &Listing::default(), &Judged::default())?;
     let seems_old = RESULTS.iter().any(|name| judged.foreign.iter().any(|one| one.is_called(name)));
     if judged.is_empty() {
         return Ok((Listing::default(), judged));

@@ -164,6 +164,16 @@ fn other_peoples_directories_are_left_alone() {
     assert!(line.contains("left alone"), "{line}");
     fs::remove_file(out.join(MARKER)).expect("ours");
     fs::remove_file(out.join("result.json")).expect("ours");
+    // Of that name, but no list: not even where there is nothing else.
+    let mine = scratch.join("mine");
+    for text in ["my notes", "{}", "my notes\n"] {
+        fs::create_dir(&mine).expect("make");
+        fs::write(mine.join(MARKER), text).expect("write");
+        assert!(refusal(&mine, false).contains("exists already"));
+        assert!(refusal(&mine, true).contains("left alone"));
+        assert_eq!(fs::read_to_string(mine.join(MARKER)).expect("there"), text);
+        fs::remove_dir_all(&mine).expect("clean");
+    }
     assert_eq!(names(&out), ["cat.jpg"]);
     fs::write(scratch.join("file"), "").expect("write");
     assert!(refusal(&scratch.join("file"), true).contains("is not a directory"));
@@ -251,6 +261,10 @@ fn what_was_killed_is_told_by_its_inodes() {
     assert!(refusal(&out, false).contains("exists already"));
     made(&out, "new");
     assert_eq!(names(&scratch), ["results"]);
+    // Nobody can tell what a file was to hold that was still being written.
+    killed();
+    fs::write(partial.join("live.ndjson"), "edited in place").expect("write");
+    made(&out, "new");
     killed();
     fs::copy(partial.join("live.ndjson"), scratch.join("copy")).expect("a copy");
     fs::rename(scratch.join("copy"), partial.join("live.ndjson")).expect("in its place");

@@ -59,8 +59,13 @@ pub struct FibArgs {
 /// Runs `nilometer route bench fib`.
 ///
 /// # Errors
-/// When the file cannot be read, a line is no prefix, or there is none of the family.
+/// When the file cannot be read, a line is no prefix, there is none of the family, or the picture cannot go
+/// where it is to.
 pub fn run(args: FibArgs) -> Result<Verdict> {
+    let picture = args.plot.map(|path| {
+        document::guard_output(&path, &[args.table.clone()], true, BEGINNING.as_bytes())
+    });
+    let picture = picture.transpose()?;
     let options = Options {
         table: args.table,
         family: args.family,
@@ -70,9 +75,8 @@ pub fn run(args: FibArgs) -> Result<Verdict> {
         pairs_under_updates: args.under_updates.unwrap_or(0),
     };
     let times = time_family(&options)?;
-    if let Some(path) = &args.plot {
-        document::guard_output(path, &[], true, BEGINNING.as_bytes())?
-            .write(plot(&times).as_bytes())?;
+    if let Some(picture) = &picture {
+        picture.write(plot(&times).as_bytes())?;
     }
     if times.skipped > 0 {
         say!("{} prefixes of the other family were skipped", times.skipped);

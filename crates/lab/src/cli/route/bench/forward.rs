@@ -9,6 +9,7 @@ use clap::Args;
 use crate::cli::Verdict;
 use crate::document::read_json;
 use crate::route::bench::forward::dut::{Dut, Variant};
+use crate::route::bench::forward::figures::Places;
 use crate::route::bench::forward::price::ROUNDS_MIN;
 use crate::route::bench::forward::repeat::Comparison;
 use crate::route::bench::forward::result::Forwarding;
@@ -73,6 +74,9 @@ pub struct ForwardArgs {
     /// Write forward.html with the figures, and forward.json, into this directory.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Replace the files of an earlier run; never one of --against.
+    #[arg(long, requires = "out")]
+    force: bool,
     /// Print one JSON object in place of the table.
     #[arg(long)]
     json: bool,
@@ -97,6 +101,8 @@ pub fn run(args: ForwardArgs) -> Result<Verdict> {
     ensure!((0.0..=1.0).contains(&others_max), "--others-max is {others_max}: give 0 to 1");
     let against: Result<Vec<Forwarding>> =
         args.against.iter().map(|file| read_json(file)).collect();
+    let places = args.out.as_deref().map(|out| Places::guard(out, &args.against, args.force));
+    let places = places.transpose()?;
     let result = measure(&Options {
         duts: different(args.duts),
         variants: different(args.variants),
@@ -108,7 +114,6 @@ pub fn run(args: ForwardArgs) -> Result<Verdict> {
         others_max,
         against: against?,
         seed: args.seed,
-        out: args.out,
     })?;
     for warning in &result.warnings {
         say!("{warning}");
@@ -117,6 +122,8 @@ pub fn run(args: ForwardArgs) -> Result<Verdict> {
         true => println!("{}", serde_json::to_string(&result)?),
         false => print!("{}", shown(&result)),
     }
+    // (What was measured is on stdout by now, if it cannot be written.)
+    places.map_or(Ok(()), |places| places.write(&result))?;
     let comparison = result.comparison.iter();
     comparison.clone().flat_map(Comparison::shown).for_each(|line| say!("{line}"));
     let is_apart = comparison.clone().any(|comparison| !comparison.apart.is_empty());

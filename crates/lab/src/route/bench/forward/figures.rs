@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::result::{Forwarding, Point};
-use crate::document::together;
+use crate::document::{Output, together};
 use crate::report::figure::Figure;
 use crate::report::format::{NOT_MEASURED, significant};
 use crate::report::page;
@@ -22,14 +22,40 @@ const TONES: [&str; 9] =
 /// Of a frame, what is not its IP packet: header and check sequence.
 const AROUND_BYTES: u16 = 18;
 
-/// Writes `forward.json` and `forward.html` into a directory, which is made if need be.
-///
-/// # Errors
-/// When a file cannot be written; none of them is then.
-pub fn write(result: &Forwarding, directory: &Path) -> Result<()> {
-    let json = serde_json::to_string_pretty(result)?;
-    let files = [("forward.json", json), ("forward.html", page(result))];
-    together::write(directory, &files.map(|(name, text)| (PathBuf::from(name), text.into_bytes())))
+/// How `forward.json` begins.
+const JSON_BEGINNING: &[u8] = b"{\n  \"seed\": ";
+
+/// Where `forward.json` and `forward.html` go.
+#[derive(Debug)]
+pub struct Places {
+    directory: PathBuf,
+    json: Output,
+    page: Output,
+}
+
+impl Places {
+    /// Those in a directory, which may be missing, held to what may be replaced there: with force files of
+    /// an earlier run, unless they are of those that are compared `against`.
+    ///
+    /// # Errors
+    /// One line with the reason.
+    pub fn guard(directory: &Path, against: &[PathBuf], force: bool) -> Result<Places> {
+        let guard = |name: &str, beginning: &[u8]| {
+            together::guard(directory, name.as_ref(), against, force, beginning)
+        };
+        let json = guard("forward.json", JSON_BEGINNING)?;
+        let page = guard("forward.html", page::BEGINNING.as_bytes())?;
+        Ok(Places { directory: directory.to_owned(), json, page })
+    }
+
+    /// Writes both.
+    ///
+    /// # Errors
+    /// As those of [`together::write`].
+    pub fn write(self, result: &Forwarding) -> Result<()> {
+        let json = serde_json::to_string_pretty(result)?;
+        together::write(&self.directory, &[(self.json, json), (self.page, page(result))])
+    }
 }
 
 /// The page.

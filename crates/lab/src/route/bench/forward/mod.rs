@@ -51,7 +51,6 @@ pub mod traffic;
 pub mod usage;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -99,8 +98,6 @@ pub struct Options {
     pub against: Vec<Forwarding>,
     /// Seed of flows, routes and filters.
     pub seed: u64,
-    /// Where the page goes, if anywhere.
-    pub out: Option<PathBuf>,
 }
 
 /// A device, its links, and who tests it.
@@ -177,7 +174,7 @@ type LoadId = (u16, usize);
 /// By the place of the bench, and the load.
 type Courses = BTreeMap<(usize, LoadId), Course>;
 
-/// Measures, and draws if asked to.
+/// Measures.
 ///
 /// # Errors
 /// Without root, and what a device refuses.
@@ -219,9 +216,6 @@ pub fn measure(options: &Options) -> Result<Forwarding> {
     if !options.against.is_empty() {
         let runs: Vec<&Forwarding> = options.against.iter().chain([&result]).collect();
         result.comparison = Some(compare(&runs));
-    }
-    if let Some(directory) = &options.out {
-        figures::write(&result, directory)?;
     }
     Ok(result)
 }

@@ -164,7 +164,6 @@ fn the_first_length_is_offered_at_every_rate_and_the_others_at_two() {
         others_max: OTHERS_MAX,
         against: Vec::new(),
         seed: 1,
-        out: None,
     };
     assert_eq!(loads(&options), [(64, 0), (64, 1), (64, 2), (512, 0), (512, 2)]);
     let ours = |variant| Some((Dut::Nilometer, variant));
