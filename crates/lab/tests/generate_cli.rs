@@ -2,12 +2,18 @@
 
 mod common;
 
-use std::io::Read;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Room, Running, free_port, text};
 use nilometer_lab::generate::giving_up::PATIENCE;
+use nilometer_lab::generate::protocol::Request;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 
 /// The one congestion control that every kernel has and lets everyone use.
 const RENO: [&str; 2] = ["--congestion", "reno"];
@@ -22,9 +28,9 @@ struct Serving {
     said: Box<dyn Read>,
 }
 
-fn serve(room: &Room, listen: &str, port: &str) -> Serving {
+fn serve(room: &Room, listen: &str, port: &str, more: &[&str]) -> Serving {
     let words = ["generate", "server", "--listen", listen, "--port", port, "--json"];
-    let mut running = room.start(&[&words[..], &RENO].concat());
+    let mut running = room.start(&[&words[..], &RENO, more].concat());
     let said = Box::new(running.hears("serving on port"));
     Serving { running, said }
 }
@@ -52,7 +58,7 @@ fn played(name: &str, listen: &str, pools: [&str; 2], threads: &str, signal: lib
     let room = Room::new(name);
     let model = room.small_model("model.json");
     let port = free_port().to_string();
-    let server = serve(&room, listen, &port);
+    let server = serve(&room, listen, &port, &[]);
     let common = ["model.json", "--seed", "7", "--threads", threads, "--json"];
     let pools = ["--sources", pools[0], "--destinations", pools[1], "--port", &port];
     let done = room.counted(&[&["generate", "client"], &common[..], &pools, &RENO].concat());
@@ -88,7 +94,7 @@ fn the_plan_that_is_printed_is_the_plan_that_is_played() {
     model["generation"]["servers"] = serde_json::json!(["127.2.0.0/16"]);
     room.write("model.json", model.to_string());
     let port = free_port().to_string();
-    let server = serve(&room, "0.0.0.0", &port);
+    let server = serve(&room, "0.0.0.0", &port, &[]);
     let client = ["generate", "client", "model.json", "--seed", "2", "--port", &port, "--json"];
     let done = room.counted(&[&client[..], &RENO].concat());
     server.ended_by(libc::SIGINT);
@@ -156,7 +162,7 @@ fn failures_are_counted_by_reason() {
     let room = Room::new("half");
     room.small_model("model.json");
     let port = free_port().to_string();
-    let server = serve(&room, "127.2.0.1", &port);
+    let server = serve(&room, "127.2.0.1", &port, &[]);
     let client = ["generate", "client", "model.json", "--port", &port];
     let words = [&client[..], &["--destinations", "127.2.0.0/30"], &RENO].concat();
     let output = room.run(&[&words[..], &["--json"]].concat());
@@ -176,7 +182,7 @@ fn a_duration_plays_the_beginning() {
     let room = Room::new("beginning");
     room.small_model("model.json");
     let port = free_port().to_string();
-    let server = serve(&room, "0.0.0.0", &port);
+    let server = serve(&room, "0.0.0.0", &port, &[]);
     let first = ["model.json", "--seed", "3", "--duration", "1", "--json"];
     let done =
         room.counted(&[&["generate", "client"], &first[..], &["--port", &port], &RENO].concat());
@@ -198,7 +204,7 @@ fn an_interrupted_client_says_how_far_it_came() {
     model["intervals"][1]["duration_s"] = 60.0.into();
     room.write("model.json", model.to_string());
     let port = free_port().to_string();
-    let server = serve(&room, "0.0.0.0", &port);
+    let server = serve(&room, "0.0.0.0", &port, &[]);
     let client = ["generate", "client", "model.json", "--port", &port, "--json"];
     let mut client = room.start(&[&client[..], &RENO].concat());
     drop(client.hears("playing 350 connections"));
@@ -240,9 +246,52 @@ fn limits_are_told_and_checked() {
 fn a_port_in_use_is_refused() {
     let room = Room::new("occupied");
     let port = free_port().to_string();
-    let server = serve(&room, "0.0.0.0", &port);
+    let server = serve(&room, "0.0.0.0", &port, &[]);
     let line = room.refused(&[&["generate", "server", "--port", &port], &RENO[..]].concat());
     assert!(line.contains(&port) && line.contains("in use"), "{line}");
     let report = server.ended_by(libc::SIGTERM);
     assert_eq!(count(&report, "accepted"), 0);
+}
+
+#[test]
+fn a_full_server_listens_again_after_it_could_not_accept() {
+    let room = Room::new("full-again");
+    let port = free_port();
+    let patient = ["--places", "4", "--request-time", "600"];
+    let mut server = serve(&room, "0.0.0.0", &port.to_string(), &patient);
+    let process = server.running.pid();
+    let open_files = || fs::read_dir(format!("/proc/{process}/fd")).expect("a child").count();
+    let call = |last: u8| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        let from = SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), 0));
+        socket.bind(&from.into()).expect("an address of loopback");
+        socket.connect(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into()).expect("a queue");
+        TcpStream::from(socket)
+    };
+    let before = open_files();
+    let mut strangers: Vec<TcpStream> = (0..4).map(|_| call(1)).collect();
+    let began = Instant::now();
+    while open_files() < before + 4 {
+        assert!(began.elapsed() < Duration::from_secs(20), "four are taken in");
+        thread::sleep(Duration::from_millis(5));
+    }
+    // No descriptor for the next one, for a while.
+    let limit = |files| {
+        let limit = Rlimit { current: Some(files), ..getrlimit(Resource::Nofile) };
+        let child = Pid::from_raw(process.cast_signed()).expect("a number");
+        prlimit(Some(child), Resource::Nofile, limit).expect("ours");
+    };
+    limit(3);
+    strangers.push(call(1));
+    thread::sleep(Duration::from_millis(300));
+    limit(256);
+    let mut owner = call(2);
+    owner.write_all(&Request::new(0, 1_000).encode()).expect("sixteen bytes");
+    owner.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+    let mut answer = Vec::new();
+    owner.read_to_end(&mut answer).expect("one of the strangers makes room for him");
+    assert_eq!(answer.len(), 1_000);
+    drop((owner, strangers));
+    let report = server.ended_by(libc::SIGTERM);
+    assert_eq!(count(&report, "displaced"), 1, "{report}");
 }

@@ -41,23 +41,40 @@ impl Drop for Stopping<'_> {
     }
 }
 
-/// Runs a server with so few places in a namespace of its own, beside `with`.
-fn in_the_open(limits: Limits, with: impl FnOnce() + Send) -> ServerReport {
+/// Runs a server with so few places in a namespace of its own, beside `with`, which sees its counters.
+fn in_the_open(limits: Limits, with: impl FnOnce(&Live) + Send) -> ServerReport {
+    with_places(PLACES, limits, with).0
+}
+
+/// The same with so many places; also how often its thread slept.
+fn with_places(
+    open_max: usize,
+    limits: Limits,
+    with: impl FnOnce(&Live) + Send,
+) -> (ServerReport, u64) {
     let namespace = Namespace::new().expect("a namespace");
     namespace.run(|| {
         let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
         let config =
-            ServerConfig { open_max: PLACES, limits: Some(limits), ..ServerConfig::new(vec![any]) };
+            ServerConfig { open_max, limits: Some(limits), ..ServerConfig::new(vec![any]) };
         let server = Server::bind(config).expect("a server");
         let (live, stop) = (Live::new(), AtomicBool::new(false));
         thread::scope(|scope| {
-            let running = scope.spawn(|| server.run(&live, &stop).expect("it serves"));
+            let running =
+                scope.spawn(|| (server.run(&live, &stop).expect("it serves"), times_slept()));
             let _stopping = Stopping(&stop);
-            with();
+            with(&live);
             stop.store(true, Relaxed);
             running.join().expect("it ends")
         })
     })
+}
+
+/// How often the calling thread has waited for something.
+fn times_slept() -> u64 {
+    let status = fs::read_to_string("/proc/thread-self/status").expect("a status");
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|number| number.trim().parse().ok()).expect("a number")
 }
 
 /// A stranger who asks for `size_bytes` in a request of so many bytes, and has sent its beginning.
@@ -67,8 +84,9 @@ fn stranger(request_bytes: u64, size_bytes: u64) -> TcpStream {
     stream
 }
 
-/// The owner's files, each fetched whole by a connection of its own.
-fn owner_fetches(size_bytes: u64) {
+/// The owner's files, each fetched whole by a connection of its own, and counted by the server, which
+/// does so once all of a file is acknowledged.
+fn owner_fetches(live: &Live, size_bytes: u64) {
     let planned = |index| PlannedConnection {
         start: Time::from_nanos(index * 50_000_000),
         session: 0,
@@ -85,6 +103,7 @@ fn owner_fetches(size_bytes: u64) {
     let done = client.run(&plan, &Live::new(), &AtomicBool::new(false)).expect("it runs");
     let whole = done.iter().filter(|done| done.outcome == Outcome::Completed).count();
     assert_eq!(whole as u64, FILES, "files that the owner got: {done:?}");
+    wait_until("the server counts the owner's files", || live.progress().completed >= FILES);
 }
 
 /// Bytes that the kernel holds to be sent from the server's port in this namespace, and sockets there that
@@ -130,7 +149,7 @@ fn an_owner_is_served_beside_requests_byte_by_byte() {
     if !privileged("requests byte by byte") {
         return;
     }
-    let report = in_the_open(short(), || {
+    let report = in_the_open(short(), |live| {
         let over = AtomicBool::new(false);
         // Half of them trickle the beginning of a request, half its rest; whoever is given up calls again.
         let call = |number: usize| match number % 2 {
@@ -152,7 +171,7 @@ fn an_owner_is_served_beside_requests_byte_by_byte() {
             });
             // Long enough for everybody who has come to be given up once.
             thread::sleep(Duration::from_secs(5));
-            owner_fetches(100_000);
+            owner_fetches(live, 100_000);
             over.store(true, Relaxed);
         });
     });
@@ -167,21 +186,24 @@ fn bytes_under_way_are_bounded_and_none_stay() {
     }
     let limits = short();
     let bound = limits.under_way_bytes;
-    let report = in_the_open(limits, || {
+    let report = in_the_open(limits, |live| {
         let strangers: Vec<_> = (0..STRANGERS).map(|_| stranger(0, 1 << 40)).collect();
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             let _stopping = Stopping(&over);
             let most = scope.spawn(|| {
-                let mut most = (0, 0);
+                // The table is read line by line while bytes go from one connection to another; what two
+                // readings in a row say was there.
+                let (mut most, mut before) = ((0, 0), 0);
                 while !over.load(Relaxed) {
                     let (bytes, orphans) = kept_by_the_kernel();
-                    most = (bytes.max(most.0), orphans.max(most.1));
+                    most = (bytes.min(before).max(most.0), orphans.max(most.1));
+                    before = bytes;
                     thread::sleep(Duration::from_millis(20));
                 }
                 most
             });
-            owner_fetches(300_000);
+            owner_fetches(live, 300_000);
             over.store(true, Relaxed);
             let (bytes, orphans) = most.join().expect("numbers");
             // An end of file counts one byte in the kernel.
@@ -204,7 +226,7 @@ fn whoever_closes_without_reading_is_not_done_and_leaves_nothing() {
     }
     const COUNT: usize = 50;
     let limits = Limits { under_way_bytes: 256 << 20, ..short() };
-    let report = in_the_open(limits, || {
+    let report = in_the_open(limits, |live| {
         let call = |_| {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
             socket.set_recv_buffer_size(4_096).expect("a small buffer");
@@ -226,8 +248,7 @@ fn whoever_closes_without_reading_is_not_done_and_leaves_nothing() {
         let mut answer = Vec::new();
         patient.read_to_end(&mut answer).expect("an answer");
         assert_eq!(answer.len(), 200_000);
-        wait_until("all is acknowledged", || kept_by_the_kernel() == (0, 0));
-        thread::sleep(Duration::from_millis(1_500));
+        wait_until("the server counts the file", || live.progress().completed == 1);
     });
     assert_eq!((report.completed, report.too_slow), (1, COUNT as u64), "{report:?}");
 }
@@ -239,17 +260,15 @@ fn the_address_with_most_places_makes_room() {
     }
     // Nobody is given up for being slow while this lasts.
     let limits = Limits { request_time: 2 * PATIENCE, rate_window: 2 * PATIENCE, ..short() };
-    let report = in_the_open(limits, || {
+    let report = in_the_open(limits, |live| {
         let strangers: Vec<_> = (0..STRANGERS).map(|_| stranger(1 << 20, 1)).collect();
-        owner_fetches(100_000);
+        owner_fetches(live, 100_000);
         let gone = |mut stream: &TcpStream| {
             stream.set_nonblocking(true).expect("a mode");
             stream.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
         };
         let reset = strangers.iter().filter(|stream| gone(stream)).count();
         assert!((1..=FILES as usize).contains(&reset), "{reset} strangers were reset");
-        // The server counts a file once all of it is acknowledged.
-        thread::sleep(Duration::from_millis(1_500));
     });
     assert_eq!(report.completed, FILES, "{report:?}");
     assert!((1..=FILES).contains(&report.displaced), "{report:?}");
@@ -268,7 +287,7 @@ fn an_honest_reader_may_be_slow() {
     let window = Duration::from_secs(5);
     let limits =
         Limits { lowest_rate: 1_000, rate_window: window, under_way_bytes: 256 << 20, ..short() };
-    let report = in_the_open(limits, || {
+    let report = in_the_open(limits, |live| {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         socket.set_recv_buffer_size(16_384).expect("a small buffer");
         // As on a wire: loopback's segments of 64 kB would be acknowledged all at once.
@@ -286,7 +305,27 @@ fn an_honest_reader_may_be_slow() {
         stream.read_to_end(&mut rest).expect("it is served to the end");
         assert_eq!(read + rest.len(), SIZE);
         drop(stream);
-        thread::sleep(Duration::from_millis(500));
+        wait_until("the server counts the file", || live.progress().open == 0);
     });
     assert_eq!((report.completed, report.too_slow), (1, 0), "{report:?}");
+}
+
+/// Whoever is held is looked at less and less often, and nobody looks in between.
+#[test]
+fn a_connection_that_is_held_does_not_keep_the_server_awake() {
+    if !privileged("the server's turns") {
+        return;
+    }
+    // Room for 6 kB of a connection, which is less than any send buffer takes in.
+    let limits = Limits { rate_window: PATIENCE, under_way_bytes: 32_768, ..short() };
+    let (report, slept) = with_places(4, limits, |live| {
+        let stranger = stranger(0, 1 << 30);
+        wait_until("bytes are under way", || kept_by_the_kernel().0 > 4_000);
+        thread::sleep(Duration::from_secs(3));
+        assert_eq!(live.progress().open, 1);
+        drop(stranger);
+    });
+    assert_eq!(report.accepted, 1, "{report:?}");
+    // 60 waits of 50 ms, and some for what the client's buffer took in; every 2 ms it would be 1,500.
+    assert!(slept < 500, "the server slept {slept} times in 3 s");
 }

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::Verdict;
 use super::model::read_model;
+use crate::generate::server::OPEN_MAX;
 use crate::generate::{
     Client, ClientConfig, Execution, Limits, Live, Outcome, Server, ServerConfig, ServerReport,
     giving_up,
@@ -90,7 +91,7 @@ struct ServerArgs {
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: String,
     /// Connections served at once.
-    #[arg(long, value_name = "COUNT", default_value_t = 16_384,
+    #[arg(long, value_name = "COUNT", default_value_t = OPEN_MAX as u32,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     places: u32,
     /// Seconds from when a connection got its place to the first sixteen bytes of its request.

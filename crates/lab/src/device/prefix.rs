@@ -35,6 +35,15 @@ impl Prefix {
         Ok(Prefix { address, length })
     }
 
+    /// The block that counts as one host: of IPv4 the address, also where it is written as one of IPv6
+    /// (RFC 4291, 2.5.5.2); of IPv6 the /64, since a host has a whole one to call from (RFC 7421).
+    pub fn of_host(address: IpAddr) -> Prefix {
+        let address = address.to_canonical();
+        let length = if address.is_ipv6() { 64 } else { 32 };
+        let network = bits(address) & mask(width(address), length);
+        Prefix { address: with_bits(address, network), length }
+    }
+
     /// The first address of the block.
     pub fn address(&self) -> IpAddr {
         self.address
@@ -132,6 +141,16 @@ fn mask(width: u8, length: u8) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_of_ipv6_has_a_network() {
+        let host = |text: &str| Prefix::of_host(text.parse().unwrap());
+        assert_eq!(host("2001:db8::1"), "2001:db8::/64".parse().unwrap());
+        assert_eq!(host("2001:db8::1"), host("2001:db8::ffff:0:0:1"));
+        assert_ne!(host("2001:db8::1"), host("2001:db8:0:1::1"));
+        assert_eq!(host("192.0.2.1"), "192.0.2.1/32".parse().unwrap());
+        assert_eq!(host("192.0.2.1"), host("::ffff:192.0.2.1"));
+    }
 
     fn prefix(text: &str) -> Prefix {
         text.parse().expect(text)

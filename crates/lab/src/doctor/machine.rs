@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{Finding, Purpose};
 use crate::document::bounded::system_text;
+use crate::generate::server::OPEN_FILES;
 
 /// The oldest kernel that has everything `lab run` asks for: `epoll_pwait2`, with which connections
 /// start on time to the microsecond, came last (5.11).
@@ -27,7 +28,8 @@ const SLEEP_LATE_NS: u64 = 1_000_000;
 
 /// Looks at all of them.
 pub fn examine() -> Vec<Finding> {
-    vec![kernel(), cores(), load(), memory(), clock(), timers(), open_files()]
+    let limits = read("/proc/self/limits").unwrap_or_default();
+    vec![kernel(), cores(), load(), memory(), clock(), timers(), open_files(&limits)]
 }
 
 /// The content of a small file of `/proc` or `/sys`, trimmed; nothing when it cannot be read.
@@ -170,20 +172,18 @@ fn timers() -> Finding {
     )
 }
 
-fn open_files() -> Finding {
-    const COMFORTABLE: u64 = 16_384;
-    let text = read("/proc/self/limits").unwrap_or_default();
-    let Some(limit) = open_files_hard(&text) else {
+fn open_files(limits: &str) -> Finding {
+    let Some(limit) = open_files_hard(limits) else {
         let finding = Finding::ok("open files", Purpose::Figures, "cannot read /proc/self/limits");
         return finding.doubtful("a low limit would not be noticed", "look with `ulimit -Hn`");
     };
     let finding = Finding::ok("open files", Purpose::Figures, format!("{limit} at most"));
-    if limit >= COMFORTABLE {
+    if limit >= OPEN_FILES {
         return finding;
     }
     finding.doubtful(
-        "each open connection takes one; beyond them connections fail (which is counted)",
-        format!("raise the hard limit: `ulimit -Hn {COMFORTABLE}` as root"),
+        "each open connection takes one; `generate server` with its usual places is refused without root",
+        format!("raise the hard limit: `ulimit -Hn {OPEN_FILES}` as root"),
     )
 }
 
@@ -198,6 +198,7 @@ fn open_files_hard(limits: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::State;
     use super::*;
 
     #[test]
@@ -215,6 +216,9 @@ mod tests {
         assert_eq!(available_kib("MemTotal: 9 kB\nMemAvailable:   2048 kB\n"), Some(2048));
         let limits = "Limit    Soft Limit  Hard Limit  Units\nMax open files  1024  4096  files\n";
         assert_eq!(open_files_hard(limits), Some(4096));
+        assert!(open_files(limits).remedy.is_some_and(|remedy| remedy.contains("-Hn 17664")));
+        let enough = format!("Max open files 1024 {OPEN_FILES} files");
+        assert_eq!(open_files(&enough).state, State::Ok);
         assert_eq!(open_files_hard("Max open files 1024 unlimited files"), Some(u64::MAX));
         assert_eq!(available_kib(""), None);
     }

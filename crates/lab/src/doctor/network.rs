@@ -18,6 +18,9 @@ const CONGESTION_COMPARED: [&str; 2] = ["reno", "bbr"];
 /// `AF_XDP` of linux/socket.h.
 const AF_XDP: i32 = 44;
 
+/// What to do where the kernel refuses root.
+const OUTSIDE: &str = "run it outside of a container, or in one with --privileged";
+
 /// Tries all of them, each only where those before it allow it. Without root this process enters a
 /// user namespace, which the kernel allows while it has one thread.
 pub fn examine() -> Vec<Finding> {
@@ -28,11 +31,11 @@ pub fn examine() -> Vec<Finding> {
         Err(error) => findings.push(no_privilege(&format!("{error:#}"))),
         Ok(Privilege::Root) => {
             findings.push(finding("root's capabilities"));
-            findings.extend(with_privilege());
+            findings.extend(with_privilege(true));
         }
         Ok(Privilege::UserNamespace) => {
             findings.push(finding("by a user namespace, without root"));
-            findings.extend(with_privilege());
+            findings.extend(with_privilege(false));
         }
     }
     findings
@@ -43,20 +46,19 @@ fn no_privilege(why: &str) -> Finding {
         .missing("no lab can be built; links and packet rings were not tried", why)
 }
 
-fn with_privilege() -> Vec<Finding> {
+fn with_privilege(is_root: bool) -> Vec<Finding> {
     let finding = |name, found| Finding::ok(name, Purpose::Run, found);
     let no_lab = "no lab can be built";
-    let outside = "run it outside of a container, or in one with --privileged";
     let namespace = match Namespace::new() {
         Ok(namespace) => namespace,
         Err(error) => {
-            return vec![finding("namespaces", format!("{error:#}")).missing(no_lab, outside)];
+            return vec![finding("namespaces", format!("{error:#}")).missing(no_lab, OUTSIDE)];
         }
     };
     let mut findings = vec![finding("namespaces", "network namespaces can be made".to_owned())];
     match testbed() {
         Err(error) => {
-            findings.push(finding("links", format!("{error:#}")).missing(no_lab, outside));
+            findings.push(finding("links", format!("{error:#}")).missing(no_lab, OUTSIDE));
         }
         Ok(testbed) => {
             let links = "veth pairs that forward, offloads switched off";
@@ -64,26 +66,34 @@ fn with_privilege() -> Vec<Finding> {
             findings.push(match rings(&testbed) {
                 Ok(()) => finding("packet rings", "TPACKET_V3 at both ends".to_owned()),
                 Err(error) => finding("packet rings", format!("{error:#}"))
-                    .missing("nothing could be stamped or counted", outside),
+                    .missing("nothing could be stamped or counted", OUTSIDE),
             });
         }
     }
-    findings.push(routing_suite(&namespace));
+    findings.push(match frr::is_installed() {
+        true => routing_suite(frr::try_out(&namespace), is_root),
+        false => no_routing_suite(),
+    });
     findings.push(xdp(&namespace));
     findings
 }
 
+fn no_routing_suite() -> Finding {
+    Finding::ok("FRR", Purpose::Tests, "not installed").missing(
+        "`lab run --dut frr` is refused, and its tests are skipped",
+        "install it (Debian: `apt-get install frr`)",
+    )
+}
+
 /// FRR: whether its daemons start as `lab run --dut frr` starts them.
-fn routing_suite(namespace: &Namespace) -> Finding {
+fn routing_suite(tried: Result<()>, is_root: bool) -> Finding {
     let finding = |found: String| Finding::ok("FRR", Purpose::Tests, found);
-    let consequence = "`lab run --dut frr` is refused, and its tests are skipped";
-    if !frr::is_installed() {
-        return finding("not installed".to_owned())
-            .missing(consequence, "install it (Debian: `apt-get install frr`)");
-    }
-    match frr::try_out(namespace) {
+    match tried {
         Ok(()) => finding("zebra starts, in memory and mounts of its own".to_owned()),
-        Err(error) => finding(format!("{error:#}")).missing(consequence, "run it with sudo"),
+        Err(error) => finding(format!("{error:#}")).missing(
+            "`lab run --dut frr` is refused, and its tests fail",
+            if is_root { OUTSIDE } else { "run it with sudo" },
+        ),
     }
 }
 
@@ -132,4 +142,22 @@ fn congestion() -> Finding {
         format!("traffic under {} cannot be made", lacking.join(" and ")),
         format!("load it where you want it: `sudo modprobe -a {}`", modules.join(" ")),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_not_told_to_become_root() {
+        let remedy = |is_root| {
+            let finding = routing_suite(Err(anyhow::anyhow!("zebra does not start")), is_root);
+            assert_eq!(finding.found, "zebra does not start");
+            assert!(finding.consequence.is_some_and(|text| !text.contains("skipped")));
+            finding.remedy.expect("something can be done")
+        };
+        assert!(remedy(false).contains("sudo"));
+        assert!(!remedy(true).contains("sudo"));
+        assert!(no_routing_suite().consequence.is_some_and(|text| text.contains("skipped")));
+    }
 }

@@ -107,13 +107,19 @@ impl Connection {
         self.carried_bytes() as f64 / age.max(1e-3)
     }
 
-    /// Asks the kernel what is under way; returns what the account said before.
+    /// Asks the kernel what is under way; returns what the account said before, which is never less:
+    /// an end of file that the kernel counts as a byte is none of the answer's.
     pub fn ask(&mut self) -> u64 {
         let before = self.under_way_bytes;
         // A socket that cannot say has none, and an event that says why.
         let queued = socket::unacknowledged(&self.socket).unwrap_or(0);
-        self.under_way_bytes = queued.min(self.sent_bytes);
+        self.under_way_bytes = queued.min(before);
         before
+    }
+
+    /// Whether the client has acknowledged all that was sent, the end of file included.
+    pub fn all_arrived(&self) -> bool {
+        socket::unacknowledged(&self.socket).is_ok_and(|bytes| bytes == 0)
     }
 
     /// Whether so much room for more under way is enough to send any of what is left.
@@ -175,5 +181,58 @@ impl Connection {
             room -= sent as u64;
         }
         Ok(Advance::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pattern::pattern;
+    use super::super::under_way::UnderWay;
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+    use std::time::Duration;
+
+    /// A connection of the server whose client asked for so many bytes, and reads none.
+    fn asked(size_bytes: u64) -> (Connection, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let mut client = TcpStream::connect(address).expect("a queue");
+        client.write_all(&Request::new(0, size_bytes).encode()).expect("sixteen bytes");
+        let socket = Socket::from(listener.accept().expect("a connection").0);
+        socket.set_nonblocking(true).expect("a mode");
+        (Connection::new(socket, Instant::now()), client)
+    }
+
+    /// The kernel counts an end of file as a byte; where nothing is left to be shared, that byte would be
+    /// one too many.
+    #[test]
+    fn an_end_of_file_is_not_under_way() {
+        let (mut open, client) = asked(1 << 30);
+        let (pattern, mut sink) = (pattern(), Sink::new(1 << 16));
+        while open.sent_bytes == 0 {
+            let full = open.advance(&pattern, &mut sink, u64::MAX);
+            assert!(matches!(full, Err(Trouble::Io(_))), "there is more than buffers hold");
+            thread::sleep(Duration::from_millis(1));
+        }
+        // The client's buffer takes in what it can; what is held after that stays.
+        let mut settled = open.ask();
+        while settled != open.under_way_bytes || open.under_way_bytes == open.sent_bytes {
+            thread::sleep(Duration::from_millis(50));
+            settled = open.ask();
+        }
+        let mut all = UnderWay::new(2 * settled, 1);
+        assert_eq!((all.reserve(), all.room(settled)), (settled, settled / 8));
+        all.change(0, 2 * settled);
+        assert_eq!(all.room(2 * settled), 0, "nothing is left");
+        let carried = open.carried_bytes();
+        open.socket.shutdown(Shutdown::Write).expect("an end of file");
+        assert_eq!(socket::unacknowledged(&open.socket).expect("a number"), settled + 1);
+        let before = open.ask();
+        all.change(settled + before, settled + open.under_way_bytes);
+        assert_eq!(open.carried_bytes(), carried, "what was carried never becomes less");
+        assert!(!open.all_arrived());
+        drop(client);
     }
 }

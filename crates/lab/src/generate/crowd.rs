@@ -5,33 +5,21 @@
 //! would only turn the two round. So one address cannot keep another from being served, and no
 //! address is bounded while nobody else asks: max-min fairness, enforced at the moment it matters.
 //!
-//! An IPv4 address counts as itself. An IPv6 host has a whole /64 to call from, so that is what counts.
+//! What counts as one address is [`Prefix::of_host`]'s.
 //!
 //! Nothing here costs much while there are places: a table's entry for each connection. The address
 //! with most is looked for only when they have run out, by a walk over the counts.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+
+use crate::device::prefix::Prefix;
 
 /// Of one address, so many connections are looked at to find the least deserving.
 pub const LOOKED_AT_MAX: usize = 64;
 
-/// What counts as one address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Holder(u128);
-
-impl From<IpAddr> for Holder {
-    fn from(address: IpAddr) -> Holder {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Holder(address.to_ipv6_mapped().to_bits()),
-            IpAddr::V6(address) => Holder(address.to_bits() >> 64 << 64),
-        }
-    }
-}
-
 #[derive(Debug, Default)]
 struct Members {
-    holder: Option<Holder>,
+    holder: Option<Prefix>,
     places: Vec<u32>,
 }
 
@@ -45,7 +33,7 @@ struct Seat {
 /// The holders of all taken places.
 #[derive(Debug, Default)]
 pub struct Crowd {
-    by_holder: HashMap<Holder, u32>,
+    by_holder: HashMap<Prefix, u32>,
     lists: Vec<Members>,
     free_lists: Vec<u32>,
     seats: Vec<Seat>,
@@ -58,12 +46,12 @@ impl Crowd {
     }
 
     /// How many places `holder` has.
-    pub fn count(&self, holder: Holder) -> usize {
+    pub fn count(&self, holder: Prefix) -> usize {
         self.by_holder.get(&holder).map_or(0, |&list| self.lists[list as usize].places.len())
     }
 
     /// `holder` takes `place`, which is free.
-    pub fn enter(&mut self, place: u32, holder: Holder) {
+    pub fn enter(&mut self, place: u32, holder: Prefix) {
         let list = *self.by_holder.entry(holder).or_insert_with(|| {
             self.free_lists.pop().unwrap_or_else(|| {
                 self.lists.push(Members::default());
@@ -98,7 +86,7 @@ impl Crowd {
 
     /// Places of which one goes to `newcomer`, [`LOOKED_AT_MAX`] at most; none where nobody holds two
     /// more than it does.
-    pub fn in_favour_of(&self, newcomer: Holder) -> &[u32] {
+    pub fn in_favour_of(&self, newcomer: Prefix) -> &[u32] {
         let most = self.lists.iter().max_by_key(|members| members.places.len());
         match most {
             Some(most) if most.places.len() >= self.count(newcomer) + 2 => {
@@ -114,25 +102,20 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    #[test]
-    fn a_host_of_ipv6_counts_as_its_network() {
-        let holder = |text: &str| Holder::from(text.parse::<IpAddr>().unwrap());
-        assert_eq!(holder("2001:db8::1"), holder("2001:db8::ffff:1"));
-        assert_ne!(holder("2001:db8::1"), holder("2001:db8:0:1::1"));
-        assert_ne!(holder("192.0.2.1"), holder("192.0.2.2"));
-        assert_eq!(holder("192.0.2.1"), holder("::ffff:192.0.2.1"));
+    fn holder(last: u8) -> Prefix {
+        Prefix::of_host([192, 0, 2, last].into())
     }
 
     #[test]
     fn agrees_with_a_map_of_places() {
         let mut crowd = Crowd::new();
-        let mut twin: BTreeMap<u32, Holder> = BTreeMap::new();
+        let mut twin: BTreeMap<u32, Prefix> = BTreeMap::new();
         let mut chance = 3u64;
         for _ in 0..20_000 {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let place = (chance >> 33) as u32 % 60;
             let most_of = (chance >> 50) % 7;
-            let holder = Holder(u128::from(most_of * most_of / 8));
+            let holder = holder((most_of * most_of / 8) as u8);
             match twin.remove(&place) {
                 Some(_) => crowd.leave(place),
                 None => {
@@ -153,7 +136,7 @@ mod tests {
 
     #[test]
     fn an_address_gives_way_until_all_have_the_same() {
-        let [greedy, modest] = [Holder(1), Holder(2)];
+        let [greedy, modest] = [holder(1), holder(2)];
         let mut crowd = Crowd::new();
         (0..100).for_each(|place| crowd.enter(place, greedy));
         while let Some(&place) = crowd.in_favour_of(modest).first() {

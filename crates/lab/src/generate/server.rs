@@ -31,6 +31,11 @@ use super::pattern::pattern;
 use super::service::{Service, WAITING_MAX};
 use super::socket::{self, Options};
 
+/// Connections that a server serves at once in one loop, unless it is told otherwise.
+pub const OPEN_MAX: usize = 16_384;
+/// Files that such a server may have open: the most that anything here asks for by itself.
+pub const OPEN_FILES: u64 = socket::open_files(OPEN_MAX + WAITING_MAX);
+
 /// How a server serves.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -52,7 +57,7 @@ impl ServerConfig {
         ServerConfig {
             listen,
             congestion: "cubic".into(),
-            open_max: 16_384,
+            open_max: OPEN_MAX,
             limits: Some(Limits::default()),
             bind_device: None,
         }
@@ -65,7 +70,7 @@ impl ServerConfig {
 pub struct ServerReport {
     /// Connections taken from the kernel.
     pub accepted: u64,
-    /// Files sent whole and acknowledged whose clients closed after them.
+    /// Files sent whole whose clients have closed and, where there are limits, acknowledged all of it.
     pub completed: u64,
     /// Connections closed because they did not begin with a request.
     pub bad_requests: u64,

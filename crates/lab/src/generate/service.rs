@@ -11,13 +11,14 @@ use anyhow::{Context, Result, ensure};
 use socket2::Socket;
 
 use super::connection::{Advance, Connection, Stage, Trouble, Window};
-use super::crowd::{Crowd, Holder};
+use super::crowd::Crowd;
 use super::epoll::{BROKEN, EDGE, EXCLUSIVE, Epoll, Event, PEER_CLOSED, READABLE, WRITABLE};
 use super::live::Live;
 use super::server::{Server, ServerReport};
 use super::slab::{Key, Slab};
 use super::socket::{self, Sink};
 use super::under_way::UnderWay;
+use crate::device::prefix::Prefix;
 
 /// How often all connections are looked at; oftener where limits are shorter than four of these.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -53,7 +54,7 @@ pub(super) struct Service<'a> {
     /// Who holds the places.
     crowd: Crowd,
     /// Accepted, without a place.
-    waiting: VecDeque<(Socket, Holder)>,
+    waiting: VecDeque<(Socket, Prefix)>,
     /// All accounts; none where nothing bounds them.
     under_way: Option<UnderWay>,
     /// Connections with no room for more under way, and when each is looked at again.
@@ -102,7 +103,10 @@ impl<'a> Service<'a> {
         let sweep = SWEEP.min(shortest / 4);
         let mut sweep_at = Instant::now() + sweep;
         while !stop.load(Relaxed) {
-            let wait = if self.held.is_empty() { WAIT_MAX } else { HOLD };
+            let until = |&Reverse((at, _)): &Reverse<(Instant, u64)>| {
+                at.saturating_duration_since(Instant::now()).min(WAIT_MAX)
+            };
+            let wait = self.held.peek().map_or(WAIT_MAX, until);
             let count = self.epoll.wait(wait).context("cannot wait for events")?;
             for index in 0..count {
                 let event = self.epoll.event(index);
@@ -118,7 +122,7 @@ impl<'a> Service<'a> {
                 sweep_at = now + sweep;
             }
             self.seat_waiting();
-            if !self.listening && !self.open.is_full() && now >= self.accept_again_at {
+            if !self.listening && self.takes_in() && now >= self.accept_again_at {
                 self.listen(true)?;
             }
         }
@@ -149,11 +153,15 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
+    /// Whether new connections are accepted now. Where there are limits they are although all places are
+    /// taken: else whoever fills the kernel's queue keeps everybody else out of it.
+    fn takes_in(&self) -> bool {
+        self.under_way.is_some() || !self.open.is_full()
+    }
+
     fn accept(&mut self, listener: usize) -> Result<()> {
         for _ in 0..ACCEPTS_MAX {
-            // Strangers are let in although all is taken: else whoever fills the kernel's queue keeps
-            // everybody else out of it.
-            if self.open.is_full() && self.under_way.is_none() {
+            if !self.takes_in() {
                 return self.listen(false);
             }
             let (socket, caller) = match socket::accept(&self.server.listeners[listener]) {
@@ -173,7 +181,7 @@ impl<'a> Service<'a> {
             }
             self.report.accepted += 1;
             self.live.start(0);
-            let holder = Holder::from(caller);
+            let holder = Prefix::of_host(caller);
             self.seat_waiting();
             if !self.open.is_full() || self.make_room(holder) {
                 self.seat(socket, holder);
@@ -198,7 +206,7 @@ impl<'a> Service<'a> {
 
     /// Frees a place of the address that holds most, if that is fair to `newcomer`: of the connection
     /// that has carried least for its time, and of those the oldest.
-    fn make_room(&mut self, newcomer: Holder) -> bool {
+    fn make_room(&mut self, newcomer: Prefix) -> bool {
         let now = Instant::now();
         let mut least: Option<(f64, Instant, Key)> = None;
         for &place in self.crowd.in_favour_of(newcomer) {
@@ -215,7 +223,7 @@ impl<'a> Service<'a> {
     }
 
     /// Gives a new connection a free place, serves it as far as it goes, and watches it for the rest.
-    fn seat(&mut self, socket: Socket, holder: Holder) {
+    fn seat(&mut self, socket: Socket, holder: Prefix) {
         let connection = Connection::new(socket, Instant::now());
         let Ok(key) = self.open.insert(connection) else { unreachable!("a free place was seen") };
         if self.under_way.is_some() {
@@ -238,11 +246,12 @@ impl<'a> Service<'a> {
     fn serve(&mut self, event: Event) {
         let key = Key::from_bits(event.key);
         let Some(open) = self.open.get_mut(key) else { return };
+        let aborts = self.under_way.is_some();
         let end = match open.stage {
-            Stage::Closing => close_of(open, event.ready),
+            Stage::Closing => close_of(open, event.ready, aborts),
             _ => self.advance(key).or_else(|| {
                 let open = self.open.get_mut(key)?;
-                close_of(open, event.ready)
+                close_of(open, event.ready, aborts)
             }),
         };
         if let Some(end) = end {
@@ -329,13 +338,13 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// Looks at every connection: whether it is in time, and carries what it must.
+    /// Where there are limits, looks at every connection: whether it is in time, and carries what it must.
     fn sweep(&mut self, now: Instant) {
-        let reserve = self.under_way.as_ref().map_or(u64::MAX, UnderWay::reserve);
+        let Some(reserve) = self.under_way.as_ref().map(UnderWay::reserve) else { return };
         for place in 0..self.open.places() {
             let Some(key) = self.open.key_at(place) else { continue };
             let Some(open) = self.open.get_mut(key) else { continue };
-            if open.peer_closed || open.under_way_bytes > reserve {
+            if open.under_way_bytes > reserve {
                 self.ask(key);
             }
             if let Some(end) = self.verdict(key, now) {
@@ -345,11 +354,11 @@ impl<'a> Service<'a> {
     }
 
     fn verdict(&mut self, key: Key, now: Instant) -> Option<End> {
+        let limits = self.server.config.limits.as_ref()?;
         let open = self.open.get_mut(key)?;
-        if open.stage == Stage::Closing && open.peer_closed && open.under_way_bytes == 0 {
+        if open.stage == Stage::Closing && open.peer_closed && open.all_arrived() {
             return Some(End::Completed);
         }
-        let limits = self.server.config.limits.as_ref()?;
         if let Stage::Asked(_) = open.stage {
             let late = now.saturating_duration_since(open.since) >= limits.request_time;
             return late.then_some(End::TimedOut);
@@ -392,8 +401,9 @@ impl<'a> Service<'a> {
 }
 
 /// How a connection with nothing left to read or write has ended, by epoll's `ready`; `None` while it is
-/// open. A client may close before it has acknowledged everything; the connection stays until it has.
-fn close_of(open: &mut Connection, ready: u32) -> Option<End> {
+/// open. A client may close before it has acknowledged everything. Where closing `aborts`, the connection
+/// stays until it has; otherwise the kernel sees to the rest.
+fn close_of(open: &mut Connection, ready: u32, aborts: bool) -> Option<End> {
     let error = ready & BROKEN != 0 && open.socket.take_error().ok().flatten().is_some();
     if error {
         return Some(End::Broken);
@@ -402,6 +412,5 @@ fn close_of(open: &mut Connection, ready: u32) -> Option<End> {
     if open.stage != Stage::Closing || !open.peer_closed {
         return None;
     }
-    let all_arrived = socket::unacknowledged(&open.socket).is_ok_and(|bytes| bytes == 0);
-    all_arrived.then_some(End::Completed)
+    (!aborts || open.all_arrived()).then_some(End::Completed)
 }

@@ -280,12 +280,17 @@ pub fn accept(listener: &Socket) -> io::Result<Option<(Socket, IpAddr)>> {
     }
 }
 
+/// Files that a process with so many connections may have open.
+pub const fn open_files(connections: usize) -> u64 {
+    connections as u64 + DESCRIPTORS_SPARE
+}
+
 /// Raises this process's limit of open files so that `connections` fit.
 ///
 /// # Errors
 /// One line, when the hard limit is lower and may not be raised.
 pub fn allow_connections(connections: usize) -> Result<()> {
-    let wanted = connections as u64 + DESCRIPTORS_SPARE;
+    let wanted = open_files(connections);
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid rlimit that the kernel fills.
     let read = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };

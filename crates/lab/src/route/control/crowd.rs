@@ -25,12 +25,14 @@
 //! on the machine can prove himself, and that is all that is promised there; the socket has a crowd, a
 //! thread and places of its own.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+
+use crate::device::prefix::Prefix;
 
 /// Connections open at once that have proven nothing.
 pub const UNPROVEN_MAX: usize = 64;
@@ -133,7 +135,7 @@ struct Inner {
 #[derive(Debug)]
 struct Held {
     number: u64,
-    from: Option<IpAddr>,
+    from: Option<Prefix>,
     life: Arc<Life>,
 }
 
@@ -191,7 +193,7 @@ impl Crowd {
         let mut inner = self.lock();
         let number = inner.came;
         inner.came += 1;
-        let held = Held { number, from: from.map(network), life: Arc::clone(&life) };
+        let held = Held { number, from: from.map(Prefix::of_host), life: Arc::clone(&life) };
         self.moved(&life);
         match held.from {
             None => {
@@ -228,9 +230,9 @@ impl Crowd {
 impl Inner {
     /// Which of the unproven goes in favour of one from `from`, if one is to. They stand in the order in
     /// which they came.
-    fn unproven_to_go(&self, from: IpAddr) -> Option<usize> {
+    fn unproven_to_go(&self, from: Prefix) -> Option<usize> {
         let all = &self.unproven;
-        let of = |address: Option<IpAddr>| all.iter().filter(|held| held.from == address).count();
+        let of = |address: Option<Prefix>| all.iter().filter(|held| held.from == address).count();
         let first = |address| all.iter().position(|held| held.from == address);
         if of(Some(from)) >= UNPROVEN_OF_ONE_MAX {
             return first(Some(from));
@@ -313,17 +315,10 @@ impl Drop for Place {
     }
 }
 
-/// Whose an address is: a host has a whole /64 of IPv6 to itself (RFC 7421).
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & !0 << 64).into(),
-        four => four,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv6Addr;
 
     fn address(last: u8) -> Option<IpAddr> {
         Some([198, 51, 100, last].into())
@@ -405,6 +400,5 @@ mod tests {
         };
         let all: Vec<Place> = (0..100).map(enter).collect();
         assert_eq!(all.iter().filter(|place| stays(place)).count(), UNPROVEN_OF_ONE_MAX);
-        assert_eq!(network("::ffff:192.0.2.1".parse().expect("one")), IpAddr::from([192, 0, 2, 1]));
     }
 }

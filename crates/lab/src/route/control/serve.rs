@@ -33,6 +33,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, watch};
 
 use super::answer::Refused;
@@ -112,6 +113,27 @@ impl Door {
             Door::Tcp(..) => "control-tcp",
         }
     }
+
+    /// Has connections at it noticed by `runtime`.
+    ///
+    /// # Errors
+    /// When the kernel does not watch it.
+    fn watch(self, runtime: &Runtime) -> Result<Watched> {
+        let _entered = runtime.enter();
+        let watched = match self {
+            Door::Unix(listener) => tokio::net::UnixListener::from_std(listener).map(Watched::Unix),
+            Door::Tcp(listener, token) => tokio::net::TcpListener::from_std(listener)
+                .map(|listener| Watched::Tcp(listener, token)),
+        };
+        watched.context("the control processor cannot wait for connections")
+    }
+}
+
+/// A door whose connections are noticed.
+#[derive(Debug)]
+enum Watched {
+    Unix(tokio::net::UnixListener),
+    Tcp(tokio::net::TcpListener, Option<String>),
 }
 
 /// The token in the first line of a file that its owner alone can read.
@@ -146,7 +168,7 @@ impl Server {
     /// Begins to serve.
     ///
     /// # Errors
-    /// When the process has no threads or descriptors left.
+    /// When the process has no threads or descriptors left, or a door cannot be watched.
     pub fn start(doors: Vec<Door>, desk: &Arc<Desk>) -> Result<Server> {
         let address = doors.iter().find_map(|door| match door {
             Door::Tcp(listener, _) => listener.local_addr().ok(),
@@ -161,6 +183,7 @@ impl Server {
                 .build()
                 .context("cannot start the control processor")?;
             let (name, desk, mut stopped) = (door.thread(), Arc::clone(desk), stopped.clone());
+            let door = door.watch(&runtime)?;
             let work = move || {
                 // A wish; without it both get their share.
                 let _ = rustix::process::nice(NICENESS);
@@ -205,19 +228,17 @@ struct Gate {
 }
 
 /// Takes in who comes to a door.
-async fn attend(door: Door, desk: Arc<Desk>) {
+async fn attend(door: Watched, desk: Arc<Desk>) {
     let gate = |peer, token| {
         let (paths, last) = (paths::paths(Arc::clone(&desk)), Mutex::new(Instant::now()));
         Arc::new(Gate { paths, peer, token, last })
     };
     match door {
-        Door::Unix(listener) => {
-            let Ok(listener) = tokio::net::UnixListener::from_std(listener) else { return };
+        Watched::Unix(listener) => {
             let (gate, crowd) = (gate(Peer::Owner, None), &desk.crowds.unix);
             take_in(crowd, &gate, async || Ok((listener.accept().await?.0, None))).await;
         }
-        Door::Tcp(listener, token) => {
-            let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+        Watched::Tcp(listener, token) => {
             let (gate, crowd) = (gate(Peer::Remote, token), &desk.crowds.tcp);
             let accept = async || {
                 let (stream, from) = listener.accept().await?;
@@ -405,6 +426,18 @@ mod tests {
         let refused = Door::tcp(open, None).err().expect("refused").to_string();
         assert!(refused.contains("control.token_file"), "{refused}");
         assert!(Door::tcp("127.0.0.1:0".parse().expect("an address"), None).is_ok());
+    }
+
+    #[test]
+    fn a_door_that_cannot_be_watched_is_an_error() {
+        use std::os::fd::OwnedFd;
+        let file = || OwnedFd::from(std::fs::File::open("/dev/null").expect("a file"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        for door in [Door::Unix(file().into()), Door::Tcp(file().into(), None)] {
+            let why = door.watch(&runtime).expect_err("no socket").to_string();
+            assert_eq!(why, "the control processor cannot wait for connections");
+        }
     }
 
     #[test]
