@@ -39,13 +39,15 @@
 //! the rates of a column add up to `F·Y/(X+Y)` at least. (A minimum share and a minimum backlog move
 //! both towards `1/N`, and reallocation adds; neither lowers a rate below that. Deferred urgency does, as
 //! long as much waits at the output.) If `X+Y >= F·D`, the output thus comes by `X + F·D·Y/(X+Y)`, which
-//! is `F·D` or more, in the period, and sends it. So `X+Y` behaves as on a link of rate `F`, but for one
+//! is `F·D` or more, in the period, and sends it, if its own link is as fast as `F`. So `X+Y` behaves as on a link of rate `F`, but for one
 //! period: if what comes for the output in any time `t` is at most `s + F·t` bytes, at all inputs
 //! together, no more than `s + 2·F·D` ever waits for it, and a packet more at each input, which waits
 //! until its credit is whole. (Three periods where crossing takes time, as in the simulated switch: what
 //! is granted may arrive as late as at the period's end.) Whatever the other outputs get: hence *no input
-//! loses packets to an output whose load is within its fair share of the input's link and whose burst,
-//! with what its share carries in two periods, is within the reserve.*
+//! loses packets to an output whose load is within its fair share of the input's link and within its own
+//! link, and whose burst, with what its share carries in two periods, is within the reserve.* (An output
+//! whose own link is slower than `F` has a backlog by which its rates fall, and what waits at the inputs
+//! then grows; with a grant that is late by `t`, a share waits for `t` more.)
 
 use alloc::collections::VecDeque;
 use alloc::vec;

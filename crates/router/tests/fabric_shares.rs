@@ -154,6 +154,7 @@ fn quiet_among_busy(rng: &mut Rng, has_memory: bool) -> (u64, u64) {
     let mut bucket = Bucket { tokens: burst, rate, burst, patience };
     let mut overload = Overload::new(rng, ports);
     let (mut drops, mut left, mut asked) = (Drops::new(), vec![0; ports], 0);
+    let mut sent = vec![0; ports];
     for turn in 0..TURNS {
         let now = Time::from_nanos(turn * TURN_NS);
         let from = rng.below(ports as u64) as usize;
@@ -168,8 +169,16 @@ fn quiet_among_busy(rng: &mut Rng, has_memory: bool) -> (u64, u64) {
         }
         fabric.advance(now, &mut drops);
         leave(&mut fabric, now, &mut drops, &mut left);
+        // Devices keep some of what they were given, that of the quiet output excepted: it is to be sent.
+        let mut sending = 0;
+        for output in (0..ports).filter(|output| has_memory && *output != quiet) {
+            sent[output] += rng.below(left[output] - sent[output] + 1);
+            sending += left[output] - sent[output];
+            fabric.set_sending(output, (left[output] - sent[output]) as u32);
+        }
         assert!(fabric.balances(), "turn {turn}");
-        let inside: u64 = (0..ports).map(|port| fabric.waiting(port).packets).sum();
+        let waiting: u64 = (0..ports).map(|port| fabric.waiting(port).packets).sum();
+        let inside = waiting + sending;
         assert!(memory.is_none_or(|memory| inside <= memory.packets), "turn {turn}: {inside}");
         let lost = drops.iter().find(|(_, cargo)| cargo.output == quiet);
         assert_eq!(lost, None, "turn {turn}: {plan:?}, output {quiet}, a burst of {burst}");

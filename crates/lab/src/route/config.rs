@@ -100,7 +100,9 @@ pub struct FabricSection {
     /// Packets that may wait at an input.
     pub input_packets: u64,
     /// Packets of those that each of its queues has for itself, whatever the others hold; half of them,
-    /// divided by the ports, where absent, or less if the memory does not hold that.
+    /// divided by the ports, where absent, or less if the memory does not hold that. An output within its fair
+    /// share of an input's link loses nothing while its burst, and what the share carries in two periods, is
+    /// within this; with many ports or small packets the usual reserve is less than those two periods.
     pub reserve_packets: Option<u64>,
     /// How much of what is free of the rest a queue may use, a power of two from 1/128 to 128: with 2, one
     /// that is overloaded alone has two thirds of the rest, and two have two fifths each.

@@ -32,8 +32,30 @@ pub struct Shared {
     pub memory: MemoryLimits,
 }
 
-/// Buffers of the memory that packets in queues may have.
-fn for_queues(config: &RouterConfig) -> Result<u64> {
+/// What of the memory is not for packets in queues.
+struct Kept {
+    /// For what ports receive into, and for packets of the router's own.
+    always: u64,
+    /// For what waits in the slow path, if the memory is not small.
+    elsewhere: u64,
+}
+
+impl Kept {
+    /// Buffers that packets in queues may have, of so many in all: a small memory is not for its slow path,
+    /// which is seldom full.
+    fn left_of(&self, buffers: u64) -> u64 {
+        let rest = buffers - self.always;
+        rest.saturating_sub(self.elsewhere).max(rest / 2)
+    }
+
+    /// The least memory that leaves so many buffers to queues.
+    fn least_for(&self, queued: u64) -> u64 {
+        self.always.saturating_add(queued).saturating_add(self.elsewhere.min(queued))
+    }
+}
+
+/// What the ports and the slow path of a router keep of its memory.
+fn kept(config: &RouterConfig) -> Result<Kept> {
     let received: u64 = config
         .ports
         .iter()
@@ -48,8 +70,7 @@ fn for_queues(config: &RouterConfig) -> Result<u64> {
     );
     let punting = config.ports.iter().filter(|port| port.punt.is_some()).count();
     let elsewhere = SLOW_MAX + NEIGHBOURLY_MAX + COPIES_MAX + punting * PUNT_MAX;
-    // A small memory is not for its slow path, which is seldom full.
-    Ok((all - kept).saturating_sub(elsewhere as u64).max((all - kept) / 2))
+    Ok(Kept { always: kept, elsewhere: elsewhere as u64 })
 }
 
 /// The shares of a router, spare ports included.
@@ -61,7 +82,15 @@ pub fn shares(config: &RouterConfig) -> Result<Shared> {
     let alpha = Alpha::new(fabric.alpha).with_context(|| {
         format!("fabric.alpha is {}; give a power of two from 0.0078125 to 128", fabric.alpha)
     })?;
-    let (ports, packets) = (config.fabric_ports() as u64, for_queues(config)?);
+    ensure!(
+        fabric.input_packets <= u64::from(u32::MAX),
+        "fabric.input_packets is {}; give at most {}",
+        fabric.input_packets,
+        u32::MAX
+    );
+    let kept = kept(config)?;
+    let packets = kept.left_of(u64::from(config.memory.buffers));
+    let ports = config.fabric_ports() as u64;
     let usual = (fabric.input_packets / 2 / ports).min(packets / 2 / ports / ports);
     let reserve = fabric.reserve_packets.unwrap_or(usual);
     let of_input = reserve.saturating_mul(ports);
@@ -80,7 +109,7 @@ pub fn shares(config: &RouterConfig) -> Result<Shared> {
          most {}, or memory.buffers at least {}",
         config.memory.buffers,
         packets / ports / ports,
-        u64::from(config.memory.buffers) + 2 * (of_all - packets)
+        kept.least_for(of_all)
     );
     let memory_alpha = Alpha::of_exponent(MEMORY_ALPHA_EXPONENT).context("an exponent")?;
     Ok(Shared {
@@ -147,12 +176,17 @@ mod tests {
             refused(&asked),
             "fabric.reserve_packets is 3000: 3 inputs of 3 queues need 27000 buffers, and memory.buffers \
              = 32768 leaves 25024 beside what ports receive into; give reserve_packets at most 2780, or \
-             memory.buffers at least 36720"
+             memory.buffers at least 34744"
         );
-        asked.memory.buffers = 36_720;
+        asked.memory.buffers = 34_744;
         asked.check().expect("as it was told");
+        asked.memory.buffers = 34_743;
+        assert!(refused(&asked).contains("at least 34744"));
         (asked.memory.buffers, asked.fabric.reserve_packets) = (32_768, Some(2_780));
         asked.check().expect("as it was told");
+        asked.fabric.input_packets = 1 << 32;
+        assert!(refused(&asked).contains("input_packets is 4294967296; give at most 4294967295"));
+        asked.fabric.input_packets = 10_000;
         asked.fabric.alpha = 3.0;
         let why = refused(&asked);
         assert_eq!(why, "fabric.alpha is 3; give a power of two from 0.0078125 to 128");

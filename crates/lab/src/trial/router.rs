@@ -107,7 +107,7 @@ impl From<Waited> for Backlog {
 pub struct FilterOutcome {
     /// Its number, from 0, in the order of the file.
     pub number: u32,
-    /// What becomes of packets: `deny`, `permit`, `reserved`, `active`.
+    /// What becomes of packets: `deny` or `permit`.
     pub action: String,
     /// Packets that it decided.
     pub packets: u64,

@@ -68,7 +68,7 @@ pub fn tell(outcome: &Outcome, told: &Told<'_>) -> Story {
         directions: Direction::ALL.map(|way| direction(outcome, told, way)).to_vec(),
         size_classes: size_classes(&told.sighted.delays, told.wire.map(|wire| &wire.delays)),
         queues: told.router.map(told_queues::queues).unwrap_or_default(),
-        losses: outcome.router.as_ref().and_then(told_queues::losses),
+        losses: outcome.router.as_ref().map(told_queues::losses),
         ..Story::default()
     }
 }

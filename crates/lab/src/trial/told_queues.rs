@@ -61,8 +61,8 @@ fn thin(steps: &[Step]) -> Vec<QueueStep> {
     joined.collect()
 }
 
-/// The losses by reason; nothing of a result from before they were told.
-pub fn losses(router: &RouterOutcome) -> Option<LossTable> {
+/// The losses by reason.
+pub fn losses(router: &RouterOutcome) -> LossTable {
     let mut rows: Vec<LossRow> = Vec::new();
     for loss in &router.losses {
         let what = match loss.place.as_str() {
@@ -78,7 +78,7 @@ pub fn losses(router: &RouterOutcome) -> Option<LossTable> {
     let filters = router.filters.iter().map(|filter| {
         (format!("{} ({})", filter.number, filter.action), filter.packets, filter.bytes)
     });
-    Some(LossTable { rows, unexplained: router.unexplained.ways(), filters: filters.collect() })
+    LossTable { rows, unexplained: router.unexplained.ways(), filters: filters.collect() }
 }
 
 #[cfg(test)]

@@ -158,6 +158,12 @@ impl<A: Classified> ByPort<A> {
         self.lists[port].take_if(|list| list.classifier.is_empty());
     }
 
+    /// Whether no rule is for packets that come by the port `input`.
+    #[inline]
+    pub fn is_empty_for(&self, input: usize) -> bool {
+        self.every.classifier.is_empty() && self.list(input).is_none()
+    }
+
     /// The list of a port, if it has one.
     #[inline]
     fn list(&self, port: usize) -> Option<&List<A>> {

@@ -46,7 +46,9 @@ use pool::Pool;
 pub use output::BURST;
 pub use pool::MemoryLimits;
 
-/// Broadcasts that were missed are made up for up to this many periods.
+/// Broadcasts that were missed are made up for up to this many periods. What is promised of a queue's
+/// reserve ([`nilometer_queue::voq`]) is promised with broadcasts on time: a turn of the driver that is
+/// later than this by a time `t` costs each queue what its share carries in `t`.
 const MADE_UP_PERIODS: u64 = 4;
 
 /// How the fabric is regulated.
@@ -308,11 +310,16 @@ impl<P: Packet + Copy> Fabric<P> {
         self.outputs[output].is_usual = is_usual;
     }
 
+    /// Whether links into the fabric have a limit: distributed queueing is on.
+    pub fn is_regulated(&self) -> bool {
+        self.queueing.is_some()
+    }
+
     /// Whether a packet to `output` that comes now, by whatever input, crosses and leaves as if there were
     /// no fabric: inputs hand over at once, because no link into the fabric has a limit (distributed
     /// queueing, whose grants are that limit, is off); the link of the output has neither a rate nor a
-    /// length, nothing is on its wire, and its discipline is the usual one ([`Fabric::set_usual`]), which
-    /// decides nothing where nobody waits. Panics where there is no such port.
+    /// length, nothing waits or is on its wire, and its discipline is the usual one ([`Fabric::set_usual`]),
+    /// which decides nothing where nobody waits. Panics where there is no such port.
     pub fn is_transparent(&self, output: usize) -> bool {
         self.queueing.is_none() && self.outputs[output].is_transparent()
     }

@@ -260,9 +260,14 @@ impl<P: Packet> Output<P> {
     }
 
     /// Whether a packet that comes now leaves as if nothing stood here: the device alone limits the link,
-    /// the wire has no length and is empty, and the discipline is nobody's wish.
+    /// the wire has no length and is empty, nothing waits, and the discipline is nobody's wish.
     pub(super) fn is_transparent(&self) -> bool {
-        self.is_usual && self.rate.is_none() && self.delay == Span::ZERO && self.wire.is_empty()
+        self.is_usual
+            && self.rate.is_none()
+            && self.delay == Span::ZERO
+            && self.wire.is_empty()
+            && self.held.is_none()
+            && self.discipline.backlog().packets == 0
     }
 
     /// Packets that came and are no longer here: given out, or dropped.

@@ -208,7 +208,8 @@ impl Router {
         let leaves_scope = A::IS_SIX
             && key.source.is_of_one_link()
             && !key.destination.is_multicast()
-            && !key.destination.is_martian_destination(martians);
+            && !key.destination.is_martian_destination(martians)
+            && !self.is_own(key.destination);
         match (is_of_link && is_own, leaves_scope) {
             (true, _) => Turn::Slow(Why::Local),
             (_, true) => Turn::Slow(Why::BeyondScope),

@@ -178,7 +178,7 @@ impl<A: Classified + Default> Filters<A> {
 
     #[inline]
     pub(super) fn classify(&mut self, input: usize, keys: &[Key<A>], found: &mut [Option<RuleId>]) {
-        if self.is_empty() {
+        if self.classifier.is_empty_for(input) {
             found.fill(None);
         } else if let Some(cache) = &mut self.cache {
             cache.classify_by_port(&self.classifier, input, keys, found);
