@@ -90,8 +90,12 @@ impl Trimmed {
     }
 }
 
-/// How many standard errors hold a share `confidence` of Student's law about its middle.
-fn two_sided(degrees: f64, confidence: f64) -> f64 {
+/// How many standard errors hold a share `confidence` of Student's law about its middle, 0 to 1, both
+/// excluded: 1.96 of many `degrees` of freedom at 0.95.
+///
+/// # Panics
+/// Where `confidence` is out of its range, or there is no degree of freedom.
+pub fn two_sided(degrees: f64, confidence: f64) -> f64 {
     assert!(confidence > 0.0 && confidence < 1.0, "a confidence of {confidence}");
     let tail = (1.0 - confidence) / 2.0;
     let (mut low, mut high) = (0.0, 1.0);

@@ -1,27 +1,6 @@
 //! A mean of independent runs with its interval: Student's t, 95 %.
 
-/// Quantiles 0.975 of Student's t for 1 to 30 degrees of freedom, from the usual tables.
-const T_975: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-    2.052, 2.048, 2.045, 2.042,
-];
-
-/// The normal distribution's quantile 0.975.
-const Z_975: f64 = 1.959_964;
-
-/// Quantile 0.975 of Student's t. Beyond the table by the first two terms of Cornish and Fisher's
-/// expansion, which is right to four digits there.
-fn t_975(degrees: usize) -> f64 {
-    match T_975.get(degrees.wrapping_sub(1)) {
-        Some(&t) => t,
-        None => {
-            let (z, n) = (Z_975, degrees as f64);
-            let (z3, z5) = (z.powi(3), z.powi(5));
-            z + (z3 + z) / (4.0 * n) + (5.0 * z5 + 16.0 * z3 + 3.0 * z) / (96.0 * n * n)
-        }
-    }
-}
+use nilometer_stat::trimmed::two_sided;
 
 /// The mean of `values`; nothing of nothing.
 pub fn mean(values: &[f64]) -> Option<f64> {
@@ -38,7 +17,7 @@ pub fn half_width(values: &[f64]) -> Option<f64> {
     let degrees = values.len() - 1;
     let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
     let error = (squares / degrees as f64 / values.len() as f64).sqrt();
-    Some(t_975(degrees) * error)
+    Some(two_sided(degrees as f64, 0.95) * error)
 }
 
 #[cfg(test)]
@@ -49,10 +28,12 @@ mod tests {
     #[test]
     fn small_samples_by_hand() {
         assert_eq!((mean(&[]), half_width(&[]), half_width(&[3.0])), (None, None, None));
-        // Deviation 1 over the square root of 3, times 4.303.
+        // Deviation 1 over the square root of 3, times 4.3027.
         let half = half_width(&[1.0, 2.0, 3.0]).expect("three values");
-        assert!((half - 4.303 / 3f64.sqrt()).abs() < 1e-9, "{half}");
-        assert!((t_975(31) - 2.0395).abs() < 1e-4 && (t_975(120) - 1.9799).abs() < 1e-4);
+        assert!((half - 4.302_653 / 3f64.sqrt()).abs() < 1e-6, "{half}");
+        for (degrees, t) in [(1.0, 12.7062), (31.0, 2.0395), (120.0, 1.9799)] {
+            assert!((two_sided(degrees, 0.95) - t).abs() < 1e-4, "{degrees}");
+        }
     }
 
     #[test]
