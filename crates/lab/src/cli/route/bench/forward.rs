@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 
 use crate::cli::Verdict;
@@ -11,12 +11,13 @@ use crate::document::read_json;
 use crate::route::bench::forward::dut::{Dut, Variant};
 use crate::route::bench::forward::figures::Places;
 use crate::route::bench::forward::price::ROUNDS_MIN;
-use crate::route::bench::forward::repeat::Comparison;
+use crate::route::bench::forward::repeat::{Comparison, differs};
 use crate::route::bench::forward::result::Forwarding;
 use crate::route::bench::forward::traffic::FRAME_BYTES_MIN;
 use crate::route::bench::forward::usage::OTHERS_MAX;
 use crate::route::bench::forward::{FRAME_BYTES_MAX, Options, measure};
 use crate::route::tally::Paths;
+use crate::said;
 
 /// Offers frames to our router and to the kernel, and counts what each forwards and what that costs.
 ///
@@ -26,10 +27,10 @@ use crate::route::tally::Paths;
 /// the lowest and the highest rate to the first variant. In each round every device has its turn; rates are
 /// medians of rounds. Frames per CPU-second are those that were forwarded, by the processor time of all
 /// that took part less that of generator and sink alone under the same load, with the interval that holds
-/// them in 95 of 100 cases. A point whose interval is wider than a tenth to either side gets more rounds, up
-/// to --rounds-max, and is not told if that is not enough; rounds that other programs disturbed do not
-/// count. Exit status 1 if more than a tenth of the points is not told, or if prices differ from those of
-/// --against. Needs root.
+/// them in 95 of 100 cases where rounds scatter evenly. A point whose interval is wider than a tenth to
+/// either side gets more rounds, up to --rounds-max, and is not told if that is not enough; rounds that
+/// other programs disturbed do not count. Exit status 1 if more than a tenth of the points is not told, or
+/// if prices differ from those of --against. Needs root.
 #[derive(Debug, Args)]
 pub struct ForwardArgs {
     /// The devices to compare.
@@ -65,7 +66,8 @@ pub struct ForwardArgs {
     /// The share of all processors that other programs may use in a round that counts; 1 counts all of them.
     #[arg(long, value_name = "SHARE", default_value_t = OTHERS_MAX)]
     others_max: f64,
-    /// Earlier results (--json, or forward.json) whose prices are to be the same.
+    /// Earlier results (--json, or forward.json) whose prices are to be the same, of a fixed number of rounds;
+    /// exit status 1 where any two of all these runs differ, or nothing can be compared.
     #[arg(long, value_delimiter = ',', value_name = "FILE,...")]
     against: Vec<PathBuf>,
     /// Seed of flows, routes and filters.
@@ -99,10 +101,16 @@ pub fn run(args: ForwardArgs) -> Result<Verdict> {
     );
     let others_max = args.others_max;
     ensure!((0.0..=1.0).contains(&others_max), "--others-max is {others_max}: give 0 to 1");
-    let against: Result<Vec<Forwarding>> =
-        args.against.iter().map(|file| read_json(file)).collect();
     let places = args.out.as_deref().map(|out| Places::guard(out, &args.against, args.force));
     let places = places.transpose()?;
+    let earlier = |file: &PathBuf| {
+        let run: Forwarding = read_json(file)?;
+        match differs(&run, args.seed, args.seconds) {
+            Some(why) => bail!("--against {}: {why}", said::shown(file)),
+            None => Ok(run),
+        }
+    };
+    let against: Result<Vec<Forwarding>> = args.against.iter().map(earlier).collect();
     let result = measure(&Options {
         duts: different(args.duts),
         variants: different(args.variants),
@@ -126,8 +134,9 @@ pub fn run(args: ForwardArgs) -> Result<Verdict> {
     places.map_or(Ok(()), |places| places.write(&result))?;
     let comparison = result.comparison.iter();
     comparison.clone().flat_map(Comparison::shown).for_each(|line| say!("{line}"));
-    let is_apart = comparison.clone().any(|comparison| !comparison.apart.is_empty());
-    Ok(if result.is_told() && !is_apart { Verdict::Done } else { Verdict::Negative })
+    // (Where nothing could be compared nothing is known to be the same.)
+    let is_same = comparison.clone().all(|it| it.apart.is_empty() && it.differences > 0);
+    Ok(if result.is_told() && is_same { Verdict::Done } else { Verdict::Negative })
 }
 
 /// Each value once, in the order in which they came.

@@ -201,7 +201,10 @@ fn sizes(result: &Forwarding, at_highest: bool) -> Option<Figure> {
         ),
     };
     let axes = [("IP packet, bytes", Unit::Count), ("forwarded", Unit::BitRate)];
-    let is_kept = |point: &Point| point.asked_pps == rate && point.variant == "complete";
+    // Of each device the variant that goes through all lengths, its first.
+    let first = |dut: &str| result.points.iter().find(|it| it.dut == dut).map(|it| &it.variant);
+    let is_kept =
+        |point: &Point| point.asked_pps == rate && first(&point.dut) == Some(&point.variant);
     drawn(names, caption, axes, &curves(result, is_kept, at))
 }
 

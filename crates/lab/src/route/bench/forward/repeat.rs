@@ -3,7 +3,9 @@
 //! Each point that two runs have told gives a difference of prices, and the interval of that difference
 //! (Yuen's, [`nilometer_stat::Trimmed::difference`]) is to hold nought. Of many differences some would not
 //! by chance; so each interval is asked for at `1 - 5 %/m`, with `m` of them (Bonferroni): then in 95 of 100
-//! comparisons of runs that do not differ none of all stands apart.
+//! comparisons of runs that do not differ none of all stands apart, if their rounds scatter evenly and *their
+//! number was fixed beforehand* (`--rounds` and `--rounds-max` the same). A run that stops when its interval
+//! is narrow has errors that are narrow by chance, and such runs stand apart more often.
 
 use std::collections::BTreeMap;
 
@@ -50,6 +52,15 @@ fn name(point: &Point) -> String {
 fn price(point: &Point) -> Option<Trimmed> {
     let cost = point.packet_cpu_ns.as_ref().filter(|_| point.told)?;
     Some(Trimmed { mean: cost.mean, error: cost.error, degrees: cost.degrees })
+}
+
+/// Why `earlier` cannot be held against a run with this `seed` and these `seconds` of a round; none if it can.
+pub fn differs(earlier: &Forwarding, seed: u64, seconds: f64) -> Option<String> {
+    if earlier.seed != seed {
+        return Some(format!("it was run with --seed {}, and this with {seed}", earlier.seed));
+    }
+    (earlier.seconds != seconds)
+        .then(|| format!("it was run with --seconds {}, and this with {seconds}", earlier.seconds))
 }
 
 /// Holds runs against each other, each with each.
