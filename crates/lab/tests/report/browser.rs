@@ -88,7 +88,9 @@ pub fn picture(browser: &str, dir: &Path, page: &str, header: &str) -> Vec<u8> {
             }
         });
         let shot = format!("--screenshot={}", file.display());
-        let words = ["--window-size=1200,2400", "--hide-scrollbars", &shot];
+        // A picture is of the whole page: without the last word a busy machine takes it half-drawn.
+        let stages = "--run-all-compositor-stages-before-draw";
+        let words = ["--window-size=1200,2400", "--hide-scrollbars", &shot, stages];
         let output = run(browser, dir, &words, &format!("http://{address}/"));
         over.store(true, Relaxed);
         let _ = TcpStream::connect(address);
