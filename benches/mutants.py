@@ -2,7 +2,7 @@
 """How much of the pure crates' code their own tests hold: the mutation score.
 
     benches/mutants.py draw --seed SEED [--count N] [-o FILE]
-    benches/mutants.py run FILE --room FOLDER [--first N] [--minutes M]
+    benches/mutants.py run FILE --room FOLDER [--first N] [--minutes M] [--crates A,B] [--tree NAME]
     benches/mutants.py score FILE --room FOLDER [--equivalent FILE]
 
 A *mutant* is the code with one small fault put in by cargo-mutants (a comparison turned round, a sum
@@ -15,13 +15,15 @@ draw    takes N mutants of those that cargo-mutants lists, stratified by crate: 
         take the places of mutants that do not compile.
 run     tests them, crate by crate, in a clone of HEAD in the room; what an interrupted run had
         found is not run again. --first N runs the first N of each crate, to learn how long it takes.
+        Two may run at once in one room, of different --crates, each in a --tree of its own.
 score   prints caught, missed, timed out and not compiled by crate, the score with the lower end of
         its one-sided 90 % interval (Wilson), and the names of those missed. --equivalent names a
         file with a mutant's name and why it changes nothing, a tab between, line by line; those are
         left out, and may be 3 % of the draw at most. Exit status 1 where the score is below 90 %
         overall or a crate's lower bound below 70 %.
 
-Mutants that time out (an endless loop) are counted apart and are part of neither number.
+Mutants that time out (an endless loop) are counted apart and are part of neither number. A test that
+takes more than 6 GiB of memory fails.
 Wants git, patch, cargo and cargo-mutants (`cargo install cargo-mutants`), which lists the mutants
 (to run some, it has no filter that holds for all kinds), and 5 GB in the room.
 """
@@ -31,6 +33,7 @@ import json
 import math
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -41,6 +44,7 @@ CRATES = ["wire", "stat", "queue", "tcp", "flow", "traffic", "router", "profile"
 LEAST_OF_A_CRATE = 20
 RESERVES = 0.3
 EQUIVALENT_SHARE_MAX = 0.03
+MEMORY_BYTES = 6 << 30
 SCORE_LEAST, CRATE_LOWER_LEAST = 0.90, 0.70
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -117,14 +121,14 @@ def counted(entry, outcomes, places):
 class Tree:
     """A clone of the commit in the room, in which one mutant at a time is put and tested."""
 
-    def __init__(self, room, commit):
-        self.path, self.commit = room / "tree", commit
+    def __init__(self, room, name, commit):
+        self.path, self.commit = room / name, commit
         if not self.path.exists():
             output_of("git", "clone", "--quiet", "--shared", str(ROOT), str(self.path))
         self.heal()
         self.environment = dict(
             os.environ,
-            CARGO_TARGET_DIR=str(room / "target"),
+            CARGO_TARGET_DIR=str(room / f"{name}-target"),
             CARGO_INCREMENTAL="1",
             # Mutants are built more often than they are run for long.
             CARGO_PROFILE_RELEASE_OPT_LEVEL="1",
@@ -139,7 +143,9 @@ class Tree:
         command = ["cargo", "test", "--release", "--package", f"nilometer-{crate}", *arguments]
         child = subprocess.Popen(command, cwd=self.path, env=self.environment,
                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.DEVNULL, start_new_session=True)
+                                 stderr=subprocess.DEVNULL, start_new_session=True,
+                                 preexec_fn=lambda: resource.setrlimit(
+                                     resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES)))
         try:
             return child.wait(limit_s) == 0
         except BaseException as stop:
@@ -177,9 +183,15 @@ def run(args):
     document = json.loads(Path(args.draw).read_text())
     room = Path(args.room).resolve()
     room.mkdir(parents=True, exist_ok=True)
-    tree = Tree(room, document["commit"])
+    tree = Tree(room, args.tree, document["commit"])
+    only = args.crates.split(",") if args.crates else CRATES
+    unknown = set(only) - set(CRATES)
+    if unknown:
+        fail(f"--crates {','.join(sorted(unknown))}: it is some of {','.join(CRATES)}")
     until = time.monotonic() + 60 * args.minutes if args.minutes else math.inf
     for crate, entry in document["crates"].items():
+        if crate not in only:
+            continue
         places = min(args.first, entry["places"]) if args.first else entry["places"]
         mutants, limit_s = None, None
         while time.monotonic() < until:
@@ -278,6 +290,8 @@ def main():
     verb.add_argument("--room", required=True)
     verb.add_argument("--first", type=int)
     verb.add_argument("--minutes", type=float)
+    verb.add_argument("--crates")
+    verb.add_argument("--tree", default="tree")
     verb.set_defaults(do=run)
     verb = verbs.add_parser("score")
     verb.add_argument("draw")
