@@ -2,9 +2,9 @@
 # `route bench forward` three times in a row: whether at least nine of ten points of each run are told, and
 # whether the intervals of all differences between two runs' prices hold 0 (Bonferroni over all of them, as
 # `--against` says; so each point has 20 rounds, however wide its interval). Exit status 0 if both, 1 if not.
-# Further words go to each run, such as --duts linux. Needs root, and a machine that does nothing else, or NILOMETER_UNDER="chrt -r 1",
-# which goes before each run, and --others-max 1. Results stay in the directory that NILOMETER_REPEAT
-# names, or in a temporary one, which is said at the end.
+# Further words go to each run, such as --duts linux. Needs root, and a machine that does nothing else, or
+# NILOMETER_UNDER="chrt -r 1", which goes before each run, and --others-max 1. Results stay in the directory
+# that NILOMETER_REPEAT names, or in a temporary one, which is said at the end.
 #
 #   benches/forward_repeat.sh [words]
 set -u

@@ -1,6 +1,7 @@
 //! Devices: namespaces, veth pairs, packet rings, a router's ports, interfaces' counters, and FRR's
 //! daemons.
 
+pub mod awake;
 mod bpf;
 pub mod frr;
 mod interface;

@@ -19,6 +19,9 @@
 //!           / frames forwarded
 //! ```
 //!
+//! Meanwhile no processor goes idle ([`crate::device::awake`] says why): prices are those of a machine that is
+//! awake, and waking up is part of none.
+//!
 //! So the price is that of all of the device's work, whoever's thread the kernel did it in, and of the one
 //! link that there is more of; what generator and sink cost themselves is not in it. Frames that a device
 //! drops have not been carried to the sink, so at a load beyond the peak this takes away too much: compare
@@ -56,6 +59,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::clock::{median, thread_id, thread_time};
+use crate::device::awake::Awake;
 use crate::generate::epoll::PromptTimers;
 use crate::route::tally::Paths;
 use dut::{Device, Dut, Variant};
@@ -189,9 +193,11 @@ pub fn measure(options: &Options) -> Result<Forwarding> {
         Device::Router { running, .. } => Some(running.notes.ports.clone()),
         _ => None,
     });
+    let awake = Awake::begin()?;
     usage::raise(thread_id());
     benches.iter().filter_map(|bench| bench.device.thread_id()).for_each(usage::raise);
-    let courses = rounds(options, &mut benches)?;
+    let courses = rounds(options, &mut benches, &awake)?;
+    drop(awake);
     let points = points(options, &benches, &courses);
     warnings.extend(doubts(&points));
     for bench in benches {
@@ -221,7 +227,7 @@ pub fn measure(options: &Options) -> Result<Forwarding> {
 }
 
 /// Rounds of all devices under all loads, as long as some point wants more.
-fn rounds(options: &Options, benches: &mut [Bench]) -> Result<Courses> {
+fn rounds(options: &Options, benches: &mut [Bench], awake: &Awake) -> Result<Courses> {
     let mut courses = Courses::new();
     for load in loads(options) {
         for (number, bench) in benches.iter().enumerate().skip(1) {
@@ -248,7 +254,7 @@ fn rounds(options: &Options, benches: &mut [Bench]) -> Result<Courses> {
             }
             let mut samples = BTreeMap::new();
             for number in order {
-                samples.insert(number, sample(&mut benches[number], options, load)?);
+                samples.insert(number, sample(&mut benches[number], options, load, awake)?);
             }
             let bare = samples.remove(&0).expect("the bare link is always there");
             for (number, own) in samples {
@@ -306,7 +312,12 @@ fn is_wanted(options: &Options, what: Option<(Dut, Variant)>, load: LoadId) -> b
     }
 }
 
-fn sample(bench: &mut Bench, options: &Options, (frame_bytes, rate): LoadId) -> Result<Sample> {
+fn sample(
+    bench: &mut Bench,
+    options: &Options,
+    (frame_bytes, rate): LoadId,
+    awake: &Awake,
+) -> Result<Sample> {
     let to = site::first_hop(bench.what.is_some());
     let frames = Frames::new(options.seed, frame_bytes, to);
     let pps = options.rates[rate];
@@ -323,11 +334,13 @@ fn sample(bench: &mut Bench, options: &Options, (frame_bytes, rate): LoadId) -> 
         threads.filter_map(usage::waited).sum()
     };
     let waited = held_up();
-    let (machine, before) = (Machine::now()?, time(&bench.device)?);
+    let (machine, spun, before) = (Machine::now()?, awake.time(), time(&bench.device)?);
     let run = bench.tester.offer(&frames, load)?;
     let cpu = time(&bench.device)? - before;
     let held_up = (held_up() - waited).as_secs_f64();
-    let usage = Usage { held_up, ..Machine::now()?.since(&machine) };
+    let usage = Machine::now()?.since(&machine);
+    let busy = (usage.busy - (awake.time() - spun).as_secs_f64()).max(0.0);
+    let usage = Usage { held_up, busy, ..usage };
     let paths = match (bench.device.paths()?, paths) {
         (Some(after), Some(before)) => Some(after.since(&before)),
         _ => None,
