@@ -41,10 +41,11 @@ fn transfer(seed: u64, recovery: Recovery) {
     right.write(bytes[1]);
     let mut pipe = Pipe::new(left, right, seed);
     let spacing = Span(chance.below(MS.0));
+    let none = Faults::default();
     pipe.faults = [
-        Faults { loss: 15, duplication: 30, reordering: 10, marking: 50, spacing },
+        Faults { loss: 15, duplication: 30, reordering: 10, marking: 50, spacing, ..none },
         Faults { loss: 100, spacing, ..Faults::default() },
-        Faults { loss: 4, reordering: 4, duplication: 4, spacing, marking: 3 },
+        Faults { loss: 4, reordering: 4, duplication: 4, spacing, marking: 3, ..none },
         Faults { reordering: 3, spacing, ..Faults::default() },
         Faults { loss: 300, ..Faults::default() },
     ][chance.below(5) as usize];

@@ -45,6 +45,8 @@ pub struct Faults {
     pub marking: u64,
     /// Time between two packets that leave in the same direction.
     pub spacing: Span,
+    /// Longest wait for that, beyond which a packet is dropped; zero: as long as it takes.
+    pub buffer: Span,
 }
 
 /// Decides on a packet: from which end, the how many-th of that end; true drops it.
@@ -97,6 +99,14 @@ impl Pipe {
         }
     }
 
+    /// Everything on the way is held up for `span`, and what leaves meanwhile comes after it.
+    pub fn stall(&mut self, span: Span) {
+        let held = core::mem::take(&mut self.flying).into_iter();
+        self.flying =
+            held.map(|Reverse((at, number, end))| Reverse((at + span, number, end))).collect();
+        self.free_at = self.free_at.map(|at| at.max(self.now) + span);
+    }
+
     fn launch(&mut self, end: usize, mut outgoing: Outgoing) {
         if self.keeps_log {
             self.log.push((self.now, end, outgoing.segment));
@@ -111,6 +121,10 @@ impl Pipe {
             outgoing.ecn = Ecn::Congestion;
         }
         let leaves = self.free_at[end].max(self.now);
+        let wait = leaves.since(self.now);
+        if self.faults.buffer > Span::ZERO && wait > self.faults.buffer {
+            return;
+        }
         self.free_at[end] = leaves + self.faults.spacing;
         let copies = 1 + u64::from(self.chance.one_in(self.faults.duplication));
         for _ in 0..copies {
