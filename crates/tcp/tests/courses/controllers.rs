@@ -9,7 +9,7 @@ use nilometer_tcp::{Acked, Algorithm, Any, Config, Congestion, Controller, Deliv
 use nilometer_tcp::{Lost, Window};
 use nilometer_wire::{Span, Time};
 
-use crate::Checksum;
+use crate::pipe::record::Checksum;
 use crate::pipe::{Chance, MS};
 
 const MSS: u64 = 1_000;
@@ -238,7 +238,7 @@ pub fn rows() -> Vec<String> {
         ("BBR", named(Algorithm::Bbr, false)),
     ];
     let mut rows = vec![
-        "# Recorded by tests/courses.rs, which says what to do when it changes. Reductions | \
+        "# Recorded; tests/pipe/record.rs says what to do when it changes. Reductions | \
          megabytes delivered | window in segments, each 2 s | checksum"
             .to_string(),
     ];

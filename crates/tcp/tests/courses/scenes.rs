@@ -3,7 +3,7 @@
 use nilometer_tcp::{Algorithm, Config, Connection, Growth, IdleRestart, Recovery};
 use nilometer_wire::{Span, Time};
 
-use crate::Checksum;
+use crate::pipe::record::Checksum;
 use crate::pipe::{Chance, Faults, MS, Pipe};
 
 /// A turn of a script.
@@ -269,34 +269,11 @@ impl Run {
 
     /// Adds what was sent and what the ends say of themselves.
     fn look(&mut self) {
-        let sum = &mut self.checksum;
         for (at, end, segment) in self.pipe.log.drain(..) {
-            let [value, echo] = segment.timestamps;
-            sum.add_all(&[at.0, end as u64, u64::from(segment.flags), u64::from(segment.window)]);
-            for number in [segment.sequence, segment.acknowledgement, value, echo] {
-                sum.add(u64::from(number));
-            }
-            sum.add_all(&[u64::from(segment.length), u64::from(segment.header_bytes())]);
-            for [left, right] in segment.blocks() {
-                sum.add_all(&[u64::from(left), u64::from(right)]);
-            }
+            self.checksum.add(end as u64);
+            self.checksum.add_segment(at, &segment);
         }
-        for end in &self.pipe.ends {
-            let window = end.window();
-            sum.add_all(&[end.state() as u64, window.cwnd, window.ssthresh, end.in_flight()]);
-            sum.add_all(&[end.readable(), end.delivered(), end.acknowledged(), end.rto().0]);
-            sum.add(end.smoothed_rtt().map_or(0, |span| span.0));
-            sum.add(end.poll_timeout().map_or(0, |at| at.0));
-            sum.add_all(&[end.episode() as u64, u64::from(end.is_recovering())]);
-            let of = end.segments().unwrap_or_default();
-            sum.add_all(&[of.outstanding, of.sacked, of.lost, of.repeated, of.waiting]);
-            let (most, often) = end.reordering().unwrap_or_default();
-            let counts = end.statistics();
-            sum.add_all(&[most, often, counts.bytes_sent, counts.retransmitted_bytes]);
-            sum.add_all(&[counts.duplicate_bytes, counts.out_of_order_segments]);
-            sum.add_all(&[counts.undone, counts.marks_answered, counts.marks_received]);
-            sum.add_all(&[counts.refused_segments, counts.segments_received]);
-        }
+        self.pipe.ends.iter().for_each(|end| self.checksum.add_connection(end));
         if self.pipe.now >= self.next_look {
             let window = self.pipe.ends[0].window();
             self.windows.push(window.cwnd / u64::from(window.mss));
@@ -380,7 +357,7 @@ impl Run {
 
 pub fn rows() -> Vec<String> {
     let mut rows = vec![
-        "# Recorded by tests/courses.rs, which says what to do when it changes. Of the left end: \
+        "# Recorded; tests/pipe/record.rs says what to do when it changes. Of the left end: \
          segments sent, sent again, timeouts, recoveries, undone, marks answered | kilobytes \
          acknowledged | states of both | window in segments, each 0.9 s | checksum"
             .to_string(),

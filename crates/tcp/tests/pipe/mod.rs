@@ -1,6 +1,8 @@
 //! Two connections and a network between them that delays, loses, repeats and reorders as told.
 #![allow(dead_code)] // each test uses its part
 
+pub mod record;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
