@@ -200,3 +200,153 @@ impl Segment {
 }
 
 const _: () = assert!(core::mem::size_of::<Segment>() == 56);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn with(flags: u8, change: impl Fn(&mut Segment)) -> Segment {
+        let mut segment = Segment { flags, ..Segment::default() };
+        change(&mut segment);
+        segment
+    }
+
+    /// RFC 9293, 3.2, and 7323, 2018: bytes of the options on a SYN, 4 for MSS, 3 for the scale, 2 for
+    /// SACK-permitted, 10 for timestamps, filled up to words; elsewhere 12 for timestamps with padding
+    /// and 4 and 8 for each block.
+    #[test]
+    fn a_header_is_as_long_as_its_options() {
+        let syn = |change: fn(&mut Segment)| with(SYN, change).header_bytes();
+        assert_eq!(syn(|_| {}), 20);
+        assert_eq!(syn(|segment| segment.set_mss(1)), 24);
+        assert_eq!(syn(|segment| segment.set_scale(1)), 24);
+        assert_eq!(syn(|segment| segment.set_sack_permitted()), 24);
+        assert_eq!(syn(|segment| segment.set_timestamps(1, 2)), 32);
+        let mss_and_scale = |segment: &mut Segment| {
+            segment.set_mss(1);
+            segment.set_scale(1);
+        };
+        assert_eq!(syn(mss_and_scale), 28);
+        let all = |segment: &mut Segment| {
+            segment.set_mss(1);
+            segment.set_scale(1);
+            segment.set_sack_permitted();
+            segment.set_timestamps(1, 2);
+        };
+        assert_eq!(syn(all), 40);
+        for blocks in 0..=3 {
+            let push = |segment: &mut Segment| {
+                (0..blocks).for_each(|at| assert!(segment.push_block(at, at + 1)));
+            };
+            let expected = 20 + if blocks > 0 { 4 + 8 * blocks } else { 0 };
+            assert_eq!(with(ACK, push).header_bytes(), expected);
+            let stamped = with(ACK, |segment| segment.set_timestamps(1, 2));
+            let mut both = stamped;
+            push(&mut both);
+            assert_eq!((stamped.header_bytes(), both.header_bytes()), (32, expected + 12));
+        }
+    }
+
+    #[test]
+    fn blocks_are_kept_in_turn_and_as_many_as_have_room() {
+        for (is_stamped, limit) in [(false, 4), (true, 3)] {
+            let mut segment = with(ACK, |_| {});
+            if is_stamped {
+                segment.set_timestamps(7, 8);
+            }
+            let taken: Vec<bool> =
+                (0..6).map(|at| segment.push_block(10 * at + 1, 10 * at + 2)).collect();
+            assert_eq!(taken.iter().filter(|taken| **taken).count(), limit);
+            assert!(taken[..limit].iter().all(|taken| *taken));
+            let expected: Vec<[u32; 2]> =
+                (0..limit as u32).map(|at| [10 * at + 1, 10 * at + 2]).collect();
+            assert_eq!(segment.blocks().collect::<Vec<_>>(), expected);
+            assert_eq!(segment.timestamps, if is_stamped { [7, 8] } else { [0, 0] });
+        }
+        let mut syn = with(SYN, |segment| segment.set_mss(1_460));
+        assert!(!syn.push_block(1, 2), "a SYN has none");
+        assert_eq!((syn.mss(), syn.blocks().len()), (Some(1_460), 0));
+    }
+
+    #[test]
+    fn options_say_whether_they_are_there() {
+        let none = with(SYN, |_| {});
+        assert_eq!((none.mss(), none.scale(), none.sack_permitted()), (None, None, false));
+        let mss = with(SYN, |segment| segment.set_mss(536));
+        assert_eq!((mss.mss(), mss.scale(), mss.sack_permitted()), (Some(536), None, false));
+        let scale = with(SYN, |segment| segment.set_scale(7));
+        assert_eq!((scale.mss(), scale.scale(), scale.sack_permitted()), (None, Some(7), false));
+        let sack = with(SYN, |segment| segment.set_sack_permitted());
+        assert_eq!((sack.mss(), sack.scale(), sack.sack_permitted()), (None, None, true));
+        for segment in [none, mss, scale, sack] {
+            assert!(!segment.has_timestamps());
+            assert_eq!(segment.has_timestamps_alone(false), segment == none);
+            assert!(!segment.has_timestamps_alone(true));
+            let mut stamped = segment;
+            stamped.set_timestamps(1, 2);
+            assert!(stamped.has_timestamps() && !stamped.has_timestamps_alone(false));
+            assert_eq!(stamped.has_timestamps_alone(true), segment == none);
+            assert_eq!((stamped.mss(), stamped.scale()), (segment.mss(), segment.scale()));
+        }
+        assert!(none.has(SYN) && !none.has(ACK) && !none.has(SYN | ACK));
+    }
+
+    /// What carries a segment in two parts puts it together again.
+    #[test]
+    fn options_can_be_taken_apart_and_put_back() {
+        let plain = with(ACK, |_| {});
+        let stamped = with(ACK, |segment| segment.set_timestamps(1, 2));
+        let reported = with(ACK, |segment| {
+            segment.push_block(5, 6);
+            segment.push_block(8, 9);
+        });
+        let both = with(ACK, |segment| {
+            segment.set_timestamps(1, 2);
+            segment.push_block(5, 6);
+        });
+        let syn = with(SYN, |segment| {
+            segment.set_mss(9);
+            segment.set_sack_permitted();
+        });
+        for segment in [plain, stamped, reported, both, syn] {
+            let (options, extra) = segment.options();
+            let has_second = segment != plain && segment != stamped;
+            assert_eq!(extra.is_some(), has_second);
+            // The place held another segment before.
+            let mut place = with(segment.flags, |place| {
+                place.timestamps = segment.timestamps;
+                place.extra = [77; 2 * BLOCKS_LIMIT];
+                place.options = HAS_SACK_PERMITTED | 3;
+            });
+            assert_eq!(place.set_options(options), has_second);
+            if let Some(extra) = extra {
+                place.set_extra(extra);
+            }
+            assert_eq!(place, segment);
+            let mut cleared = segment;
+            cleared.clear_options();
+            assert_eq!((cleared.options, cleared.extra), (0, [0; 2 * BLOCKS_LIMIT]));
+            let mut answer = segment;
+            answer.acknowledge([3, 4], 5, 6, PSH);
+            let expected = Segment {
+                sequence: 3,
+                acknowledgement: 4,
+                length: 5,
+                window: 6,
+                flags: PSH | ACK,
+                ..Segment::default()
+            };
+            assert_eq!(answer, expected);
+        }
+    }
+
+    #[test]
+    fn syn_and_fin_take_a_number_each() {
+        let lengths = [(ACK, 0), (SYN, 1), (FIN, 1), (SYN | FIN, 2), (RST | URG | PSH | CWR, 0)];
+        for (flags, expected) in lengths {
+            let segment = Segment { flags, length: 900, ..Segment::default() };
+            assert_eq!(segment.sequence_length(), 900 + expected);
+        }
+    }
+}
