@@ -369,3 +369,6 @@ impl Sender {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! What a sender lets go and what it holds back, by numbers; and when its short path answers.
+
+use alloc::boxed::Box;
+use alloc::format;
+
+use nilometer_wire::Span;
+
+use super::*;
+use crate::config::{Algorithm, Config};
+use crate::flight::Flight;
+use crate::repair::Repair;
+
+const MSS: u64 = 1_000;
+const NOW: Time = Time(5_000_000_000_000);
+
+/// After the handshake: a window of ten segments, a peer without bounds, and nothing written.
+fn sender(config: &Config) -> Sender {
+    let config = Config { initial_window: 10, ..*config };
+    let mut sender = Sender::new(&config, 0);
+    sender.begin(MSS as u32, &config);
+    (sender.una, sender.next, sender.max) = (1, 1, 1);
+    (sender.edge, sender.peer_window_max) = (1 << 30, 1 << 30);
+    sender.rtt.sample(Span::from_nanos(50_000_000));
+    sender
+}
+
+/// What `transmit` lets go: offset and length.
+fn ask(sender: &mut Sender, now: Time) -> Option<(u64, u64)> {
+    let chunk = sender.transmit(now, &mut Statistics::default())?;
+    Some((chunk.start, u64::from(chunk.length)))
+}
+
+/// With one segment under way, written so much more that the short path would answer.
+fn under_way() -> Sender {
+    let mut sender = sender(&Config::ns2_reno());
+    sender.write(6 * MSS);
+    assert_eq!(ask(&mut sender, NOW), Some((1, MSS)));
+    sender
+}
+
+#[test]
+fn the_short_path_takes_the_next_full_segment() {
+    let mut sender = under_way();
+    let mut counts = Statistics::default();
+    assert_eq!(sender.transmit_plain(NOW, &mut counts), Some(1_001));
+    assert_eq!((sender.next, sender.max, counts.bytes_sent), (2_001, 2_001, MSS));
+    let changes: [(&str, fn(&mut Sender)); 4] = [
+        ("the data ends with it", |sender| sender.end = 2_001),
+        ("the peer's window ends with it", |sender| sender.edge = 2_001),
+        ("the window ends with it", |sender| sender.window.cwnd = 2 * MSS),
+        ("the pace lets it go now", |sender| sender.paced_until = NOW),
+    ];
+    for (why, change) in changes {
+        let mut sender = under_way();
+        change(&mut sender);
+        assert_eq!(sender.transmit_plain(NOW, &mut counts), Some(1_001), "{why}");
+    }
+}
+
+#[test]
+fn the_short_path_leaves_alone_what_it_does_not_take() {
+    let changes: [(&str, fn(&mut Sender)); 19] = [
+        ("something is to be repeated", |sender| sender.repeat_first = true),
+        ("a FIN may go with it", |sender| sender.has_fin = true),
+        ("the peer is to be told of a reduction", |sender| sender.cwr = true),
+        ("the persist timer runs", |sender| sender.is_persisting = true),
+        ("F-RTO asks", |sender| sender.probes = 1),
+        ("losses are repaired", |sender| sender.phase = Phase::Recovery),
+        ("a timeout's losses are repaired", |sender| sender.phase = Phase::Loss),
+        ("a record is kept for repairs", |sender| {
+            sender.repair = Some(Box::new(Repair::new(&Config::linux(), 1_000)));
+        }),
+        ("a record is kept of the flight", |sender| {
+            sender.flight = Some(Box::new(Flight::new(true)));
+        }),
+        ("the pace holds it", |sender| sender.paced_until = Time(NOW.0 + 1)),
+        ("the controller paces", |sender| {
+            let config = Config { algorithm: Algorithm::Bbr, ..Config::rfc() };
+            sender.controller = Any::new(&config, &sender.window, 1);
+        }),
+        ("it was sent before", |sender| sender.max = 2_001),
+        ("nothing is under way", |sender| sender.una = 1_001),
+        ("no timer runs", |sender| sender.deadline = NEVER),
+        ("the data ends before it does", |sender| sender.end = 2_000),
+        ("the peer's window ends before it does", |sender| sender.edge = 2_000),
+        ("the window ends before it does", |sender| sender.window.cwnd = 2 * MSS - 1),
+        ("the window is full", |sender| sender.window.cwnd = MSS),
+        ("more than the window is under way", |sender| sender.window.cwnd = 1),
+    ];
+    for (why, change) in changes {
+        let mut sender = under_way();
+        change(&mut sender);
+        let before = format!("{sender:?}");
+        assert_eq!(sender.transmit_plain(NOW, &mut Statistics::default()), None, "{why}");
+        assert_eq!(format!("{sender:?}"), before, "{why}");
+    }
+}
+
+#[test]
+fn a_sender_that_filled_its_window_need_not_be_asked() {
+    let mut sender = sender(&Config::ns2_reno());
+    sender.write(30 * MSS);
+    for count in 1..=10 {
+        assert!(!sender.is_spent && !sender.is_silent());
+        ask(&mut sender, NOW);
+        assert_eq!(sender.is_spent, count == 10, "after {count}");
+    }
+    assert!(sender.is_silent() && sender.is_window_limited && !sender.rests());
+    assert_eq!(ask(&mut sender, NOW), None);
+    // Where all that was written went, it is the application that has no more.
+    let mut sender = self::sender(&Config::ns2_reno());
+    sender.write(10 * MSS);
+    (0..10).for_each(|_| assert!(ask(&mut sender, NOW).is_some()));
+    assert!(!sender.is_spent && !sender.is_silent());
+}
+
+#[test]
+fn a_sender_rests_when_all_is_acknowledged_and_nothing_is_asked_of_it() {
+    let mut sender = sender(&Config::ns2_reno());
+    assert!(sender.rests() && sender.is_silent());
+    let changes: [fn(&mut Sender); 7] = [
+        |sender| sender.write(1),
+        |sender| sender.has_fin = true,
+        |sender| sender.is_paced = true,
+        |sender| sender.repeat_first = true,
+        |sender| sender.probe = true,
+        |sender| sender.flight = Some(Box::new(Flight::new(true))),
+        |sender| sender.repair = Some(Box::new(Repair::new(&Config::linux(), 1_000))),
+    ];
+    for change in changes {
+        let mut sender = sender.clone();
+        change(&mut sender);
+        assert!(!sender.rests() && !sender.is_silent());
+        sender.is_spent = true;
+        assert!(!sender.rests() && sender.is_silent());
+    }
+    sender.is_spent = true;
+    assert!(sender.is_silent());
+}
+
+/// RFC 9293, 3.8.6.2.1: a full segment, or half of the largest window ever offered, or the rest.
+#[test]
+fn a_small_window_is_used_from_half_of_the_largest_on() {
+    let usable = |most: u64, written: u64, usable: u64| {
+        let mut sender = sender(&Config::ns2_reno());
+        sender.write(written);
+        (sender.peer_window_max, sender.edge) = (most, 1 + usable);
+        let sent = ask(&mut sender, NOW);
+        assert!(!sender.is_window_limited);
+        assert_eq!(sender.is_persisting, sent.is_none());
+        assert_eq!(sender.deadline, NOW + sender.rtt.rto(), "one timer or the other runs");
+        sent.map(|(_, length)| length)
+    };
+    assert_eq!(usable(1_200, 5_000, 599), None);
+    assert_eq!(usable(1_200, 5_000, 600), Some(600));
+    assert_eq!(usable(1_201, 5_000, 600), None, "half is rounded up");
+    assert_eq!(usable(1_201, 5_000, 601), Some(601));
+    assert_eq!(usable(9_000, 5_000, 999), None);
+    assert_eq!(usable(9_000, 5_000, 1_000), Some(1_000));
+    assert_eq!(usable(9_000, 300, 299), None);
+    assert_eq!(usable(9_000, 300, 300), Some(300), "the rest");
+    assert_eq!(usable(0, 300, 0), None, "nothing is not worth it");
+}
+
+#[test]
+fn the_persist_timer_runs_only_if_nothing_else_can_open_the_window() {
+    let mut sender = under_way();
+    sender.edge = 1_001;
+    let deadline = sender.deadline;
+    assert_eq!(ask(&mut sender, NOW), None);
+    assert_eq!((sender.is_persisting, sender.deadline), (false, deadline));
+    // All is acknowledged, and the window stays closed.
+    (sender.una, sender.deadline) = (1_001, NEVER);
+    assert_eq!(ask(&mut sender, NOW), None);
+    let rto = sender.rtt.rto();
+    assert_eq!((sender.is_persisting, sender.deadline), (true, NOW + rto));
+    // It asks again after twice the time, with what little fits if anything does.
+    let later = NOW + rto;
+    sender.on_persist(later);
+    assert_eq!((sender.retries, sender.deadline), (1, later + rto * 2));
+    assert!(sender.probe && !sender.rests());
+    assert_eq!(ask(&mut sender, later), None);
+    sender.edge = 1_011;
+    assert_eq!(ask(&mut sender, later), Some((1_001, 10)));
+    assert!(!sender.probe && !sender.is_persisting);
+    assert_eq!((sender.retries, sender.deadline), (0, later + rto * 2), "not yet measured anew");
+}
+
+/// RFC 5681, 4.1, and 2861: a pause counts from beyond the timeout on, which is here 200 ms.
+#[test]
+fn a_pause_is_one_from_beyond_the_timeout_on() {
+    let after = |idle_restart, idle_ms: u64, extra: u64| {
+        let config = Config { idle_restart, ..Config::ns2_reno() };
+        let mut sender = sender(&config);
+        sender.window.cwnd = 64 * MSS;
+        sender.window.ssthresh = 20 * MSS;
+        sender.last_sent = NOW;
+        assert_eq!(sender.rtt.rto(), Span::from_nanos(200_000_000));
+        sender.write(MSS);
+        ask(&mut sender, NOW + Span::from_nanos(idle_ms * 1_000_000) + Span(extra));
+        (sender.window.cwnd / MSS, sender.window.ssthresh / MSS)
+    };
+    use IdleRestart::{Decay, Initial, Never};
+    assert_eq!(after(Initial, 200, 0), (64, 20));
+    assert_eq!(after(Initial, 200, 1), (10, 20));
+    assert_eq!(after(Never, 9_000, 0), (64, 20));
+    assert_eq!(after(Decay, 200, 0), (64, 20));
+    assert_eq!(after(Decay, 200, 1), (32, 48));
+    assert_eq!(after(Decay, 399, 0), (32, 48));
+    assert_eq!(after(Decay, 400, 0), (16, 48));
+    assert_eq!(after(Decay, 600, 0), (10, 48), "not below the initial window");
+    assert_eq!(after(Decay, 60_000, 0), (10, 48));
+}
+
+/// NextSeg's rule 4: one segment at the end of what is under way, once per recovery.
+#[test]
+fn the_tail_is_rescued_once() {
+    let mut sender = sender(&Config::rfc());
+    sender.has_sack = true;
+    (sender.next, sender.max, sender.end) = (8_001, 8_001, 8_001);
+    assert_eq!(sender.rescue(), None, "nothing was reported");
+    sender.scoreboard.record(2_001, 3_001);
+    let chunk = sender.rescue().map(|chunk| (chunk.start, chunk.length));
+    assert_eq!(chunk, Some((7_001, 1_000)));
+    assert_eq!(sender.rescue(), None);
+    sender.rescued = false;
+    sender.scoreboard.record(3_001, 7_501);
+    let chunk = sender.rescue().map(|chunk| (chunk.start, chunk.length));
+    assert_eq!(chunk, Some((7_501, 500)), "what was reported is not sent again");
+    sender.rescued = false;
+    sender.scoreboard.record(7_501, 8_001);
+    assert_eq!(sender.rescue(), None, "the tail has arrived");
+}
