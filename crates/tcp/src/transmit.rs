@@ -251,7 +251,7 @@ impl Sender {
     #[inline(never)]
     fn squeeze(&mut self, now: Time) -> Option<Chunk> {
         self.is_window_limited = false;
-        let usable = self.edge.saturating_sub(self.next).min(self.end - self.next);
+        let usable = self.edge.saturating_sub(self.next);
         let is_worth_it = usable > 0
             && (usable == self.end - self.next
                 || usable >= self.peer_window_max.div_ceil(2)
