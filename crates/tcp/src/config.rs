@@ -273,4 +273,19 @@ mod tests {
         let ns3 = Config::ns3();
         assert_eq!((ns3.mss, ns3.prr, ns3.undo, ns3.rtt_each_ack), (536, true, false, true));
     }
+
+    /// HyStart++ alone wants a round-trip time of each acknowledgement (RFC 9406, 4.2).
+    #[test]
+    fn each_acknowledgement_is_timed_for_who_wants_it() {
+        for algorithm in [Algorithm::Reno, Algorithm::Cubic, Algorithm::LinuxCubic, Algorithm::Bbr]
+        {
+            for (hystart, rtt_each_ack) in
+                [(false, false), (true, false), (false, true), (true, true)]
+            {
+                let config = Config { algorithm, hystart, rtt_each_ack, ..Config::rfc() };
+                let is_wanted = hystart && algorithm == Algorithm::Cubic;
+                assert_eq!(config.times_each_ack(), rtt_each_ack || is_wanted, "{config:?}");
+            }
+        }
+    }
 }

@@ -72,6 +72,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::connection::Outgoing;
+    use crate::segment::{ECE, FIN, SYN};
     use crate::transmit::Chunk;
     use alloc::collections::VecDeque;
     use alloc::format;
@@ -191,5 +192,111 @@ mod tests {
         assert!(predicted * 8 > all && predicted < all, "{predicted} of {all}");
         assert!(in_vain * 8 > all, "{in_vain} of {all}");
         assert!(plain.iter().all(|&plain| plain * 40 > all), "{plain:?} of {all}");
+    }
+    /// Established, with 3,000 bytes of ours under way if `sends`; the peer's numbers begin at 1,001.
+    fn established(config: Config, sends: bool) -> Connection {
+        let config = Config { receive_buffer: 9_000, initial_window: 10, ..config };
+        let mut end = Connection::connect(config, 7);
+        let now = Time::from_nanos(1_000_000);
+        let syn = end.poll_transmit(now).expect("a SYN").segment;
+        let mut answer = plain(8, 0);
+        (answer.sequence, answer.flags) = (1_000, SYN | ACK);
+        answer.set_mss(1_000);
+        if config.timestamps {
+            answer.set_timestamps(50, syn.timestamps[0]);
+        }
+        end.receive(now, &answer, Ecn::NotCapable);
+        end.write(if sends { 3_000 } else { 0 });
+        while end.poll_transmit(now).is_some() {}
+        let under_way = end.sender.max - end.sender.una;
+        assert_eq!((end.state, under_way), (State::Established, if sends { 3_000 } else { 0 }));
+        end
+    }
+
+    /// A bare acknowledgement or, with a length, data.
+    fn plain(acknowledgement: u32, length: u16) -> Segment {
+        let mut segment = Segment::default();
+        segment.acknowledge([1_001, acknowledgement], length, 60_000, 0);
+        segment
+    }
+
+    /// Whether it is predicted; if not, nothing has happened.
+    fn predicts(end: &Connection, segment: &Segment, ecn: Ecn) -> bool {
+        let mut after = end.clone();
+        let is_predicted = after.receive_predicted(Time::from_nanos(9_000_000), segment, ecn);
+        assert_eq!(is_predicted, format!("{after:?}") != format!("{end:?}"));
+        is_predicted
+    }
+
+    type Case = (&'static str, bool, fn(&mut Connection), fn(&mut Segment));
+
+    fn try_all(end: &Connection, segment: Segment, cases: &[Case]) {
+        for (why, expected, change_end, change_segment) in cases {
+            let (mut end, mut segment) = (end.clone(), segment);
+            change_end(&mut end);
+            change_segment(&mut segment);
+            assert_eq!(predicts(&end, &segment, Ecn::NotCapable), *expected, "{why}");
+        }
+    }
+
+    const BOTH: [Case; 9] = [
+        ("ordinary", true, |_| {}, |_| {}),
+        ("pushed", true, |_| {}, |segment| segment.flags |= PSH),
+        ("another state", false, |end| end.state = State::CloseWait, |_| {}),
+        ("a FIN", false, |_| {}, |segment| segment.flags |= FIN),
+        ("an echo of a mark", false, |_| {}, |segment| segment.flags |= ECE),
+        ("no acknowledgement", false, |_| {}, |segment| segment.flags = PSH),
+        ("later", false, |_| {}, |segment| segment.sequence += 1),
+        ("earlier", false, |_| {}, |segment| segment.sequence -= 1),
+        ("a report", false, |_| {}, |segment| assert!(segment.push_block(1, 2))),
+    ];
+
+    #[test]
+    fn the_next_data_is_predicted_where_nothing_of_ours_is_under_way() {
+        let end = established(Config::ns2_reno(), false);
+        let data = plain(8, 500);
+        try_all(&end, data, &BOTH);
+        let cases: [Case; 6] = [
+            ("as much as the window takes", true, |_| {}, |segment| segment.length = 9_000),
+            ("more than the window takes", false, |_| {}, |segment| segment.length = 9_001),
+            ("nothing at all", false, |_| {}, |segment| segment.length = 0),
+            ("a timestamp", false, |_| {}, |segment| segment.set_timestamps(60, 1)),
+            ("a doubtful sender", false, |end| end.sender.is_doubtful = true, |_| {}),
+            ("something under way", false, |end| end.sender.max += 1, |_| {}),
+        ];
+        try_all(&end, data, &cases);
+        assert!(!predicts(&end, &data, Ecn::Congestion));
+        assert!(predicts(&end, &data, Ecn::Capable0));
+        assert!(!predicts(&established(Config::linux(), false), &data, Ecn::NotCapable));
+    }
+
+    #[test]
+    fn a_bare_acknowledgement_of_something_under_way_is_predicted() {
+        let end = established(Config::ns2_reno(), true);
+        let ack = plain(1_008, 0);
+        try_all(&end, ack, &BOTH);
+        let cases: [Case; 5] = [
+            ("a byte", true, |_| {}, |segment| segment.acknowledgement = 9),
+            ("all", true, |_| {}, |segment| segment.acknowledgement = 3_008),
+            ("more than all", false, |_| {}, |segment| segment.acknowledgement = 3_009),
+            ("less than before", false, |_| {}, |segment| segment.acknowledgement = 7),
+            ("with data", false, |_| {}, |segment| segment.length = 1),
+        ];
+        try_all(&end, ack, &cases);
+        assert!(predicts(&end, &ack, Ecn::Congestion), "marks of bare ones say nothing");
+    }
+
+    #[test]
+    fn timestamps_are_expected_where_they_were_agreed_on() {
+        let config = Config { timestamps: true, ..Config::ns2_reno() };
+        for sends in [false, true] {
+            let end = established(config, sends);
+            let mut segment = if sends { plain(1_008, 0) } else { plain(8, 100) };
+            assert!(!predicts(&end, &segment, Ecn::NotCapable));
+            for (value, expected) in [(49, false), (50, true), (51, true)] {
+                segment.set_timestamps(value, 2);
+                assert_eq!(predicts(&end, &segment, Ecn::NotCapable), expected, "{value}");
+            }
+        }
     }
 }
