@@ -13,6 +13,9 @@ use crate::repair::Repair;
 const MSS: u64 = 1_000;
 const NOW: Time = Time(5_000_000_000_000);
 
+/// What is different.
+type Change = fn(&mut Sender);
+
 /// After the handshake: a window of ten segments, a peer without bounds, and nothing written.
 fn sender(config: &Config) -> Sender {
     let config = Config { initial_window: 10, ..*config };
@@ -44,7 +47,7 @@ fn the_short_path_takes_the_next_full_segment() {
     let mut counts = Statistics::default();
     assert_eq!(sender.transmit_plain(NOW, &mut counts), Some(1_001));
     assert_eq!((sender.next, sender.max, counts.bytes_sent), (2_001, 2_001, MSS));
-    let changes: [(&str, fn(&mut Sender)); 4] = [
+    let changes: [(&str, Change); 4] = [
         ("the data ends with it", |sender| sender.end = 2_001),
         ("the peer's window ends with it", |sender| sender.edge = 2_001),
         ("the window ends with it", |sender| sender.window.cwnd = 2 * MSS),
@@ -59,7 +62,7 @@ fn the_short_path_takes_the_next_full_segment() {
 
 #[test]
 fn the_short_path_leaves_alone_what_it_does_not_take() {
-    let changes: [(&str, fn(&mut Sender)); 19] = [
+    let changes: [(&str, Change); 19] = [
         ("something is to be repeated", |sender| sender.repeat_first = true),
         ("a FIN may go with it", |sender| sender.has_fin = true),
         ("the peer is to be told of a reduction", |sender| sender.cwr = true),
@@ -118,7 +121,7 @@ fn a_sender_that_filled_its_window_need_not_be_asked() {
 fn a_sender_rests_when_all_is_acknowledged_and_nothing_is_asked_of_it() {
     let mut sender = sender(&Config::ns2_reno());
     assert!(sender.rests() && sender.is_silent());
-    let changes: [fn(&mut Sender); 7] = [
+    let changes: [Change; 7] = [
         |sender| sender.write(1),
         |sender| sender.has_fin = true,
         |sender| sender.is_paced = true,
