@@ -462,3 +462,6 @@ impl Sender {
 
 /// The records of a connection that has the SACK option and uses them.
 pub(crate) type Records = Option<Box<Repair>>;
+
+#[cfg(test)]
+mod tests;
