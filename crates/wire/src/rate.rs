@@ -69,6 +69,21 @@ mod tests {
         assert_eq!(Rate::from_megabits(70).span_of(520), Span(59_428_571));
         assert_eq!(Rate::new(1).unwrap().span_of(u64::MAX), Span(u64::MAX));
         assert_eq!(Rate::new(0), None);
+        assert_eq!(Rate::new(7).map(Rate::bits_per_second), Some(7));
+        assert_eq!([0, 3].map(|megabits| Rate::from_megabits(megabits).0), [1, 3_000_000]);
+    }
+
+    #[test]
+    fn more_picoseconds_than_a_word_holds_are_divided_all_the_same() {
+        // 8 · 10¹² picoseconds times 2²² bytes are more than 2⁶⁴; at 8 Mb/s a byte takes 1 µs.
+        let bytes = 1 << 22;
+        assert_eq!(Rate::from_megabits(8).span_of(bytes), Span(bytes * 1_000_000));
+        assert_eq!(Rate::from_megabits(8).span_of(bytes - 1), Span((bytes - 1) * 1_000_000));
+        // The last that fits, and the first that does not.
+        let most = u64::MAX / 8;
+        let rate = Rate(1_000_000_000_000);
+        assert_eq!(rate.span_of(most), Span(most * 8));
+        assert_eq!(rate.span_of(most + 1), Span(u64::MAX));
     }
 
     #[test]
@@ -78,6 +93,9 @@ mod tests {
         assert_eq!(Rate::new(10_000).unwrap().to_string(), "10 kb/s");
         assert_eq!(Rate::new(2_500_000_000).unwrap().to_string(), "2.5 Gb/s");
         assert_eq!(Rate::new(999).unwrap().to_string(), "999 b/s");
+        let edges = [1_000, 999_999, 1_000_000, 999_999_000, 1_000_000_000];
+        let texts = ["1 kb/s", "999.999 kb/s", "1 Mb/s", "999.999 Mb/s", "1 Gb/s"];
+        assert_eq!(edges.map(|rate| Rate(rate).to_string()), texts);
     }
 
     #[test]

@@ -139,12 +139,59 @@ mod tests {
         assert_eq!(Span::from_nanos(9_800).to_string(), "9.8 µs");
         assert_eq!(Span::from_nanos(41_000).to_string(), "41 µs");
         assert_eq!(Span::from_secs(20).to_string(), "20 s");
+        // Both sides of each unit, and of ten of it.
+        let table = [
+            (0, "0.0 ns"),
+            (9_900, "9.9 ns"),
+            (10_000, "10 ns"),
+            (999_000, "999 ns"),
+            (1_000_000, "1.0 µs"),
+            (10_000_000, "10 µs"),
+            (999_000_000, "999 µs"),
+            (1_000_000_000, "1.0 ms"),
+            (3_200_000_000, "3.2 ms"),
+            (999_000_000_000, "999 ms"),
+            (1_000_000_000_000, "1.0 s"),
+            (2_500_000_000_000, "2.5 s"),
+        ];
+        for (picos, text) in table {
+            assert_eq!(Span(picos).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_nanosecond_is_a_thousand_picoseconds() {
+        assert_eq!((Time::from_nanos(7), Span::from_nanos(7)), (Time(7_000), Span(7_000)));
+        assert_eq!((Time(7_999).as_nanos(), Span(7_999).as_nanos()), (7, 7));
+        assert_eq!((Time(500_000_000_000).as_secs_f64(), Span(2).as_secs_f64()), (0.5, 2e-12));
+        assert_eq!(Time::from_nanos(u64::MAX), Time(u64::MAX));
+        assert_eq!(
+            (Span::from_nanos(u64::MAX), Span::from_secs(u64::MAX)),
+            (Span(u64::MAX), Span(u64::MAX))
+        );
+    }
+
+    #[test]
+    fn times_are_added_and_spans_multiplied_within_their_range() {
+        let mut now = Time(5) + Span(7);
+        now += Span(30);
+        assert_eq!(
+            (now, now.since(Time(40)), Time(3) + Span(u64::MAX)),
+            (Time(42), Span(2), Time(u64::MAX))
+        );
+        assert_eq!((Span(5) + Span(7), Span(u64::MAX) + Span(1)), (Span(12), Span(u64::MAX)));
+        assert_eq!((Span(7) - Span(5), Span(5) - Span(7)), (Span(2), Span::ZERO));
+        assert_eq!(
+            (Span(7) * 3, Span(u64::MAX) * 3, Span(23) / 3),
+            (Span(21), Span(u64::MAX), Span(7))
+        );
     }
 
     #[test]
     fn seconds_survive_the_round_trip() {
         assert_eq!(Span::from_secs_f64(1.5), Span(1_500_000_000_000));
         assert_eq!(Span::from_secs_f64(-1.0), Span::ZERO);
+        assert_eq!([1.4e-12, 1.5e-12].map(Span::from_secs_f64), [Span(1), Span(2)]);
         assert_eq!(Time::from_nanos(7).since(Time::from_nanos(9)), Span::ZERO);
     }
 }

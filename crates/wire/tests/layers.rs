@@ -225,6 +225,72 @@ fn nesting_ends_at_its_limit() {
     assert_eq!(parsed, Parsed::Malformed(Malformed::LinkHeadersMany));
 }
 
+/// One more than the limits allow is told from as many as they allow.
+#[test]
+fn as_many_headers_as_the_limits_say_are_passed() {
+    let [from, to]: [IpAddr; 2] = ["192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap()];
+    let (inner, mut packet) = (tcp4(), tcp4());
+    for depth in 1..=9 {
+        packet = build::ip_packet(from, to, 4, packet);
+        let protocol = ip(LinkType::RawIp, &packet).protocol;
+        assert_eq!(protocol, if depth <= 8 { 6 } else { 4 }, "{depth} tunnels");
+    }
+    let many = Parsed::Malformed(Malformed::LinkHeadersMany);
+    for count in 0..20 {
+        let tags = joined(&[&[0; 12], &[0x81, 0, 0, 1].repeat(count), &[8, 0], &inner]);
+        let found = parse(LinkType::Ethernet, &tags, tags.len() as u32);
+        assert_eq!(found == many, count > 15, "{count} tags and a type");
+        if count == 0 {
+            continue;
+        }
+        let stack = [&[0, 1, 0, 64].repeat(count - 1)[..], &[0, 1, 1, 64], &inner].concat();
+        for (headers, most) in [(&[0x88, 0x47][..], 15), (&[0x81, 0, 0, 1, 0x88, 0x47], 14)] {
+            let frame = joined(&[&[0; 12], headers, &stack]);
+            let found = parse(LinkType::Ethernet, &frame, frame.len() as u32);
+            assert_eq!(found == many, count > most, "{count} labels of {most}");
+        }
+        let ppp = joined(&[&[0x02, 0x81], &stack]);
+        let found = parse(LinkType::Ppp, &ppp, ppp.len() as u32);
+        assert_eq!(found == many, count > 16, "{count} labels of PPP");
+    }
+    let mac: [u8; 12] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    for count in 0..6 {
+        // Of the four headers that a pseudowire may have, its own type is one.
+        let rest = joined(&[&mac[1..], &[0x81, 0, 0, 1].repeat(count), &[8, 0], &inner]);
+        // An address that begins with a nibble of zero needs the word, another does not.
+        for first in [&[0x12][..], &[0, 0, 0, 0, 2]] {
+            let frame = joined(&[&mac, &[0x88, 0x47, 0, 1, 1, 64], first, &rest]);
+            let found = parse(LinkType::Ethernet, &frame, frame.len() as u32);
+            assert_eq!(matches!(found, Parsed::Ip(_)), count <= 2, "{count} tags");
+        }
+    }
+}
+
+/// The numbers of the pcap link-layer header types, and no others.
+#[test]
+fn link_types_have_their_numbers_and_names() {
+    let known = [
+        (0, "BSD loopback (NULL)"),
+        (1, "Ethernet"),
+        (9, "PPP"),
+        (12, "raw IP"),
+        (14, "raw IP"),
+        (50, "PPP in HDLC-like framing"),
+        (51, "PPPoE session"),
+        (101, "raw IP"),
+        (104, "Cisco HDLC"),
+        (108, "OpenBSD loopback (LOOP)"),
+        (113, "Linux cooked (SLL)"),
+        (228, "raw IPv4"),
+        (229, "raw IPv6"),
+        (276, "Linux cooked (SLL2)"),
+    ];
+    for number in 0..400 {
+        let name = known.iter().find(|row| row.0 == number).map(|row| row.1);
+        assert_eq!(LinkType::from_dlt(number).map(LinkType::name), name, "{number}");
+    }
+}
+
 /// Puts extension headers, each (protocol, bytes with a next-header field to fill), before TCP.
 fn extended(headers: &[(u8, Vec<u8>)]) -> Vec<u8> {
     let inner = tcp6();
