@@ -1,0 +1,318 @@
+//! A recording: models of records of every kind, their plans, and what is said of these.
+//!
+//! Nobody derived these numbers; they are what came of made-up records when they were written down, after
+//! each part had been tested by itself. A line that changes on purpose is written anew with
+//! `UPDATE=1 cargo test --release -p nilometer-traffic`, and then read: which parts of which models
+//! changed, and was that meant?
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use nilometer_flow::record::{TCP, UDP, tcp_flags};
+use nilometer_flow::{EndReason, FlowKey, FlowRecord};
+use nilometer_stat::{Binned, Form, Law, Rng};
+use nilometer_traffic::burstiness::Hurst;
+use nilometer_traffic::by_hand::ByHand;
+use nilometer_traffic::compare::compare;
+use nilometer_traffic::estimate::{EstimateOptions, estimate, estimate_as_given};
+use nilometer_traffic::fidelity::{Gap, Laws, Measured, judge};
+use nilometer_traffic::model::{Origin, TrafficModel};
+use nilometer_traffic::udp::{Conversation, Way, classify};
+use nilometer_traffic::{Plan, Planner, synthetic};
+
+const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded.txt");
+const ORIGIN_NS: u64 = synthetic::ORIGIN_NS;
+
+/// FNV-1a over everything that was said, in 32 bits.
+fn digest(text: &str) -> u32 {
+    let fold = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let sum = text.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
+    (sum >> 32) as u32 ^ sum as u32
+}
+
+fn options(interval_s: Option<f64>) -> EstimateOptions {
+    let prefix = |text: &str| text.parse().expect("a prefix");
+    EstimateOptions {
+        interval_s,
+        bound_s: 5.0,
+        keep_addresses: true,
+        tool: "test".to_owned(),
+        origin: Origin { description: "test".to_owned(), synthetic: true, inputs: Vec::new() },
+        span_ns: None,
+        clients: vec![prefix("198.18.0.0/16"), prefix("fd00:18::/112")],
+        servers: vec![prefix("198.19.0.0/17"), prefix("fd00:19::/112")],
+    }
+}
+
+/// What the records of a case are made of.
+#[derive(Clone, Copy, Default)]
+struct Kinds {
+    /// One in so many has no flags, and one in so many is of sampled packets; 0 for none.
+    bare: u64,
+    sampled: u64,
+    /// Whether payload is told, and who opened.
+    is_metered: bool,
+    /// Of ten records, those of UDP.
+    udp_tenths: u64,
+}
+
+/// Records of chance: both directions, split flows, doubles, services of all kinds.
+fn records(seed: u64, connections: u64, kinds: Kinds) -> Vec<FlowRecord> {
+    const PORTS: [u16; 12] =
+        [53, 443, 123, 3_478, 9_999, 27_960, 5_353, 80, 1_900, 50_007, 8_443, 40_404];
+    let mut rng = Rng::new(seed, 0x7265_636f, 0);
+    let mut made = Vec::new();
+    for number in 0..connections {
+        let is_v6 = rng.below(4) == 0;
+        let mut address = |side: u64, hosts: u64| -> IpAddr {
+            let host = rng.below(hosts).min(rng.below(hosts)) + 1;
+            match is_v6 {
+                true => IpAddr::V6((0x2001_0db8_u128 << 96 | u128::from(side << 32 | host)).into()),
+                false => IpAddr::V4(((198 << 24 | (18 + side) << 16 | host) as u32).into()),
+            }
+        };
+        let (source, destination) = (address(0, 40), address(1, 15));
+        let is_udp = rng.below(10) < kinds.udp_tenths;
+        let service = if is_udp { PORTS[rng.below(12) as usize] } else { 443 };
+        let key = FlowKey {
+            source,
+            destination,
+            source_port: 1_024 + rng.below(60_000) as u16,
+            destination_port: service,
+            protocol: if is_udp { UDP } else { TCP },
+        };
+        let start_ns = ORIGIN_NS + number * 90_000_000_000 / connections + rng.below(200_000_000);
+        let lasts_ns = rng.below(3_000_000_000) >> rng.below(6);
+        let most = 1 + rng.below(if is_udp { 200 } else { 60 });
+        for is_up in [true, false] {
+            if !is_up && rng.below(8) == 0 {
+                continue;
+            }
+            let packets = 1 + rng.below(most);
+            let size = [20, 120, 1_400][rng.below(3) as usize];
+            let payload = packets * rng.below(size + 1);
+            let start_ns = start_ns + u64::from(!is_up) * (1_000_000 + rng.below(80_000_000));
+            let ends = [tcp_flags::FIN, tcp_flags::RST, tcp_flags::FIN, 0][rng.below(4) as usize];
+            let begins = if rng.below(9) > 0 { tcp_flags::SYN } else { 0 };
+            let is_sampled = kinds.sampled > 0 && rng.below(kinds.sampled) == 0;
+            let is_bare = is_udp || kinds.bare > 0 && rng.below(kinds.bare) == 0;
+            let record = FlowRecord {
+                key: if is_up { key } else { key.reversed() },
+                start_ns,
+                end_ns: start_ns + lasts_ns,
+                packets,
+                octets: payload + packets * if is_udp { 28 } else { 52 },
+                tcp_flags: if is_bare { 0 } else { tcp_flags::ACK | begins | ends },
+                payload_octets: (kinds.is_metered && !is_sampled).then_some(payload),
+                opened: (kinds.is_metered && !is_udp && !is_bare).then_some(is_up),
+                end_reason: [EndReason::Unknown, EndReason::EndOfFlow][rng.below(2) as usize],
+                sampling_interval: if is_sampled { [10, 100][rng.below(2) as usize] } else { 0 },
+            };
+            if rng.below(9) == 0 {
+                let (start_ns, end_ns) = (record.end_ns + 5_000_000, record.end_ns + 900_000_000);
+                made.push(FlowRecord { start_ns, end_ns, ..record.clone() });
+            }
+            if rng.below(20) == 0 {
+                made.push(record.clone());
+            }
+            made.push(record);
+        }
+    }
+    made
+}
+
+/// What each part of a model says, by its digest, and the whole as it is written.
+fn model_lines(name: &str, model: &TrafficModel, warnings: &[String], table: &mut String) {
+    let (flows, connections, bytes) = (model.flows(), model.connections(), model.bytes());
+    writeln!(table, "{name}: {flows} flows, {connections} connections, {bytes} bytes").unwrap();
+    let lengths = (model.flow_count, model.mean_length_packets, &model.flow_lengths);
+    let unmodelled = (model.unmodelled_bytes_share, model.unmodelled_flows_share);
+    let parts = [
+        ("connection_law", format!("{:?}", model.connection_law)),
+        ("file_size", format!("{:?}", model.file_size)),
+        ("inter_connection", format!("{:?}", model.inter_connection)),
+        ("ranks", format!("{:?}{:?}", model.sources, model.destinations)),
+        ("intervals", format!("{:?}", model.intervals)),
+        ("lengths", format!("{lengths:?}{:?}", model.sampling_interval)),
+        ("round_trips", format!("{:?}", model.round_trips)),
+        ("udp", format!("{:?}", model.udp)),
+        ("coverage", format!("{:?}{unmodelled:?}", model.coverage)),
+        ("generation", format!("{:?}", model.generation)),
+        ("written", serde_json::to_string(model).expect("JSON")),
+        ("warnings", warnings.join("\n")),
+    ];
+    for parts in parts.chunks(4) {
+        let each = parts.iter().map(|(key, said)| format!("{key} {:08x}", digest(said)));
+        writeln!(table, "  {}", each.collect::<Vec<_>>().join(", ")).unwrap();
+    }
+}
+
+/// The plan as a faultless performance would be measured.
+fn performed(plan: &Plan) -> Measured {
+    let at = |index: usize| plan.connections[index].start.as_secs_f64();
+    let end = plan.end.as_secs_f64();
+    let gap = |before: usize, until: f64, observed| Gap {
+        waited_s: until - at(before),
+        observed,
+        limit_s: end - at(before),
+    };
+    let followed = plan.previous.iter().enumerate();
+    let mut gaps: Vec<Gap> = followed
+        .filter_map(|(index, before)| before.map(|before| gap(before as usize, at(index), true)))
+        .collect();
+    gaps.extend(plan.censored.iter().map(|&index| gap(index as usize, end, false)));
+    let mut uses = (vec![0; plan.ranks.0], vec![0; plan.ranks.1]);
+    for session in &plan.sessions {
+        uses.0[session.source_rank as usize] += 1;
+        uses.1[session.destination_rank as usize] += 1;
+    }
+    Measured {
+        sizes: plan.connections.iter().map(|c| c.size_bytes as f64).collect(),
+        gaps,
+        source_uses: uses.0,
+        destination_uses: uses.1,
+    }
+}
+
+fn plan_line(model: &TrafficModel, seed: u64, table: &mut String) {
+    let planner = Planner::new(model, seed).expect("a sound model");
+    let plan = planner.plan(&mut |slots| planner.chains(slots)).expect("a plan");
+    let laws = Laws {
+        file_size: &model.file_size,
+        inter_connection: &plan.gaps,
+        sources: model.sources.shares(plan.ranks.0),
+        destinations: model.destinations.shares(plan.ranks.1),
+    };
+    let (connections, sessions) = (plan.len(), plan.sessions.len());
+    let parts = [
+        ("bytes", format!("{} {}", plan.bytes(), plan.request_bytes())),
+        ("connections", format!("{:?}", plan.connections)),
+        ("order", format!("{:?}{:?}", plan.previous, plan.censored)),
+        ("sessions", format!("{:?} {} {:?}", plan.sessions, plan.collisions, plan.ranks)),
+        ("intervals", format!("{:?}", plan.intervals)),
+        ("laws", format!("{:?}{:?}", plan.gaps, plan.file_size)),
+        ("judged", format!("{:?}", judge(&performed(&plan), &laws, seed))),
+    ];
+    let parts = parts.map(|(name, text)| format!("{name} {:08x}", digest(&text)));
+    writeln!(table, "  plan {seed}: {connections} connections, {sessions} sessions").unwrap();
+    writeln!(table, "    {}", parts[..4].join(", ")).unwrap();
+    writeln!(table, "    {}", parts[4..].join(", ")).unwrap();
+}
+
+fn models(table: &mut String) {
+    let metered = Kinds { is_metered: true, udp_tenths: 3, ..Kinds::default() };
+    let exported = Kinds { is_metered: false, ..metered };
+    let cases = [
+        ("metered", records(1, 3_000, metered), Some(30.0)),
+        ("exported", records(2, 3_000, exported), None),
+        ("without flags", records(3, 3_000, Kinds { bare: 1, ..exported }), None),
+        ("some without flags", records(4, 3_000, Kinds { bare: 3, ..metered }), Some(7.0)),
+        ("sampled", records(5, 3_000, Kinds { sampled: 1, ..exported }), None),
+        ("of all kinds", records(6, 3_000, Kinds { sampled: 4, bare: 4, ..metered }), None),
+        ("embedded", synthetic::records(), Some(synthetic::INTERVAL_S)),
+        ("many", records(7, 7_000, Kinds { udp_tenths: 1, ..metered }), Some(9.0)),
+    ];
+    let mut before: Option<TrafficModel> = None;
+    for (name, records, interval_s) in cases {
+        if name == "exported" {
+            let given = estimate_as_given(records.clone(), &options(interval_s)).expect("a model");
+            model_lines("as given", &given.model, &given.warnings, table);
+        }
+        let made = estimate(records, &options(interval_s)).expect("a model");
+        model_lines(name, &made.model, &made.warnings, table);
+        // Sampled flows stand for so many that a plan of them takes its time.
+        if made.model.connections() < 5_000 {
+            plan_line(&made.model, 1, table);
+        }
+        if let Some(before) = before.filter(|_| name == "exported") {
+            let distances = format!("{:?}", compare(&before, &made.model, 1));
+            writeln!(table, "  from the one before {:08x}", digest(&distances)).unwrap();
+        }
+        before = Some(made.model);
+    }
+    let mut small = before.expect("a model");
+    small.generation.clients = vec!["198.18.0.0/28".parse().expect("a prefix")];
+    small.generation.time_divisor = 7.0;
+    plan_line(&small, 2, table);
+    plan_line(&small.without_connections(), 3, table);
+}
+
+fn stated(table: &mut String) {
+    for (name, gaps) in [
+        ("exponential", Law::Exponential { mean: 0.5 }),
+        ("Pareto", Law::Pareto { index: 1.2, minimum: 0.05 }),
+    ] {
+        let sizes = Law::Pareto { index: 1.5, minimum: 1_000.0 };
+        let stated = ByHand {
+            tool: "test".to_owned(),
+            origin: options(None).origin,
+            file_size: sizes.table(Form::Step, None).expect("a law"),
+            inter_connection: gaps.table(Form::Linear, None).expect("a law"),
+            sources: vec![3, 0, 7, 5],
+            destinations: vec![1, 2],
+            sessions: vec![4.0, 0.0, 9.5],
+            interval_s: 20.0,
+            clients: options(None).clients,
+            servers: options(None).servers,
+        };
+        let model = stated.model().expect("a model");
+        model_lines(&format!("stated, {name}"), &model, &[], table);
+        plan_line(&model, 4, table);
+    }
+}
+
+/// Conversations of UDP with ports and rates about where classes begin and end.
+fn classes(table: &mut String) {
+    const PORTS: [u16; 22] = [
+        53, 137, 443, 8_443, 67, 520, 57_621, 3_477, 3_478, 3_481, 3_482, 19_301, 19_302, 19_309,
+        19_310, 49_999, 50_000, 50_059, 50_060, 40_000, 41_000, 9_000,
+    ];
+    let (mut rng, mut said) = (Rng::new(9, 0x7564_7000, 0), String::new());
+    let mut counts = std::collections::BTreeMap::new();
+    for _ in 0..20_000 {
+        let mut way = || {
+            let lasts_s = [0.0, 0.999, 1.0, 2.0, 10.0][rng.below(5) as usize];
+            let a_second = [0, 5, 10, 66, 30][rng.below(5) as usize];
+            let packets = a_second * lasts_s as u64 + rng.below(4);
+            let size = [59, 60, 61, 129, 130, 131, 1_299, 1_300][rng.below(8) as usize];
+            Way { packets: packets.max(u64::from(lasts_s > 0.0)), octets: packets * size, lasts_s }
+        };
+        let ways = [way(), way()];
+        let ports = [(); 2].map(|()| PORTS[rng.below(22).max(rng.below(22)) as usize]);
+        let class = classify(&Conversation { ports, ways }, rng.below(2) == 0);
+        *counts.entry(class.name()).or_insert(0) += 1;
+        said.push_str(class.name());
+    }
+    writeln!(table, "classes of UDP {counts:?} {:08x}", digest(&said)).unwrap();
+}
+
+fn burstiness(table: &mut String) {
+    for mean_ns in [2e5, 3e6] {
+        let (mut rng, mut series) = (Rng::new(8, 0x6275_7273, 1), Binned::new());
+        let mut at_ns = 1_700_000_000_000_000_000_f64;
+        for _ in 0..30_000 {
+            at_ns += rng.exponential(mean_ns) * [0.3, 2.0][rng.below(2) as usize];
+            series.count(at_ns as u64, 40 + rng.below(1_460)).expect("a minute");
+        }
+        let hurst = Hurst::of(series).expect("it scales");
+        let said = digest(&format!("{hurst:?}"));
+        writeln!(table, "burstiness {} bins {said:08x}", hurst.bins).unwrap();
+    }
+}
+
+#[test]
+fn models_and_plans_are_as_recorded() {
+    let mut table = String::new();
+    models(&mut table);
+    stated(&mut table);
+    classes(&mut table);
+    burstiness(&mut table);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(RECORDING, &table).expect("a recording");
+    }
+    let recorded = std::fs::read_to_string(RECORDING).expect("a recording");
+    for (now, then) in table.lines().zip(recorded.lines()) {
+        assert_eq!(now, then, "see the top of this file");
+    }
+    assert_eq!(table.len(), recorded.len());
+}
