@@ -170,14 +170,19 @@ fn what_is_no_such_file_is_named() {
     assert!(Error::Records { version: 4, aggregation: 0 }.to_string().contains("version 4"));
 }
 
-#[test]
-fn mutated_files_balance() {
+/// Files of both byte orders and several versions, to be damaged.
+pub fn bases() -> Vec<Vec<u8>> {
     let body: Vec<u8> = (0..400).map(|n| n as u8).collect();
-    let bases = [
+    vec![
         file(ByteOrder::Little, &[(2, &[5, 0]), (8, &[8, 0, 0, 0]), (15, b"router\0")], &body),
         file(ByteOrder::Big, &[(2, &[0, 8]), (4, &[8]), (8, &[0, 0, 0, 0])], &body),
         file(ByteOrder::Big, &[(2, &[0, 7]), (8, &[0, 0, 0, 2])], &body),
-    ];
+    ]
+}
+
+#[test]
+fn mutated_files_balance() {
+    let bases = bases();
     let mut chance = Chance(17);
     for round in 0..60_000 {
         let bytes = chance.mutate(&bases[round % bases.len()]);

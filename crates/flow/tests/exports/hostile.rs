@@ -43,7 +43,7 @@ impl Chance {
 }
 
 /// Datagrams of version 9 and IPFIX with everything in them.
-fn described() -> Vec<Vec<u8>> {
+pub fn described() -> Vec<Vec<u8>> {
     let of = [iana(8, 4), iana(12, 4), iana(2, 4), iana(1, 4), iana(22, 4), iana(21, 4)];
     let reverse = [(1, 4, Some(29_305)), (2, 4, Some(29_305)), (82, 0xffff, None), iana(48, 1)];
     let wide = [&of[..], &reverse, &[iana(27, 16), iana(28, 16), iana(4, 1)]].concat();

@@ -9,6 +9,7 @@ mod nfcapd;
 mod odd;
 mod others;
 mod real;
+mod recorded;
 mod sflow;
 mod strangers;
 mod template;

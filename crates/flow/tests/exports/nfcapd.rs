@@ -226,17 +226,22 @@ fn what_is_no_such_file_is_named() {
     assert!(Error::BigEndian.to_string().contains("big-endian"));
 }
 
-#[test]
-fn mutated_files_balance() {
+/// Files of both layouts, to be damaged.
+pub fn bases() -> Vec<Vec<u8>> {
     let addresses = element(2, &[10, 0, 0, 1, 10, 0, 0, 2]);
     let miscellany = element(4, &[1; 16]);
     let back = element(5, &[1; 24]);
     let two = record(&[generic(3, 6), addresses, miscellany, back]);
     let one = early(10, 0, &[&[10; 8][..], &[5, 0, 0, 0, 9, 0, 0, 0]].concat());
-    let mut bases = vec![
+    vec![
         file(&[two.clone(), two.clone(), two]),
         file_of_layout_1(&[one.clone(), early(2, 0, &[]), one]),
-    ];
+    ]
+}
+
+#[test]
+fn mutated_files_balance() {
+    let mut bases = bases();
     if let Some(folder) = shared("mutations of files of nfcapd") {
         let sample = fs::read(folder.join("nfdump/devtestdata/nfcapd.sample")).unwrap();
         bases.push(sample[..4_000].to_vec());

@@ -172,13 +172,18 @@ fn damage_is_named_or_counted() {
     }
 }
 
-#[test]
-fn mutated_datagrams_balance() {
+/// Datagrams with samples of all kinds, to be damaged.
+pub fn bases() -> Vec<Vec<u8>> {
     let v4 = [&words(&[1_500, 6])[..], &[10; 8], &words(&[443, 9, 0x12, 0])].concat();
-    let mut bases = vec![
+    vec![
         datagram(1, 1, &[flow_sample(0, &[header(100), part(3, &v4)]), part(2, &[0; 24])]),
         datagram(2, 2, &[expanded(1, &[part(1_001, &[0; 16]), header(30)])]),
-    ];
+    ]
+}
+
+#[test]
+fn mutated_datagrams_balance() {
+    let mut bases = bases();
     if let Some(folder) = shared("mutations of captured sFlow") {
         let capture = fs::read(folder.join("tcpdump/tests/sflow-print-v6.pcap")).unwrap();
         bases.extend(datagrams(&capture).into_iter().map(|datagram| datagram.payload));
