@@ -39,3 +39,35 @@ impl Hasher for KeyedHasher {
         self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand: xor, product with 2⁶⁴ over the golden ratio, halves exchanged, for each word in turn.
+    #[test]
+    fn words_are_mixed_one_after_the_other() {
+        let by_hand = |words: &[u64]| {
+            let mix = |state: u64, word: &u64| {
+                let product = u128::from(state ^ word) * 0x9e37_79b9_7f4a_7c15;
+                let low = product as u64;
+                low << 32 | low >> 32
+            };
+            words.iter().fold(0, mix)
+        };
+        let hashed = |write: &dyn Fn(&mut KeyedHasher)| {
+            let mut hasher = Keyed.build_hasher();
+            write(&mut hasher);
+            hasher.finish()
+        };
+        let word = 0x0123_4567_89ab_cdef;
+        assert_eq!(hashed(&|hasher| hasher.write_u64(word)), by_hand(&[word]));
+        let two = |hasher: &mut KeyedHasher| {
+            hasher.write_u64(word);
+            hasher.write_u32(0xffff_0001);
+        };
+        assert_eq!(hashed(&two), by_hand(&[word, 0xffff_0001]));
+        assert_eq!(hashed(&|hasher| hasher.write(&[7, 255])), by_hand(&[7, 255]));
+        assert_eq!(hashed(&|hasher| hasher.write(&[])), 0);
+    }
+}

@@ -213,4 +213,95 @@ mod tests {
         counts.book(&verdict);
         assert_eq!((verdict.delay(), counts.early, counts.matched), (Some(Span::ZERO), 1, 1));
     }
+
+    /// Every field is a sum, and each fate is counted in its own.
+    #[test]
+    fn both_directions_together_are_their_sums() {
+        let counts = |first: u64| Counts {
+            entered: first,
+            left: first + 1,
+            matched: first + 2,
+            lost: first + 3,
+            consumed: first + 4,
+            originated: first + 5,
+            duplicated: first + 6,
+            reordered: first + 7,
+            corrupted: first + 8,
+            early: first + 9,
+            overflow: first + 10,
+            unreported: first + 11,
+        };
+        let mut sum = counts(100);
+        sum += counts(1_000);
+        let Counts { entered, left, matched, lost, consumed, originated, .. } = sum;
+        assert_eq!(
+            [entered, left, matched, lost, consumed, originated],
+            [1_100, 1_102, 1_104, 1_106, 1_108, 1_110]
+        );
+        let Counts { duplicated, reordered, corrupted, early, overflow, unreported, .. } = sum;
+        assert_eq!(
+            [duplicated, reordered, corrupted, early, overflow, unreported],
+            [1_112, 1_114, 1_116, 1_118, 1_120, 1_122]
+        );
+        let open = Counts { entered: 100, matched: 50, lost: 20, consumed: 7, ..Counts::default() };
+        assert_eq!(open.undecided(), 23);
+        let told = Counts {
+            entered: 100,
+            originated: 30,
+            duplicated: 5,
+            left: 80,
+            consumed: 15,
+            lost: 40,
+            ..Counts::default()
+        };
+        assert_eq!(told.balance(), Ok(()));
+        let off = Counts { duplicated: 6, ..told };
+        assert_eq!(off.balance(), Err(Imbalance { debit: 136, credit: 135 }));
+        assert_eq!(Direction::ALL.map(Direction::index), [0, 1]);
+    }
+
+    #[test]
+    fn a_verdict_is_booked_under_its_fate() {
+        let verdict = |fate, left_ns, reordered| Verdict {
+            direction: Direction::ServerToClient,
+            fate,
+            entered_at: Some(Time::from_nanos(1_000)),
+            left_at: Some(Time::from_nanos(left_ns)),
+            bytes: 60,
+            flow: 1,
+            reordered,
+        };
+        let mut counts = Counts::default();
+        for (times, fate) in [
+            Fate::Forwarded,
+            Fate::Corrupted,
+            Fate::Lost,
+            Fate::Consumed,
+            Fate::Originated,
+            Fate::Duplicated,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            for turn in 0..=times {
+                counts.book(&verdict(fate, 900 + 100 * turn as u64, turn == 0));
+            }
+            let is_measured = fate == Fate::Forwarded;
+            assert_eq!(verdict(fate, 1_250, false).delay().is_some(), is_measured, "{fate:?}");
+        }
+        let expected = Counts {
+            matched: 1 + 2,
+            corrupted: 2,
+            lost: 3,
+            consumed: 4,
+            originated: 5,
+            duplicated: 6,
+            reordered: 6,
+            // One forwarded and one corrupted packet left 100 ns before they entered.
+            early: 2,
+            ..Counts::default()
+        };
+        assert_eq!(counts, expected);
+        assert_eq!(verdict(Fate::Forwarded, 1_250, false).delay(), Some(Span::from_nanos(250)));
+    }
 }

@@ -145,6 +145,21 @@ fn what_was_let_go_leaves_nothing_behind() {
     assert_eq!((matcher.held(), matcher.total().overflow > 0), (0, true));
 }
 
+/// What is decided early waits to be fetched, as many verdicts as packets may be held; others are counted alone.
+#[test]
+fn as_many_verdicts_wait_as_packets_are_held() {
+    let mut matcher = Matcher::new(MatcherConfig { pending_max: 2, ..CONFIG });
+    for number in 0..5 {
+        matcher.entered(WAY, Time(100 + number), &print(number as u16, 100), false);
+    }
+    assert_eq!(matcher.counts(WAY).lost, 3);
+    let mut told = Vec::new();
+    matcher.finish(&mut |verdict| told.push(verdict.entered_at.expect("it entered").0));
+    assert_eq!(told, [100, 101, 103, 104]);
+    let counts = matcher.counts(WAY);
+    assert_eq!((counts.lost, counts.overflow, counts.unreported), (5, 3, 1));
+}
+
 #[test]
 fn a_second_run_is_added_to_the_first() {
     let mut matcher = Matcher::new(CONFIG);
