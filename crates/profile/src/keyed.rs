@@ -51,7 +51,7 @@ mod tests {
             let mix = |state: u64, word: &u64| {
                 let product = u128::from(state ^ word) * 0x9e37_79b9_7f4a_7c15;
                 let low = product as u64;
-                low << 32 | low >> 32
+                low.rotate_right(32)
             };
             words.iter().fold(0, mix)
         };

@@ -223,6 +223,18 @@ mod tests {
         assert_eq!(seen.len(), 75);
     }
 
+    /// Differences in two words do not make up for each other.
+    #[test]
+    fn tuples_with_like_differences_in_two_words_differ() {
+        let zero = Tuple::of_ipv6(0, 0, 0, 0);
+        for words in 1..16 {
+            let high = |bit: u32| u128::from(words >> bit & 1 == 1) << 64;
+            let low = |bit: u32| u128::from(words >> bit & 1 == 1);
+            let other = Tuple::of_ipv6(high(0) | low(1), high(2) | low(3), 0, 0);
+            assert_ne!(zero, other, "{words:04b}");
+        }
+    }
+
     #[test]
     fn a_brief_says_what_its_transport_says() {
         let host: IpAddr = "198.18.0.1".parse().unwrap();
