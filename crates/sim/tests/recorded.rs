@@ -82,7 +82,7 @@ fn line(name: &str, outcome: &Outcome, table: &mut String) {
     let (timeouts, again) = (outcome.timeouts(), outcome.retransmits());
     let mut words = Vec::new();
     outcome.words(&mut |word| words.push(word));
-    let flows = digest(&format!("{words:?}{:?}", outcome.flows));
+    let flows = digest(&format!("{words:?}{:?}{:?}", outcome.flows, outcome.journal));
     let said = (
         outcome.fair_share_percent(),
         outcome.stddev_over_fair_share(),
