@@ -81,7 +81,7 @@ fn settings(kind: Kind, number: usize) -> Settings {
     settings.pie.update = Span::from_nanos(9_000_000);
     settings.pie.mark_below = Some(0.2);
     settings.pie.burst = Span::from_nanos(25_000_000);
-    settings.pie.derandomise = number % 2 == 0;
+    settings.pie.derandomise = number.is_multiple_of(2);
     if number == 5 {
         settings.pie.delay = Delay::Timestamp;
     }
