@@ -333,8 +333,8 @@ mod tests {
         assert_eq!(Fingerprint::of(&plain).flow, Fingerprint::of(&extended).flow);
     }
 
-    /// A recording of the hash: whoever changes it on purpose writes these numbers anew. What it is good for
-    /// is held above and by the device that is simulated.
+    /// A recording of the hash: whoever changes it on purpose writes these numbers anew. What it is
+    /// good for is held above and by the device that is simulated.
     #[test]
     fn the_hash_is_as_recorded() {
         let mut chance = 5u64;

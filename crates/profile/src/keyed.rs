@@ -44,7 +44,8 @@ impl Hasher for KeyedHasher {
 mod tests {
     use super::*;
 
-    /// By hand: xor, product with 2⁶⁴ over the golden ratio, halves exchanged, for each word in turn.
+    /// By hand: xor, product with 2⁶⁴ over the golden ratio, halves exchanged, for each word in
+    /// turn.
     #[test]
     fn words_are_mixed_one_after_the_other() {
         let by_hand = |words: &[u64]| {

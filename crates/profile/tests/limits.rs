@@ -145,7 +145,8 @@ fn what_was_let_go_leaves_nothing_behind() {
     assert_eq!((matcher.held(), matcher.total().overflow > 0), (0, true));
 }
 
-/// What is decided early waits to be fetched, as many verdicts as packets may be held; others are counted alone.
+/// What is decided early waits to be fetched, as many verdicts as packets may be held; others are
+/// counted alone.
 #[test]
 fn as_many_verdicts_wait_as_packets_are_held() {
     let mut matcher = Matcher::new(MatcherConfig { pending_max: 2, ..CONFIG });

@@ -1,10 +1,10 @@
-//! A recording: what every discipline decides under made-up traffic, what settings are refused, and the
-//! rates of distributed queueing.
+//! A recording: what every discipline decides under made-up traffic, what settings are refused, and
+//! the rates of distributed queueing.
 //!
 //! Nobody derived these numbers; they are what was decided when they were written down, after each
-//! discipline had been held against its naive twin. A line that changes on purpose is written anew with
-//! `UPDATE=1 cargo test --release -p nilometer-queue`, and then read: which disciplines changed, and was
-//! that meant?
+//! discipline had been held against its naive twin. A line that changes on purpose is written anew
+//! with `UPDATE=1 cargo test --release -p nilometer-queue`, and then read: which disciplines
+//! changed, and was that meant?
 
 mod twin;
 
@@ -88,7 +88,8 @@ fn settings(kind: Kind, number: usize) -> Settings {
     settings
 }
 
-/// Phases of overload and of idleness at a link of 10 Mb/s; each decision, and what is known of the queues.
+/// Phases of overload and of idleness at a link of 10 Mb/s; each decision, and what is known of the
+/// queues.
 fn decisions(kind: Kind, number: usize, table: &mut String) {
     let settings = settings(kind, number);
     let mut queue = Any::<Piece>::new(&settings).expect("in range");

@@ -1,9 +1,9 @@
 //! A recording: runs of scenarios of every kind, what came of their flows, and what is refused.
 //!
-//! Nobody derived these numbers; they are what came of short runs when they were written down, after each
-//! part had been tested by itself. A line that changes on purpose is written anew with
-//! `UPDATE=1 cargo test --release -p nilometer-sim`, and then read: which runs changed, and was that meant?
-//! Whatever changes a TCP stack or a discipline changes these runs as well.
+//! Nobody derived these numbers; they are what came of short runs when they were written down,
+//! after each part had been tested by itself. A line that changes on purpose is written anew with
+//! `UPDATE=1 cargo test --release -p nilometer-sim`, and then read: which runs changed, and was
+//! that meant? Whatever changes a TCP stack or a discipline changes these runs as well.
 
 use std::fmt::Write;
 
@@ -74,8 +74,8 @@ fn outcome(change: Value, models: &[TrafficModel], seed: u64) -> Outcome {
     outcome
 }
 
-/// What came of a run: packets delivered and dropped, timeouts and packets sent again, and digests of what
-/// each flow has, of the bottleneck and of delays.
+/// What came of a run: packets delivered and dropped, timeouts and packets sent again, and digests
+/// of what each flow has, of the bottleneck and of delays.
 fn line(name: &str, outcome: &Outcome, table: &mut String) {
     let (sent, arrived) = (outcome.journal.sent, outcome.journal.deliveries);
     let dropped = outcome.bottleneck.drops.total_packets();
@@ -207,7 +207,8 @@ fn others(table: &mut String) {
     });
     line("a model", &outcome(of_model, &[model()], 6), table);
     let fifo = json!({
-        "/link/1/queue": null, "/link/1/fifo_bytes": 20_000, "/link/1/mtu": 1_000, "/link/2/overhead": "1 ms",
+        "/link/1/queue": null, "/link/1/fifo_bytes": 20_000, "/link/1/mtu": 1_000,
+        "/link/2/overhead": "1 ms",
         "/flow/0/mss": 900,
         "/flow/a": {"from": "left", "to": "one", "count": 2, "timestamps": true},
     });

@@ -1,9 +1,9 @@
 //! A recording: laws, distances, estimators and special functions over made-up data.
 //!
-//! Nobody derived these numbers; they are what was computed when they were written down, after each part had
-//! been tested against closed forms, tables or naive twins. Digests are of twelve digits. A line that changes
-//! on purpose is written anew with `UPDATE=1 cargo test --release -p nilometer-stat`, and then read: which
-//! parts changed, and was that meant?
+//! Nobody derived these numbers; they are what was computed when they were written down, after each
+//! part had been tested against closed forms, tables or naive twins. Digests are of twelve digits.
+//! A line that changes on purpose is written anew with `UPDATE=1 cargo test --release -p
+//! nilometer-stat`, and then read: which parts changed, and was that meant?
 
 use std::fmt::Write;
 

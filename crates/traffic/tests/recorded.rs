@@ -1,7 +1,7 @@
 //! A recording: models of records of every kind, their plans, and what is said of these.
 //!
-//! Nobody derived these numbers; they are what came of made-up records when they were written down, after
-//! each part had been tested by itself. A line that changes on purpose is written anew with
+//! Nobody derived these numbers; they are what came of made-up records when they were written down,
+//! after each part had been tested by itself. A line that changes on purpose is written anew with
 //! `UPDATE=1 cargo test --release -p nilometer-traffic`, and then read: which parts of which models
 //! changed, and was that meant?
 

@@ -2,8 +2,8 @@
 //!
 //! Nobody derived these numbers; they are what the parsers said when they were written down, after
 //! each had been tested against its document. A line that changes on purpose is written anew with
-//! `UPDATE=1 cargo test --release -p nilometer-wire`, and then read: which kinds changed, and was that
-//! meant?
+//! `UPDATE=1 cargo test --release -p nilometer-wire`, and then read: which kinds changed, and was
+//! that meant?
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -180,8 +180,8 @@ impl Write for Digest {
     }
 }
 
-/// A line: how many were IP (inside a tunnel), something else, cut, malformed; and a digest of all that
-/// was said of them.
+/// A line: how many were IP (inside a tunnel), something else, cut, malformed; and a digest of all
+/// that was said of them.
 fn line(name: &str, link: LinkType, base: &[u8], table: &mut String) {
     let (mut chance, mut digest) = (Chance(77), Digest(0xcbf2_9ce4_8422_2325));
     let (mut ip, mut inner, mut other, mut cut, mut malformed) = (0, 0, 0, 0, 0);

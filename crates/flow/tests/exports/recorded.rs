@@ -1,9 +1,9 @@
 //! A recording: what damaged exports of every format, made-up packets and split records come to.
 //!
-//! Nobody derived these numbers; they are what was said when they were written down, after each decoder had
-//! been tested against its document and real exporters. A line that changes on purpose is written anew with
-//! `UPDATE=1 cargo test --release -p nilometer-flow`, and then read: which formats changed, and was that
-//! meant?
+//! Nobody derived these numbers; they are what was said when they were written down, after each
+//! decoder had been tested against its document and real exporters. A line that changes on purpose
+//! is written anew with `UPDATE=1 cargo test --release -p nilometer-flow`, and then read: which
+//! formats changed, and was that meant?
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
