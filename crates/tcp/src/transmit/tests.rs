@@ -64,8 +64,8 @@ fn the_short_path_takes_the_next_full_segment() {
 fn the_short_path_leaves_alone_what_it_does_not_take() {
     let changes: [(&str, Change); 22] = [
         ("two of what follows", |sender| (sender.repeat_first, sender.has_fin) = (true, true)),
-        ("two others", |sender| (sender.cwr, sender.repeat_first) = (true, true)),
-        ("and two others", |sender| (sender.is_persisting, sender.has_fin) = (true, true)),
+        ("two others", |sender| (sender.has_fin, sender.cwr) = (true, true)),
+        ("and two others", |sender| (sender.cwr, sender.is_persisting) = (true, true)),
         ("something is to be repeated", |sender| sender.repeat_first = true),
         ("a FIN may go with it", |sender| sender.has_fin = true),
         ("the peer is to be told of a reduction", |sender| sender.cwr = true),
