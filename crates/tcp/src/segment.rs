@@ -212,9 +212,9 @@ mod tests {
         segment
     }
 
-    /// RFC 9293, 3.2, and 7323, 2018: bytes of the options on a SYN, 4 for MSS, 3 for the scale, 2 for
-    /// SACK-permitted, 10 for timestamps, filled up to words; elsewhere 12 for timestamps with padding
-    /// and 4 and 8 for each block.
+    /// RFC 9293, 3.2, and 7323, 2018: bytes of the options on a SYN, 4 for MSS, 3 for the scale, 2
+    /// for SACK-permitted, 10 for timestamps, filled up to words; elsewhere 12 for timestamps with
+    /// padding and 4 and 8 for each block.
     #[test]
     fn a_header_is_as_long_as_its_options() {
         let syn = |change: fn(&mut Segment)| with(SYN, change).header_bytes();

@@ -90,8 +90,8 @@ fn blocks_that_cannot_be_are_not_believed() {
     }
 }
 
-/// RFC 8985, 7.2: PTO is twice the smoothed round-trip time, and for a single segment longer by what
-/// its acknowledgement may be delayed; never beyond the timeout.
+/// RFC 8985, 7.2: PTO is twice the smoothed round-trip time, and for a single segment longer by
+/// what its acknowledgement may be delayed; never beyond the timeout.
 #[test]
 fn the_tail_is_probed_after_two_round_trips() {
     let mut stage = Stage::new(10);
