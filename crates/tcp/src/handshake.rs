@@ -139,7 +139,6 @@ impl Connection {
             self.sender.recovery = Recovery::NewReno;
         }
         self.sender.begin(mss, &self.config);
-        self.sender.edge = 1 + u64::from(segment.window);
     }
 
     /// The timer of a SYN ran out.
