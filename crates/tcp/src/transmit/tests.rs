@@ -237,3 +237,23 @@ fn the_tail_is_rescued_once() {
     sender.scoreboard.record(7_501, 8_001);
     assert_eq!(sender.rescue(), None, "the tail has arrived");
 }
+
+/// A round trip has passed when what was under way at its beginning is acknowledged.
+#[test]
+fn a_round_ends_with_what_was_under_way_when_it_began() {
+    let mut sender = sender(&Config::ns2_reno());
+    for (una, max, expected) in [
+        (1, 1, true), // nothing is under way: the next byte will tell
+        (1, 5_001, false),
+        (2, 5_001, true),
+        (5_000, 9_001, false),
+        (5_001, 9_001, true),
+        (9_000, 9_001, false),
+        (9_001, 9_001, true),
+        (9_001, 12_001, false),
+        (9_002, 12_001, true),
+    ] {
+        (sender.una, sender.max) = (una, max);
+        assert_eq!(sender.end_round(), expected, "{una} of {max}");
+    }
+}
