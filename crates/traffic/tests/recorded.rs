@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use nilometer_flow::record::{TCP, UDP, tcp_flags};
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
-use nilometer_stat::{Binned, Form, Law, Rng};
+use nilometer_stat::{Binned, Empirical, Form, Law, Rng};
 use nilometer_traffic::burstiness::Hurst;
 use nilometer_traffic::by_hand::ByHand;
 use nilometer_traffic::compare::compare;
@@ -255,6 +255,22 @@ fn stated(table: &mut String) {
             clients: options(None).clients,
             servers: options(None).servers,
         };
+        type Change = fn(&mut ByHand);
+        let changes: [Change; 8] = [
+            |it| it.interval_s = f64::INFINITY,
+            |it| it.interval_s = 0.0,
+            |it| it.inter_connection = Empirical::linear_from(vec![0.0], 4).expect("a law"),
+            |it| it.file_size = Empirical::step_from(vec![0.0], 4).expect("a law"),
+            |it| it.sessions[1] = f64::INFINITY,
+            |it| it.sessions[1] = -0.1,
+            |it| it.sessions.fill(0.0),
+            |it| it.sources.fill(0),
+        ];
+        for change in changes {
+            let mut wrong = stated.clone();
+            change(&mut wrong);
+            writeln!(table, "refused: {}", wrong.model().expect_err("a number")).unwrap();
+        }
         let model = stated.model().expect("a model");
         model_lines(&format!("stated, {name}"), &model, &[], table);
         plan_line(&model, 4, table);
@@ -300,10 +316,85 @@ fn burstiness(table: &mut String) {
     }
 }
 
+/// What is wrong with a model that was read, at both sides of its limits; and an interval cut
+/// short.
+fn refusals(table: &mut String) {
+    type Change = fn(&mut TrafficModel);
+    const MOST: u64 = 1 << 62;
+    let changes: [Change; 46] = [
+        |m| m.format = "nilometer-model/2".to_owned(),
+        |m| m.file_size = m.file_size.scaled(1e-12),
+        |m| m.file_size = m.file_size.scaled(1e12),
+        |m| m.inter_connection = m.inter_connection.scaled(1e-10),
+        |m| m.mean_length_packets = Some(0.0),
+        |m| m.mean_length_packets = Some(f64::INFINITY),
+        |m| m.sampling_interval = Some(0),
+        |m| m.sources.counts.clear(),
+        |m| m.sources.counts[1] = m.sources.counts[0] + 1,
+        |m| m.sources.counts[1] = m.sources.counts[0],
+        |m| *m.destinations.counts.last_mut().expect("ranks") = 0,
+        |m| m.destinations.counts[0] = u64::MAX,
+        |m| m.destinations.counts = vec![MOST],
+        |m| m.destinations.counts = vec![MOST, 1],
+        |m| m.destinations.counts = vec![1; 1 << 20],
+        |m| m.destinations.counts = vec![1; (1 << 20) + 1],
+        |m| m.intervals.clear(),
+        |m| m.intervals[0].start_s = 1e-7,
+        |m| m.intervals[0].start_s = 1e-5,
+        |m| m.intervals[1].start_s += 3e-5,
+        |m| m.intervals[1].start_s += 4e-5,
+        |m| m.intervals[1].start_s = f64::NAN,
+        |m| m.intervals[1].duration_s = 0.0,
+        |m| m.intervals[0].flows = MOST,
+        |m| m.intervals[0].bytes = u64::MAX,
+        |m| m.intervals[0].packets = MOST,
+        |m| m.intervals[0].whole.as_mut().expect("whole").connections = MOST,
+        |m| m.intervals[0].whole.as_mut().expect("whole").bytes = MOST,
+        |m| m.intervals[0].whole.as_mut().expect("whole").packets = MOST,
+        |m| m.intervals[0].whole.as_mut().expect("whole").octets = MOST,
+        |m| m.intervals[0].whole = None,
+        |m| m.unmodelled_bytes_share = Some(1.5),
+        |m| m.unmodelled_flows_share = Some(-0.5),
+        |m| m.generation.time_divisor = 0.0,
+        |m| m.generation.time_divisor = 1e10,
+        |m| m.generation.time_divisor = 1e-320,
+        |m| m.generation.ipv6_share = 1.5,
+        |m| m.generation.clients.clear(),
+        |m| m.connection_law.as_mut().expect("a law").connections[3] = 0,
+        |m| m.connection_law.as_mut().expect("a law").connections[3] = MOST,
+        |m| m.connection_law.as_mut().expect("a law").request_bytes.clear(),
+        |m| m.connection_law.as_mut().expect("a law").segment_bytes[3] = 75,
+        |m| m.connection_law.as_mut().expect("a law").segment_bytes[3] = 76,
+        |m| m.connection_law.as_mut().expect("a law").segment_bytes[3] = 1_449,
+        |m| m.connection_law.as_mut().expect("a law").response_bytes[3] = (1 << 40) + 1,
+        |m| m.connection_law.as_mut().expect("a law").interval.truncate(5),
+    ];
+    let metered = Kinds { is_metered: true, udp_tenths: 3, ..Kinds::default() };
+    let made = estimate(records(1, 3_000, metered), &options(Some(30.0))).expect("a model");
+    for change in changes {
+        let mut model = made.model.clone();
+        change(&mut model);
+        match model.check() {
+            Ok(()) => writeln!(table, "sound"),
+            Err(error) => writeln!(table, "refused: {error}"),
+        }
+        .unwrap();
+    }
+    let mut interval = made.model.intervals[0].clone();
+    interval.cut(0.3);
+    let said = (made.model.original_s(), made.model.duration_s(), interval);
+    writeln!(table, "cut: {said:?}").unwrap();
+    for interval_s in [f64::NAN, -1.0, 0.0, 1e-6] {
+        let refused = estimate(records(1, 300, metered), &options(Some(interval_s)));
+        writeln!(table, "refused: {}", refused.expect_err("an interval")).unwrap();
+    }
+}
+
 #[test]
 fn models_and_plans_are_as_recorded() {
     let mut table = String::new();
     models(&mut table);
+    refusals(&mut table);
     stated(&mut table);
     classes(&mut table);
     burstiness(&mut table);

@@ -151,4 +151,28 @@ mod tests {
         assert_eq!(super::knee(&draw(10, 10.0)), None, "ten gaps tell nothing");
         assert_eq!(Gaps::default().threshold_ns(), 60_000_000_000);
     }
+
+    /// Two laws of one share and one deviation are as likely half way between their means; what is
+    /// apart by less than is asked for, or has too small a share, tells nothing.
+    #[test]
+    fn a_knee_lies_where_both_laws_are_as_likely() {
+        // Quantiles of the normal law, so that nothing is left to chance.
+        let law = |count: usize, mean: f64, deviation: f64| -> Vec<f64> {
+            let step = |number: usize| (number as f64 + 0.5) / count as f64;
+            let logistic = |share: f64| libm::log(share / (1.0 - share)) / 1.702;
+            (0..count).map(|number| mean + deviation * logistic(step(number))).collect()
+        };
+        let both = |low: Vec<f64>, high: Vec<f64>| knee(&[low, high].concat());
+        let found = both(law(500, 20.0, 0.5), law(500, 26.0, 0.5)).expect("two laws");
+        assert!((found - 23.0).abs() < 0.02, "{found}");
+        // The wider and the more frequent one reaches further: of these quantiles the deviations are
+        // 1.066 times what is asked for, and the densities by hand meet near 23.935 and 23.104.
+        let found = both(law(500, 20.0, 1.0), law(500, 26.0, 0.5)).expect("two laws");
+        assert!((found - 23.935).abs() < 0.03, "{found}");
+        let found = both(law(900, 20.0, 0.5), law(100, 26.0, 0.5)).expect("two laws");
+        assert!((found - 23.104).abs() < 0.03, "{found}");
+        assert_eq!(both(law(500, 20.0, 0.5), law(500, 20.9, 0.5)), None, "too near");
+        let seldom = (1_000.0 * SHARE_MIN / 2.0) as usize;
+        assert_eq!(both(law(1_000, 20.0, 0.5), law(seldom, 26.0, 0.5)), None, "too seldom");
+    }
 }
