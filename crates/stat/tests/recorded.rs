@@ -300,6 +300,11 @@ fn chance(table: &mut String) {
         said.whole((0..20).map(|_| rng.next_u64()).collect::<Vec<_>>());
         said.numbers((0..20).map(|_| rng.unit()));
         said.whole([1, 2, 3, 1_000, 1 << 40, u64::MAX].map(|most| rng.below(most)));
+        // Of the first a quarter of the words are drawn again, of the second a half.
+        said.whole(
+            [3 << 61, (1 << 63) + 1]
+                .map(|most| (0..100).map(|_| rng.below(most)).collect::<Vec<_>>()),
+        );
         let mut items: Vec<u32> = (0..30).collect();
         rng.shuffle(&mut items);
         said.whole(items);
