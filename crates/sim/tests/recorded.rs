@@ -9,6 +9,10 @@ use std::fmt::Write;
 
 use nilometer_queue::Kind;
 use nilometer_sim::course::Course;
+use nilometer_sim::quantity::{
+    self, de_rate, de_rate_if, de_size_if, de_span, de_span_if, ser_rate, ser_rate_if, ser_span,
+    ser_span_if,
+};
 use nilometer_sim::queueing::{Place, QueueSpec};
 use nilometer_sim::run::run;
 use nilometer_sim::speedup::{SpeedupPlan, sweep};
@@ -20,6 +24,7 @@ use nilometer_traffic::TrafficModel;
 use nilometer_traffic::by_hand::ByHand;
 use nilometer_traffic::model::Origin;
 use nilometer_wire::{Rate, Span};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded.txt");
@@ -405,4 +410,68 @@ fn a_run_may_be_ended_where_it_stands() {
     assert!(ended.is_none() && stops == 7);
     let course = Course::new(Span(10), Span(25));
     assert_eq!((course.every(), course.delays_ns().len()), (Span(10), 3));
+}
+
+/// Every way in which a quantity may stand in a document.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Quantities {
+    #[serde(deserialize_with = "de_rate", serialize_with = "ser_rate")]
+    rate: Rate,
+    #[serde(default, deserialize_with = "de_rate_if", serialize_with = "ser_rate_if")]
+    rate_if: Option<Rate>,
+    #[serde(deserialize_with = "de_span", serialize_with = "ser_span")]
+    span: Span,
+    #[serde(default, deserialize_with = "de_span_if", serialize_with = "ser_span_if")]
+    span_if: Option<Span>,
+    #[serde(default, deserialize_with = "de_size_if")]
+    size: Option<u16>,
+}
+
+#[test]
+fn quantities_are_written_as_they_are_read() {
+    let read = |value: Value| serde_json::from_value::<Quantities>(value);
+    let bare = json!({"rate": "100 Tb/s", "span": "10000000 s"});
+    let found = read(bare.clone()).expect("the most that there is");
+    assert_eq!(
+        (found.rate.bits_per_second(), found.span),
+        (100_000_000_000_000, Span(10u64.pow(19)))
+    );
+    assert_eq!((found.rate_if, found.span_if, found.size), (None, None, None));
+    let written = serde_json::to_value(&found).expect("JSON");
+    assert_eq!((&written["rate"], &written["span"]), (&json!("100 Tb/s"), &json!("10000000 s")));
+    assert_eq!((&written["rate_if"], &written["span_if"]), (&Value::Null, &Value::Null));
+    let with = |key: &str, value: Value| {
+        let mut changed = bare.clone();
+        changed[key] = value;
+        read(changed)
+    };
+    let all = json!({"rate": "3 kb/s", "rate_if": "7 Mb/s", "span": "4 us", "span_if": "9 ms", "size": 5});
+    let found = read(all.clone()).expect("sound");
+    assert_eq!(serde_json::to_value(&found).expect("JSON"), all);
+    assert_eq!((found.rate_if, found.span_if), (Rate::new(7_000_000), Some(Span(9_000_000_000))));
+    let size = |value| with("size", value).map(|it| it.size).map_err(|error| error.to_string());
+    assert_eq!(size(Value::Null), Ok(None));
+    assert_eq!((size(json!(65_535)), size(json!("2 KiB"))), (Ok(Some(65_535)), Ok(Some(2_048))));
+    let refused = |value| size(value).expect_err("no size");
+    assert!(refused(json!(65_536)).contains("65536 bytes is too much"));
+    assert!(refused(json!(-1)).contains("a number of bytes, or a size as"));
+    assert!(refused(json!("much")).contains("`64 kB`"));
+    for (key, value, word) in [
+        ("rate", "100.1 Tb/s", "rate"),
+        ("rate", "0.9 b/s", "rate"),
+        ("rate_if", "fast", "rate"),
+        ("span", "10000001 s", "time"),
+        ("span_if", "-1 s", "time"),
+    ] {
+        let said = with(key, json!(value)).expect_err(value).to_string();
+        assert!(said.contains(&format!("is no {word}")), "{said}");
+    }
+    assert_eq!(
+        with("rate", json!("1 b/s")).expect("the least").rate,
+        Rate::new(1).expect("a rate")
+    );
+    assert_eq!(quantity::size("1e15 B"), Ok(1_000_000_000_000_000));
+    assert!(quantity::size("1000000000000001 B").is_err());
+    assert_eq!(quantity::seconds("s", 1e7), Ok(Span(10u64.pow(19))));
+    assert!(quantity::seconds("s", 10_000_001.0).is_err_and(|said| said.contains("s is 10000001")));
 }
