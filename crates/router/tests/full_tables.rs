@@ -175,7 +175,7 @@ impl<A: Crowded> Trial<A> {
 /// `shared` bytes may be left, of blocks that all slots with one answer share.
 fn hold<A: Crowded>(make: impl Fn() -> Box<dyn ServingFib<A>>, next_hops: u64, shared: usize) {
     let mut made = [[0; 2]; 3];
-    for seed in 0..12 {
+    for seed in 0..6 {
         let (ours, rng) = (make(), Rng::new(seed, 1, 0));
         let (twin, known) = (FibLinear::new(), Vec::new());
         let mut trial = Trial { ours, twin, known, rng, next_hops, seed, made };
@@ -254,6 +254,8 @@ fn hold_with_readers(mut table: Box<dyn ServingFib<u32>>, seed: u64) {
                         let is_sound = found == 200 || found == 201 || found == own;
                         assert!(is_sound, "seed {seed} {address:x}: {found}");
                     }
+                    // Who waits for us need not wait for the end of our time slice.
+                    thread::yield_now();
                 }
             });
         }
@@ -290,7 +292,7 @@ fn hold_with_readers(mut table: Box<dyn ServingFib<u32>>, seed: u64) {
 
 #[test]
 fn readers_of_a_full_table_see_before_or_after() {
-    for seed in 0..4 {
+    for seed in 0..2 {
         let slots = SlotFib::<u32, Lines<1>>::new((1 << 18) + 1_500).expect("room");
         hold_with_readers(Box::new(slots), seed);
         let slots = SlotFib::<u32, Lines<2>>::new((1 << 18) + 1_500).expect("room");
