@@ -126,6 +126,55 @@ fn what_is_not_ours_is_counted_and_left_out() {
     assert_eq!(*way, Way::Fate(Hop::Beside), "the kernel encapsulates");
 }
 
+/// By the type of the route alone (`RTN_`, linux/rtnetlink.h).
+#[test]
+fn the_type_of_a_route_may_say_all_of_its_fate() {
+    let unreachable = Hop::Reject(Rejection::Unreachable);
+    let fates = [
+        (2, Hop::Local),
+        (3, Hop::Local),
+        (4, Hop::Local),
+        (5, Hop::Multicast),
+        (6, Hop::Blackhole),
+        (7, unreachable),
+        (8, Hop::Reject(Rejection::Prohibited)),
+        (9, unreachable),
+    ];
+    for (kind, fate) in fates {
+        let route = route(rtnetlink::NEW_ROUTE, ip("10.0.0.0"), 8, BGP, kind).bytes();
+        let (updates, _) = told(1, &frame(&[route]));
+        let [RouteUpdate::Announce { way, .. }] = &updates[..] else { panic!("{updates:?}") };
+        assert_eq!(*way, Way::Fate(fate), "type {kind}");
+    }
+    for (kind, message) in [(0, rtnetlink::NEW_ROUTE), (10, rtnetlink::NEW_ROUTE)] {
+        let (updates, stream) =
+            told(1, &frame(&[route(message, ip("10.0.0.0"), 8, BGP, kind).bytes()]));
+        assert_eq!((updates.len(), stream.counters().ignored.other), (0, 1), "type {kind}");
+    }
+}
+
+/// Attributes of next-hop objects (`NHA_`, linux/nexthop.h): of 4 a blackhole, of 8 an encapsulation.
+#[test]
+fn the_attributes_of_an_object_say_what_it_is() {
+    let object = |kind: u16, value: &[u8]| {
+        let message = netlink::Message::new(rtnetlink::NEW_NEXT_HOP, &[2, 0, 11, 0, 0, 0, 0, 0]);
+        let bytes = message.number(1, 7).number(5, 12).attribute(kind, value).bytes();
+        let (updates, stream) = told(1, &frame(&[bytes]));
+        (updates, stream.counters().ignored.encapsulated, stream.counters().malformed)
+    };
+    let define = |way| vec![RouteUpdate::Define { id: 7, way }];
+    assert_eq!(object(4, &[]), (define(Way::Fate(Hop::Blackhole)), 0, 0));
+    assert_eq!(object(8, &[0; 4]), (define(Way::Fate(Hop::Beside)), 1, 0));
+    let path = |gateway| Way::Path(Path { link: 12, gateway, weight: 1 });
+    assert_eq!(object(6, &[198, 18, 0, 1]), (define(path(Some(ip("198.18.0.1")))), 0, 0));
+    assert_eq!(object(9, &[]), (define(path(None)), 0, 0));
+    let group = Way::Objects(vec![(u32::from_ne_bytes([1, 2, 3, 4]), 6)]);
+    assert_eq!(object(2, &[1, 2, 3, 4, 5, 0, 0, 0]), (define(group), 0, 0));
+    for value in [&[][..], &[0; 7], &[0; 12]] {
+        assert_eq!(object(2, value), (Vec::new(), 0, 1), "a group of {} bytes", value.len());
+    }
+}
+
 #[test]
 fn a_way_that_the_kernel_calls_dead_is_not_taken_while_another_lives() {
     let way = |flags: u8, link: u8| [8, 0, flags, 0, link, 0, 0, 0];
@@ -178,6 +227,10 @@ fn hostile_bytes_do_no_harm() {
     ] {
         assert_eq!(nilometer_router::fpm::frame(&bytes), Err(fault));
     }
+    let (whole, cut) = ([1, 1, 0, 4], [1, 1, 0, 5]);
+    assert_eq!(nilometer_router::fpm::frame(&whole), Ok(Some((&[][..], 4))));
+    assert_eq!(nilometer_router::fpm::frame(&cut), Ok(None));
+    assert_eq!(nilometer_router::fpm::frame(&cut[..3]), Ok(None));
 }
 
 #[test]

@@ -245,3 +245,18 @@ fn a_map_says_the_same() {
         }
     }
 }
+
+/// Four bytes of each number's place and four of its size, two of each bucket, and the ways.
+#[test]
+fn a_snapshot_knows_what_it_takes() {
+    let mut hops = NextHops::new(100, 1_000);
+    let empty = hops.snapshot().bytes();
+    let hop = |port| Hop::Via { port, gateway: None };
+    hops.define(&[Member { hop: hop(1), weight: 1 }]).expect("room");
+    let one = hops.snapshot().bytes();
+    hops.define(&[Member { hop: hop(1), weight: 1 }, Member { hop: hop(2), weight: 1 }])
+        .expect("room");
+    let two = hops.snapshot().bytes();
+    assert!(empty < one && one < two, "{empty} {one} {two}");
+    assert!(two < 100 * 8 + 1_000 * 2 + 3 * size_of::<Hop>() + 1_000, "{two}");
+}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use nilometer_router::rib::RibCounters;
 use nilometer_router::{
     Address, Fib, FibLinear, FibSink, Full, Hop, Member, NextHop, NextHops, Prefix, Rib, RibFault,
     Route, Source, TreeBitmap,
@@ -84,6 +85,8 @@ fn hold<A: Address>(seed: u64, address: impl Fn(u64) -> A + Copy) {
     let mut fib = TreeBitmap::<A>::new(100_000).expect("room");
     let mut naive = Naive { told: Vec::new() };
     let mut replaying = [false; Source::ALL.len()];
+    // Routes added, repeated, changed, withdrawn, unknown, swept.
+    let mut happened = [0; 6];
     for _ in 0..3_000 {
         let prefix = any_prefix(&mut rng, address);
         let source = Source::ALL[rng.below(5) as usize];
@@ -98,22 +101,47 @@ fn hold<A: Address>(seed: u64, address: impl Fn(u64) -> A + Copy) {
                 let is_due = std::mem::take(&mut replaying[source as usize]);
                 let swept = rib.finish_resync(source, &mut hops, &mut fib);
                 assert_eq!(swept, if is_due { naive.end(source) } else { 0 }, "seed {seed}");
+                happened[5] += swept as u64;
             }
             2..16 => {
                 let was = rib.withdraw(prefix, source, metric, &mut hops, &mut fib);
-                assert_eq!(was, Ok(naive.withdraw(prefix, source, metric)), "seed {seed}");
+                let is_there = naive.withdraw(prefix, source, metric);
+                assert_eq!(was, Ok(is_there), "seed {seed}");
+                happened[if is_there { 3 } else { 4 }] += 1;
             }
             _ => {
                 let next = numbers[rng.below(16) as usize];
                 let protocol = [2, 186, 188, 189][rng.below(4) as usize];
-                let route = Route { prefix, source, protocol, metric, next };
+                let new = Route { prefix, source, protocol, metric, next };
+                // Some are told again as they were.
+                let known = rng.below(8 * (1 + naive.told.len() as u64)) as usize;
+                let route = naive.told.get(known).map_or(new, |(route, _)| *route);
+                let Route { prefix, source, metric, .. } = route;
                 rib.announce(route, &mut hops, &mut fib).expect("room");
+                let mut told = naive.told.iter().map(|(route, _)| *route);
+                let old = told.find(|old| Naive::same(old, prefix, source, metric));
+                happened[old.map_or(0, |old| if old == route { 1 } else { 2 })] += 1;
                 naive.announce(route);
             }
         }
         assert_eq!(rib.candidates(prefix), naive.candidates(prefix), "seed {seed}");
         assert_eq!(rib.len(), naive.told.len());
     }
+    for source in Source::ALL {
+        let told = naive.told.iter().filter(|(route, _)| route.source == source).count();
+        assert_eq!(rib.routes(source), told, "{source}");
+    }
+    // Prefixes with one route stand in the table alone, which holds 7 of 8 places at most.
+    let least = rib.prefixes() * size_of::<(Prefix<A>, NextHop)>();
+    assert!((least..100 * least).contains(&rib.bytes()), "{} bytes", rib.bytes());
+    let counters = rib.counters();
+    let [added, repeated, changed, withdrawn, unknown, swept] = happened;
+    assert!(happened.iter().all(|count| *count > 10), "{happened:?}");
+    let expected = RibCounters { added, repeated, changed, withdrawn, unknown, swept, ..counters };
+    assert_eq!(counters, expected, "seed {seed}");
+    assert_eq!((counters.refused, counters.refused_by_limit), (0, 0));
+    assert_eq!(counters.changes(), added + changed + withdrawn + swept);
+    assert_eq!(counters.added - counters.withdrawn - counters.swept, rib.len() as u64);
     let best = naive.best();
     assert!(best.len() > 100 && rib.prefixes() == best.len() && fib.len() == best.len());
     let mut linear = FibLinear::new();
@@ -207,6 +235,7 @@ fn the_next_best_takes_the_place_in_one_step() {
     let told: Vec<Option<NextHop>> = fib.calls.iter().map(|(_, next)| *next).collect();
     let [zero, one, two] = [0, 1, 2].map(|at| Some(numbers[at]));
     assert_eq!(told, [zero, one, two, one, zero, None]);
+    assert_eq!(rib.counters().fib_updates, 6);
     assert!(rib.is_empty() && rib.prefixes() == 0);
 }
 
@@ -237,4 +266,31 @@ fn what_has_no_room_changes_nothing() {
     assert_eq!(rib.announce(changes[2], &mut hops, &mut fib), Err(RibFault::Limit));
     assert_eq!(rib.announce(changes[1], &mut hops, &mut fib), Err(RibFault::Limit));
     assert_eq!((rib.counters().refused, rib.len()), (7, 2));
+}
+
+/// Whatever differs in prefixes, they are spread over the parts about as chance would spread them: of 256
+/// parts 256 prefixes leave 94 empty, and the fullest has some five.
+#[test]
+fn prefixes_are_spread_over_the_parts() {
+    let (mut hops, numbers) = next_hops(1);
+    let families: [fn(u32) -> (u32, u32); 5] = [
+        |number| (0x0a00_0000 | number, 32),
+        |number| (0x0a00_0000 | number << 8, 24),
+        |number| (0x0a00_0000 | number << 16, 16),
+        |number| (number << 24, 8),
+        |number| (0x0a00_0000 | (number & 31) << 17, 16 + number / 32),
+    ];
+    for (family, prefix) in families.into_iter().enumerate() {
+        let mut rib = Rib::new(1_000, 5);
+        for (address, length) in (0..256).map(prefix) {
+            let prefix = Prefix::new(address, length).expect("short enough");
+            let route =
+                Route { prefix, source: Source::Fpm, protocol: 186, metric: 0, next: numbers[0] };
+            rib.announce(route, &mut hops, &mut Noted::default()).expect("room");
+        }
+        let parts = (0..Rib::<u32>::PARTS).map(|part| rib.best_in(part).count());
+        let (used, most) = (parts.clone().filter(|count| *count > 0).count(), parts.max());
+        assert_eq!(rib.prefixes(), 256, "family {family}");
+        assert!(used > 130 && most < Some(12), "family {family}: {used} parts, {most:?}");
+    }
 }

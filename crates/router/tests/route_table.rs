@@ -113,3 +113,62 @@ fn one_step_and_two_come_to_the_same() {
     }
     assert_eq!(one.hops().len(), two.hops().len(), "nothing is held that is not used");
 }
+
+#[test]
+fn what_could_not_be_done_as_it_was_said_is_counted() {
+    let mut table = table();
+    let announce =
+        |number, way| RouteUpdate::Announce { prefix: prefix(number), protocol: 4, metric: 0, way };
+    let path = |link| Path { link, gateway: None, weight: 1 };
+    let updates = [
+        announce(1, Way::Path(path(1))),
+        announce(2, Way::Path(path(9))),
+        announce(3, Way::Paths(vec![path(9), path(1)])),
+        RouteUpdate::Forget { id: 5 },
+        announce(4, Way::Object(6)),
+    ];
+    table.apply(Source::Fpm, &updates);
+    let counters = table.counters();
+    let counted = [counters.not_a_port, counters.unknown_objects, counters.early];
+    assert_eq!((counted, counters.next_hops_refused), ([2, 1, 1], 0));
+    // A group has 256 members at most.
+    for (count, refused) in [(256, 0), (257, 1)] {
+        let gateway = |number| Some(IpAddr::V4(Ipv4Addr::from(number)));
+        let paths = (0..count).map(|number| Path { gateway: gateway(number), ..path(1) }).collect();
+        table.apply(Source::Fpm, &[announce(5, Way::Paths(paths))]);
+        assert_eq!(table.counters().next_hops_refused, refused, "{count} paths");
+    }
+    for (count, refused) in [(256, 1), (257, 2)] {
+        let way = Way::Objects((0..count).map(|id| (1_000 + id, 1)).collect());
+        table.apply(Source::Fpm, &[RouteUpdate::Define { id: 7, way }]);
+        assert_eq!(table.counters().next_hops_refused, refused, "{count} objects");
+    }
+}
+
+#[test]
+fn a_group_is_smaller_without_a_forgotten_object() {
+    let mut table = table();
+    let path = |link| Way::Path(Path { link, gateway: None, weight: 1 });
+    let AnyPrefix::V4(to) = prefix(1) else { panic!("IPv4") };
+    let updates = [
+        RouteUpdate::Define { id: 1, way: path(1) },
+        RouteUpdate::Define { id: 2, way: path(2) },
+        RouteUpdate::Define { id: 3, way: Way::Objects(vec![(1, 1), (2, 3)]) },
+        RouteUpdate::Define { id: 4, way: path(3) },
+        RouteUpdate::Announce { prefix: prefix(1), protocol: 4, metric: 0, way: Way::Object(3) },
+    ];
+    table.apply(Source::Fpm, &updates);
+    let members = |table: &Table| {
+        let next = table.rib_v4().best_of(to).expect("a route").next;
+        let members = table.hops().members(next).into_iter();
+        members.map(|member| (member.hop, member.weight)).collect::<Vec<_>>()
+    };
+    let via = |port| Hop::Via { port, gateway: None };
+    assert_eq!(members(&table), [(via(1), 1), (via(2), 3)]);
+    table.apply(Source::Fpm, &[RouteUpdate::Forget { id: 4 }]);
+    assert_eq!(members(&table), [(via(1), 1), (via(2), 3)], "it was in no group");
+    table.apply(Source::Fpm, &[RouteUpdate::Forget { id: 2 }]);
+    assert_eq!(members(&table).iter().map(|member| member.0).collect::<Vec<_>>(), [via(1)]);
+    table.apply(Source::Fpm, &[RouteUpdate::Forget { id: 1 }]);
+    assert_eq!(members(&table).iter().map(|member| member.0).collect::<Vec<_>>(), [Hop::Failed]);
+}
