@@ -82,3 +82,20 @@ impl Packet for Ticket {
         self.bits |= Ticket::MARKED;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_kept_beside_the_bits_that_came() {
+        for (bits, ecn) in [(0, Ecn::NotCapable), (1, Ecn::Capable1), (2, Ecn::Capable0)] {
+            let mut ticket = Ticket { bits, flow: 7, link_bytes: 1_538, ..Ticket::default() };
+            assert_eq!((ticket.bytes(), ticket.flow(), ticket.ecn()), (1_538, 7, ecn));
+            assert!(!ticket.is_marked());
+            ticket.mark();
+            assert!(ticket.is_marked());
+            assert_eq!((ticket.bits, ticket.ecn()), (0x80 | bits, ecn));
+        }
+    }
+}

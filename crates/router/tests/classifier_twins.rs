@@ -358,3 +358,28 @@ fn a_cached_answer_does_not_outlive_an_update() {
     let (hits, misses) = cache.hits_and_misses();
     assert!(hits + misses == 400_000 && hits > 100_000 && misses >= 2_000, "{hits} {misses}");
 }
+
+/// Vectors are settled again when more than 64 rules are young, tables planned again when more are
+/// unplanned than half of those that were planned, and 32.
+#[test]
+fn many_new_rules_make_a_classifier_stale() {
+    let mut vectors = ClassifierVectors::<u32>::new(1_000);
+    for id in 0..200 {
+        assert_eq!(vectors.is_stale(), id > 64, "{id} young rules");
+        assert_eq!(vectors.insert(RuleId(id), Rule::any(id, Action::Permit)), Ok(()));
+    }
+    vectors.settle();
+    assert!(!vectors.is_stale());
+    let mut tuples = ClassifierTuples::<u32>::new(1_000);
+    let mut stale_from = Vec::new();
+    for id in 0..200 {
+        if tuples.is_stale() {
+            stale_from.push(id);
+            tuples.replan();
+            assert!(!tuples.is_stale());
+        }
+        assert_eq!(tuples.insert(RuleId(id), Rule::any(id, Action::Permit)), Ok(()));
+    }
+    // 33 are more than 32, then 49 than 33 / 2 + 32, then 74 than 82 / 2 + 32; 111 do not come.
+    assert_eq!(stale_from, [33, 82, 156]);
+}

@@ -153,4 +153,23 @@ mod tests {
         }
         assert_eq!(ways.prefixes, twin.len());
     }
+
+    #[test]
+    fn a_full_list_of_other_ports_refuses_new_prefixes_and_changes_old_ones() {
+        let mut ways = WaysBack::<u32>::default();
+        let prefix = |number: u32| Prefix::new(number << 8, 24).expect("in range");
+        for number in 0..OTHERS_MAX as u32 {
+            assert_eq!(ways.set_others(prefix(number), NextHop(1), &[1]), Ok(()));
+        }
+        let beyond = prefix(OTHERS_MAX as u32);
+        assert_eq!(ways.set_others(beyond, NextHop(1), &[1]), Err(Full));
+        assert_eq!(ways.others(beyond.address(), NextHop(1)), [0; 0]);
+        assert_eq!(ways.set_others(beyond, NextHop(1), &[]), Ok(()), "it is not there");
+        assert_eq!(ways.set_others(prefix(7), NextHop(1), &[2, 3]), Ok(()), "it is there");
+        assert_eq!(ways.others(prefix(7).address(), NextHop(1)), [2, 3]);
+        assert_eq!(ways.prefixes, OTHERS_MAX);
+        assert_eq!(ways.set_others(prefix(7), NextHop(1), &[]), Ok(()));
+        assert_eq!(ways.set_others(beyond, NextHop(1), &[4]), Ok(()), "there is room again");
+        assert_eq!(ways.others(beyond.address(), NextHop(1)), [4]);
+    }
 }

@@ -156,4 +156,26 @@ fn what_breaks_a_rule_is_refused() {
         assert_eq!(u128::read(&frame), Err(why));
     }
     assert!(u128::read(&from("fe80::7")).is_ok());
+    // The router alert (RFC 2711) may stand behind padding, and nowhere else than in its header.
+    let with_options = |options: [u8; 6]| {
+        let mut frame = sound.clone();
+        frame[56..62].copy_from_slice(&options);
+        u128::read(&frame).map(|_| ())
+    };
+    for options in [[5, 2, 0, 0, 0, 0], [0, 5, 2, 0, 0, 0], [0, 0, 5, 2, 0, 0], [1, 0, 5, 2, 0, 0]]
+    {
+        assert_eq!(with_options(options), Ok(()), "{options:?}");
+    }
+    let others =
+        [[0; 6], [1, 2, 5, 2, 0, 0], [5, 0, 0, 0, 0, 0], [1, 9, 5, 2, 0, 0], [1, 1, 5, 5, 2, 0]];
+    for options in others {
+        let expected =
+            if options == [1, 1, 5, 5, 2, 0] { Ok(()) } else { Err(Malformed::RouterAlert) };
+        assert_eq!(with_options(options), expected, "{options:?}");
+    }
+    let mut no_header = sound.clone();
+    no_header[20] = 60;
+    assert!(u128::read(&no_header).is_err());
+    let short = mld(v6("fe80::7"), v6("ff02::16"), vec![143, 0, 0, 0]);
+    assert_eq!(u128::read(&short), Err(Malformed::Short));
 }

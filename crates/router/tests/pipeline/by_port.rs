@@ -79,3 +79,26 @@ fn flags_are_asked_for_at_the_ports_of_the_filters_that_look_at_them() {
     assert_eq!(passed, [1, 0]);
     assert_eq!(bench.router.ports()[2].discards().of(Discard::Fragment), 1);
 }
+
+#[test]
+fn filters_are_counted_and_their_flow_cache_says_what_it_knew() {
+    let mut bench = Bench::new();
+    let filters = &mut bench.router.tables_mut().filters4;
+    assert_eq!((filters.is_empty(), filters.len()), (true, 0));
+    assert_eq!((filters.flow_cache(), filters.flow_cache_span()), (None, None));
+    filters.insert(RuleId(3), Rule::any(1, Action::Permit)).expect("room");
+    filters.insert(RuleId(5), Rule::any(2, Action::Deny)).expect("room");
+    filters.set_flow_cache(Some(64));
+    assert!(!filters.is_empty() && filters.len() == 2);
+    let span = filters.flow_cache_span().expect("a cache");
+    assert!(!span.is_empty());
+    for hits in 0..3 {
+        let packet = framed(0, &udp("198.19.0.9", "198.19.1.9", 30));
+        assert_eq!(bench.pass(0, &packet).len(), 1);
+        assert_eq!(bench.router.tables().filters4.flow_cache(), Some((hits, 1)));
+    }
+    assert_eq!(bench.router.tables().filters6.len(), 0);
+    assert_eq!(format!("{:?}", bench.router.tables()), "Tables { filters: (2, 0), .. }");
+    bench.router.tables_mut().filters4.set_flow_cache(None);
+    assert_eq!(bench.router.tables().filters4.flow_cache(), None);
+}

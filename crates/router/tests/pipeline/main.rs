@@ -15,6 +15,7 @@ mod reverse;
 mod shortcut;
 mod storm;
 mod tell;
+mod words;
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -340,3 +340,35 @@ fn a_router_that_offloads_does_the_same_under_configurations_of_chance() {
     println!("{taken} of {sent} packets took a shortcut");
     assert!(4 * taken > sent && 10 * taken < 9 * sent, "{taken} of {sent}");
 }
+
+/// A way is given up when its neighbour moves, its link fails or its port has something to wait for.
+#[test]
+fn a_shortcut_leads_while_nothing_changes_on_its_way() {
+    let mut bench = bench();
+    let key = |last: u32| Key {
+        source: 0xc613_0009,
+        destination: 0xc613_0100 + last,
+        source_port: 1_000,
+        destination_port: 2_000,
+        protocol: 17,
+        flags: 0,
+    };
+    let ask = |bench: &mut Bench, last| {
+        bench.router.shortcut(bench.now, 0, &key(last)).expect("a shortcut")
+    };
+    let (one, other) = (ask(&mut bench, 9), ask(&mut bench, 10));
+    assert!(one == other, "the same way");
+    let elsewhere =
+        bench.router.shortcut(bench.now, 0, &Key { destination: 0xc613_0209, ..key(0) });
+    assert!(elsewhere.is_some_and(|elsewhere| elsewhere != one), "another port");
+    assert!(bench.router.still_leads(&one) && bench.router.may_offload());
+    bench.router.fabric_mut().set_rate(1, Some(Rate::from_megabits(10)));
+    assert!(!bench.router.still_leads(&one), "there is a rate to wait for");
+    bench.router.fabric_mut().set_rate(1, None);
+    assert!(bench.router.still_leads(&one));
+    assert!(bench.router.ports()[1].is_up());
+    bench.router.set_link(bench.now, 1, false, &mut bench.memory).expect("a port");
+    assert!(!bench.router.still_leads(&one) && !bench.router.ports()[1].is_up());
+    bench.router.set_link(bench.now, 1, true, &mut bench.memory).expect("a port");
+    assert!(bench.router.ports()[1].is_up());
+}
