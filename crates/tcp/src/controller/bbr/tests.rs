@@ -392,3 +392,29 @@ fn a_timeout_leaves_one_segment_and_undo_gives_the_window_back() {
     bbr.undo(second(6), window);
     assert_eq!(window.cwnd, MSS, "what was given back once is forgotten");
 }
+
+/// 5.5.11.2: what a needless loss ended goes on, unless the round-trip time is being probed.
+#[test]
+fn a_needless_end_of_a_probe_is_taken_back_but_not_in_probe_rtt() {
+    use State::{Down, Drain, ProbeRtt, Refill, Startup, Up};
+    for (ended, state, expected, is_reached) in [
+        (Some(Up), Down, Refill, true),
+        (Some(Up), Up, Up, true),
+        (Some(Up), ProbeRtt, ProbeRtt, true),
+        (Some(Startup), Drain, Startup, false),
+        (Some(Startup), Startup, Startup, true),
+        (Some(Startup), ProbeRtt, ProbeRtt, false),
+        (None, Down, Down, true),
+    ] {
+        let mut window = Window { cwnd: 10 * MSS, ssthresh: u64::MAX, mss: MSS as u32 };
+        let mut bbr = Bbr::new(&window, 1);
+        bbr.model.full.is_reached = true;
+        (bbr.state, bbr.undo_state) = (state, ended);
+        let (bw_shortterm, inflight_shortterm, inflight_longterm) = (1e6, 9 * MSS, 8 * MSS);
+        bbr.before = Some(Before { bw_shortterm, inflight_shortterm, inflight_longterm });
+        bbr.undo(Time::ZERO, &mut window);
+        let after = (bbr.state, bbr.model.full.is_reached);
+        assert_eq!(after, (expected, is_reached), "{ended:?} {state:?}");
+        assert_eq!(bbr.undo_state, None);
+    }
+}
