@@ -135,12 +135,12 @@ mod tests {
     #[test]
     fn doubles_up_to_its_limit_and_starts_anew_with_a_sample() {
         let mut ours = estimator();
-        for expected in [2, 4, 8, 16, 32, 60, 60] {
+        for (count, expected) in (1..).zip([2, 4, 8, 16, 32, 60, 60]) {
             ours.back_off();
-            assert_eq!(ours.rto(), Span::from_secs(expected));
+            assert_eq!((ours.backoff(), ours.rto()), (count, Span::from_secs(expected)));
         }
         ours.sample(Span(100 * MS));
-        assert_eq!(ours.rto(), Span(300 * MS));
+        assert_eq!((ours.backoff(), ours.rto()), (0, Span(300 * MS)));
     }
 
     #[test]
