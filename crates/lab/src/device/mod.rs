@@ -1,7 +1,6 @@
 //! Devices: namespaces, veth pairs, packet rings, a router's ports, interfaces' counters, and FRR's
 //! daemons.
 
-pub mod awake;
 mod bpf;
 pub mod frr;
 mod interface;
@@ -18,6 +17,7 @@ pub mod partial_checksum;
 pub mod port;
 pub mod prefix;
 pub mod privilege;
+pub mod processors;
 pub mod ring;
 pub mod shortcut;
 pub mod steer;

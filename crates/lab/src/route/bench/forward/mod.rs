@@ -19,8 +19,9 @@
 //!           / frames forwarded
 //! ```
 //!
-//! Meanwhile no processor goes idle ([`crate::device::awake`] says why): prices are those of a machine that is
-//! awake, and waking up is part of none.
+//! Meanwhile no processor goes idle, and the measuring thread and each device's stay on a processor
+//! ([`crate::device::processors`] says why): prices are those of a machine that is awake, and waking up is
+//! part of none.
 //!
 //! So the price is that of all of the device's work, whoever's thread the kernel did it in, and of the one
 //! link that there is more of; what generator and sink cost themselves is not in it. Frames that a device
@@ -59,7 +60,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::clock::{median, thread_id, thread_time};
-use crate::device::awake::Awake;
+use crate::device::processors::{Awake, keep_apart};
 use crate::generate::epoll::PromptTimers;
 use crate::route::tally::Paths;
 use dut::{Device, Dut, Variant};
@@ -195,7 +196,9 @@ pub fn measure(options: &Options) -> Result<Forwarding> {
     });
     let awake = Awake::begin()?;
     usage::raise(thread_id());
-    benches.iter().filter_map(|bench| bench.device.thread_id()).for_each(usage::raise);
+    let devices = || benches.iter().filter_map(|bench| bench.device.thread_id());
+    devices().for_each(usage::raise);
+    keep_apart(thread_id(), devices())?;
     let courses = rounds(options, &mut benches, &awake)?;
     drop(awake);
     let points = points(options, &benches, &courses);

@@ -1,14 +1,15 @@
-//! Processors that do not go idle while something is measured.
+//! Processors while something is measured: none goes idle, and threads stay where they are.
 //!
 //! A processor that has nothing to do halts, and it takes time to wake it: more or less from one wake to
 //! the next, and most where a hypervisor has to be asked. A generator that sleeps between its frames pays
-//! for that twenty thousand times a second, and what a cheap device costs is lost in it: on an idle virtual
-//! machine of two processors twenty rounds of `route bench forward` told the price of the kernel's
-//! forwarding to a half, and with its processors awake to a tenth.
+//! for that twenty thousand times a second. And a thread that is woken on another processor than the last
+//! time finds other caches, so that a round in which it moves is dearer by tenths. What a cheap device costs
+//! is lost in both. So
 //!
-//! So each processor gets a thread that spins. It is of the class that gives way to every other at once
-//! (`SCHED_IDLE`), and what it uses is as good as idle: who asks how busy the machine was takes
-//! [`Awake::time`] away.
+//! - each processor gets a thread that spins ([`Awake`]). It is of the class that gives way to every other at
+//!   once (`SCHED_IDLE`), and what it uses is as good as idle: who asks how busy the machine was takes
+//!   [`Awake::time`] away;
+//! - whoever measures and what is measured have a processor each, as far as there are ([`keep_apart`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,6 +19,7 @@ use std::time::Duration;
 use std::{hint, io, thread};
 
 use anyhow::{Context, Result};
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::route::bench::clock::{thread_id, thread_time_of};
@@ -39,13 +41,12 @@ impl Awake {
     /// When there can be no such thread.
     pub fn begin() -> Result<Awake> {
         let step = "cannot keep a processor awake";
-        let allowed = sched_getaffinity(None).context(step)?;
         let mut awake = Awake { is_over: Arc::default(), threads: Vec::new() };
-        for processor in (0..CpuSet::MAX_CPU).filter(|&at| allowed.is_set(at)) {
+        for processor in allowed()? {
             let is_over = Arc::clone(&awake.is_over);
             let (told, hears) = mpsc::sync_channel(1);
             let spins = move || {
-                let begun = lowest_class().and_then(|()| stay_at(processor));
+                let begun = lowest_class().and_then(|()| stay_at(None, processor));
                 let is_good = begun.is_ok();
                 // (Whoever began it waits to hear.)
                 let _ = told.send(begun.map(|()| thread_id()));
@@ -76,11 +77,35 @@ impl Drop for Awake {
     }
 }
 
-/// Lets the calling thread run on this processor alone.
-fn stay_at(processor: usize) -> io::Result<()> {
+/// The processors that the calling thread may use.
+fn allowed() -> Result<Vec<usize>> {
+    let allowed = sched_getaffinity(None).context("the kernel does not name our processors")?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&at| allowed.is_set(at)).collect())
+}
+
+/// Keeps a thread of this process on one processor, and `others`, of which one works at a time, on another,
+/// if there are two that the calling thread may use.
+///
+/// # Errors
+/// When there is no such thread.
+pub fn keep_apart(one: i32, others: impl IntoIterator<Item = i32>) -> Result<()> {
+    let allowed = allowed()?;
+    // (The first processor is where most interrupts are.)
+    let from_last = |place: usize| allowed[allowed.len() - 1 - place % allowed.len()];
+    let all = [(one, 0)].into_iter().chain(others.into_iter().map(|other| (other, 1)));
+    for (thread_id, place) in all {
+        let thread = Pid::from_raw(thread_id).context("a thread has a number")?;
+        let step = "cannot keep a thread on a processor";
+        stay_at(Some(thread), from_last(place)).context(step)?;
+    }
+    Ok(())
+}
+
+/// Lets a thread, or the calling one, run on this processor alone.
+fn stay_at(thread: Option<Pid>, processor: usize) -> io::Result<()> {
     let mut one = CpuSet::new();
     one.set(processor);
-    Ok(sched_setaffinity(None, &one)?)
+    Ok(sched_setaffinity(thread, &one)?)
 }
 
 /// Puts the calling thread into the class that gives way to all others.
@@ -96,6 +121,27 @@ fn lowest_class() -> io::Result<()> {
 mod tests {
     use super::*;
     use std::time::Instant;
+
+    #[test]
+    fn threads_stay_on_a_processor_each() {
+        let processors = allowed().expect("processors");
+        let (tell, hear) = mpsc::channel();
+        let other = thread::spawn(move || {
+            tell.send(thread_id()).expect("it is heard");
+            thread::park();
+            allowed().expect("processors")
+        });
+        let work = move || {
+            keep_apart(thread_id(), [hear.recv().expect("the other's")]).expect("ours");
+            other.thread().unpark();
+            [allowed().expect("processors"), other.join().expect("it ends")]
+        };
+        let kept = thread::spawn(work).join().expect("it ends");
+        let last = |place: usize| processors[processors.len() - 1 - place % processors.len()];
+        assert_eq!(kept, [0, 1].map(|place| vec![last(place)]));
+        assert_eq!(allowed().expect("processors"), processors, "others go where they want");
+        assert!(keep_apart(5_000_000, []).is_err(), "there is no such thread");
+    }
 
     #[test]
     fn processors_are_awake_and_whoever_has_work_goes_first() {
