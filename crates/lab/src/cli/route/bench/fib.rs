@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::slice;
 
 use anyhow::Result;
 use clap::Args;
@@ -63,7 +64,7 @@ pub struct FibArgs {
 /// where it is to.
 pub fn run(args: FibArgs) -> Result<Verdict> {
     let picture = args.plot.map(|path| {
-        document::guard_output(&path, &[args.table.clone()], true, BEGINNING.as_bytes())
+        document::guard_output(&path, slice::from_ref(&args.table), true, BEGINNING.as_bytes())
     });
     let picture = picture.transpose()?;
     let options = Options {
