@@ -215,6 +215,24 @@ fn kept(room: &Room, result: &Value) {
     assert_ne!(bytes(&usual), bytes(result), "an engine is its table");
 }
 
+/// What lines of the summary look like, whatever the numbers: names, columns and units. Losses, which a run
+/// may have or not, are left out, disciplines too, and of the last line all but its name.
+fn shapes(printed: &str) -> Vec<String> {
+    let shape = |line: &str| {
+        let (name, said) = line.split_at_checked(19).unwrap_or((line, ""));
+        let said = match name.split(' ').next() {
+            Some("report") => "",
+            Some("queue") => said.split_once(", ").map_or(said, |(_, rest)| rest),
+            _ => said.split(", but ").next().unwrap_or_default(),
+        };
+        let numbers = said.split(|letter: char| letter.is_ascii_digit() || letter == '.');
+        let words: Vec<&str> = numbers.filter(|word| !word.is_empty()).collect();
+        format!("{name}{}", words.join("N"))
+    };
+    let is_loss = |line: &&str| line.starts_with("lost ") || line.starts_with("not explained ");
+    printed.lines().filter(|line| !is_loss(line)).map(shape).collect()
+}
+
 /// The shipped file runs as it is; RED drops before its queue is full, and people are told in words.
 #[test]
 fn the_shipped_router_is_tested_with_one_command() {
@@ -227,7 +245,7 @@ fn the_shipped_router_is_tested_with_one_command() {
     room.write("router.toml", shipped.replace("\"20 Mb/s\"", "\"3 Mb/s\""));
     room.small_model("model.json");
     let words = ["lab", "run", "--router", "router.toml", "--model", "model.json"];
-    let words = [&words[..], &["--duration", "2", "--calibration", "0"]].concat();
+    let words = [&words[..], &["--duration", "2", "--calibration", "0.5"]].concat();
     let printed = room.done(&[&words[..], &["--out", "run"]].concat());
     let result = room.json("run/result.json");
     explained(&result);
@@ -238,6 +256,12 @@ fn the_shipped_router_is_tested_with_one_command() {
     assert!(printed.contains(&line), "{printed}");
     assert!(printed.contains("not explained      0 to_servers, 0 to_clients\n"), "{printed}");
     assert!(printed.contains("queue client       red, "), "{printed}");
+    let readme = fs::read_to_string(example("../README.md")).expect("the first page");
+    let sample =
+        readme.split_once(" it ends with\n\n").and_then(|(_, rest)| rest.split_once("\n\n"));
+    let lines = sample.expect("a sample of what is printed").0.lines();
+    let sample: String = lines.map(|line| format!("{}\n", line.trim_start())).collect();
+    assert_eq!(shapes(&sample), shapes(&printed), "README.md shows what a run prints");
     assert_eq!(count(queue(&result, "server"), "delay_ns"), 5_000_000);
     let whole = ["lab", "run", "--router", file.to_str().expect("UTF-8"), "--duration", "0.5"];
     room.done(&[&whole[..], &["--calibration", "0", "--out", "whole"]].concat());

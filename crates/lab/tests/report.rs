@@ -136,6 +136,24 @@ fn queues_and_losses_of_our_router_are_drawn_and_said() {
     }
 }
 
+/// The page in the repository is what this version draws of a run with defaults.
+#[test]
+fn the_example_is_a_page_of_this_version() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/example/report.html");
+    let example = std::fs::read_to_string(file).expect("the example");
+    check::hold(&example);
+    let page = render(&with_a_router());
+    assert_eq!(ids(&example), ids(&page), "its figures");
+    for name in ["style", "script"] {
+        let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+        let text = |page: &str| {
+            let rest = page.split_once(&open).expect("one is there").1;
+            rest.split_once(&close).expect("it closes").0.to_owned()
+        };
+        assert_eq!(text(&example), text(&page), "its {name}");
+    }
+}
+
 #[test]
 fn trouble_is_drawn_and_said() {
     let page = hold(&sample::troubled());
