@@ -6,6 +6,9 @@
 //! with `UPDATE=1 cargo test --release -p nilometer-queue`, and then read: which disciplines
 //! changed, and was that meant?
 
+#[path = "../../wire/tests/recording/mod.rs"]
+mod recording;
+
 mod twin;
 
 use std::fmt::Write;
@@ -17,32 +20,11 @@ use nilometer_queue::tdrr::Averaging;
 use nilometer_queue::{Any, Capacity, Discipline, End, Hashing, Kind, Reason, Settings};
 use nilometer_stat::Rng;
 use nilometer_wire::{Ecn, Rate, Span, Time};
+use recording::Digest;
 use twin::Piece;
 
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded.txt");
 const RATE: Rate = Rate::from_megabits(10);
-
-/// FNV-1a over everything that was said.
-struct Digest(u64);
-
-impl Write for Digest {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        for byte in text.bytes() {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-        Ok(())
-    }
-}
-
-impl Digest {
-    fn new() -> Digest {
-        Digest(0xcbf2_9ce4_8422_2325)
-    }
-
-    fn say(&mut self, what: impl std::fmt::Debug) {
-        write!(self, "{what:?}").unwrap();
-    }
-}
 
 /// Settings as they come, and with every option changed.
 fn settings(kind: Kind, number: usize) -> Settings {
@@ -252,12 +234,5 @@ fn decisions_and_rates_are_as_recorded() {
     }
     refusals(&mut table);
     rates(&mut table);
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(RECORDING, &table).expect("a recording");
-    }
-    let recorded = std::fs::read_to_string(RECORDING).expect("a recording");
-    for (now, then) in table.lines().zip(recorded.lines()) {
-        assert_eq!(now, then, "see the top of this file");
-    }
-    assert_eq!(table.len(), recorded.len());
+    recording::compare(RECORDING, &table);
 }

@@ -5,6 +5,9 @@
 //! `UPDATE=1 cargo test --release -p nilometer-sim`, and then read: which runs changed, and was
 //! that meant? Whatever changes a TCP stack or a discipline changes these runs as well.
 
+#[path = "../../wire/tests/recording/mod.rs"]
+mod recording;
+
 use std::fmt::Write;
 
 use nilometer_queue::Kind;
@@ -24,17 +27,11 @@ use nilometer_traffic::TrafficModel;
 use nilometer_traffic::by_hand::ByHand;
 use nilometer_traffic::model::Origin;
 use nilometer_wire::{Rate, Span};
+use recording::digest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded.txt");
-
-/// FNV-1a over everything that was said, in 32 bits.
-fn digest(text: &str) -> u32 {
-    let fold = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    let sum = text.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
-    (sum >> 32) as u32 ^ sum as u32
-}
 
 /// Two groups of hosts, two routers, and what is between them; `change` is put over it, key by key.
 fn scenario(change: Value) -> Value {
@@ -352,14 +349,7 @@ fn runs_are_as_recorded() {
     others(&mut table);
     refusals(&mut table);
     overloads(&mut table);
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(RECORDING, &table).expect("a recording");
-    }
-    let recorded = std::fs::read_to_string(RECORDING).expect("a recording");
-    for (now, then) in table.lines().zip(recorded.lines()) {
-        assert_eq!(now, then, "see the top of this file");
-    }
-    assert_eq!(table.len(), recorded.len());
+    recording::compare(RECORDING, &table);
 }
 
 /// Figures of a run of known flows, by hand.

@@ -5,6 +5,9 @@
 //! A line that changes on purpose is written anew with `UPDATE=1 cargo test --release -p
 //! nilometer-stat`, and then read: which parts changed, and was that meant?
 
+#[path = "../../wire/tests/recording/mod.rs"]
+mod recording;
+
 use std::fmt::Write;
 
 use nilometer_stat::inversion::SampledFlows;
@@ -357,12 +360,5 @@ fn statistics_are_as_recorded() {
     counts(&mut table);
     chance(&mut table);
     inversions(&mut table);
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(RECORDING, &table).expect("a recording");
-    }
-    let recorded = std::fs::read_to_string(RECORDING).expect("a recording");
-    for (now, then) in table.lines().zip(recorded.lines()) {
-        assert_eq!(now, then, "see the top of this file");
-    }
-    assert_eq!(table.len(), recorded.len());
+    recording::compare(RECORDING, &table);
 }

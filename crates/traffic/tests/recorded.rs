@@ -5,6 +5,9 @@
 //! `UPDATE=1 cargo test --release -p nilometer-traffic`, and then read: which parts of which models
 //! changed, and was that meant?
 
+#[path = "../../wire/tests/recording/mod.rs"]
+mod recording;
+
 use std::fmt::Write;
 use std::net::IpAddr;
 
@@ -19,16 +22,10 @@ use nilometer_traffic::fidelity::{Gap, Laws, Measured, judge};
 use nilometer_traffic::model::{Origin, TrafficModel};
 use nilometer_traffic::udp::{Conversation, Way, classify};
 use nilometer_traffic::{Plan, Planner, synthetic};
+use recording::digest;
 
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded.txt");
 const ORIGIN_NS: u64 = synthetic::ORIGIN_NS;
-
-/// FNV-1a over everything that was said, in 32 bits.
-fn digest(text: &str) -> u32 {
-    let fold = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    let sum = text.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
-    (sum >> 32) as u32 ^ sum as u32
-}
 
 fn options(interval_s: Option<f64>) -> EstimateOptions {
     let prefix = |text: &str| text.parse().expect("a prefix");
@@ -398,12 +395,5 @@ fn models_and_plans_are_as_recorded() {
     stated(&mut table);
     classes(&mut table);
     burstiness(&mut table);
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(RECORDING, &table).expect("a recording");
-    }
-    let recorded = std::fs::read_to_string(RECORDING).expect("a recording");
-    for (now, then) in table.lines().zip(recorded.lines()) {
-        assert_eq!(now, then, "see the top of this file");
-    }
-    assert_eq!(table.len(), recorded.len());
+    recording::compare(RECORDING, &table);
 }

@@ -10,6 +10,8 @@ mod odd;
 mod others;
 mod real;
 mod recorded;
+#[path = "../../../wire/tests/recording/mod.rs"]
+mod recording;
 mod sflow;
 mod strangers;
 mod template;

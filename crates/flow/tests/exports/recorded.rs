@@ -26,22 +26,11 @@ use nilometer_wire::packet::{Fragment, IpPacket, TcpSegment, TimeStamps, Transpo
 
 use crate::capture::somebody;
 use crate::hostile::{Chance, described};
+use crate::recording::{self, Digest};
 use crate::template::{iana, ipfix, set, template, v9};
 use crate::{flow_tools, nfcapd, sflow};
 
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/exports/recorded.txt");
-
-/// FNV-1a over everything that was said.
-struct Digest(u64);
-
-impl Write for Digest {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        for byte in text.bytes() {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-        Ok(())
-    }
-}
 
 /// What was said so far, and how much of it was flows.
 struct Said {
@@ -51,7 +40,7 @@ struct Said {
 
 impl Said {
     fn new() -> Said {
-        Said { digest: Digest(0xcbf2_9ce4_8422_2325), flows: 0 }
+        Said { digest: Digest::new(), flows: 0 }
     }
 
     fn say(&mut self, what: impl std::fmt::Debug) {
@@ -387,12 +376,5 @@ fn exports_packets_and_repairs_are_as_recorded() {
     files(&mut table);
     let records = packets(&mut table);
     repairs(&records, &mut table);
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(RECORDING, &table).expect("a recording");
-    }
-    let recorded = std::fs::read_to_string(RECORDING).expect("a recording");
-    for (now, then) in table.lines().zip(recorded.lines()) {
-        assert_eq!(now, then, "see the top of this file");
-    }
-    assert_eq!(table.len(), recorded.len());
+    recording::compare(RECORDING, &table);
 }

@@ -3,7 +3,7 @@
 //! Such a table says what was, not what is right; that is for the other tests. It stands guard over
 //! the many small decisions in a machine of this size that nobody means to change. Where a row
 //! differs and the change is meant, record the tables anew,
-//! `NILOMETER_RECORD=1 cargo test --release -p nilometer-tcp`, and read in the difference whether
+//! `UPDATE=1 cargo test --release -p nilometer-tcp`, and read in the difference whether
 //! it is what was meant.
 
 use std::path::Path;
@@ -64,7 +64,7 @@ impl Checksum {
 /// Compares rows with the table of that name in `tests/courses`.
 pub fn compare(name: &str, rows: &[String]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/courses").join(name);
-    if env::var_os("NILOMETER_RECORD").is_some() {
+    if env::var_os("UPDATE").is_some() {
         fs::write(&path, rows.join("\n") + "\n").expect("the table can be written");
     }
     let table = fs::read_to_string(&path).unwrap_or_default();
