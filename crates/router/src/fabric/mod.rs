@@ -310,11 +310,6 @@ impl<P: Packet + Copy> Fabric<P> {
         self.outputs[output].is_usual = is_usual;
     }
 
-    /// Whether links into the fabric have a limit: distributed queueing is on.
-    pub fn is_regulated(&self) -> bool {
-        self.queueing.is_some()
-    }
-
     /// Whether a packet to `output` that comes now, by whatever input, crosses and leaves as if there were
     /// no fabric: inputs hand over at once, because no link into the fabric has a limit (distributed
     /// queueing, whose grants are that limit, is off); the link of the output has neither a rate nor a
