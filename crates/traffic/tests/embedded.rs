@@ -1,13 +1,16 @@
 //! The embedded records through the whole pure chain: estimated, planned, and judged as if performed
 //! without fault.
 
+mod performed;
+
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use nilometer_traffic::compare::compare;
 use nilometer_traffic::estimate::{EstimateError, EstimateOptions, estimate};
-use nilometer_traffic::fidelity::{Gap, Laws, Measured, judge};
+use nilometer_traffic::fidelity::{Laws, judge};
 use nilometer_traffic::model::{Origin, TrafficModel};
 use nilometer_traffic::{Plan, Planner, synthetic};
 use nilometer_wire::{Span, Time};
+use performed::performed;
 
 fn options() -> EstimateOptions {
     let prefix = |text: &str| text.parse().expect("a prefix");
@@ -33,33 +36,6 @@ fn model() -> TrafficModel {
 fn plan(model: &TrafficModel, seed: u64) -> Plan {
     let planner = Planner::new(model, seed).expect("a sound model");
     planner.plan(&mut |slots| planner.chains(slots)).expect("a plan")
-}
-
-/// The plan as a faultless performance would be measured.
-fn performed(plan: &Plan) -> Measured {
-    let at = |index: usize| plan.connections[index].start.as_secs_f64();
-    let end = plan.end.as_secs_f64();
-    let gap = |before: usize, until: f64, observed| Gap {
-        waited_s: until - at(before),
-        observed,
-        limit_s: end - at(before),
-    };
-    let followed = plan.previous.iter().enumerate();
-    let mut gaps: Vec<Gap> = followed
-        .filter_map(|(index, before)| before.map(|before| gap(before as usize, at(index), true)))
-        .collect();
-    gaps.extend(plan.censored.iter().map(|&index| gap(index as usize, end, false)));
-    let mut uses = (vec![0; plan.ranks.0], vec![0; plan.ranks.1]);
-    for session in &plan.sessions {
-        uses.0[session.source_rank as usize] += 1;
-        uses.1[session.destination_rank as usize] += 1;
-    }
-    Measured {
-        sizes: plan.connections.iter().map(|c| c.size_bytes as f64).collect(),
-        gaps,
-        source_uses: uses.0,
-        destination_uses: uses.1,
-    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! `UPDATE=1 cargo test --release -p nilometer-traffic`, and then read: which parts of which models
 //! changed, and was that meant?
 
+mod performed;
 #[path = "../../wire/tests/recording/mod.rs"]
 mod recording;
 
@@ -18,10 +19,11 @@ use nilometer_traffic::burstiness::Hurst;
 use nilometer_traffic::by_hand::ByHand;
 use nilometer_traffic::compare::compare;
 use nilometer_traffic::estimate::{EstimateOptions, estimate, estimate_as_given};
-use nilometer_traffic::fidelity::{Gap, Laws, Measured, judge};
+use nilometer_traffic::fidelity::{Laws, judge};
 use nilometer_traffic::model::{Origin, TrafficModel};
 use nilometer_traffic::udp::{Conversation, Way, classify};
-use nilometer_traffic::{Plan, Planner, synthetic};
+use nilometer_traffic::{Planner, synthetic};
+use performed::performed;
 use recording::digest;
 
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded.txt");
@@ -141,33 +143,6 @@ fn model_lines(name: &str, model: &TrafficModel, warnings: &[String], table: &mu
     for parts in parts.chunks(4) {
         let each = parts.iter().map(|(key, said)| format!("{key} {:08x}", digest(said)));
         writeln!(table, "  {}", each.collect::<Vec<_>>().join(", ")).unwrap();
-    }
-}
-
-/// The plan as a faultless performance would be measured.
-fn performed(plan: &Plan) -> Measured {
-    let at = |index: usize| plan.connections[index].start.as_secs_f64();
-    let end = plan.end.as_secs_f64();
-    let gap = |before: usize, until: f64, observed| Gap {
-        waited_s: until - at(before),
-        observed,
-        limit_s: end - at(before),
-    };
-    let followed = plan.previous.iter().enumerate();
-    let mut gaps: Vec<Gap> = followed
-        .filter_map(|(index, before)| before.map(|before| gap(before as usize, at(index), true)))
-        .collect();
-    gaps.extend(plan.censored.iter().map(|&index| gap(index as usize, end, false)));
-    let mut uses = (vec![0; plan.ranks.0], vec![0; plan.ranks.1]);
-    for session in &plan.sessions {
-        uses.0[session.source_rank as usize] += 1;
-        uses.1[session.destination_rank as usize] += 1;
-    }
-    Measured {
-        sizes: plan.connections.iter().map(|c| c.size_bytes as f64).collect(),
-        gaps,
-        source_uses: uses.0,
-        destination_uses: uses.1,
     }
 }
 

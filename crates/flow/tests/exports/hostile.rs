@@ -59,6 +59,16 @@ pub fn described() -> Vec<Vec<u8>> {
     ]
 }
 
+/// Limits that mutated templates reach.
+pub const NARROW: Limits = Limits {
+    domains_max: 20,
+    domains_of_address_max: 15,
+    templates_max: 50,
+    templates_of_address_max: 30,
+    fields_max: 40,
+    held_bytes_max: 5_000,
+};
+
 #[test]
 fn mutated_templates_and_records_balance() {
     let mut bases = described();
@@ -67,17 +77,9 @@ fn mutated_templates_and_records_balance() {
             bases.push(std::fs::read(entry.unwrap().path()).unwrap());
         }
     }
-    let limits = Limits {
-        domains_max: 20,
-        domains_of_address_max: 15,
-        templates_max: 50,
-        templates_of_address_max: 30,
-        fields_max: 40,
-        held_bytes_max: 5_000,
-    };
     let mut chance = Chance(7);
     for _ in 0..2_000 {
-        let (mut session, mut counts) = (Session::new(limits), Counts::default());
+        let (mut session, mut counts) = (Session::new(NARROW), Counts::default());
         let (mut given, mut bytes) = (0, 0);
         for _ in 0..100 {
             let base = chance.below(bases.len());

@@ -25,7 +25,7 @@ use nilometer_flow::{EndReason, FlowKey, FlowRecord, flow_tools as tools};
 use nilometer_wire::packet::{Fragment, IpPacket, TcpSegment, TimeStamps, Transport};
 
 use crate::capture::somebody;
-use crate::hostile::{Chance, described};
+use crate::hostile::{Chance, NARROW, described};
 use crate::recording::{self, Digest};
 use crate::template::{iana, ipfix, set, template, v9};
 use crate::{flow_tools, nfcapd, sflow};
@@ -68,20 +68,12 @@ fn fixed() -> Vec<Vec<u8>> {
 }
 
 fn datagrams(table: &mut String) {
-    let limits = Limits {
-        domains_max: 20,
-        domains_of_address_max: 15,
-        templates_max: 50,
-        templates_of_address_max: 30,
-        fields_max: 40,
-        held_bytes_max: 5_000,
-    };
     let kinds = [("fixed", fixed()), ("templates", described()), ("samples", sflow::bases())];
     let all: Vec<Vec<u8>> = kinds.iter().flat_map(|(_, bases)| bases.clone()).collect();
     for (name, bases) in kinds.into_iter().chain([("all formats", all)]) {
         let (mut chance, mut said) = (Chance(29), Said::new());
         for _ in 0..60 {
-            let mut collector = Collector::new(limits);
+            let mut collector = Collector::new(NARROW);
             for number in 0..60 {
                 let base = &bases[chance.below(bases.len())];
                 let is_sound = chance.below(3) > 0;
