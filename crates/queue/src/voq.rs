@@ -39,8 +39,8 @@
 //! the rates of a column add up to `F·Y/(X+Y)` at least. (A minimum share and a minimum backlog move
 //! both towards `1/N`, and reallocation adds; neither lowers a rate below that. Deferred urgency does, as
 //! long as much waits at the output.) If `X+Y >= F·D`, the output thus comes by `X + F·D·Y/(X+Y)`, which
-//! is `F·D` or more, in the period, and sends it, if its own link is as fast as `F`. So `X+Y` behaves as on a link of rate `F`, but for one
-//! period: if what comes for the output in any time `t` is at most `s + F·t` bytes, at all inputs
+//! is `F·D` or more, in the period, and sends it, if its own link is as fast as `F`. So `X+Y` behaves as on
+//! a link of rate `F`, but for one period: if what comes for the output in any time `t` is at most `s + F·t` bytes, at all inputs
 //! together, no more than `s + 2·F·D` ever waits for it, and a packet more at each input, which waits
 //! until its credit is whole. (Three periods where crossing takes time, as in the simulated switch: what
 //! is granted may arrive as late as at the period's end.) Whatever the other outputs get: hence *no input

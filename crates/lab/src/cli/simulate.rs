@@ -160,8 +160,8 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Verdict> {
     Ok(Verdict::Done)
 }
 
-/// Writes the directory of results, and the packets that were asked for last: they are the one thing that
-/// is made again. Where it was interrupted, it keeps its preliminary name.
+/// Writes the results first and the packet trace last: a trace can be had again from the scenario and the
+/// seed, while results take all runs. An interrupted sweep stays in `DIR.partial`.
 fn save(
     args: &SimulateArgs,
     sweep: &Sweep,

@@ -17,7 +17,6 @@ pub mod partial_checksum;
 pub mod port;
 pub mod prefix;
 pub mod privilege;
-pub mod processors;
 pub mod ring;
 pub mod shortcut;
 pub mod steer;

@@ -194,7 +194,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    /// A connection of the server whose client asked for so many bytes, and reads none.
+    /// The server's end of a connection whose client has requested `size_bytes` and never reads.
     fn asked(size_bytes: u64) -> (Connection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");

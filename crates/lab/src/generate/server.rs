@@ -31,9 +31,9 @@ use super::pattern::pattern;
 use super::service::{Service, WAITING_MAX};
 use super::socket::{self, Options};
 
-/// Connections that a server serves at once in one loop, unless it is told otherwise.
+/// Default limit of concurrent connections of a server.
 pub const OPEN_MAX: usize = 16_384;
-/// Files that such a server may have open: the most that anything here asks for by itself.
+/// File descriptors that a server with this limit needs: the most of all commands with default options.
 pub const OPEN_FILES: u64 = socket::open_files(OPEN_MAX + WAITING_MAX);
 
 /// How a server serves.

@@ -153,8 +153,8 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
-    /// Whether new connections are accepted now. Where there are limits they are although all places are
-    /// taken: else whoever fills the kernel's queue keeps everybody else out of it.
+    /// Whether new connections are accepted now. With limits they are even when all places are taken:
+    /// otherwise one client that fills the kernel's accept queue would lock out all others.
     fn takes_in(&self) -> bool {
         self.under_way.is_some() || !self.open.is_full()
     }

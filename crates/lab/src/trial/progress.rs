@@ -92,7 +92,7 @@ impl Display {
         log: Option<&ResultFile>,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let log = log.map(|log| log.create()).transpose()?;
+        let log = log.map(ResultFile::create).transpose()?;
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| self.watch(live, seconds, log, &done));

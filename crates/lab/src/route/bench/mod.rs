@@ -10,4 +10,5 @@ pub mod peer;
 pub mod pipeline;
 pub mod plot;
 pub mod prefixes;
+pub mod processors;
 pub mod under_updates;

@@ -19,9 +19,8 @@
 //!           / frames forwarded
 //! ```
 //!
-//! Meanwhile no processor goes idle, and the measuring thread and each device's stay on a processor
-//! ([`crate::device::processors`] says why): prices are those of a machine that is awake, and waking up is
-//! part of none.
+//! Meanwhile no CPU enters an idle state, and the measuring thread and the device's are pinned to one CPU
+//! each ([`super::processors`] says why): the time it takes to leave an idle state is in no price.
 //!
 //! So the price is that of all of the device's work, whoever's thread the kernel did it in, and of the one
 //! link that there is more of; what generator and sink cost themselves is not in it. Frames that a device
@@ -60,7 +59,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::clock::{median, thread_id, thread_time};
-use crate::device::processors::{Awake, keep_apart};
+use super::processors::{Awake, keep_apart};
 use crate::generate::epoll::PromptTimers;
 use crate::route::tally::Paths;
 use dut::{Device, Dut, Variant};

@@ -32,8 +32,8 @@ pub struct Point {
     pub unheard_share: f64,
     /// Forwarded frames per processor second of the device; none where that is not told.
     pub packets_per_cpu_second: Option<f64>,
-    /// What holds it in 95 of 100 points whose rounds scatter evenly ([`super::price`]), as far as the rounds go; none where a price of nothing
-    /// is in it.
+    /// What holds it in 95 of 100 points whose rounds scatter evenly ([`super::price`]), as far as the rounds
+    /// go; none where a price of nothing is in it.
     #[serde(default)]
     pub packets_per_cpu_second_interval: Option<[f64; 2]>,
     /// The same in the worst and in the best round; none where the difference is lost in any.

@@ -1,15 +1,16 @@
-//! Processors while something is measured: none goes idle, and threads stay where they are.
+//! CPUs while something is measured: kept out of idle states, and threads pinned to them.
 //!
-//! A processor that has nothing to do halts, and it takes time to wake it: more or less from one wake to
-//! the next, and most where a hypervisor has to be asked. A generator that sleeps between its frames pays
-//! for that twenty thousand times a second. And a thread that is woken on another processor than the last
-//! time finds other caches, so that a round in which it moves is dearer by tenths. What a cheap device costs
-//! is lost in both. So
+//! An idle CPU halts, and leaving its idle state takes time: more or less from one wakeup to the next, and
+//! most where a hypervisor has to be asked. A generator that sleeps between its frames pays for that twenty
+//! thousand times a second. And a thread that is woken on another CPU than the last time finds cold caches,
+//! so that a round in which the scheduler migrates it costs tenths more. What a cheap device costs is lost in
+//! both. So
 //!
-//! - each processor gets a thread that spins ([`Awake`]). It is of the class that gives way to every other at
-//!   once (`SCHED_IDLE`), and what it uses is as good as idle: who asks how busy the machine was takes
-//!   [`Awake::time`] away;
-//! - whoever measures and what is measured have a processor each, as far as there are ([`keep_apart`]).
+//! - each CPU gets a thread that spins ([`Awake`]), in the scheduling class that yields to every other at
+//!   once (`SCHED_IDLE`). What it uses counts as idle: who asks how busy the machine was subtracts
+//!   [`Awake::time`];
+//! - the measuring thread and the device's thread are pinned to a CPU each, where there are two
+//!   ([`keep_apart`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,12 +23,12 @@ use anyhow::{Context, Result};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::route::bench::clock::{thread_id, thread_time_of};
+use super::clock::{thread_id, thread_time_of};
 
 /// How often a thread spins before it looks whether it is to end.
 const SPINS: u32 = 1_000;
 
-/// The threads, one for each processor that the calling thread may use; they end when this is dropped.
+/// The spinning threads, one for each CPU that the calling thread may use; they end when this is dropped.
 #[derive(Debug)]
 pub struct Awake {
     is_over: Arc<AtomicBool>,
@@ -35,7 +36,7 @@ pub struct Awake {
 }
 
 impl Awake {
-    /// Keeps them awake from now on.
+    /// Keeps those CPUs out of idle states from now on.
     ///
     /// # Errors
     /// When there can be no such thread.
@@ -83,8 +84,8 @@ fn allowed() -> Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&at| allowed.is_set(at)).collect())
 }
 
-/// Keeps a thread of this process on one processor, and `others`, of which one works at a time, on another,
-/// if there are two that the calling thread may use.
+/// Pins a thread of this process to one CPU, and `others`, of which one works at a time, to another, if the
+/// calling thread may use two.
 ///
 /// # Errors
 /// When there is no such thread.
@@ -101,14 +102,14 @@ pub fn keep_apart(one: i32, others: impl IntoIterator<Item = i32>) -> Result<()>
     Ok(())
 }
 
-/// Lets a thread, or the calling one, run on this processor alone.
+/// Pins a thread, or the calling one, to this CPU.
 fn stay_at(thread: Option<Pid>, processor: usize) -> io::Result<()> {
     let mut one = CpuSet::new();
     one.set(processor);
     Ok(sched_setaffinity(thread, &one)?)
 }
 
-/// Puts the calling thread into the class that gives way to all others.
+/// Puts the calling thread into the scheduling class that yields to all others.
 fn lowest_class() -> io::Result<()> {
     // SAFETY: all zero is a value of this struct of numbers; the class wants the priority 0.
     let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
