@@ -132,3 +132,17 @@ fn says_what_is_wrong() {
     bytes.resize(24 + 65_536, 0);
     assert_eq!(parse(&bytes), Err(Malformed::TooLong));
 }
+
+#[test]
+fn says_it_in_words() {
+    let texts = [
+        (Malformed::Cut, "the segment ends before its header does"),
+        (Malformed::TooLong, "the segment is longer than 65535 bytes"),
+        (Malformed::DataOffset, "the data offset is below 5"),
+        (Malformed::OptionLength(8), "option 8 has a length it cannot have"),
+        (Malformed::Checksum, "the checksum is wrong"),
+    ];
+    for (malformed, text) in texts {
+        assert_eq!(malformed.to_string(), text);
+    }
+}

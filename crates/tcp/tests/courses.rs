@@ -9,6 +9,10 @@ mod controllers;
 mod pipe;
 #[path = "courses/scenes.rs"]
 mod scenes;
+#[path = "courses/states.rs"]
+mod states;
+#[path = "courses/walks.rs"]
+mod walks;
 
 use pipe::record::compare;
 
@@ -20,4 +24,14 @@ fn connections_take_the_recorded_course() {
 #[test]
 fn controllers_take_the_recorded_course() {
     compare("controllers.txt", &controllers::rows());
+}
+
+#[test]
+fn random_walks_take_the_recorded_course() {
+    compare("walks.txt", &walks::rows());
+}
+
+#[test]
+fn every_state_answers_segments_as_recorded() {
+    compare("states.txt", &states::rows());
 }

@@ -50,6 +50,23 @@ fn both_may_open_at_once() {
     assert_eq!(pipe.ends[0].statistics().timeouts, 0);
 }
 
+/// The peer's SYN and its answer to ours come before anybody asks for ours: it is not owed any more.
+#[test]
+fn what_the_answer_overtook_is_not_sent() {
+    let mut opener = Connection::connect(Config::rfc(), 50);
+    opener.poll_transmit(Time::ZERO).expect("a SYN");
+    let mut segment = Segment::default();
+    (segment.flags, segment.sequence) = (SYN, 70);
+    opener.receive(at(10), &segment, Ecn::NotCapable);
+    assert_eq!(opener.state(), State::SynReceived);
+    (segment.flags, segment.acknowledgement) = (SYN | ACK, 51);
+    opener.receive(at(10), &segment, Ecn::NotCapable);
+    assert_eq!(opener.state(), State::Established);
+    let answer = opener.poll_transmit(at(10)).expect("an acknowledgement").segment;
+    assert_eq!((answer.flags, answer.sequence, answer.acknowledgement), (ACK, 51, 71));
+    assert!(opener.poll_transmit(at(10)).is_none());
+}
+
 #[test]
 fn whichever_segment_of_the_handshake_is_lost_it_completes() {
     for (end, number) in [(0, 1), (1, 1), (0, 2)] {

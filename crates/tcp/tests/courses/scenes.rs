@@ -8,7 +8,7 @@ use crate::pipe::{Chance, Faults, MS, Pipe};
 
 /// A turn of a script.
 #[derive(Clone, Copy)]
-enum Turn {
+pub enum Turn {
     /// Microseconds between packets, milliseconds of queue (0: endless) and of one-way delay.
     Path(u64, u64, u64),
     /// One in so many packets is lost, repeated, held up, marked; 0: none.
@@ -230,10 +230,10 @@ fn stacks() -> Vec<(&'static str, Config, Config)> {
 }
 
 /// A script that goes on.
-struct Run {
-    pipe: Pipe,
+pub struct Run {
+    pub pipe: Pipe,
     chance: Chance,
-    checksum: Checksum,
+    pub checksum: Checksum,
     until: Time,
     /// The window, in segments, from time to time.
     windows: Vec<u64>,
@@ -241,7 +241,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(left: Config, right: Config, name: &str) -> Run {
+    pub fn new(left: Config, right: Config, name: &str) -> Run {
         let seed = name.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte));
         // The left end's numbers pass zero soon.
         let left = Connection::connect(left, 0_u32.wrapping_sub(30_000));
@@ -281,7 +281,7 @@ impl Run {
         }
     }
 
-    fn take(&mut self, turn: Turn) {
+    pub fn take(&mut self, turn: Turn) {
         match turn {
             Path(spacing, buffer, delay) => {
                 self.pipe.delay = MS * delay;
