@@ -1,5 +1,7 @@
 //! Fragments of many datagrams, shuffled and repeated, put together again; and attacks on it.
 
+mod twin;
+
 use std::net::IpAddr;
 
 use nilometer_router::forward::fragment::Fragments;
@@ -11,6 +13,8 @@ use nilometer_stat::Rng;
 use nilometer_wire::build;
 use nilometer_wire::checksum::{internet_checksum, ipv4_header_checksum_ok, transport_checksum_ok};
 use nilometer_wire::time::{Span, Time};
+
+use twin::{Naive, Told};
 
 const PURPOSE: u32 = u32::from_be_bytes(*b"reas");
 
@@ -254,4 +258,85 @@ fn hostile_fragments_make_sound_packets_or_none() {
     }
     assert!(wholes > 1_000, "{wholes}");
     assert_conserved(table.account());
+}
+
+/// Few datagrams, much of which collides.
+fn some_fragment(rng: &mut Rng) -> Told {
+    let is_v6 = rng.below(2) == 0;
+    let mut below = |bound: u64| rng.below(bound) as usize;
+    let start = 8 * below(5);
+    let bytes = [8, 8, 8, 16, 16, 24, 0, 5][below(8)];
+    let content = u8::from(below(20) == 0);
+    Told {
+        is_v6,
+        source: below(4) * below(2),
+        destination: below(4) * below(2),
+        id: [1, 1, 2, 0x201][below(4)],
+        protocol: [17, 17, 17, 6][below(4)],
+        option_bytes: [0, 0, 4, 40][below(4)],
+        start,
+        more: below(4) != 0,
+        payload: (start..start + bytes).map(|at| at as u8 ^ content).collect(),
+    }
+}
+
+#[test]
+fn whatever_comes_is_put_together_as_the_rules_say() {
+    let mut rng = Rng::new(6, PURPOSE, 0);
+    let mut wholes = [0; 2];
+    for (datagrams_max, bytes_max) in [(64, 1 << 20), (6, 1 << 20), (64, 150), (1, 20)] {
+        let settings = Settings { datagrams_max, bytes_max, patience: Span::from_nanos(90) };
+        let mut table = Reassembler::new(settings);
+        let mut naive = Naive::new(settings);
+        for n in 0..30_000 {
+            let (now, told) = (Time(n), some_fragment(&mut rng));
+            let port = rng.below(3) as u16;
+            let outcome = table.push(now, port, &told.packet());
+            assert_eq!(outcome, naive.push(now, port, &told), "fragment {n}");
+            wholes[usize::from(told.is_v6)] += u32::from(matches!(outcome, Outcome::Whole(_)));
+            assert_eq!(table.expire(now), naive.expire(now));
+            let next = naive.datagrams.first().map(|one| one.began + settings.patience);
+            assert_eq!((table.next_timeout(), table.waiting_bytes()), (next, naive.bytes()));
+            assert_eq!(table.account(), naive.account());
+        }
+        let account = table.account();
+        let told = [account.delivered, account.repeated, account.dropped[Reason::Overlap as usize]];
+        assert!(told.iter().all(|&number| number > 30), "{account:?}");
+    }
+    assert!(wholes.iter().all(|&number| number > 1_000), "{wholes:?}");
+}
+
+#[test]
+fn a_datagram_holds_65_535_bytes_with_the_header_of_its_first_fragment() {
+    let told = |is_v6, option_bytes, start: usize, end: usize, more| Told {
+        is_v6,
+        source: 0,
+        destination: 1,
+        id: 7,
+        protocol: 17,
+        option_bytes,
+        start,
+        more,
+        payload: vec![1; end - start],
+    };
+    // (Bytes before the payload that count: an IPv4 header with options; IPv6 extension headers.)
+    for (is_v6, first_options, overhead) in [(false, 40, 60), (false, 0, 20), (true, 8, 8)] {
+        for excess in [0, 1] {
+            let end = 65_535 - overhead + excess;
+            let first = told(is_v6, first_options, 0, 65_000, true);
+            let last = told(is_v6, 0, 65_000, end, false);
+            let mut table = Reassembler::new(Settings::default());
+            assert_eq!(table.push(Time::ZERO, 7, &first.packet()), Outcome::Waiting);
+            let outcome = table.push(Time::ZERO, 7, &last.packet());
+            if excess == 0 {
+                assert_eq!(outcome, Outcome::Whole(first.whole(&vec![1; end])));
+            } else {
+                assert_eq!(outcome, Outcome::Dropped(Reason::TooLong, None));
+                // (A header without options is too long of itself, before it is put with the first.)
+                let gone = if overhead == 20 { 1 } else { 2 };
+                assert_eq!(table.account().dropped[Reason::TooLong as usize], gone);
+            }
+            assert_conserved(table.account());
+        }
+    }
 }
