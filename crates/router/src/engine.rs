@@ -245,6 +245,16 @@ mod tests {
 
     #[test]
     fn engines_are_what_they_are_called() {
+        let most = Engine::ALL.map(|engine| (engine.name(), engine.next_hops_max()));
+        let expected = [
+            ("lines", 254),
+            ("wide_lines", 65_534),
+            ("direct", 32_767),
+            ("poptrie", 65_535),
+            ("dxr", 65_535),
+            ("tree_bitmap", 65_536),
+        ];
+        assert_eq!(most, expected);
         hold::<u32>("198.18.0.0/15");
         hold::<u128>("fd00::/8");
     }

@@ -301,13 +301,36 @@ fn settings_out_of_range_are_refused() {
     assert_eq!(sound.check(), Ok(()));
     let checks = [
         (Settings { entries_max: 0, ..sound }, SettingsError::Entries),
-        (Settings { unresolved_max: 5_000, ..sound }, SettingsError::Unresolved),
+        (Settings { entries_max: (1 << 20) + 1, ..sound }, SettingsError::Entries),
+        (Settings { unresolved_max: 0, ..sound }, SettingsError::Unresolved),
+        (Settings { unresolved_max: sound.entries_max + 1, ..sound }, SettingsError::Unresolved),
         (Settings { waiting_max: 0, ..sound }, SettingsError::Packets),
+        (Settings { waiting_max: 9, packets_max: 8, ..sound }, SettingsError::Packets),
         (Settings { unicast_requests: 0, ..sound }, SettingsError::Requests),
-        (Settings { failed: Span::from_secs(4), ..sound }, SettingsError::Timer),
+        (Settings { multicast_requests: 0, ..sound }, SettingsError::Requests),
+        (Settings { failed: Span::from_nanos(3_000_000_001), ..sound }, SettingsError::Timer),
+        (Settings { failed: Span::from_nanos(999_999_999), ..sound }, SettingsError::Timer),
         (Settings { retransmit: Span::ZERO, ..sound }, SettingsError::Timer),
+        (Settings { retransmit: Span::from_nanos(999_999), ..sound }, SettingsError::Timer),
+        (Settings { reachable: Span::from_nanos(999_999), ..sound }, SettingsError::Timer),
+        (Settings { delay: Span::from_nanos(999_999), ..sound }, SettingsError::Timer),
+        (Settings { stale: Span::from_nanos(999_999), ..sound }, SettingsError::Timer),
     ];
     for (settings, error) in checks {
-        assert_eq!(settings.check(), Err(error));
+        assert_eq!(settings.check(), Err(error), "{settings:?}");
+    }
+    let millisecond = Span::from_nanos(1_000_000);
+    let bounds = [
+        Settings { entries_max: 1 << 20, ..sound },
+        Settings { unresolved_max: sound.entries_max, ..sound },
+        Settings { unresolved_max: 1, ..sound },
+        Settings { waiting_max: 8, packets_max: 8, ..sound },
+        Settings { failed: Span::from_secs(3), ..sound },
+        Settings { failed: Span::from_secs(1), ..sound },
+        Settings { retransmit: millisecond, reachable: millisecond, ..sound },
+        Settings { delay: millisecond, stale: millisecond, ..sound },
+    ];
+    for settings in bounds {
+        assert_eq!(settings.check(), Ok(()), "{settings:?}");
     }
 }

@@ -138,6 +138,28 @@ fn loading_is_inserting() {
     }
 }
 
+/// What a change leaves behind is room again for those that follow.
+#[test]
+fn routes_come_and_go_without_end() {
+    let prefix = |text: &str| text.parse::<Prefix<u32>>().expect("a prefix");
+    let some = ["10.0.0.0/8", "10.1.1.0/25", "10.1.1.7/32", "10.1.2.128/26", "10.200.0.0/13"];
+    let some = some.map(prefix);
+    for engine in Engine::ALL {
+        let mut table = engine.table::<u32>(some.len()).expect("room");
+        let mut twin = FibLinear::new();
+        for step in 0..3_000 {
+            let (prefix, next) = (some[step * 7 % some.len()], NextHop((step % 200) as u16));
+            let is_there = step % 3 == 2;
+            let done = if is_there { table.remove(prefix) } else { table.insert(prefix, next) };
+            let same = if is_there { twin.remove(prefix) } else { twin.insert(prefix, next) };
+            assert_eq!(done, same, "{engine}, step {step}");
+        }
+        let addresses = some.map(|prefix| prefix.address());
+        compare(&*table, &twin, &addresses, 0);
+        assert!(table.balances(), "{engine}");
+    }
+}
+
 /// What does not fit is refused, and nothing has changed.
 #[test]
 fn a_full_table_is_as_it_was() {

@@ -403,6 +403,18 @@ mod tests {
         }
     }
 
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_processor_is_asked_as_the_standard_library_asks_it() {
+        extern crate std;
+        use std::is_x86_feature_detected as has;
+        let bits = has!("bmi1") && has!("bmi2") && has!("popcnt") && has!("lzcnt");
+        assert_eq!(has_avx2(), has!("avx2") && bits);
+        let foundations = has!("avx512f") && has!("avx512cd") && has!("avx512bw");
+        assert_eq!(gathers(), foundations && has!("avx512dq") && has!("avx512vl"));
+        assert_eq!(gathers_fast(), gathers() && has!("avx512fp16"));
+    }
+
     fn all_instructions_find_the_same<A: Classified>(address: fn(u64) -> A) {
         let mut rng = Rng::new(5, 2, u64::from(A::BITS));
         let mut classifier = ClassifierTuples::<A>::new(2_000);

@@ -241,6 +241,24 @@ mod tests {
         (0..count).map(|index| flow_hash(seed, &flow(index), None)).collect()
     }
 
+    /// The numbers are another program's, of the same rule.
+    #[test]
+    fn a_flow_has_the_hash_of_its_rule() {
+        let (source_port, destination_port, flags) = (1_000, 80, 2);
+        let (source, destination) = (0xc612_0009, 0xc613_0109);
+        let key = Key { source, destination, source_port, destination_port, protocol: 6, flags };
+        let four = |notes| header(AnyKey::V4(key), notes);
+        assert_eq!(flow_hash(7, &four(0), None), 0x6775_99b9_280e_c11c);
+        assert_eq!(flow_hash(7, &four(FRAGMENT), None), 0x160e_2745_5796_0635);
+        assert_eq!(flow_hash(7, &four(0), Some(0xabcde)), 0x5941_2b74_ab81_8448);
+        let source = 0xfd00_u128 << 112 | 0x1234 << 64 | 9;
+        let destination = 0xfd01_u128 << 112 | 0x77 << 64 | 1 << 63 | 1;
+        let key = Key { source, destination, source_port, destination_port, protocol: 17, flags };
+        let six = header(AnyKey::V6(key), 0);
+        assert_eq!(flow_hash(7, &six, None), 0x1f4f_1f7e_dfac_6c33);
+        assert_eq!(flow_hash(7, &six, Some(0xabcde)), 0x3259_d5cb_2f92_cc0c);
+    }
+
     /// Chi-squared over the hops, within five standard deviations of what chance gives.
     fn assert_even(counts: &[u32], what: &str) {
         let mean = f64::from(counts.iter().sum::<u32>()) / counts.len() as f64;

@@ -4,6 +4,7 @@ use nilometer_router::discard::Discard;
 use nilometer_router::forward::options::SourceRouting;
 use nilometer_router::header::{Header, Unusable};
 use nilometer_router::memory::{Memory, Place};
+use nilometer_router::pipeline::account::Account;
 use nilometer_stat::Rng;
 use nilometer_wire::{Span, Time};
 
@@ -112,4 +113,35 @@ fn the_same_seed_makes_the_same_frames() {
         })
         .count();
     assert!(differ > 1_900, "{differ}");
+}
+
+#[test]
+fn an_account_balances_only_where_what_came_is_what_went_and_what_is_here() {
+    let account = Account {
+        received: 1_000,
+        injected: 200,
+        made: 30,
+        transmitted: 900,
+        punted: 70,
+        absorbed: 60,
+        discarded: 50,
+        by_shortcut: 5,
+        by_slow_path: 6,
+    };
+    assert!(account.balances(110, 40));
+    for (inside, dropped) in [(111, 40), (109, 40), (110, 41), (110, 39), (0, 40), (110, 0)] {
+        assert!(!account.balances(inside, dropped), "{inside} {dropped}");
+    }
+    let others = [
+        Account { received: 1_001, ..account },
+        Account { injected: 201, ..account },
+        Account { made: 31, ..account },
+        Account { transmitted: 901, ..account },
+        Account { punted: 71, ..account },
+        Account { absorbed: 61, ..account },
+        Account { discarded: 51, ..account },
+    ];
+    assert!(others.iter().all(|other| !other.balances(110, 40)));
+    // Of those that came or went: how, and no more of them.
+    assert!(Account { by_shortcut: 0, by_slow_path: 0, ..account }.balances(110, 40));
 }

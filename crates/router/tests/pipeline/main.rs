@@ -11,6 +11,7 @@ mod groups;
 mod hostile;
 mod options;
 mod own;
+mod recorded;
 mod reverse;
 mod shortcut;
 mod storm;

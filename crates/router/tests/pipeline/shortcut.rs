@@ -25,7 +25,7 @@ const PACKETS: u64 = 60;
 
 /// What one of the two is told, drawn once for both.
 #[derive(Clone, Debug)]
-enum Change {
+pub enum Change {
     Queueing(Option<Variant>, Rate),
     Discipline(usize, Kind, u32),
     Usual(usize),
@@ -39,7 +39,7 @@ enum Change {
 }
 
 impl Change {
-    fn draw(rng: &mut Rng) -> Change {
+    pub fn draw(rng: &mut Rng) -> Change {
         let port = rng.below(PORTS as u64) as usize;
         let minimum_share = Variant::minimum_share(PORTS);
         let reserved = Variant::Reserved { minimum_backlog_bytes: 1_500, minimum_share };
@@ -76,7 +76,7 @@ impl Change {
         }
     }
 
-    fn make(&self, bench: &mut Bench) {
+    pub fn make(&self, bench: &mut Bench) {
         let (now, router, memory) = (bench.now, &mut bench.router, &mut bench.memory);
         let mut drops = GiveBack(memory);
         match self.clone() {
@@ -169,7 +169,7 @@ fn filter(rng: &mut Rng) -> Rule<u32> {
 }
 
 /// Mostly a sound packet between hosts behind two gateways; now and then one with something about it.
-fn packet(rng: &mut Rng) -> (usize, Vec<u8>) {
+pub fn packet(rng: &mut Rng) -> (usize, Vec<u8>) {
     let mut any = || (rng.below(PORTS as u64) as usize, rng.below(6));
     let ((from, source), (to, destination)) = (any(), any());
     let bytes = [18, 100, 700, 1_300, 1_472][rng.below(5) as usize];
@@ -225,7 +225,7 @@ impl Offloading {
     }
 }
 
-fn name(key: &Key<u32>) -> [u64; 2] {
+pub fn name(key: &Key<u32>) -> [u64; 2] {
     let ports = u64::from(key.source_port) << 16 | u64::from(key.destination_port);
     [u64::from(key.source) << 32 | u64::from(key.destination), ports << 8 | u64::from(key.protocol)]
 }
