@@ -1,6 +1,7 @@
 //! The classifier and its linear twin against a scan of all rules, while rules come and go.
 
 use nilometer_router::classifier::FlowCache;
+use nilometer_router::classifier::settled::RULES_SETTLED_MAX;
 use nilometer_router::{
     Action, ByPort, Classified, Classifier, ClassifierLinear, ClassifierTuples, ClassifierVectors,
     Inputs, Key, Octet, Ports, Prefix, Refused, Rule, RuleId,
@@ -282,7 +283,9 @@ fn hold_by_port<A: Classified + Default>(
             rule.filter(|(inputs, _)| inputs.contains(input)).map(|(_, rule)| rule)
         };
         let here: Vec<Option<Rule<A>>> = rules.iter().map(of_port).collect();
-        let keys: Vec<Key<A>> = (0..chance.rng.below(80)).map(|_| chance.key()).collect();
+        // (Long batches take the scan most of its time.)
+        let longest = if operation % 8 == 0 { 80 } else { 10 };
+        let keys: Vec<Key<A>> = (0..chance.rng.below(longest)).map(|_| chance.key()).collect();
         let expected: Vec<_> = keys.iter().map(|key| scanned(&here, key)).collect();
         for _ in 0..2 {
             let (mut found, mut cached) = (vec![None; keys.len()], vec![None; keys.len()]);
@@ -305,7 +308,7 @@ fn hold_by_port<A: Classified + Default>(
         of_lists += expected.iter().flatten().filter(|id| is_listed(id)).count();
         assert_eq!(by_port.len(), rules.iter().flatten().count());
     }
-    assert!(of_lists > 10_000, "{of_lists} headers met a rule of their port");
+    assert!(of_lists > 3_000, "{of_lists} headers met a rule of their port");
 }
 
 #[test]
@@ -370,6 +373,20 @@ fn many_new_rules_make_a_classifier_stale() {
     }
     vectors.settle();
     assert!(!vectors.is_stale());
+    // More than can be settled stay in tables, which are stale by a rule of their own.
+    let most = RULES_SETTLED_MAX as u32;
+    let mut vectors = ClassifierVectors::<u32>::new(most + 10);
+    for id in 0..most {
+        assert_eq!(vectors.insert(RuleId(id), Rule::any(id, Action::Permit)), Ok(()));
+    }
+    vectors.settle();
+    assert!(!vectors.is_stale(), "as many as can be settled");
+    for id in most..most + 2 {
+        assert_eq!(vectors.insert(RuleId(id), Rule::any(id, Action::Permit)), Ok(()));
+        assert!(vectors.is_stale(), "{id}: those that are settled are not to be");
+    }
+    vectors.settle();
+    assert!(!vectors.is_stale(), "none is settled any more");
     let mut tuples = ClassifierTuples::<u32>::new(1_000);
     let mut stale_from = Vec::new();
     for id in 0..200 {

@@ -1,6 +1,11 @@
 //! The fabric's promises: nothing vanishes, order is kept, links keep their rate and wires their
 //! length, and everything may be changed under load.
 
+#[path = "../../wire/tests/recording/mod.rs"]
+mod recording;
+
+use std::fmt::Write;
+
 use nilometer_queue::aal5::Framing;
 use nilometer_queue::distributed::{Fabric as Shape, Variant};
 use nilometer_queue::voq::InputLimits;
@@ -8,6 +13,7 @@ use nilometer_queue::{Any, Capacity, Kind, Packet, Reason, Settings, Sharing, To
 use nilometer_router::fabric::{BURST, Fabric, FabricPlan, MemoryLimits};
 use nilometer_stat::Rng;
 use nilometer_wire::{Ecn, Rate, Span, Time};
+use recording::Digest;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cargo {
@@ -380,4 +386,73 @@ fn a_fabric_in_which_something_waits_is_not_transparent() {
     assert!(!fabric.is_transparent(1), "the device had no room");
     let regulated = self::fabric(Some(dq_plus()), 200);
     assert!(!regulated.is_transparent(1));
+}
+
+/// A recording (see `recording/mod.rs`): five times as much as a fabric carries to one output, and what
+/// it carries to the others, for all ways of sharing it.
+#[test]
+fn what_crosses_is_recorded() {
+    let reserved = Variant::Reserved { minimum_backlog_bytes: 3_000, minimum_share: 0.1 };
+    let deferring = Variant::DqPlus {
+        minimum_backlog_bytes: 1_500,
+        minimum_share: Variant::minimum_share(PORTS),
+        deferral_periods: Some(2),
+    };
+    let variants =
+        [None, Some(Variant::Original), Some(reserved), Some(dq_plus()), Some(deferring)];
+    let framings = [Framing::Whole, Framing::Cells];
+    let memory = MemoryLimits { packets: 300, sharing: Sharing::default() };
+    let mut table = String::new();
+    for (variant, framing) in variants.into_iter().flat_map(|one| framings.map(|two| (one, two))) {
+        let mut plan = *fabric(variant, 120).plan();
+        plan.input.framing = framing;
+        plan.memory = (framing == Framing::Cells).then_some(memory);
+        let outputs = (0..PORTS).map(|_| discipline(Kind::Qsdrr, 60)).collect();
+        let mut fabric = Fabric::new(plan, outputs).expect("a plan");
+        fabric.set_rate(1, Some(LINK));
+        fabric.set_burst(1, Some(4_000));
+        fabric.set_delay(2, Span::from_nanos(250_000));
+        let mut rng = Rng::new(4, u32::from_be_bytes(*b"fabr"), 0);
+        let (mut drops, mut digest, mut now) = (Drops::new(), Digest::new(), Time::ZERO);
+        let name = variant.map_or("none", |variant| variant.name());
+        writeln!(table, "{name} {framing:?}").expect("text");
+        for number in 1..=6_000 {
+            let output = [0, 0, 0, 1, 2, 3, 4][rng.below(7) as usize];
+            let input = rng.below(PORTS as u64) as usize;
+            let bytes = 40 + rng.below(1_461) as u32;
+            fabric.enqueue(
+                now,
+                (input, output),
+                Cargo { bytes, input, output, number },
+                &mut drops,
+            );
+            now += Span::from_nanos(1 + rng.below(24_000));
+            if rng.below(3) == 0 {
+                fabric.advance(now, &mut drops);
+            }
+            let output = rng.below(PORTS as u64) as usize;
+            for _ in 0..rng.below(4) {
+                let Some(cargo) = fabric.transmit(now, output, &mut drops) else { break };
+                digest.say((cargo.number, now));
+            }
+            fabric.set_sending(output, rng.below(3) as u32);
+            digest.say((fabric.poll_timeout(), fabric.made_up(), fabric.waiting(output)));
+            if number % 1_000 == 0 {
+                let carried = |port| fabric.input_ledger(port).out_packets;
+                let sent = |port| fabric.output_ledger(port).out_packets;
+                writeln!(
+                    table,
+                    "  crossed {:?} sent {:?} dropped {} updates {}; {:016x}",
+                    (0..PORTS).map(carried).collect::<Vec<_>>(),
+                    (0..PORTS).map(sent).collect::<Vec<_>>(),
+                    fabric.dropped_packets(),
+                    fabric.updates(),
+                    digest.0
+                )
+                .expect("text");
+            }
+            assert!(fabric.balances());
+        }
+    }
+    recording::compare(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fabric.txt"), &table);
 }

@@ -108,6 +108,19 @@ fn what_zebra_says_is_understood_in_any_pieces() {
 }
 
 #[test]
+fn a_frame_that_was_cut_is_forgotten_with_its_connection() {
+    let whole = frame(&[withdrawal(ip("10.9.0.0"), 16)]);
+    let (mut stream, mut updates) = (Stream::new(), Vec::new());
+    for bytes in [&whole[..whole.len() - 1], &whole] {
+        stream.reset();
+        stream.space()[..bytes.len()].copy_from_slice(bytes);
+        stream.filled(bytes.len());
+        stream.updates(&mut updates).expect("sound frames");
+    }
+    assert_eq!((updates.len(), stream.counters().frames), (1, 1));
+}
+
+#[test]
 fn what_is_not_ours_is_counted_and_left_out() {
     let to = ip("10.0.0.0");
     let mut of_multicast = route(rtnetlink::NEW_ROUTE, to, 8, BGP, UNICAST).bytes();

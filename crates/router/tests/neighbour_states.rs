@@ -334,3 +334,22 @@ fn settings_out_of_range_are_refused() {
         assert_eq!(settings.check(), Ok(()), "{settings:?}");
     }
 }
+
+/// A handle is of one entry and of no other that has its place later.
+#[test]
+fn a_place_that_goes_from_hand_to_hand_answers_no_old_handle() {
+    let mut table = with(Settings { entries_max: 1, unresolved_max: 1, ..Settings::discovery(1) });
+    let mut old: Vec<Handle> = Vec::new();
+    for owner in 0..20 {
+        let address = NEXT + owner;
+        table.set(Time::ZERO, address, OLD, Given::Permanent).expect("room");
+        let Lookup::Resolved(OLD, handle) = table.lookup(Time::ZERO, address) else {
+            panic!("{owner} is known")
+        };
+        assert_eq!(table.ready(handle), Some(OLD));
+        assert!(old.iter().all(|old| table.ready(*old).is_none()), "owner {owner}");
+        assert!(table.remove(address));
+        assert_eq!(table.ready(handle), None);
+        old.push(handle);
+    }
+}

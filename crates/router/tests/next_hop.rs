@@ -37,9 +37,11 @@ fn is_down(down: &[Point], hop: Hop) -> bool {
 #[test]
 fn the_same_members_have_the_same_number_while_anyone_refers_to_it() {
     let mut hops = NextHops::new(100, 10_000);
+    assert!(hops.is_empty());
     let one = hops.intern(&[member(1, 2), member(2, 1)]).expect("room");
     let same = hops.intern(&[member(2, 1), member(1, 1), member(1, 1)]).expect("room");
     assert_eq!((one, hops.references(one), hops.len()), (same, 2, 1));
+    assert!(!hops.is_empty());
     let single = hops.intern(&[member(1, 7)]).expect("room");
     assert_eq!(hops.intern(&[member(1, 1)]), Ok(single), "a share of everything");
     let own = hops.define(&[member(1, 1)]).expect("room");

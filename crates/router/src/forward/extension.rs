@@ -314,5 +314,16 @@ mod tests {
             (protocol_at(&whole, 64), protocol_at(&whole, 56), protocol_at(&whole, 40)),
             (56, 48, 6)
         );
+        // Behind headers whose lengths are counted in eights, in fours, and not at all.
+        let options = [51, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let authentication = [[44, 4], [0, 0]].concat();
+        let authentication = [&authentication[..], &[0; 20]].concat();
+        let fragment = [60, 99, 0, 0, 0, 0, 0, 1];
+        let last = [17, 0, 1, 4, 0, 0, 0, 0];
+        let payload = [&options[..], &authentication, &fragment, &last].concat();
+        let whole = packet("fd00::2", protocol::DESTINATION_OPTIONS, &payload);
+        let named_at = [40, 56, 80, 88, 96].map(|at| protocol_at(&whole, at));
+        assert_eq!(named_at, [6, 40, 56, 80, 88]);
+        assert_eq!(protocol_at(&whole, 200), 88, "the packet ends there");
     }
 }

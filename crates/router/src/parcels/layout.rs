@@ -236,3 +236,37 @@ fn find_deep<const BYTES: usize>(memory: &Memory, block: u32, address: u128) -> 
     }
     number_at::<BYTES>(memory, block + 1 + runs * START_WORDS, low) as Leaf
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn hold<const BYTES: usize>(length: u32, step: u32, counts: &[(usize, usize)]) {
+        for &(count, words) in counts {
+            let first = 0x2001 << 112;
+            let start = |run: usize| first + ((run as u128) << step);
+            let runs: Vec<_> =
+                (0..count).map(|run| Run { start: start(run), leaf: run as Leaf % 200 }).collect();
+            let starts: Vec<u128> = runs.iter().map(|run| run.start).collect();
+            let mut block = vec![];
+            pack::<BYTES>(length, &runs, &mut block);
+            let most = words_max::<BYTES>(length, &starts);
+            assert_eq!(most, words, "{count} runs {step} bits apart");
+            assert!(block.len() <= most, "{} words of {most}", block.len());
+        }
+    }
+
+    /// By hand: (keys x width + answers x bytes) / 4 of a line; lines and one more of a tree, of sixteen
+    /// words; a count, four words for each start and the answers of what is deep.
+    #[test]
+    fn the_largest_block_is_what_its_runs_take() {
+        let lines = [(2, 1), (3, 2), (22, 16), (23, 48), (44, 48), (45, 64)];
+        hold::<1>(16, 112 - 16, &lines);
+        hold::<1>(16, 112 - 32, &[(2, 2), (13, 16), (14, 48), (26, 48), (27, 64)]);
+        hold::<1>(16, 0, &[(2, 10), (5, 23), (100, 426)]);
+        hold::<2>(16, 112 - 16, &[(2, 2), (16, 16), (17, 48)]);
+        hold::<2>(16, 112 - 32, &[(2, 2), (11, 16), (12, 48)]);
+        hold::<2>(16, 0, &[(2, 10), (5, 24)]);
+    }
+}

@@ -311,6 +311,17 @@ fn static_groups_need_no_hosts_and_end_with_the_port() {
         assert!(bench.router.remove_group(2, fixed) && !bench.router.remove_group(2, fixed));
         assert_eq!(out(&mut bench), [1, 3]);
         bench.router.add_group(2, StaticGroup { group, source: None }).expect("room");
+        let all = StaticGroup { group, source: None };
+        let fixed_of = |bench: &Bench| {
+            bench.router.ports()[2].plan().multicast.clone().expect("it is on").groups
+        };
+        assert_eq!((out(&mut bench), fixed_of(&bench)), (vec![1, 2, 3], vec![all]));
+        bench.router.add_group(2, all).expect("it is there");
+        assert_eq!(fixed_of(&bench), [all]);
+        assert!(!bench.router.remove_group(2, fixed), "another");
+        assert!(bench.router.remove_group(2, all) && !bench.router.remove_group(2, all));
+        assert_eq!((out(&mut bench), fixed_of(&bench)), (vec![1, 3], vec![]));
+        bench.router.add_group(2, all).expect("room");
         bench.router.set_multicast(bench.now, 3, None).expect("nothing can be wrong");
         assert_eq!(bench.router.add_group(3, fixed), Err(MulticastError::Off));
         assert_eq!(out(&mut bench), [1, 2]);

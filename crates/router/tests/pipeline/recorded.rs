@@ -134,10 +134,7 @@ fn change(bench: &mut Bench, rng: &mut Rng) {
             let own6 = u128::from(Ipv6Addr::new(0xfd00, third.into(), 0, 0, 0, 0, 0, 1));
             router.set_addresses(now, number, &[(own4, 24)], &[(own6, 64)]).expect("addresses");
         }
-        5 => {
-            let Ok(()) = router.unplug(number, memory) else { return };
-            let _ = router.plug(now, number, port(number));
-        }
+        5 => router.unplug(number, memory).expect("it is plugged in"),
         6 => {
             let mut manners =
                 Manners { hop_limit: 30, answers_echo: rng.below(2) == 0, ..Manners::default() };
@@ -154,7 +151,16 @@ fn step(bench: &mut Bench, pause: Span, rng: &mut Rng, digest: &mut Digest) {
     bench.now += pause;
     bench.router.advance(bench.now, &mut bench.memory, &mut ());
     for port in 0..PORTS {
-        for _ in 0..rng.below(12) {
+        if rng.below(4) == 0 {
+            let (mut places, most) = (Vec::new(), rng.below(20) as usize);
+            let Bench { router, memory, now, .. } = bench;
+            router.transmit_all(*now, port, most, memory, |place| places.push(place));
+            for place in places {
+                digest.say((port, bench.memory.frame(place)));
+                bench.memory.give(place);
+            }
+        }
+        for _ in 0..rng.below(9) {
             let Some(place) = bench.router.transmit(bench.now, port, &mut bench.memory) else {
                 break;
             };
@@ -230,7 +236,11 @@ fn record(scene: &Scene, table: &mut String) {
     writeln!(table, "{}", scene.name).expect("text");
     for _ in 0..LINES {
         for number in 0..STEPS {
-            if scene.changes && number % 25 == 0 {
+            // A port that was unplugged comes back when it has drained.
+            let mut vacant = (0..PORTS).filter(|at| bench.router.ports()[*at].plan().is_vacant);
+            if let Some(at) = vacant.next() {
+                let _ = bench.router.plug(bench.now, at, port(at));
+            } else if scene.changes && number % 25 == 0 {
                 if rng.below(2) == 0 {
                     Change::draw(&mut rng).make(&mut bench);
                 } else {
