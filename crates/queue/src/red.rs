@@ -155,12 +155,11 @@ impl<P: Packet> Red<P> {
         self.idle_since = self.idle_since.max(now);
     }
 
-    /// The probability of a drop before its spacing; 1 means without choice.
+    /// The probability of a drop before its spacing, with the average at the minimum or beyond; 1
+    /// means without choice.
     fn probability(&self) -> f64 {
         let RedOptions { max_probability, gentle, .. } = self.options;
-        if self.average < self.min {
-            0.0
-        } else if self.average < self.max {
+        if self.average < self.max {
             max_probability * (self.average - self.min) / (self.max - self.min)
         } else if gentle && self.average < 2.0 * self.max {
             max_probability + (1.0 - max_probability) * (self.average - self.max) / self.max
