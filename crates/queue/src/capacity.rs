@@ -154,6 +154,24 @@ mod tests {
         assert_eq!(cells(u32::MAX), 89_478_486);
     }
 
+    /// The largest packet fills the buffer, and a byte more is too much.
+    #[test]
+    fn the_largest_packet_is_the_last_that_fits() {
+        for limit in [1, 2, 100, 89_478_485] {
+            for capacity in [Capacity::Bytes(limit), Capacity::Cells(limit)] {
+                let largest = capacity.largest_bytes();
+                assert_eq!(capacity.units(largest), capacity.limit(), "{capacity:?}");
+                assert!(capacity.units(largest + 1) > capacity.limit(), "{capacity:?}");
+            }
+            assert_eq!(Capacity::Packets(limit).largest_bytes(), u32::MAX);
+        }
+        assert_eq!(Capacity::Cells(u32::MAX).largest_bytes(), u32::MAX);
+        let limits = [0, 5, u32::MAX - 3, u32::MAX - 2, u32::MAX - 1, u32::MAX];
+        let most = u64::from(u32::MAX - 2);
+        let expected = [0, 5, most - 1, most, most, most];
+        assert_eq!(limits.map(|limit| Capacity::Packets(limit).limit()), expected);
+    }
+
     #[test]
     fn a_limit_counts_in_its_own_unit() {
         for (capacity, held) in

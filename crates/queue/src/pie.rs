@@ -323,3 +323,65 @@ impl<P: Packet> Discipline<P> for Pie<P> {
         self.waiting.backlog()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps of `step` before the scale, with a delay and a delay before of two targets.
+    fn updated(probability: f64, step: f64) -> f64 {
+        let target = Span::from_secs(1);
+        let options = PieOptions { target, alpha: step, beta: 0.0, ..PieOptions::default() };
+        let mut control = Control { probability, delay: 2.0, burst_left: Span::ZERO };
+        control.update(2.0, &options);
+        control.probability
+    }
+
+    /// The table of RFC 8033, section 4.2: each scale holds below its bound and not at it.
+    #[test]
+    fn steps_are_scaled_as_the_rfcs_table_says() {
+        let scale = |p: f64| {
+            if p < 0.000_001 {
+                2_048.0
+            } else if p < 0.000_01 {
+                512.0
+            } else if p < 0.000_1 {
+                128.0
+            } else if p < 0.001 {
+                32.0
+            } else if p < 0.01 {
+                8.0
+            } else if p < 0.1 {
+                2.0
+            } else {
+                1.0
+            }
+        };
+        for bound in [0.000_001, 0.000_01, 0.000_1, 0.001, 0.01, 0.1] {
+            for p in [bound * 0.999, bound, bound * 1.001] {
+                let (found, expected) = (updated(p, 0.01), p + 0.01 / scale(p));
+                assert!((found - expected).abs() < 1e-15, "{p}: {found}, {expected}");
+            }
+        }
+        assert_eq!(updated(0.1, 0.5), 0.1 + 0.02, "bounded from 0.1 on");
+        assert_eq!(updated(0.09, 0.5), 0.09 + 0.25);
+        assert_eq!((updated(0.99, 0.5), updated(0.2, -0.5)), (1.0, 0.0));
+    }
+
+    /// The burst allowance is renewed when p is zero and both delays are below half the target.
+    #[test]
+    fn calm_renews_the_burst_allowance() {
+        let options = PieOptions { target: Span::from_secs(1), ..PieOptions::default() };
+        let burst_left = Span::from_nanos(20_000_000);
+        let after = |probability, before, now| {
+            let mut control = Control { probability, delay: before, burst_left };
+            control.update(now, &options);
+            control.burst_left
+        };
+        let worn = burst_left - options.update;
+        assert_eq!(after(0.0, 0.499, 0.499), options.burst);
+        assert_eq!(after(0.0, 0.5, 0.1), worn);
+        assert_eq!(after(0.0, 0.1, 0.5), worn);
+        assert_eq!(after(0.5, 0.0, 0.0), worn);
+    }
+}

@@ -294,6 +294,13 @@ fn what_cannot_be_is_refused() {
     let with = |variant| Allocator::new(fabric, variant).unwrap_err();
     assert_eq!(with(reserved(8, 0)), DqError::MinimumBacklog(0));
     assert_eq!(with(dq_plus(8, 520, Some(0))), DqError::Deferral(0));
+    // Both limits are allowed, and one more of either is not.
+    for variant in [reserved(8, 1 << 30), dq_plus(8, 520, Some(1_000_000)), dq_plus(8, 1, Some(1))]
+    {
+        assert!(Allocator::new(fabric, variant).is_ok());
+    }
+    assert_eq!(with(reserved(8, (1 << 30) + 1)), DqError::MinimumBacklog((1 << 30) + 1));
+    assert_eq!(with(dq_plus(8, 520, Some(1_000_001))), DqError::Deferral(1_000_001));
     let share = Variant::Reserved { minimum_backlog_bytes: 1, minimum_share: 1.5 };
     assert_eq!(with(share), DqError::MinimumShare(1.5));
     let mut board = Board::new(8).unwrap();

@@ -145,6 +145,67 @@ fn blue_changes_once_per_freeze_time() {
     assert!((blue.probability() - 0.04).abs() < 1e-9, "{}", blue.probability());
 }
 
+/// With a freeze time of ten picoseconds p may change every eleven: while the link is idle it has
+/// fallen by as many steps as have begun, whoever asks in between.
+#[test]
+fn blue_lowers_p_once_for_each_freeze_time_that_began_in_idleness() {
+    let options = BlueOptions {
+        increment: 0.5,
+        decrement: 0.015_625,
+        freeze: Span(10),
+        ..BlueOptions::STUDY
+    };
+    let mut blue = Blue::new(Capacity::Packets(1), options, RATE, Rng::new(1, 0, 0)).unwrap();
+    let mut drops = Vec::new();
+    for id in 0..2 {
+        blue.enqueue(Time::ZERO, Piece::new(id, 0, 0), &mut drops);
+    }
+    assert_eq!(blue.probability(), 0.5);
+    blue.dequeue(Time::ZERO, &mut drops).expect("it waits");
+    let mut asked = blue.clone();
+    for now in 0..600u64 {
+        // The change at 0 lasts through 11; from then on a step each 11 ps, the first at once.
+        let steps = now.saturating_sub(11).div_ceil(11).min(32);
+        let mut fresh = blue.clone();
+        for blue in [&mut fresh, &mut asked] {
+            blue.enqueue(Time(now), Piece::new(2, 0, 0), &mut drops);
+            assert_eq!(blue.probability(), 0.5 - 0.015_625 * steps as f64, "{now} ps");
+            blue.dequeue(Time(now), &mut drops);
+        }
+    }
+}
+
+/// An average of the very minimum is between the thresholds (Floyd and Jacobson, 1993, fig. 2): its
+/// arrivals pass, but are counted, so that the next above it may be due.
+#[test]
+fn red_counts_arrivals_at_its_minimum_and_not_below() {
+    for (length, is_due) in [(19, false), (20, true)] {
+        let options = RedOptions {
+            weight: 1.0,
+            min_percent: 20.0,
+            max_percent: 100.0,
+            max_probability: 0.01,
+            ..RedOptions::default()
+        };
+        let mut red = Red::new(Capacity::Packets(100), options, RATE, Rng::new(1, 0, 0)).unwrap();
+        let mut drops = Vec::new();
+        for id in 0..length {
+            red.enqueue(Time::ZERO, Piece::new(id, 0, 1_500), &mut drops);
+        }
+        for id in 0..9_000 {
+            red.enqueue(Time::ZERO, Piece::new(id, 0, 1_500), &mut drops);
+            red.dequeue(Time::ZERO, &mut drops);
+        }
+        assert!(drops.is_empty(), "at {length} nothing is dropped");
+        for id in 0..21 - length {
+            red.enqueue(Time::ZERO, Piece::new(id, 0, 1_500), &mut drops);
+        }
+        // Of 21 the probability is 1/8,000: after 9,000 arrivals a drop is due.
+        red.enqueue(Time::ZERO, Piece::new(0, 0, 1_500), &mut drops);
+        assert_eq!(!drops.is_empty(), is_due, "at {length}");
+    }
+}
+
 /// A thousand packets arrive at once and one leaves per millisecond from 10 ms on. Waiting times are
 /// above 5 ms from the first; so 100 ms later one is dropped, and then whenever 100 ms/√n more have
 /// passed: at 110, 210, 280.7, 338.4, 388.4, 433.2, 474.0, 511.8 ms, each at the departure that

@@ -143,6 +143,16 @@ fn thresholds_leave_room_for_the_next() {
     }
 }
 
+/// Without a number half of the buffer is divided, rounded down.
+#[test]
+fn reserves_are_the_number_given_or_an_equal_part_of_half() {
+    let of = |queues, packets| Sharing::default().reserve(queues, packets);
+    assert_eq!([of(1, 100), of(8, 100), of(7, 100), of(51, 100)], [50, 6, 7, 0]);
+    assert_eq!([of(0, 100), of(3, 0), of(2, 9)], [50, 0, 2]);
+    let given = Sharing { reserve_packets: Some(9), alpha: Alpha::TWO };
+    assert_eq!([given.reserve(1, 100), given.reserve(50, 4)], [9, 9]);
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
     let sharing = |reserve| Sharing { reserve_packets: Some(reserve), alpha: Alpha::TWO };
@@ -157,4 +167,9 @@ fn what_cannot_be_is_refused() {
     }
     assert!([0.0, -2.0, f64::NAN].into_iter().all(|value| Alpha::new(value).is_none()));
     assert_eq!((Alpha::of_exponent(8), Alpha::of_exponent(i8::MIN)), (None, None));
+    assert_eq!((Alpha::of_exponent(-8), Alpha::of_exponent(0)), (None, Alpha::new(1.0)));
+    assert_eq!(
+        [7, -7].map(|e| Alpha::of_exponent(e).map(Alpha::value)),
+        [128.0, 1.0 / 128.0].map(Some)
+    );
 }

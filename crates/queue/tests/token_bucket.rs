@@ -119,3 +119,37 @@ fn a_bucket_without_depth_is_refused() {
     let refused = TokenBucket::new(Rate::from_megabits(1), 0).expect_err("no depth");
     assert_eq!(refused.to_string(), "token bucket: depth_bytes is zero");
 }
+
+/// At 8 Mb/s a byte's tokens take a microsecond; what is short of a byte does not count yet.
+#[test]
+fn a_bucket_tells_its_level_in_whole_bytes() {
+    let mut bucket = TokenBucket::new(Rate::from_megabits(8), 1_000).expect("a depth");
+    let at = |nanos| Time::from_nanos(nanos);
+    assert_eq!(bucket.level_bytes(at(0)), 1_000);
+    assert!(bucket.take(at(0), 600));
+    let levels = [0, 999, 1_000, 100_500, 599_999, 600_000, 9_000_000];
+    let expected = [400, 400, 401, 500, 999, 1_000, 1_000];
+    assert_eq!(levels.map(|nanos| bucket.level_bytes(at(nanos))), expected);
+    assert!(!bucket.take(at(9_000_000), 1_001), "more than it is deep");
+    assert!(bucket.take(at(9_000_000), 1_000), "all of it");
+    assert_eq!(bucket.level_bytes(at(9_000_000)), 0);
+    assert_eq!(bucket.ready_at(at(9_000_000), 1_000), Some(at(10_000_000)));
+    assert_eq!(bucket.ready_at(at(9_000_000), 1_001), None);
+}
+
+/// A ledger balances only if in is out, dropped and waiting together, in packets and in bytes.
+#[test]
+fn a_ledger_that_lacks_a_packet_or_a_byte_does_not_balance() {
+    let mut ledger = Ledger { in_packets: 9, in_bytes: 900, ..Ledger::default() };
+    (ledger.out_packets, ledger.out_bytes) = (4, 350);
+    for _ in 0..2 {
+        ledger.drops.dropped(Reason::Full, Piece::new(0, 0, 100));
+    }
+    let waiting = Backlog { packets: 3, bytes: 350 };
+    assert!(ledger.balances(waiting));
+    for (packets, bytes) in [(2, 350), (4, 350), (3, 349), (3, 351)] {
+        assert!(!ledger.balances(Backlog { packets, bytes }), "{packets}, {bytes}");
+    }
+    let counts = (ledger.drops.packets(Reason::Full), ledger.drops.total_packets());
+    assert_eq!((counts, ledger.drops.total_bytes()), ((2, 2), 200));
+}
