@@ -223,6 +223,27 @@ mod tests {
         assert_eq!(seen.len(), 75);
     }
 
+    /// What the words are made of: whoever hashes a tuple depends on it.
+    #[test]
+    fn words_hold_addresses_ports_and_protocol_in_order() {
+        let ports_and_protocol = 0x1234_5678_0000 | 200;
+        let sctp = Transport::Sctp { source_port: 0x1234, destination_port: 0x5678 };
+        let (v4, v6): (IpAddr, IpAddr) =
+            ("198.18.0.1".parse().unwrap(), "2001:db8:1:2:3:4:5:6".parse().unwrap());
+        let [old, high, low] = [0xc612_0001, 0x2001_0db8_0001_0002, 0x0003_0004_0005_0006];
+        for (source, destination, words) in [
+            (v4, v4, [old << 32 | old, 0, 0, 0]),
+            (v6, v6, [high, low, high, low]),
+            (v4, v6, [0, old, high, low]),
+            (v6, v4, [high, low, 0, old]),
+        ] {
+            let tuple = Brief::of(&packet(source, destination, sctp)).tuple;
+            assert_eq!(tuple.address_words(), words);
+            assert_eq!(tuple.ports_and_protocol(), ports_and_protocol);
+            assert_eq!(tuple.is_ipv4(), source.is_ipv4() && destination.is_ipv4());
+        }
+    }
+
     /// Differences in two words do not make up for each other.
     #[test]
     fn tuples_with_like_differences_in_two_words_differ() {

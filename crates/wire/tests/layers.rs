@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use nilometer_wire::build::{self, Tcp};
+use nilometer_wire::checksum::Checksum;
 use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{Fragment, IpPacket, Malformed, Parsed, Transport, parse};
 
@@ -384,4 +385,105 @@ fn offloaded_packets_take_the_frames_length() {
     let mut packet = tcp6();
     packet[4..6].fill(0);
     assert_innermost(ip(LinkType::RawIp, &packet), packet.len(), false, "IPv6");
+}
+
+/// The payload's checksum is filled in where all of its place is there, and nothing else is touched.
+#[test]
+fn checksums_are_filled_in_from_the_first_length_that_holds_them() {
+    for (from, to) in [("198.18.0.1", "198.18.1.2"), ("fd00::1", "fd00::2")] {
+        let [from, to]: [IpAddr; 2] = [from, to].map(|text| text.parse().unwrap());
+        let header_bytes = if from.is_ipv4() { 20 } else { 40 };
+        for (protocol, at) in [(6, 16), (17, 6), (1, 2), (58, 2), (132, 100)] {
+            for length in 0..40 {
+                let payload: Vec<u8> = (0..length as u8).map(|n| n.wrapping_mul(37) | 1).collect();
+                let packet = build::ip_packet(from, to, protocol, payload.clone());
+                let built = &packet[header_bytes..];
+                let mut rest = built.to_vec();
+                if length >= at + 2 {
+                    rest[at..at + 2].copy_from_slice(&payload[at..at + 2]);
+                    let mut sum = Checksum::new();
+                    if protocol != 1 {
+                        sum.add_pseudo_header(from, to, protocol, length as u32);
+                    }
+                    sum.add(built);
+                    assert_eq!(sum.finish(), 0, "{protocol}, {length}");
+                }
+                assert_eq!(rest, payload, "{protocol}, {length}");
+            }
+        }
+    }
+}
+
+/// Nothing follows next header 59: what is behind is padding, and no payload of unknown length.
+#[test]
+fn padding_behind_no_next_header_is_none_of_the_packets() {
+    let [from, to]: [IpAddr; 2] = ["fd00::1".parse().unwrap(), "fd00::2".parse().unwrap()];
+    let frame = build::ethernet(&build::ip_packet(from, to, 59, Vec::new()));
+    let packet = ip(LinkType::Ethernet, &frame);
+    assert_eq!((packet.ip_bytes, packet.protocol, packet.transport), (40, 59, Transport::Other));
+}
+
+/// An Ethernet frame is one only on Ethernet.
+#[test]
+fn each_link_has_its_own_header() {
+    for packet in [tcp4(), tcp6()] {
+        let frame = build::ethernet(&packet);
+        assert_eq!(ip(LinkType::Ethernet, &frame).ports(), (40_000, 80));
+        for link in (0..400).filter(|number| *number != 1).filter_map(LinkType::from_dlt) {
+            let parsed = parse(link, &frame, frame.len() as u32);
+            assert!(!matches!(parsed, Parsed::Ip(_)), "{}: {parsed:?}", link.name());
+        }
+    }
+}
+
+/// "Cooked" frames: protocol 4 is LLC, other small ones and those of some devices are no ethertypes.
+#[test]
+fn a_cooked_header_names_ip_only_by_an_ethertype_or_llc() {
+    let v4 = tcp4();
+    let snap = joined(&[&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &v4]);
+    let cooked = |hardware: u16, protocol: u16, rest: &[u8]| {
+        let mut one = vec![0; 16];
+        one[2..4].copy_from_slice(&hardware.to_be_bytes());
+        one[14..16].copy_from_slice(&protocol.to_be_bytes());
+        let mut two = vec![0; 20];
+        two[0..2].copy_from_slice(&protocol.to_be_bytes());
+        two[8..10].copy_from_slice(&hardware.to_be_bytes());
+        [(LinkType::LinuxSll, one), (LinkType::LinuxSll2, two)].map(|(link, head)| {
+            let frame = joined(&[&head, rest]);
+            parse(link, &frame, frame.len() as u32)
+        })
+    };
+    for hardware in [1, 6, 512, 772] {
+        for parsed in cooked(hardware, 0x0800, &v4).into_iter().chain(cooked(hardware, 4, &snap)) {
+            let Parsed::Ip(packet) = parsed else { panic!("{hardware}: {parsed:?}") };
+            assert_innermost(packet, v4.len(), false, "cooked");
+        }
+    }
+    for hardware in [770, 801, 803, 824] {
+        assert_eq!(cooked(hardware, 0x0800, &v4), [Parsed::NotIp(None); 2], "{hardware}");
+        assert_eq!(cooked(hardware, 4, &snap), [Parsed::NotIp(None); 2], "{hardware}");
+    }
+    for protocol in [0, 1, 3, 5, 68, 0x05dc, 0x05ff] {
+        assert_eq!(cooked(1, protocol, &snap), [Parsed::NotIp(None); 2], "{protocol:#x}");
+    }
+    assert_eq!(cooked(1, 0x0600, &v4), [Parsed::NotIp(Some(0x0600)); 2]);
+}
+
+/// Both protocol numbers of MPLS over PPP (RFC 3032, 4.3), and others.
+#[test]
+fn ppp_carries_ip_and_labels() {
+    let labelled = joined(&[&[0, 1, 1, 64], &tcp4()]);
+    for (protocol, payload, is_ip) in [
+        (0x0021_u16, &tcp4(), true),
+        (0x0057, &tcp6(), true),
+        (0x0281, &labelled, true),
+        (0x0283, &labelled, true),
+        (0x0021, &tcp6(), false),
+        (0x0285, &labelled, false),
+        (0x8021, &tcp4(), false),
+    ] {
+        let frame = joined(&[&[0xff, 3], &protocol.to_be_bytes(), payload]);
+        let parsed = parse(LinkType::Ppp, &frame, frame.len() as u32);
+        assert_eq!(matches!(parsed, Parsed::Ip(_)), is_ip, "{protocol:#06x}: {parsed:?}");
+    }
 }
