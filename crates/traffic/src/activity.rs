@@ -237,4 +237,33 @@ mod tests {
         let error = choose(&[window(0, 10, 50)], &[chain(&[1, 2])]).expect_err("too few");
         assert!(error.wanted > 25, "{error:?}");
     }
+
+    /// As many slots as the share that is lacking asks for, at 64 times as many the most; a fifth more,
+    /// and 16.
+    #[test]
+    fn slots_are_asked_for_by_what_is_lacking() {
+        let ten = vec![chain(&[1]); 10];
+        let wanted = |connections: u64, chains: &[Chain]| {
+            choose(&[window(0, 10, connections)], chains).map_err(|more| more.wanted).err()
+        };
+        assert_eq!(wanted(10, &ten), None);
+        assert_eq!(wanted(15, &ten), Some(34));
+        assert_eq!(wanted(35, &ten), Some(58));
+        assert_eq!(wanted(640, &ten), Some(784));
+        assert_eq!(wanted(1_000_000, &ten), Some(784));
+        assert_eq!(wanted(5, &[]), Some(16));
+        // None of the chains has a time in the window.
+        assert_eq!(wanted(2, &vec![chain(&[10]); 5]), Some(28));
+    }
+
+    #[test]
+    fn the_mean_of_what_is_on_counts_the_last_slot_by_its_time() {
+        let window = window(10, 20, 0);
+        let mean =
+            |full: usize, from: Option<u64>| Active { full, from: from.map(at) }.mean(&window);
+        assert_eq!(mean(3, None), 3.0);
+        assert_eq!(mean(3, Some(10)), 4.0);
+        assert_eq!(mean(3, Some(15)), 3.5);
+        assert_eq!(mean(0, Some(18)), 0.2);
+    }
 }

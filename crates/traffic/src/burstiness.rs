@@ -199,4 +199,49 @@ mod tests {
         }
         assert_eq!(Hurst::of(series), Err(NoHurst::TooShort));
     }
+
+    /// Two octaves beyond the first of a line are enough to say something, one is not.
+    #[test]
+    fn a_line_needs_two_octaves_beyond_its_first() {
+        // One packet in each millisecond: bins of 4 ms or more, by PACKETS_MIN of them.
+        let of = |packets: u64| {
+            let mut series = Binned::new();
+            (0..packets).for_each(|at| series.count(at * 1_000_000, 100 + at % 7).expect("near"));
+            let mut pyramid = Pyramid::new();
+            let bins = series.clone().widened(PACKETS_MIN);
+            pyramid.extend(bins.bins().map(|bin| bin.events as f64));
+            (Diagram::from(&pyramid).coarsest(), Hurst::of(series))
+        };
+        let mut seen = [false; 2];
+        for packets in (40..4_000).step_by(40) {
+            let (coarsest, hurst) = of(packets);
+            let is_long = coarsest.is_some_and(|octave| octave >= FIRST_OCTAVE + 2);
+            seen[usize::from(is_long)] = true;
+            assert_eq!(hurst.is_ok(), is_long, "{packets} packets, {coarsest:?}");
+        }
+        assert_eq!(seen, [true; 2]);
+    }
+
+    #[test]
+    fn every_reason_has_a_sentence_of_its_own() {
+        let said = |why: NoHurst| alloc::format!("{why}");
+        assert!(said(NoHurst::NoPackets).starts_with("no stamped packets"));
+        assert!(said(NoHurst::OnlySome).starts_with("a part of the input"));
+        assert!(said(NoHurst::TooFarApart).contains("twelve days"));
+        assert!(said(NoHurst::TooShort).contains("too short"));
+    }
+
+    #[test]
+    fn a_diagram_of_as_many_octaves_as_there_may_be_is_sound_and_one_more_is_not() {
+        let octave = DiagramOctave { octave: 1, count: 2, log2_energy: 0.0, deviation: 1.0 };
+        let of = |bytes: usize, packets: usize| {
+            let series = |count: usize| alloc::vec![octave; count];
+            let diagram = LogScaleDiagrams { bytes: series(bytes), packets: series(packets) };
+            Hurst { bin_s: 0.001, bins: 9, bytes: None, packets: None, diagram }.check()
+        };
+        assert_eq!(of(OCTAVES_MAX, OCTAVES_MAX), Ok(()));
+        let refused = Err(ModelError::TooMany("hurst.diagram", OCTAVES_MAX));
+        assert_eq!(of(OCTAVES_MAX + 1, 0), refused);
+        assert_eq!(of(0, OCTAVES_MAX + 1), refused);
+    }
 }

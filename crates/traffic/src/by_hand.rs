@@ -281,4 +281,25 @@ mod tests {
         }
         assert!(matches!(stated(alloc::vec![0.0]).model(), Err(ModelError::Empty(_))));
     }
+
+    /// Gaps of up to 4 s, each as often; and two of one length each.
+    #[test]
+    fn short_gaps_are_those_within_the_bound() {
+        let knots = alloc::vec![(0.0, 0.0), (0.5, 2.0), (1.0, 4.0)];
+        let gaps = Empirical::new(Form::Linear, 9, knots).expect("a law");
+        assert_eq!(short_gaps(&gaps, 0.0), (0.0, 0.0));
+        assert_eq!(short_gaps(&gaps, 1.0), (0.25, 0.5));
+        assert_eq!(short_gaps(&gaps, 2.0), (0.5, 1.0));
+        assert_eq!(short_gaps(&gaps, 3.0), (0.75, 1.5));
+        assert_eq!(short_gaps(&gaps, 4.0), (1.0, 2.0));
+        assert_eq!(short_gaps(&gaps, 9.0), (1.0, 2.0));
+        // No gap is longer than a thousandth of the interval: as many as their mean says.
+        assert_eq!(connections(&gaps, 4_000.0), 2_000.0);
+        let atoms = alloc::vec![(0.5, 1.0), (1.0, 3.0)];
+        let gaps = Empirical::new(Form::Step, 9, atoms).expect("a law");
+        assert_eq!(short_gaps(&gaps, 0.9), (0.0, 0.0));
+        assert_eq!(short_gaps(&gaps, 1.0), (0.5, 1.0));
+        assert_eq!(short_gaps(&gaps, 2.9), (0.5, 1.0));
+        assert_eq!(short_gaps(&gaps, 3.0), (1.0, 2.0));
+    }
 }

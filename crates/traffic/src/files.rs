@@ -92,3 +92,46 @@ pub(crate) fn enter(flows: Vec<FlowRecord>, coverage: &mut Coverage) -> Vec<File
     }
     files
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::LeftOut;
+
+    fn coverage(of: impl Fn(u64) -> u64) -> Coverage {
+        let share = |at: u64| Share { flows: of(at), octets: of(at + 1) };
+        Coverage {
+            flows: of(1),
+            octets: of(2),
+            flows_in_model: of(3),
+            octets_in_model: of(4),
+            payload_in_model: of(5),
+            records_joined: of(6),
+            records_without_flags: of(7),
+            starts_inferred: of(8),
+            ends_inferred: of(9),
+            gaps_beyond_bound: of(10),
+            flows_in_connections: of(11),
+            octets_in_connections: of(12),
+            left_out: LeftOut {
+                not_tcp: share(13),
+                no_start_marker: share(15),
+                no_end_marker: share(17),
+                ack_flow: share(19),
+                under_100_bytes: share(21),
+            },
+        }
+    }
+
+    #[test]
+    fn coverage_is_added_part_by_part() {
+        let mut sum = coverage(|at| 1_000 * at);
+        sum.add(&coverage(|at| 3 + at));
+        assert_eq!(sum, coverage(|at| 1_001 * at + 3));
+        sum.add(&Coverage::default());
+        assert_eq!(sum, coverage(|at| 1_001 * at + 3));
+        let mut share = Share { flows: 4, octets: 100 };
+        count(&mut share, 50);
+        assert_eq!(share, Share { flows: 5, octets: 150 });
+    }
+}

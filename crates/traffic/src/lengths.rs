@@ -201,4 +201,62 @@ mod tests {
         let rare = weighted(alloc::vec![(1.0, 1.0), (2.0, 1e-15), (3.0, 1.0)], 2).expect("a law");
         assert_eq!(rare.knots().len(), 2);
     }
+
+    /// Three mean gaps between packets of a record, a minute at the least and ten at the most.
+    #[test]
+    fn records_are_joined_over_three_mean_gaps() {
+        let key = nilometer_flow::FlowKey {
+            source: core::net::Ipv4Addr::new(198, 18, 0, 1).into(),
+            destination: core::net::Ipv4Addr::new(198, 19, 0, 1).into(),
+            source_port: 1_024,
+            destination_port: 80,
+            protocol: 6,
+        };
+        let gap_s = |records: &[(u64, u64)]| {
+            let mut waits = Waits::default();
+            for &(packets, seconds) in records {
+                waits.note(&FlowRecord {
+                    key,
+                    start_ns: 5_000_000_000,
+                    end_ns: (5 + seconds) * 1_000_000_000,
+                    packets,
+                    octets: 40 * packets,
+                    tcp_flags: 0,
+                    payload_octets: None,
+                    opened: None,
+                    end_reason: nilometer_flow::EndReason::Unknown,
+                    sampling_interval: 100,
+                });
+            }
+            waits.gap_ns() as f64 / 1e9
+        };
+        assert_eq!(gap_s(&[]), 60.0);
+        // A single packet waits for none.
+        assert_eq!(gap_s(&[(1, 5_000)]), 60.0);
+        assert_eq!(gap_s(&[(2, 20)]), 60.0);
+        assert_eq!(gap_s(&[(2, 30)]), 90.0);
+        assert_eq!(gap_s(&[(4, 90), (2, 90), (1, 1_000)]), 135.0);
+        assert_eq!(gap_s(&[(3, 400)]), 600.0);
+        assert_eq!(gap_s(&[(2, 201)]), 600.0);
+    }
+
+    /// What is rarer than one in 10¹² joins its neighbour, and what is as rare as that does not.
+    #[test]
+    fn a_share_below_the_least_has_no_knot() {
+        let knots = |weight: f64| {
+            let law = weighted(alloc::vec![(1.0, 1.0), (2.0, weight), (3.0, 1.0)], 2);
+            law.expect("a law").knots().len()
+        };
+        assert_eq!((knots(1e-13), knots(1e-11)), (2, 3));
+        assert_eq!(weighted(Vec::new(), 0), None);
+        assert_eq!(weighted(alloc::vec![(5.0, -1.0)], 0), None);
+    }
+
+    #[test]
+    fn atoms_stand_at_the_middle_of_their_piece() {
+        let law = Empirical::new(Form::Step, 8, alloc::vec![(0.25, 4.0), (1.0, 6.0)]);
+        assert_eq!(atoms(&law.expect("a law"), 8.0), [(4.0, 2.0), (6.0, 6.0)]);
+        let law = Empirical::new(Form::Linear, 8, alloc::vec![(0.0, 2.0), (1.0, 6.0)]);
+        assert_eq!(atoms(&law.expect("a law"), 8.0), [(2.0, 0.0), (4.0, 8.0)]);
+    }
 }

@@ -219,3 +219,69 @@ impl Carried {
         Carried { interval, records: kinds.values().map(|kind| kind.records).sum(), bins, kept }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nilometer_flow::record::{TCP, tcp_flags};
+    use nilometer_flow::{EndReason, FlowKey};
+
+    fn record(number: u64) -> FlowRecord {
+        let packets = 1 + number % 3;
+        FlowRecord {
+            key: FlowKey {
+                source: core::net::Ipv4Addr::new(198, 18, 0, 1).into(),
+                destination: core::net::Ipv4Addr::new(198, 19, 0, 1).into(),
+                source_port: number as u16,
+                destination_port: 80,
+                protocol: TCP,
+            },
+            start_ns: number,
+            end_ns: number + 5,
+            packets,
+            octets: packets * (100 + number),
+            tcp_flags: if number.is_multiple_of(4) { tcp_flags::SYN } else { tcp_flags::ACK },
+            payload_octets: None,
+            opened: None,
+            end_reason: EndReason::Unknown,
+            sampling_interval: [10, 100][usize::from(number.is_multiple_of(5))],
+        }
+    }
+
+    /// However records are parted, their kinds are the sums over records of as many packets.
+    #[test]
+    fn kinds_of_parts_are_those_of_all() {
+        let records: Vec<FlowRecord> = (0..600).map(record).collect();
+        let all = Kinds::of(&records, 7);
+        let mut parts = Kinds::default();
+        assert!(parts.is_empty() && parts.intervals().is_none());
+        records.chunks(70).for_each(|part| parts.merge(Kinds::of(part, 0)));
+        parts.joined += 7;
+        assert_eq!(alloc::format!("{all:?}"), alloc::format!("{parts:?}"));
+        assert_eq!((all.is_empty(), all.intervals()), (false, Some((10, 100))));
+        assert_eq!(all.octets, records.iter().map(represented_octets).sum::<u64>());
+        for (interval, kinds) in &all.of {
+            for ((packets, has_start), kind) in kinds {
+                let alike = records.iter().filter(|one| {
+                    one.sampling_interval == *interval
+                        && one.packets == *packets
+                        && one.has_start() == *has_start
+                });
+                let alike: Vec<&FlowRecord> = alike.collect();
+                let sum = |of: fn(&FlowRecord) -> u64| -> u128 {
+                    alike.iter().map(|one| u128::from(of(one))).sum()
+                };
+                assert_eq!(kind.records, alike.len() as u64);
+                assert_eq!(kind.packets, sum(|one| one.packets));
+                assert_eq!(kind.payload, sum(payload_bytes));
+                assert_eq!(kind.octets, sum(|one| one.octets));
+            }
+        }
+    }
+
+    /// A size is a file's from 100 bytes on, once it is rounded.
+    #[test]
+    fn a_file_has_a_hundred_bytes_when_rounded() {
+        assert!(!is_a_file(99.4) && is_a_file(99.5) && is_a_file(100.0));
+    }
+}

@@ -57,7 +57,8 @@ pub fn figure_4(
     let sum: f64 = (0..trials)
         .map(|trial| {
             let index = u64::from(demand.interval) << 32 | u64::from(trial);
-            one_trial(demand, &file_size, &gaps, Rng::new(seed, purpose::FIGURE_4, index))
+            let rng = Rng::new(seed, purpose::FIGURE_4, index);
+            one_trial(demand, (&file_size, &gaps), (SESSIONS_MAX, CONNECTIONS_MAX), rng)
         })
         .sum();
     sum / f64::from(trials)
@@ -70,17 +71,23 @@ fn by_rates(demand: Demand, file_size: &Empirical, gaps: &Empirical) -> f64 {
     demand.bytes as f64 / file_size.mean() * gaps.mean() / demand.duration_s
 }
 
-fn one_trial(demand: Demand, file_size: &Sampler, gaps: &Sampler, mut rng: Rng) -> f64 {
+/// One trial, which adds so many sessions and imitates so many connections at most.
+fn one_trial(
+    demand: Demand,
+    (file_size, gaps): (&Sampler, &Sampler),
+    (sessions_max, connections_max): (u32, u64),
+    mut rng: Rng,
+) -> f64 {
     let wanted = demand.bytes as f64;
     let (mut carried, mut connections) = (0.0, 0u64);
-    for sessions in 0..SESSIONS_MAX {
+    for sessions in 0..sessions_max {
         let before = carried;
         let mut clock = gaps.draw(&mut rng);
         while clock < demand.duration_s {
             carried += file_size.draw(&mut rng);
             clock += gaps.draw(&mut rng);
             connections += 1;
-            if connections >= CONNECTIONS_MAX {
+            if connections >= connections_max {
                 return f64::from(sessions) + 1.0;
             }
         }
@@ -88,7 +95,7 @@ fn one_trial(demand: Demand, file_size: &Sampler, gaps: &Sampler, mut rng: Rng) 
             return f64::from(sessions) + (wanted - before) / (carried - before);
         }
     }
-    f64::from(SESSIONS_MAX)
+    f64::from(sessions_max)
 }
 
 /// The life of one address pair: seconds since the original began.
@@ -215,6 +222,44 @@ mod tests {
         };
         let (tried, stated) = (of(49_000.0), of(5e9));
         assert!((tried / 0.5 - 1.0).abs() < 0.01 && (stated / 0.5 - 1.0).abs() < 1e-9);
+    }
+
+    /// Each session connects nine times; the third of them makes the 19th to the 27th connection.
+    #[test]
+    fn a_trial_ends_with_the_session_that_reaches_a_limit() {
+        let sizes = Empirical::step_from(vec![100.0], 4).expect("law");
+        let gaps = Empirical::step_from(vec![1.0], 4).expect("law");
+        let laws = (&Sampler::new(&sizes), &Sampler::new(&gaps));
+        let demand = |bytes: u64| Demand { interval: 0, bytes, duration_s: 10.0 };
+        let of = |bytes: u64, limits| one_trial(demand(bytes), laws, limits, Rng::new(1, 0, 0));
+        assert_eq!(of(u64::MAX, (1_000, 18)), 2.0);
+        assert_eq!(of(u64::MAX, (1_000, 19)), 3.0);
+        assert_eq!(of(u64::MAX, (1_000, 27)), 3.0);
+        assert_eq!(of(u64::MAX, (1_000, 28)), 4.0);
+        assert_eq!(of(u64::MAX, (5, 1_000)), 5.0);
+        // No limit is met: the last session counts by the share of its bytes that was needed.
+        assert_eq!(of(1_800, (5, 1_000)), 2.0);
+        assert_eq!(of(2_025, (5, 1_000)), 2.25);
+        assert_eq!(of(900, (1, 1_000)), 1.0);
+    }
+
+    /// Where the shortest gap is as long as the interval nobody connects within it, and where it is
+    /// shorter trials are made: one connection of each session, whole sessions of them.
+    #[test]
+    fn a_gap_as_long_as_the_interval_is_answered_by_rates() {
+        let sizes = Empirical::step_from(vec![1_000.0], 4).expect("law");
+        let gaps = Empirical::step_from(vec![2.0], 4).expect("law");
+        let of = |duration_s: f64| {
+            figure_4(Demand { interval: 0, bytes: 10_500, duration_s }, &sizes, &gaps, 2, 1)
+        };
+        assert_eq!(of(2.0), 10.5);
+        assert_eq!(of(2.5), 10.5);
+        assert_eq!(of(1.0), 21.0);
+        assert_eq!(of(0.0), 0.0);
+        let none = Demand { interval: 0, bytes: 0, duration_s: 2.5 };
+        assert_eq!(figure_4(none, &sizes, &gaps, 2, 1), 0.0);
+        let some = Demand { bytes: 1_000, ..none };
+        assert_eq!(figure_4(some, &sizes, &gaps, 0, 1), 0.0);
     }
 
     #[test]

@@ -334,3 +334,82 @@ impl<'a, A: Aside> Store<'a, A> {
         fit.count().max(2).min(parts.len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gather::{Gathered, NothingAside};
+    use crate::runner::InTurn;
+    use crate::synthetic;
+
+    fn lots(records: usize) -> Vec<Lot> {
+        let mut gathered = Gathered::new();
+        synthetic::records().into_iter().take(records).for_each(|record| gathered.keep(record));
+        gathered.into_parts().lots
+    }
+
+    /// As many places as fit, and one at the least; those without records join what is before them.
+    #[test]
+    fn ranges_fit_their_share_or_are_one_place() {
+        assert_eq!(ranges(&[], 5), []);
+        assert_eq!(ranges(&[0, 0, 0], 5), [(0..3, 0)]);
+        assert_eq!(
+            ranges(&[2, 3, 0, 1, 9, 0, 4, 1], 5),
+            [(0..3, 5), (3..4, 1), (4..5, 9), (5..8, 5)]
+        );
+        assert_eq!(ranges(&[6, 6, 5], 5), [(0..1, 6), (1..2, 6), (2..3, 5)]);
+        assert_eq!(ranges(&[3, 3], 6), [(0..2, 6)]);
+        assert_eq!(ranges(&[3, 4], 6), [(0..1, 3), (1..2, 4)]);
+    }
+
+    #[test]
+    fn a_part_is_whole_or_a_fraction_of_which_one_is_the_last() {
+        let whole = Part::new(5, (0..SLOTS, 9));
+        assert!(!whole.is_fraction() && whole.is_last() && whole.has_udp());
+        assert_eq!((whole.number(5), whole.number(5 + LOTS)), (5, 5 + LOTS));
+        let first = Part { bins: 0..7, dealt: 2, ..whole.clone() };
+        assert!(first.is_fraction() && !first.is_last());
+        assert_eq!(first.number(5), 4 * LOTS + 5);
+        let last = Part { bins: 7..BINS, ..whole };
+        assert!(last.is_fraction() && last.is_last());
+    }
+
+    /// What is held of a lot is let go once it was worked on, and not before.
+    #[test]
+    fn lots_are_let_go_when_they_were_summed_up() {
+        let all = lots(4_000);
+        let held = |lots: &[Lot]| lots.iter().map(|lot| lot.bytes().len() / NARROW).sum::<usize>();
+        assert!(held(&all) >= 4_000);
+        let mut store = Store::new(all, &NothingAside, (1 << 20, 1 << 20), &InTurn).expect("parts");
+        assert_eq!(store.parts().len(), LOTS);
+        let work = |store: &Store<'_, _>, part: &Part| {
+            Ok(store.flagged(part)?.len() + store.others(part)?.len())
+        };
+        let add = |sum: &mut usize, _: &Part, more: usize| {
+            *sum += more;
+            Ok(())
+        };
+        assert_eq!(store.sum_up(0, &InTurn, (work, add)).expect("a sum"), 4_000);
+        assert_eq!(held(&store.lots), 0);
+        assert!(store.parts().is_empty());
+    }
+
+    /// Sixteen parts, four shares, and two parts at the least.
+    #[test]
+    fn so_many_parts_are_worked_on_at_once() {
+        let aside = NothingAside;
+        let store =
+            |share: usize| Store { lots: Vec::new(), aside: &aside, parts: Vec::new(), share };
+        let parts = |records: &[usize]| -> Vec<Part> {
+            records.iter().map(|&records| Part::new(0, (0..SLOTS, records))).collect()
+        };
+        let at_once = |share: usize, records: &[usize]| store(share).at_once(&parts(records));
+        assert_eq!(at_once(10, &[1; 20]), 16);
+        assert_eq!(at_once(10, &[1; 3]), 3);
+        assert_eq!(at_once(10, &[10; 9]), 4);
+        assert_eq!(at_once(10, &[10, 10, 10, 11, 1]), 3);
+        assert_eq!(at_once(10, &[50; 9]), 2);
+        assert_eq!(at_once(10, &[50]), 1);
+        assert_eq!(at_once(usize::MAX, &[usize::MAX; 5]), 5);
+    }
+}

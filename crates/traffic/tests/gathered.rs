@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 
 use nilometer_flow::record::{TCP, UDP, tcp_flags};
-use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, repair};
+use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, Screen, repair};
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use nilometer_stat::{Empirical, Rng};
 use nilometer_traffic::TrafficModel;
 use nilometer_traffic::estimate::{EstimateOptions, estimate, estimate_gathered, payload_bytes};
-use nilometer_traffic::gather::{Aside, Gathered, Hold, NothingAside};
+use nilometer_traffic::gather::{Aside, Gathered, Hold, NothingAside, is_screened};
 use nilometer_traffic::model::Origin;
 use nilometer_traffic::runner::Runner;
 use nilometer_traffic::sessions::{PairLife, direct};
@@ -268,6 +268,36 @@ fn what_was_set_aside_and_is_lost_is_an_error() {
     let error = estimate_gathered(gathered, &NothingAside, &options(), &Backwards);
     let line = error.expect_err("there is no room").to_string();
     assert_eq!(line, "records that were set aside are lost: nothing can be set aside");
+}
+
+/// Whether a record is screened while it is read or when it is gathered, the model is the same, and so
+/// are the repairs that were counted.
+#[test]
+fn records_screened_before_make_the_model_of_those_screened_when_they_are_taken() {
+    let mut records = of_kinds(400, 3_000, 9, 7);
+    for record in records.iter_mut().step_by(50) {
+        record.start_ns -= 2 * DAY_NS;
+        record.packets = 2;
+    }
+    let (mut taken, mut screened, mut screen) =
+        (Gathered::new(), Gathered::new(), Screen::default());
+    for mut record in records {
+        taken.take(record.clone());
+        if is_screened(&record) {
+            screen.set_right(&mut record);
+        }
+        screened.take_screened(record);
+        assert_eq!(taken.held(), screened.held());
+    }
+    let met: Vec<_> = screen.counts.met().collect();
+    assert!(met.iter().map(|(_, times)| times).sum::<u64>() > 20, "{met:?}");
+    met.into_iter().for_each(|(reason, times)| screened.note_screened(reason, times));
+    let of = |gathered| {
+        let made = estimate_gathered(gathered, &NothingAside, &options(), &Backwards);
+        made.expect("a model")
+    };
+    let (one, other) = (of(taken), of(screened));
+    assert_eq!((one.model, one.warnings), (other.model, other.warnings));
 }
 
 /// The naive twin: all flows in one list, pairs in trees.

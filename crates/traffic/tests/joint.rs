@@ -5,9 +5,11 @@ use core::net::Ipv4Addr;
 use nilometer_flow::record::{TCP, tcp_flags};
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use nilometer_stat::{Rng, distance, parametric};
-use nilometer_traffic::estimate::{EstimateOptions, estimate};
+use nilometer_traffic::connections::ConnectionVolume;
+use nilometer_traffic::estimate::{EstimateOptions, default_interval_s, estimate};
 use nilometer_traffic::model::Origin;
 use nilometer_traffic::{Plan, Planner, TrafficModel};
+use nilometer_wire::{Span, Time};
 
 const CONNECTIONS: u64 = 6_000;
 const ORIGIN_NS: u64 = 1_767_225_600_000_000_000;
@@ -106,6 +108,23 @@ fn a_plan_keeps_requests_and_answers_together_and_their_volume_in_each_interval(
     }
 }
 
+/// The head has what starts before an instant, and not what starts at it.
+#[test]
+fn the_head_of_a_plan_ends_before_its_instant() {
+    let plan = plan(&model());
+    assert!(!plan.is_empty());
+    for at in [0, 1, 7, plan.len() / 2, plan.len() - 1] {
+        let end = plan.connections[at].start;
+        let head = plan.head(end);
+        assert!(head.len() <= at && head.iter().all(|one| one.start < end));
+        assert!(plan.connections[head.len()..].iter().all(|one| one.start >= end));
+        let after = plan.head(end + Span(1));
+        assert!(after.len() > at && after.last().is_some_and(|one| one.start == end));
+    }
+    assert_eq!(plan.head(plan.end).len(), plan.len());
+    assert!(plan.head(Time(0)).is_empty());
+}
+
 #[test]
 fn files_of_both_ways_follow_the_law_that_the_model_has() {
     let model = model();
@@ -169,4 +188,48 @@ fn numbers_that_no_plan_can_be_made_of_are_refused() {
         let error = model.check().expect_err(word).to_string();
         assert!(error.contains(word), "{word}: {error}");
     }
+}
+
+/// Every part of a sum is added, and none to another.
+#[test]
+fn what_intervals_carry_is_added_part_by_part() {
+    let of = |[connections, bytes, packets, octets]: [u64; 4]| ConnectionVolume {
+        connections,
+        bytes,
+        packets,
+        octets,
+    };
+    let mut sum = of([2, 300, 50, 7_000]);
+    sum.add(&of([1, 20, 3, 400]));
+    assert_eq!(sum, of([3, 320, 53, 7_400]));
+    sum.add(&ConnectionVolume::default());
+    assert_eq!(sum, of([3, 320, 53, 7_400]));
+}
+
+/// Five minutes, at least three and at most twelve in an original.
+#[test]
+fn an_original_has_three_to_twelve_intervals() {
+    let chosen = [0.3, 60.0, 900.0, 901.0, 1_800.0, 3_600.0, 3_612.0, 7_200.0];
+    let wanted = [0.1, 20.0, 300.0, 300.0, 300.0, 300.0, 301.0, 600.0];
+    assert!(
+        chosen.map(default_interval_s).iter().zip(wanted).all(|(one, s)| (one - s).abs() < 1e-12)
+    );
+}
+
+/// An interval begins where the one before it ended, give or take a millionth and as much of that.
+#[test]
+fn intervals_follow_each_other() {
+    let model = model();
+    let starts = |first_s: f64, second_s: f64| {
+        let mut model = model.clone();
+        model.intervals[0].start_s = first_s;
+        model.intervals[0].duration_s = 3.0 - first_s;
+        model.intervals.truncate(2);
+        model.intervals[1].start_s = second_s;
+        model.check().is_ok()
+    };
+    assert!(starts(0.0, 3.0) && starts(1e-6, 3.0) && !starts(1.000_1e-6, 3.0));
+    assert!(starts(-1e-6, 3.0) && !starts(-1.000_1e-6, 3.0));
+    assert!(starts(0.0, 3.000_003_9) && starts(0.0, 2.999_996_1));
+    assert!(!starts(0.0, 3.000_004_1) && !starts(0.0, 2.999_995_9));
 }
