@@ -274,4 +274,48 @@ mod tests {
         assert_eq!(widened.bins().map(|bin| bin.weight).sum::<u64>(), 4_000);
         assert_eq!(Binned::new().widened(1.0).bins().len(), 0);
     }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for count in [0, 1, 700] {
+            let events: Vec<(u64, u64)> =
+                (0..count).map(|at| (17_000 * DAY_NS + at * at * 900_000, at)).collect();
+            let series = binned(&events);
+            assert_eq!(Binned::try_from(Written::from(series.clone())), Ok(series));
+        }
+        let read = Written {
+            doublings: 3,
+            first: 8,
+            events: alloc::vec![2, 0],
+            weights: alloc::vec![90, 0],
+        };
+        let series = Binned::try_from(read).expect("sound");
+        assert_eq!((series.width_ns(), series.first), (8_000_000, 8));
+        let bins: Vec<(u64, u64)> = series.bins().map(|bin| (bin.events, bin.weight)).collect();
+        assert_eq!(bins, [(2, 90), (0, 0)]);
+    }
+
+    /// Each limit of a series that is read, on both sides of it.
+    #[test]
+    fn a_series_that_cannot_be_is_refused() {
+        let read = |doublings: u32, first: u64, events: u64, weights: u64| {
+            let of = |count: u64| alloc::vec![1; count as usize];
+            let written = Written { doublings, first, events: of(events), weights: of(weights) };
+            Binned::try_from(written).map(|series| (series.doublings, series.bins.len() as u64))
+        };
+        const REFUSED: Result<(u32, u64), &str> = Err("a series of bins that cannot be");
+        assert_eq!(read(0, 0, 0, 0), Ok((0, 0)));
+        assert_eq!(read(0, 5, 3, 3), Ok((0, 3)));
+        assert_eq!(read(0, 5, 3, 2), REFUSED);
+        assert_eq!(read(0, 5, 2, 3), REFUSED);
+        assert_eq!(read(10, 5, 3, 3), Ok((10, 3)));
+        assert_eq!(read(11, 5, 3, 3), REFUSED);
+        assert_eq!(read(0, 0, BINS_MAX, BINS_MAX), Ok((0, BINS_MAX)));
+        assert_eq!(read(0, 0, BINS_MAX + 1, BINS_MAX + 1), REFUSED);
+        assert_eq!(read(0, u64::MAX - 3, 3, 3), Ok((0, 3)));
+        assert_eq!(read(0, u64::MAX - 2, 3, 3), REFUSED);
+        let end = u64::MAX >> 4;
+        assert_eq!(read(4, end - 3, 3, 3), Ok((4, 3)));
+        assert_eq!(read(4, end - 2, 3, 3), REFUSED);
+    }
 }

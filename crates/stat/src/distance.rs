@@ -373,5 +373,26 @@ mod tests {
         assert_eq!((ks_to(&mut [], law), ks_samples(&mut [], &mut [1.0])), (1.0, 1.0));
         assert_eq!(jsd_quarter_octave_to(&mut [], law), 1.0);
         assert_eq!(w1_log2_to(&mut [], law), f64::INFINITY);
+        for [one, other] in [[0, 0], [0, 3], [3, 0]] {
+            let (mut a, mut b) = (vec![1.0; one], vec![1.0; other]);
+            assert_eq!(ks_samples(&mut a, &mut b), 1.0);
+            assert_eq!(w1_log2_samples(&mut a, &mut b), f64::INFINITY);
+            assert_eq!(jsd_quarter_octave_samples(&mut a, &mut b), 1.0);
+        }
+    }
+
+    /// To fifty digits.
+    #[test]
+    fn a_ramp_keeps_its_digits_where_it_is_short() {
+        for (e, exact) in [
+            (1e-9, 4.999999996666667e-10),
+            (1e-6, 4.999996666669166e-07),
+            (1e-4, 4.999666691664667e-05),
+            (5e-4, 0.0002499166979041719),
+            (9e-4, 0.0004497301821188783),
+            (9.99e-4, 0.0004991675820517143),
+        ] {
+            assert!((ramp(e) / exact - 1.0).abs() < 4e-16, "{e}: {} for {exact}", ramp(e));
+        }
     }
 }

@@ -108,4 +108,23 @@ mod tests {
         assert_eq!(zipf_weights(4, 0.0), [0.25; 4]);
         assert!(zipf_weights(0, 1.0).is_empty());
     }
+
+    /// Up to a mean of 100 a number takes one random word, and the share below it is what was drawn.
+    #[test]
+    fn poisson_numbers_of_a_short_law_are_where_its_shares_reach_what_is_drawn() {
+        for mean in [0.5, 4.0, 40.0, 100.0] {
+            for seed in 0..200 {
+                let (mut rng, mut twin) = (Rng::new(seed, 1, 0), Rng::new(seed, 1, 0));
+                let (found, unit) = (poisson(&mut rng, mean), twin.unit());
+                assert_eq!(rng.next_u64(), twin.next_u64(), "one word was drawn");
+                let term = |k: u32| {
+                    let factors = (1..=k).map(|k| mean / f64::from(k));
+                    factors.fold(libm::exp(-mean), |share, factor| share * factor)
+                };
+                let below: f64 = (0..found as u32).map(term).sum();
+                assert!(below <= unit + 1e-12, "{found} of {mean}");
+                assert!(unit < below + term(found as u32) + 1e-12, "{found} of {mean}");
+            }
+        }
+    }
 }

@@ -197,4 +197,64 @@ mod tests {
         let whole = diagram.fit(3, 12).expect("a line can always be laid");
         assert!(whole.goodness < 1e-6, "{whole:?}");
     }
+
+    /// Octaves as they are said: (octave, details, energy, deviation).
+    fn of(octaves: &[(u32, u64, f64, f64)]) -> Diagram {
+        let octave = |&(octave, count, log2_energy, deviation): &(u32, u64, f64, f64)| Octave {
+            octave,
+            count,
+            log2_energy,
+            deviation,
+        };
+        Diagram { octaves: octaves.iter().map(octave).collect() }
+    }
+
+    /// By hand: weights of 4, 1, 1 and 4 about the octave 5.5.
+    #[test]
+    fn a_line_weighs_octaves_by_their_deviation() {
+        let diagram = of(&[
+            (3, 90, 7.0, 0.5),
+            (4, 80, 2.0, 0.5),
+            (5, 40, 3.5, 1.0),
+            (6, 20, 4.0, 1.0),
+            (7, 10, 5.0, 0.5),
+        ]);
+        let line = diagram.fit(4, 7).expect("four octaves");
+        // Σw = 10, ȷ̄ = 5.5, ȳ = 3.55, Σw(j-ȷ̄)² = 18.5, Σw(j-ȷ̄)(y-ȳ) = 18.25.
+        let slope = 18.25 / 18.5;
+        assert_eq!(line.octaves, [4, 7]);
+        assert!((line.slope - slope).abs() < 1e-12, "{line:?}");
+        assert!((line.hurst - (slope + 1.0) / 2.0).abs() < 1e-12);
+        assert!((line.deviation - libm::sqrt(1.0 / 18.5) / 2.0).abs() < 1e-12);
+        let off = |j: f64, y: f64| y - 3.55 - slope * (j - 5.5);
+        let square = |j: f64, y: f64| off(j, y) * off(j, y);
+        let distance =
+            4.0 * (square(4.0, 2.0) + square(7.0, 5.0)) + square(5.0, 3.5) + square(6.0, 4.0);
+        // Two degrees of freedom are left.
+        assert!((line.goodness - libm::exp(-distance / 2.0)).abs() < 1e-12);
+        assert!(diagram.fit(5, 7).is_some_and(|line| line.octaves == [5, 7]));
+        assert!(diagram.fit(6, 7).is_none() && diagram.fit(6, 9).is_none());
+        // The octave 3 lies before the first of a line.
+        assert_eq!(diagram.choose(), Some(line));
+        let empty = of(&[(4, 9, 1.0, 1.0), (5, 9, f64::NEG_INFINITY, 1.0), (6, 9, 1.0, 1.0)]);
+        assert!(empty.fit(4, 6).is_none());
+    }
+
+    #[test]
+    fn the_longest_line_that_is_good_enough_is_chosen() {
+        let straight = |j: u32| (j, 100, f64::from(j), 0.1);
+        let mut octaves: Vec<(u32, u64, f64, f64)> = (1..=12).map(straight).collect();
+        assert_eq!(of(&octaves).choose().expect("a line").octaves, [4, 12]);
+        // Eight details are enough for the coarsest octave, and seven are not.
+        (octaves[11].1, octaves[10].1) = (7, 8);
+        assert_eq!(of(&octaves).coarsest(), Some(11));
+        // The fifth octave is far off the line.
+        octaves[4].2 += 9.0;
+        let line = of(&octaves).choose().expect("a line");
+        assert_eq!((line.octaves, line.goodness), ([6, 11], 1.0));
+        assert!((line.hurst - 1.0).abs() < 1e-12);
+        octaves[8].2 -= 9.0;
+        assert_eq!(of(&octaves).choose(), None);
+        assert_eq!(of(&octaves[..3]).choose(), None);
+    }
 }

@@ -191,4 +191,52 @@ mod tests {
         let sum: f64 = (600..1_400).map(|k| libm::exp(ln_binomial(k.into(), n, p))).sum();
         assert!((sum - 1.0).abs() < 1e-9, "{sum}");
     }
+
+    /// Of even degrees the tail is a sum of so many terms, of one it is the error function's.
+    #[test]
+    fn the_chi_square_tail_has_its_closed_forms() {
+        for exponent in -18..=9 {
+            let x = libm::scalbn(1.0, exponent);
+            let y = 0.5 * x;
+            let closed = [
+                (1, libm::erfc(libm::sqrt(y))),
+                (2, libm::exp(-y)),
+                (4, libm::exp(-y) * (1.0 + y)),
+                (6, libm::exp(-y) * (1.0 + y + y * y / 2.0)),
+                (8, libm::exp(-y) * (1.0 + y * (1.0 + y / 2.0 * (1.0 + y / 3.0)))),
+            ];
+            for (degrees, exact) in closed {
+                let found = chi_square_tail(degrees, x);
+                assert!((found / exact - 1.0).abs() < 2e-13, "{degrees} at {x}: {found}, {exact}");
+            }
+        }
+        assert_eq!([1, 2, 9].map(|degrees| chi_square_tail(degrees, 0.0)), [1.0; 3]);
+    }
+
+    /// x ln(x/m) + m - x on both sides of where its series ends.
+    #[test]
+    fn a_deviance_is_the_same_by_its_series_and_by_its_logarithm() {
+        for m in [0.5, 3.0, 40.0, 1e6] {
+            for part in [0.5, 0.8, 0.817, 0.819, 0.9, 1.1, 1.22, 1.223, 1.3, 2.0] {
+                let x = part * m;
+                let plain = x * libm::log(part) + m - x;
+                let found = deviance(x, m);
+                assert!((found / plain - 1.0).abs() < 1e-13, "{x}, {m}: {found} for {plain}");
+            }
+            assert_eq!(deviance(m, m), 0.0);
+        }
+    }
+
+    /// ln n! by its terms.
+    #[test]
+    fn stirlings_formula_lacks_what_is_said() {
+        let mut ln_factorial = 0.0;
+        for n in 1..=60 {
+            let n = f64::from(n);
+            ln_factorial += libm::log(n);
+            let formula = 0.5 * libm::log(2.0 * PI * n) + n * libm::log(n) - n;
+            let lacking = ln_factorial - formula;
+            assert!((stirling_error(n) - lacking).abs() < 2e-13, "{n}");
+        }
+    }
 }

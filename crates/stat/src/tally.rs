@@ -222,4 +222,25 @@ mod tests {
         assert_eq!(sum(&counts), all.iter().map(|&value| value as f64).sum::<f64>());
         assert!(Tally::new(LIMIT).is_empty() && Tally::new(LIMIT).whole().is_empty());
     }
+
+    /// Many of a few values: no bit is lost, whatever comes after them.
+    #[test]
+    fn few_values_stay_exact_when_a_greater_one_comes() {
+        let mut tally = Tally::new(LIMIT);
+        (0..2 * LIMIT).for_each(|_| tally.add(7, 1));
+        tally.add(1_001, 3);
+        (0..LIMIT).for_each(|_| tally.add(6, 2));
+        assert_eq!(tally.whole(), [(6.0, 1_000), (7.0, 1_000), (1_001.0, 3)]);
+        // As many values as there may be are exact, and of one more the last bits are lost.
+        let of =
+            |count: u64| Tally::of((0..count).map(|at| 4_097 + 2 * at).collect(), LIMIT).whole();
+        assert!(of(500).iter().zip(0..).all(|(one, at)| *one == (f64::from(4_097 + 2 * at), 1)));
+        assert_eq!(of(500).len(), 500);
+        let more = of(501);
+        assert!(more.iter().any(|(_, count)| *count > 1));
+        assert_eq!(more.iter().map(|(_, count)| count).sum::<u64>(), 501);
+        // A limit below the number of bits is taken as twice that.
+        let low = Tally::of((0..128).collect(), 5).whole();
+        assert_eq!(low.len(), 128);
+    }
 }

@@ -179,4 +179,29 @@ mod tests {
         }
         assert_eq!(walk.peek(), f64::INFINITY);
     }
+
+    /// Each x in order, and every second or third alone.
+    #[test]
+    fn jumps_are_passed_below_and_at() {
+        let jumps = [(1.0, 0.2), (2.0, 0.5), (4.0, 0.6), (8.0, 0.9)];
+        let expected = [
+            (0.5, 0.0, 0.0),
+            (1.0, 0.0, 0.2),
+            (1.5, 0.2, 0.2),
+            (2.0, 0.2, 0.5),
+            (3.0, 0.5, 0.5),
+            (4.0, 0.5, 0.6),
+            (7.0, 0.6, 0.6),
+            (8.0, 0.6, 0.9),
+            (9.0, 0.9, 0.9),
+        ];
+        for (from, step) in [(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (6, 1), (8, 1)] {
+            let mut walk = Jumps::new(&jumps);
+            for &(x, left, right) in expected[from..].iter().step_by(step) {
+                assert_eq!(walk.at(x), Limits { left, right }, "at {x}, from {from} by {step}");
+                let next = jumps.iter().map(|jump| jump.0).find(|&value| value > x);
+                assert_eq!(walk.peek(), next.unwrap_or(f64::INFINITY));
+            }
+        }
+    }
 }

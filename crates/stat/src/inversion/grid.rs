@@ -218,4 +218,19 @@ mod tests {
             assert_eq!(row.chances, [1.0]);
         }
     }
+
+    /// From so many packets on a record is of the bin that holds as many times the interval, or of the
+    /// last.
+    #[test]
+    fn long_records_are_of_one_bin() {
+        let grid = Grid::new(&BTreeMap::from([((5_000, false), 1)]), 10.0);
+        for packets in [4_096, 4_097, 5_000, 9_999] {
+            let row = grid.row(packets, true);
+            let bin = grid.bins[row.first];
+            assert!(bin.from <= 10.0 * packets as f64 && 10.0 * packets as f64 <= bin.to);
+            assert_eq!((row.chances.as_slice(), row.count), ([1.0].as_slice(), 1.0));
+        }
+        assert_eq!(grid.row(u64::MAX, false).first, grid.bins.len() - 1);
+        assert!(grid.row(4_095, true).chances.len() > 1);
+    }
 }

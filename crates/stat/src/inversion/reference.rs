@@ -155,4 +155,32 @@ mod tests {
             assert_eq!(law.survival(1.0), 1.0);
         }
     }
+
+    /// Of powers that are whole, by hand.
+    #[test]
+    fn a_length_is_survived_as_often_as_the_law_says() {
+        let law = |elephants: f64| Reference::MiceAndElephants {
+            elephants,
+            mice_mean: 4.0,
+            least: 2.0,
+            index: 2.0,
+        };
+        let near = |found: f64, expected: f64| {
+            assert!((found / expected - 1.0).abs() < 1e-12, "{found} for {expected}");
+        };
+        near(law(0.0).survival(2.0), 0.75);
+        near(law(0.0).survival(3.0), 0.5625);
+        near(law(1.0).survival(1.5), 1.0);
+        near(law(1.0).survival(2.0), 1.0);
+        near(law(1.0).survival(4.0), 0.25);
+        near(law(1.0).survival(10.0), 0.04);
+        near(law(0.25).survival(3.0), 0.25 * (4.0 / 9.0) + 0.75 * 0.5625);
+        near(law(0.75).survival(2.0), 0.75 + 0.25 * 0.75);
+        // Half of a lognormal law lies beyond its median, and what is above it is rounded up.
+        let law = Reference::Lognormal { mu: 0.0, sigma: 0.5 };
+        near(law.survival(2.0), 0.5);
+        near(law.survival(1.0 + libm::exp(0.5)), 0.158_655_253_931_457_05);
+        near(law.survival(1.0 + libm::exp(-1.0)), 0.977_249_868_051_820_8);
+        assert_eq!((law.survival(1.0), law.survival(0.5)), (1.0, 1.0));
+    }
 }
