@@ -94,12 +94,6 @@ impl Scoreboard {
         self.lost_below = 0;
     }
 
-    /// Everything was acknowledged up to here.
-    pub fn clear(&mut self) {
-        self.sacked.clear();
-        self.begin(0);
-    }
-
     /// What is not acknowledged below this offset is lost (IsLost), and how much is acknowledged
     /// above it.
     pub fn lost_edge(&self, mss: u32) -> (u64, u64) {
