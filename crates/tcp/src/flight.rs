@@ -280,4 +280,123 @@ mod tests {
             assert_eq!(last.map(|sent| (sent.right, sent.in_flight)), Some((8_001, 3_000)));
         }
     }
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    /// Four segments of a thousand bytes, ten milliseconds apart from 10 ms on.
+    fn four() -> Flight {
+        let mut flight = Flight::new(true);
+        for k in 0..4 {
+            flight.sent(at(10 + 10 * k), 1_000 * k, 1_000 * (k + 1), 1_000 * (k + 1));
+        }
+        flight
+    }
+
+    /// Delivery rate estimation (draft-ietf-ccwg-bbr, 4.1): bytes delivered since the segment left,
+    /// over the longer of the time it took to send them and to hear of them.
+    #[test]
+    fn a_sample_is_of_the_newest_segment_that_arrived() {
+        let mut flight = four();
+        flight.acknowledge(at(60), 1_000);
+        assert_eq!(flight.sample(at(60)), Some(Span::from_nanos(50_000_000)));
+        let delivery = flight.take_delivery().expect("a sample");
+        assert_eq!((delivery.delivered, delivery.prior_delivered), (1_000, 0));
+        assert_eq!((delivery.bytes_per_second, delivery.sent_in_flight), (20_000, 1_000));
+        assert!(flight.take_delivery().is_none(), "it is told once");
+        flight.acknowledge_range(at(90), 2_000, 4_000);
+        assert_eq!(flight.sample(at(90)), Some(Span::from_nanos(50_000_000)));
+        let delivery = flight.take_delivery().expect("a sample");
+        assert_eq!((delivery.delivered, delivery.bytes_per_second), (3_000, 37_500));
+        // What has arrived already is no news.
+        flight.acknowledge_range(at(95), 2_000, 4_000);
+        assert!(flight.sample(at(95)).is_none() && flight.take_delivery().is_none());
+        // It took 56 ms from the last one's leaving to this one's, the longer of the two.
+        flight.sent(at(96), 4_000, 5_000, 2_000);
+        flight.acknowledge_range(at(97), 4_000, 5_000);
+        assert_eq!(flight.sample(at(97)), Some(Span::from_nanos(1_000_000)));
+        let rate = flight.take_delivery().map(|delivery| delivery.bytes_per_second);
+        assert_eq!(rate, Some(17_857));
+    }
+
+    /// An interval below the shortest round trip gives no rate, one as long does.
+    #[test]
+    fn an_interval_shorter_than_any_round_trip_gives_no_rate() {
+        for (now, expected) in [(215, 0), (249, 0), (250, 20_000)] {
+            let mut flight = four();
+            flight.acknowledge(at(60), 1_000);
+            flight.sample(at(60));
+            flight.acknowledge(at(95), 4_000);
+            flight.sample(at(95));
+            flight.sent(at(200), 4_000, 5_000, 1_000);
+            flight.sent(at(210), 4_000, 5_000, 1_000);
+            flight.acknowledge(at(now), 5_000);
+            assert_eq!(flight.sample(at(now)), None, "sent again");
+            let rate = flight.take_delivery().map(|delivery| delivery.bytes_per_second);
+            assert_eq!(rate, Some(expected), "{now} ms");
+        }
+    }
+
+    /// A segment sent again gives no round-trip time, and a part of one stays a segment.
+    #[test]
+    fn what_was_sent_again_measures_no_round_trip() {
+        let mut flight = four();
+        flight.sent(at(70), 1_000, 3_000, 4_000);
+        flight.acknowledge(at(90), 1_000);
+        assert_eq!(flight.sample(at(90)), Some(Span::from_nanos(80_000_000)));
+        flight.acknowledge(at(100), 1_500);
+        assert_eq!(flight.sample(at(100)), None, "nothing whole");
+        flight.acknowledge(at(110), 2_000);
+        assert_eq!(flight.sample(at(110)), None, "it was sent again");
+        let delivered = flight.take_delivery().map(|delivery| delivery.delivered);
+        assert_eq!(delivered, Some(1_500), "of the second only what was left");
+        flight.acknowledge(at(120), 4_000);
+        assert_eq!(flight.sample(at(120)), None, "the third was the newest");
+    }
+
+    /// Each loss is told once, to its edge and no further.
+    #[test]
+    fn losses_are_told_once() {
+        let mut told = alloc::vec::Vec::new();
+        let mut flight = four();
+        flight.acknowledge_range(at(60), 1_000, 2_000);
+        let mut lose = |flight: &mut Flight, edge| {
+            flight.lose_below(at(70), edge, |lost| told.push((lost.bytes, lost.lost, edge)));
+        };
+        lose(&mut flight, 999);
+        lose(&mut flight, 1_000);
+        lose(&mut flight, 1_000);
+        lose(&mut flight, 3_999);
+        flight.forget_lost_edge();
+        lose(&mut flight, 3_999);
+        lose(&mut flight, 4_000);
+        assert_eq!(told, [(1_000, 1_000, 1_000), (1_000, 2_000, 3_999), (1_000, 3_000, 4_000)]);
+        let mut flight = four();
+        for (right, expected) in [(2_000, 1), (2_000, 1), (4_000, 2), (4_001, 2), (9_000, 2)] {
+            flight.lose_one(at(70), right, |lost| assert_eq!(lost.sent_in_flight, right));
+            assert_eq!(flight.lost, 1_000 * expected, "{right}");
+        }
+    }
+
+    /// What is sent in a pause is limited by the application, until all of before is delivered.
+    #[test]
+    fn a_pause_ends_when_what_was_under_way_is_delivered() {
+        let mut flight = Flight::new(true);
+        flight.sent(at(10), 0, 1_000, 1_000);
+        flight.application_pauses(1_000);
+        flight.sent(at(20), 1_000, 2_000, 2_000);
+        for (now, una, expected) in [(60, 1_000, false), (70, 2_000, true)] {
+            flight.acknowledge(at(now), una);
+            flight.sample(at(now));
+            let delivery = flight.take_delivery().expect("a sample");
+            assert_eq!(delivery.is_app_limited, expected, "{una}");
+        }
+        flight.sent(at(80), 2_000, 3_000, 1_000);
+        flight.acknowledge(at(120), 3_000);
+        flight.sample(at(120));
+        assert_eq!(flight.take_delivery().map(|delivery| delivery.is_app_limited), Some(false));
+        flight.application_pauses(0);
+        assert_eq!(flight.app_limited, 3_000);
+    }
 }

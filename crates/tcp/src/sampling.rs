@@ -120,3 +120,113 @@ impl Sender {
         flight.take_delivery()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Algorithm, Config, Recovery};
+    use crate::flight::Flight;
+    use crate::segment::Segment;
+    use crate::statistics::Statistics;
+    use alloc::boxed::Box;
+    use nilometer_wire::Span;
+
+    const MSS: u64 = 1_000;
+    const NOW: Time = Time(5_000_000_000_000);
+
+    /// A sender with four segments under way, from offset 1 on, of which there are records.
+    fn under_way(algorithm: Algorithm, recovery: Recovery) -> Sender {
+        let config =
+            Config { algorithm, recovery, initial_window: 10, nagle: false, ..Config::rfc() };
+        let mut sender = Sender::new(&config, 0);
+        sender.begin(MSS as u32, &config);
+        (sender.una, sender.next, sender.max) = (1, 1, 1);
+        (sender.edge, sender.peer_window_max) = (1 << 30, 1 << 30);
+        sender.rtt.sample(Span::from_nanos(50_000_000));
+        sender.write(4 * MSS);
+        let mut now = NOW;
+        while sender.max < 1 + 4 * MSS {
+            now = now.max(sender.paced_until);
+            sender.transmit(now, &mut Statistics::default()).expect("a segment");
+        }
+        sender
+    }
+
+    fn at(millis: u64) -> Time {
+        NOW + Span::from_nanos(millis * 1_000_000)
+    }
+
+    /// A block counts if it is of what was sent, not empty and above the cumulative acknowledgement.
+    #[test]
+    fn blocks_that_cannot_be_deliver_nothing() {
+        for (left, right, expected) in [
+            (2_001, 3_001, MSS),
+            (1_001, 2_001, MSS),
+            (2_001, 4_001, 2 * MSS), // up to the last byte sent
+            (2_001, 4_002, 0),       // beyond
+            (1, 1_001, 0),           // the very one that is waited for
+            (2_001, 2_001, 0),
+            (3_001, 2_001, 0),
+        ] {
+            let mut sender = under_way(Algorithm::Bbr, Recovery::Rack);
+            let mut segment = Segment::default();
+            assert!(segment.push_block(left, right));
+            let arrival = Arrival { now: at(900), segment: &segment, echoed: None, is_bare: true };
+            let delivery = sender.sample_flight(&arrival);
+            let delivered = delivery.map_or(0, |delivery| delivery.delivered);
+            assert_eq!(delivered, expected, "{left} to {right}");
+        }
+    }
+
+    /// Without SACK the first segment is taken for lost with the third duplicate, the one that is just
+    /// being counted, and in recovery; with SACK it is the scoreboard that tells.
+    #[test]
+    fn what_is_lost_is_told_by_duplicates_or_by_the_scoreboard() {
+        let mut sender = under_way(Algorithm::Reno, Recovery::NewReno);
+        let mut edge = |duplicates, phase| {
+            (sender.duplicates, sender.phase) = (duplicates, phase);
+            sender.lost_edge()
+        };
+        let open = [0, 1, 2, 3].map(|duplicates| edge(duplicates, Phase::Open));
+        assert_eq!(open, [0, 0, 1_001, 1_001]);
+        assert_eq!((edge(0, Phase::Recovery), edge(0, Phase::Loss)), (1_001, 0));
+        sender.has_sack = true;
+        (sender.duplicates, sender.phase) = (3, Phase::Recovery);
+        assert_eq!(sender.lost_edge(), 0);
+        sender.scoreboard.record(1_001, 4_001);
+        assert_eq!(sender.lost_edge(), 1_001);
+    }
+
+    /// Karn's rule: a timed segment measures when it is covered, and nothing else does meanwhile; an
+    /// echo measures where none is timed, a record of the flight where it is meant for the timeout.
+    #[test]
+    fn the_timeout_takes_one_measurement_of_the_right_kind() {
+        let sent = Some((1_000, NOW));
+        let echoed = Some(Span::from_nanos(7_000_000));
+        let of = |records: Option<bool>, timed, ack| {
+            let mut sender = under_way(Algorithm::Reno, Recovery::NewReno);
+            (sender.timed, sender.una) = (timed, ack);
+            sender.flight = records.map(|is_for_timeout| {
+                let mut flight = Flight::new(is_for_timeout);
+                flight.sent(at(20), 1, 1_001, MSS);
+                flight.sent(at(30), 1_001, 2_001, 2 * MSS);
+                Box::new(flight)
+            });
+            let segment = Segment::default();
+            let arrival = Arrival { now: at(100), segment: &segment, echoed, is_bare: true };
+            let told = sender.measure(ack, &arrival);
+            let millis = |span: Span| span.as_nanos() / 1_000_000;
+            // A sample moves the average of 50 ms by an eighth of what it is off.
+            let smoothed = sender.rtt.smoothed().expect("a sample");
+            (told.map(millis), smoothed.as_nanos() / 1_000, sender.timed.is_some())
+        };
+        assert_eq!(of(None, sent, 1_001), (Some(100), 56_250, false));
+        assert_eq!(of(None, sent, 1_000), (None, 50_000, true), "not covered yet");
+        assert_eq!(of(None, None, 1_000), (Some(7), 44_625, false), "an echo");
+        assert_eq!(of(Some(true), sent, 1_001), (Some(80), 53_750, false));
+        assert_eq!(of(Some(true), sent, 2_001), (Some(70), 52_500, false));
+        assert_eq!(of(Some(false), sent, 1_001), (Some(80), 56_250, false));
+        assert_eq!(of(Some(false), None, 1_001), (Some(80), 44_625, false));
+        assert_eq!(of(Some(true), sent, 900), (None, 50_000, true), "no record is covered");
+    }
+}

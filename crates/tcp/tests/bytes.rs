@@ -123,7 +123,8 @@ fn says_what_is_wrong() {
     assert_eq!(parse(&bytes), Err(Malformed::Cut));
     bytes[12] = 6 << 4;
     bytes[13] = SYN | ACK;
-    for (option, length) in [(2, 3), (3, 4), (4, 3), (8, 4), (5, 4), (254, 1), (254, 5)] {
+    let wrong = [(2, 2), (2, 3), (3, 2), (3, 4), (4, 3), (4, 4), (5, 2), (5, 3), (5, 4), (8, 2)];
+    for (option, length) in wrong.into_iter().chain([(8, 4), (254, 0), (254, 1), (254, 5)]) {
         bytes[20..22].copy_from_slice(&[option, length]);
         assert_eq!(parse(&bytes), Err(Malformed::OptionLength(option)));
     }

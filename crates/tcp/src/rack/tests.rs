@@ -188,3 +188,25 @@ fn a_timeout_leaves_what_was_sent_just_now() {
     rack.on_timeout(at(900));
     assert_eq!((rack.bytes().sacked, rack.bytes().lost), (0, 2 * MSS));
 }
+
+/// RACK_update: what comes back sooner after a retransmission than any round trip took is the
+/// original; what takes as long as the shortest may be either, and counts (RFC 8985, 6.2, step 2).
+#[test]
+fn a_retransmission_counts_from_the_shortest_round_trip_on() {
+    let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+    for (after, counts) in [(49, false), (50, true), (51, true)] {
+        let mut rack = Rack::new(MSS as u32);
+        for segment in 0..6 {
+            rack.on_sent(segment * MSS, (segment + 1) * MSS, at(0));
+        }
+        rack.on_ack(MSS, core::iter::empty(), at(50));
+        rack.on_ack(MSS, [(2 * MSS, 6 * MSS)].into_iter(), at(60));
+        rack.detect(at(60), true, None);
+        assert_eq!(rack.next_lost(), Some((MSS, 2 * MSS)));
+        rack.on_repeated(MSS, at(100));
+        let before = (rack.rtt, rack.newest);
+        rack.on_ack(6 * MSS, core::iter::empty(), at(100 + after));
+        let now = (Span::from_nanos(after * 1_000_000), Some((at(100), 2 * MSS)));
+        assert_eq!((rack.rtt, rack.newest), if counts { now } else { before }, "{after} ms");
+    }
+}

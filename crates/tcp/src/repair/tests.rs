@@ -246,3 +246,31 @@ fn a_timeout_begins_with_one_segment() {
     assert_eq!((stage.sender.window.ssthresh, stage.counts.timeouts), (5 * MSS, 2));
     assert_eq!((stage.sender.retries, stage.sender.window.cwnd), (2, MSS));
 }
+
+/// A window that is too small for what waits was used up, also where nothing could be sent.
+#[test]
+fn a_window_that_keeps_all_back_was_used_up() {
+    let limited = |cwnd: u64, segments: u64| {
+        let mut stage = Stage::new(10);
+        stage.write(3);
+        assert!(!stage.repair().usage.is_limited, "three of ten");
+        stage.sender.window.cwnd = cwnd * MSS;
+        assert!(stage.write(segments).is_empty());
+        stage.repair().usage.is_limited
+    };
+    assert_eq!([limited(3, 5), limited(3, 0)], [true, false]);
+}
+
+/// An alarm that comes though nothing is late changes nothing but the timer.
+#[test]
+fn looking_for_losses_in_vain_leaves_the_window() {
+    let mut stage = Stage::new(10);
+    stage.write(3);
+    stage.repair().alarm = Alarm::Reordering;
+    let before = stage.sender.window;
+    stage.sender.on_timeout(stage.now, &mut stage.counts);
+    assert_eq!((stage.sender.window, stage.sender.phase), (before, Phase::Open));
+    assert_eq!((stage.counts.timeouts, stage.counts.fast_recoveries), (0, 0));
+    let alarm = stage.repair().alarm;
+    assert_eq!((alarm, stage.sender.deadline.since(stage.now)), (Alarm::Timeout, MS * 250));
+}

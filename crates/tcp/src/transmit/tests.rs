@@ -257,3 +257,69 @@ fn a_round_ends_with_what_was_under_way_when_it_began() {
         assert_eq!(sender.end_round(), expected, "{una} of {max}");
     }
 }
+
+/// What is sent again first is entered in the scoreboard to its end, a FIN's offset with it.
+#[test]
+fn the_first_segment_sent_again_is_entered_to_its_end() {
+    for (end, has_fin, reported, expected) in [
+        (601, true, None, (1, 600, true, 602)),
+        (601, false, None, (1, 600, false, 601)),
+        (3_001, true, None, (1, 1_000, false, 1_001)),
+        (3_001, true, Some((501, 1_001)), (1, 500, false, 501)),
+        (1, true, None, (1, 0, true, 2)),
+    ] {
+        let mut sender = sender(&Config::rfc());
+        (sender.has_sack, sender.has_fin) = (true, has_fin);
+        sender.end = end;
+        (sender.next, sender.max) = (sender.last(), sender.last());
+        sender.scoreboard.begin(1);
+        if let Some((left, right)) = reported {
+            sender.scoreboard.record(left, right);
+        }
+        let chunk = sender.first();
+        let entered = sender.scoreboard.retransmitted();
+        assert_eq!((chunk.start, chunk.length, chunk.has_fin, entered), expected, "{end}");
+    }
+}
+
+/// A FIN goes with the last data only where it is asked for.
+#[test]
+fn a_chunk_ends_where_it_is_told_to() {
+    let mut sender = sender(&Config::ns2_reno());
+    (sender.end, sender.has_fin, sender.max) = (1_501, true, 1_001);
+    let of = |start, right| {
+        let chunk = sender.chunk(start, right);
+        (chunk.length, chunk.has_fin, chunk.is_repeat)
+    };
+    assert_eq!(of(1, 9_000), (1_000, false, true));
+    assert_eq!(of(1, 400), (399, false, true));
+    assert_eq!(of(501, 1_501), (1_000, false, true));
+    assert_eq!(of(501, 1_502), (1_000, true, true));
+    assert_eq!(of(1_000, 1_502), (501, true, true));
+    assert_eq!(of(1_001, 1_502), (500, true, false));
+    assert_eq!(of(1_501, 1_502), (0, true, false));
+}
+
+/// RFC 3168, 6.1.2: a loss of the window that a mark has reduced does not reduce it again; the first
+/// segment after that window is of another.
+#[test]
+fn a_loss_beyond_the_marked_window_reduces_it_again() {
+    use crate::config::Recovery;
+    use crate::segment::Segment;
+    use crate::sender::Arrival;
+    let cut = |marked_until: u64| {
+        let config = Config { recovery: Recovery::NewReno, ..Config::ns2_reno() };
+        let mut sender = sender(&config);
+        sender.write(8 * MSS);
+        while ask(&mut sender, NOW).is_some() {}
+        (sender.window.ssthresh, sender.marked_until) = (10 * MSS, marked_until);
+        let segment = Segment::default();
+        let arrival = Arrival { now: NOW, segment: &segment, echoed: None, is_bare: true };
+        for _ in 0..3 {
+            sender.on_ack(1, &arrival, &mut Statistics::default());
+        }
+        assert_eq!(sender.phase, Phase::Recovery);
+        sender.window.ssthresh / MSS
+    };
+    assert_eq!([0, 1, 2, 8_001].map(cut), [4, 4, 10, 10]);
+}
