@@ -400,3 +400,33 @@ fn many_new_rules_make_a_classifier_stale() {
     // 33 are more than 32, then 49 than 33 / 2 + 32, then 74 than 82 / 2 + 32; 111 do not come.
     assert_eq!(stale_from, [33, 82, 156]);
 }
+
+/// Recorded, not derived: what a thousand rules take, and what a list of a port adds.
+#[test]
+fn the_memory_of_a_thousand_rules() {
+    let few = |rng: &mut Rng| (rng.below(4) << 30 | rng.below(4) << 14 | rng.below(4)) as u32;
+    type Made = Box<dyn Classifier<u32> + Send>;
+    let classifiers: [fn() -> Made; 3] = [
+        || Box::new(ClassifierLinear::new(2_000)),
+        || Box::new(ClassifierTuples::new(2_000)),
+        || Box::new(ClassifierVectors::new(2_000)),
+    ];
+    let mut told = Vec::new();
+    for make in classifiers {
+        let mut chance = Chance { rng: Rng::new(12, 1, 0), address: few };
+        let (mut alone, mut by_port) = (make(), ByPort::new(make()));
+        for id in 0..1_000 {
+            let rule = chance.rule();
+            alone.insert(RuleId(id), rule).expect("room");
+            let inputs = Inputs::of((id % 3 == 0).then_some(2)).unwrap_or_default();
+            by_port.insert(RuleId(id), inputs, rule).expect("room");
+        }
+        let young = alone.bytes();
+        alone.settle();
+        by_port.settle();
+        told.push([young, alone.bytes(), by_port.bytes()]);
+    }
+    let expected =
+        [[48_000, 48_000, 96_000], [94_224, 95_656, 189_563], [109_488, 139_528, 224_752]];
+    assert_eq!(told, expected);
+}

@@ -51,6 +51,10 @@ fn the_same_members_have_the_same_number_while_anyone_refers_to_it() {
     hops.release(one);
     assert!(hops.members(one).is_empty() && hops.references(one) == 0);
     assert_eq!(hops.snapshot().resolve(one, 0), None);
+    let before = hops.snapshot().version();
+    assert_eq!(hops.snapshot().version(), before, "nothing has changed");
+    hops.intern(&[member(3, 1)]).expect("room");
+    assert!(hops.snapshot().version() > before);
 }
 
 #[test]

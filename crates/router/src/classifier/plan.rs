@@ -112,3 +112,124 @@ impl Counts {
         taken
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::classifier::{Action, Ports};
+    use crate::prefix::{Address, Prefix};
+    use alloc::collections::BTreeMap;
+    use nilometer_stat::Rng;
+
+    /// A rule as lists have them: prefixes of all lengths under few networks, ports exact, of a range or any.
+    pub fn rule(rng: &mut Rng) -> Rule<u32> {
+        let mut prefix = || {
+            let length = [0, 7, 8, 12, 16, 19, 24, 28, 32][rng.below(9) as usize];
+            let address = (rng.below(6) << 24 | rng.below(3) << 16 | rng.below(40)) as u32;
+            Prefix::new(address << 2, length).expect("at most 32")
+        };
+        let (source, destination) = (prefix(), prefix());
+        let mut ports = || match rng.below(3) {
+            0 => Ports::ANY,
+            1 => Ports::exact(rng.below(30) as u16),
+            _ => Ports::new(0, 1_023).expect("in order"),
+        };
+        let (source_ports, destination_ports) = (ports(), ports());
+        let any = Rule::any(9, Action::Permit);
+        Rule { source, destination, source_ports, destination_ports, ..any }
+    }
+
+    /// Which rules find room under a tuple, in buckets by the bits themselves.
+    fn taken(tuple: Tuple, rules: &[Rule<u32>]) -> Vec<bool> {
+        let mut buckets = BTreeMap::new();
+        let takes = |rule: &Rule<u32>| {
+            let (source, destination) = (rule.source, rule.destination);
+            if source.length() < tuple.source.into()
+                || destination.length() < tuple.destination.into()
+                || tuple.source_port && !rule.source_ports.is_exact()
+                || tuple.destination_port && !rule.destination_ports.is_exact()
+            {
+                return false;
+            }
+            let port = |is_in: bool, ports: Ports| is_in.then_some(ports.first());
+            let bucket = (
+                source.address().truncated(tuple.source.into()),
+                destination.address().truncated(tuple.destination.into()),
+                port(tuple.source_port, rule.source_ports),
+                port(tuple.destination_port, rule.destination_ports),
+            );
+            let count = buckets.entry(bucket).or_insert(0);
+            *count += 1;
+            *count <= 32
+        };
+        rules.iter().map(takes).collect()
+    }
+
+    fn planned(rules: &[Rule<u32>]) -> Vec<Tuple> {
+        let mut left = rules.to_vec();
+        left.sort_by_key(|rule| 64 - rule.source.length() - rule.destination.length());
+        let (mut tuples, lengths) = (Vec::new(), [0, 8, 12, 16, 20, 24, 28, 32]);
+        while left.len() > 64 {
+            let mut found = Vec::new();
+            for number in 0..8 * 8 * 4 {
+                let (source, destination) = (lengths[number % 8], lengths[number / 8 % 8]);
+                let (source_port, destination_port) = (number / 64 == 1, number / 128 == 1);
+                let both = number / 64 == 3;
+                let (source_port, destination_port) = (source_port | both, destination_port | both);
+                let tuple = Tuple { source, destination, source_port, destination_port };
+                if (source <= 16 && destination <= 16) || !(source_port || destination_port) {
+                    let count = taken(tuple, &left).into_iter().filter(|is| *is).count();
+                    let ports = u32::from(source_port) + u32::from(destination_port);
+                    let bits = u32::from(source) + u32::from(destination) + 16 * ports;
+                    found.push((count, bits, tuple));
+                }
+            }
+            // Of as many bits the one that is greater, whatever that means.
+            let (count, bits, tuple) = found.into_iter().max().expect("tuples");
+            if count < 64 || bits == 0 {
+                break;
+            }
+            let mut is_taken = taken(tuple, &left).into_iter();
+            left.retain(|_| is_taken.next() == Some(false));
+            tuples.push(tuple);
+        }
+        tuples.push(Tuple::default());
+        tuples
+    }
+
+    #[test]
+    fn the_tuple_that_takes_most_comes_first() {
+        let mut numbers = Vec::new();
+        for (seed, count) in [(1, 64), (2, 65), (3, 200), (4, 900), (5, 2_500)] {
+            let mut rng = Rng::new(61, 1, seed);
+            let rules: Vec<Rule<u32>> = (0..count).map(|_| rule(&mut rng)).collect();
+            let found = plan(&rules.iter().collect::<Vec<_>>());
+            assert_eq!(found, planned(&rules), "{count} rules");
+            numbers.push(found.len());
+        }
+        assert!(numbers[0] == 1 && numbers[4] > 6, "{numbers:?}");
+    }
+
+    #[test]
+    fn a_rule_alone_has_the_longest_tuple_of_its_lengths_or_of_half_of_them() {
+        let prefix = |length| Prefix::new(0, length).expect("at most 32");
+        let rule = Rule {
+            source: prefix(27),
+            destination: prefix(8),
+            source_ports: Ports::exact(5),
+            ..Rule::<u32>::any(1, Action::Permit)
+        };
+        let (source_port, destination_port) = (true, false);
+        let tuple = |source, destination, source_port| Tuple {
+            source,
+            destination,
+            source_port,
+            destination_port,
+        };
+        assert_eq!(tuple_for(&rule, false), tuple(24, 8, source_port));
+        assert_eq!(tuple_for(&rule, true), tuple(12, 0, false));
+        let whole = Rule { source: prefix(32), destination: prefix(31), ..rule };
+        assert_eq!(tuple_for(&whole, false), tuple(32, 28, true));
+        assert_eq!(tuple_for(&whole, true), tuple(16, 12, false));
+    }
+}

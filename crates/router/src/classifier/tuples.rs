@@ -316,3 +316,61 @@ impl<A: Classified> Classifier<A> for ClassifierTuples<A> {
         self.replan();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::tests::rule;
+    use super::*;
+    use crate::classifier::Action;
+    use alloc::string::String;
+    use core::fmt::Write;
+    use nilometer_stat::Rng;
+
+    /// Bits of source and destination, ports, and how many rules, of each table.
+    fn tables(classifier: &ClassifierTuples<u32>) -> String {
+        let mut text = String::new();
+        for table in &classifier.tables {
+            let Tuple { source, destination, source_port, destination_port } = table.tuple;
+            let port = |is_in: bool| if is_in { "p" } else { "" };
+            let (sp, dp) = (port(source_port), port(destination_port));
+            write!(text, "{source}{sp},{destination}{dp}:{} ", table.rules).expect("text");
+        }
+        text
+    }
+
+    /// Recorded, not derived: rules that come one by one open tables, a plan has others, and rules that
+    /// come after it go where there is room.
+    #[test]
+    fn the_tables_of_a_thousand_rules() {
+        let mut rng = Rng::new(67, 1, 0);
+        let mut classifier = ClassifierTuples::<u32>::new(6_000);
+        let mut told = alloc::vec![];
+        for id in 0..3_000 {
+            // Every other one of a crowd that no prefix tells apart.
+            let crowd = if id % 2 == 0 { rule(&mut rng) } else { Rule::any(1, Action::Permit) };
+            let ports = rule(&mut rng).destination_ports;
+            let next = Rule { destination_ports: ports, ..crowd };
+            classifier.insert(RuleId(id), next).expect("room");
+            if id == 999 || id == 2_999 {
+                told.push(tables(&classifier));
+            }
+        }
+        classifier.replan();
+        told.push(tables(&classifier));
+        for id in 0..1_000 {
+            if id % 3 == 0 {
+                classifier.remove(RuleId(id)).expect("it is there");
+            }
+            classifier.insert(RuleId(3_000 + id), rule(&mut rng)).expect("room");
+        }
+        told.push(tables(&classifier));
+        assert!(classifier.balances());
+        let expected = [
+            "12,0:193 0,0:392 8,0:172 0,24:30 0,0p:171 0,8:34 0p,0:8 ",
+            "12,0:245 0,0:1093 8,0:244 0,24:362 0,0p:712 0,8:243 0p,0:101 ",
+            "0,0p:690 0,0:1063 8,8:907 0,8:170 8,0:164 0p,0:6 ",
+            "0,0p:896 0,0:961 8,8:1168 0,8:248 8,0:254 0p,0:139 ",
+        ];
+        assert_eq!(told, expected);
+    }
+}

@@ -370,6 +370,24 @@ mod tests {
         assert!(blocks.balances() && blocks.used() == used);
     }
 
+    /// Nothing is larger than the largest class; two of that class side by side stay two.
+    #[test]
+    fn the_largest_blocks_are_not_joined() {
+        let largest = 1 << (CLASSES - 1);
+        let mut blocks = Blocks::new(0, 4 * largest - 1);
+        assert_eq!(blocks.free[CLASSES - 1].len(), 3);
+        assert!(blocks.balances());
+        let taken = blocks.find(largest).expect("one of three");
+        assert_eq!((taken.first, blocks.free[CLASSES - 1].len()), (0, 2));
+        blocks.give(taken);
+        assert_eq!(blocks.free[CLASSES - 1].len(), 3);
+        let nothing = Block { first: 7, words: 0 };
+        blocks.retire(1, nothing);
+        blocks.untake(nothing);
+        assert!(blocks.retired.is_empty() && blocks.given == [0; CLASSES]);
+        assert!(blocks.balances());
+    }
+
     #[test]
     fn words_begin_on_a_large_page() {
         assert_eq!(Memory::new(10).words().as_ptr().addr() % PAGE_BYTES, 0);
