@@ -210,3 +210,31 @@ impl Counts {
         self.flows + self.reverse_flows
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_have_their_names_and_those_of_records_come_first() {
+        let names = Skip::ALL.map(|skip| (skip.name(), skip.is_of_records()));
+        let wanted = [
+            ("no_addresses", true),
+            ("no_counts", true),
+            ("aggregate", true),
+            ("record_damaged", true),
+            ("counter_sample", true),
+            ("kind_unknown", true),
+            ("not_ip", true),
+            ("no_template", false),
+            ("set_damaged", false),
+            ("set_unknown", false),
+            ("template_damaged", false),
+            ("template_limit", false),
+            ("template_evicted", false),
+            ("domain_limit", false),
+            ("domain_evicted", false),
+        ];
+        assert_eq!(names, wanted);
+    }
+}

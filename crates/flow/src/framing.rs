@@ -202,4 +202,34 @@ mod tests {
         assert_eq!(extent(&nine(&[&[0; 40]]), true), Extent::NoExport, "nothing but zeros");
         assert_eq!(extent(&nine(&[&[0, 77, 0, 8]]), true), Extent::NoExport);
     }
+
+    /// An agent's address has four bytes or sixteen, and its samples have their lengths.
+    #[test]
+    fn samples_are_cut_by_the_kind_of_their_agents_address() {
+        let sflow = |kind: u8, address_bytes: usize, samples: &[usize]| {
+            let mut bytes = vec![0, 0, 0, 5, 0, 0, 0, kind];
+            bytes.resize(8 + address_bytes + 12, 3);
+            bytes.extend([0, 0, 0, samples.len() as u8]);
+            for &length in samples {
+                bytes.extend([0, 0, 0, 1, 0, 0, (length >> 8) as u8, length as u8]);
+                bytes.resize(bytes.len() + length, 9);
+            }
+            bytes
+        };
+        for (kind, address_bytes) in [(1, 4), (2, 16)] {
+            for samples in [&[][..], &[0], &[4, 0, 300], &[65_000]] {
+                let one = sflow(kind, address_bytes, samples);
+                let bytes = 24 + address_bytes + samples.iter().map(|one| 8 + one).sum::<usize>();
+                assert_eq!(one.len(), bytes);
+                assert_eq!(cut(&[&one[..], &one].concat()), [bytes; 2], "{kind}: {samples:?}");
+                assert_eq!(extent(&one[..7], false), Extent::Needs(8));
+                assert_eq!(extent(&one[..8], false), Extent::Needs(24 + address_bytes));
+            }
+            let long = sflow(kind, address_bytes, &[65_000, 600]);
+            assert_eq!(extent(&long, true), Extent::NoExport, "no datagram is so long");
+        }
+        for kind in [0, 3] {
+            assert_eq!(extent(&sflow(kind, 4, &[4]), true), Extent::NoExport);
+        }
+    }
 }

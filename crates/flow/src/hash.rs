@@ -192,4 +192,26 @@ mod tests {
         assert!(low.iter().all(|&count| count <= 16 + 8 * 4), "{:?}", low.iter().max());
         assert!(high.iter().all(|&count| count.abs_diff(512) <= 8 * 23), "{high:?}");
     }
+
+    /// The hash of a key is the same for good: what is written down by it is found again.
+    #[test]
+    fn the_hash_of_a_key_is_the_same_for_good() {
+        let key = |source: &str, destination: &str| FlowKey {
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+            source_port: 4_000,
+            destination_port: 443,
+            protocol: TCP,
+        };
+        let four = key("198.18.0.1", "198.19.0.2");
+        let six = key("2001:db8::1", "2001:db8:1::2");
+        let hashes = [four, four.reversed(), six, six.reversed()].map(|key| key.hash_word());
+        let wanted: [u64; 4] = [
+            0xfa8c_5e07_9daf_69c6,
+            0xd792_833a_610c_95ad,
+            0xa84c_b1e0_5cd9_3190,
+            0xb5a7_b6d0_2771_845f,
+        ];
+        assert_eq!(hashes, wanted);
+    }
 }

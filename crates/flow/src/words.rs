@@ -101,3 +101,60 @@ impl Words {
         (self.hashing.of_word(word & ENDS) >> (64 - self.slots.len().trailing_zeros())) as usize
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use core::net::Ipv4Addr;
+
+    fn key(host: u32, port: u16) -> FlowKey {
+        FlowKey {
+            source: Ipv4Addr::from_bits(0x0a00_0000 + host).into(),
+            destination: Ipv4Addr::new(198, 18, 0, 1).into(),
+            source_port: port,
+            destination_port: 80,
+            protocol: 6,
+        }
+    }
+
+    #[test]
+    fn a_word_holds_both_ends_whichever_way_it_goes() {
+        let one = key(1, 4_000);
+        let word = TAKEN | 0x0a00_0001_0fa0 << 48 | 0xc612_0001_0050;
+        assert_eq!((word_of(&one), word_of(&one.reversed())), (Some(word), Some(word)));
+        let v6 = FlowKey { source: core::net::Ipv6Addr::LOCALHOST.into(), ..one };
+        assert_eq!((word_of(&v6), word_of(&v6.reversed())), (None, None));
+    }
+
+    /// A map knows the same, however often the table was doubled.
+    #[test]
+    fn marks_are_those_of_a_map() {
+        let (mut words, mut map, mut chance) = (Words::new(), BTreeMap::<u128, u128>::new(), 3u64);
+        for round in 0..20_000 {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let key = key((chance >> 40) as u32 % 3_000, (chance >> 60) as u16);
+            let word = word_of(&key).expect("IPv4");
+            let mark = [0, OPENED, ENDED][(chance >> 33) as usize % 3];
+            let may_grow = round % 5 > 0;
+            let before = map.get(&word).copied();
+            if may_grow || before.is_some() {
+                *map.entry(word).or_insert(word) |= mark;
+            }
+            assert_eq!(words.mark(word | mark, may_grow), before.unwrap_or(0));
+            assert_eq!(words.len(), map.len());
+        }
+        assert!(words.slots.len() > SLOTS_MIN && words.taken <= words.slots.len() / 4 * 3);
+    }
+
+    #[test]
+    fn conversations_spread_over_the_table() {
+        let words = Words::new();
+        let places = (0..SLOTS_MIN as u32).map(|host| words.place(word_of(&key(host, 9)).unwrap()));
+        let places: alloc::collections::BTreeSet<usize> = places.collect();
+        // By chance 1 - 1/e of them are taken, 647 of 1,024.
+        assert!(places.len() > 500, "{}", places.len());
+        let marked = word_of(&key(7, 9)).unwrap() | OPENED;
+        assert_eq!(words.place(marked), words.place(marked & !OPENED), "marks move nobody");
+    }
+}

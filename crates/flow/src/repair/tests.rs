@@ -301,3 +301,133 @@ fn a_stream_settles_what_is_over_and_waits_for_what_is_not() {
     assert_eq!(take(record(6, 5_461_000, 5_461_000, SYN | FIN)), [1, 3, 4, 2]);
     assert_eq!(stream.counts().of(Reason::StartRenewed), 1);
 }
+
+/// Bare headers of as many packets: 20 bytes of IPv4 or 40 of IPv6, 20 of TCP or 8 of UDP.
+#[test]
+fn a_counter_wrapped_where_bytes_do_not_do_for_headers() {
+    let v6 = core::net::Ipv6Addr::LOCALHOST;
+    for (protocol, is_v4, header_bytes) in [
+        (TCP, true, 40),
+        (TCP, false, 60),
+        (UDP, true, 28),
+        (UDP, false, 48),
+        (47, true, 20),
+        (47, false, 40),
+    ] {
+        let mut one = record(1, 0, 60_000, 0);
+        one.key.protocol = protocol;
+        if !is_v4 {
+            (one.key.source, one.key.destination) = (v6.into(), v6.into());
+        }
+        one.packets = 200_000;
+        for (less, wrapped) in [(1, 1), (0, 0)] {
+            one.octets = 200_000 * header_bytes - less;
+            let mut screen = Screen::default();
+            let mut found = one.clone();
+            screen.set_right(&mut found);
+            assert_eq!(screen.counts.of(Reason::CounterWrapped), wrapped, "{protocol}");
+            assert_eq!(found.octets, one.octets + (wrapped << 32));
+            assert_eq!(screen.counts.octets_unwrapped, u128::from(wrapped) << 32);
+        }
+    }
+}
+
+/// An uptime of 2^32 ms may wrap more than once, and an hour to either side is its remainder.
+#[test]
+fn uptimes_that_wrapped_are_told_by_their_remainder() {
+    const WRAP_NS: u64 = (1 << 32) * MS;
+    const HOUR_NS: u64 = 3_600 * SECOND_NS;
+    let stamps_of = |duration_ns: u64, packets: u64| {
+        let mut one = record(1, 0, 0, 0);
+        (one.start_ns, one.end_ns, one.packets) = (THEN, THEN + duration_ns, packets);
+        stamps(&one)
+    };
+    for wraps in [1, 2, 3] {
+        let (end_ns, wrap_ns) = (THEN + wraps * WRAP_NS, wraps * WRAP_NS);
+        assert_eq!(stamps_of(wrap_ns, 9), Stamps::Wrapped(end_ns));
+        assert_eq!(stamps_of(wrap_ns + HOUR_NS, 9), Stamps::Wrapped(end_ns));
+        assert_eq!(stamps_of(wrap_ns + 77, 0), Stamps::Wrapped(end_ns));
+        assert_eq!(stamps_of(wrap_ns - HOUR_NS, 9), Stamps::Wrapped(end_ns - HOUR_NS));
+        assert_eq!(stamps_of(wrap_ns + HOUR_NS + 1, 9), Stamps::Doubtful);
+        assert_eq!(stamps_of(wrap_ns - HOUR_NS - 1, 9), Stamps::Doubtful);
+    }
+    // A day is believed, and so is an hour between any two packets.
+    let day_ns = 24 * HOUR_NS;
+    assert_eq!(stamps_of(day_ns, 1), Stamps::Believed);
+    assert_eq!(stamps_of(day_ns + 1, 1), Stamps::Doubtful);
+    assert_eq!(stamps_of(day_ns + 1, 0), Stamps::Believed);
+    assert_eq!(stamps_of(100 * HOUR_NS, 101), Stamps::Believed);
+    assert_eq!(stamps_of(100 * HOUR_NS + 1, 101), Stamps::Doubtful);
+}
+
+/// Of two stamps that cannot be, the one nearer to what came before is believed.
+#[test]
+fn a_screen_knows_what_came_before() {
+    let day = 86_400_000;
+    let doubtful = record(1, 10 * day, 20 * day, 0);
+    let at = |days: u64| THEN + days * day * MS;
+    let set_right = |screen: &mut Screen| {
+        let mut one = doubtful.clone();
+        screen.set_right(&mut one);
+        (one.start_ns, one.end_ns)
+    };
+    let mut screen = Screen::default();
+    assert_eq!(set_right(&mut screen), (at(20), at(20)), "nothing came before");
+    screen.comes_after(Some(at(14)));
+    assert_eq!(set_right(&mut screen), (at(10), at(10)));
+    screen.comes_after(Some(at(16)));
+    assert_eq!(set_right(&mut screen), (at(20), at(20)));
+    screen.comes_after(Some(at(15)));
+    assert_eq!(set_right(&mut screen), (at(20), at(20)), "as near to both");
+    screen.set_right(&mut record(2, 9 * day, 9 * day, 0));
+    assert_eq!(set_right(&mut screen), (at(10), at(10)));
+    screen.input_ends();
+    assert_eq!(set_right(&mut screen), (at(20), at(20)));
+    screen.comes_after(None);
+    assert_eq!(set_right(&mut screen), (at(20), at(20)));
+    assert_eq!(screen.counts.of(Reason::DurationAbsurd), 7);
+}
+
+#[test]
+fn reasons_have_their_names() {
+    let names = Reason::ALL.map(Reason::name);
+    let wanted = [
+        "split",
+        "start_renewed",
+        "start_kept",
+        "direction_doubled",
+        "counter_wrapped",
+        "duration_absurd",
+    ];
+    assert_eq!(names, wanted);
+}
+
+fn sound() -> RepairCounts {
+    let counts = repair(vec![record(1, 0, 100, SYN), record(1, 105, 200, FIN)], HARPOON_GAP_MAX_NS);
+    counts.counts.assert_conserved();
+    counts.counts
+}
+
+#[test]
+#[should_panic(expected = "a record is given, joined or a double")]
+fn a_record_that_is_missing_is_told() {
+    let mut counts = sound();
+    counts.given.records -= 1;
+    counts.assert_conserved();
+}
+
+#[test]
+#[should_panic(expected = "packets are conserved")]
+fn packets_that_are_missing_are_told() {
+    let mut counts = sound();
+    counts.given.packets -= 1;
+    counts.assert_conserved();
+}
+
+#[test]
+#[should_panic(expected = "bytes are conserved")]
+fn bytes_that_are_missing_are_told() {
+    let mut counts = sound();
+    counts.octets_unwrapped += 1;
+    counts.assert_conserved();
+}

@@ -154,3 +154,89 @@ impl Iterator for Entries<'_> {
         Some(entry)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(dialect: Dialect, is_options: bool, words: &[u16]) -> (Vec<Entry>, usize) {
+        let body: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        let mut entries = Entries::new(dialect, is_options, 3, &body);
+        let found = entries.by_ref().collect();
+        (found, entries.left().len())
+    }
+
+    fn template(id: u16, is_options: bool, fields: &[(u16, u32, u16)]) -> Entry {
+        let field = |&(element, enterprise, length): &(u16, u32, u16)| Field {
+            element,
+            enterprise,
+            length,
+        };
+        let fields = fields.iter().map(field).collect();
+        Entry::Template(id, Definition { is_options, fields })
+    }
+
+    #[test]
+    fn fields_have_their_enterprise_and_as_many_are_kept_as_may_be() {
+        for dialect in [Dialect::NetFlow9, Dialect::Ipfix] {
+            let two = template(256, false, &[(8, 0, 4), (2, 0, VARIABLE)]);
+            let three = [257, 3, 1, 1, 2, 2, 3, 3];
+            let words = [&[256, 2, 8, 4, 2, 65_535][..], &three].concat();
+            let third = template(257, false, &[(1, 0, 1), (2, 0, 2), (3, 0, 3)]);
+            assert_eq!(read(dialect, false, &words), ([two, third].into(), 0));
+            let four = [258, 4, 1, 1, 2, 2, 3, 3, 4, 4];
+            assert_eq!(read(dialect, false, &four), ([Entry::TooManyFields(258)].into(), 0));
+            // Numbers below 256 are sets of their own, and what is cut is no template.
+            assert_eq!(read(dialect, false, &[255, 1, 8, 4]), (Vec::new(), 8));
+            assert_eq!(read(dialect, false, &[256, 2, 8, 4, 2]), (Vec::new(), 10));
+        }
+        let marked = [256, 1, 0x8005, 2, 0, 29_305];
+        let of_enterprise = template(256, false, &[(5, 29_305, 2)]);
+        assert_eq!(read(Dialect::Ipfix, false, &marked), ([of_enterprise].into(), 0));
+        let as_it_is = template(256, false, &[(0x8005, 0, 2)]);
+        assert_eq!(read(Dialect::NetFlow9, false, &marked), ([as_it_is].into(), 4));
+    }
+
+    /// Version 9 counts them in bytes and has kinds of scope of its own, up to 5; IPFIX counts fields.
+    #[test]
+    fn scopes_are_counted_as_each_dialect_does() {
+        let nine = |words: &[u16]| read(Dialect::NetFlow9, true, words);
+        for (kind, enterprise) in [(1, SCOPE_OF_NETFLOW9), (5, SCOPE_OF_NETFLOW9), (6, 0)] {
+            let both = template(300, true, &[(kind, enterprise, 2), (1, 0, 4)]);
+            assert_eq!(nine(&[300, 4, 4, kind, 2, 1, 4]), ([both].into(), 0));
+        }
+        let scope = |at: u16| (at, SCOPE_OF_NETFLOW9, at);
+        let all = template(300, true, &[scope(1), scope(2), scope(3)]);
+        assert_eq!(nine(&[300, 12, 0, 1, 1, 2, 2, 3, 3]), ([all].into(), 0));
+        let one = template(300, true, &[scope(1), (2, 0, 2), (3, 0, 3)]);
+        assert_eq!(nine(&[300, 4, 8, 1, 1, 2, 2, 3, 3]), ([one].into(), 0));
+        let none = template(300, true, &[(1, 0, 1)]);
+        assert_eq!(nine(&[300, 0, 4, 1, 1]), ([none].into(), 0));
+        for odd in [[300, 3, 4, 1, 1, 2, 2], [300, 4, 5, 1, 1, 2, 2], [300, 0, 0, 1, 1, 2, 2]] {
+            assert_eq!(nine(&odd), (Vec::new(), 14));
+        }
+        let ten = |words: &[u16]| read(Dialect::Ipfix, true, words);
+        let both = template(300, true, &[(1, 0, 2), (2, 0, 4)]);
+        assert_eq!(ten(&[300, 2, 1, 1, 2, 2, 4]), ([both.clone()].into(), 0));
+        assert_eq!(ten(&[300, 2, 2, 1, 2, 2, 4]), ([both].into(), 0));
+        assert_eq!(ten(&[300, 2, 3, 1, 2, 2, 4]), (Vec::new(), 14), "more scopes than fields");
+    }
+
+    #[test]
+    fn ipfix_alone_withdraws_templates() {
+        for (id, is_options, entry) in [
+            (256, false, Some(Entry::Withdrawn(256))),
+            (65_535, true, Some(Entry::Withdrawn(65_535))),
+            (2, false, Some(Entry::AllWithdrawn)),
+            (3, true, Some(Entry::AllWithdrawn)),
+            (2, true, None),
+            (3, false, None),
+            (255, false, None),
+        ] {
+            let left = if entry.is_some() { 0 } else { 4 };
+            let found = (entry.into_iter().collect(), left);
+            assert_eq!(read(Dialect::Ipfix, is_options, &[id, 0]), found, "{id}");
+            assert_eq!(read(Dialect::NetFlow9, is_options, &[id, 0]), (Vec::new(), 4));
+        }
+    }
+}

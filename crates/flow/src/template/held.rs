@@ -224,4 +224,57 @@ mod tests {
         assert_eq!(firsts(held.take(domain(1, 0), 256)), [1]);
         assert_eq!(held.hold(domain(1, 0), 256, set(1, 64_001)).sets, 1, "more than all room");
     }
+
+    /// What is counted is what waits, by the sets themselves.
+    fn assert_counted(held: &Held) {
+        let mut by_address: BTreeMap<IpAddr, Waiting> = BTreeMap::new();
+        let mut by_number = BTreeMap::new();
+        for (&(domain, id), sets) in &held.sets {
+            for (number, set) in sets {
+                let waiting = by_address.entry(domain.address).or_default();
+                waiting.bytes += set.cost_bytes();
+                waiting.numbers.insert(*number);
+                by_number.insert(*number, (domain, id));
+            }
+        }
+        let used = by_address.values().map(|waiting| waiting.bytes).sum::<usize>();
+        assert_eq!(held.used_bytes, used);
+        let holders = by_address.iter().map(|(address, waiting)| (waiting.bytes, *address));
+        assert!(held.holders.iter().copied().eq(holders.collect::<BTreeSet<_>>()));
+        let same = |(one, other): ((&IpAddr, &Waiting), (&IpAddr, &Waiting))| {
+            one.0 == other.0 && one.1.bytes == other.1.bytes && one.1.numbers == other.1.numbers
+        };
+        assert_eq!(held.by_address.len(), by_address.len());
+        assert!(held.by_address.iter().zip(&by_address).all(same));
+        assert!(held.by_number.iter().eq(by_number.iter()));
+    }
+
+    #[test]
+    fn whatever_comes_and_leaves_it_is_counted() {
+        let (mut held, mut word) = (Held::new(20_000), 7u64);
+        for number in 0..3_000 {
+            word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let below = |most: u64, shift: u32| ((word >> shift) % most) as u32;
+            let domain = domain(below(9, 20), below(3, 30));
+            match below(4, 40) {
+                0 => drop(held.take(domain, 256)),
+                _ => {
+                    let dropped = held.hold(domain, 256, set(0, 200 + below(900, 45) as usize));
+                    assert!(dropped.sets < 10, "{number}: {dropped:?}");
+                }
+            }
+            assert!(held.used_bytes <= 20_000);
+            assert_counted(&held);
+        }
+        assert!(held.used_bytes > 10_000);
+    }
+
+    #[test]
+    fn a_set_as_large_as_all_room_waits() {
+        let mut held = Held::new(64_000);
+        assert_eq!(held.hold(domain(1, 0), 256, set(3, 64_000)).sets, 0);
+        assert_eq!(held.hold(domain(1, 0), 256, set(4, 200)).sets, 1);
+        assert_eq!(firsts(held.take(domain(1, 0), 256)), [3]);
+        assert_counted(&held);
+    }
 }

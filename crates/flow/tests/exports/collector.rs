@@ -90,3 +90,40 @@ fn captures_of_several_formats_are_understood() {
     let (flows, counts, exporters) = hear(&one.chain(other).collect::<Vec<_>>());
     assert_eq!((flows.len(), counts.flows, exporters), (24, 24, 2));
 }
+
+#[test]
+fn formats_have_their_names() {
+    let all = [Format::NetFlow5, Format::NetFlow7, Format::NetFlow9, Format::Ipfix, Format::Sflow5];
+    let wanted = ["NetFlow v5", "NetFlow v7", "NetFlow v9", "IPFIX", "sFlow v5"];
+    assert_eq!(all.map(Format::name), wanted);
+}
+
+/// The numbering of as many exporters is followed as may be known; the flows of all are read.
+#[test]
+fn so_many_exporters_are_followed() {
+    let limits = Limits { domains_max: 2, ..Limits::default() };
+    let mut collector = Collector::new(limits);
+    let mut flow = hear(&[(somebody(), v9_of_one(1))]).0.remove(0);
+    flow.key.protocol = 1;
+    let mut flows = 0;
+    for (host, sequence) in [(1, 0), (2, 0), (3, 0), (1, 5), (2, 7), (3, 9)] {
+        let header = netflow5::Header {
+            unix_secs: 1_700_000_000,
+            flow_sequence: sequence,
+            ..netflow5::Header::default()
+        };
+        let sent = netflow5::encode(&header, std::slice::from_ref(&flow)).unwrap();
+        let exporter = Exporter { address: [198, 18, 0, host].into(), port: 9_995 };
+        collector.receive(exporter, 1, &sent, &mut |_| flows += 1).unwrap();
+    }
+    assert_eq!((flows, collector.exporters()), (6, 2));
+    // Four between 1 and 5, six between 1 and 7; of the third nobody knows.
+    assert_eq!(collector.counts().records_lost, 4 + 6);
+}
+
+/// A template and one record of it.
+fn v9_of_one(sequence: u32) -> Vec<u8> {
+    let of = [iana(8, 4), iana(12, 4), iana(2, 4), iana(1, 4)];
+    let record = set(256, &[10, 0, 0, 1, 10, 0, 0, 2, 0, 0, 0, 3, 0, 0, 5, 0]);
+    v9(sequence, 0, &[set(0, &template(256, &of)), record])
+}

@@ -43,5 +43,10 @@ fn damage_is_named() {
     assert_eq!(refused(&[0, 5, 0, 0]), Error::Version(5));
     let crowded = [&[0, 7, 0, 29][..], &good[4..]].concat();
     assert_eq!(refused(&crowded), Error::Count(29));
+    let record = &good[24..76];
+    let full = [&[0, 7, 0, 28][..], &good[4..24], &record.repeat(28)].concat();
+    let mut flows = 0;
+    assert!(decode_each(&full, &mut |_| flows += 1).is_ok());
+    assert_eq!(flows, 28);
     assert!(Error::Count(29).to_string().contains("29 records"));
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use nilometer_flow::FlowRecord;
 use nilometer_flow::counts::{Counts, Skip};
-use nilometer_flow::nfcapd::{BlockHeader, Blocks, Compression, Error, FileHeader, Totals};
+use nilometer_flow::nfcapd::{BlockHeader, Blocks, Compression, Error, FileHeader, Layout, Totals};
 
 use crate::capture::shared;
 use crate::hostile::Chance;
@@ -253,6 +253,38 @@ fn mutated_files_balance() {
         if let Ok((flows, _, _)) = decode(&bytes) {
             assert!(flows.len() * 20 <= bytes.len());
             assert!(flows.iter().all(|flow| flow.end_ns >= flow.start_ns));
+        }
+    }
+}
+
+/// Appendix blocks are never compressed, and in layout 2 a block may say that it is not.
+#[test]
+fn a_block_says_whether_it_is_compressed() {
+    for compression in [Compression::None, Compression::Lzo, Compression::Lz4] {
+        for (layout, flags, is_appendix, is_plain) in [
+            (Layout::One, 0, false, false),
+            (Layout::One, 1, false, false),
+            (Layout::One, 1, true, true),
+            (Layout::One, 0, true, true),
+            (Layout::Two, 0, false, false),
+            (Layout::Two, 2, false, false),
+            (Layout::Two, 1, false, true),
+            (Layout::Two, 3, false, true),
+            (Layout::Two, 0, true, true),
+        ] {
+            let file = FileHeader {
+                layout,
+                compression,
+                header_bytes: 40,
+                blocks: 1,
+                appendix_blocks: 0,
+                totals: None,
+            };
+            let block = [7, 0, 0, 0, 44, 1, 0, 0, 3, 0, flags, 0];
+            let block = BlockHeader::read(&block).unwrap();
+            assert_eq!((block.records, block.body_bytes, block.kind), (7, 300, 3));
+            let wanted = if is_plain { Compression::None } else { compression };
+            assert_eq!(block.compression(&file, is_appendix), wanted, "{layout:?} {flags}");
         }
     }
 }

@@ -195,3 +195,47 @@ fn mutated_datagrams_balance() {
         assert!(flows.len() * 8 <= bytes.len() && counts.records * 8 <= bytes.len() as u64 + 8);
     }
 }
+
+/// Headers of each protocol that is read, and of one that is not.
+#[test]
+fn headers_are_read_by_their_protocol() {
+    let four = ["10.1.0.1:4000", "10.1.0.2:53"].map(|end| end.parse().unwrap());
+    let six = ["[fd00::1]:4000", "[fd00::2]:53"].map(|end| end.parse().unwrap());
+    let (four, six) = (build::udp(four[0], four[1], &[1; 9]), build::udp(six[0], six[1], &[1; 9]));
+    let ppp = |kind: u16, packet: &[u8]| [&kind.to_be_bytes()[..], packet].concat();
+    for (protocol, seen, octets) in [
+        (1, build::ethernet(&four), Some(37)),
+        (1, build::ethernet(&six), Some(57)),
+        (7, ppp(0x0021, &four), Some(37)),
+        (7, ppp(0x0057, &six), Some(57)),
+        (11, four.clone(), Some(37)),
+        (12, six.clone(), Some(57)),
+        (2, four, None),
+        (13, six, None),
+    ] {
+        let head = words(&[protocol, seen.len() + 4, 4, seen.len()]);
+        let (flows, counts) =
+            hear(&[datagram(1, 1, &[flow_sample(0, &[part(1, &[head, seen].concat())])])]);
+        assert_eq!(flows.first().map(|flow| flow.octets), octets, "{protocol}");
+        assert_eq!(counts.skips.of(Skip::NotIp), u64::from(octets.is_none()), "{protocol}");
+        let ports = flows.first().map(|flow| (flow.key.source_port, flow.key.destination_port));
+        assert_eq!(ports, octets.map(|_| (4_000, 53)));
+    }
+}
+
+#[test]
+fn agents_are_known_once_they_sent_something() {
+    let (mut agents, mut counts) = (Agents::new(2), Counts::default());
+    assert!(agents.is_empty());
+    let sent = datagram(1, 1, &[flow_sample(0, &[header(100)])]);
+    agents.receive(RECEIVED_NS, &sent, &mut counts, &mut |_| {}).unwrap();
+    assert_eq!((agents.is_empty(), agents.len()), (false, 1));
+    // Of two that may be followed the third is heard, and not known.
+    for host in [2, 3, 4] {
+        let mut other = sent.clone();
+        other[11] = host;
+        agents.receive(RECEIVED_NS, &other, &mut counts, &mut |_| {}).unwrap();
+    }
+    assert_eq!((agents.len(), counts.flows), (2, 4));
+    assert_eq!(counts.skips.of(Skip::DomainLimit), 2);
+}

@@ -424,3 +424,26 @@ fn limits_hold() {
     assert_eq!(heard.skipped(Skip::TemplateLimit), 1, "five fields");
     assert_eq!(heard.counts.bytes.padding, 0, "and what follows them was found");
 }
+
+/// RFC 5103, section 6.3: who opened, where the exporter says it; where it does not, by the first
+/// flags (CERT, element 14).
+#[test]
+fn a_biflows_direction_says_who_opened() {
+    let of = [&LEAST[..], &[(14, 1, Some(6_871)), iana(239, 1)]].concat();
+    for (flags, direction, opened) in [
+        (0x02, 0, Some(true)),
+        (0x12, 0, Some(false)),
+        (0x10, 0, None),
+        (0x12, 1, Some(true)),
+        (0x10, 1, Some(true)),
+        (0x02, 2, Some(false)),
+        (0x00, 2, Some(false)),
+        (0x02, 3, Some(true)),
+        (0x11, 3, None),
+    ] {
+        let record = [&least(1)[..], &[flags, direction]].concat();
+        let sets = [set(2, &template(256, &of)), set(256, &record)];
+        let heard = Heard::of(&[ipfix(0, 0, &sets)]);
+        assert_eq!(heard.flows[0].opened, opened, "{flags} {direction}");
+    }
+}
