@@ -305,4 +305,36 @@ mod tests {
         assert_eq!(classes.map(|class| class.delay.expect("packets").p50_ns), [1, 2, 3, 4]);
         assert!(delays.by_size(Some(Direction::ServerToClient)).iter().all(|c| c.delay.is_none()));
     }
+
+    /// Packets that were overtaken are counted where those are that were not, and stay so when
+    /// intervals are merged.
+    #[test]
+    fn reordered_packets_are_counted_in_each_interval_and_class() {
+        let config = DelayConfig { interval: Span::from_secs(1), intervals_max: 4 };
+        let mut delays = Delays::new(config);
+        let mut record = |second: u64, bytes: u32, reordered: bool, way: usize| {
+            let one = verdict(Direction::ALL[way], second * SECOND_NS, Some(7), bytes);
+            delays.record(&Verdict { reordered, ..one });
+        };
+        for (second, bytes, count) in [(0, 100, 3), (1, 100, 2), (2, 600, 4), (3, 1_300, 1)] {
+            (0..count).for_each(|_| record(second, bytes, true, 0));
+            (0..5).for_each(|_| record(second, bytes, false, 0));
+            record(second, bytes, true, 1);
+        }
+        let reordered = |delays: &Delays, way: Option<usize>| -> Vec<u64> {
+            let series = delays.series(way.map(|way| Direction::ALL[way]));
+            series.iter().map(|point| point.reordered).collect()
+        };
+        assert_eq!(reordered(&delays, Some(0)), [3, 2, 4, 1]);
+        assert_eq!(reordered(&delays, Some(1)), [1, 1, 1, 1]);
+        assert_eq!(reordered(&delays, None), [4, 3, 5, 2]);
+        assert_eq!(delays.by_size(None).map(|class| class.reordered), [7, 0, 5, 2]);
+        assert_eq!(delays.interval(), Span::from_secs(1));
+        // The fifth second has no interval left: all become twice as long.
+        delays.record(&verdict(Direction::ClientToServer, 4 * SECOND_NS, None, 100));
+        assert_eq!(delays.interval(), Span::from_secs(2));
+        assert_eq!(reordered(&delays, None), [7, 7, 0]);
+        assert_eq!(delays.series(None)[2].lost, 1);
+        assert_eq!(delays.series(None)[1].start, Time::from_nanos(2 * SECOND_NS));
+    }
 }

@@ -366,4 +366,58 @@ mod tests {
         }
         assert_eq!(sums, [1492649747072238324, 17018688114053224314, 2514846743947992889]);
     }
+
+    /// A fragment that is a whole packet has its ports, and so has one whose reserved bits are set (RFC
+    /// 8200, section 4.5); of all others addresses and protocol are all that is known.
+    #[test]
+    fn fragments_of_ipv6_have_ports_where_they_are_whole() {
+        let with = |fragment: u16, port: u8| {
+            let mut packet = v6(80);
+            packet[6] = 44;
+            packet[40..42].copy_from_slice(&[17, 0]);
+            packet[42..44].copy_from_slice(&fragment.to_be_bytes());
+            packet[48..52].copy_from_slice(&[0, port, 0, 53]);
+            (ports_v6(&packet), Fingerprint::of(&packet).flow)
+        };
+        for reserved in [0, 2, 4, 6] {
+            assert_eq!(with(reserved, 9).0, (17, 0x0009_0035));
+            assert_ne!(with(reserved, 9).1, with(reserved, 10).1);
+        }
+        for part in [1, 8, 9, 0x8000, 0xfff8, 0xffff, 7] {
+            assert_eq!(with(part, 9).0, (17, 0));
+            assert_eq!(with(part, 9).1, with(part, 10).1);
+        }
+    }
+
+    /// Each extension header by its own length, eight of them at most.
+    #[test]
+    fn ports_lie_behind_the_extension_headers() {
+        for (kind, length, bytes) in
+            [(0, 0, 8), (43, 2, 24), (60, 1, 16), (135, 0, 8), (51, 4, 24), (51, 0, 8)]
+        {
+            let mut packet = v6(120);
+            packet[6] = kind;
+            packet[40..42].copy_from_slice(&[6, length]);
+            packet[40 + bytes..44 + bytes].copy_from_slice(&[1, 2, 3, 4]);
+            assert_eq!(ports_v6(&packet), (6, 0x0102_0304), "{kind}");
+        }
+        for (headers, found) in [(7, (17, 0x0506_0708)), (8, (17, 0))] {
+            let mut packet = alloc::vec![0; 40];
+            (packet[0], packet[6]) = (0x60, 60);
+            for left in (0..headers).rev() {
+                packet.extend([if left == 0 { 17 } else { 60 }, 0, 0, 0, 0, 0, 0, 0]);
+            }
+            packet.extend([5, 6, 7, 8, 0, 0, 0, 0]);
+            assert_eq!(ports_v6(&packet), found, "{headers}");
+        }
+        let mut cut = v6(47);
+        cut[6] = 17;
+        assert_eq!(ports_v6(&cut), (17, 0), "less than eight bytes behind the header");
+        for (protocol, ports) in
+            [(6, 9), (17, 9), (33, 9), (132, 9), (136, 9), (1, 0), (58, 0), (50, 0), (7, 0)]
+        {
+            assert_eq!(ports_at(&[0, 0, 0, 9], 0, protocol), ports, "{protocol}");
+        }
+        assert_eq!(ports_at(&[0, 0, 9], 0, 6), 0);
+    }
 }

@@ -172,3 +172,76 @@ fn a_second_run_is_added_to_the_first() {
     }
     assert_eq!((matcher.total().matched, matcher.total().duplicated), (2, 0));
 }
+
+/// An exit that has met its entry makes room without a loss; one that waits is counted.
+#[test]
+fn only_who_waits_is_counted_when_there_is_no_room() {
+    let mut matcher = Matcher::new(MatcherConfig { pending_max: 3, ..CONFIG });
+    let packets = [1, 2, 3].map(|id| print(id, 100));
+    for (at, packet) in (100..).zip(&packets) {
+        matcher.entered(WAY, Time(at), packet, false);
+        matcher.left(WAY, Time(at + 10), packet);
+    }
+    matcher.left(WAY, Time(120), &print(9, 80));
+    assert_eq!((matcher.total().overflow, matcher.total().matched), (0, 1));
+    // Those of the second and the third make room likewise, and then the one that nobody sent.
+    matcher.left(WAY, Time(121), &print(10, 80));
+    matcher.left(WAY, Time(122), &print(11, 80));
+    assert_eq!((matcher.total().overflow, matcher.total().matched), (0, 3));
+    matcher.left(WAY, Time(123), &print(12, 80));
+    assert_eq!((matcher.total().overflow, matcher.total().originated), (1, 1));
+}
+
+/// Who has met its entry is told at once; who has not, when nobody can be its entry any more.
+#[test]
+fn what_is_certain_is_told_at_once() {
+    let mut matcher = Matcher::new(CONFIG);
+    let packet = print(1, 100);
+    matcher.entered(WAY, Time(100), &packet, false);
+    matcher.left(WAY, Time(110), &packet);
+    matcher.left(WAY, Time(120), &print(2, 80));
+    let fates_by = |matcher: &mut Matcher, now: u64| {
+        let mut told = Vec::new();
+        matcher.expire(Time(now), &mut |verdict| told.push(verdict.fate));
+        told
+    };
+    assert_eq!(fates_by(&mut matcher, 121), [Fate::Forwarded]);
+    assert_eq!(fates_by(&mut matcher, 1_125), []);
+    assert_eq!(fates_by(&mut matcher, 1_126), [Fate::Originated]);
+    assert_eq!(matcher.held(), 1);
+    assert_eq!(fates_by(&mut matcher, 2_110), []);
+    assert_eq!(matcher.held(), 1);
+    assert_eq!(fates_by(&mut matcher, 2_111), []);
+    assert_eq!(matcher.held(), 0);
+}
+
+/// Of several that a damaged packet may have been, the most alike; of those, the last.
+#[test]
+fn damage_is_traced_to_the_most_alike() {
+    let shares = |packet: &Fingerprint, lanes: usize, digest: u64| {
+        let mut other = *packet;
+        other.digest = digest;
+        other.lanes.iter_mut().skip(lanes).for_each(|lane| *lane ^= 1);
+        other
+    };
+    let packet = print(1, 200);
+    for (lanes, origin) in [
+        ([4, 5, 6], 30),
+        ([6, 5, 4], 10),
+        ([5, 6, 6], 30),
+        ([6, 6, 5], 20),
+        ([3, 4, 3], 20),
+        // All but one are enough: one damaged word changes one of them.
+        ([8, 7, 6], 20),
+        ([8, 6, 6], 10),
+        ([7, 6, 7], 30),
+    ] {
+        let entries: Vec<(u64, Fingerprint)> =
+            (1..).zip(lanes).map(|(at, lanes)| (at * 10, shares(&packet, lanes, at))).collect();
+        let verdicts = fates(&entries, &[(40, packet)]);
+        let found = verdicts.iter().find(|verdict| verdict.fate == Fate::Corrupted);
+        let found = found.expect("one of them").entered_at;
+        assert_eq!(found, Some(Time(origin)), "{lanes:?}");
+        assert_eq!(verdicts.len(), 3);
+    }
+}
