@@ -386,11 +386,12 @@ mod tests {
         flight.sent(at(10), 0, 1_000, 1_000);
         flight.application_pauses(1_000);
         flight.sent(at(20), 1_000, 2_000, 2_000);
-        for (now, una, expected) in [(60, 1_000, false), (70, 2_000, true)] {
+        // All of before, and then a byte more than that.
+        for (now, una, expected, until) in [(60, 1_000, false, 1_000), (70, 2_000, true, 0)] {
             flight.acknowledge(at(now), una);
             flight.sample(at(now));
             let delivery = flight.take_delivery().expect("a sample");
-            assert_eq!(delivery.is_app_limited, expected, "{una}");
+            assert_eq!((delivery.is_app_limited, flight.app_limited), (expected, until), "{una}");
         }
         flight.sent(at(80), 2_000, 3_000, 1_000);
         flight.acknowledge(at(120), 3_000);

@@ -261,6 +261,24 @@ fn a_window_that_keeps_all_back_was_used_up() {
     assert_eq!([limited(3, 5), limited(3, 0)], [true, false]);
 }
 
+/// How much of the window was used is remembered for a round trip, and meanwhile only more counts.
+#[test]
+fn the_most_that_was_used_holds_for_a_round_trip() {
+    let mut stage = Stage::new(10);
+    stage.write(3);
+    let mut usage = |ack: u64, segments: u64| {
+        stage.wait(50);
+        stage.ack(ack, &[]);
+        stage.write(segments);
+        let usage = stage.repair().usage;
+        (usage.most / MSS, usage.until)
+    };
+    assert_eq!(usage(1_001, 1), (3, 3_001), "as many as before");
+    assert_eq!(usage(2_001, 3), (5, 7_001), "more");
+    assert_eq!(usage(6_001, 1), (5, 7_001), "less, within the round trip");
+    assert_eq!(usage(7_001, 1), (2, 9_001), "less, after it");
+}
+
 /// An alarm that comes though nothing is late changes nothing but the timer.
 #[test]
 fn looking_for_losses_in_vain_leaves_the_window() {
