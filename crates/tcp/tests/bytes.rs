@@ -147,3 +147,23 @@ fn says_it_in_words() {
         assert_eq!(malformed.to_string(), text);
     }
 }
+
+/// What only a SYN may say is ignored elsewhere, and blocks are on a SYN.
+#[test]
+fn options_count_where_they_belong() {
+    let options = [2, 4, 5, 180, 3, 3, 7, 4, 2, 1, 1, 1];
+    let blocks = [5, 10, 0, 0, 0, 9, 0, 0, 0, 11, 0, 0];
+    for (flags, option, is_syn) in [(SYN, options, true), (ACK, options, false)] {
+        let mut bytes = vec![0; 20];
+        (bytes[12], bytes[13]) = (8 << 4, flags);
+        bytes.extend(option);
+        let (segment, _) = parse(&bytes).expect("a segment");
+        let said = (segment.mss(), segment.scale(), segment.sack_permitted());
+        assert_eq!(said, if is_syn { (Some(1_460), Some(7), true) } else { (None, None, false) });
+        bytes.truncate(20);
+        bytes.extend(blocks);
+        let (segment, _) = parse(&bytes).expect("a segment");
+        let told: Vec<[u32; 2]> = segment.blocks().collect();
+        assert_eq!(told, if is_syn { vec![] } else { vec![[9, 11]] });
+    }
+}

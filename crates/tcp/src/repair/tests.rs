@@ -292,3 +292,23 @@ fn looking_for_losses_in_vain_leaves_the_window() {
     let alarm = stage.repair().alarm;
     assert_eq!((alarm, stage.sender.deadline.since(stage.now)), (Alarm::Timeout, MS * 250));
 }
+
+/// A probe waits for the acknowledgement of all that it sent, a FIN with it.
+#[test]
+fn a_probe_is_over_with_all_that_it_sent() {
+    for (segments, has_fin, expected) in [
+        (3, true, (3_002, false)),
+        (3, false, (3_001, false)),
+        (2, false, (2_001, true)),
+        (2, true, (2_002, true)),
+    ] {
+        let mut stage = Stage::new(2);
+        stage.sender.has_fin = has_fin;
+        stage.sender.write(0);
+        stage.sender.end += segments * MSS;
+        assert_eq!(stage.send().len(), 2);
+        stage.alarm(102);
+        assert_eq!(stage.send().len(), 1);
+        assert_eq!(stage.repair().probed, Some(expected), "{segments}, FIN {has_fin}");
+    }
+}

@@ -418,3 +418,49 @@ fn a_needless_end_of_a_probe_is_taken_back_but_not_in_probe_rtt() {
         assert_eq!(bbr.undo_state, None);
     }
 }
+
+/// 5.3.4.3, MarkConnectionAppLimited: from its beginning until all that is under way is delivered,
+/// what ProbeRtt measures is no limit of the path. A new one begins a new stretch.
+#[test]
+fn what_probe_rtt_holds_back_is_limited_by_the_application() {
+    let mut window = Window { cwnd: 10 * MSS, ssthresh: u64::MAX, mss: MSS as u32 };
+    let mut bbr = Bbr::new(&window, 1);
+    bbr.state = State::ProbeRtt;
+    let delivery = Delivery {
+        bytes_per_second: 1_000_000,
+        is_app_limited: false,
+        lost: 0,
+        delivered: 0,
+        prior_delivered: 0,
+        sent_in_flight: 0,
+    };
+    let acked = |in_flight, prior_delivered| Acked {
+        now: Time::from_nanos(1_000_000),
+        bytes: MSS,
+        rtt: None,
+        smoothed_rtt: None,
+        in_flight,
+        is_window_limited: false,
+        in_recovery: false,
+        round_ended: false,
+        delivery: Some(Delivery { prior_delivered, ..delivery }),
+    };
+    let is_limited = |bbr: &Bbr, sent_at| {
+        bbr.sample(&acked(0, sent_at)).expect("a sample").delivery.is_app_limited
+    };
+    assert!(!is_limited(&bbr, 0) && !is_limited(&bbr, u64::MAX));
+    for (delivered, in_flight, limited) in [
+        (0, 9_000, [0, 9_000]),
+        (5_000, 5_000, [0, 10_000]),
+        (10_000, 2_000, [0, 12_000]),
+        (12_001, 3_000, [12_001, 15_001]),
+        (13_000, 2_500, [12_001, 15_500]),
+    ] {
+        bbr.delivered = delivered;
+        let sample = bbr.sample(&acked(in_flight, 0)).expect("a sample");
+        bbr.hold_probe_rtt(&mut window, &sample);
+        assert_eq!(bbr.limited, limited, "{delivered}");
+    }
+    let sent = [12_000, 12_001, 15_500, 15_501].map(|sent_at| is_limited(&bbr, sent_at));
+    assert_eq!(sent, [false, true, true, false]);
+}
