@@ -124,11 +124,9 @@ impl Scoreboard {
         let (edge, sent) = (edge.max(una), self.retransmitted.max(una));
         let unacknowledged = (high - una) - self.sacked.bytes();
         let sacked_to_edge = self.sacked.bytes() - above;
-        if edge > sent {
-            unacknowledged - ((edge - sent) - (sacked_to_edge - self.sacked_below))
-        } else {
-            unacknowledged + (sent - edge) - (self.sacked_below - sacked_to_edge)
-        }
+        // What is unacknowledged, less what of it lies below the edge (it is lost), and once more
+        // what of it lies below `sent` (it was sent again).
+        (unacknowledged + sent + sacked_to_edge) - (edge + self.sacked_below)
     }
 
     /// The next lost hole that was not sent again, `[left, right)` (rule 1 of NextSeg).
