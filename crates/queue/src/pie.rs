@@ -327,6 +327,8 @@ impl<P: Packet> Discipline<P> for Pie<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
+    use nilometer_wire::Ecn;
 
     /// Steps of `step` before the scale, with a delay and a delay before of two targets.
     fn updated(probability: f64, step: f64) -> f64 {
@@ -383,5 +385,87 @@ mod tests {
         assert_eq!(after(0.0, 0.5, 0.1), worn);
         assert_eq!(after(0.0, 0.1, 0.5), worn);
         assert_eq!(after(0.5, 0.0, 0.0), worn);
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    struct Piece(u32, Ecn);
+
+    impl Packet for Piece {
+        fn bytes(&self) -> u32 {
+            self.0
+        }
+        fn flow(&self) -> u32 {
+            0
+        }
+        fn ecn(&self) -> Ecn {
+            self.1
+        }
+        fn mark(&mut self) {
+            self.1 = Ecn::Congestion;
+        }
+    }
+
+    fn pie(options: PieOptions, packets: u32) -> Pie<Piece> {
+        let mut pie = Pie::new(Capacity::Packets(100), 1_500, options, Rng::new(1, 0, 0)).unwrap();
+        for _ in 0..packets {
+            pie.enqueue(Time::ZERO, Piece(1_500, Ecn::NotCapable), &mut Vec::new());
+        }
+        pie
+    }
+
+    /// Sections 4.1 and 4.2: a delay below half the target protects while p is below 0.2, and so do
+    /// two packets of the MTU; from there on nothing does. A drop is due here, so that no luck is left.
+    #[test]
+    fn arrivals_are_protected_up_to_each_bound() {
+        let chosen = |probability, delay, packets, burst_left| {
+            let target = Span::from_secs(1);
+            let mut pie =
+                pie(PieOptions { target, derandomise: true, ..PieOptions::default() }, packets);
+            pie.control = Control { probability, delay, burst_left };
+            pie.sum = MOST_SUM;
+            pie.chooses()
+        };
+        assert!(chosen(0.1, 0.5, 3, Span::ZERO), "half the target");
+        assert!(!chosen(0.1, 0.499, 3, Span::ZERO));
+        assert!(!chosen(0.199, 0.499, 3, Span::ZERO));
+        assert!(chosen(0.2, 0.499, 3, Span::ZERO), "p of 0.2");
+        assert!(!chosen(0.9, 0.9, 2, Span::ZERO), "two packets");
+        assert!(!chosen(0.9, 0.9, 3, Span(1)), "a burst");
+    }
+
+    /// Section 5.1: from the bound on, a capable packet is dropped and not marked.
+    #[test]
+    fn packets_are_marked_below_the_bound_alone() {
+        for (bound, marks) in [(0.5, false), (0.6, true), (0.4, false)] {
+            let mut pie = pie(
+                PieOptions { mark_below: Some(bound), derandomise: true, ..PieOptions::default() },
+                3,
+            );
+            pie.control = Control { probability: 0.5, delay: 9.0, burst_left: Span::ZERO };
+            pie.sum = MOST_SUM;
+            let mut drops = Vec::new();
+            pie.enqueue(Time::ZERO, Piece(1_500, Ecn::Capable0), &mut drops);
+            assert_eq!(drops.is_empty(), marks, "{bound}");
+            assert_eq!(pie.backlog().packets, if marks { 4 } else { 3 });
+        }
+    }
+
+    #[test]
+    fn options_out_of_range_are_refused_and_their_bounds_taken() {
+        let base = PieOptions::default();
+        let check = |options: PieOptions| options.check().is_ok();
+        let of = |update| check(PieOptions { update, ..base });
+        assert_eq!([Span(9_999_999), Span(10_000_000)].map(of), [false, true]);
+        let of = |target| check(PieOptions { target, ..base });
+        assert_eq!([Span(0), Span(1)].map(of), [false, true]);
+        for (gain, is_sound) in
+            [(0.0, true), (9e9, true), (-0.1, false), (f64::INFINITY, false), (f64::NAN, false)]
+        {
+            assert_eq!(check(PieOptions { alpha: gain, ..base }), is_sound, "{gain}");
+            assert_eq!(check(PieOptions { beta: gain, ..base }), is_sound, "{gain}");
+        }
+        for (below, is_sound) in [(0.0, true), (1.0, true), (-0.1, false), (1.1, false)] {
+            assert_eq!(check(PieOptions { mark_below: Some(below), ..base }), is_sound, "{below}");
+        }
     }
 }
