@@ -116,6 +116,21 @@ fn nothing_vanishes_whatever_is_changed_and_flows_stay_in_order() {
         })
         .fold(0, u64::wrapping_add);
     assert_eq!(sent, got.len() as u64 + drops.len() as u64 + inside);
+    // Whatever waits at an input goes on when nothing holds it back, and is all that waited.
+    let now = us(40_000 * 20);
+    let waits = |fabric: &Fabric<Cargo>| -> u64 {
+        (0..PORTS).map(|input| fabric.input_backlog(input).packets).sum()
+    };
+    fabric.set_queueing(now, shape(), Some(dq_plus()), &mut drops).expect("the same ports");
+    for number in sent..sent + 50 {
+        let cargo = Cargo { bytes: 700, input: 1, output: 2, number };
+        fabric.enqueue(now, (1, 2), cargo, &mut drops);
+    }
+    assert!(waits(&fabric) > 0);
+    fabric.set_queueing(now, shape(), None, &mut drops).expect("the same ports");
+    assert_eq!(waits(&fabric), 0);
+    assert!((0..PORTS).all(|input| fabric.input_backlog_bytes(input) == [0; PORTS]));
+    assert!(fabric.balances());
     assert!(got.len() > 30_000 && drops.len() > 1_000, "{} and {}", got.len(), drops.len());
     let mut last = [[None; PORTS]; PORTS];
     for cargo in &got {

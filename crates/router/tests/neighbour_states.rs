@@ -335,6 +335,26 @@ fn settings_out_of_range_are_refused() {
     }
 }
 
+#[test]
+fn those_that_are_asked_for_are_counted() {
+    let mut table = with(Settings::discovery(1));
+    let now = Time::ZERO;
+    for host in 0..3 {
+        table.hold(now, NEXT + host, 1).expect("room");
+        table.hold(now, NEXT + host, 2).expect("room");
+    }
+    table.set(now, NEXT + 9, OLD, Given::Stale).expect("room");
+    assert_eq!((table.unresolved(), table.held(), table.len()), (3, 6, 4));
+    table.answered(now, NEXT, answer(Some(NEW), true, true)).expect("it was asked for");
+    assert_eq!((table.unresolved(), table.len()), (2, 4));
+    assert!(table.remove(NEXT + 1));
+    assert_eq!((table.unresolved(), table.len()), (1, 3));
+    let end = table.poll_timeout().expect("a timer") + Span::from_secs(30);
+    table.handle_timeout(end);
+    table.flush();
+    assert_eq!(table.unresolved(), 0);
+}
+
 /// A handle is of one entry and of no other that has its place later.
 #[test]
 fn a_place_that_goes_from_hand_to_hand_answers_no_old_handle() {

@@ -266,3 +266,21 @@ fn a_snapshot_knows_what_it_takes() {
     assert!(empty < one && one < two, "{empty} {one} {two}");
     assert!(two < 100 * 8 + 1_000 * 2 + 3 * size_of::<Hop>() + 1_000, "{two}");
 }
+
+#[test]
+fn the_last_port_fails_alone() {
+    let mut hops = NextHops::new(10, 100);
+    let on_link = |port| Hop::Via { port, gateway: None };
+    let ports = [u16::MAX - 1, u16::MAX];
+    let ways = ports.map(|port| hops.define(&[Member { hop: on_link(port), weight: 1 }]));
+    let local = hops.define(&[Member { hop: Hop::Local, weight: 1 }]).expect("room");
+    let [other, last] = ways.map(|way| way.expect("room"));
+    hops.fail(Point::Port(u16::MAX));
+    let is_alive = |hops: &mut NextHops, next| {
+        let snapshot = hops.snapshot();
+        matches!(snapshot.resolve(next, 7), Some(Hop::Via { .. } | Hop::Local))
+    };
+    assert_eq!([last, other, local].map(|next| is_alive(&mut hops, next)), [false, true, true]);
+    hops.fail(Point::Port(u16::MAX - 1));
+    assert_eq!([last, other, local].map(|next| is_alive(&mut hops, next)), [false, false, true]);
+}

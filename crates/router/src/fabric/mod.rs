@@ -28,6 +28,8 @@
 mod input;
 mod output;
 mod pool;
+#[cfg(test)]
+mod vanished;
 
 use alloc::vec;
 use alloc::vec::Vec;

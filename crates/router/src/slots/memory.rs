@@ -386,6 +386,15 @@ mod tests {
         blocks.untake(nothing);
         assert!(blocks.retired.is_empty() && blocks.given == [0; CLASSES]);
         assert!(blocks.balances());
+        // What is neither free nor used nor waiting is missed.
+        blocks.used += 1;
+        assert!(!blocks.balances());
+        blocks.used -= 1;
+        blocks.retired.push_back((1, Block { first: 0, words: 4 }));
+        assert!(!blocks.balances());
+        blocks.retired.clear();
+        blocks.given[3] = 1;
+        assert!(!blocks.balances(), "a spare that is too small");
     }
 
     #[test]

@@ -172,6 +172,15 @@ mod tests {
     use crate::{Fib, Prefix, TreeBitmap};
     use nilometer_stat::Rng;
 
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_processor_is_asked_as_the_standard_library_asks_it() {
+        extern crate std;
+        use std::is_x86_feature_detected as has;
+        let bits = has!("bmi1") && has!("bmi2") && has!("popcnt") && has!("lzcnt");
+        assert_eq!(counts_bits(), bits);
+    }
+
     #[test]
     fn all_instructions_find_the_same() {
         let mut rng = Rng::new(3, 1, 0);

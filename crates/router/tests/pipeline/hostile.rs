@@ -3,7 +3,7 @@
 use nilometer_router::discard::Discard;
 use nilometer_router::forward::options::SourceRouting;
 use nilometer_router::header::{Header, Unusable};
-use nilometer_router::memory::{Memory, Place};
+use nilometer_router::memory::{Memory, Place, Ticket};
 use nilometer_router::pipeline::account::Account;
 use nilometer_stat::Rng;
 use nilometer_wire::{Span, Time};
@@ -100,6 +100,17 @@ fn a_million_hostile_frames_leave_nothing_unaccounted_for() {
     let waiting: usize = batches.iter().map(Vec::len).sum();
     assert!(bench.now > Time::ZERO + Span::from_secs(3_600));
     assert_eq!((bench.router.inside(), bench.memory.taken()), (0, waiting));
+}
+
+#[test]
+fn a_packet_that_came_past_the_account_is_seen() {
+    let mut bench = Bench::new();
+    assert!(bench.router.balances() && bench.router.inside() == 0);
+    let place = bench.memory.take(100).expect("a buffer");
+    let ticket = Ticket { place, flow: 1, link_bytes: 100, bits: 0 };
+    bench.router.fabric_mut().enqueue(bench.now, (0, 1), ticket, &mut Vec::new());
+    assert_eq!(bench.router.inside(), 1);
+    assert!(bench.router.fabric().balances() && !bench.router.balances());
 }
 
 #[test]

@@ -308,8 +308,13 @@ fn what_leads_to_a_link_of_the_kernel_outside_a_batch_is_handed_to_it_as_well() 
     // A source route that leads there is the kernel's to follow, or not.
     let packet = with_options("198.19.0.9", "198.18.1.1", &[131, 7, 4, 198, 52, 0, 9], 30);
     assert_eq!(bench.pass(0, &framed(0, &packet)), []);
-    assert_eq!(punted(&mut bench), [packet]);
+    assert_eq!(punted(&mut bench), [&packet[..]]);
     assert_eq!(bench.router.ports()[0].discards().total(), 0);
+    // Without a kernel beside it the route has failed.
+    bench.router.port_mut(0).set_punting(false);
+    let out = bench.pass(0, &framed(0, &packet));
+    assert_eq!(out.iter().map(|(_, frame)| icmp(frame)).collect::<Vec<_>>(), [(3, 5)]);
+    assert!(punted(&mut bench).is_empty());
 }
 
 #[test]
