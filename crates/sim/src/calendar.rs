@@ -366,4 +366,14 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn of_landings_in_the_heap_the_earliest_is_the_greatest() {
+        let landing =
+            |moment: u64, place: u32| Delayed(Landing { moment: Time(moment), place, what: 0 });
+        assert!(landing(3, 9) > landing(4, 0) && landing(3, 1) > landing(3, 2));
+        assert!(landing(3, 1) == landing(3, 1));
+        assert!(landing(3, 1) != landing(3, 2) && landing(3, 1) != landing(2, 1));
+        assert_eq!(key(Time(5), 6, 7), 5 << 64 | 6 << 32 | 7);
+    }
 }

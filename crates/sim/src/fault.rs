@@ -286,4 +286,88 @@ mod tests {
         out.sort_unstable();
         assert!(out.into_iter().eq(0..10_000));
     }
+
+    /// The rule once more: who is lost by chance, in turn and in bursts, from the same numbers.
+    #[test]
+    fn losses_are_those_of_the_rule() {
+        let channel = GilbertElliott { worsens: 0.2, recovers: 0.4, loss_good: 0.1, loss_bad: 0.8 };
+        for (loss, loss_period, bursts) in [
+            (0.0, 0, Some(channel)),
+            (0.3, 0, Some(channel)),
+            (0.3, 7, None),
+            (0.0, 7, Some(channel)),
+            (0.0, 1, None),
+            (0.0, 0, None),
+            (1.0, 0, None),
+        ] {
+            let faults = Faults { loss, loss_period, bursts, ..Faults::default() };
+            let (out, counts) = pass(faults, 2_000);
+            let mut twin = FaultBox::new(faults, 11, 0);
+            let mut is_bad = false;
+            let kept = |sequence: &u32| {
+                let by_chance = loss > 0.0 && twin.loss.unit() < loss;
+                let in_turn = loss_period > 0 && u64::from(sequence + 1) % loss_period == 0;
+                let in_burst = bursts.is_some_and(|channel| {
+                    is_bad = match is_bad {
+                        true => twin.state.unit() >= channel.recovers,
+                        false => twin.state.unit() < channel.worsens,
+                    };
+                    twin.loss.unit() < if is_bad { channel.loss_bad } else { channel.loss_good }
+                });
+                !(by_chance || in_turn || in_burst)
+            };
+            let expected: alloc::vec::Vec<u32> = (0..2_000).filter(kept).collect();
+            assert_eq!(out, expected, "{faults:?}");
+            assert_eq!(counts.lost, 2_000 - expected.len() as u64);
+        }
+        let mean = GilbertElliott { worsens: 0.1, recovers: 0.3, loss_good: 0.2, loss_bad: 1.0 };
+        assert!((mean.mean_loss() - 0.4).abs() < 1e-12);
+    }
+
+    /// A packet that is held back is due later, and its copy with it; a fault that is off draws nothing.
+    #[test]
+    fn each_fault_draws_its_own_numbers() {
+        let by = Span::from_nanos(50_000);
+        let faults = Faults {
+            corrupt: 0.1,
+            duplicate: 0.2,
+            reorder: 0.3,
+            reorder_by: by,
+            ..Faults::default()
+        };
+        let (mut fault_box, mut twin) = (FaultBox::new(faults, 5, 2), FaultBox::new(faults, 5, 2));
+        let mut wanted = FaultCounts::default();
+        for number in 0..3_000u64 {
+            let now = Time(number);
+            let held = fault_box.held.len();
+            fault_box.receive(now, Port(6), &Packet { bytes: 100, ..Packet::default() });
+            wanted.received += 1;
+            let mut added = 0;
+            let mut is_late = false;
+            if twin.corrupt.unit() < 0.1 {
+                wanted.corrupted += 1;
+            } else {
+                is_late = twin.reorder.unit() < 0.3;
+                let is_twice = twin.duplicate.unit() < 0.2;
+                wanted.reordered += u64::from(is_late);
+                wanted.duplicated += u64::from(is_twice);
+                added = 1 + usize::from(is_twice);
+            }
+            assert_eq!(fault_box.held.len(), held + added);
+            let due = if is_late { now + by } else { now };
+            let held: alloc::vec::Vec<&Held> = fault_box.held.iter().collect();
+            let newest = held.iter().filter(|held| held.due == due && held.port == Port(7));
+            assert!(newest.count() >= added);
+            assert_eq!(fault_box.counts(), wanted);
+            assert!(fault_box.balances());
+        }
+        let one = |due: u64, order: u64| Held {
+            due: Time(due),
+            order,
+            port: Port(0),
+            packet: Packet::default(),
+        };
+        assert!(one(3, 1) > one(4, 0) && one(3, 1) > one(3, 2));
+        assert!(one(3, 1) == one(3, 1) && one(3, 1) != one(3, 2) && one(3, 1) != one(2, 1));
+    }
 }

@@ -341,4 +341,46 @@ mod tests {
         }
         assert_eq!(span_text(Span(500_000_000)), "500 us");
     }
+
+    /// Every unit, and every limit from both sides.
+    #[test]
+    fn units_and_limits_are_those_that_are_said() {
+        let units = [
+            ("B", 1),
+            ("bytes", 1),
+            ("kB", 1_000),
+            ("KB", 1_000),
+            ("MB", 1_000_000),
+            ("GB", 1_000_000_000),
+            ("kiB", 1 << 10),
+            ("KiB", 1 << 10),
+            ("MiB", 1 << 20),
+            ("GiB", 1 << 30),
+        ];
+        for (unit, bytes) in units {
+            assert_eq!(size(&alloc::format!("3 {unit}")), Ok(3 * bytes), "{unit}");
+        }
+        assert_eq!(size("1e15 B"), Ok(1_000_000_000_000_000));
+        assert_eq!(size("1E6 GB"), Ok(1_000_000_000_000_000));
+        assert!(size("1.000001e15").is_err() && size("-0.6 B").is_err());
+        for (unit, picos) in
+            [("s", 1_000_000_000_000), ("ms", 1_000_000_000), ("us", 1_000_000), ("ns", 1_000)]
+        {
+            assert_eq!(span(&alloc::format!("7 {unit}")), Ok(Span(7 * picos)), "{unit}");
+        }
+        assert_eq!(span("1e-3 s"), span("1 ms"));
+        assert_eq!(span("2e+1 ms"), Err(span("2e+1 ms").expect_err("no exponent")));
+        assert_eq!(span("1e7 s"), Ok(Span(10_000_000_000_000_000_000)));
+        assert!(span("10000001 s").is_err());
+        assert_eq!(seconds("start_s", 1e7), Ok(Span(10_000_000_000_000_000_000)));
+        assert_eq!(seconds("start_s", 0.0), Ok(Span::ZERO));
+        assert!(seconds("start_s", 1.000_001e7).is_err());
+        let bits = |text: &str| rate(text).map(Rate::bits_per_second).ok();
+        assert_eq!((bits("100 Tb/s"), bits("100.1 Tb/s")), (Some(100_000_000_000_000), None));
+        assert_eq!((bits("1 b/s"), bits("0.9 b/s")), (Some(1), None));
+        assert_eq!(split("5e"), Some((5.0, "e")));
+        assert_eq!(split("5e3x"), Some((5_000.0, "x")));
+        assert_eq!(split("5E-1 e"), Some((0.5, "e")));
+        assert_eq!((split("e5"), split("1-2 s"), split("1e400 s")), (None, None, None));
+    }
 }

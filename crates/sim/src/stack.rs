@@ -212,4 +212,39 @@ mod tests {
         assert!(said(FlowSpec { rto_min_ms: Some(-1.0), ..spec("reno") }).contains("rto_min_ms"));
         assert!(said(FlowSpec { rto_min_ms: Some(0.0), ..spec("reno") }).contains("rto_min_ms"));
     }
+
+    /// Each limit of a stack from both sides.
+    #[test]
+    fn limits_of_a_stack_are_met() {
+        let reno = stack("reno").expect("known");
+        type Change = fn(&mut Config);
+        let sound: [Change; 9] = [
+            |it| it.mss = 64,
+            |it| (it.mss, it.receive_buffer) = (65_000, 130_000),
+            |it| it.initial_window = 1,
+            |it| it.initial_window = 10_000,
+            |it| it.receive_buffer = 2 * u32::from(it.mss),
+            |it| it.receive_buffer = 1 << 30,
+            |it| it.rto_min = it.rto_max,
+            |it| it.rto_min = Span(1),
+            |_| {},
+        ];
+        let refused: [Change; 8] = [
+            |it| it.mss = 63,
+            |it| (it.mss, it.receive_buffer) = (65_001, 1 << 20),
+            |it| it.initial_window = 0,
+            |it| it.initial_window = 10_001,
+            |it| it.receive_buffer = 2 * u32::from(it.mss) - 1,
+            |it| it.receive_buffer = (1 << 30) + 1,
+            |it| it.rto_min = it.rto_max + Span(1),
+            |it| it.rto_min = Span::ZERO,
+        ];
+        let checked = |change: &Change| {
+            let mut config = reno;
+            change(&mut config);
+            check("flow", &config).is_ok()
+        };
+        assert_eq!(sound.each_ref().map(checked), [true; 9]);
+        assert_eq!(refused.each_ref().map(checked), [false; 8]);
+    }
 }

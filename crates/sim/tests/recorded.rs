@@ -10,7 +10,7 @@ mod recording;
 
 use std::fmt::Write;
 
-use nilometer_queue::Kind;
+use nilometer_queue::{Kind, Reason};
 use nilometer_sim::course::Course;
 use nilometer_sim::quantity::{
     self, de_rate, de_rate_if, de_size_if, de_span, de_span_if, ser_rate, ser_rate_if, ser_span,
@@ -371,11 +371,35 @@ fn an_outcome_says_what_its_flows_say() {
     near(Some(outcome.utilisation), link.transmitted_bytes as f64 * 8.0 / 20e6);
     let dropped = link.drops.total_packets();
     near(Some(outcome.loss_ratio()), dropped as f64 / link.offered_packets as f64);
+    let by_reason = Reason::ALL.map(|reason| outcome.dropped(reason));
+    assert_eq!((by_reason.iter().sum::<u64>(), outcome.dropped(Reason::Full)), (dropped, dropped));
     assert!(dropped > 0 && outcome.utilisation > 0.8 && outcome.utilisation <= 1.0, "{outcome:?}");
     assert_eq!(outcome.timeouts(), one.timeouts + other.timeouts);
     assert_eq!(outcome.retransmits(), one.retransmits + other.retransmits);
     assert_eq!(outcome.mean_datagram_delay_s(), None);
     assert!(outcome.mean_queue_packets > 1.0 && outcome.mean_queue_packets < 20.0);
+}
+
+/// A million delays may be kept of a run, of all its tables together; of one more it is refused.
+#[test]
+fn so_many_delays_may_be_kept() {
+    let kept = |counts: [u32; 2], spacing: &str| {
+        let table = |count: u32| {
+            json!({"from": "one", "to": "right", "spacing": spacing, "size_bytes": 100,
+                   "count": count})
+        };
+        let change = json!({
+            "/datagrams": counts.map(table),
+            "/measure/delays_every": "500 ms",
+        });
+        let read: Scenario = serde_json::from_value(scenario(change)).expect("a scenario");
+        assemble(&read, &[], 1).map(|_| ()).map_err(|refusal| refusal.to_string())
+    };
+    // Two seconds of one each 4 us are half a million.
+    assert_eq!(kept([1, 1], "4 us"), Ok(()));
+    let refused = kept([1, 2], "4 us").expect_err("too many");
+    assert!(refused.contains("1500000 delays would be kept"), "{refused}");
+    assert_eq!(kept([3, 3], "4 ms"), Ok(()));
 }
 
 /// Whoever watches a run is told how far it is, and may end it.

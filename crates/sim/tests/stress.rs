@@ -201,6 +201,19 @@ fn what_cannot_be_is_refused() {
     assert_eq!(refused(StressPlan { stages: 1, ..plan }), StressError::Stages(1));
     assert_eq!(refused(StressPlan { t1_periods: 0, ..plan }), StressError::FirstStage(0));
     assert_eq!(refused(StressPlan { packet_bytes: 0, ..plan }), StressError::PacketBytes);
+    for most in [
+        StressPlan { sources: plan.ports, ..plan },
+        StressPlan { stages: plan.ports, ..plan },
+        StressPlan { stages: 2, ..plan },
+        StressPlan { t1_periods: 1, ..plan },
+        StressPlan { t1_periods: 100_000, ..plan },
+    ] {
+        assert!(most.load().is_ok(), "{most:?}");
+    }
+    let long = StressPlan { t1_periods: 100_001, ..plan }.load();
+    assert_eq!(long.err(), Some(StressError::FirstStage(100_001)));
+    let many = StressPlan { stages: plan.ports + 1, ..plan }.load();
+    assert_eq!(many.err(), Some(StressError::Stages(plan.ports + 1)));
     let slow = refused(StressPlan { speedup: 0.5, ..plan });
     assert_eq!(slow, StressError::Switch(DqError::Speedup(0.5)));
 }

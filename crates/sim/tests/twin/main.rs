@@ -194,6 +194,7 @@ impl Case {
             for part in 1..=6 {
                 let moment = Time(end.0 / 6 * part);
                 network.advance(moment, if part % 2 == 0 { end } else { moment });
+                assert_eq!(network.now(), moment);
             }
             network.run_until(end);
             assert!(network.balances(), "seed {}", self.seed);
@@ -238,4 +239,39 @@ fn every_delivery_is_the_naive_twins_delivery() {
         }
     }
     assert!(deliveries > 10_000, "{deliveries}");
+}
+
+/// A link's end where a route has no path: what comes there is counted, and nothing is lost.
+#[test]
+fn what_has_no_path_is_counted_where_it_lands() {
+    for fuses in [false, true] {
+        let pattern = Pattern {
+            start: Time::ZERO,
+            end: Time::from_nanos(10_000_000),
+            spacing: Spacing::Constant(Span::from_nanos(1_000_000)),
+            sizing: Sizing::Constant(1_000),
+        };
+        let talker = |route: u32| {
+            Talker::Source(Box::new(Source::new(pattern, Route(route), 1)), Sink::default())
+        };
+        let link = || {
+            let queue = Queue::Fifo { limit_bytes: 100_000 };
+            Link::new(Rate::from_megabits(100), Span::from_nanos(50_000), 1500, queue)
+        };
+        let plan = Plan {
+            links: vec![link(), link()],
+            paths: vec![
+                vec![Hop::Link(0), Hop::Member(1, 0)],
+                vec![Hop::Link(0), Hop::Link(1), Hop::Member(1, 0)],
+                Vec::new(),
+            ],
+            members: vec![(talker(2), vec![0]), (Talker::Echo(Vec::new()), vec![1])],
+            watched: None,
+        };
+        let mut network = Network::new(plan, Seen::default(), fuses);
+        network.run_until(Time::from_nanos(5_500_000));
+        let journal = network.journal();
+        assert!(network.balances());
+        assert_eq!((journal.sent, journal.deliveries, journal.unroutable), (5, 0, 5));
+    }
 }
