@@ -340,6 +340,40 @@ fn a_rule_that_is_refused_leaves_no_list_behind() {
 }
 
 #[test]
+fn a_port_looks_at_flags_while_a_rule_of_its_own_does() {
+    let mut by_port = ByPort::<u32>::new(Box::new(ClassifierLinear::new(9)));
+    let looks = |by_port: &ByPort<u32>| [2, 3].map(|port| by_port.looks_at_flags(port));
+    let with_flags = Rule { flags: Octet::new(2, 2), ..Rule::any(1, Action::Deny) };
+    let of_port = Inputs::of([2]).expect("a port");
+    for (id, inputs) in [(0, of_port), (1, of_port), (2, Inputs::ANY)] {
+        by_port.insert(RuleId(id), inputs, with_flags).expect("room");
+        by_port.insert(RuleId(id + 3), inputs, Rule::any(2, Action::Deny)).expect("room");
+    }
+    assert_eq!(looks(&by_port), [true, true]);
+    for (id, expected) in [(2, [true, false]), (0, [true, false]), (1, [false, false])] {
+        assert!(by_port.remove(RuleId(id + 3)).is_some() && by_port.remove(RuleId(id)).is_some());
+        assert_eq!(looks(&by_port), expected, "without rule {id}");
+    }
+}
+
+/// A set of three places: what was asked a moment ago is known, the fourth takes the place of the oldest.
+#[test]
+fn three_flows_of_a_set_are_known() {
+    let mut classifier = ClassifierLinear::<u32>::new(2);
+    classifier.insert(RuleId(1), Rule::any(1, Action::Permit)).expect("room");
+    let mut cache = FlowCache::new(3);
+    let key = |port: u16| Key { source_port: port, ..Key::<u32>::default() };
+    let mut counts = Vec::new();
+    for port in [1, 2, 3, 1, 2, 3, 3, 1, 2, 4, 4, 3, 2, 1] {
+        let mut found = [None];
+        cache.classify_batch(&classifier, &[key(port)], &mut found);
+        assert_eq!(found, [Some(RuleId(1))]);
+        counts.push(cache.hits_and_misses().0);
+    }
+    assert_eq!(counts, [0, 0, 0, 1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 9]);
+}
+
+#[test]
 fn a_cached_answer_does_not_outlive_an_update() {
     let mut rng = Rng::new(5, 1, 0);
     let mut classifier = ClassifierTuples::<u32>::new(64);

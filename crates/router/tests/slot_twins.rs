@@ -153,6 +153,7 @@ fn routes_come_and_go_without_end() {
             let done = if is_there { table.remove(prefix) } else { table.insert(prefix, next) };
             let same = if is_there { twin.remove(prefix) } else { twin.insert(prefix, next) };
             assert_eq!(done, same, "{engine}, step {step}");
+            assert_eq!((table.len(), table.is_empty()), (twin.len(), twin.len() == 0));
         }
         let addresses = some.map(|prefix| prefix.address());
         compare(&*table, &twin, &addresses, 0);
