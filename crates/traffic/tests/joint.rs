@@ -5,7 +5,7 @@ use core::net::Ipv4Addr;
 use nilometer_flow::record::{TCP, tcp_flags};
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use nilometer_stat::{Rng, distance, parametric};
-use nilometer_traffic::connections::ConnectionVolume;
+use nilometer_traffic::connections::{ConnectionLaw, ConnectionVolume, Shape, Shapes};
 use nilometer_traffic::estimate::{EstimateOptions, default_interval_s, estimate};
 use nilometer_traffic::model::Origin;
 use nilometer_traffic::{Plan, Planner, TrafficModel};
@@ -232,4 +232,30 @@ fn intervals_follow_each_other() {
     assert!(starts(-1e-6, 3.0) && !starts(-1.000_1e-6, 3.0));
     assert!(starts(0.0, 3.000_003_9) && starts(0.0, 2.999_996_1));
     assert!(!starts(0.0, 3.000_004_1) && !starts(0.0, 2.999_995_9));
+}
+
+/// Of more connections than a sample holds: the largest each for itself, and of the sample what is below
+/// them, in groups; by sorting all of them.
+#[test]
+fn a_table_has_the_largest_and_groups_of_what_is_below_them() {
+    const ALL: u64 = 300_000;
+    let shape = |at: u64| Shape { bytes: 1_000 + at, request_bytes: 100, packets: 10, interval: 0 };
+    // The least of the largest is in the sample, as any may be.
+    let least = ALL - 1_024;
+    let mark = |at: u64| if at == least { 0 } else { at.wrapping_mul(0x9e37_79b9_7f4a_7c15) };
+    let mut shapes = Shapes::default();
+    (0..ALL).for_each(|at| shapes.offer(mark(at), shape(at)));
+    let law = ConnectionLaw::of(shapes).expect("a law");
+    let mut sample: Vec<u64> = (0..ALL).collect();
+    sample.sort_unstable_by_key(|&at| (mark(at), at));
+    sample.truncate(1 << 18);
+    sample.sort_unstable();
+    sample.retain(|&at| at < least);
+    let bound = |group: usize| group * sample.len() / 3_072;
+    let middle = |group: usize| sample[(bound(group) + bound(group + 1)) / 2];
+    let wanted = (0..3_072).map(middle).chain(least..ALL).map(|at| 900 + at);
+    assert!(law.response_bytes.iter().copied().eq(wanted));
+    let share = |group: u64| group * least / 3_072;
+    let counts = (0..3_072).map(|group| share(group + 1) - share(group));
+    assert!(law.connections.iter().copied().eq(counts.chain([1; 1_024])));
 }
