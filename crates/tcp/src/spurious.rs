@@ -186,3 +186,27 @@ impl Sender {
         self.rtt.forget_backoff();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    /// F-RTO goes on only with new data (RFC 5682, section 2.1, step 2): there has to be some, and
+    /// the peer's window has to have room for it.
+    #[test]
+    fn new_data_is_what_was_written_and_fits_the_peers_window() {
+        let mut sender = Sender::new(&Config::rfc(), 0);
+        let mut is_new = |max, end, has_fin, edge| {
+            (sender.max, sender.end, sender.has_fin, sender.edge) = (max, end, has_fin, edge);
+            sender.next_is_new()
+        };
+        assert!(is_new(5_001, 8_001, false, 9_001));
+        assert!(is_new(5_001, 5_002, false, 5_002), "a byte");
+        assert!(!is_new(5_001, 5_001, false, 9_001), "nothing was written");
+        assert!(is_new(5_001, 5_001, true, 9_001), "a FIN");
+        assert!(!is_new(5_002, 5_001, true, 9_001), "which was sent");
+        assert!(!is_new(5_001, 8_001, false, 5_001), "no room");
+        assert!(!is_new(5_001, 8_001, false, 4_001), "less than none");
+    }
+}
