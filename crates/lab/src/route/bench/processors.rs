@@ -84,22 +84,35 @@ fn allowed() -> Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&at| allowed.is_set(at)).collect())
 }
 
-/// Pins a thread of this process to one CPU, and `others`, of which one works at a time, to another, if the
-/// calling thread may use two.
+/// The calling thread, pinned; its affinity is as it was before when this is dropped.
+#[derive(Debug)]
+pub struct Apart {
+    before: CpuSet,
+}
+
+/// Pins the calling thread to one CPU, and `others` of this process, of which one works at a time, to
+/// another, if the calling thread may use two.
 ///
 /// # Errors
 /// When there is no such thread.
-pub fn keep_apart(one: i32, others: impl IntoIterator<Item = i32>) -> Result<()> {
+pub fn keep_apart(others: impl IntoIterator<Item = i32>) -> Result<Apart> {
+    let step = "cannot keep a thread on a processor";
     let allowed = allowed()?;
+    let apart = Apart { before: sched_getaffinity(None).context(step)? };
     // (The first processor is where most interrupts are.)
     let from_last = |place: usize| allowed[allowed.len() - 1 - place % allowed.len()];
-    let all = [(one, 0)].into_iter().chain(others.into_iter().map(|other| (other, 1)));
-    for (thread_id, place) in all {
+    stay_at(None, from_last(0)).context(step)?;
+    for thread_id in others {
         let thread = Pid::from_raw(thread_id).context("a thread has a number")?;
-        let step = "cannot keep a thread on a processor";
-        stay_at(Some(thread), from_last(place)).context(step)?;
+        stay_at(Some(thread), from_last(1)).context(step)?;
     }
-    Ok(())
+    Ok(apart)
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.before);
+    }
 }
 
 /// Pins a thread, or the calling one, to this CPU.
@@ -133,15 +146,19 @@ mod tests {
             allowed().expect("processors")
         });
         let work = move || {
-            keep_apart(thread_id(), [hear.recv().expect("the other's")]).expect("ours");
+            let apart = keep_apart([hear.recv().expect("the other's")]).expect("ours");
             other.thread().unpark();
-            [allowed().expect("processors"), other.join().expect("it ends")]
+            let kept = [allowed().expect("processors"), other.join().expect("it ends")];
+            drop(apart);
+            (kept, allowed().expect("processors"))
         };
-        let kept = thread::spawn(work).join().expect("it ends");
+        let (kept, after) = thread::spawn(work).join().expect("it ends");
         let last = |place: usize| processors[processors.len() - 1 - place % processors.len()];
         assert_eq!(kept, [0, 1].map(|place| vec![last(place)]));
+        assert_eq!(after, processors, "it may go again where it could");
         assert_eq!(allowed().expect("processors"), processors, "others go where they want");
-        assert!(keep_apart(5_000_000, []).is_err(), "there is no such thread");
+        assert!(keep_apart([5_000_000]).is_err(), "there is no such thread");
+        assert_eq!(allowed().expect("processors"), processors);
     }
 
     #[test]

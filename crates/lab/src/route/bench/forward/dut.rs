@@ -152,6 +152,14 @@ impl Device {
         }
     }
 
+    /// What its ports are; none of a device that is not ours.
+    pub fn ports(&self) -> Option<Vec<String>> {
+        match self {
+            Device::Router { running, .. } => Some(running.notes.ports.clone()),
+            Device::None | Device::Kernel => None,
+        }
+    }
+
     /// Which way packets have taken so far; none of a device that is not ours.
     ///
     /// # Errors

@@ -8,8 +8,11 @@
 //!
 //! # The price of a packet
 //!
-//! A round offers the same load to a bare link and to each device, one after the other and in the other
-//! order the next time ([`measure`]); before each is measured it is offered `WARM_UP` of the load that
+//! Each round sets everything up anew, links, devices and tester: where the kernel puts their memory changes
+//! what a packet costs by tenths, and would be the same in all rounds of one setting-up. What was set up is
+//! offered the first load for `SETTLING`, so that neighbours and shortcuts are there. Then the round offers
+//! the same load to a bare link and to each device, one after the other and in the other order the next time
+//! ([`measure`]); before each is measured it is offered `WARM_UP` of the load that
 //! does not count. From the processor time of a device's run ([`usage`] says whose time that is, and which
 //! rounds are discarded because others disturbed them) that of the bare link's run of the same round is taken
 //! away, per frame that was sent, and what remains is divided by the frames that were forwarded:
@@ -53,7 +56,7 @@ pub mod tester;
 pub mod traffic;
 pub mod usage;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -77,6 +80,9 @@ pub const FRAME_BYTES_MAX: u16 = 1_930;
 const UNHEARD_MAX: f64 = 0.001;
 /// For how long a load is offered before it is measured.
 const WARM_UP: Duration = Duration::from_millis(20);
+
+/// For how long the first load is offered to what was set up anew.
+const SETTLING: Duration = Duration::from_millis(100);
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -184,27 +190,14 @@ type Courses = BTreeMap<(usize, LoadId), Course>;
 /// Without root, and what a device refuses.
 pub fn measure(options: &Options) -> Result<Forwarding> {
     site::privileged()?;
-    let (mut warnings, mut benches) = (Vec::new(), Vec::new());
-    for what in asked(options, &mut warnings) {
-        let name = what.map_or("the bare link", |(dut, _)| dut.name());
-        benches.push(set_up(options, what).with_context(|| name.to_owned())?);
-    }
-    let ports = benches.iter().find_map(|bench| match &bench.device {
-        Device::Router { running, .. } => Some(running.notes.ports.clone()),
-        _ => None,
-    });
+    let mut warnings = Vec::new();
+    let asked = asked(options, &mut warnings);
     let awake = Awake::begin()?;
     usage::raise(thread_id());
-    let devices = || benches.iter().filter_map(|bench| bench.device.thread_id());
-    devices().for_each(usage::raise);
-    keep_apart(thread_id(), devices())?;
-    let courses = rounds(options, &mut benches, &awake)?;
+    let (courses, ports) = rounds(options, &asked, &awake)?;
     drop(awake);
-    let points = points(options, &benches, &courses);
+    let points = points(options, &asked, &courses);
     warnings.extend(doubts(&points));
-    for bench in benches {
-        bench.device.stop()?;
-    }
     let mut result = Forwarding {
         seed: options.seed,
         seconds: options.seconds,
@@ -216,7 +209,7 @@ pub fn measure(options: &Options) -> Result<Forwarding> {
         points_told: points.iter().filter(|point| point.told).count(),
         routes: dut::ROUTES,
         filters: dut::FILTERS,
-        ports: ports.unwrap_or_default(),
+        ports,
         points,
         comparison: None,
         warnings,
@@ -228,46 +221,87 @@ pub fn measure(options: &Options) -> Result<Forwarding> {
     Ok(result)
 }
 
-/// Rounds of all devices under all loads, as long as some point wants more.
-fn rounds(options: &Options, benches: &mut [Bench], awake: &Awake) -> Result<Courses> {
+/// What is asked for, by its place; the first is the bare link.
+type Asked = [Option<(Dut, Variant)>];
+
+/// Rounds of all devices under all loads, as long as some point wants more; also what our router's ports
+/// are, if it is there.
+fn rounds(options: &Options, asked: &Asked, awake: &Awake) -> Result<(Courses, Vec<String>)> {
     let mut courses = Courses::new();
     for load in loads(options) {
-        for (number, bench) in benches.iter().enumerate().skip(1) {
-            if is_wanted(options, bench.what, load) {
+        for (number, what) in asked.iter().enumerate().skip(1) {
+            if is_wanted(options, *what, load) {
                 let rounds = Rounds::new(options.rounds, options.rounds_max);
                 courses.insert((number, load), Course::new(rounds, options.others_max));
             }
         }
     }
-    for round in 0.. {
-        let mut is_over = true;
-        for load in loads(options) {
-            let wants = |number: &usize| {
-                courses.get(&(*number, load)).is_some_and(|course| course.rounds.are_wanted())
-            };
-            let mut order: Vec<usize> = (1..benches.len()).filter(wants).collect();
-            if order.is_empty() {
-                continue;
-            }
-            is_over = false;
-            order.insert(0, 0);
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            let mut samples = BTreeMap::new();
-            for number in order {
-                samples.insert(number, sample(&mut benches[number], options, load, awake)?);
-            }
-            let bare = samples.remove(&0).expect("the bare link is always there");
-            for (number, own) in samples {
-                courses.get_mut(&(number, load)).expect("it wants").add(own, bare);
-            }
-        }
-        if is_over {
+    let mut ports = Vec::new();
+    for is_backward in [false, true].into_iter().cycle() {
+        let wanted: BTreeSet<usize> = courses
+            .iter()
+            .filter(|(_, course)| course.rounds.are_wanted())
+            .map(|((number, _), _)| *number)
+            .collect();
+        if wanted.is_empty() {
             break;
         }
+        let mut benches = BTreeMap::new();
+        for number in [0].into_iter().chain(wanted) {
+            benches.insert(number, set_up(options, asked[number])?);
+        }
+        if let Some(notes) = benches.values().find_map(|bench| bench.device.ports()) {
+            ports = notes;
+        }
+        round(options, &mut benches, &mut courses, is_backward, awake)?;
+        for bench in benches.into_values() {
+            bench.device.stop()?;
+        }
     }
-    Ok(courses)
+    Ok((courses, ports))
+}
+
+/// A round of all points that want more, on what was set up for it.
+fn round(
+    options: &Options,
+    benches: &mut BTreeMap<usize, Bench>,
+    courses: &mut Courses,
+    is_backward: bool,
+    awake: &Awake,
+) -> Result<()> {
+    let devices: Vec<i32> = benches.values().filter_map(|bench| bench.device.thread_id()).collect();
+    devices.iter().copied().for_each(usage::raise);
+    let _apart = keep_apart(devices)?;
+    let _fine = PromptTimers::new();
+    let loads = loads(options);
+    for bench in benches.values_mut() {
+        let frames = frames_of(bench, options, loads[0]);
+        let load = Load { pps: options.rates[loads[0].1], duration: SETTLING };
+        bench.tester.offer(&frames, load)?;
+    }
+    for load in loads {
+        let wants = |number: &usize| {
+            courses.get(&(*number, load)).is_some_and(|course| course.rounds.are_wanted())
+        };
+        let mut order: Vec<usize> = benches.keys().copied().filter(wants).collect();
+        if order.is_empty() {
+            continue;
+        }
+        order.insert(0, 0);
+        if is_backward {
+            order.reverse();
+        }
+        let mut samples = BTreeMap::new();
+        for number in order {
+            let bench = benches.get_mut(&number).expect("it was set up");
+            samples.insert(number, sample(bench, options, load, awake)?);
+        }
+        let bare = samples.remove(&0).expect("the bare link is always there");
+        for (number, own) in samples {
+            courses.get_mut(&(number, load)).expect("it wants").add(own, bare);
+        }
+    }
+    Ok(())
 }
 
 /// The bare link first, then what was asked for and is there.
@@ -287,12 +321,15 @@ fn asked(options: &Options, warnings: &mut Vec<String>) -> Vec<Option<(Dut, Vari
 }
 
 fn set_up(options: &Options, what: Option<(Dut, Variant)>) -> Result<Bench> {
-    let longest = options.frame_bytes.iter().copied().max().unwrap_or(FRAME_BYTES_MIN);
-    let mtu_bytes = u32::from(longest - 18).max(1_500);
-    let site = Site::build(what.is_some(), mtu_bytes)?;
-    let device = Device::start(&site, what, options.seed)?;
-    let tester = Tester::open(&site)?;
-    Ok(Bench { what, device, tester, _site: site })
+    let build = || -> Result<Bench> {
+        let longest = options.frame_bytes.iter().copied().max().unwrap_or(FRAME_BYTES_MIN);
+        let mtu_bytes = u32::from(longest - 18).max(1_500);
+        let site = Site::build(what.is_some(), mtu_bytes)?;
+        let device = Device::start(&site, what, options.seed)?;
+        let tester = Tester::open(&site)?;
+        Ok(Bench { what, device, tester, _site: site })
+    };
+    build().with_context(|| what.map_or("the bare link", |(dut, _)| dut.name()).to_owned())
 }
 
 /// All loads, each length at its rates.
@@ -314,18 +351,15 @@ fn is_wanted(options: &Options, what: Option<(Dut, Variant)>, load: LoadId) -> b
     }
 }
 
-fn sample(
-    bench: &mut Bench,
-    options: &Options,
-    (frame_bytes, rate): LoadId,
-    awake: &Awake,
-) -> Result<Sample> {
-    let to = site::first_hop(bench.what.is_some());
-    let frames = Frames::new(options.seed, frame_bytes, to);
-    let pps = options.rates[rate];
-    let load = Load { pps, duration: Duration::from_secs_f64(options.seconds) };
-    let _fine = PromptTimers::new();
-    bench.tester.offer(&frames, Load { duration: WARM_UP.min(load.duration), ..load })?;
+/// The frames of a load for a bench.
+fn frames_of(bench: &Bench, options: &Options, (frame_bytes, _): LoadId) -> Frames {
+    Frames::new(options.seed, frame_bytes, site::first_hop(bench.what.is_some()))
+}
+
+fn sample(bench: &mut Bench, options: &Options, load: LoadId, awake: &Awake) -> Result<Sample> {
+    let frames = frames_of(bench, options, load);
+    let (pps, duration) = (options.rates[load.1], Duration::from_secs_f64(options.seconds));
+    bench.tester.offer(&frames, Load { pps, duration: WARM_UP.min(duration) })?;
     let kernel = KernelThreads::find()?;
     let time = |device: &Device| -> Result<f64> {
         Ok((thread_time() + device.time()? + kernel.time()).as_secs_f64())
@@ -337,7 +371,7 @@ fn sample(
     };
     let waited = held_up();
     let (machine, spun, before) = (Machine::now()?, awake.time(), time(&bench.device)?);
-    let run = bench.tester.offer(&frames, load)?;
+    let run = bench.tester.offer(&frames, Load { pps, duration })?;
     let cpu = time(&bench.device)? - before;
     let held_up = (held_up() - waited).as_secs_f64();
     let usage = Machine::now()?.since(&machine);
@@ -350,10 +384,10 @@ fn sample(
     Ok(Sample { run, cpu, usage, paths })
 }
 
-fn points(options: &Options, benches: &[Bench], courses: &Courses) -> Vec<Point> {
+fn points(options: &Options, asked: &Asked, courses: &Courses) -> Vec<Point> {
     let mut points = Vec::new();
-    for (number, bench) in benches.iter().enumerate() {
-        let Some((dut, variant)) = bench.what else { continue };
+    for (number, what) in asked.iter().enumerate() {
+        let Some((dut, variant)) = *what else { continue };
         for load in loads(options) {
             let Some(course) = courses.get(&(number, load)) else { continue };
             points.push(Point {

@@ -18,8 +18,9 @@
 //! 95 % such intervals held the truth in as few as 90 % of simulated points. So each look is at
 //! [`LOOK`], with which 95 % hold it ([`CONFIDENCE`]) where rounds scatter evenly about a middle, much or
 //! little (the tests simulate it). Where they do not, fewer do: of rounds of which a quarter cost a third
-//! more, four intervals in five. The truth is the price *of this run*: what changes from run to run, as the
-//! place of buffers in the caches does, is in no interval that one run can give. Runs are compared by
+//! more, four intervals in five. As each round sets everything up anew, what changes with that, as the place
+//! of buffers does, is in the interval; what changes in the machine from one run to the next, as where a
+//! hypervisor has its processors, is in no interval that one run can give. Runs are compared by
 //! [`super::repeat`].
 
 use nilometer_stat::Trimmed;
