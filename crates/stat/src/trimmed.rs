@@ -14,6 +14,11 @@
 //! and the difference of two such means, with the degrees of Welch, is Yuen's test (Biometrika 61, 1974).
 //! Of values that are distributed evenly about a middle this middle is the truth; of others the truth is the
 //! trimmed mean of all that could have been drawn.
+//!
+//! Values that come one after the other from something that drifts are alike where they are close, and the
+//! error above, which takes them for strangers, is too small. *Batch means* (Conway 1963) need no knowledge
+//! of the drift: in batches of successive values, each longer than their likeness reaches, the batches'
+//! means are nearly strangers, and their scatter is the error ([`Trimmed::of_batches`]).
 
 use alloc::vec::Vec;
 
@@ -54,6 +59,22 @@ impl Trimmed {
             kept.iter().copied().map(square).sum::<f64>() + ends * (square(low) + square(high));
         let error = libm::sqrt(squares / (few * (few - 1.0)));
         Some(Trimmed { mean, error, degrees: few - 1.0 })
+    }
+
+    /// The mean of so many `batches` of successive `values`, of each of which the trimmed mean is taken; none
+    /// where a batch is shorter than [`VALUES_MIN`], there are fewer than two, or a value is not finite.
+    pub fn of_batches(values: &[f64], batches: usize) -> Option<Trimmed> {
+        if batches < 2 {
+            return None;
+        }
+        let start = |batch: usize| batch * values.len() / batches;
+        let batch = |at| Some(Trimmed::of(&values[start(at)..start(at + 1)])?.mean);
+        let means: Vec<f64> = (0..batches).map(batch).collect::<Option<_>>()?;
+        let count = batches as f64;
+        let mean = means.iter().sum::<f64>() / count;
+        let squares: f64 = means.iter().map(|value| (value - mean) * (value - mean)).sum();
+        let error = libm::sqrt(squares / (count * (count - 1.0)));
+        Some(Trimmed { mean, error, degrees: count - 1.0 })
     }
 
     /// What holds the truth in a share `confidence` of all repetitions, 0 to 1, both excluded.
@@ -203,6 +224,48 @@ mod tests {
         assert!((found.error - libm::sqrt(squares / 30.0)).abs() < 1e-12, "{found:?}");
         assert_eq!(Trimmed::of(&values[..3]), None);
         assert_eq!(Trimmed::of(&[1.0, 2.0, f64::NAN, 3.0, 4.0]), None);
+    }
+
+    #[test]
+    fn batches_of_successive_values_give_the_error() {
+        // Five batches of four, of which the trimmed mean is the mean, and one of five without its ends.
+        let middles = [4.0, 6.0, 5.0, 9.0, 1.0];
+        let batch = |middle: &f64| [middle - 1.0, middle + 1.0, middle + 2.0, middle - 2.0];
+        let mut values: Vec<f64> = middles.iter().flat_map(batch).collect();
+        let found = Trimmed::of_batches(&values, 5).expect("five batches");
+        assert_eq!((found.mean, found.degrees), (5.0, 4.0));
+        assert!((found.error - libm::sqrt(34.0 / 20.0)).abs() < 1e-12, "{found:?}");
+        values.push(1_000.0);
+        let found = Trimmed::of_batches(&values, 5).expect("five batches");
+        assert!((found.mean - 5.0).abs() < 0.2, "an accident moves no batch: {found:?}");
+        assert_eq!(Trimmed::of_batches(&values[..20], 6), None, "a batch of three");
+        assert_eq!(Trimmed::of_batches(&values, 1), None);
+        assert_eq!(Trimmed::of_batches(&values, 0), None);
+        values[7] = f64::NAN;
+        assert_eq!(Trimmed::of_batches(&values, 5), None);
+    }
+
+    /// Of values that drift, those taken for strangers hold the truth too seldom.
+    #[test]
+    fn batches_of_what_drifts_hold_the_truth() {
+        let points = 2_000;
+        let mut held = [0, 0];
+        for point in 0..points {
+            let mut rng = Rng::new(43, 1, point);
+            let mut drift = rng.normal();
+            let mut draw = |_| {
+                drift = 0.6 * drift + 0.8 * rng.normal();
+                10.0 + drift + 1.5 * rng.normal()
+            };
+            let values: Vec<f64> = (0..60).map(&mut draw).collect();
+            let both = [Trimmed::of(&values), Trimmed::of_batches(&values, 12)];
+            for (held, found) in held.iter_mut().zip(both) {
+                let [low, high] = found.expect("enough").interval(0.975);
+                *held += u64::from(low <= 10.0 && 10.0 <= high);
+            }
+        }
+        let [alone, batches] = held.map(|held| held as f64 / points as f64);
+        assert!(alone < 0.92 && batches > 0.93, "{alone} {batches}");
     }
 
     #[test]
