@@ -1,5 +1,7 @@
 //! The arithmetic of prices, disturbances, pace and loads, on figures made up.
 
+use super::result::Cost;
+use super::tester::Run;
 use super::usage::OTHERS_MAX;
 use super::*;
 
