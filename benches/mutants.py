@@ -145,7 +145,7 @@ class Tree:
                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                  stderr=subprocess.DEVNULL, start_new_session=True,
                                  preexec_fn=lambda: resource.setrlimit(
-                                     resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES)))
+                                     resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES)))
         try:
             return child.wait(limit_s) == 0
         except BaseException as stop:
