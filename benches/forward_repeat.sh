@@ -1,7 +1,7 @@
 #!/bin/sh
 # `route bench forward` three times in a row: whether at least nine of ten points of each run are told, and
 # whether the intervals of all differences between two runs' prices hold 0 (Bonferroni over all of them, as
-# `--against` says; so each point has 60 rounds, however wide its interval). Exit status 0 if both, 1 if not.
+# `--against` says; so each point has 100 rounds, however wide its interval). Exit status 0 if both, 1 if not.
 # Further words go to each run, such as --duts linux. Needs root, and a machine that does nothing else, or
 # NILOMETER_UNDER="chrt -r 1", which goes before each run, and --others-max 1. Results stay in the directory
 # that NILOMETER_REPEAT names, or in a temporary one, which is said at the end.
@@ -20,7 +20,7 @@ for run in 1 2 3; do
     [ "$run" -lt 3 ] || against=$earlier
     # (The words before it are words.)
     # shellcheck disable=SC2086
-    ${NILOMETER_UNDER:-} target/release/nilometer route bench forward --json --rounds 60 --rounds-max 60 ${against:+--against "$against"} "$@" \
+    ${NILOMETER_UNDER:-} target/release/nilometer route bench forward --json --rounds 100 --rounds-max 100 ${against:+--against "$against"} "$@" \
         >"$directory/run$run.json"
     ended=$?
     [ "$ended" -le 1 ] || exit "$ended"
