@@ -162,7 +162,7 @@ pub fn measure(options: &Options) -> Result<Forwarding> {
     Ok(result)
 }
 
-/// What is asked for, by its place; the first is the bare link.
+/// The devices under test and their variants, in order; first the bare link.
 type Asked = [Option<(Dut, Variant)>];
 
 /// Rounds of all devices under all loads, as long as some point wants more; also what our router's ports

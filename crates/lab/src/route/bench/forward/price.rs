@@ -20,8 +20,10 @@
 //! little (the tests simulate it). Where they do not, fewer do: of rounds of which a quarter cost a third
 //! more, four intervals in five. Rounds beside each other are alike, since a machine drifts for seconds and
 //! minutes: of many rounds ([`BATCHES`] of at least [`BATCH_ROUNDS_MIN`]) the error is that of batches of
-//! successive ones ([`nilometer_stat::Trimmed::of_batches`]). As each round sets everything up anew, what changes with that, as the place
-//! of buffers does, is in the interval; what changes in the machine from one run to the next, as where a
+//! successive ones ([`nilometer_stat::Trimmed::of_batches`]). *Of fewer it takes rounds for independent, and
+//! where the machine drifts it is too small*: who compares runs asks for `--rounds 100 --rounds-max 100`. As
+//! each round sets everything up anew, what changes with that, as the place of buffers does, is in the
+//! interval; what changes in the machine from one run to the next, as where a
 //! hypervisor has its processors, is in no interval that one run can give. Runs are compared by
 //! [`super::repeat`].
 
