@@ -1,4 +1,7 @@
-//! Captures read by a crate of others, `pcap-parser`: packet by packet the same, whichever container.
+//! Captures read by programs of others: packet by packet by `pcap-parser`, connection by connection by tshark.
+
+#[path = "captures_by_others/tshark.rs"]
+mod tshark;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -223,3 +223,15 @@ fn the_readme_lists_every_command_and_no_other() {
     let known: BTreeSet<&str> = cli.get_subcommands().map(|command| command.get_name()).collect();
     assert_eq!(listed, known);
 }
+
+/// Each law as it is judged: its name, its unit, its cap, what it compares.
+#[test]
+fn the_laws_of_likeness_are_documented() {
+    let text = repository("docs/likeness.md");
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| `")).collect();
+    let laws: Vec<String> = nilometer_likeness::LAWS
+        .iter()
+        .map(|law| format!("| `{}` | {} | {} | {} |", law.name, law.unit.name(), law.cap, law.what))
+        .collect();
+    assert_eq!(rows, laws);
+}

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+mod compare;
 mod coverage;
 pub mod doctor;
 mod export;
@@ -64,6 +65,8 @@ enum Command {
     Generate(generate::GenerateArgs),
     /// A scenario in virtual time: queues, TCP and links, swept over parameters and seeds.
     Simulate(Box<simulate::SimulateArgs>),
+    /// How like its original a copy of traffic is: two captures held against each other.
+    Compare(compare::CompareArgs),
     /// Results into one HTML page.
     Report(report::ReportArgs),
     /// The router we built, and how fast its parts are.
@@ -89,6 +92,7 @@ pub fn main() -> ExitCode {
         Command::Model(args) => model::run(args),
         Command::Generate(args) => generate::run(args),
         Command::Simulate(args) => simulate::run(*args),
+        Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(args),
         Command::Route(args) => route::run(args),
         Command::Doctor(args) => doctor::run(args),

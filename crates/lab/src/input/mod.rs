@@ -10,6 +10,7 @@ mod digest;
 pub mod expand;
 mod exports;
 pub mod live;
+pub mod observe;
 pub mod open;
 mod packing;
 mod passed_over;

@@ -88,6 +88,9 @@ pub struct Progress<'a> {
     pub packets: u64,
 }
 
+/// Takes every IP packet that is metered, with its stamp (ns since 1970), in the order of its input.
+pub type Watch<'a> = &'a mut dyn FnMut(u64, &IpPacket);
+
 /// Takes every flow record, as they become known: without repair in the order in which flows ended.
 pub type Sink<'a> = &'a mut dyn FnMut(FlowRecord) -> Result<()>;
 
@@ -105,10 +108,24 @@ pub fn read_flows(
     progress: &mut dyn FnMut(&Progress<'_>),
     sink: Sink<'_>,
 ) -> Result<FlowSummary> {
+    read_watched(inputs, options, progress, sink, None)
+}
+
+/// [`read_flows`], and gives every packet that is metered to `watch` as well.
+///
+/// # Errors
+/// As those of [`read_flows`].
+pub fn read_watched<'a>(
+    inputs: &[PathBuf],
+    options: &FlowOptions,
+    progress: &'a mut dyn FnMut(&Progress<'_>),
+    sink: Sink<'a>,
+    watch: Option<Watch<'a>>,
+) -> Result<FlowSummary> {
     if inputs.is_empty() {
         bail!("no input is named");
     }
-    let mut reading = Reading::new(options, progress, sink);
+    let mut reading = Reading { watch, ..Reading::new(options, progress, sink) };
     let files = files(inputs)?;
     let mut passed_over = PassedOver::default();
     for file in &files {
@@ -136,6 +153,7 @@ pub(super) struct Reading<'a> {
     pub(super) series: Option<PacketSeries>,
     handshakes: Option<Handshakes>,
     echoes: Option<Echoes>,
+    watch: Option<Watch<'a>>,
     /// What parts brought with them.
     parts: Beside,
     pub(super) out: Delivery<'a>,
@@ -166,6 +184,7 @@ impl<'a> Reading<'a> {
             series: options.for_model.then(PacketSeries::default),
             handshakes: options.for_model.then(|| Handshakes::new(OPENINGS_MAX, ROUND_TRIPS_MAX)),
             echoes: options.for_model.then(|| Echoes::new(OPENINGS_MAX, ROUND_TRIPS_MAX)),
+            watch: None,
             parts: Beside::default(),
             out: Delivery::new(sink, options.repairs, options.for_model),
             summary: FlowSummary::default(),
@@ -327,7 +346,8 @@ impl<'a> Reading<'a> {
     /// Usual packets that are metered, and of which nothing else is asked, are read in brief.
     #[inline(always)]
     fn take_inlined(&mut self, read_as: ReadAs, packet: &CapturedPacket<'_>) -> Result<()> {
-        let is_metered_only = read_as == ReadAs::Packets && self.handshakes.is_none();
+        let is_metered_only =
+            read_as == ReadAs::Packets && self.handshakes.is_none() && self.watch.is_none();
         let brief = match LinkType::from_dlt(packet.link_type) {
             Some(link) if is_metered_only => {
                 Brief::of_usual(link, packet.frame, packet.original_bytes)
@@ -376,6 +396,9 @@ impl<'a> Reading<'a> {
         if let (Some(handshakes), Some(echoes)) = (&mut self.handshakes, &mut self.echoes) {
             handshakes.observe(stamp_ns, ip);
             echoes.observe(stamp_ns, ip);
+        }
+        if let Some(watch) = &mut self.watch {
+            watch(stamp_ns, ip);
         }
     }
 

@@ -1,0 +1,125 @@
+//! A connection vector: one TCP connection as a list of steps, each of which waits for what it answers.
+//!
+//! Tmix's vector is a list of epochs (a, b, t): the client asks with a bytes, the server answers with b, the
+//! client thinks for t; and where both ends speak at once, two lists without any relation. A step here
+//! says the same of either: *when its end has received `awaits` bytes of the other's stream and `pause_ns` have
+//! passed, it sends*. In a sequential connection each step awaits all that the other end sent before; where
+//! both speak at once it awaits what it had acknowledged when it spoke, so that a connection that
+//! is concurrent in one place (TLS 1.3's tickets, a window update of HTTP/2) stays closed-loop everywhere else.
+//!
+//! ```text
+//! client  ├─ 400 B ─┤                            ├─ 300 B ─┤
+//! server            ⇠ pause ⇢ ├─ 20,000 B ─┤⇠ pause ⇢
+//! step    0: Client, awaits 0, sends 400    1: Server, awaits 400, sends 20,000    2: Client, awaits 20,000 …
+//! ```
+//!
+//! Offsets are of sequence space without the SYN; a FIN takes one, so that to await the byte behind an
+//! end's last is to await its FIN.
+
+use core::net::SocketAddr;
+
+use alloc::vec::Vec;
+
+use crate::side::Side;
+use crate::sizes::PacketSizes;
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Sends an application's unit: bytes without anything from the other end, nor 500 ms of quiet, between.
+    Send {
+        /// Bytes of sequence space.
+        bytes: u64,
+        /// Segments that carried them first, retransmissions aside.
+        segments: u32,
+        /// From its first segment to its last, ns.
+        took_ns: u64,
+    },
+    /// Closes its direction.
+    Fin,
+    /// Resets the connection.
+    Reset,
+}
+
+/// One step of one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Whose it is.
+    pub by: Side,
+    /// How far the other end's stream had been acknowledged: bytes, and one more for its FIN.
+    pub awaits: u64,
+    /// From this end's last step, or from when the last awaited byte passed, whichever was later; ns. What
+    /// comes first waits from the connection's first packet.
+    pub pause_ns: u64,
+    /// What it does.
+    pub act: Act,
+}
+
+/// How a connection came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Opening {
+    /// Its SYN was seen, and the server answered, or data followed.
+    Seen,
+    /// Its SYN was not seen: it was under way when the packets begin.
+    Unseen,
+    /// A SYN that nobody answered.
+    Unanswered,
+    /// A SYN that was answered by a reset.
+    Refused,
+}
+
+/// What one end of a connection sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes from the IP header on, at original length.
+    pub octets: u64,
+    /// Payload of all of them, retransmissions included.
+    pub data_bytes: u64,
+    /// The file: payload bytes of sequence space.
+    pub payload_bytes: u64,
+    /// Of these, bytes that no packet carried past the meter, and that the other end acknowledged.
+    pub unseen_bytes: u64,
+    /// Packets with payload.
+    pub data_packets: u64,
+    /// Packets with payload of which nothing was new.
+    pub resent_packets: u64,
+    /// The largest payload of a packet.
+    pub segment_max_bytes: u32,
+    /// How large its packets were.
+    pub sizes: PacketSizes,
+}
+
+/// One TCP connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// Address and port of the client.
+    pub client: SocketAddr,
+    /// Address and port of the server.
+    pub server: SocketAddr,
+    /// Stamp of its first packet, ns since 1970.
+    pub start_ns: u64,
+    /// Stamp of its last packet: of that which ended it, where one did, and not of stragglers behind it.
+    pub end_ns: u64,
+    /// How it came about.
+    pub opening: Opening,
+    /// SYNs of the client, repetitions included.
+    pub syns: u32,
+    /// The handshake as the meter saw it: from the SYN to the SYN+ACK (the path to the server, twice), from
+    /// that to the ACK (the path to the client, twice); ns.
+    pub handshake_ns: [Option<u64>; 2],
+    /// Both ends spoke at once somewhere: data passed whose sender had not received what passed before it.
+    pub is_concurrent: bool,
+    /// What both ends did, in the order of its beginnings.
+    pub steps: Vec<Step>,
+    /// What each end sent, the client first.
+    pub carried: [Carried; 2],
+}
+
+impl Connection {
+    /// What this end sent.
+    pub fn of(&self, side: Side) -> &Carried {
+        &self.carried[side.index()]
+    }
+}

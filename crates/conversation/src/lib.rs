@@ -1,0 +1,19 @@
+//! TCP connections followed packet by packet to their end, as *connection vectors*: who sent how many bytes
+//! after what, and after which pause (Weigle and others, *Tmix*, 2006).
+#![no_std]
+
+extern crate alloc;
+
+pub mod connection;
+pub mod follower;
+mod half;
+mod live;
+pub mod measures;
+pub mod side;
+pub mod sizes;
+
+pub use connection::{Act, Carried, Connection, Opening, Step};
+pub use follower::{Follower, FollowerCounts, Limits};
+pub use measures::Ending;
+pub use side::Side;
+pub use sizes::PacketSizes;

@@ -1,0 +1,361 @@
+//! A connection while it lives: each packet tells of its own direction, and by its acknowledgement of the
+//! other one.
+//!
+//! An acknowledgement is looked at before the data that came with it: whatever it covers had been sent, and had
+//! arrived, before that data was. So bytes that the capture lost, that pass later because a capture is out of
+//! order, or that it never sees because it is one-sided, stand where they belong: before what answers them.
+
+use core::net::SocketAddr;
+
+use alloc::vec::Vec;
+
+use nilometer_flow::record::tcp_flags::{ACK, FIN, RST, SYN};
+use nilometer_wire::packet::TcpSegment;
+
+use crate::connection::{Act, Connection, Opening, Step};
+use crate::half::Half;
+use crate::side::Side;
+
+/// Quiet of a sender that ends its unit (Hernández-Campos, 2006), ns.
+pub const QUIET_NS: u64 = 500_000_000;
+/// Payload that a segment is thought to have carried that was not seen.
+const SEGMENT_UNSEEN_BYTES: u64 = 1_460;
+
+/// A connection that is followed.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub client: SocketAddr,
+    pub server: SocketAddr,
+    start_ns: u64,
+    end_ns: u64,
+    /// The client's first sequence number, its SYN's, and when that passed last.
+    syn: Option<u32>,
+    syn_ns: u64,
+    syns: u32,
+    /// When the last SYN+ACK passed.
+    answer_ns: Option<u64>,
+    handshake_ns: [Option<u64>; 2],
+    is_refused: bool,
+    is_reset: bool,
+    is_concurrent: bool,
+    halves: [Half; 2],
+    steps: Vec<Step>,
+}
+
+/// A packet of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival<'a> {
+    pub side: Side,
+    pub stamp_ns: u64,
+    pub segment: &'a TcpSegment,
+    pub ip_bytes: u32,
+}
+
+impl Live {
+    /// A connection whose first packet has this stamp.
+    pub fn new(client: SocketAddr, server: SocketAddr, stamp_ns: u64) -> Live {
+        Live {
+            client,
+            server,
+            start_ns: stamp_ns,
+            end_ns: stamp_ns,
+            syn: None,
+            syn_ns: stamp_ns,
+            syns: 0,
+            answer_ns: None,
+            handshake_ns: [None; 2],
+            is_refused: false,
+            is_reset: false,
+            is_concurrent: false,
+            halves: [Half::new(stamp_ns), Half::new(stamp_ns)],
+            steps: Vec::new(),
+        }
+    }
+
+    /// Nothing is expected any more but stragglers.
+    pub fn is_over(&self) -> bool {
+        self.is_refused || self.is_reset || self.is_closed()
+    }
+
+    /// Does this packet begin another connection between the same ports? A SYN of its own does; and where
+    /// no SYN was seen, data that stands nowhere near this connection's in either direction.
+    pub fn is_succeeded_by(&self, arrival: &Arrival<'_>) -> bool {
+        let segment = arrival.segment;
+        if segment.flags & (SYN | ACK) == SYN {
+            let first = segment.sequence.wrapping_add(1);
+            let is_own = match self.syn {
+                Some(syn) => syn == segment.sequence,
+                None => self.half(Side::Client).begins_at(first),
+            };
+            return arrival.side == Side::Server || !is_own;
+        }
+        let carries = segment.payload_bytes > 0 && segment.flags & (SYN | RST) == 0;
+        let ack = (segment.flags & ACK != 0).then_some(segment.acknowledgement);
+        carries
+            && self.half(arrival.side).is_elsewhere(segment.sequence)
+            && ack.is_none_or(|ack| self.half(arrival.side.other()).is_elsewhere(ack))
+    }
+
+    /// Takes a packet. Once there are `steps_max` steps, what is sent goes on in the last one of its side.
+    pub fn take(&mut self, arrival: &Arrival<'_>, steps_max: usize) {
+        let Arrival { side, stamp_ns, segment, ip_bytes } = *arrival;
+        let payload_bytes = segment.payload_bytes;
+        if !self.is_over() {
+            self.end_ns = self.end_ns.max(stamp_ns);
+        }
+        let carried = &mut self.halves[side.index()].carried;
+        carried.packets += 1;
+        carried.octets += u64::from(ip_bytes);
+        carried.sizes.count(ip_bytes);
+        carried.data_bytes += u64::from(payload_bytes);
+        carried.data_packets += u64::from(payload_bytes > 0);
+        carried.segment_max_bytes = carried.segment_max_bytes.max(payload_bytes);
+        if segment.flags & RST != 0 {
+            self.reset_acknowledges(side, segment);
+            return self.reset(side, stamp_ns);
+        }
+        if segment.flags & SYN != 0 {
+            self.open(side, stamp_ns, segment);
+        }
+        if segment.flags & ACK != 0 {
+            self.acknowledge(side, stamp_ns, segment, steps_max);
+        }
+        let first = segment.sequence.wrapping_add(u32::from(segment.flags & SYN != 0));
+        if payload_bytes > 0 {
+            self.data(side, stamp_ns, (first, payload_bytes), steps_max);
+        }
+        if segment.flags & FIN != 0 {
+            self.fin(side, stamp_ns, first.wrapping_add(payload_bytes), steps_max);
+        }
+    }
+
+    /// The connection as far as it was seen.
+    pub fn into_connection(self) -> Connection {
+        let opening = self.opening();
+        Connection {
+            client: self.client,
+            server: self.server,
+            start_ns: self.start_ns,
+            end_ns: self.end_ns,
+            opening,
+            syns: self.syns,
+            handshake_ns: self.handshake_ns,
+            is_concurrent: self.is_concurrent,
+            steps: self.steps,
+            carried: self.halves.map(|half| half.carried),
+        }
+    }
+
+    fn half(&self, side: Side) -> &Half {
+        &self.halves[side.index()]
+    }
+
+    fn half_mut(&mut self, side: Side) -> &mut Half {
+        &mut self.halves[side.index()]
+    }
+
+    fn is_closed(&self) -> bool {
+        self.halves.iter().all(|half| half.fin.is_some())
+    }
+
+    fn opening(&self) -> Opening {
+        let [client, server] = &self.halves;
+        let is_silent = server.carried.packets == 0 && !server.is_anchored();
+        match self.syn {
+            _ if self.is_refused => Opening::Refused,
+            Some(_) if is_silent && client.carried.payload_bytes == 0 => Opening::Unanswered,
+            None if self.answer_ns.is_none() => Opening::Unseen,
+            _ => Opening::Seen,
+        }
+    }
+
+    fn open(&mut self, side: Side, stamp_ns: u64, segment: &TcpSegment) {
+        if segment.flags & ACK == 0 && side == Side::Client {
+            self.syn = Some(segment.sequence);
+            self.syn_ns = stamp_ns;
+            self.syns += 1;
+        } else {
+            self.answer_ns = Some(stamp_ns);
+            let answers = |syn: u32| segment.acknowledgement == syn.wrapping_add(1);
+            if self.syn.is_some_and(answers) {
+                self.handshake_ns[0].get_or_insert(stamp_ns.saturating_sub(self.syn_ns));
+            }
+        }
+        let half = self.half_mut(side);
+        if !half.is_anchored() {
+            half.anchor(segment.sequence.wrapping_add(1));
+        }
+    }
+
+    fn acknowledge(&mut self, side: Side, stamp_ns: u64, segment: &TcpSegment, steps_max: usize) {
+        let other = self.half_mut(side.other());
+        let offset = other.offset(segment.acknowledgement);
+        if offset < 0 || other.is_astray(offset) {
+            return;
+        }
+        // Nothing stands behind a FIN.
+        let to = other.fin.map_or(offset as u64, |fin| (offset as u64).min(fin + 1));
+        if to > other.high {
+            self.send_unseen(side.other(), stamp_ns, to, steps_max);
+        }
+        if let Some(answer_ns) = self.answer_ns
+            && side == Side::Client
+            && self.syn.is_some()
+        {
+            self.handshake_ns[1].get_or_insert(stamp_ns.saturating_sub(answer_ns));
+        }
+        self.hears(side, to);
+    }
+
+    /// This side has received the other's stream up to here.
+    fn hears(&mut self, side: Side, to: u64) {
+        if to > self.half(side).acknowledged {
+            let passed_ns = self.half_mut(side.other()).arrived(to);
+            let half = self.half_mut(side);
+            half.acknowledged = to;
+            half.acknowledged_ns = passed_ns.unwrap_or(half.acknowledged_ns);
+        }
+    }
+
+    /// A reset may acknowledge anything: it is believed as far as it acknowledges what was sent.
+    fn reset_acknowledges(&mut self, side: Side, segment: &TcpSegment) {
+        let other = self.half(side.other());
+        if segment.flags & ACK != 0
+            && let Some(offset) = other.peek(segment.acknowledgement)
+            && (0..=other.high as i64).contains(&offset)
+        {
+            self.hears(side, offset as u64);
+        }
+    }
+
+    fn data(&mut self, side: Side, stamp_ns: u64, (sequence, bytes): (u32, u32), steps_max: usize) {
+        let heard = self.half(side.other()).acknowledged;
+        let half = self.half_mut(side);
+        let offset = half.offset(sequence);
+        let to = offset + i64::from(bytes);
+        if to <= half.high as i64 {
+            half.carried.resent_packets += 1;
+            half.active_ns = half.active_ns.max(stamp_ns);
+            if to > heard as i64 {
+                self.sends_again(side, stamp_ns);
+            }
+        } else if !half.is_astray(offset) && half.fin.is_none() && !self.is_reset {
+            self.send(side, stamp_ns, to as u64, true, steps_max);
+        }
+    }
+
+    /// What had not arrived is sent again: until then its unit had not passed.
+    fn sends_again(&mut self, side: Side, stamp_ns: u64) {
+        let half = &mut self.halves[side.index()];
+        half.last_ns = half.last_ns.max(stamp_ns);
+        half.passed_again(stamp_ns);
+        if let Some((unit, _)) = half.unit
+            && let Act::Send { took_ns, .. } = &mut self.steps[unit].act
+        {
+            *took_ns = stamp_ns.saturating_sub(half.unit_began_ns).max(*took_ns);
+        }
+    }
+
+    /// A direction of which no packet passes speaks when it has heard all that the other one said.
+    fn infer_hearing(&mut self, side: Side) {
+        let other = self.half(side.other());
+        let (high, last_ns) = (other.high, other.last_ns);
+        let half = self.half_mut(side);
+        half.acknowledged = high;
+        half.acknowledged_ns = last_ns;
+    }
+
+    /// An acknowledgement tells what this side has sent.
+    fn send_unseen(&mut self, side: Side, stamp_ns: u64, to: u64, steps_max: usize) {
+        let is_last = to == self.half(side).high + 1 && self.half(side.other()).fin.is_some();
+        if self.half(side).carried.packets == 0 {
+            self.infer_hearing(side);
+            // What is one behind the other end's FIN is the FIN of this one.
+            if is_last {
+                return self.ends_direction(side, stamp_ns);
+            }
+        }
+        self.send(side, stamp_ns, to, false, steps_max);
+    }
+
+    /// All data of this side up to an offset has been sent by now.
+    fn send(&mut self, side: Side, stamp_ns: u64, to: u64, is_seen: bool, steps_max: usize) {
+        let other_high = self.half(side.other()).data_high();
+        let at = self.steps.len();
+        let half = &mut self.halves[side.index()];
+        let new = to - half.high;
+        let segments = if is_seen { 1 } else { new.div_ceil(SEGMENT_UNSEEN_BYTES) as u32 };
+        let heard = half.acknowledged.min(other_high);
+        self.is_concurrent |= is_seen && heard < other_high;
+        let quiet_ns = stamp_ns.saturating_sub(half.active_ns);
+        let goes_on = |&(_, then): &(usize, u64)| then == heard && quiet_ns < QUIET_NS;
+        match half.unit.filter(|unit| at >= steps_max || goes_on(unit)) {
+            Some((unit, _)) => {
+                let Act::Send { bytes, segments: all, took_ns } = &mut self.steps[unit].act else {
+                    unreachable!("a unit is a step that sends")
+                };
+                *bytes += new;
+                *all = all.saturating_add(segments);
+                *took_ns = stamp_ns.saturating_sub(half.unit_began_ns).max(*took_ns);
+            }
+            None => {
+                half.unit = Some((at, heard));
+                half.unit_began_ns = stamp_ns;
+                let act = Act::Send { bytes: new, segments, took_ns: 0 };
+                self.steps.push(step(half, side, stamp_ns, heard, act));
+            }
+        }
+        half.carried.payload_bytes += new;
+        half.carried.unseen_bytes += if is_seen { 0 } else { new };
+        half.passed(to, stamp_ns);
+        half.last_ns = half.last_ns.max(stamp_ns);
+        half.active_ns = half.last_ns;
+    }
+
+    fn fin(&mut self, side: Side, stamp_ns: u64, sequence: u32, steps_max: usize) {
+        let half = self.half_mut(side);
+        let offset = half.offset(sequence);
+        if half.fin.is_some() || offset < half.high as i64 || half.is_astray(offset) {
+            return;
+        }
+        if offset > half.high as i64 {
+            self.send(side, stamp_ns, offset as u64, false, steps_max);
+        }
+        self.ends_direction(side, stamp_ns);
+    }
+
+    fn ends_direction(&mut self, side: Side, stamp_ns: u64) {
+        let half = self.half_mut(side);
+        half.fin = Some(half.high);
+        half.passed(half.high + 1, stamp_ns);
+        self.ends(side, stamp_ns, Act::Fin);
+    }
+
+    fn reset(&mut self, side: Side, stamp_ns: u64) {
+        if self.is_over() {
+            return;
+        }
+        let server = &self.half(Side::Server).carried;
+        let is_first = self.answer_ns.is_none() && server.payload_bytes == 0;
+        if side == Side::Server && self.syn.is_some() && is_first {
+            self.is_refused = true;
+            return;
+        }
+        self.is_reset = true;
+        self.ends(side, stamp_ns, Act::Reset);
+    }
+
+    /// This side does its last.
+    fn ends(&mut self, side: Side, stamp_ns: u64, act: Act) {
+        let half = &mut self.halves[side.index()];
+        self.steps.push(step(half, side, stamp_ns, half.acknowledged, act));
+        half.unit = None;
+        half.last_ns = half.last_ns.max(stamp_ns);
+    }
+}
+
+/// What this side does at this moment, after what it did and heard before.
+fn step(half: &Half, by: Side, stamp_ns: u64, awaits: u64, act: Act) -> Step {
+    let since_ns = half.last_ns.max(half.acknowledged_ns);
+    Step { by, awaits, pause_ns: stamp_ns.saturating_sub(since_ns), act }
+}

@@ -1,0 +1,141 @@
+//! What a connection comes to: how it ended, how long it took, its exchanges and think times.
+
+use crate::connection::{Act, Connection, Opening, Step};
+use crate::side::Side;
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ending {
+    /// Both ends closed, this one first.
+    Closed(Side),
+    /// One end alone closed before the packets ended.
+    HalfClosed(Side),
+    /// This end reset it.
+    Reset(Side),
+    /// Neither end closed it before the packets ended.
+    Open,
+    /// Its SYN was answered by a reset.
+    Refused,
+    /// Nobody answered its SYN.
+    Unanswered,
+}
+
+impl Ending {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Ending; 9] = [
+        Ending::Closed(Side::Client),
+        Ending::Closed(Side::Server),
+        Ending::HalfClosed(Side::Client),
+        Ending::HalfClosed(Side::Server),
+        Ending::Reset(Side::Client),
+        Ending::Reset(Side::Server),
+        Ending::Open,
+        Ending::Refused,
+        Ending::Unanswered,
+    ];
+
+    /// Its place in [`Ending::ALL`].
+    pub fn number(self) -> usize {
+        match self {
+            Ending::Closed(side) => side.index(),
+            Ending::HalfClosed(side) => 2 + side.index(),
+            Ending::Reset(side) => 4 + side.index(),
+            Ending::Open => 6,
+            Ending::Refused => 7,
+            Ending::Unanswered => 8,
+        }
+    }
+}
+
+/// One of a connection's exchanges: what the client asked and what the server answered before the client
+/// spoke again. Where the server speaks first, nothing was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exchange {
+    /// Bytes of the client.
+    pub asked_bytes: u64,
+    /// Bytes of the server.
+    pub answered_bytes: u64,
+    /// How long the client waited after the exchange before, ns; none in the first.
+    pub think_ns: Option<u64>,
+}
+
+impl Connection {
+    /// How it ended.
+    pub fn ending(&self) -> Ending {
+        match self.opening {
+            Opening::Unanswered => return Ending::Unanswered,
+            Opening::Refused => return Ending::Refused,
+            Opening::Seen | Opening::Unseen => {}
+        }
+        let by = |act: Act| self.steps.iter().filter(move |step| step.act == act);
+        if let Some(reset) = by(Act::Reset).next() {
+            return Ending::Reset(reset.by);
+        }
+        let mut fins = by(Act::Fin).map(|step| step.by);
+        match (fins.next(), fins.next()) {
+            (Some(first), Some(_)) => Ending::Closed(first),
+            (Some(first), None) => Ending::HalfClosed(first),
+            _ => Ending::Open,
+        }
+    }
+
+    /// Were both its beginning and its end seen?
+    pub fn is_whole(&self) -> bool {
+        let is_ended = !matches!(self.ending(), Ending::Open | Ending::HalfClosed(_));
+        self.opening != Opening::Unseen && is_ended
+    }
+
+    /// What each side sent, in the order of its beginnings.
+    fn sends(&self) -> impl Iterator<Item = (&Step, u64)> {
+        self.steps.iter().filter_map(|step| match step.act {
+            Act::Send { bytes, .. } => Some((step, bytes)),
+            _ => None,
+        })
+    }
+
+    /// The side that spoke first; none where nobody did.
+    pub fn speaks_first(&self) -> Option<Side> {
+        self.sends().next().map(|(step, _)| step.by)
+    }
+
+    /// Its exchanges.
+    pub fn exchanges(&self) -> impl Iterator<Item = Exchange> {
+        let mut sends = self.sends().peekable();
+        let mut number = 0;
+        core::iter::from_fn(move || {
+            sends.peek()?;
+            let mut exchange = Exchange::default();
+            let mut is_answered = false;
+            while let Some((step, bytes)) = sends.peek() {
+                match step.by {
+                    Side::Client if is_answered => break,
+                    Side::Client => {
+                        if number > 0 && exchange.asked_bytes == 0 {
+                            exchange.think_ns = Some(step.pause_ns);
+                        }
+                        exchange.asked_bytes += bytes;
+                    }
+                    Side::Server => {
+                        is_answered = true;
+                        exchange.answered_bytes += bytes;
+                    }
+                }
+                sends.next();
+            }
+            number += 1;
+            Some(exchange)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_are_numbered_by_their_places() {
+        for (number, ending) in Ending::ALL.into_iter().enumerate() {
+            assert_eq!(ending.number(), number);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! `nilometer compare`: a copy of traffic held against its original.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use nilometer_likeness::observed::Bin;
+use nilometer_likeness::{Judgement, Likeness, Observed, Settings, Verdict as Told, judge};
+use serde::Serialize;
+
+use super::Verdict;
+use crate::input::observe::observe;
+use crate::input::summary::FlowSummary;
+use crate::report::format::significant;
+use crate::said;
+use crate::trial::progress::Display;
+
+/// Arguments of `nilometer compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The original: a capture.
+    original: PathBuf,
+    /// The copy: a capture of what some generator made of it.
+    copy: PathBuf,
+    /// A pair of hosts that made no connection for so long begins another session, seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    bound: f64,
+    /// Seed of the second samples that floors are drawn from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Exit with status 1 if a law differs.
+    #[arg(long)]
+    check: bool,
+    /// Print the comparison as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was read of one side.
+#[derive(Debug, Serialize)]
+struct Side {
+    inputs: Vec<String>,
+    seconds: f64,
+    connections: u64,
+    sessions: u64,
+    packets: u64,
+    bytes: u64,
+    other_packets: u64,
+    other_bytes: u64,
+}
+
+/// The comparison, as JSON.
+#[derive(Debug, Serialize)]
+struct Comparison<'a> {
+    format: &'static str,
+    seed: u64,
+    bound_s: f64,
+    volume_ratio: f64,
+    original: &'a Side,
+    copy: &'a Side,
+    likeness: &'a [Likeness],
+    warnings: &'a [String],
+}
+
+/// Runs `nilometer compare`.
+pub fn run(args: &CompareArgs) -> Result<Verdict> {
+    if !(args.bound.is_finite() && args.bound > 0.0) {
+        anyhow::bail!("--bound {}: a number of seconds above 0 is needed", args.bound);
+    }
+    let display = Display::new();
+    let mut warnings = Vec::new();
+    let mut read = |path: &PathBuf| -> Result<(Observed, FlowSummary)> {
+        display.reading_begins("reading");
+        let read = observe(std::slice::from_ref(path), &mut |progress| display.reading(progress))?;
+        warnings.extend(read.1.warnings.iter().cloned());
+        Ok(read)
+    };
+    let (original, copy) = (read(&args.original)?, read(&args.copy)?);
+    display.phase("judging");
+    let settings = Settings { bound_ns: (args.bound * 1e9) as u64, seed: args.seed };
+    let judgement = judge(&original.0, &copy.0, &settings);
+    drop(display);
+    warnings.iter().for_each(|warning| say!("warning: {warning}"));
+    let sides =
+        [side(&original, judgement.sessions_original), side(&copy, judgement.sessions_copy)];
+    if args.json {
+        let [original, copy] = &sides;
+        let comparison = Comparison {
+            format: "nilometer-comparison/1",
+            seed: args.seed,
+            bound_s: args.bound,
+            volume_ratio: copy.bytes as f64 / original.bytes as f64,
+            original,
+            copy,
+            likeness: &judgement.likeness,
+            warnings: &warnings,
+        };
+        println!("{}", serde_json::to_string(&comparison)?);
+    } else {
+        print!("{}", shown(&sides, &judgement));
+    }
+    let differs = judgement.told().any(|law| law.verdict == Told::Differs);
+    Ok(if args.check && differs { Verdict::Negative } else { Verdict::Done })
+}
+
+fn side((observed, summary): &(Observed, FlowSummary), sessions: u64) -> Side {
+    let Bin { packets, octets } = observed.tcp;
+    Side {
+        inputs: summary.inputs.iter().map(|input| input.name.clone()).collect(),
+        seconds: summary.seconds,
+        connections: observed.connections.len() as u64,
+        sessions,
+        packets,
+        bytes: octets,
+        other_packets: summary.packets - packets,
+        other_bytes: summary.bytes - octets,
+    }
+}
+
+/// The comparison for people: the verdict first, then a line a law.
+fn shown(sides: &[Side; 2], judgement: &Judgement) -> String {
+    let mut text = format!("{}\n\n", sentence(judgement));
+    for (name, side) in ["original", "copy"].into_iter().zip(sides) {
+        let Side { seconds, connections, sessions, packets, bytes, .. } = side;
+        text += &format!(
+            "{name:<9} {}: {connections} TCP connections in {sessions} sessions, {packets} packets, \
+             {:.3} MB, {seconds:.1} s\n",
+            said::plain(&side.inputs.join(", ")),
+            *bytes as f64 / 1e6,
+        );
+    }
+    let head = ["law", "unit", "distance", "floor", "p95", "cap", "verdict"];
+    let [law, unit, distance, floor, p95, cap, verdict] = head;
+    text +=
+        &format!("\n{law:<19} {unit:<12} {distance:>9} {floor:>9} {p95:>9} {cap:>6}  {verdict}\n");
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| significant(value, 3));
+    for law in &judgement.likeness {
+        text += &format!(
+            "{:<19} {:<12} {:>9} {:>9} {:>9} {:>6}  {}\n",
+            law.name,
+            law.unit,
+            number(law.distance),
+            number(law.floor),
+            number(law.floor_p95),
+            significant(law.cap, 2),
+            word(law.verdict)
+        );
+    }
+    text
+}
+
+/// What a comparison came to, in one sentence.
+fn sentence(judgement: &Judgement) -> String {
+    let names = |verdict: Told| -> Vec<&str> {
+        let of = judgement.likeness.iter().filter(|law| law.verdict == verdict);
+        of.map(|law| law.name.as_str()).collect()
+    };
+    let (differs, alike) = (names(Told::Differs), names(Told::Alike));
+    let all = judgement.likeness.len();
+    match (differs.len(), alike.len()) {
+        (0, 0) => format!(
+            "Too little was seen to tell how like the original the copy is: none of {all} laws is told."
+        ),
+        (0, told) => format!(
+            "The copy is as like the original as a second sample of it would be, in all {told} of {all} laws that are told."
+        ),
+        (apart, told) => format!(
+            "The copy differs from the original in {apart} of {} laws that are told: {}.",
+            apart + told,
+            differs.join(", ")
+        ),
+    }
+}
+
+fn word(verdict: Told) -> &'static str {
+    match verdict {
+        Told::Alike => "alike",
+        Told::Differs => "differs",
+        Told::TooFew => "too few to tell",
+        Told::NotPlayed => "not played",
+    }
+}

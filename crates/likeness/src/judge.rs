@@ -1,0 +1,285 @@
+//! The judge: each law of the copy held against the original's, beside what a second sample of the original
+//! would have come to.
+//!
+//! For each law the distance of copy and original stands beside its *floor*: two independent second samples of
+//! the original ([`crate::sessions`] drawn again, stretches of time drawn again), of as many units as original
+//! and copy have, are as far apart by chance alone. A law
+//!
+//! * is *too few* where fewer than 44 sessions tell of it or its floor is so high that hardly any copy could be
+//!   told from a second sample,
+//! * *differs* where chance alone gives such a distance less often than once in a hundred comparisons of all
+//!   laws together (Holm's correction of the shares of second samples that lie as far apart),
+//! * is *alike* otherwise, if the distance is also within the law's own cap; beyond it, too little is known to
+//!   call it so, and it is *too few*.
+//!
+//! The ratio of distance and floor is printed, and never the rule.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use nilometer_stat::summary::quantile_sorted;
+use nilometer_stat::{Rng, floor};
+use serde::{Deserialize, Serialize};
+
+use crate::blocks::Blocks;
+use crate::evidence::{Scale, Set, apart, are_categories};
+use crate::laws::{LAWS, Law, Sampled};
+use crate::observed::Observed;
+use crate::resample::Strata;
+
+/// Second samples behind each floor.
+pub const ROUNDS: usize = 200;
+/// Second samples where a distance lies beyond the floor's 95th percentile: as many as Holm's correction asks for.
+pub const ROUNDS_DEEP: usize = 3_999;
+/// Sessions below which nothing is told.
+pub const SESSIONS_MIN: usize = 44;
+/// The share of comparisons, all laws together, in which a perfect copy is said to differ.
+const LEVEL: f64 = 0.01;
+/// The purpose of the streams of second samples.
+const PURPOSE: u32 = u32::from_be_bytes(*b"like");
+
+/// What is asked of a judgement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// A pair that made no connection for so long begins another session, ns.
+    pub bound_ns: u64,
+    /// Seed of the second samples.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    /// A minute, as the paper has it; seed 1.
+    fn default() -> Settings {
+        Settings { bound_ns: 60_000_000_000, seed: 1 }
+    }
+}
+
+/// What is said of a law.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// As like the original as a second sample of it.
+    Alike,
+    /// Farther from it than chance has it.
+    Differs,
+    /// Too little to tell.
+    TooFew,
+    /// Not compared, because what made the copy cannot play it.
+    NotPlayed,
+}
+
+/// A law of the copy against the original's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Likeness {
+    /// The law.
+    pub name: String,
+    /// Distance of copy and original; none where one of them has no values.
+    pub distance: Option<f64>,
+    /// What it is counted in: `ks`, `octaves`, `bits` or `correlation`.
+    pub unit: String,
+    /// Median distance of two second samples of the original; none where none can be drawn.
+    pub floor: Option<f64>,
+    /// Their 5th percentile.
+    pub floor_p5: Option<f64>,
+    /// Their 95th percentile.
+    pub floor_p95: Option<f64>,
+    /// `distance / floor`.
+    pub ratio: Option<f64>,
+    /// The share of second samples that lie as far apart; none where none were drawn.
+    pub p: Option<f64>,
+    /// The greatest distance that may be called alike.
+    pub cap: f64,
+    /// Values of the original.
+    pub samples_original: u64,
+    /// Values of the copy.
+    pub samples_copy: u64,
+    /// What is said of it.
+    pub verdict: Verdict,
+}
+
+/// What a comparison came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// By law, in the order of [`LAWS`].
+    pub likeness: Vec<Likeness>,
+    /// Sessions of the original.
+    pub sessions_original: u64,
+    /// Sessions of the copy.
+    pub sessions_copy: u64,
+}
+
+impl Judgement {
+    /// The laws of which something was told.
+    pub fn told(&self) -> impl Iterator<Item = &Likeness> {
+        self.likeness.iter().filter(|one| matches!(one.verdict, Verdict::Alike | Verdict::Differs))
+    }
+
+    /// What is said of a law.
+    pub fn of(&self, name: &str) -> Option<&Likeness> {
+        self.likeness.iter().find(|one| one.name == name)
+    }
+}
+
+/// One law on its way to a verdict.
+struct Case {
+    law: Law,
+    /// The original's values alone.
+    original: Scale,
+    distance: Option<f64>,
+    /// Units: of the original, of the copy.
+    units: [usize; 2],
+    samples: [usize; 2],
+    /// Units of the original that have values of it.
+    telling: usize,
+    blocks: Option<Blocks>,
+    null: Vec<f64>,
+    floor: Option<floor::Floor>,
+    p: Option<f64>,
+    is_told: bool,
+    differs: bool,
+}
+
+/// Holds a copy against its original.
+pub fn judge(original: &Observed, copy: &Observed, settings: &Settings) -> Judgement {
+    let sets = [Set::new(original, settings.bound_ns), Set::new(copy, settings.bound_ns)];
+    let strata = Strata::of(&sets[0].sessions);
+    let mut cases: Vec<Case> = LAWS.iter().map(|law| Case::new(law, &sets)).collect();
+    let (floors, deeper) = (0..ROUNDS, ROUNDS..ROUNDS_DEEP);
+    for round in floors {
+        for case in &mut cases {
+            case.sample(&strata, settings.seed, round as u64);
+        }
+    }
+    cases.iter_mut().for_each(|case| case.set_floor(&sets));
+    for case in cases.iter_mut().filter(|case| case.is_doubtful()) {
+        for round in deeper.clone() {
+            case.sample(&strata, settings.seed, round as u64);
+        }
+    }
+    cases.iter_mut().for_each(Case::set_p);
+    correct(&mut cases);
+    Judgement {
+        likeness: cases.into_iter().map(Case::told).collect(),
+        sessions_original: sets[0].sessions.len() as u64,
+        sessions_copy: sets[1].sessions.len() as u64,
+    }
+}
+
+/// Holm's correction: the smallest share is held to the level divided by all laws told, the next to that divided
+/// by one less, until one is not below.
+fn correct(cases: &mut [Case]) {
+    let mut told: Vec<&mut Case> = cases.iter_mut().filter(|case| case.is_told).collect();
+    told.sort_by(|one, other| one.p.unwrap_or(1.0).total_cmp(&other.p.unwrap_or(1.0)));
+    let all = told.len();
+    for (before, case) in told.into_iter().enumerate() {
+        if case.p.is_none_or(|p| p > LEVEL / (all - before) as f64) {
+            return;
+        }
+        case.differs = true;
+    }
+}
+
+impl Case {
+    fn new(law: &Law, [original, copy]: &[Set<'_>; 2]) -> Case {
+        let evidence = [original.evidence(law), copy.evidence(law)];
+        let units = [original.units(law.sampled), copy.units(law.sampled)];
+        let samples = evidence.each_ref().map(|one| one.samples());
+        let pooled = evidence[0].pooled(&evidence[1], units[0] as u32, are_categories(law));
+        let [one, other] = apart(units[0], units[1]);
+        let is_there = samples.iter().any(|&samples| samples > 0);
+        let distance = is_there.then(|| pooled.scale(law).distance(&one, &other));
+        let telling = evidence[0].units();
+        let [original_alone, _] = evidence;
+        Case {
+            law: *law,
+            original: original_alone.scale(law),
+            distance,
+            units,
+            samples,
+            telling,
+            blocks: original.blocks(law.sampled),
+            null: Vec::new(),
+            floor: None,
+            p: None,
+            is_told: false,
+            differs: false,
+        }
+    }
+
+    /// Draws two second samples of the original, of as many units as it and the copy have.
+    fn sample(&mut self, strata: &Strata, seed: u64, round: u64) {
+        if self.distance.is_none() || self.telling == 0 {
+            return;
+        }
+        // The same sessions for all laws of a round: one stream by what is drawn.
+        let mut rng = Rng::new(seed, PURPOSE, round << 2 | self.law.sampled as u64);
+        let mut draw = |units: usize| match (self.law.sampled, &self.blocks) {
+            (Sampled::Sessions, _) => Some(strata.draw(units, &mut rng)),
+            (_, Some(blocks)) => Some(blocks.draw(units, &mut rng)),
+            (_, None) => None,
+        };
+        let [one, other] = self.units.map(&mut draw);
+        if let (Some(one), Some(other)) = (one, other) {
+            self.null.push(self.original.distance(&one, &other));
+        }
+    }
+
+    fn set_floor(&mut self, [original, copy]: &[Set<'_>; 2]) {
+        if self.null.is_empty() {
+            return;
+        }
+        let mut sorted = self.null.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let at = |q| quantile_sorted(&sorted, q).expect("there are rounds");
+        let floor = floor::Floor { median: at(0.5), p5: at(0.05), p95: at(0.95) };
+        self.floor = Some(floor);
+        let sessions = [original.sessions.len(), copy.sessions.len()];
+        // As many as a copy of so many sessions would have that tell of it.
+        let expected = match self.law.sampled {
+            Sampled::Sessions => self.telling.min(self.telling * sessions[1] / sessions[0].max(1)),
+            _ => sessions[0].min(sessions[1]),
+        };
+        self.is_told = expected >= SESSIONS_MIN && floor.median <= self.law.unit.floor_max();
+    }
+
+    /// Is it worth more second samples?
+    fn is_doubtful(&self) -> bool {
+        let beyond = |distance: f64| self.floor.is_some_and(|floor| distance > floor.p95);
+        self.is_told && self.distance.is_some_and(beyond)
+    }
+
+    fn set_p(&mut self) {
+        if let Some(distance) = self.distance
+            && !self.null.is_empty()
+        {
+            let as_far = self.null.iter().filter(|null| **null >= distance).count();
+            self.p = Some((as_far + 1) as f64 / (self.null.len() + 1) as f64);
+        }
+    }
+
+    fn told(self) -> Likeness {
+        let is_within = self.distance.is_some_and(|distance| distance <= self.law.cap);
+        let verdict = match self.is_told {
+            true if self.differs => Verdict::Differs,
+            true if is_within => Verdict::Alike,
+            _ => Verdict::TooFew,
+        };
+        let floor = self.floor;
+        let ratio =
+            self.distance.zip(floor).and_then(|(far, floor)| floor::ratio(far, floor.median));
+        Likeness {
+            name: self.law.name.to_string(),
+            distance: self.distance.filter(|distance| distance.is_finite()),
+            unit: self.law.unit.name().to_string(),
+            floor: floor.map(|floor| floor.median),
+            floor_p5: floor.map(|floor| floor.p5),
+            floor_p95: floor.map(|floor| floor.p95),
+            ratio,
+            p: self.p,
+            cap: self.law.cap,
+            samples_original: self.samples[0] as u64,
+            samples_copy: self.samples[1] as u64,
+            verdict,
+        }
+    }
+}

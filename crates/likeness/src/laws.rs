@@ -1,0 +1,106 @@
+//! The laws that a copy is held to, each with its distance, its unit, and what may be said of it.
+
+/// What a distance is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Greatest difference of two distribution functions (Kolmogorov and Smirnov), 0 to 1.
+    Ks,
+    /// Octaves by which mass has to be moved (Wasserstein 1 of log₂), or energies differ.
+    Octaves,
+    /// Jensen-Shannon divergence, bits, 0 to 1.
+    Bits,
+    /// Difference of two correlation coefficients, 0 to 2.
+    Correlation,
+}
+
+impl Unit {
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Ks => "ks",
+            Unit::Octaves => "octaves",
+            Unit::Bits => "bits",
+            Unit::Correlation => "correlation",
+        }
+    }
+
+    /// A median floor above this, and nothing is told: a second sample of the original would be so far from
+    /// it that hardly any copy could be told from one.
+    pub fn floor_max(self) -> f64 {
+        match self {
+            Unit::Ks | Unit::Correlation => 0.125,
+            Unit::Octaves => 0.5,
+            Unit::Bits => 0.189,
+        }
+    }
+}
+
+/// What a second sample of the original would have others of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sampled {
+    /// Whole sessions.
+    Sessions,
+    /// Stretches of time.
+    Bins,
+    /// Stretches of the row in which sessions arrived.
+    Arrivals,
+}
+
+/// A law.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Law {
+    /// Its name in results.
+    pub name: &'static str,
+    /// What its distance is counted in.
+    pub unit: Unit,
+    /// What is drawn again for its floor.
+    pub sampled: Sampled,
+    /// The greatest distance that may be called alike.
+    pub cap: f64,
+    /// What is compared, in words.
+    pub what: &'static str,
+}
+
+const fn of_sessions(name: &'static str, unit: Unit, cap: f64, what: &'static str) -> Law {
+    Law { name, unit, sampled: Sampled::Sessions, cap, what }
+}
+
+const fn of_bins(name: &'static str, unit: Unit, cap: f64, what: &'static str) -> Law {
+    Law { name, unit, sampled: Sampled::Bins, cap, what }
+}
+
+/// All of them, in the order of results.
+pub const LAWS: [Law; 21] = [
+    of_sessions("size_asked", Unit::Ks, 0.1, "bytes that the client of a connection sent"),
+    of_sessions("size_asked_tail", Unit::Octaves, 0.5, "the same, by octaves, tail included"),
+    of_sessions("size_answered", Unit::Ks, 0.1, "bytes that the server of a connection sent"),
+    of_sessions("size_answered_tail", Unit::Octaves, 0.5, "the same, by octaves, tail included"),
+    of_sessions("bytes_by_size", Unit::Ks, 0.15, "bytes by the size of the connection they are of"),
+    of_sessions("exchanges", Unit::Ks, 0.1, "exchanges of a connection"),
+    of_sessions("first_speaker", Unit::Bits, 0.05, "which end of a connection spoke first"),
+    of_sessions("think_time", Unit::Ks, 0.1, "pauses of a client between two exchanges"),
+    of_sessions("duration", Unit::Ks, 0.1, "from a connection's first packet to its end"),
+    of_sessions("gap", Unit::Ks, 0.1, "between two connections of a session"),
+    of_sessions(
+        "gap_correlation",
+        Unit::Correlation,
+        0.2,
+        "of one gap with the next of its session",
+    ),
+    Law {
+        name: "session_arrivals",
+        unit: Unit::Ks,
+        sampled: Sampled::Arrivals,
+        cap: 0.1,
+        what: "between the beginnings of two sessions",
+    },
+    of_sessions("sources", Unit::Bits, 0.05, "connections of each client, by rank"),
+    of_sessions("destinations", Unit::Bits, 0.05, "connections of each server, by rank"),
+    of_sessions("pairs", Unit::Bits, 0.05, "connections of each pair of hosts, by rank"),
+    of_sessions("bytes_by_host", Unit::Bits, 0.1, "bytes of each host, by rank"),
+    of_bins("packets_per_second", Unit::Ks, 0.15, "rate of packets in tenths of seconds"),
+    of_bins("bytes_per_second", Unit::Ks, 0.15, "rate of bytes in tenths of seconds"),
+    of_sessions("packet_size", Unit::Ks, 0.1, "bytes of a packet, each direction by itself"),
+    of_sessions("endings", Unit::Bits, 0.05, "how connections ended, and who ended them"),
+    of_bins("scaling", Unit::Octaves, 0.5, "energy of the rate's changes, octave by octave"),
+];

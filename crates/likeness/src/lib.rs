@@ -1,0 +1,20 @@
+//! How like its original a copy of traffic is: two sets of packets, measured by the same code and held against
+//! each other. What made the copy is not known here, and cannot be.
+#![no_std]
+
+extern crate alloc;
+
+mod blocks;
+mod evidence;
+pub mod judge;
+mod kernel;
+pub mod laws;
+pub mod observed;
+mod ranks;
+mod resample;
+mod series;
+pub mod sessions;
+
+pub use judge::{Judgement, Likeness, Settings, Verdict, judge};
+pub use laws::{LAWS, Law, Unit};
+pub use observed::{Observed, Observer};

@@ -1,0 +1,145 @@
+//! The judge against networks whose laws are known: of so many second samples hardly any differs, and of so many
+//! copies that are wrong in one law nearly all differ in that one.
+//!
+//! `NILOMETER_SEEDS=100` asks for the whole of it, which takes a while; a few seeds are tried otherwise.
+
+#[path = "truths/alterations.rs"]
+mod alterations;
+#[path = "truths/truth.rs"]
+mod truth;
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use nilometer_conversation::Connection;
+use nilometer_likeness::{Settings, Verdict, judge};
+use truth::{Truth, observed};
+
+type Alteration = fn(Vec<Connection>, u64) -> Vec<Connection>;
+
+/// How often each verdict was given on a law.
+#[derive(Debug, Default, Clone, Copy)]
+struct Said {
+    alike: u64,
+    differs: u64,
+    too_few: u64,
+}
+
+fn seeds() -> u64 {
+    let asked = std::env::var("NILOMETER_SEEDS").ok();
+    asked.map_or(3, |text| text.parse().expect("NILOMETER_SEEDS is a number"))
+}
+
+/// What is said of each law, over all seeds, where copies are altered so.
+fn said(alter: Alteration) -> BTreeMap<String, Said> {
+    let of = |seed: u64| {
+        let original = observed(Truth::USUAL.connections(2 * seed));
+        let copy = observed(alter(Truth::USUAL.connections(2 * seed + 1), seed));
+        judge(&original, &copy, &Settings { seed, ..Settings::default() })
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from) as u64;
+    let judged: Vec<_> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|part| {
+                scope.spawn(move || (part..seeds()).step_by(threads as usize).map(of).collect())
+            })
+            .collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| -> Vec<_> { worker.join().expect("no panic") })
+            .collect()
+    });
+    let mut all: BTreeMap<String, Said> = BTreeMap::new();
+    for law in judged.iter().flat_map(|judgement| &judgement.likeness) {
+        let said = all.entry(law.name.clone()).or_default();
+        match law.verdict {
+            Verdict::Alike => said.alike += 1,
+            Verdict::Differs => said.differs += 1,
+            Verdict::TooFew | Verdict::NotPlayed => said.too_few += 1,
+        }
+    }
+    all
+}
+
+#[test]
+fn a_second_sample_is_alike() {
+    let all = said(|copy, _| copy);
+    println!("{all:#?}");
+    let told = all.values().filter(|said| said.too_few * 2 < seeds()).count();
+    assert!(told >= 12, "{told} laws are told");
+    for (law, said) in &all {
+        assert!(said.differs <= (seeds() * 5).div_ceil(100), "{law}: {said:?}");
+    }
+}
+
+/// An alteration, the laws that it changes, and the one in which it is to be found.
+const ALTERATIONS: [(&str, Alteration, &str, &[&str]); 6] = [
+    (
+        "sizes x 1.5",
+        alterations::larger,
+        "size_answered",
+        &[
+            "size_asked",
+            "size_asked_tail",
+            "size_answered_tail",
+            "bytes_by_size",
+            "bytes_per_second",
+            "packet_size",
+            "scaling",
+            "bytes_by_host",
+        ],
+    ),
+    (
+        "tail cut at p99",
+        alterations::without_tail,
+        "bytes_by_size",
+        &["size_answered_tail", "bytes_per_second", "scaling", "bytes_by_host"],
+    ),
+    (
+        "half of the hosts",
+        alterations::half_of_the_hosts,
+        "sources",
+        &["destinations", "pairs", "bytes_by_host", "gap", "gap_correlation", "session_arrivals"],
+    ),
+    (
+        "gaps shuffled",
+        alterations::shuffled_gaps,
+        "gap_correlation",
+        &["session_arrivals", "bytes_per_second", "packets_per_second", "scaling", "gap"],
+    ),
+    (
+        "gaps independent",
+        alterations::independent_gaps,
+        "gap_correlation",
+        &["session_arrivals", "bytes_per_second", "packets_per_second", "scaling", "gap"],
+    ),
+    (
+        "server-first dropped",
+        alterations::without_server_first,
+        "first_speaker",
+        &[
+            "size_asked",
+            "size_asked_tail",
+            "size_answered",
+            "exchanges",
+            "gap",
+            "session_arrivals",
+            "bytes_per_second",
+            "packets_per_second",
+        ],
+    ),
+];
+
+#[test]
+fn each_alteration_is_found_in_its_own_law_and_no_other() {
+    for (name, alter, own, touched) in ALTERATIONS {
+        let all = said(alter);
+        println!("{name}: {all:#?}");
+        assert!(all[own].differs * 100 >= seeds() * 95, "{name}: {own}: {:?}", all[own]);
+        for (law, said) in
+            all.iter().filter(|(law, _)| !touched.contains(&law.as_str()) && *law != own)
+        {
+            assert!(said.differs <= (seeds() * 5).div_ceil(100), "{name}: {law}: {said:?}");
+        }
+    }
+}
