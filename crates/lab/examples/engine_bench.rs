@@ -128,6 +128,8 @@ fn play(load: Load) -> Result<()> {
             size_bytes: load.bytes,
             request_bytes: 0,
             segment_bytes: 0,
+            source_port: 0,
+            script: None,
         })
         .collect();
     let mut config = ClientConfig::new(PORT, Instant::now());

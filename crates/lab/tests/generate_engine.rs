@@ -28,6 +28,8 @@ fn planned(index: u64, start_us: u64, size_bytes: u64) -> PlannedConnection {
         size_bytes,
         request_bytes: 0,
         segment_bytes: 0,
+        source_port: 0,
+        script: None,
     }
 }
 
@@ -435,6 +437,8 @@ fn requests_and_answers_go_both_ways_to_the_byte() {
         .map(|index| PlannedConnection {
             request_bytes: [3, 17, 40_000, 3_000_000][index as usize % 4],
             segment_bytes: SEGMENTS[index as usize % 3],
+            source_port: 0,
+            script: None,
             ..planned(index, index * 500, [0, 1, 90_000][index as usize % 3])
         })
         .collect();

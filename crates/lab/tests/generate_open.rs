@@ -96,6 +96,8 @@ fn owner_fetches(live: &Live, size_bytes: u64) {
         size_bytes,
         request_bytes: 0,
         segment_bytes: 0,
+        source_port: 0,
+        script: None,
     };
     let plan: Vec<_> = (0..FILES).map(planned).collect();
     let config = ClientConfig { drain: PATIENCE, ..ClientConfig::new(PORT, Instant::now()) };

@@ -29,6 +29,7 @@ mod purpose;
 pub mod round_trips;
 pub mod runner;
 mod sampled;
+pub mod script;
 pub mod sessions;
 mod spans;
 pub mod spatial;

@@ -49,6 +49,11 @@ pub struct PlannedConnection {
     pub request_bytes: u64,
     /// Payload bytes of a full segment; 0 for as many as the path allows.
     pub segment_bytes: u16,
+    /// The client's port; 0 for any.
+    pub source_port: u16,
+    /// What both ends do: a place in the plan's scripts. Where it is none, the client asks once and the server
+    /// answers once.
+    pub script: Option<u32>,
 }
 
 /// One session: an address pair and the connections made between them.
@@ -289,6 +294,8 @@ impl Planner {
                 size_bytes,
                 request_bytes,
                 segment_bytes,
+                source_port: 0,
+                script: None,
             });
             next_size[interval] += 1;
             let before = last_of_slot.insert(made.slot, index as u32);

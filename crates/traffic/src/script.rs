@@ -1,0 +1,326 @@
+//! A connection vector as it is performed: what each end does, and when.
+//!
+//! Both ends have the same list of steps, each performs its own, and neither knows more of the other than what
+//! it has received. A step is due when its end has received what the step awaits and its pause has passed
+//! since then, or since the end's own step before it, whichever was later. So a device that delays an answer
+//! delays all that the client does after it, as it would have in the original: a closed loop, whose timers
+//! are the application's.
+//!
+//! What is sent in one step goes out as the original's segments did: small ones one by one, spread evenly
+//! over the time that they took; a bulk of full ones at once, with the rate at which it was seen as the
+//! pace that TCP keeps.
+
+use alloc::vec::Vec;
+
+use nilometer_conversation::{Act, Opening, Side, Step};
+
+/// Segments of one step from which on TCP paces them.
+const BULK_SEGMENTS: u32 = 16;
+/// The mean payload of a segment from which on they are full ones.
+const BULK_SEGMENT_BYTES: u64 = 1_000;
+
+/// What both ends of a connection do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// Whether the server answers at all.
+    pub opening: Opening,
+    /// The steps of both ends.
+    pub steps: Vec<Step>,
+    /// How long a SYN that nobody answers is tried, ns.
+    pub tried_ns: u64,
+}
+
+/// What an end is to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing, before more arrives.
+    Listen,
+    /// Nothing, before this moment of the caller's clock, ns.
+    Wait(u64),
+    /// Hand so many bytes to TCP.
+    Write {
+        /// Bytes.
+        bytes: u64,
+        /// They are one segment, and go out without waiting for more.
+        is_segment: bool,
+        /// Bytes a second that TCP is to keep to from now on; none where it is as fast as it can be.
+        pace: Option<u64>,
+    },
+    /// Close this direction.
+    Close,
+    /// Reset the connection.
+    Reset,
+    /// Nothing more, whatever arrives.
+    Done,
+}
+
+/// One end in its script.
+#[derive(Clone, Copy, Debug)]
+pub struct Speaker {
+    side: Side,
+    /// The step that is performed, or comes next: a place in the script.
+    at: usize,
+    /// Bytes of it that were handed to TCP.
+    written: u64,
+    /// When it began, once it has.
+    began_ns: Option<u64>,
+    /// When this end's last step was done.
+    done_ns: u64,
+    /// What has been received: bytes, and one more for the end of file.
+    received: u64,
+    /// When what the step awaits had been received, once it has.
+    heard_ns: Option<u64>,
+    /// The latest that a step began after it was due.
+    late_ns: u64,
+}
+
+impl Speaker {
+    /// This side of a script, in a connection that begins now: when the client connects, when the server
+    /// accepts.
+    pub fn new(script: &Script, side: Side, now_ns: u64) -> Speaker {
+        let mut speaker = Speaker {
+            side,
+            at: 0,
+            written: 0,
+            began_ns: None,
+            done_ns: now_ns,
+            received: 0,
+            heard_ns: None,
+            late_ns: 0,
+        };
+        speaker.seek(script, now_ns);
+        speaker
+    }
+
+    /// By how much its steps began later than they were due, at most; ns.
+    pub fn late_ns(&self) -> u64 {
+        self.late_ns
+    }
+
+    /// What has been received so far: bytes, and one more for the end of file.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// More has arrived: bytes, or the end of file, which counts as one.
+    pub fn hear(&mut self, script: &Script, more: u64, now_ns: u64) {
+        self.received += more;
+        self.look(script, now_ns);
+    }
+
+    /// What is to be done now.
+    pub fn next(&mut self, script: &Script, now_ns: u64) -> Next {
+        let Some(step) = script.steps.get(self.at) else { return Next::Done };
+        let Some(heard_ns) = self.heard_ns else { return Next::Listen };
+        let due_ns = heard_ns.max(self.done_ns).saturating_add(step.pause_ns);
+        if due_ns > now_ns {
+            return Next::Wait(due_ns);
+        }
+        match step.act {
+            Act::Fin => Next::Close,
+            Act::Reset => Next::Reset,
+            Act::Send { bytes, segments, took_ns } => {
+                if self.began_ns.is_none() {
+                    self.late_ns = self.late_ns.max(now_ns - due_ns);
+                }
+                let began_ns = *self.began_ns.get_or_insert(now_ns);
+                self.write((bytes, segments, took_ns), now_ns - began_ns, began_ns)
+            }
+        }
+    }
+
+    /// So many bytes were handed to TCP.
+    pub fn wrote(&mut self, script: &Script, bytes: u64, now_ns: u64) {
+        self.written += bytes;
+        if let Some(Step { act: Act::Send { bytes, .. }, .. }) = script.steps.get(self.at)
+            && self.written >= *bytes
+        {
+            self.ends_step(script, now_ns);
+        }
+    }
+
+    /// The direction was closed, or the connection reset, as it was said.
+    pub fn closed(&mut self, script: &Script, now_ns: u64) {
+        self.ends_step(script, now_ns);
+    }
+
+    fn write(
+        &self,
+        (bytes, segments, took_ns): (u64, u32, u64),
+        since_ns: u64,
+        began_ns: u64,
+    ) -> Next {
+        let left = bytes - self.written;
+        let is_bulk =
+            segments >= BULK_SEGMENTS && bytes / u64::from(segments) >= BULK_SEGMENT_BYTES;
+        if is_bulk || segments <= 1 || took_ns == 0 && left <= BULK_SEGMENT_BYTES {
+            let rate = |took_ns: u64| u128::from(bytes) * 1_000_000_000 / u128::from(took_ns);
+            let is_paced = is_bulk && took_ns > 0;
+            let pace = is_paced.then(|| rate(took_ns).clamp(1, u64::MAX.into()) as u64);
+            return Next::Write { bytes: left, is_segment: false, pace };
+        }
+        // Segment by segment: the first that is not whole yet is the next.
+        let upto = |number: u128| (u128::from(bytes) * number / u128::from(segments)) as u64;
+        let mut number = u128::from(self.written) * u128::from(segments) / u128::from(bytes.max(1));
+        while upto(number + 1) <= self.written {
+            number += 1;
+        }
+        let due_ns = (u128::from(took_ns) * number / u128::from(segments - 1)) as u64;
+        if due_ns > since_ns {
+            return Next::Wait(began_ns.saturating_add(due_ns));
+        }
+        Next::Write { bytes: upto(number + 1) - self.written, is_segment: true, pace: None }
+    }
+
+    fn ends_step(&mut self, script: &Script, now_ns: u64) {
+        self.done_ns = now_ns;
+        self.at += 1;
+        self.seek(script, now_ns);
+    }
+
+    /// Goes to this side's next step.
+    fn seek(&mut self, script: &Script, now_ns: u64) {
+        while script.steps.get(self.at).is_some_and(|step| step.by != self.side) {
+            self.at += 1;
+        }
+        (self.written, self.began_ns, self.heard_ns) = (0, None, None);
+        self.look(script, now_ns);
+    }
+
+    /// Notes when what the next step awaits has been received.
+    fn look(&mut self, script: &Script, now_ns: u64) {
+        if let Some(step) = script.steps.get(self.at)
+            && self.heard_ns.is_none()
+            && self.received >= step.awaits
+        {
+            self.heard_ns = Some(now_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn step(by: Side, awaits: u64, pause_ns: u64, act: Act) -> Step {
+        Step { by, awaits, pause_ns, act }
+    }
+
+    fn send(bytes: u64, segments: u32, took_ns: u64) -> Act {
+        Act::Send { bytes, segments, took_ns }
+    }
+
+    fn script(steps: Vec<Step>) -> Script {
+        Script { opening: Opening::Seen, steps, tried_ns: 0 }
+    }
+
+    /// Two exchanges: the client thinks for 100 after an answer that comes 30 after each request.
+    fn two_exchanges() -> Script {
+        script(vec![
+            step(Side::Client, 0, 10, send(400, 1, 0)),
+            step(Side::Server, 400, 30, send(900, 1, 0)),
+            step(Side::Client, 900, 100, send(300, 1, 0)),
+            step(Side::Server, 700, 30, send(50, 1, 0)),
+            step(Side::Client, 950, 5, Act::Fin),
+            step(Side::Server, 701, 1, Act::Fin),
+        ])
+    }
+
+    const fn whole(bytes: u64) -> Next {
+        Next::Write { bytes, is_segment: false, pace: None }
+    }
+
+    #[test]
+    fn each_end_waits_for_what_it_answers_and_then_for_its_pause() {
+        let script = two_exchanges();
+        let (mut client, mut server) =
+            (Speaker::new(&script, Side::Client, 0), Speaker::new(&script, Side::Server, 2));
+        assert_eq!(client.next(&script, 0), Next::Wait(10));
+        assert_eq!(server.next(&script, 2), Next::Listen);
+        assert_eq!(client.next(&script, 10), whole(400));
+        client.wrote(&script, 400, 10);
+        assert_eq!(client.next(&script, 10), Next::Listen);
+        server.hear(&script, 150, 12);
+        assert_eq!(server.next(&script, 60), Next::Listen, "not all of it");
+        server.hear(&script, 250, 13);
+        assert_eq!(server.next(&script, 13), Next::Wait(43));
+        // Ten late, in two writes.
+        assert_eq!(server.next(&script, 53), whole(900));
+        server.wrote(&script, 500, 53);
+        assert_eq!(server.next(&script, 60), whole(400));
+        server.wrote(&script, 400, 60);
+        assert_eq!((server.late_ns(), client.late_ns()), (10, 0));
+        client.hear(&script, 900, 70);
+        assert_eq!(client.next(&script, 70), Next::Wait(170));
+        client.wrote(&script, 300, 170);
+        server.hear(&script, 300, 171);
+        assert_eq!(server.next(&script, 201), whole(50));
+        server.wrote(&script, 50, 201);
+        client.hear(&script, 50, 202);
+        assert_eq!(client.next(&script, 207), Next::Close);
+        client.closed(&script, 207);
+        assert_eq!(client.next(&script, 207), Next::Done);
+        assert_eq!(server.next(&script, 207), Next::Listen);
+        server.hear(&script, 1, 208);
+        assert_eq!(server.next(&script, 209), Next::Close);
+        server.closed(&script, 209);
+        assert_eq!(server.next(&script, 209), Next::Done);
+    }
+
+    #[test]
+    fn small_segments_go_out_one_by_one_over_the_time_they_took() {
+        let script = script(vec![step(Side::Client, 0, 0, send(10, 4, 300))]);
+        let mut client = Speaker::new(&script, Side::Client, 1_000);
+        let mut sent = Vec::new();
+        let mut now_ns = 1_000;
+        loop {
+            match client.next(&script, now_ns) {
+                Next::Write { bytes, is_segment, pace } => {
+                    assert!(is_segment && pace.is_none());
+                    client.wrote(&script, bytes, now_ns);
+                    sent.push((now_ns, bytes));
+                }
+                Next::Wait(until_ns) => now_ns = until_ns,
+                Next::Done => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(sent, [(1_000, 2), (1_100, 3), (1_200, 2), (1_300, 3)]);
+    }
+
+    #[test]
+    fn a_bulk_is_left_to_tcp_with_its_pace() {
+        let script = script(vec![step(Side::Server, 0, 0, send(1_460_000, 1_000, 2_000_000_000))]);
+        let mut server = Speaker::new(&script, Side::Server, 0);
+        let pace = Some(730_000);
+        let next = Next::Write { bytes: 1_460_000, is_segment: false, pace };
+        assert_eq!(server.next(&script, 0), next);
+        server.wrote(&script, 1_000_000, 5);
+        assert_eq!(
+            server.next(&script, 6),
+            Next::Write { bytes: 460_000, is_segment: false, pace }
+        );
+    }
+
+    #[test]
+    fn where_both_speak_at_once_each_goes_by_what_it_has_heard() {
+        let script = script(vec![
+            step(Side::Client, 0, 0, send(100, 1, 0)),
+            step(Side::Server, 0, 7, send(50, 1, 0)),
+            step(Side::Server, 100, 0, send(60, 1, 0)),
+            step(Side::Client, 50, 3, Act::Reset),
+        ]);
+        let (mut client, mut server) =
+            (Speaker::new(&script, Side::Client, 0), Speaker::new(&script, Side::Server, 0));
+        assert_eq!(client.next(&script, 0), whole(100));
+        assert_eq!(server.next(&script, 0), Next::Wait(7), "it awaits nothing");
+        client.wrote(&script, 100, 0);
+        server.hear(&script, 100, 1);
+        assert_eq!(server.next(&script, 7), whole(50));
+        server.wrote(&script, 50, 7);
+        assert_eq!(server.next(&script, 7), whole(60), "what it awaits had come before");
+        client.hear(&script, 50, 8);
+        assert_eq!(client.next(&script, 11), Next::Reset);
+    }
+}
