@@ -9,11 +9,13 @@ pub mod follower;
 mod half;
 mod live;
 pub mod measures;
+pub mod sessions;
 pub mod side;
 pub mod sizes;
 
 pub use connection::{Act, Carried, Connection, Opening, Step};
 pub use follower::{Follower, FollowerCounts, Limits};
 pub use measures::Ending;
+pub use sessions::{Session, sessions};
 pub use side::Side;
 pub use sizes::PacketSizes;

@@ -4,7 +4,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use nilometer_conversation::{Connection, Side};
+use nilometer_conversation::{Connection, Session, Side, sessions};
 
 use crate::blocks::Blocks;
 use crate::kernel::{Value, Values, correlation};
@@ -12,7 +12,6 @@ use crate::laws::{Law, Sampled, Unit};
 use crate::observed::{BIN_NS, Observed};
 use crate::ranks::{self, Uses};
 use crate::series::Energies;
-use crate::sessions::{Session, sessions};
 
 /// Pauses, durations and gaps below this count as this, ns: what hosts need to be told of anything.
 const RESOLUTION_NS: u64 = 1_000_000;

@@ -2,7 +2,7 @@
 //! would have come to.
 //!
 //! For each law the distance of copy and original stands beside its *floor*: two independent second samples of
-//! the original ([`crate::sessions`] drawn again, stretches of time drawn again), of as many units as original
+//! the original (whole sessions drawn again, stretches of time drawn again), of as many units as original
 //! and copy have, are as far apart by chance alone. A law
 //!
 //! * is *too few* where fewer than 44 sessions tell of it or its floor is so high that hardly any copy could be

@@ -13,7 +13,6 @@ pub mod observed;
 mod ranks;
 mod resample;
 mod series;
-pub mod sessions;
 
 pub use judge::{Judgement, Likeness, Settings, Verdict, judge};
 pub use laws::{LAWS, Law, Unit};

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use nilometer_stat::Rng;
 
-use crate::sessions::Session;
+use nilometer_conversation::Session;
 
 /// Services with fewer sessions are drawn together.
 const STRATUM_MIN: usize = 10;

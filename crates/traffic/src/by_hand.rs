@@ -155,6 +155,7 @@ impl ByHand {
             destinations: ranks(self.destinations),
             coverage: Coverage::default(),
             connection_law: None,
+            vectors: None,
             round_trips: None,
             udp: Vec::new(),
             unmodelled_bytes_share: None,

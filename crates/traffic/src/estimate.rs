@@ -337,6 +337,7 @@ impl Found {
             inter_connection: gaps,
             intervals,
             connection_law,
+            vectors: None,
             round_trips: RoundTrips::of_flow_starts(whole.answered, whole.pair_medians_ns),
             udp: udp::models(flows.udp, grid),
             unmodelled_bytes_share: None,

@@ -20,6 +20,7 @@ pub mod limits;
 mod lots;
 pub mod model;
 mod model_error;
+pub mod of_vectors;
 mod others;
 mod pairs;
 pub mod plan;
@@ -38,6 +39,8 @@ pub mod synthetic;
 mod told;
 pub mod udp;
 mod unflagged;
+pub mod vector_plan;
+pub mod vectors;
 pub mod volume;
 mod waiting;
 

@@ -18,10 +18,13 @@ pub use crate::model_error::ModelError;
 use crate::pool::{Pool, Prefix};
 use crate::round_trips::RoundTrips;
 use crate::udp::UdpModel;
+use crate::vectors::Vectors;
 
 /// The format this crate writes and reads.
 pub const FORMAT: &str = "nilometer-model/1";
 
+/// Intervals of a model that is of vectors.
+pub const VECTOR_INTERVALS: usize = 12;
 /// Intervals that a model may have at most.
 pub const INTERVALS_MAX: usize = 100_000;
 
@@ -75,6 +78,10 @@ pub struct TrafficModel {
     /// connections cannot be told from the records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_law: Option<ConnectionLaw>,
+    /// Whole sessions with the vectors of their connections, of a part of the original. Absent where no packets
+    /// were read, and from Harpoon's own model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vectors: Option<Vectors>,
     /// P(RTT) of address pairs, or a lower bound of it; absent where nothing tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trips: Option<RoundTrips>,
@@ -413,6 +420,9 @@ impl TrafficModel {
                 return Err(ModelError::NotAShare(what, share.unwrap_or(0.0)));
             }
         }
+        if let Some(vectors) = &self.vectors {
+            vectors.check()?;
+        }
         let Some(law) = &self.connection_law else { return Ok(()) };
         law.check()?;
         sum("connection_law.connections", law.connections.iter().copied())?;
@@ -425,6 +435,7 @@ impl TrafficModel {
     /// The model as Harpoon has it: the five distributions alone.
     pub fn without_connections(mut self) -> TrafficModel {
         self.connection_law = None;
+        self.vectors = None;
         self.round_trips = None;
         self.udp = Vec::new();
         self.intervals.iter_mut().for_each(|interval| interval.whole = None);

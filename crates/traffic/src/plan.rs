@@ -20,6 +20,7 @@ use crate::chain::{self, Chain};
 use crate::connections::{ConnectionLaw, ConnectionVolume};
 use crate::model::{Interval, ModelError, TrafficModel};
 use crate::pool::{Family, Pool};
+use crate::script::Script;
 use crate::spatial::{Pair, Spatial};
 use crate::volume::{self, Item, Load};
 
@@ -109,6 +110,10 @@ pub struct Plan {
     pub file_size: Empirical,
     /// Whether whole connections are performed: requests and answers, in segments of their own.
     pub is_joint: bool,
+    /// What both ends of connections do, where that is known step by step.
+    pub scripts: Vec<Script>,
+    /// Hosts that share an address with another because the pools are too small, as far as that is counted.
+    pub hosts_folded: u64,
     /// When the traffic ends.
     pub end: Time,
 }
@@ -313,6 +318,8 @@ impl Planner {
             gaps: self.gaps.clone(),
             file_size: self.file_size.clone(),
             is_joint: self.law.is_some(),
+            scripts: Vec::new(),
+            hosts_folded: 0,
             end: self.end(),
         }
     }
@@ -418,7 +425,7 @@ impl Plan {
 
     /// SHA-256 over every connection in order: start (picoseconds, u64), session (u32), source and
     /// destination (16 bytes each, IPv4 mapped), size (u64), and of whole connections request (u64) and
-    /// segment (u16), all big-endian.
+    /// segment (u16), all big-endian; and of those with a script its digest.
     pub fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         for connection in &self.connections {
@@ -430,6 +437,9 @@ impl Plan {
             if self.is_joint {
                 hash.update(connection.request_bytes.to_be_bytes());
                 hash.update(connection.segment_bytes.to_be_bytes());
+            }
+            if let Some(script) = connection.script {
+                self.scripts[script as usize].digest(&mut hash);
             }
         }
         hash.finalize().into()

@@ -167,6 +167,11 @@ pub enum Family {
     V6,
 }
 
+impl Family {
+    /// Both.
+    pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
+}
+
 impl Pool {
     /// The pool of these prefixes, ranks in their order.
     pub fn new(prefixes: &[Prefix]) -> Result<Pool, PoolError> {

@@ -16,3 +16,5 @@ pub const FLOORS: u32 = 6;
 pub const SYNTHETIC: u32 = 7;
 /// Sessions of laws that were stated.
 pub const STATED: u32 = 8;
+/// Contents of sessions, of a joint table.
+pub const SESSIONS: u32 = 9;

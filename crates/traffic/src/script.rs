@@ -13,6 +13,7 @@
 use alloc::vec::Vec;
 
 use nilometer_conversation::{Act, Opening, Side, Step};
+use sha2::{Digest, Sha256};
 
 /// Segments of one step from which on TCP paces them.
 const BULK_SEGMENTS: u32 = 16;
@@ -28,6 +29,26 @@ pub struct Script {
     pub steps: Vec<Step>,
     /// How long a SYN that nobody answers is tried, ns.
     pub tried_ns: u64,
+}
+
+impl Script {
+    /// Adds itself to a digest: for each step who acts (u8), awaited bytes, pause, and either bytes, segments and
+    /// time of what is sent, or 0 and which end it is (u64 each, big-endian).
+    pub(crate) fn digest(&self, hash: &mut Sha256) {
+        hash.update([self.opening as u8]);
+        hash.update(self.tried_ns.to_be_bytes());
+        for step in &self.steps {
+            let [one, two, three] = match step.act {
+                Act::Send { bytes, segments, took_ns } => [bytes, segments.into(), took_ns],
+                Act::Fin => [0, 1, 0],
+                Act::Reset => [0, 2, 0],
+            };
+            hash.update([step.by as u8]);
+            for number in [step.awaits, step.pause_ns, one, two, three] {
+                hash.update(number.to_be_bytes());
+            }
+        }
+    }
 }
 
 /// What an end is to do now.

@@ -2,8 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use nilometer_conversation::{Act, Connection, Side};
-use nilometer_likeness::sessions::sessions;
+use nilometer_conversation::{Act, Connection, Side, sessions};
 use nilometer_stat::Rng;
 
 /// A bound of sessions, ns.

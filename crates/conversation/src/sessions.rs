@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use nilometer_conversation::Connection;
+use crate::connection::Connection;
 
 /// One session.
 #[derive(Clone, Debug, PartialEq, Eq)]

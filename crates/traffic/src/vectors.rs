@@ -1,0 +1,277 @@
+//! The joint table of a model that packets tell: whole sessions, with the vectors of their connections.
+//!
+//! What belongs together stays together: how often a pair connects, with which gaps, what each connection
+//! asks and is answered, and where in the order of popularity the pair's hosts stand. No law is fitted, and
+//! nothing is pooled over pairs; the table *is* the law. Addresses are not in it, only ranks.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use nilometer_conversation::{Act, Carried, Connection, Opening, Session, Side, Step, sessions};
+use serde::{Deserialize, Serialize};
+
+use crate::model::ModelError;
+use crate::script::Script;
+
+/// Sessions that a table may have at most.
+pub const SESSIONS_MAX: usize = 1 << 20;
+/// Steps that a table may have at most, over all connections.
+pub const STEPS_MAX: usize = 1 << 23;
+/// The smallest and largest segment that a connection is given of its original's.
+const SEGMENT_BYTES: core::ops::RangeInclusive<u32> = 500..=1_460;
+
+/// Whole sessions of a part of the original.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Vectors {
+    /// When the part begins, seconds after the original did.
+    pub start_s: f64,
+    /// How long it is, seconds.
+    pub seconds: f64,
+    /// Its sessions, by their starts.
+    pub sessions: Vec<SessionVector>,
+}
+
+/// One session: connections of one pair of hosts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SessionVector {
+    /// When its first connection starts, seconds after the part begins.
+    pub start_s: f64,
+    /// Rank of its client, from 0, the one with the most connections.
+    pub source: u32,
+    /// Rank of its server, likewise.
+    pub destination: u32,
+    /// Its hosts speak IPv6.
+    pub ipv6: bool,
+    /// The server's port.
+    pub service: u16,
+    /// Its connections, by their starts.
+    pub connections: Vec<ConnectionVector>,
+}
+
+/// One connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ConnectionVector {
+    /// Seconds after its session starts.
+    pub after_s: f64,
+    /// How it came about.
+    pub opening: Begins,
+    /// From its first packet to its last that counts, seconds.
+    pub lasts_s: f64,
+    /// IP packets of both ends in the original, and their bytes.
+    pub packets: u64,
+    /// Likewise.
+    pub octets: u64,
+    /// Payload of a full segment; 0 where none was full.
+    pub segment_bytes: u16,
+    /// What both ends do.
+    pub steps: Vec<StepVector>,
+}
+
+/// How a connection comes about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Begins {
+    /// With a SYN that is answered.
+    Seen,
+    /// It was under way when the part began.
+    UnderWay,
+    /// With a SYN that nobody answers.
+    Unanswered,
+    /// With a SYN that is answered by a reset.
+    Refused,
+}
+
+/// One step of one end: `[by, awaits_bytes, pause_us, does, segments, took_us]`, where `by` is 0 for the client
+/// and 1 for the server, and `does` is the bytes sent, -1 for a FIN, or -2 for a reset.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StepVector(u8, u64, f64, i64, u32, f64);
+
+/// Which host is which rank.
+struct Ranking(BTreeMap<IpAddr, u32>);
+
+impl Vectors {
+    /// The sessions of connections that were observed in a part that begins at `begins_ns`, where the original
+    /// begins at `original_ns` (ns since 1970) and a pair's session ends after `bound_ns` without a connection.
+    /// The connections are in the order of their starts.
+    pub fn of(
+        connections: &[Connection],
+        [original_ns, begins_ns]: [u64; 2],
+        seconds: f64,
+        bound_ns: u64,
+    ) -> Vectors {
+        let all = sessions(connections, bound_ns);
+        let ranks = Side::BOTH.map(|side| Ranking::of(connections, side));
+        let since_s = |ns: u64, from: u64| ns.saturating_sub(from) as f64 / 1e9;
+        let session = |session: &Session| {
+            let first = &connections[session.connections[0] as usize];
+            let of = |&at: &u32| vector(&connections[at as usize], session.start_ns);
+            SessionVector {
+                start_s: since_s(session.start_ns, begins_ns),
+                source: ranks[0].0[&first.client.ip()],
+                destination: ranks[1].0[&first.server.ip()],
+                ipv6: first.client.is_ipv6(),
+                service: session.service,
+                connections: session.connections.iter().map(of).collect(),
+            }
+        };
+        Vectors {
+            start_s: since_s(begins_ns, original_ns),
+            seconds,
+            sessions: all.iter().map(session).collect(),
+        }
+    }
+
+    /// Its connections, each with its session.
+    pub fn connections(&self) -> impl Iterator<Item = (&SessionVector, &ConnectionVector)> {
+        self.sessions.iter().flat_map(|session| {
+            session.connections.iter().map(move |connection| (session, connection))
+        })
+    }
+
+    /// How many hosts there are in each role.
+    pub fn hosts(&self) -> [usize; 2] {
+        let most = |of: fn(&SessionVector) -> u32| {
+            self.sessions.iter().map(|session| of(session) as usize + 1).max().unwrap_or(0)
+        };
+        [most(|session| session.source), most(|session| session.destination)]
+    }
+
+    /// Holds a table that was read to what the planner relies on.
+    ///
+    /// # Errors
+    /// The first thing found wrong.
+    pub fn check(&self) -> Result<(), ModelError> {
+        let steps = self.connections().map(|(_, one)| one.steps.len()).sum::<usize>();
+        if self.sessions.len() > SESSIONS_MAX {
+            return Err(ModelError::TooMany("vectors.sessions", SESSIONS_MAX));
+        }
+        if steps > STEPS_MAX {
+            return Err(ModelError::TooMany("steps of vectors", STEPS_MAX));
+        }
+        let times = self.sessions.iter().map(|one| one.start_s);
+        let times = times.chain(self.connections().flat_map(|(_, one)| [one.after_s, one.lasts_s]));
+        let mut times = times.chain([self.start_s]);
+        let is_sound = self.seconds.is_finite() && self.seconds > 0.0;
+        if !is_sound || times.any(|time| !(0.0..1e9).contains(&time)) {
+            return Err(ModelError::NotPositive("a time in vectors", -1.0));
+        }
+        let mut steps = self.connections().flat_map(|(_, one)| &one.steps);
+        if !steps.all(StepVector::is_sound) {
+            return Err(ModelError::NotPositive("a step in vectors", -1.0));
+        }
+        if self.sessions.iter().any(|one| one.connections.is_empty()) {
+            return Err(ModelError::Empty("a session of vectors"));
+        }
+        Ok(())
+    }
+}
+
+impl ConnectionVector {
+    /// Payload bytes of an end.
+    pub fn bytes(&self, side: Side) -> u64 {
+        let of = |step: &StepVector| match (step.by() == side, step.act()) {
+            (true, Act::Send { bytes, .. }) => bytes,
+            _ => 0,
+        };
+        self.steps.iter().map(of).sum()
+    }
+
+    /// Does either end close it?
+    pub fn is_ended(&self) -> bool {
+        self.steps.iter().any(|step| !matches!(step.act(), Act::Send { .. }))
+    }
+
+    /// What both ends do.
+    pub fn script(&self) -> Script {
+        let opening = match self.opening {
+            Begins::Seen => Opening::Seen,
+            Begins::UnderWay => Opening::Unseen,
+            Begins::Unanswered => Opening::Unanswered,
+            Begins::Refused => Opening::Refused,
+        };
+        let steps = self.steps.iter().map(StepVector::step).collect();
+        Script { opening, steps, tried_ns: (self.lasts_s * 1e9) as u64 }
+    }
+}
+
+impl StepVector {
+    fn of(step: &Step) -> StepVector {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let (does, segments, took_us) = match step.act {
+            Act::Send { bytes, segments, took_ns } => (bytes as i64, segments, us(took_ns)),
+            Act::Fin => (-1, 0, 0.0),
+            Act::Reset => (-2, 0, 0.0),
+        };
+        let by = step.by.index() as u8;
+        StepVector(by, step.awaits, us(step.pause_ns), does, segments, took_us)
+    }
+
+    fn is_sound(&self) -> bool {
+        let StepVector(by, _, pause_us, does, segments, took_us) = *self;
+        let is_time = |us: f64| (0.0..1e15).contains(&us);
+        let is_act = does > 0 && segments > 0 || does == -1 || does == -2;
+        by <= 1 && is_act && is_time(pause_us) && is_time(took_us)
+    }
+
+    fn by(&self) -> Side {
+        if self.0 == 0 { Side::Client } else { Side::Server }
+    }
+
+    fn act(&self) -> Act {
+        match self.3 {
+            -1 => Act::Fin,
+            -2 => Act::Reset,
+            bytes => {
+                let took_ns = (self.5 * 1e3) as u64;
+                Act::Send { bytes: bytes as u64, segments: self.4, took_ns }
+            }
+        }
+    }
+
+    fn step(&self) -> Step {
+        let pause_ns = (self.2 * 1e3) as u64;
+        Step { by: self.by(), awaits: self.1, pause_ns, act: self.act() }
+    }
+}
+
+fn vector(one: &Connection, session_ns: u64) -> ConnectionVector {
+    let largest = one.carried.iter().map(|side| side.segment_max_bytes).max().unwrap_or(0);
+    let sum = |of: fn(&Carried) -> u64| one.carried.iter().map(of).sum();
+    ConnectionVector {
+        after_s: (one.start_ns - session_ns) as f64 / 1e9,
+        opening: match one.opening {
+            Opening::Seen => Begins::Seen,
+            Opening::Unseen => Begins::UnderWay,
+            Opening::Unanswered => Begins::Unanswered,
+            Opening::Refused => Begins::Refused,
+        },
+        lasts_s: (one.end_ns - one.start_ns) as f64 / 1e9,
+        packets: sum(|side| side.packets),
+        octets: sum(|side| side.octets),
+        segment_bytes: if SEGMENT_BYTES.contains(&largest) { largest as u16 } else { 0 },
+        steps: one.steps.iter().map(StepVector::of).collect(),
+    }
+}
+
+impl Ranking {
+    /// Hosts in a role, by how many connections they have; of equals, who came first.
+    fn of(connections: &[Connection], side: Side) -> Ranking {
+        let mut counts: BTreeMap<IpAddr, (u64, usize)> = BTreeMap::new();
+        for (at, one) in connections.iter().enumerate() {
+            let end = if side == Side::Client { one.client } else { one.server };
+            counts.entry(end.ip()).or_insert((0, at)).0 += 1;
+        }
+        let mut order: Vec<_> = counts.into_iter().collect();
+        order.sort_by_key(|&(_, (count, first))| (u64::MAX - count, first));
+        Ranking((0..).zip(order).map(|(rank, (host, _))| (host, rank)).collect())
+    }
+}
