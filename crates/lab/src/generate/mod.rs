@@ -47,8 +47,10 @@ mod service;
 pub mod slab;
 pub mod socket;
 pub mod under_way;
+pub mod vectors;
 
 pub use client::{Client, ClientConfig, Execution, Outcome};
 pub use limits::Limits;
 pub use live::{Live, Progress};
 pub use server::{Server, ServerConfig, ServerReport};
+pub use vectors::{VectorClient, VectorConfig, VectorServer};

@@ -163,7 +163,8 @@ impl<'a> Player<'a> {
 
     fn start(&mut self, position: u32) {
         let planned = &self.plan[self.executions[position as usize].index as usize];
-        let bound = self.dialer.bind(planned.source, planned.segment_bytes);
+        let source = SocketAddr::new(planned.source, planned.source_port);
+        let bound = self.dialer.bind(source, planned.segment_bytes);
         let moved_at = Instant::now();
         let started_ns = self.since_origin(moved_at);
         self.live.start(started_ns.saturating_sub(planned.start.as_nanos()));
@@ -318,7 +319,7 @@ fn ask(
     Ok(())
 }
 
-fn outcome_of(error: &io::Error) -> Outcome {
+pub(super) fn outcome_of(error: &io::Error) -> Outcome {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED) => Outcome::Refused,
         Some(libc::ECONNRESET | libc::EPIPE) => Outcome::Reset,

@@ -181,7 +181,7 @@ impl<'a> Service<'a> {
             }
             self.report.accepted += 1;
             self.live.start(0);
-            let holder = Prefix::of_host(caller);
+            let holder = Prefix::of_host(caller.ip());
             self.seat_waiting();
             if !self.open.is_full() || self.make_room(holder) {
                 self.seat(socket, holder);

@@ -10,12 +10,12 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
 
 use crate::document::bounded::system_text;
 
@@ -108,14 +108,15 @@ impl Dialer {
         Dialer { options, freebind_v4: false, freebind_v6: false }
     }
 
-    /// A socket bound to `source`, its port still open, whose connection has segments of so many bytes of
-    /// payload both ways, or of as many as the path allows where that is 0.
+    /// A socket bound to `source`, its port still open where that is 0, whose connection has segments of so
+    /// many bytes of payload both ways, or of as many as the path allows where that is 0. A port that is
+    /// given may be in use towards another destination.
     ///
     /// # Errors
     /// The kernel's; no address, no descriptor, no such interface.
-    pub fn bind(&mut self, source: IpAddr, segment_bytes: u16) -> io::Result<Socket> {
-        let address = SockAddr::from(SocketAddr::new(source, 0));
-        let socket = open(Domain::for_address(SocketAddr::new(source, 0)))?;
+    pub fn bind(&mut self, source: SocketAddr, segment_bytes: u16) -> io::Result<Socket> {
+        let address = SockAddr::from(source);
+        let socket = open(Domain::for_address(source))?;
         socket.set_tcp_congestion(self.options.congestion.as_bytes())?;
         if let Some(device) = &self.options.bind_device {
             socket.bind_device(Some(device.as_bytes()))?;
@@ -124,7 +125,10 @@ impl Dialer {
             // What is announced counts the options of each segment.
             socket.set_tcp_mss(u32::from(segment_bytes) + TIME_STAMP_BYTES)?;
         }
-        bind_address_without_port(&socket)?;
+        match source.port() {
+            0 => bind_address_without_port(&socket)?,
+            _ => socket.set_reuse_address(true)?,
+        }
         let freebind = if source.is_ipv4() { &mut self.freebind_v4 } else { &mut self.freebind_v6 };
         if !*freebind {
             match socket.bind(&address) {
@@ -133,8 +137,8 @@ impl Dialer {
             }
         }
         match source {
-            IpAddr::V4(_) => socket.set_freebind_v4(true)?,
-            IpAddr::V6(_) => socket.set_freebind_v6(true)?,
+            SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
+            SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
         }
         socket.bind(&address)?;
         Ok(socket)
@@ -223,11 +227,54 @@ impl Sink {
 /// # Errors
 /// The kernel's.
 pub fn unacknowledged(socket: &Socket) -> io::Result<u64> {
+    // SIOCOUTQ is TIOCOUTQ by number.
+    queued(socket, libc::TIOCOUTQ)
+}
+
+/// Bytes handed to a connection that TCP has not sent once; its end of file counts one.
+///
+/// # Errors
+/// The kernel's.
+pub fn unsent(socket: &Socket) -> io::Result<u64> {
+    const SIOCOUTQNSD: libc::Ioctl = 0x894B; // linux/sockios.h
+    queued(socket, SIOCOUTQNSD)
+}
+
+fn queued(socket: &Socket, which: libc::Ioctl) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the descriptor is open for the call; SIOCOUTQ, which is TIOCOUTQ by number, writes one
-    // int to the live one it is given.
-    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) } < 0;
+    // SAFETY: the descriptor is open for the call; both requests about a queue write one int to the live
+    // one they are given.
+    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), which, &raw mut bytes) } < 0;
     if failed { Err(io::Error::last_os_error()) } else { Ok(bytes.max(0) as u64) }
+}
+
+/// Has TCP send at most so many bytes a second from now on; as fast as it can where none is given.
+///
+/// # Errors
+/// The kernel's.
+pub fn pace(socket: &Socket, bytes_per_second: Option<u64>) -> io::Result<()> {
+    let rate = bytes_per_second.unwrap_or(u64::MAX);
+    // SAFETY: the descriptor is open for the call; `rate` is an integer of the length given and is copied.
+    let failed = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const rate).cast(),
+            size_of::<u64>() as libc::socklen_t,
+        )
+    } < 0;
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Has a listening socket drop every packet that comes to it, so that no SYN is answered.
+///
+/// # Errors
+/// The kernel's.
+pub fn answer_nobody(listener: &Socket) -> io::Result<()> {
+    // A filter of one instruction: keep nothing of any packet.
+    let code = (libc::BPF_RET | libc::BPF_K) as u16;
+    listener.attach_filter(&[SockFilter::new(code, 0, 0, 0)])
 }
 
 /// A listening socket at `address`, which may be one that a route makes local. Where `aborts`, what it
@@ -264,12 +311,12 @@ pub fn listen(address: SocketAddr, options: &Options, aborts: bool) -> Result<So
 ///
 /// # Errors
 /// The kernel's, other than that a connection went away while it waited.
-pub fn accept(listener: &Socket) -> io::Result<Option<(Socket, IpAddr)>> {
+pub fn accept(listener: &Socket) -> io::Result<Option<(Socket, SocketAddr)>> {
     loop {
         match listener.accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
             Ok((socket, caller)) => {
                 let caller = caller.as_socket().ok_or(io::ErrorKind::Unsupported)?;
-                return Ok(Some((socket, caller.ip())));
+                return Ok(Some((socket, caller)));
             }
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock => return Ok(None),
@@ -283,6 +330,14 @@ pub fn accept(listener: &Socket) -> io::Result<Option<(Socket, IpAddr)>> {
 /// Files that a process with so many connections may have open.
 pub const fn open_files(connections: usize) -> u64 {
     connections as u64 + DESCRIPTORS_SPARE
+}
+
+/// Connections for which [`allow_connections`] can make room without any privilege.
+pub fn connections_allowed() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit that the kernel fills.
+    let read = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    if read == 0 { limit.rlim_max.saturating_sub(DESCRIPTORS_SPARE) as usize } else { 0 }
 }
 
 /// Raises this process's limit of open files so that `connections` fit.

@@ -1,0 +1,238 @@
+//! The client of scripted connections: each begun on time, from its own port, by one loop or several.
+
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use anyhow::{Result, anyhow};
+use nilometer_conversation::{Opening, Side};
+use nilometer_traffic::plan::PlannedConnection;
+use nilometer_traffic::script::Script;
+use socket2::Socket;
+
+use super::stage::Stage;
+use super::talk::Talk;
+use super::{REFUSED_PORT, UNANSWERED_PORT, VectorConfig, check, script_of};
+use crate::generate::client::{Execution, Outcome};
+use crate::generate::live::Live;
+use crate::generate::player::outcome_of;
+use crate::generate::socket::{self, Dialer};
+
+/// Starts in one turn, so that a late loop still serves its transfers.
+const STARTS_MAX: usize = 64;
+
+/// Performs the clients of plans with scripts.
+#[derive(Debug)]
+pub struct VectorClient {
+    config: VectorConfig,
+    congestion: String,
+    late_ns: AtomicU64,
+    /// What was open at the end.
+    kept: Mutex<Vec<Socket>>,
+}
+
+impl VectorClient {
+    /// A client in this thread's network namespace; raises the limit of open files as both ends need it.
+    ///
+    /// # Errors
+    /// One line: the congestion control or the interface does not exist, or the system allows too few open
+    /// files.
+    pub fn new(config: VectorConfig) -> Result<VectorClient> {
+        config.admit()?;
+        let congestion = config.options().verify()?;
+        let (late_ns, kept) = (AtomicU64::new(0), Mutex::default());
+        Ok(VectorClient { config, congestion, late_ns, kept })
+    }
+
+    /// The congestion control that a socket of this client read back.
+    pub fn congestion(&self) -> &str {
+        &self.congestion
+    }
+
+    /// By how much a step of a client began later than it was due, at most; ns.
+    pub fn late_ns(&self) -> u64 {
+        self.late_ns.load(Relaxed)
+    }
+
+    /// Performs `plan`, sorted by start, in `threads` threads that share it by session; returns one execution
+    /// for each connection, in their order. Setting `stop` ends the run within a twentieth of a second. What is
+    /// open at the end stays so until the client is dropped.
+    ///
+    /// # Errors
+    /// One line: the plan is out of order or lacks a script, or the system refuses an event queue. What befalls
+    /// single connections is in their executions.
+    pub fn run_threads(
+        &self,
+        threads: NonZeroUsize,
+        plan: &[PlannedConnection],
+        scripts: &[Script],
+        live: &Live,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Execution>> {
+        check(plan, scripts)?;
+        let threads = threads.get().min(self.config.open_max);
+        let mut shares = vec![Vec::new(); threads];
+        for (index, planned) in plan.iter().enumerate() {
+            shares[planned.session as usize % threads].push(index as u32);
+        }
+        let open_max = self.config.open_max / threads;
+        let mut executions = Vec::with_capacity(plan.len());
+        thread::scope(|scope| {
+            let play = |indices| {
+                let stage = Stage::new(Side::Client, self.config.clock(), open_max, live)?;
+                Player::new(self, (plan, scripts), indices, stage, live).perform(stop)
+            };
+            let players: Vec<_> =
+                shares.into_iter().map(|share| scope.spawn(move || play(share))).collect();
+            for player in players {
+                let share = player.join().map_err(|_| anyhow!("an event loop panicked"))?;
+                executions.extend(share?);
+            }
+            anyhow::Ok(())
+        })?;
+        executions.sort_unstable_by_key(|execution| execution.index);
+        assert_eq!(executions.len(), plan.len(), "one execution for each connection");
+        Ok(executions)
+    }
+}
+
+/// One event loop and its share of the plan.
+struct Player<'a> {
+    client: &'a VectorClient,
+    plan: &'a [PlannedConnection],
+    scripts: &'a [Script],
+    executions: Vec<Execution>,
+    /// The first execution that has not been started.
+    next: usize,
+    /// The last that had to wait for a free place.
+    held: Option<usize>,
+    dialer: Dialer,
+    stage: Stage<'a>,
+    live: &'a Live,
+}
+
+impl<'a> Player<'a> {
+    fn new(
+        client: &'a VectorClient,
+        (plan, scripts): (&'a [PlannedConnection], &'a [Script]),
+        indices: Vec<u32>,
+        stage: Stage<'a>,
+        live: &'a Live,
+    ) -> Player<'a> {
+        let not_started = |index| Execution {
+            index,
+            started_ns: 0,
+            finished_ns: None,
+            local_port: 0,
+            received_bytes: 0,
+            outcome: Outcome::NotStarted,
+        };
+        Player {
+            client,
+            plan,
+            scripts,
+            executions: indices.into_iter().map(not_started).collect(),
+            next: 0,
+            held: None,
+            dialer: Dialer::new(client.config.options()),
+            stage,
+            live,
+        }
+    }
+
+    /// Plays until everything has ended, the time is over or `stop` is set.
+    fn perform(mut self, stop: &AtomicBool) -> Result<Vec<Execution>> {
+        let (clock, end_ns) = (self.client.config.clock(), self.client.config.end_ns());
+        loop {
+            let is_over = self.next == self.executions.len() && self.stage.is_empty();
+            if is_over || clock.now_ns() >= end_ns || stop.load(Relaxed) {
+                break;
+            }
+            let next_start_ns = self.start_due(clock.now_ns());
+            self.stage.turn(next_start_ns.unwrap_or(end_ns).min(end_ns))?;
+            self.note_ended();
+        }
+        let kept = self.stage.close();
+        self.note_ended();
+        self.client.kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(kept);
+        self.client.late_ns.fetch_max(self.stage.late_ns, Relaxed);
+        Ok(self.executions)
+    }
+
+    /// Starts what is due, and says when the next start is; none when nothing is left to start or nothing
+    /// can be started before a connection ends.
+    fn start_due(&mut self, now_ns: u64) -> Option<u64> {
+        for _ in 0..STARTS_MAX {
+            let index = self.executions.get(self.next)?.index;
+            let due_ns = self.plan[index as usize].start.as_nanos();
+            // Before the origin no time has passed, and nothing is due.
+            if due_ns > now_ns || !self.has_begun() {
+                return Some(due_ns);
+            }
+            if self.stage.is_full() {
+                if self.held.replace(self.next) != Some(self.next) {
+                    self.live.hold();
+                }
+                return None;
+            }
+            self.start(self.next as u32);
+            self.next += 1;
+        }
+        Some(now_ns)
+    }
+
+    fn has_begun(&self) -> bool {
+        self.client.config.origin.elapsed() > std::time::Duration::ZERO
+    }
+
+    fn start(&mut self, position: u32) {
+        let execution = &mut self.executions[position as usize];
+        let planned = &self.plan[execution.index as usize];
+        let source = SocketAddr::new(planned.source, planned.source_port);
+        let bound = self.dialer.bind(source, planned.segment_bytes);
+        let started_ns = self.client.config.clock().now_ns();
+        self.live.start(started_ns.saturating_sub(planned.start.as_nanos()));
+        execution.started_ns = started_ns;
+        let begun = bound.and_then(|socket| self.connect(socket, position, started_ns));
+        if let Err(error) = begun {
+            let script = script_of(planned, self.scripts);
+            let outcome = match outcome_of(&error) {
+                Outcome::Refused if script.opening == Opening::Refused => Outcome::Completed,
+                outcome => outcome,
+            };
+            let execution = &mut self.executions[position as usize];
+            execution.outcome = outcome;
+            execution.finished_ns = Some(self.client.config.clock().now_ns());
+            self.live.end(outcome == Outcome::Completed);
+        }
+    }
+
+    fn connect(&mut self, socket: Socket, position: u32, started_ns: u64) -> io::Result<()> {
+        let planned = &self.plan[self.executions[position as usize].index as usize];
+        let script = script_of(planned, self.scripts);
+        socket.set_tcp_nodelay(true)?;
+        let port = self.client.config.port
+            + match script.opening {
+                Opening::Seen | Opening::Unseen => 0,
+                Opening::Refused => REFUSED_PORT,
+                Opening::Unanswered => UNANSWERED_PORT,
+            };
+        socket::connect(&socket, SocketAddr::new(planned.destination, port))?;
+        self.stage.seat(Talk::new(socket, position, script, Side::Client, started_ns))
+    }
+
+    fn note_ended(&mut self) {
+        let clock = self.client.config.clock();
+        for ended in self.stage.ended.drain(..) {
+            let execution = &mut self.executions[ended.owner as usize];
+            execution.outcome = ended.outcome;
+            execution.local_port = ended.local_port;
+            execution.received_bytes = ended.received_bytes;
+            let is_over = ended.outcome != Outcome::Unfinished;
+            execution.finished_ns = is_over.then(|| clock.now_ns());
+        }
+    }
+}

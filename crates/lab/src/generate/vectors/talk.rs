@@ -1,0 +1,298 @@
+//! One end of an open connection: its socket, and how far it is in its script.
+//!
+//! Two things are done for the sake of the packets. The last bytes before a close without a pause are handed
+//! over with "more follows", so that they carry the FIN as the original's did. And a step after which the
+//! same end pauses is over when TCP has sent the last of it, not when it has taken it: otherwise a paced
+//! bulk would run into its pause, and a reset would throw away what it was to come after.
+
+use std::io;
+use std::net::Shutdown;
+use std::time::Duration;
+
+use nilometer_conversation::{Act, Opening, Side};
+use nilometer_traffic::script::{Next, Script, Speaker};
+use socket2::Socket;
+
+use super::Clock;
+use crate::generate::client::Outcome;
+use crate::generate::epoll::{BROKEN, PEER_CLOSED, READABLE, WRITABLE};
+use crate::generate::pattern::PATTERN_BYTES;
+use crate::generate::player::outcome_of;
+use crate::generate::socket::{self, Sink};
+
+/// How soon it is looked again whether TCP has sent all it took, ns.
+const LOOK_NS: u64 = 250_000;
+/// That time doubles so often at most.
+const LOOK_DOUBLINGS_MAX: u32 = 6;
+
+/// What a connection does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// It waits for the socket.
+    Listen,
+    /// It waits for the socket, or until then.
+    Wait(u64),
+    /// It is over.
+    Ended(Outcome),
+}
+
+/// Bytes that TCP has taken and not sent: the step that they are the last of is not over.
+#[derive(Clone, Copy, Debug)]
+struct Unsent {
+    bytes: u64,
+    looks: u32,
+}
+
+/// One end of an open connection.
+pub(super) struct Talk<'a> {
+    pub socket: Socket,
+    /// Its number among those of the loop's owner.
+    pub owner: u32,
+    /// The client's port, once it is connected.
+    pub local_port: u16,
+    /// When the loop wakes it.
+    pub wake_ns: Option<u64>,
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
+    script: &'a Script,
+    side: Side,
+    speaker: Speaker,
+    is_connected: bool,
+    began_ns: u64,
+    pace: Option<u64>,
+    unsent: Option<Unsent>,
+    /// The other end has said that no more comes.
+    is_heard_out: bool,
+    /// This end has said that no more comes.
+    is_closed: bool,
+}
+
+impl<'a> Talk<'a> {
+    /// A connection that begins now: which a client has begun to make, or a server has accepted.
+    pub fn new(
+        socket: Socket,
+        owner: u32,
+        script: &'a Script,
+        side: Side,
+        now_ns: u64,
+    ) -> Talk<'a> {
+        Talk {
+            socket,
+            owner,
+            local_port: 0,
+            wake_ns: None,
+            received_bytes: 0,
+            sent_bytes: 0,
+            script,
+            side,
+            speaker: Speaker::new(script, side, now_ns),
+            is_connected: side == Side::Server,
+            began_ns: now_ns,
+            pace: None,
+            unsent: None,
+            is_heard_out: false,
+            is_closed: false,
+        }
+    }
+
+    /// By how much its steps began later than they were due, at most; ns.
+    pub fn late_ns(&self) -> u64 {
+        self.speaker.late_ns()
+    }
+
+    /// Whether the connection has been made.
+    pub fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    /// Does what there is to do: by what epoll says is `ready`, and by the clock.
+    pub fn go_on(&mut self, ready: u32, sink: &mut Sink, pattern: &[u8], clock: Clock) -> Then {
+        if !self.is_connected
+            && let Some(then) = self.connect(ready, clock)
+        {
+            return then;
+        }
+        if ready & (READABLE | PEER_CLOSED | BROKEN) != 0
+            && let Some(outcome) = self.listen(ready, sink, clock)
+        {
+            return Then::Ended(outcome);
+        }
+        self.speak(pattern, clock)
+    }
+
+    /// What becomes of a connection that is open when the time is over.
+    pub fn outcome_at_end(&mut self, now_ns: u64) -> Outcome {
+        let is_done = self.is_connected && self.speaker.next(self.script, now_ns) == Next::Done;
+        match is_done && self.has_all() {
+            true => Outcome::Completed,
+            false => Outcome::Unfinished,
+        }
+    }
+
+    /// Sees whether the connection has been made; what comes next, where it has not.
+    fn connect(&mut self, ready: u32, clock: Clock) -> Option<Then> {
+        let opening = self.script.opening;
+        let tried_until_ns = self.began_ns.saturating_add(self.script.tried_ns);
+        if ready & (WRITABLE | BROKEN) == 0 {
+            return Some(match opening {
+                Opening::Unanswered if clock.now_ns() >= tried_until_ns => {
+                    Then::Ended(Outcome::Completed)
+                }
+                Opening::Unanswered => Then::Wait(tried_until_ns),
+                _ => Then::Listen,
+            });
+        }
+        let failed = self.socket.take_error().unwrap_or_else(Some);
+        match (opening, failed.as_ref().map(outcome_of)) {
+            (Opening::Refused, Some(Outcome::Refused))
+            | (Opening::Unanswered, Some(Outcome::TimedOut)) => {
+                Some(Then::Ended(Outcome::Completed))
+            }
+            (_, Some(outcome)) => Some(Then::Ended(outcome)),
+            // Somebody answers where nobody is to.
+            (Opening::Refused | Opening::Unanswered, None) => {
+                Some(Then::Ended(Outcome::Failed(libc::EISCONN)))
+            }
+            (Opening::Seen | Opening::Unseen, None) => {
+                self.is_connected = true;
+                self.local_port = socket::local_port(&self.socket);
+                None
+            }
+        }
+    }
+
+    /// Takes what has arrived; how the connection ended, if it was broken.
+    fn listen(&mut self, ready: u32, sink: &mut Sink, clock: Clock) -> Option<Outcome> {
+        let has_more = ready & (PEER_CLOSED | BROKEN) != 0;
+        while !self.is_heard_out {
+            match sink.discard(&self.socket) {
+                Ok(0) => {
+                    self.is_heard_out = true;
+                    self.speaker.hear(self.script, 1, clock.now_ns());
+                }
+                Ok(bytes) => {
+                    self.received_bytes += bytes as u64;
+                    self.speaker.hear(self.script, bytes as u64, clock.now_ns());
+                    // A short read took all there was; the next arrival is another event.
+                    if bytes < sink.capacity() && !has_more {
+                        return None;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Some(self.broken(&error)),
+            }
+        }
+        // Behind the end of file nothing is read; a reset is an error of the socket alone.
+        let failed = (ready & BROKEN != 0).then(|| self.socket.take_error().unwrap_or_else(Some));
+        failed.flatten().map(|error| self.broken(&error))
+    }
+
+    /// Does its own steps as far as they are due.
+    fn speak(&mut self, pattern: &[u8], clock: Clock) -> Then {
+        loop {
+            let now_ns = clock.now_ns();
+            if let Some(look_ns) = self.look(now_ns) {
+                return Then::Wait(look_ns);
+            }
+            let done = match self.speaker.next(self.script, now_ns) {
+                Next::Listen => return Then::Listen,
+                Next::Wait(due_ns) => return Then::Wait(due_ns),
+                Next::Write { bytes, pace, .. } => self.write(bytes, pace, pattern, now_ns),
+                Next::Close => {
+                    self.is_closed = true;
+                    self.speaker.closed(self.script, now_ns);
+                    self.socket.shutdown(Shutdown::Write)
+                }
+                Next::Reset => {
+                    // The loop closes the socket of what has ended.
+                    let set = self.socket.set_linger(Some(Duration::ZERO));
+                    self.speaker.closed(self.script, now_ns);
+                    return Then::Ended(
+                        set.map_or_else(|e| outcome_of(&e), |()| Outcome::Completed),
+                    );
+                }
+                // Without a FIN of its own this end stays open, as the original did.
+                Next::Done if !(self.is_heard_out && self.is_closed) => return Then::Listen,
+                Next::Done if self.has_all() => return Then::Ended(Outcome::Completed),
+                Next::Done => return Then::Ended(Outcome::SizeMismatch),
+            };
+            match done {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Then::Listen,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Then::Ended(self.broken(&error)),
+            }
+        }
+    }
+
+    /// Hands over what fits of the first piece of so many bytes.
+    fn write(
+        &mut self,
+        bytes: u64,
+        pace: Option<u64>,
+        pattern: &[u8],
+        now_ns: u64,
+    ) -> io::Result<()> {
+        if pace != self.pace {
+            socket::pace(&self.socket, pace)?;
+            self.pace = pace;
+        }
+        let mut after = self.speaker;
+        after.wrote(self.script, bytes, now_ns);
+        let after = after.next(self.script, now_ns);
+        let piece_bytes = bytes.min(PATTERN_BYTES as u64) as usize;
+        let more = (piece_bytes as u64) < bytes || after == Next::Close;
+        let from = (self.sent_bytes % PATTERN_BYTES as u64) as usize;
+        // One piece is one segment's at least: it never stops at the pattern's end.
+        let from = if from + piece_bytes > pattern.len() { 0 } else { from };
+        let sent = socket::send(&self.socket, &pattern[from..from + piece_bytes], more)? as u64;
+        self.sent_bytes += sent;
+        let pauses = sent == bytes && matches!(after, Next::Wait(_) | Next::Reset);
+        match pauses {
+            true => self.unsent = Some(Unsent { bytes: sent, looks: 0 }),
+            false => self.speaker.wrote(self.script, sent, now_ns),
+        }
+        Ok(())
+    }
+
+    /// Looks whether TCP has sent all that it took, if that is waited for; when to look again.
+    fn look(&mut self, now_ns: u64) -> Option<u64> {
+        let Unsent { bytes, looks } = self.unsent?;
+        // A socket that cannot say has none left, and an event that says why.
+        let left = socket::unsent(&self.socket).unwrap_or(0);
+        if left == 0 {
+            self.unsent = None;
+            self.speaker.wrote(self.script, bytes, now_ns);
+            return None;
+        }
+        let longest_ns = LOOK_NS << LOOK_DOUBLINGS_MAX;
+        let wait_ns = match self.pace {
+            // Half of what they take at that rate: TCP sends the last of them together, and so sooner.
+            Some(rate) => u128::from(left) * 500_000_000 / u128::from(rate),
+            None => u128::from(LOOK_NS << looks),
+        };
+        let wait_ns = wait_ns.clamp(LOOK_NS.into(), longest_ns.into()) as u64;
+        self.unsent = Some(Unsent { bytes, looks: (looks + 1).min(LOOK_DOUBLINGS_MAX) });
+        Some(now_ns + wait_ns)
+    }
+
+    /// How a connection ended that an error broke: as it was to, where the other end was to reset it.
+    fn broken(&self, error: &io::Error) -> Outcome {
+        let outcome = outcome_of(error);
+        let other = self.side.other();
+        let resets =
+            |step: &nilometer_conversation::Step| step.by == other && step.act == Act::Reset;
+        match outcome == Outcome::Reset && self.script.steps.iter().any(resets) {
+            true => Outcome::Completed,
+            false => outcome,
+        }
+    }
+
+    /// Whether all that the other end sends has arrived.
+    fn has_all(&self) -> bool {
+        let sent_to_us = self.script.steps.iter().filter(|step| step.by != self.side);
+        let bytes_of = |act: Act| if let Act::Send { bytes, .. } = act { bytes } else { 0 };
+        sent_to_us.map(|step| bytes_of(step.act)).sum::<u64>() == self.received_bytes
+    }
+}
