@@ -111,7 +111,6 @@ impl Live {
         carried.data_packets += u64::from(payload_bytes > 0);
         carried.segment_max_bytes = carried.segment_max_bytes.max(payload_bytes);
         if segment.flags & RST != 0 {
-            self.reset_acknowledges(side, segment);
             return self.reset(side, stamp_ns);
         }
         if segment.flags & SYN != 0 {
@@ -214,17 +213,6 @@ impl Live {
             let half = self.half_mut(side);
             half.acknowledged = to;
             half.acknowledged_ns = passed_ns.unwrap_or(half.acknowledged_ns);
-        }
-    }
-
-    /// A reset may acknowledge anything: it is believed as far as it acknowledges what was sent.
-    fn reset_acknowledges(&mut self, side: Side, segment: &TcpSegment) {
-        let other = self.half(side.other());
-        if segment.flags & ACK != 0
-            && let Some(offset) = other.peek(segment.acknowledgement)
-            && (0..=other.high as i64).contains(&offset)
-        {
-            self.hears(side, offset as u64);
         }
     }
 
@@ -342,6 +330,8 @@ impl Live {
             return;
         }
         self.is_reset = true;
+        // What passed before it may be why it was sent, whatever it says to have received.
+        self.hears(side, self.half(side.other()).high);
         self.ends(side, stamp_ns, Act::Reset);
     }
 

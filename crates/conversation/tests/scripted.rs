@@ -3,6 +3,8 @@
 //! A vector is told as one line a step: `c 0 +10 400/2~3` is the client, who awaits 0 bytes, waits 10 ms, and
 //! sends 400 bytes in 2 segments over 3 ms.
 
+#[path = "scripted/places.rs"]
+mod places;
 #[path = "scripted/script.rs"]
 mod script;
 
@@ -62,11 +64,11 @@ fn one(packets: &[Packet], expected: &str) -> Connection {
 fn usual() -> Script {
     let mut script = Script::new(1_000);
     script.opens();
-    script.after(10).data(C, 400);
-    script.after(30).data(S, 1_460).after(1).data(S, 1_460).after(1).data(S, 80);
+    script.after(10).says(C, 400);
+    script.after(30).says(S, 1_460).after(1).says(S, 1_460).after(1).says(S, 80);
     script.after(5).ack(C);
-    script.after(200).data(C, 300);
-    script.after(40).data(S, 1_000).after(2).ack(C);
+    script.after(200).says(C, 300);
+    script.after(40).says(S, 1_000).after(2).ack(C);
     script.after(7).fin(C).after(3).fin(S).after(1).ack(C);
     script
 }
@@ -129,9 +131,9 @@ fn a_span_port_that_doubles_every_packet_changes_no_vector() {
 fn a_lost_segment_that_comes_later_stands_in_its_unit() {
     let mut script = Script::new(7);
     script.opens();
-    script.after(10).data(C, 400).after(30);
+    script.after(10).says(C, 400).after(30);
     // The second of four segments is lost before the meter, and sent again after 40 ms.
-    script.data(S, 1_460).skip(S, 1_460).after(1).data(S, 1_460).after(1).data(S, 1_460);
+    script.says(S, 1_460).skip(S, 1_460).after(1).says(S, 1_460).after(1).says(S, 1_460);
     script.after(40).again(S, 1_460, 1_460).after(1).ack(C);
     script.after(1).rst(C);
     let expected = "
@@ -161,7 +163,7 @@ fn segments_out_of_order_are_in_order() {
 fn an_answer_that_passes_before_what_it_answers_comes_after_it() {
     let mut script = Script::new(99);
     script.opens();
-    script.after(10).data(C, 1_000).after(1).data(C, 200).after(1).data(S, 500);
+    script.after(10).says(C, 1_000).after(1).says(C, 200).after(1).says(S, 500);
     let last = script.packets.len() - 1;
     let (late, answer) = (script.packets[last - 1].1.clone(), script.packets[last].1.clone());
     (script.packets[last - 1].1, script.packets[last].1) = (answer, late);
@@ -197,9 +199,9 @@ fn what_a_capture_lost_and_was_acknowledged_was_sent() {
 fn sequence_numbers_wrap() {
     let mut script = Script::new(u32::MAX - 150);
     script.opens();
-    script.after(10).data(C, 400);
+    script.after(10).says(C, 400);
     for _ in 0..3 {
-        script.after(1).data(S, 1_460);
+        script.after(1).says(S, 1_460);
     }
     script.after(1).ack(C);
     let found = one(
@@ -223,7 +225,7 @@ fn a_file_may_be_longer_than_the_sequence_space() {
 fn super_segments_are_what_was_captured() {
     let mut script = Script::new(5);
     script.opens();
-    script.after(10).data(C, 400).after(1).data(S, 43_800).after(1).data(S, 20_000).after(1).ack(C);
+    script.after(10).says(C, 400).after(1).says(S, 43_800).after(1).says(S, 20_000).after(1).ack(C);
     let found = one(
         &script.packets,
         "
@@ -237,13 +239,13 @@ fn super_segments_are_what_was_captured() {
 fn both_ends_at_once_stay_apart_and_await_what_they_had_heard() {
     let mut script = Script::new(5);
     script.opens();
-    script.after(10).data(C, 100).after(20).data(S, 50);
+    script.after(10).says(C, 100).after(20).says(S, 50);
     // Both send before they have heard of each other: the client's numbers acknowledge 50, the server's 100.
-    script.after(5).data(C, 1_000);
+    script.after(5).says(C, 1_000);
     script.after(1).data_acknowledging(S, 700, 100);
     script.after(1).data_acknowledging(C, 1_000, 50);
     script.after(1).data_acknowledging(S, 700, 100);
-    script.after(30).data(C, 10);
+    script.after(30).says(C, 10);
     let found = one(
         &script.packets,
         "
@@ -259,7 +261,7 @@ fn both_ends_at_once_stay_apart_and_await_what_they_had_heard() {
 fn a_server_that_speaks_first() {
     let mut script = Script::new(5);
     script.opens();
-    script.after(50).data(S, 20).after(10).data(C, 30).after(1).data(S, 200);
+    script.after(50).says(S, 20).after(10).says(C, 30).after(1).says(S, 200);
     let found = one(
         &script.packets,
         "
@@ -277,7 +279,7 @@ fn a_server_that_speaks_first() {
 fn quiet_ends_a_unit() {
     let mut script = Script::new(5);
     script.opens();
-    script.after(10).data(C, 100).after(499).data(C, 10).after(500).data(C, 7);
+    script.after(10).says(C, 100).after(499).says(C, 10).after(500).says(C, 7);
     one(
         &script.packets,
         "
@@ -290,8 +292,8 @@ fn quiet_ends_a_unit() {
 fn half_a_connection_may_be_closed_for_long() {
     let mut script = Script::new(5);
     script.opens();
-    script.after(10).data(C, 100).fin(C);
-    script.after(2_000).data(S, 5_000).after(1).ack(C).after(9).fin(S).after(1).ack(C);
+    script.after(10).says(C, 100).fin(C);
+    script.after(2_000).says(S, 5_000).after(1).ack(C).after(9).fin(S).after(1).ack(C);
     let found = one(
         &script.packets,
         "
@@ -307,7 +309,7 @@ fn half_a_connection_may_be_closed_for_long() {
 fn a_fin_on_data_and_a_fin_sent_again() {
     let mut script = Script::new(5);
     script.opens();
-    script.after(10).data(C, 100).after(5).data_fin(S, 900);
+    script.after(10).says(C, 100).after(5).data_fin(S, 900);
     let last = script.packets.len() - 1;
     let again = (script.packets[last].0 + 300 * MS, script.packets[last].1.clone());
     script.packets.push(again);
@@ -326,7 +328,7 @@ fn a_fin_on_data_and_a_fin_sent_again() {
 fn resets_of_either_side_and_what_comes_after() {
     let mut script = Script::new(5);
     script.opens();
-    script.after(10).data(C, 100).after(5).rst(S).after(1).rst(S).after(1).data(C, 50);
+    script.after(10).says(C, 100).after(5).rst(S).after(1).rst(S).after(1).says(C, 50);
     let found = one(
         &script.packets,
         "
@@ -366,7 +368,7 @@ fn ports_used_again_are_another_connection() {
     let mut other = Script::new(70_000);
     other.now_ns = script.now_ns + 300 * MS;
     other.opens();
-    other.after(1).data(C, 11).after(1).data(S, 22);
+    other.after(1).says(C, 11).after(1).says(S, 22);
     script.packets.extend(other.packets);
     let found = follow(&script.packets, usize::MAX);
     assert_eq!(found.len(), 2);
@@ -377,7 +379,7 @@ fn ports_used_again_are_another_connection() {
     other.now_ns = script.now_ns + 300 * MS;
     other.opens();
     other.packets.clear();
-    other.after(1).data(C, 11).after(1).data(S, 22);
+    other.after(1).says(C, 11).after(1).says(S, 22);
     script.packets.extend(other.packets);
     let found = follow(&script.packets, usize::MAX);
     assert_eq!(found.len(), 2);
@@ -392,7 +394,7 @@ fn silence_ends_nothing() {
     let mut script = Script::new(5);
     script.opens();
     for _ in 0..8 {
-        script.after(3_600_000).data(C, 100).after(1).data(S, 900).after(1).ack(C);
+        script.after(3_600_000).says(C, 100).after(1).says(S, 900).after(1).ack(C);
     }
     script.after(1).fin(C).after(1).fin(S);
     let found = follow(&script.packets, usize::MAX);
@@ -465,47 +467,4 @@ fn garbage_far_away_invents_no_bytes() {
     script.packets.insert(7, (stamp_ns, script.segment(S, 900_000_000, 1_000, 400)));
     script.packets.insert(7, (stamp_ns, script.segment(C, 400, 0, 1_800_000_000)));
     one(&script.packets, USUAL);
-}
-
-#[test]
-fn when_places_are_short_the_longest_unseen_makes_room() {
-    let mut follower = Follower::new(Limits { connections_max: 2, ..Limits::default() });
-    let mut found = Vec::new();
-    for turn in 0..3u16 {
-        let mut script = Script::new(5);
-        script.client_port = 2_000 + turn;
-        script.now_ns = u64::from(turn) * 1_000 * MS;
-        script.opens();
-        script.after(1).data(C, 10);
-        for (stamp_ns, bytes) in &script.packets {
-            let Parsed::Ip(packet) = parse(LinkType::RawIp, bytes, bytes.len() as u32) else {
-                panic!("a packet")
-            };
-            follower.observe(*stamp_ns, &packet, &mut |one| found.push(one));
-        }
-    }
-    let counts = follower.counts();
-    assert_eq!((counts.connections, counts.given, counts.evicted, counts.live), (3, 1, 1, 2));
-    follower.flush(&mut |one| found.push(one));
-    assert_eq!(found.len(), 3);
-}
-
-#[test]
-fn beyond_its_steps_a_connection_goes_on_in_the_last_ones() {
-    let mut script = Script::new(5);
-    script.opens();
-    for _ in 0..50 {
-        script.after(10).data(C, 10).after(10).data(S, 20);
-    }
-    let mut follower = Follower::new(Limits { steps_max: 8, ..Limits::default() });
-    let mut found = Vec::new();
-    for (stamp_ns, bytes) in &script.packets {
-        let Parsed::Ip(packet) = parse(LinkType::RawIp, bytes, bytes.len() as u32) else {
-            panic!("a packet")
-        };
-        follower.observe(*stamp_ns, &packet, &mut |one| found.push(one));
-    }
-    follower.flush(&mut |one| found.push(one));
-    assert_eq!(found[0].steps.len(), 8);
-    assert_eq!(found[0].carried.clone().map(|side| side.payload_bytes), [500, 1_000]);
 }

@@ -163,7 +163,12 @@ fn a_lab_refuses_numbers_and_files_before_anything_else() {
             ("lab run --servers 198.18.0.0 --out out", &["198.18.0.0", "CIDR"]),
             ("lab run missing.toml --out out", &["missing.toml", "No such file"]),
             ("lab run folder --out out", &["folder", "directory"]),
-            ("lab run good.pcap --out out", &["good.pcap"]),
+            ("lab run magic.pcap --out out", &["magic.pcap", "none of what is read here"]),
+            ("lab run good.pcap --part 5 --out out", &["'5'", "START+LENGTH"]),
+            ("lab run good.pcap --part 900+9 --out out", &["no TCP packet", "900.000 s"]),
+            ("lab run good.pcap --match bitrate --out out", &["--match bitrate", "--fit"]),
+            ("lab run good.pcap --fit --exact --out out", &["--fit", "--exact"]),
+            ("lab run key.toml type.toml --out out", &["more than one LAB.toml"]),
             (
                 "lab run key.toml --out out",
                 &["line 2", "unknown key `sed`", "did you mean `seed`?"],
@@ -263,7 +268,7 @@ fn documents_that_have_no_end_are_refused_at_their_limit() {
     for document in ["/dev/zero", "holes"] {
         for line in READERS {
             let said = refused_in_bounds(&room, line, document);
-            let other_words = ["is no part", "is no key"];
+            let other_words = ["is no part", "is no key", "none of what is read here"];
             let is_said = |words: &str| said.contains(words);
             assert!(is_said("has more than ") || other_words.into_iter().any(is_said), "{said}");
         }

@@ -246,7 +246,7 @@ fn replaced(room: &Room) {
     let output = room.run(&[&words[..], &["--seed", "5", "--force", "--check", "--json"]].concat());
     let said = text(&output.stderr);
     let result: Outcome = serde_json::from_slice(&output.stdout).expect("a result");
-    let found = out_of_bounds(&result);
+    let found = out_of_bounds(&result, false);
     let status = if found.is_empty() { 0 } else { 1 };
     assert_eq!(output.status.code(), Some(status), "{found:?}: {said}");
     for finding in found {
@@ -270,7 +270,7 @@ fn an_interrupted_run_keeps_what_it_has() {
     }
     let room = Room::new("interrupted");
     room.write("small.pcap", capture(300, |number| 200 + 37 * number as usize));
-    let words = ["lab", "run", "--input", "small.pcap", "--calibration", "0.5", "--json"];
+    let words = ["lab", "run", "--input", "small.pcap", "--fit", "--calibration", "0.5", "--json"];
     let mut lab = room.start(&[&words[..], &["--out", "run"]].concat());
     let live = room.path("run.partial/live.ndjson");
     lab.wait_for("completed connections", || {
@@ -477,7 +477,7 @@ type Fault = (&'static str, fn(&mut Outcome));
 
 #[test]
 fn each_bound_of_the_check_is_a_bound() {
-    assert_eq!(out_of_bounds(&good()), Vec::<String>::new());
+    assert_eq!(out_of_bounds(&good(), false), Vec::<String>::new());
     let faults: [Fault; 9] = [
         ("file_size is 2.01", |outcome| outcome.fidelity[0].ratio = Some(2.01)),
         ("1000 samples are too few", |outcome| outcome.fidelity[0].floor = 0.2),
@@ -492,7 +492,7 @@ fn each_bound_of_the_check_is_a_bound() {
     for (word, break_it) in faults {
         let mut outcome = good();
         break_it(&mut outcome);
-        let found = out_of_bounds(&outcome);
+        let found = out_of_bounds(&outcome, false);
         assert!(found.len() == 1 && found[0].contains(word), "{word}: {found:?}");
     }
 }

@@ -40,6 +40,21 @@ pub struct Observed {
     pub headless: Bin,
 }
 
+impl Observed {
+    /// Payload that the capture itself lost: sequence space for which there are not as many bytes in packets. A
+    /// lower bound, since what was sent again is in packets, too.
+    pub fn lost_bytes(&self) -> u64 {
+        let sides = self.connections.iter().flat_map(|one| &one.carried);
+        sides.map(|side| side.payload_bytes.saturating_sub(side.data_bytes)).sum()
+    }
+
+    /// Payload of sequence space, of all connections.
+    pub fn payload_bytes(&self) -> u64 {
+        let sides = self.connections.iter().flat_map(|one| &one.carried);
+        sides.map(|side| side.payload_bytes).sum()
+    }
+}
+
 /// Observes packets.
 #[derive(Debug)]
 pub struct Observer {

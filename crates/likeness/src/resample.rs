@@ -17,8 +17,10 @@ use nilometer_conversation::Session;
 
 /// Services with fewer sessions are drawn together.
 const STRATUM_MIN: usize = 10;
-/// A session with more than this share of all bytes, or of all connections, is kept.
+/// A session with more than this share of all bytes, or of all connections, is kept, if that is ten times a
+/// session's share as well: of few sessions each has a large one.
 const KEPT_SHARE: f64 = 0.01;
+const KEPT_TIMES: f64 = 10.0;
 
 /// Sessions by stratum.
 #[derive(Clone, Debug)]
@@ -35,9 +37,10 @@ impl Strata {
             sessions.iter().map(has).fold([0, 0], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
         let mut by_service: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
         let mut kept = Vec::new();
+        let least = KEPT_SHARE.max(KEPT_TIMES / sessions.len().max(1) as f64);
         for (at, session) in (0..).zip(sessions) {
             let mut shares = has(session).into_iter().zip(all);
-            if shares.any(|(one, all)| one as f64 > KEPT_SHARE * all as f64) {
+            if shares.any(|(one, all)| one as f64 > least * all as f64) {
                 kept.push(at);
             } else {
                 by_service.entry(session.service).or_default().push(at);

@@ -28,8 +28,10 @@ use crate::vectors::{Begins, ConnectionVector, SessionVector, Vectors};
 
 /// Sessions among which a slot's is drawn.
 const NEIGHBOURS: usize = 4;
-/// A session with more than this share of all bytes, or of all connections, is kept.
+/// A session with more than this share of all bytes, or of all connections, is kept, if that is ten times a
+/// session's share as well.
 const KEPT_SHARE: f64 = 0.01;
+const KEPT_TIMES: f64 = 10.0;
 /// The client's ports.
 const PORTS: core::ops::Range<u16> = 10_000..60_000;
 
@@ -92,8 +94,9 @@ fn deal(vectors: &Vectors, seed: u64) -> Vec<usize> {
     };
     let sums = vectors.sessions.iter().map(has);
     let all = sums.fold([0, 0], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
+    let least = KEPT_SHARE.max(KEPT_TIMES / vectors.sessions.len().max(1) as f64);
     let is_kept = |one: &SessionVector| {
-        has(one).into_iter().zip(all).any(|(one, all)| one as f64 > KEPT_SHARE * all as f64)
+        has(one).into_iter().zip(all).any(|(one, all)| one as f64 > least * all as f64)
     };
     let mut strata: BTreeMap<(u16, bool, bool, u32), Vec<usize>> = BTreeMap::new();
     for (at, one) in vectors.sessions.iter().enumerate().filter(|(_, one)| !is_kept(one)) {

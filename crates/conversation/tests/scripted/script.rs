@@ -68,7 +68,7 @@ impl Script {
         self.pass(packet)
     }
 
-    pub fn data(&mut self, by: usize, bytes: u32) -> &mut Script {
+    pub fn says(&mut self, by: usize, bytes: u32) -> &mut Script {
         let heard = self.next[1 - by];
         self.sends(by, bytes, heard, ACK)
     }

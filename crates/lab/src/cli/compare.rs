@@ -12,6 +12,7 @@ use super::Verdict;
 use crate::input::observe::observe;
 use crate::input::summary::FlowSummary;
 use crate::report::format::significant;
+use crate::report::likeness::word;
 use crate::said;
 use crate::trial::progress::Display;
 
@@ -169,14 +170,5 @@ fn sentence(judgement: &Judgement) -> String {
             apart + told,
             differs.join(", ")
         ),
-    }
-}
-
-fn word(verdict: Told) -> &'static str {
-    match verdict {
-        Told::Alike => "alike",
-        Told::Differs => "differs",
-        Told::TooFew => "too few to tell",
-        Told::NotPlayed => "not played",
     }
 }

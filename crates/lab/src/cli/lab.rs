@@ -2,14 +2,17 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
 use super::Verdict;
 use crate::document;
 use crate::report::enough;
+use crate::report::format::significant;
+use crate::report::likeness::word;
 use crate::said::plain;
 use crate::trial::config::{DutKind, Keep, LabConfig};
+use crate::trial::original::Part;
 use crate::trial::outcome::{Outcome, out_of_bounds};
 use crate::trial::router::RouterOutcome;
 use crate::trial::run::{Ended, RunOptions, run as run_trial};
@@ -41,10 +44,11 @@ struct InitArgs {
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// A LAB.toml; every key has a default, see `lab init`.
-    config: Option<PathBuf>,
-    /// Capture or flow export to learn from (repeat for several); an embedded synthetic sample where
-    /// absent.
+    /// Captures or flow exports to learn from; or a LAB.toml (by its ending), see `lab init`. An embedded
+    /// synthetic sample where absent.
+    #[arg(value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
+    /// A capture or flow export to learn from, likewise (repeat for several).
     #[arg(long, value_name = "FILE")]
     input: Vec<PathBuf>,
     /// A model to be played, as `nilometer model` and `nilometer model new` write it, in place of one that is
@@ -61,11 +65,20 @@ struct RunArgs {
     /// Seed of everything drawn by chance.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seed: Option<u64>,
-    /// Seconds of traffic at the original's own speed; where absent the whole original is fitted into
-    /// a minute.
+    /// Seconds of traffic at the original's own speed: of captures the length of the part that is played (60 s);
+    /// flow records are fitted into a minute where it is absent.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     duration: Option<f64>,
-    /// What of a whole original is kept: all its volume, or its gaps and bit rate.
+    /// Which part of captures is played, in seconds; chosen by its volume where absent.
+    #[arg(long, value_name = "START+LENGTH")]
+    part: Option<Part>,
+    /// Play each connection of a capture once, as it was, whatever the seed.
+    #[arg(long)]
+    exact: bool,
+    /// Fit all of the original into a minute, captures too: gaps are divided, connections and bytes kept.
+    #[arg(long)]
+    fit: bool,
+    /// What of an original that is fitted is kept: all its volume, or its gaps and bit rate.
     #[arg(long = "match", value_name = "WHAT")]
     keep: Option<Keep>,
     /// Perform the five distributions alone, as Harpoon does, and not whole connections.
@@ -105,9 +118,13 @@ struct RunArgs {
     /// Keep all packets as client.pcapng and server.pcapng.
     #[arg(long)]
     pcap: bool,
-    /// Exit with status 1 when a figure is out of its bounds, or rests on too few samples to tell.
+    /// Exit with status 1 when a law differs from the original's or there is too little to tell, when less than
+    /// 95 % of its TCP was played or the volume is more than 5 % off, or when the plan was not carried out.
     #[arg(long)]
     check: bool,
+    /// For --check: laws of which there is too little to tell may pass.
+    #[arg(long)]
+    allow_few: bool,
     /// Print the result as one JSON object.
     #[arg(long)]
     json: bool,
@@ -136,12 +153,20 @@ fn init(args: &InitArgs) -> Result<Verdict> {
 
 impl RunArgs {
     fn configuration(&self) -> Result<LabConfig> {
-        let mut config = match &self.config {
-            Some(path) => LabConfig::read(path)?,
-            None => LabConfig::default(),
+        let is_config = |path: &&PathBuf| path.extension().is_some_and(|end| end == "toml");
+        let (configs, inputs): (Vec<&PathBuf>, Vec<&PathBuf>) =
+            self.inputs.iter().partition(is_config);
+        let mut config = match configs[..] {
+            [] => LabConfig::default(),
+            [path] => LabConfig::read(path)?,
+            [..] => bail!("more than one LAB.toml is named; a run has one configuration"),
         };
-        if !self.input.is_empty() {
-            config.input.clone_from(&self.input);
+        let inputs: Vec<PathBuf> = inputs.into_iter().chain(&self.input).cloned().collect();
+        if !inputs.is_empty() {
+            if self.model.is_some() {
+                bail!("a model that is given (--model) is played as it is: give no input");
+            }
+            config.input = inputs;
         }
         if self.model.is_some() {
             config.model.file.clone_from(&self.model);
@@ -149,6 +174,9 @@ impl RunArgs {
         }
         config.seed = self.seed.unwrap_or(config.seed);
         config.duration_s = self.duration.or(config.duration_s);
+        config.part = self.part.or(config.part);
+        config.exact |= self.exact;
+        config.fit |= self.fit;
         config.keep = self.keep.unwrap_or(config.keep);
         config.model.harpoon |= self.harpoon;
         config.model.interval_s = self.interval.or(config.model.interval_s);
@@ -210,7 +238,7 @@ fn run_lab(args: &RunArgs) -> Result<Verdict> {
         say!("interrupted; what was measured until then is kept in {}", kept.display());
         return Ok(Verdict::Interrupted);
     }
-    let found = if args.check { out_of_bounds(&outcome) } else { Vec::new() };
+    let found = if args.check { out_of_bounds(&outcome, args.allow_few) } else { Vec::new() };
     for finding in &found {
         say!("--check: {finding}");
     }
@@ -222,7 +250,9 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
         println!("{}", serde_json::to_string(outcome).context("a result is JSON")?);
         return Ok(());
     }
-    for figure in &outcome.fidelity {
+    print_likeness(outcome);
+    let figures = if outcome.likeness.is_empty() { &outcome.fidelity[..] } else { &[] };
+    for figure in figures {
         let ratio =
             figure.ratio.map_or("no floor".to_owned(), |ratio| format!("{ratio:.2} x floor"));
         let few = match enough::is_too_few(&telling::figure(figure)) {
@@ -252,6 +282,27 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
     }
     println!("{:<18} {}", "report", plain(&outcome.report));
     Ok(())
+}
+
+/// The laws of the copy beside the original's.
+fn print_likeness(outcome: &Outcome) {
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| significant(value, 3));
+    for law in &outcome.likeness {
+        let (distance, floor) = (number(law.distance), number(law.floor));
+        println!(
+            "{:<18} {:<16} {distance} {}, floor {floor}",
+            law.name,
+            word(law.verdict),
+            law.unit
+        );
+    }
+    if let Some(coverage) = &outcome.coverage {
+        let [bytes, flows] = [coverage.bytes, coverage.flows].map(|share| 100.0 * share);
+        println!(
+            "{:<18} {bytes:.1} % of the part's TCP bytes, {flows:.1} % of its connections",
+            "coverage"
+        );
+    }
 }
 
 /// What waited at the ports of our router, and why it dropped what was lost.

@@ -111,10 +111,7 @@ pub fn read_flows(
     read_watched(inputs, options, progress, sink, None)
 }
 
-/// [`read_flows`], and gives every packet that is metered to `watch` as well.
-///
-/// # Errors
-/// As those of [`read_flows`].
+/// [`read_flows`], with the same errors, that gives every packet that is metered to `watch` as well.
 pub fn read_watched<'a>(
     inputs: &[PathBuf],
     options: &FlowOptions,

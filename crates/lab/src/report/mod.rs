@@ -5,6 +5,7 @@
 
 mod inside;
 mod lenient;
+pub mod likeness;
 mod observed;
 
 pub mod enough;

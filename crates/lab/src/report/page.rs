@@ -9,7 +9,7 @@ use super::plot::svg::escape;
 use super::policy::policy;
 use super::story::{Header, Story};
 use super::verdict::{Span, Verdict};
-use super::{losses, script, style, tables};
+use super::{likeness, losses, script, style, tables};
 use crate::route::tally::Paths;
 
 /// How pages of ours begin, and no others.
@@ -192,7 +192,7 @@ fn seen(story: &Story) -> String {
     let about = "What the meter saw on the wire, against the model. The floor is the median \
                  distance of independent samples of the same count drawn from the model itself.";
     let mut parts = shown([fidelity::figure(&story.fidelity)]);
-    parts.push(format!("<div>{}</div>\n", tables::fidelity(story)));
+    parts.push(format!("<div>{}{}</div>\n", likeness::table(story), tables::fidelity(story)));
     let figures = [
         (distribution::file_size(story), "File sizes"),
         (distribution::inter_connection(story), "Inter-connection times"),

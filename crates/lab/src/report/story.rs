@@ -6,6 +6,7 @@
 //! then says "not measured". A number that is not finite becomes `null` in JSON; reading it back
 //! gives NaN, which the page shows as "not measured" too, and points holding one are left out.
 
+use nilometer_likeness::Likeness;
 use serde::{Deserialize, Serialize};
 
 pub use super::inside::{LossRow, LossTable, Queue, QueueStep, Waiting};
@@ -44,6 +45,12 @@ pub struct Story {
     pub execution: Execution,
     /// Distance between measured traffic and the model, beside its sampling floor.
     pub fidelity: Vec<Fidelity>,
+    /// The copy held against the original, law by law; empty where the original was not known packet by packet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub likeness: Vec<Likeness>,
+    /// The copy's share of the original's TCP bytes, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub played: Option<f64>,
     /// How far active sessions are from the model's, interval by interval, as a share of the model's; `None`
     /// where it asks for none, and in reports from before it was told. No sampling floor of it is known.
     pub sessions_off: Option<f64>,

@@ -18,9 +18,15 @@ pub fn words(caption: &str, rows: &[Vec<String>]) -> String {
     framed("words", caption, &[], rows, &|_, cell| format!("<td>{}</td>", escape(cell)))
 }
 
-type Cell<'a> = &'a dyn Fn(usize, &str) -> String;
+pub(super) type Cell<'a> = &'a dyn Fn(usize, &str) -> String;
 
-fn framed(class: &str, caption: &str, head: &[&str], rows: &[Vec<String>], cell: Cell) -> String {
+pub(super) fn framed(
+    class: &str,
+    caption: &str,
+    head: &[&str],
+    rows: &[Vec<String>],
+    cell: Cell,
+) -> String {
     let mut out = format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table \
          class=\"{class}\"><caption>{0}</caption>",

@@ -61,11 +61,11 @@ impl Verdict {
         format::plain(&self.sentences.each_ref().map(words).join(" "))
     }
 
-    fn say(&mut self, text: &str) {
+    pub(super) fn say(&mut self, text: &str) {
         self.sentences[self.at].push(Span { text: text.to_owned(), strong: false });
     }
 
-    fn stress(&mut self, text: &str) {
+    pub(super) fn stress(&mut self, text: &str) {
         self.sentences[self.at].push(Span { text: text.to_owned(), strong: true });
     }
 
@@ -74,6 +74,9 @@ impl Verdict {
             let after = format::significant(story.header.duration_s, 3);
             self.stress(&format!("Interrupted after {after}\u{a0}s"));
             self.say("; until then ");
+        }
+        if !story.likeness.is_empty() {
+            return self.against_the_original(story);
         }
         let the = if story.header.interrupted { "the" } else { "The" };
         if ratios(&story.fidelity).next().is_none() {

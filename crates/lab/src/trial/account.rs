@@ -14,12 +14,13 @@ use super::config::LabConfig;
 use super::judge::{Joined, Seen, laws};
 use super::leg::LegOutcome;
 use super::meter::{Frames, Sighted};
+use super::original::Original;
 use super::outcome::{
     DirectionOutcome, ExecutionOutcome, InterfaceOutcome, IntervalOutcome, Outcome, Packets,
 };
 use super::router::{RouterOutcome, RouterSeen};
 use super::telling::{self, Told};
-use super::{heading, losses, planning, source, warnings};
+use super::{heading, losses, planning, source, verdict, warnings};
 use crate::cli::{COMMIT, VERSION};
 use crate::device::netlink::LinkStatistics;
 use crate::document::results::ResultFile;
@@ -50,6 +51,8 @@ pub struct Account<'a> {
     pub router: Option<&'a RouterFile>,
     /// What was warned of before the traffic began.
     pub said: &'a [String],
+    /// The original's part, where it was observed packet by packet.
+    pub original: Option<&'a Original>,
 }
 
 impl Account<'_> {
@@ -100,6 +103,9 @@ fn outcome(
 ) -> Outcome {
     let model = account.model();
     let (sighted, wire) = (&account.made.sighted, account.wire.map(|wire| &wire.sighted));
+    let judged = verdict::of(account);
+    let laws = judge(measured, &laws(model, account.plan), account.config.seed);
+    let likeness = judged.as_ref().map(|judged| judged.likeness.clone()).unwrap_or_default();
     let meter_lost: u64 = sighted.rings.iter().map(|ring| ring.dropped).sum();
     let mut packets = Packets { meter_lost, ..Packets::default() };
     for counts in &sighted.counts {
@@ -117,9 +123,17 @@ fn outcome(
         time_divisor: model.generation.time_divisor,
         interrupted: account.made.interrupted_ns.is_some(),
         connections: account.plan.len() as u64,
-        fidelity: judge(measured, &laws(model, account.plan), account.config.seed),
+        speed: model.generation.time_divisor,
+        part: account.original.map(|original| original.part),
+        coverage: verdict::coverage(account),
+        hosts_folded: account.plan.hosts_folded,
+        fidelity: if likeness.is_empty() { laws.clone() } else { verdict::fidelity(&likeness) },
         inter_connection_by_pair: by_pair(account, seen, joined),
-        execution: execution(account, seen, joined, lateness_ns, meter_lost),
+        execution: ExecutionOutcome {
+            laws: if likeness.is_empty() { Vec::new() } else { laws },
+            ..execution(account, seen, joined, lateness_ns, meter_lost)
+        },
+        likeness,
         intervals: intervals(account, seen, joined),
         packets,
         directions: Direction::ALL.map(|way| direction(sighted, wire, way)).to_vec(),
@@ -207,11 +221,15 @@ fn execution(
         lateness_p99_ns: quantile(0.99),
         lateness_max_ns: quantile(1.0),
         congestion: account.made.congestion.0.clone(),
+        laws: Vec::new(),
     }
 }
 
 fn intervals(account: &Account<'_>, seen: &Seen<'_>, joined: &[Joined]) -> Vec<IntervalOutcome> {
-    let volumes = seen.volumes(joined);
+    let volumes = match &account.made.sighted.observed {
+        Some(observed) => verdict::volumes(observed, account.made.origin_ns, account.plan),
+        None => seen.volumes(joined),
+    };
     let entered = &account.made.sighted.intervals;
     let planned = account.plan.intervals.iter().zip(&account.model().intervals);
     planned

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use nilometer_traffic::pool::{Pool, Prefix};
 use serde::{Deserialize, Serialize};
 
+use super::original::Part;
 use crate::document;
 
 /// Seconds that an original is fitted into where no duration is given.
@@ -25,11 +26,19 @@ pub struct LabConfig {
     pub seed: u64,
     /// Captures or flow exports; the embedded synthetic records where empty.
     pub input: Vec<PathBuf>,
-    /// Seconds of traffic at the original's own speed, from its beginning. Where absent the whole of
-    /// the original is fitted into [`FIT_S`]: its gaps and intervals are divided by its duration / 60 s,
-    /// its connections and bytes are kept.
+    /// Seconds of traffic at the original's own speed. Of captures: the length of the part that is played,
+    /// [`FIT_S`] where absent. Of records: from their beginning; where absent all of them are fitted into
+    /// [`FIT_S`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
+    /// Which part of captures is played; chosen by its volume where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+    /// Play each of a capture's connections once, as it was, whatever the seed.
+    pub exact: bool,
+    /// Fit all of the original into [`FIT_S`], captures too: gaps and intervals are divided by its duration /
+    /// 60 s, connections and bytes are kept.
+    pub fit: bool,
     /// What of the original is kept where no duration is given.
     #[serde(rename = "match")]
     pub keep: Keep,
@@ -158,6 +167,9 @@ impl Default for LabConfig {
             seed: 1,
             input: Vec::new(),
             duration_s: None,
+            part: None,
+            exact: false,
+            fit: false,
             keep: Keep::Volume,
             dut: DutKind::Nilometer,
             router: None,
@@ -236,6 +248,15 @@ impl LabConfig {
                 self.dut.name()
             );
         }
+        if let Some(part) = self.part {
+            within("part.start_s", part.start_s, 0.0, 1e9)?;
+            within("part.seconds", part.seconds, DURATION_MIN_S, DURATION_MAX_S)?;
+        }
+        if self.fit && (self.part.is_some() || self.exact || self.duration_s.is_some()) {
+            bail!(
+                "--fit plays all of the original in a minute: leave --part, --exact and --duration out"
+            );
+        }
         if self.model.file.is_some() && is_for_estimates {
             bail!(
                 "a model that is given (--model, model.file) is played as it is: give no input, interval or bound"
@@ -260,6 +281,12 @@ impl LabConfig {
         Ok(())
     }
 
+    /// Are the connections of captures to be played as vectors, at their own speed?
+    pub fn plays_vectors(&self) -> bool {
+        let is_plain = !self.model.harpoon && self.model.interval_s.is_none() && !self.fit;
+        !self.input.is_empty() && self.model.file.is_none() && is_plain
+    }
+
     /// A LAB.toml with every default, commented.
     pub fn template() -> String {
         TEMPLATE.to_owned()
@@ -274,10 +301,16 @@ seed = 1
 # Captures or flow exports. Empty: the embedded flow records, which are synthetic.
 input = []
 
-# Seconds of traffic at the original's own speed, from its beginning. Absent: the whole original is
-# fitted into a minute; its gaps and intervals are divided by its duration / 60 s, its connections and
-# bytes are kept, and the report says by how much the bit rate differs.
+# Seconds of traffic at the original's own speed. Of captures a part so long is played, 60 s where absent. Of
+# flow records so much from their beginning; absent, all of them are fitted into a minute (`fit`).
 # duration_s = 60.0
+# Which part of captures is played, in seconds. Absent: the window of that length that carries the median.
+# part = { start_s = 120.0, seconds = 60.0 }
+# Play each connection of a capture once, as it was, whatever the seed.
+exact = false
+# Fit all of the original into a minute, captures too: its gaps and intervals are divided by its duration / 60 s,
+# its connections and bytes are kept, and the report says by how much the bit rate differs.
+fit = false
 # What is kept of a whole original: "volume", as said, or "bitrate": gaps and bit rate, of 1/k of the time.
 match = "volume"
 

@@ -200,7 +200,11 @@ impl Seen<'_> {
         let mut metered = joined.iter().filter(|joined| completed[joined.index as usize]);
         let is_exact = |joined: &Joined| {
             let asked = request(joined.index);
-            joined.payload == asked.size_bytes && joined.request == asked.bytes
+            let request_bytes = match planned(joined.index).script {
+                Some(_) => planned(joined.index).request_bytes,
+                None => asked.bytes,
+            };
+            joined.payload == asked.size_bytes && joined.request == request_bytes
         };
         !by_meter || metered.all(is_exact)
     }

@@ -4,8 +4,6 @@
 //! nothing but the device. All of a leg is in this process: namespaces are held by file descriptors,
 //! hosts are threads, so that however the process ends nothing is left.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,16 +11,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
 use nilometer_traffic::PlannedConnection;
+use nilometer_traffic::script::Script;
 use nilometer_wire::{Span, Time};
 
 use super::config::{DutKind, LabConfig};
+use super::hosts::{Clients, Scores, Servers};
 use super::meter::{MeterLive, PassiveMeter, Sighted, Watch};
 use super::router::{RouterSeen, RouterUnderTest};
 use crate::device::frr::{self, FrrDevice};
 use crate::device::prefix::Prefix;
 use crate::device::testbed::{DeviceKind, InterfaceCounters, Testbed, TestbedConfig};
 use crate::document::results::ResultFile;
-use crate::generate::{Client, ClientConfig, Execution, Live, Server, ServerConfig, ServerReport};
+use crate::generate::{Execution, Live, ServerReport};
 use crate::route::testbed::RouterFile;
 
 /// Links between the hosts and the device.
@@ -42,8 +42,14 @@ pub struct Leg<'a> {
     pub router: Option<&'a RouterFile>,
     /// The connections, by start.
     pub connections: &'a [PlannedConnection],
+    /// What both ends of each do; empty where each is a request and an answer.
+    pub scripts: &'a [Script],
+    /// When the scripts are over, whatever is open then; ns after the beginning.
+    pub end_ns: u64,
     /// Ends of the plan's intervals, ns after the beginning.
     pub interval_ends_ns: Vec<u64>,
+    /// For how long the traffic is observed as the original was, ns; none where that is not wanted.
+    pub observed_ns: Option<u64>,
     /// Where to keep packets: the client's, the server's.
     pub captures: Option<[ResultFile; 2]>,
     /// Where to keep the stamps of each packet.
@@ -140,8 +146,10 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     if let Some(namespace) = testbed.device().filter(|_| config.dut == DutKind::Frr) {
         frr::try_out(namespace).context("dut frr")?;
     }
-    testbed.server().enter(|| bind_server(config))?;
-    testbed.client().enter(|| bind_client(config, Instant::now()))?;
+    let (nothing, now) =
+        (Scores { connections: &[], scripts: &[], length: Duration::ZERO }, Instant::now());
+    testbed.server().enter(|| Servers::bind(config, nothing, now))?;
+    testbed.client().enter(|| Clients::new(config, nothing, now))?;
     Ok(())
 }
 
@@ -170,10 +178,15 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         router.wait_until_up()?;
     }
     let _frr = start_frr(leg.dut, &testbed)?;
-    let server = testbed.server().enter(|| bind_server(leg.config))?;
+    let scores = Scores {
+        connections: leg.connections,
+        scripts: leg.scripts,
+        length: Duration::from_nanos(leg.end_ns),
+    };
     let (wall_ns, now) = both_clocks();
     let (origin, origin_ns) = (now + LEAD, wall_ns + LEAD.as_nanos() as u64);
-    let client = testbed.client().enter(|| bind_client(leg.config, origin))?;
+    let server = testbed.server().enter(|| Servers::bind(leg.config, scores, origin))?;
+    let client = testbed.client().enter(|| Clients::new(leg.config, scores, origin))?;
     let watch = Watch {
         origin_ns,
         interval_ends_ns: leg.interval_ends_ns.clone(),
@@ -181,6 +194,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         captures: leg.captures.clone(),
         stamps: leg.stamps.clone(),
         stay: longest_stay(leg.router),
+        observed_ns: leg.observed_ns,
     };
     if let Some(router) = &router {
         router.watch_from(origin)?;
@@ -192,14 +206,9 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
             let sighted = meter.run(watch, &live.meter, &settled);
             sighted.inspect_err(|_| stop.store(true, Ordering::Release))
         });
-        let serving = scope.spawn(|| {
-            let live = Live::new();
-            testbed.server().enter(|| server.run(&live, &over))
-        });
-        let threads = NonZeroUsize::new(leg.config.traffic.threads).unwrap_or(NonZeroUsize::MIN);
-        let played = testbed
-            .client()
-            .enter(|| client.run_threads(threads, leg.connections, &live.traffic, stop));
+        let serving = scope.spawn(|| testbed.server().enter(|| server.serve(scores, &over)));
+        let threads = leg.config.traffic.threads;
+        let played = testbed.client().enter(|| client.play(threads, scores, &live.traffic, stop));
         let played_for = origin.elapsed();
         let emptied = router.as_ref().map_or(Ok(()), RouterUnderTest::settle);
         thread::sleep(SETTLE);
@@ -232,39 +241,4 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         interrupted_ns,
         clock_step_ns,
     })
-}
-
-fn bind_server(config: &LabConfig) -> Result<Server> {
-    Server::bind(server_of(config))
-}
-
-/// The servers of a run. They have no limits: nobody but the run's own clients can reach a namespace
-/// without a name, they end with the run, and the device may be as slow as it likes. Whom the server gave
-/// up would be missing from the result.
-fn server_of(config: &LabConfig) -> ServerConfig {
-    let port = config.traffic.port;
-    let any = [
-        SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
-        SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
-    ];
-    let congestion = config.traffic.congestion.clone();
-    ServerConfig { congestion, limits: None, ..ServerConfig::new(any.to_vec()) }
-}
-
-fn bind_client(config: &LabConfig, origin: Instant) -> Result<Client> {
-    Client::new(ClientConfig {
-        congestion: config.traffic.congestion.clone(),
-        drain: Duration::from_secs_f64(config.traffic.drain_s),
-        ..ClientConfig::new(config.traffic.port, origin)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_cuts_none_of_its_own_connections() {
-        assert_eq!(server_of(&LabConfig::default()).limits, None);
-    }
 }

@@ -9,9 +9,11 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Result;
+use nilometer_conversation::Limits;
 use nilometer_flow::FlowRecord;
 use nilometer_flow::meter::{Meter, MeterConfig, MeterCounts};
 use nilometer_flow::record::tcp_flags;
+use nilometer_likeness::{Observed, Observer};
 use nilometer_profile::{
     Counts, Delays, Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict,
 };
@@ -48,6 +50,9 @@ pub struct Watch {
     pub stamps: Option<ResultFile>,
     /// How long a packet may stay in the device, beyond what any device may take.
     pub stay: Span,
+    /// For how long from the beginning on the traffic is observed as the original was, ns; none where there
+    /// is no original to hold it against.
+    pub observed_ns: Option<u64>,
 }
 
 /// Counters for a progress display.
@@ -105,6 +110,8 @@ pub struct Sighted {
     pub frames: [Frames; 2],
     /// The rings' own counters by side.
     pub rings: [RingStatistics; 2],
+    /// The client's side, observed as the original was.
+    pub observed: Option<Observed>,
 }
 
 /// The meter, opened before the links are up.
@@ -124,6 +131,7 @@ struct Ledger<'a> {
     watch: &'a Watch,
     flows: Meter,
     matcher: Matcher,
+    observer: Option<Observer>,
     sighted: Sighted,
     captures: Option<[CaptureWriter; 2]>,
     stamps: Option<PacketWriter>,
@@ -182,6 +190,10 @@ impl<'a> Ledger<'a> {
         Ok(Ledger {
             watch,
             matcher: Matcher::new(matching(watch.stay)),
+            observer: watch.observed_ns.map(|ns| {
+                let ends_ns = watch.origin_ns.saturating_add(ns);
+                Observer::between(Limits::default(), watch.origin_ns, ends_ns)
+            }),
             sighted: Sighted {
                 records: Vec::new(),
                 flows: flows.counts(),
@@ -192,6 +204,7 @@ impl<'a> Ledger<'a> {
                 entered_bytes: [0; 2],
                 frames: Default::default(),
                 rings: Default::default(),
+                observed: None,
             },
             flows,
             captures,
@@ -244,6 +257,9 @@ impl<'a> Ledger<'a> {
         if side == 0 {
             let records = &mut self.sighted.records;
             self.flows.observe(seen.stamp_ns, packet, &mut |record| records.push(record));
+            if let Some(observer) = &mut self.observer {
+                observer.observe(seen.stamp_ns, packet);
+            }
             self.book_second(seen.stamp_ns, packet);
         }
     }
@@ -325,6 +341,7 @@ impl<'a> Ledger<'a> {
             counts.balance().expect("every packet has one fate");
         }
         self.sighted.rings = rings;
+        self.sighted.observed = self.observer.map(Observer::finish);
         Ok(self.sighted)
     }
 }

@@ -1,12 +1,19 @@
 //! `result.json`: what a run came to, under names fixed for scripts.
 
+use nilometer_likeness::{Likeness, Verdict};
 use nilometer_traffic::fidelity::Fidelity;
 use serde::{Deserialize, Serialize};
 
+use super::original::Part;
 use super::router::RouterOutcome;
 use super::telling;
 use crate::report::enough;
 pub use crate::report::story::PacketCounts as Packets;
+
+/// What of the original's TCP has to be played, for `--check`.
+const COVERAGE_MIN: f64 = 0.95;
+/// Within which a copy's volume has to be, for `--check`.
+const VOLUME_RATIO: core::ops::RangeInclusive<f64> = 0.95..=1.05;
 
 /// The result of a lab run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,7 +40,23 @@ pub struct Outcome {
     pub interrupted: bool,
     /// Connections planned.
     pub connections: u64,
-    /// Distances to the model beside their floors.
+    /// How often the original's speed it was played; 1 where its own clock was kept.
+    #[serde(default)]
+    pub speed: f64,
+    /// The part of the original that was played; none where it was not known packet by packet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+    /// What of the original's part the copy performed; likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<CoverageOutcome>,
+    /// Hosts of the original that share an address with another.
+    #[serde(default)]
+    pub hosts_folded: u64,
+    /// The metered copy held against the original's part, law by law; empty where that was not known packet
+    /// by packet, and where a signal ended the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub likeness: Vec<Likeness>,
+    /// Four distances beside their floors: to the original where `likeness` is told, else to the model.
     pub fidelity: Vec<Fidelity>,
     /// KS distance of the gaps of each address pair, as the meter saw them; beside the per-session
     /// figure in `fidelity`.
@@ -90,6 +113,24 @@ pub struct ExecutionOutcome {
     pub lateness_max_ns: u64,
     /// Congestion control of every socket.
     pub congestion: String,
+    /// Distances of what was measured to the plan's own laws, where `fidelity` is of the original.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub laws: Vec<Fidelity>,
+}
+
+/// What of the original's part a copy performed, counted from the packets of both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CoverageOutcome {
+    /// TCP bytes from the IP header on, of the copy as a share of the original's, 1 at most.
+    pub bytes: f64,
+    /// TCP connections, likewise.
+    pub flows: f64,
+    /// TCP packets, likewise.
+    pub packets: f64,
+    /// TCP bytes of the copy for one of the original's, what its capture lost and was acknowledged among them.
+    pub volume_ratio: f64,
+    /// The copy's TCP bytes as a share of all bytes of the whole input, of any protocol, 1 at most.
+    pub whole_bytes: f64,
 }
 
 /// One interval.
@@ -181,12 +222,44 @@ pub struct InterfaceOutcome {
     pub not_ip: u64,
 }
 
+/// What of the copy is not as the original was.
+fn against_the_original(outcome: &Outcome, allows_few: bool) -> Vec<String> {
+    let mut found = Vec::new();
+    let number = |value: Option<f64>| value.map_or("?".to_owned(), |value| format!("{value:.3}"));
+    for law in &outcome.likeness {
+        let (name, distance, floor) = (&law.name, number(law.distance), number(law.floor_p95));
+        match law.verdict {
+            Verdict::Differs => found.push(format!(
+                "{name} differs from the original's: {distance} {}, where second samples have {floor} or less",
+                law.unit
+            )),
+            Verdict::TooFew if !allows_few => found.push(format!(
+                "of {name} there is too little to tell; play longer (--duration), or pass --allow-few"
+            )),
+            Verdict::TooFew | Verdict::Alike | Verdict::NotPlayed => {}
+        }
+    }
+    if let Some(coverage) = outcome.coverage {
+        let shares = [("bytes", coverage.bytes), ("connections", coverage.flows)];
+        for (what, share) in shares.into_iter().filter(|(_, share)| *share < COVERAGE_MIN) {
+            found.push(format!("{:.1} % of the original's TCP {what} were played", 100.0 * share));
+        }
+        if !VOLUME_RATIO.contains(&coverage.volume_ratio) {
+            let ratio = coverage.volume_ratio;
+            found.push(format!("the copy has {ratio:.3} times the original's TCP bytes"));
+        }
+    }
+    found
+}
+
 /// The bounds of `--check`: what is out of them, or rests on too few samples to tell, in plain words;
 /// empty when all hold.
-pub fn out_of_bounds(outcome: &Outcome) -> Vec<String> {
-    let mut found = Vec::new();
-    for figure in &outcome.fidelity {
+pub fn out_of_bounds(outcome: &Outcome, allows_few: bool) -> Vec<String> {
+    let mut found = against_the_original(outcome, allows_few);
+    let against_the_model = if outcome.likeness.is_empty() { &outcome.fidelity[..] } else { &[] };
+    for figure in against_the_model {
         match figure.ratio {
+            Some(_) if enough::is_too_few(&telling::figure(figure)) && allows_few => {}
             Some(_) if enough::is_too_few(&telling::figure(figure)) => found.push(format!(
                 "of {} {} samples are too few to tell; play longer (--duration), or an input with more \
                  connections",

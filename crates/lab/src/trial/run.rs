@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Result, bail};
 use nilometer_traffic::estimate::Estimate;
 use nilometer_traffic::model::Interval;
+use nilometer_traffic::vector_plan::{self, Draw};
 use nilometer_traffic::{Plan, PlannedConnection, TrafficModel};
 use nilometer_wire::{Span, Time};
 
 use super::account::{self, Account};
 use super::config::{DutKind, FIT_S, Keep, LabConfig};
 use super::leg::{self, Leg, LegLive, LegOutcome};
+use super::original::{self, Original};
 use super::outcome::Outcome;
 use super::planning;
 use super::progress::Display;
@@ -21,6 +23,7 @@ use super::source::{self, Asked};
 use super::warnings;
 use crate::device::privilege;
 use crate::document::results::Directory;
+use crate::input::records::Progress;
 use crate::report;
 use crate::route::testbed::RouterFile;
 use crate::table::flows::FlowWriter;
@@ -63,8 +66,8 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
     privilege::acquire()?;
     leg::rehearse(config, router.as_ref())?;
     let display = Display::new();
-    let estimate = estimate(config, &display)?;
-    let plan = planning::plan(&estimate.model, config.seed, config.traffic.threads)?;
+    let (estimate, original) = learn(config, &display)?;
+    let plan = plan(config, &estimate.model)?;
     let directory = Directory::create(&options.out, options.force)?;
     directory.file("model.json").write_json(&estimate.model)?;
     // Seen from the results' folder, the router's file is beside the lab's.
@@ -84,6 +87,7 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
         directory: &directory,
         router: router.as_ref(),
         said: &said,
+        original: original.as_ref(),
     };
     let legs = match trial.legs(&display, stop) {
         Err(error) => return Err(directory.keep_after(error, STAMPS_FILE)),
@@ -101,16 +105,46 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
     })
 }
 
-/// The model, fitted to the duration asked for.
-fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
-    let asked = Asked {
+fn asked(config: &LabConfig) -> Asked {
+    Asked {
         interval_s: config.model.interval_s,
         harpoon: config.model.harpoon,
         bound_s: config.model.inter_connection_bound_s,
         clients: config.traffic.clients.clone(),
         servers: config.traffic.servers.clone(),
         ..Asked::of(config.input.clone())
-    };
+    }
+}
+
+/// The model, and the original's part where the inputs are packets whose connections can be played as they were.
+fn learn(config: &LabConfig, display: &Display) -> Result<(Estimate, Option<Original>)> {
+    if config.plays_vectors() {
+        display.reading_begins("learning the traffic");
+        let progress = &mut |progress: &Progress<'_>| display.reading(progress);
+        let learnt = original::learn(&asked(config), config.part, config.duration_s, progress)?;
+        if let Some((estimate, original)) = learnt {
+            if config.keep != Keep::Volume {
+                bail!(
+                    "--match bitrate is of an original that is fitted into a minute: add --fit, or leave it out"
+                );
+            }
+            return Ok((estimate, Some(original)));
+        }
+    }
+    Ok((estimate(config, display)?, None))
+}
+
+fn plan(config: &LabConfig, model: &TrafficModel) -> Result<Plan> {
+    if model.vectors.is_none() {
+        return planning::plan(model, config.seed, config.traffic.threads);
+    }
+    let draw = if config.exact { Draw::Exact } else { Draw::Seed(config.seed) };
+    Ok(vector_plan::plan(model, draw)?)
+}
+
+/// The model, fitted to the duration asked for.
+fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
+    let asked = asked(config);
     display.reading_begins("learning the traffic");
     let mut estimate = match &config.model.file {
         Some(path) => source::given(path, &asked)?,
@@ -183,6 +217,8 @@ struct Trial<'a> {
     router: Option<&'a RouterFile>,
     /// What was warned of before.
     said: &'a [String],
+    /// The original's part, where it is known packet by packet.
+    original: Option<&'a Original>,
 }
 
 impl Trial<'_> {
@@ -201,6 +237,7 @@ impl Trial<'_> {
         let leg = Leg {
             captures: self.config.meter.pcap.then_some(captures),
             stamps: Some(self.directory.file(STAMPS_FILE)),
+            observed_ns: self.original.map(|_| self.plan.end.as_nanos()),
             ..self.leg(self.config.dut, &self.plan.connections)
         };
         let (live, log) = (LegLive::default(), self.directory.file("live.ndjson"));
@@ -217,7 +254,10 @@ impl Trial<'_> {
             config: self.config,
             router: self.router,
             connections,
+            scripts: &self.plan.scripts,
+            end_ns: self.plan.end.as_nanos(),
             interval_ends_ns: ends.collect(),
+            observed_ns: None,
             captures: None,
             stamps: None,
         }
@@ -236,8 +276,10 @@ impl Trial<'_> {
         stop: &Arc<AtomicBool>,
     ) -> Result<LegOutcome> {
         display.phase(&format!("calibrating: {} connections over a bare wire", head.len()));
-        let (leg, live) = (self.leg(DutKind::Wire, head), LegLive::default());
         let seconds = self.calibrated_s().min(self.plan.end.as_secs_f64());
+        let end_ns = (seconds * 1e9) as u64;
+        let leg = Leg { end_ns, ..self.leg(DutKind::Wire, head) };
+        let live = LegLive::default();
         display.during(&live, seconds, None, || leg::play(&leg, &live, stop))
     }
 
@@ -255,6 +297,7 @@ impl Trial<'_> {
             page: &at,
             router: self.router,
             said: self.said,
+            original: self.original,
         });
         let mut flows = FlowWriter::on(self.directory.file("flows.parquet").draft()?)?;
         for record in &made.sighted.records {

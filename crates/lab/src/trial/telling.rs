@@ -49,7 +49,12 @@ pub fn tell(outcome: &Outcome, told: &Told<'_>) -> Story {
         intervals: intervals(outcome, told.model),
         seconds: seconds(told.sighted),
         execution: execution(outcome, told.lateness_ns),
-        fidelity: outcome.fidelity.iter().map(figure).collect(),
+        fidelity: match outcome.execution.laws.is_empty() {
+            true => outcome.fidelity.iter().map(figure).collect(),
+            false => outcome.execution.laws.iter().map(figure).collect(),
+        },
+        likeness: outcome.likeness.clone(),
+        played: outcome.coverage.map(|coverage| coverage.bytes),
         sessions_off: sessions_off(&outcome.intervals),
         file_size: sizes(told),
         inter_connection: gaps(&told.measured.gaps, &told.plan.gaps),

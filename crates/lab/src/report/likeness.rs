@@ -1,0 +1,143 @@
+//! The copy against the original: the first sentence of the page, and the table behind it.
+
+use nilometer_likeness::{Likeness, Verdict as Told};
+
+use super::format::{NOT_MEASURED, percent, significant};
+use super::story::Story;
+use super::tables::framed;
+use super::verdict::Verdict;
+
+/// Laws that are named in the sentence at most.
+const NAMED_MAX: usize = 5;
+/// A share of the original's bytes that is played, below which the sentence says so.
+const PLAYED_LOW: f64 = 0.95;
+
+impl Verdict {
+    /// How like the original the copy is, by the laws that are told.
+    pub(super) fn against_the_original(&mut self, story: &Story) {
+        let of = |verdict: Told| story.likeness.iter().filter(move |law| law.verdict == verdict);
+        let (differs, alike): (Vec<_>, Vec<_>) =
+            (of(Told::Differs).collect(), of(Told::Alike).collect());
+        let (told, all) = (differs.len() + alike.len(), story.likeness.len());
+        if told == 0 {
+            self.stress("Too little was seen");
+            self.say(&format!(
+                " to tell how like the original the copy is: none of {all} laws is told"
+            ));
+        } else if differs.is_empty() {
+            self.say("The copy is as like the original as a second sample of it would be in ");
+            self.stress(&format!("all {told} laws"));
+            self.say(&format!(" that are told, of {all}"));
+            let worst = alike.iter().filter_map(|law| Some((law, law.ratio?)));
+            if let Some((law, ratio)) = worst.max_by(|one, other| one.1.total_cmp(&other.1)) {
+                let ratio = significant(ratio, 2);
+                self.say(&format!(": worst is {}, {ratio}\u{a0}× the floor", name(law)));
+            }
+        } else {
+            self.say("The copy ");
+            self.stress("differs from the original");
+            self.say(&format!(" in {} of {told} laws that are told: ", differs.len()));
+            let named: Vec<String> = differs.iter().take(NAMED_MAX).map(|law| name(law)).collect();
+            self.say(&named.join(", "));
+            if differs.len() > NAMED_MAX {
+                self.say(&format!(" and {} more", differs.len() - NAMED_MAX));
+            }
+        }
+        if let Some(played) = story.played.filter(|played| *played < PLAYED_LOW) {
+            self.say("; it has ");
+            self.stress(&percent(played));
+            self.say(" of the original’s TCP bytes");
+        }
+        self.say(". ");
+    }
+}
+
+/// A law as a sentence has it.
+fn name(law: &Likeness) -> String {
+    law.name.replace('_', " ")
+}
+
+/// Every law with its distance, its floor and what is said of it; nothing where no original was observed.
+pub fn table(story: &Story) -> String {
+    if story.likeness.is_empty() {
+        return String::new();
+    }
+    let number =
+        |value: Option<f64>| value.map_or(NOT_MEASURED.to_owned(), |value| significant(value, 2));
+    let row = |law: &Likeness| {
+        vec![
+            name(law),
+            word(law.verdict).to_owned(),
+            format!("{} {}", number(law.distance), law.unit),
+            number(law.floor),
+            number(law.floor_p95),
+            significant(law.cap, 2),
+        ]
+    };
+    let rows: Vec<Vec<String>> = story.likeness.iter().map(row).collect();
+    let head = ["", "verdict", "distance", "floor", "p95", "cap"];
+    let judged = |at: usize, text: &str| {
+        let class = match (at, text) {
+            (0, "alike") => "good",
+            (0, "differs") => "bad",
+            _ => "",
+        };
+        format!("<td class=\"{class}\">{text}</td>")
+    };
+    framed("", "The copy against the original", &head, &rows, &judged)
+}
+
+/// What a verdict is called.
+pub fn word(verdict: Told) -> &'static str {
+    match verdict {
+        Told::Alike => "alike",
+        Told::Differs => "differs",
+        Told::TooFew => "too few to tell",
+        Told::NotPlayed => "not played",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn law(name: &str, verdict: Told) -> Likeness {
+        Likeness {
+            name: name.to_owned(),
+            distance: Some(0.02),
+            unit: "ks".to_owned(),
+            floor: Some(0.016),
+            floor_p5: Some(0.01),
+            floor_p95: Some(0.03),
+            ratio: Some(1.25),
+            p: Some(0.3),
+            cap: 0.1,
+            samples_original: 100,
+            samples_copy: 100,
+            verdict,
+        }
+    }
+
+    fn said(likeness: Vec<Likeness>, played: f64) -> String {
+        let story = Story { likeness, played: Some(played), ..Story::default() };
+        Verdict::of(&story).plain().split(". Through").next().expect("a sentence").to_owned()
+    }
+
+    #[test]
+    fn the_first_sentence_says_alike_apart_or_too_little() {
+        let both = vec![law("size_asked", Told::Alike), law("gap", Told::TooFew)];
+        assert_eq!(
+            said(both, 0.99),
+            "The copy is as like the original as a second sample of it would be in all 1 laws that are told, \
+             of 2: worst is size asked, 1.3 × the floor"
+        );
+        let apart = vec![law("size_asked", Told::Alike), law("think_time", Told::Differs)];
+        assert_eq!(
+            said(apart, 0.5),
+            "The copy differs from the original in 1 of 2 laws that are told: think time; it has 50 % of the \
+             original’s TCP bytes"
+        );
+        let little = said(vec![law("gap", Told::TooFew)], 1.0);
+        assert!(little.starts_with("Too little was seen to tell"), "{little}");
+    }
+}

@@ -1,0 +1,123 @@
+//! A leg whose connections have scripts, over a bare wire: both engines, the meter, and a quiet end.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use nilometer_conversation::{Act, Opening, Side, Step};
+use nilometer_lab::device::privilege::{self, Privilege};
+use nilometer_lab::generate::Outcome;
+use nilometer_lab::trial::config::{DutKind, LabConfig};
+use nilometer_lab::trial::leg::{self, Leg, LegLive};
+use nilometer_traffic::plan::PlannedConnection;
+use nilometer_traffic::script::Script;
+use nilometer_wire::Time;
+
+const MS: u64 = 1_000_000;
+const FIN: u8 = 1;
+
+fn send(by: Side, awaits: u64, bytes: u64) -> Step {
+    let act = Act::Send { bytes, segments: bytes.div_ceil(1_448) as u32, took_ns: 0 };
+    Step { by, awaits, pause_ns: 5 * MS, act }
+}
+
+fn fin(by: Side, awaits: u64) -> Step {
+    Step { by, awaits, pause_ns: 5 * MS, act: Act::Fin }
+}
+
+fn planned(index: u32) -> PlannedConnection {
+    PlannedConnection {
+        start: Time::from_nanos(u64::from(index) * MS),
+        session: index,
+        interval: 0,
+        source: [198, 18, 0, 1 + index as u8].into(),
+        destination: [198, 19, 0, 1].into(),
+        size_bytes: 0,
+        request_bytes: 0,
+        segment_bytes: 1_448,
+        source_port: 40_000 + index as u16,
+        script: Some(index % 2),
+    }
+}
+
+#[test]
+fn a_leg_plays_scripts_and_leaves_what_is_open_in_peace() {
+    match privilege::privilege() {
+        Privilege::Root => {}
+        other => return println!("skipped a leg of scripts: it needs root (found: {other})"),
+    }
+    let mut closed = vec![send(Side::Client, 0, 300), send(Side::Server, 300, 9_000)];
+    let open = closed.clone();
+    closed.extend([fin(Side::Client, 9_000), fin(Side::Server, 301)]);
+    let scripts = [closed, open].map(|steps| Script { opening: Opening::Seen, steps, tried_ns: 0 });
+    let plan: Vec<_> = (0..20).map(planned).collect();
+    let config = LabConfig { dut: DutKind::Wire, ..LabConfig::default() };
+    let leg = Leg {
+        dut: DutKind::Wire,
+        config: &config,
+        router: None,
+        connections: &plan,
+        scripts: &scripts,
+        end_ns: 400 * MS,
+        interval_ends_ns: vec![400 * MS],
+        observed_ns: None,
+        captures: None,
+        stamps: None,
+    };
+    let played = leg::play(&leg, &LegLive::default(), &Arc::new(AtomicBool::new(false))).unwrap();
+    for execution in &played.executions {
+        assert_eq!((execution.outcome, execution.received_bytes), (Outcome::Completed, 9_000));
+        let planned = &plan[execution.index as usize];
+        assert_eq!(execution.local_port, planned.source_port);
+    }
+    assert_eq!((played.served.accepted, played.served.completed), (20, 20));
+    // One record for each direction; the FINs are those of the scripts, and the end adds none.
+    let records = &played.sighted.records;
+    assert_eq!(records.len(), 40);
+    let closed = records.iter().filter(|record| record.tcp_flags & FIN != 0).count();
+    assert_eq!(closed, 20, "of ten connections, both ways");
+}
+
+#[path = "common/mod.rs"]
+mod common;
+
+/// From a capture to the verdict: every connection once, between as many hosts, with the original's bytes, by its
+/// own clock; and what is judged is the metered copy.
+#[test]
+fn a_capture_is_played_as_it_was_and_judged_against_itself() {
+    match privilege::privilege() {
+        Privilege::Root => {}
+        other => return println!("skipped a run of a capture: it needs root (found: {other})"),
+    }
+    let room = common::Room::new("as-it-was");
+    room.write("small.pcap", common::capture(200, |number| 200 + 37 * number as usize));
+    let words =
+        ["lab", "run", "small.pcap", "--exact", "--dut", "wire", "--part", "0.5+4", "--json"];
+    let output = room.done(&[&words[..], &["--calibration", "0", "--out", "run"]].concat());
+    let result: serde_json::Value = serde_json::from_str(&output).expect("one JSON object");
+    assert_eq!(
+        (&result["part"]["start_s"], &result["part"]["seconds"]),
+        (&0.5.into(), &4.0.into())
+    );
+    assert_eq!((&result["speed"], &result["hosts_folded"]), (&1.0.into(), &0.into()));
+    let coverage = |key: &str| result["coverage"][key].as_f64().expect("a share");
+    assert_eq!((coverage("bytes"), coverage("flows")), (1.0, 1.0), "{}", result["coverage"]);
+    // Hosts of Linux have time stamps in their headers and acknowledge; those of this capture hardly do.
+    assert!((1.0..1.4).contains(&coverage("volume_ratio")), "{}", result["coverage"]);
+    let likeness = result["likeness"].as_array().expect("a list");
+    assert_eq!(likeness.len(), nilometer_likeness::LAWS.len());
+    let law = |name: &str| likeness.iter().find(|law| law["name"] == name).expect("a law");
+    let exact =
+        ["size_asked", "size_answered", "exchanges", "first_speaker", "sources", "destinations"];
+    for name in exact.into_iter().chain(["pairs", "endings", "bytes_by_size"]) {
+        assert_eq!(law(name)["distance"].as_f64(), Some(0.0), "{}", law(name));
+    }
+    let names: Vec<&str> = { result["fidelity"].as_array().expect("a list").iter() }
+        .filter_map(|one| one["name"].as_str())
+        .collect();
+    assert_eq!(names, ["file_size", "inter_connection", "source_rank", "destination_rank"]);
+    assert_eq!(result["fidelity"][0]["distance"], law("size_answered")["distance"]);
+    assert_eq!(result["execution"]["laws"].as_array().map(Vec::len), Some(4));
+    assert_eq!(result["execution"]["sizes_exact"], true);
+    let page = room.read("run/report.html");
+    assert!(page.contains("The copy against the original"), "the page has the table");
+}
