@@ -48,7 +48,7 @@ impl Verdict {
             self.stress(&percent(played));
             self.say(" of the original’s TCP bytes");
         }
-        self.say(". ");
+        self.say(".");
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(
             said(both, 0.99),
             "The copy is as like the original as a second sample of it would be in all 1 laws that are told, \
-             of 2: worst is size asked, 1.3 × the floor"
+             of 2: worst is size asked, 1.2 × the floor"
         );
         let apart = vec![law("size_asked", Told::Alike), law("think_time", Told::Differs)];
         assert_eq!(
