@@ -17,9 +17,9 @@
 //! A connection that is to be refused is made to the port after the servers', where nobody listens; one that
 //! is not to be answered to the port after that, where a listening socket drops each packet unseen.
 //!
-//! * [`Talk`](talk::Talk): one open socket and how far its end is in its script.
-//! * [`Timers`](timers::Timers): when each of them goes on.
-//! * [`Stage`](stage::Stage): the event loop of either end.
+//! * `Talk`: one open socket and how far its end is in its script.
+//! * `Timers`: when each of them goes on.
+//! * `Stage`: the event loop of either end.
 //! * [`VectorClient`] and [`VectorServer`]: which connections come onto a stage, and what became of them.
 
 mod callers;
