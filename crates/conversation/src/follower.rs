@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use hashbrown::HashTable;
 
 use nilometer_flow::FlowKey;
+use nilometer_flow::hash::Hashing;
 use nilometer_flow::record::TCP;
 use nilometer_flow::record::tcp_flags::{ACK, SYN};
 use nilometer_wire::packet::{IpPacket, TcpSegment, Transport};
@@ -73,6 +74,7 @@ pub struct Follower {
     places: Vec<Option<Place>>,
     free: Vec<u32>,
     index: HashTable<u32>,
+    hashing: Hashing,
     hand: usize,
     /// Connections that are over: place, serial, and until when they are kept.
     over: VecDeque<(u32, u64, u64)>,
@@ -88,6 +90,7 @@ impl Follower {
             places: Vec::new(),
             free: Vec::new(),
             index: HashTable::new(),
+            hashing: Hashing::default(),
             hand: 0,
             over: VecDeque::new(),
             now_ns: 0,
@@ -145,7 +148,7 @@ impl Follower {
     }
 
     fn find(&self, key: &FlowKey) -> Option<u32> {
-        self.index.find(key.hash_word(), |&at| self.place(at).key == *key).copied()
+        self.index.find(self.hashing.of(key), |&at| self.place(at).key == *key).copied()
     }
 
     fn begin(
@@ -172,11 +175,11 @@ impl Follower {
             self.places.len() as u32 - 1
         });
         self.places[at as usize] = Some(place);
-        let places = &self.places;
+        let (places, hashing) = (&self.places, &self.hashing);
         let hash_of = |&at: &u32| {
-            places[at as usize].as_ref().expect("a place that is taken").key.hash_word()
+            hashing.of(&places[at as usize].as_ref().expect("a place that is taken").key)
         };
-        self.index.insert_unique(ends.key.hash_word(), at, hash_of);
+        self.index.insert_unique(hashing.of(&ends.key), at, hash_of);
         at
     }
 
@@ -207,7 +210,7 @@ impl Follower {
 
     fn give(&mut self, at: u32, out: &mut impl FnMut(Connection)) {
         let place = self.places[at as usize].take().expect("a place that is taken");
-        let entry = self.index.find_entry(place.key.hash_word(), |&other| other == at);
+        let entry = self.index.find_entry(self.hashing.of(&place.key), |&other| other == at);
         entry.expect("every place is in the index").remove();
         self.free.push(at);
         self.counts.given += 1;

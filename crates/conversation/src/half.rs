@@ -58,8 +58,8 @@ impl Half {
         self.base = Some(sequence);
     }
 
-    /// The offset of a sequence number, extended from where the direction stands; it may be below 0. The first
-    /// one that is asked for is offset 0 if none is known.
+    /// The offset of a sequence number, relative to the first byte of this direction; negative before it. If no
+    /// byte is known yet, this sequence number becomes offset 0.
     pub fn offset(&mut self, sequence: u32) -> i64 {
         self.base.get_or_insert(sequence);
         self.peek(sequence).unwrap_or(0)

@@ -290,7 +290,7 @@ impl Live {
                 half.unit = Some((at, heard));
                 half.unit_began_ns = stamp_ns;
                 let act = Act::Send { bytes: new, segments, took_ns: 0 };
-                self.steps.push(step(half, side, stamp_ns, heard, act));
+                self.steps.push(step(half, side, stamp_ns, act));
             }
         }
         half.carried.payload_bytes += new;
@@ -338,14 +338,14 @@ impl Live {
     /// This side does its last.
     fn ends(&mut self, side: Side, stamp_ns: u64, act: Act) {
         let half = &mut self.halves[side.index()];
-        self.steps.push(step(half, side, stamp_ns, half.acknowledged, act));
+        self.steps.push(step(half, side, stamp_ns, act));
         half.unit = None;
         half.last_ns = half.last_ns.max(stamp_ns);
     }
 }
 
 /// What this side does at this moment, after what it did and heard before.
-fn step(half: &Half, by: Side, stamp_ns: u64, awaits: u64, act: Act) -> Step {
+fn step(half: &Half, by: Side, stamp_ns: u64, act: Act) -> Step {
     let since_ns = half.last_ns.max(half.acknowledged_ns);
-    Step { by, awaits, pause_ns: stamp_ns.saturating_sub(since_ns), act }
+    Step { by, awaits: half.acknowledged, pause_ns: stamp_ns.saturating_sub(since_ns), act }
 }

@@ -1,6 +1,6 @@
 //! Captures written by hand, whose vectors are known exactly.
 //!
-//! A vector is told as one line a step: `c 0 +10 400/2~3` is the client, who awaits 0 bytes, waits 10 ms, and
+//! Vectors are written one step per line. `c 0 +10 400/2~3`: the client waits for 0 bytes, pauses for 10 ms, and
 //! sends 400 bytes in 2 segments over 3 ms.
 
 #[path = "scripted/places.rs"]
@@ -181,7 +181,7 @@ fn what_a_capture_lost_and_was_acknowledged_was_sent() {
     let mut script = usual();
     let lost = script.data_positions(S)[2];
     script.packets.remove(lost);
-    // Its 80 bytes are told by the ACK, 6 ms after the others.
+    // Only the ACK, 6 ms after the other segments, shows that these 80 bytes were sent.
     let found = one(
         &script.packets,
         "
@@ -299,7 +299,7 @@ fn half_a_connection_may_be_closed_for_long() {
         "
         c 0 +35 100/1~0
         c 0 +0 fin
-        s 100 +2000 5000/1~0
+        s 101 +2000 5000/1~0
         s 101 +10 fin",
     );
     assert_eq!(found.ending(), Ending::Closed(Side::Client));

@@ -21,12 +21,12 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 / golden ratio, odd
 
 /// The hash of one table.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Hashing(RandomState);
+pub struct Hashing(RandomState);
 
 impl Hashing {
     /// The hash of a key.
     #[inline]
-    pub(crate) fn of(&self, key: &FlowKey) -> u64 {
+    pub fn of(&self, key: &FlowKey) -> u64 {
         match words(key) {
             (ports, Addresses::Both(both)) => self.of_words(ports, [both]),
             (ports, Addresses::Four(words)) => self.of_words(ports, words),

@@ -16,7 +16,7 @@ pub mod evictions;
 pub mod flow_tools;
 pub mod framing;
 pub mod handshake;
-mod hash;
+pub mod hash;
 mod index;
 mod live;
 pub mod meter;
