@@ -87,6 +87,18 @@ pub struct Execution {
 }
 
 impl Execution {
+    /// That of a connection, by its place in the plan, which has not been started.
+    pub(super) fn not_started(index: u32) -> Execution {
+        Execution {
+            index,
+            started_ns: 0,
+            finished_ns: None,
+            local_port: 0,
+            received_bytes: 0,
+            outcome: Outcome::NotStarted,
+        }
+    }
+
     /// Why the connection failed, in the kernel's words where they are its; none where it did not, or
     /// where the run ended before it could.
     pub fn failure(&self) -> Option<String> {
@@ -160,25 +172,10 @@ impl Client {
     ) -> Result<Vec<Execution>> {
         check(connections)?;
         let threads = threads.get().min(self.config.open_max);
-        let mut shares = vec![Vec::new(); threads];
-        for (index, planned) in connections.iter().enumerate() {
-            shares[planned.session as usize % threads].push(index as u32);
-        }
         let open_max = self.config.open_max / threads;
-        let mut executions = Vec::with_capacity(connections.len());
-        thread::scope(|scope| {
-            let play = |share| self.player(connections, share, open_max, live)?.perform(stop);
-            let players: Vec<_> =
-                shares.into_iter().map(|share| scope.spawn(move || play(share))).collect();
-            for player in players {
-                let share = player.join().map_err(|_| anyhow!("an event loop panicked"))?;
-                executions.extend(share?);
-            }
-            anyhow::Ok(())
-        })?;
-        executions.sort_unstable_by_key(|execution| execution.index);
-        assert_eq!(executions.len(), connections.len(), "one execution for each connection");
-        Ok(executions)
+        in_threads(connections, threads, &|share| {
+            self.player(connections, share, open_max, live)?.perform(stop)
+        })
     }
 
     fn player<'a>(
@@ -193,6 +190,32 @@ impl Client {
         let share = Share { plan, indices, open_max, deadline };
         Player::new(&self.config, options(&self.config), share, live)
     }
+}
+
+/// Performs a plan in threads that share it by session: `play` performs a share, given by places in the plan.
+/// Returns one execution for each connection, in their order.
+pub(super) fn in_threads(
+    plan: &[PlannedConnection],
+    threads: usize,
+    play: &(dyn Fn(Vec<u32>) -> Result<Vec<Execution>> + Sync),
+) -> Result<Vec<Execution>> {
+    let mut shares = vec![Vec::new(); threads];
+    for (index, planned) in plan.iter().enumerate() {
+        shares[planned.session as usize % threads].push(index as u32);
+    }
+    let mut executions = Vec::with_capacity(plan.len());
+    thread::scope(|scope| {
+        let players: Vec<_> =
+            shares.into_iter().map(|share| scope.spawn(move || play(share))).collect();
+        for player in players {
+            let share = player.join().map_err(|_| anyhow!("an event loop panicked"))?;
+            executions.extend(share?);
+        }
+        anyhow::Ok(())
+    })?;
+    executions.sort_unstable_by_key(|execution| execution.index);
+    assert_eq!(executions.len(), plan.len(), "one execution for each connection");
+    Ok(executions)
 }
 
 fn options(config: &ClientConfig) -> Options {

@@ -89,20 +89,12 @@ impl<'a> Player<'a> {
         share: Share<'a>,
         live: &'a Live,
     ) -> Result<Player<'a>> {
-        let not_started = |index| Execution {
-            index,
-            started_ns: 0,
-            finished_ns: None,
-            local_port: 0,
-            received_bytes: 0,
-            outcome: Outcome::NotStarted,
-        };
         Ok(Player {
             config,
             plan: share.plan,
             deadline: share.deadline,
             live,
-            executions: share.indices.into_iter().map(not_started).collect(),
+            executions: share.indices.into_iter().map(Execution::not_started).collect(),
             next: 0,
             held: None,
             open: Slab::new(share.open_max),

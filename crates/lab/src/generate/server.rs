@@ -92,6 +92,22 @@ pub struct ServerReport {
     pub congestion: Option<String>,
 }
 
+impl ServerReport {
+    /// Counts a connection that was accepted; the first one shows which congestion control they have.
+    ///
+    /// # Errors
+    /// When that is not the one asked for, or cannot be read.
+    pub(super) fn accept(&mut self, socket: &Socket, asked: &str) -> Result<()> {
+        if self.congestion.is_none() {
+            let has = socket::congestion_of(socket)?;
+            ensure!(has == asked, "accepted sockets use `{has}`, not `{asked}`");
+            self.congestion = Some(has);
+        }
+        self.accepted += 1;
+        Ok(())
+    }
+}
+
 /// Listens, and serves when it is run.
 #[derive(Debug)]
 pub struct Server {

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use socket2::Socket;
 
 use super::connection::{Advance, Connection, Stage, Trouble, Window};
@@ -173,13 +173,7 @@ impl<'a> Service<'a> {
                     return self.listen(false);
                 }
             };
-            if self.report.congestion.is_none() {
-                let (has, asked) =
-                    (socket::congestion_of(&socket)?, &self.server.config.congestion);
-                ensure!(has == *asked, "accepted sockets use `{has}`, not `{asked}`");
-                self.report.congestion = Some(has);
-            }
-            self.report.accepted += 1;
+            self.report.accept(&socket, &self.server.config.congestion)?;
             self.live.start(0);
             let holder = Prefix::of_host(caller.ip());
             self.seat_waiting();

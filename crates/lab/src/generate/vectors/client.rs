@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::thread;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use nilometer_conversation::{Opening, Side};
 use nilometer_traffic::plan::PlannedConnection;
 use nilometer_traffic::script::Script;
@@ -16,7 +15,7 @@ use socket2::Socket;
 use super::stage::Stage;
 use super::talk::Talk;
 use super::{REFUSED_PORT, UNANSWERED_PORT, VectorConfig, check, script_of};
-use crate::generate::client::{Execution, Outcome};
+use crate::generate::client::{Execution, Outcome, in_threads};
 use crate::generate::live::Live;
 use crate::generate::player::outcome_of;
 use crate::generate::socket::{self, Dialer};
@@ -74,28 +73,11 @@ impl VectorClient {
     ) -> Result<Vec<Execution>> {
         check(plan, scripts)?;
         let threads = threads.get().min(self.config.open_max);
-        let mut shares = vec![Vec::new(); threads];
-        for (index, planned) in plan.iter().enumerate() {
-            shares[planned.session as usize % threads].push(index as u32);
-        }
         let open_max = self.config.open_max / threads;
-        let mut executions = Vec::with_capacity(plan.len());
-        thread::scope(|scope| {
-            let play = |indices| {
-                let stage = Stage::new(Side::Client, self.config.clock(), open_max, live)?;
-                Player::new(self, (plan, scripts), indices, stage, live).perform(stop)
-            };
-            let players: Vec<_> =
-                shares.into_iter().map(|share| scope.spawn(move || play(share))).collect();
-            for player in players {
-                let share = player.join().map_err(|_| anyhow!("an event loop panicked"))?;
-                executions.extend(share?);
-            }
-            anyhow::Ok(())
-        })?;
-        executions.sort_unstable_by_key(|execution| execution.index);
-        assert_eq!(executions.len(), plan.len(), "one execution for each connection");
-        Ok(executions)
+        in_threads(plan, threads, &|indices| {
+            let stage = Stage::new(Side::Client, self.config.clock(), open_max, live)?;
+            Player::new(self, (plan, scripts), indices, stage, live).perform(stop)
+        })
     }
 }
 
@@ -122,19 +104,11 @@ impl<'a> Player<'a> {
         stage: Stage<'a>,
         live: &'a Live,
     ) -> Player<'a> {
-        let not_started = |index| Execution {
-            index,
-            started_ns: 0,
-            finished_ns: None,
-            local_port: 0,
-            received_bytes: 0,
-            outcome: Outcome::NotStarted,
-        };
         Player {
             client,
             plan,
             scripts,
-            executions: indices.into_iter().map(not_started).collect(),
+            executions: indices.into_iter().map(Execution::not_started).collect(),
             next: 0,
             held: None,
             dialer: Dialer::new(client.config.options()),

@@ -73,7 +73,7 @@ impl VectorServer {
     ///
     /// # Errors
     /// One line: the plan is out of order or lacks a script, the system refuses an event queue, or accepted
-    /// sockets do not have the congestion control that was asked for.
+    /// sockets do not use the configured congestion control.
     pub fn run(
         &self,
         plan: &[PlannedConnection],
@@ -163,13 +163,7 @@ impl Host<'_> {
                     return self.listen(false);
                 }
             };
-            if self.report.congestion.is_none() {
-                let (has, asked) =
-                    (socket::congestion_of(&socket)?, &self.server.config.congestion);
-                ensure!(has == *asked, "accepted sockets use `{has}`, not `{asked}`");
-                self.report.congestion = Some(has);
-            }
-            self.report.accepted += 1;
+            self.report.accept(&socket, &self.server.config.congestion)?;
             self.live.start(0);
             self.seat(socket, caller);
         }
