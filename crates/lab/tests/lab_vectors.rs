@@ -118,6 +118,19 @@ fn a_capture_is_played_as_it_was_and_judged_against_itself() {
     assert_eq!(result["fidelity"][0]["distance"], law("size_answered")["distance"]);
     assert_eq!(result["execution"]["laws"].as_array().map(Vec::len), Some(4));
     assert_eq!(result["execution"]["sizes_exact"], true);
+    // The kept model and the seed are the plan; and it can be played again.
+    let plan = |words: &[&str]| {
+        room.counted(&[&["generate", "plan", "run/model.json", "--json"], words].concat())
+    };
+    assert_eq!(plan(&["--exact"])["digest"], result["digest"]);
+    assert_ne!(plan(&["--seed", "1"])["digest"], plan(&["--seed", "2"])["digest"]);
+    let words =
+        ["lab", "run", "--model", "run/model.json", "--exact", "--duration", "1", "--dut", "wire"];
+    let again =
+        room.counted(&[&words[..], &["--calibration", "0", "--json", "--out", "again"]].concat());
+    let part = again["connections"].as_u64().expect("a number");
+    assert!((9..=11).contains(&part), "a second of them is {part}");
+    assert_eq!((&again["speed"], again["likeness"].as_array()), (&1.0.into(), None));
     let page = room.read("run/report.html");
     assert!(page.contains("The copy against the original"), "the page has the table");
 }

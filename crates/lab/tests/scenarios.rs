@@ -10,6 +10,7 @@ use nilometer_sim::run::run;
 use nilometer_sim::scenario::Kind;
 use nilometer_sim::{FlowKind, Network, Outcome, Scenario, assemble};
 use nilometer_traffic::TrafficModel;
+use nilometer_traffic::vector_plan::Draw;
 use nilometer_wire::{Span, Time};
 
 fn shipped(name: &str, set: &[&str]) -> Template {
@@ -241,7 +242,7 @@ fn a_traffic_model_is_played() {
     assert!(finished.clone().count() * 10 > outcome.flows.len() * 8, "most end");
     assert!(finished.clone().all(|flow| flow.finished > Some(flow.start)));
     // The plan that the shell would perform, with its sizes and moments.
-    let plan = nilometer_lab::trial::planning::plan(&models[0], 1, 1).expect("a plan");
+    let plan = nilometer_lab::trial::planning::plan(&models[0], Draw::Seed(1), 1).expect("a plan");
     for (flow, planned) in outcome.flows.iter().zip(&plan.connections) {
         assert_eq!(flow.start, planned.start);
         let packets = flow.delivered_bytes / 1500.0 * 1460.0;

@@ -16,6 +16,7 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use nilometer_stat::summary::quantile_sorted;
 use nilometer_stat::{Rng, floor};
@@ -126,12 +127,9 @@ struct Case {
     /// The original's values alone.
     original: Scale,
     distance: Option<f64>,
-    /// Units: of the original, of the copy.
-    units: [usize; 2],
     samples: [usize; 2],
     /// Units of the original that have values of it.
     telling: usize,
-    blocks: Option<Blocks>,
     null: Vec<f64>,
     floor: Option<floor::Floor>,
     p: Option<f64>,
@@ -142,19 +140,21 @@ struct Case {
 /// Holds a copy against its original.
 pub fn judge(original: &Observed, copy: &Observed, settings: &Settings) -> Judgement {
     let sets = [Set::new(original, settings.bound_ns), Set::new(copy, settings.bound_ns)];
-    let strata = Strata::of(&sets[0].sessions);
+    let second = SecondSamples::of(&sets, settings.seed);
     let mut cases: Vec<Case> = LAWS.iter().map(|law| Case::new(law, &sets)).collect();
-    let (floors, deeper) = (0..ROUNDS, ROUNDS..ROUNDS_DEEP);
-    for round in floors {
-        for case in &mut cases {
-            case.sample(&strata, settings.seed, round as u64);
+    let sample = |cases: &mut [&mut Case], rounds: Range<usize>| {
+        for round in rounds {
+            let drawn = Sampled::ALL.map(|sampled| second.draw(sampled, round as u64));
+            for case in cases.iter_mut() {
+                case.measure(drawn[case.law.sampled as usize].as_ref());
+            }
         }
-    }
+    };
+    sample(&mut cases.iter_mut().collect::<Vec<_>>(), 0..ROUNDS);
     cases.iter_mut().for_each(|case| case.set_floor(&sets));
-    for case in cases.iter_mut().filter(|case| case.is_doubtful()) {
-        for round in deeper.clone() {
-            case.sample(&strata, settings.seed, round as u64);
-        }
+    let mut doubtful: Vec<&mut Case> = cases.iter_mut().filter(|case| case.is_doubtful()).collect();
+    if !doubtful.is_empty() {
+        sample(&mut doubtful, ROUNDS..ROUNDS_DEEP);
     }
     cases.iter_mut().for_each(Case::set_p);
     correct(&mut cases);
@@ -162,6 +162,39 @@ pub fn judge(original: &Observed, copy: &Observed, settings: &Settings) -> Judge
         likeness: cases.into_iter().map(Case::told).collect(),
         sessions_original: sets[0].sessions.len() as u64,
         sessions_copy: sets[1].sessions.len() as u64,
+    }
+}
+
+/// How second samples of the original are drawn, in pairs: of as many units as the original has, and the copy.
+struct SecondSamples {
+    seed: u64,
+    strata: Strata,
+    /// By what is drawn; none where a series is too short.
+    blocks: [Option<Blocks>; 3],
+    units: [[usize; 2]; 3],
+}
+
+impl SecondSamples {
+    fn of(sets: &[Set<'_>; 2], seed: u64) -> SecondSamples {
+        SecondSamples {
+            seed,
+            strata: Strata::of(&sets[0].sessions),
+            blocks: Sampled::ALL.map(|sampled| sets[0].blocks(sampled)),
+            units: Sampled::ALL.map(|sampled| sets.each_ref().map(|set| set.units(sampled))),
+        }
+    }
+
+    /// The weights of a round's pair, the same for all laws that are sampled alike.
+    fn draw(&self, sampled: Sampled, round: u64) -> Option<[Vec<u32>; 2]> {
+        let kind = sampled as usize;
+        let mut rng = Rng::new(self.seed, PURPOSE, round << 2 | sampled as u64);
+        match (sampled, &self.blocks[kind]) {
+            (Sampled::Sessions, _) => {
+                Some(self.units[kind].map(|units| self.strata.draw(units, &mut rng)))
+            }
+            (_, Some(blocks)) => Some(self.units[kind].map(|units| blocks.draw(units, &mut rng))),
+            (_, None) => None,
+        }
     }
 }
 
@@ -194,10 +227,8 @@ impl Case {
             law: *law,
             original: original_alone.scale(law),
             distance,
-            units,
             samples,
             telling,
-            blocks: original.blocks(law.sampled),
             null: Vec::new(),
             floor: None,
             p: None,
@@ -206,21 +237,13 @@ impl Case {
         }
     }
 
-    /// Draws two second samples of the original, of as many units as it and the copy have.
-    fn sample(&mut self, strata: &Strata, seed: u64, round: u64) {
-        if self.distance.is_none() || self.telling == 0 {
-            return;
-        }
-        // The same sessions for all laws of a round: one stream by what is drawn.
-        let mut rng = Rng::new(seed, PURPOSE, round << 2 | self.law.sampled as u64);
-        let mut draw = |units: usize| match (self.law.sampled, &self.blocks) {
-            (Sampled::Sessions, _) => Some(strata.draw(units, &mut rng)),
-            (_, Some(blocks)) => Some(blocks.draw(units, &mut rng)),
-            (_, None) => None,
-        };
-        let [one, other] = self.units.map(&mut draw);
-        if let (Some(one), Some(other)) = (one, other) {
-            self.null.push(self.original.distance(&one, &other));
+    /// Takes a pair of second samples of the original, if any can be drawn.
+    fn measure(&mut self, drawn: Option<&[Vec<u32>; 2]>) {
+        if let Some([one, other]) = drawn
+            && self.distance.is_some()
+            && self.telling > 0
+        {
+            self.null.push(self.original.distance(one, other));
         }
     }
 

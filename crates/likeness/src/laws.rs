@@ -46,6 +46,11 @@ pub enum Sampled {
     Arrivals,
 }
 
+impl Sampled {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Sampled; 3] = [Sampled::Sessions, Sampled::Bins, Sampled::Arrivals];
+}
+
 /// A law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Law {

@@ -14,6 +14,9 @@ pub const BIN_NS: u64 = 100_000_000;
 /// Bins at most: a day and four hours of tenths of seconds.
 const BINS_MAX: usize = 1 << 20;
 
+/// Connections that are kept at most, as many as a model may have sessions; some 700 bytes each and 40 a step.
+pub const CONNECTIONS_MAX: usize = 1 << 20;
+
 /// TCP packets and bytes that passed in one bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
@@ -30,6 +33,8 @@ pub struct Observed {
     pub connections: Vec<Connection>,
     /// TCP packets in bins of [`BIN_NS`], from the earliest packet's on (or from where it was told to begin).
     pub bins: Vec<Bin>,
+    /// TCP packets of connections that were not kept, because there are more than [`CONNECTIONS_MAX`].
+    pub beyond: Bin,
     /// What the follower saw.
     pub counts: FollowerCounts,
     /// All TCP packets and bytes, as the packets tell them.
@@ -46,6 +51,17 @@ impl Observed {
     pub fn lost_bytes(&self) -> u64 {
         let sides = self.connections.iter().flat_map(|one| &one.carried);
         sides.map(|side| side.payload_bytes.saturating_sub(side.data_bytes)).sum()
+    }
+
+    /// Keeps a connection that is over, if there is room.
+    fn keep(&mut self, one: Connection) {
+        if self.connections.len() < CONNECTIONS_MAX {
+            return self.connections.push(one);
+        }
+        for side in &one.carried {
+            self.beyond.packets += side.packets;
+            self.beyond.octets += side.octets;
+        }
     }
 
     /// Payload of sequence space, of all connections.
@@ -98,8 +114,8 @@ impl Observer {
         };
         self.add_to_bin(stamp_ns, bytes);
         self.observed.tcp.add(bytes);
-        let connections = &mut self.observed.connections;
-        self.follower.observe(stamp_ns, packet, &mut |one| connections.push(one));
+        let observed = &mut self.observed;
+        self.follower.observe(stamp_ns, packet, &mut |one| observed.keep(one));
     }
 
     /// Counts a packet where it passed. What lies too far from all others has no bin.
@@ -123,9 +139,9 @@ impl Observer {
 
     /// What was observed.
     pub fn finish(mut self) -> Observed {
-        let connections = &mut self.observed.connections;
-        self.follower.flush(&mut |one| connections.push(one));
-        connections.sort_by_key(|one| (one.start_ns, one.client, one.server));
+        let observed = &mut self.observed;
+        self.follower.flush(&mut |one| observed.keep(one));
+        observed.connections.sort_by_key(|one| (one.start_ns, one.client, one.server));
         self.observed.counts = self.follower.counts();
         if let Some((begins_ns, ends_ns)) = self.part_ns {
             let bins = (ends_ns.saturating_sub(begins_ns) / BIN_NS) as usize;
@@ -133,6 +149,7 @@ impl Observer {
         }
         let carried = self.observed.connections.iter().flat_map(|one| &one.carried);
         let packets: u64 = carried.map(|side| side.packets).sum();
+        let packets = packets + self.observed.beyond.packets;
         assert_eq!(packets, self.observed.tcp.packets, "every packet is one connection's");
         self.observed
     }

@@ -137,6 +137,12 @@ impl Vectors {
         })
     }
 
+    /// Keeps its first so many seconds.
+    pub fn cut(&mut self, seconds: f64) {
+        self.seconds = self.seconds.min(seconds);
+        self.sessions.retain(|session| session.start_s < self.seconds);
+    }
+
     /// How many hosts there are in each role.
     pub fn hosts(&self) -> [usize; 2] {
         let most = |of: fn(&SessionVector) -> u32| {

@@ -12,7 +12,7 @@ use super::Verdict;
 use crate::input::observe::observe;
 use crate::input::summary::FlowSummary;
 use crate::report::format::significant;
-use crate::report::likeness::word;
+use crate::report::likeness::{sentence, word};
 use crate::said;
 use crate::trial::progress::Display;
 
@@ -120,7 +120,7 @@ fn side((observed, summary): &(Observed, FlowSummary), sessions: u64) -> Side {
 
 /// The comparison for people: the verdict first, then a line a law.
 fn shown(sides: &[Side; 2], judgement: &Judgement) -> String {
-    let mut text = format!("{}\n\n", sentence(judgement));
+    let mut text = format!("{}\n\n", sentence(&judgement.likeness));
     for (name, side) in ["original", "copy"].into_iter().zip(sides) {
         let Side { seconds, connections, sessions, packets, bytes, .. } = side;
         text += &format!(
@@ -148,27 +148,4 @@ fn shown(sides: &[Side; 2], judgement: &Judgement) -> String {
         );
     }
     text
-}
-
-/// What a comparison came to, in one sentence.
-fn sentence(judgement: &Judgement) -> String {
-    let names = |verdict: Told| -> Vec<&str> {
-        let of = judgement.likeness.iter().filter(|law| law.verdict == verdict);
-        of.map(|law| law.name.as_str()).collect()
-    };
-    let (differs, alike) = (names(Told::Differs), names(Told::Alike));
-    let all = judgement.likeness.len();
-    match (differs.len(), alike.len()) {
-        (0, 0) => format!(
-            "Too little was seen to tell how like the original the copy is: none of {all} laws is told."
-        ),
-        (0, told) => format!(
-            "The copy is as like the original as a second sample of it would be, in all {told} of {all} laws that are told."
-        ),
-        (apart, told) => format!(
-            "The copy differs from the original in {apart} of {} laws that are told: {}.",
-            apart + told,
-            differs.join(", ")
-        ),
-    }
 }

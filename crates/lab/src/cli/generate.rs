@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
 use nilometer_traffic::plan::PlannedInterval;
+use nilometer_traffic::vector_plan::Draw;
 use nilometer_traffic::{Plan, TrafficModel};
 use serde_json::json;
 
@@ -68,6 +69,9 @@ struct PlanArgs {
     /// Seconds that are planned, from the model's beginning; all of it where absent.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     duration: Option<f64>,
+    /// Of a model of whole sessions: each connection once, whatever the seed, as `lab run --exact` plays them.
+    #[arg(long)]
+    exact: bool,
     /// Print every connection, not only the first.
     #[arg(long)]
     all: bool,
@@ -164,7 +168,8 @@ pub fn run(args: GenerateArgs) -> Result<Verdict> {
 fn plan(args: &PlanArgs) -> Result<Verdict> {
     let mut model = read_model(&args.model)?;
     shorten(&mut model, args.duration)?;
-    let plan = planning::plan(&model, args.seed, args.threads.get())?;
+    let draw = if args.exact { Draw::Exact } else { Draw::Seed(args.seed) };
+    let plan = planning::plan(&model, draw, args.threads.get())?;
     let digest = planning::hex(&plan.digest());
     if args.json {
         let printed = json!({
@@ -321,7 +326,12 @@ fn play(args: &ClientArgs) -> Result<Verdict> {
     model.generation.clients = pool(&args.sources)?;
     model.generation.servers = pool(&args.destinations)?;
     shorten(&mut model, args.duration)?;
-    let plan = planning::plan(&model, args.seed, args.threads.get())?;
+    if model.vectors.take().is_some() {
+        say!(
+            "this model's whole sessions are played by `lab run --model`; here it is played by its laws"
+        );
+    }
+    let plan = planning::plan(&model, Draw::Seed(args.seed), args.threads.get())?;
     let origin = Instant::now() + Duration::from_millis(200);
     let client = Client::new(ClientConfig {
         congestion: args.congestion.clone(),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use nilometer_flow::FlowRecord;
-use nilometer_flow::belt::{Belt, Coming};
+use nilometer_flow::belt::Belt;
 use nilometer_flow::connections::ConnectionCounter;
 use nilometer_flow::echoes::Echoes;
 use nilometer_flow::handshake::Handshakes;
@@ -33,6 +33,8 @@ use super::source::{Gauge, NotRead, Stream};
 use super::summary::{FlowSummary, Seen, describe_link};
 use super::window::Window;
 use crate::table::flows::read_part_mark;
+
+mod metering;
 
 /// Progress is told after this many packets, datagrams or records.
 const PROGRESS_EVERY: u64 = 8_192;
@@ -88,7 +90,7 @@ pub struct Progress<'a> {
     pub packets: u64,
 }
 
-/// Takes every IP packet that is metered, with its stamp (ns since 1970), in the order of its input.
+/// Takes every IP packet of captures, with its stamp (ns since 1970), in the order of its input.
 pub type Watch<'a> = &'a mut dyn FnMut(u64, &IpPacket);
 
 /// Takes every flow record, as they become known: without repair in the order in which flows ended.
@@ -108,21 +110,27 @@ pub fn read_flows(
     progress: &mut dyn FnMut(&Progress<'_>),
     sink: Sink<'_>,
 ) -> Result<FlowSummary> {
-    read_watched(inputs, options, progress, sink, None)
+    read_all(inputs, Reading::new(options, progress, sink))
 }
 
-/// [`read_flows`], with the same errors, that gives every packet that is metered to `watch` as well.
-pub fn read_watched<'a>(
+/// [`read_flows`], with the same errors, for whoever wants the packets of captures and no records: they are given
+/// to `watch` and not metered. Inputs are digested where `digests`.
+pub fn read_packets(
     inputs: &[PathBuf],
-    options: &FlowOptions,
-    progress: &'a mut dyn FnMut(&Progress<'_>),
-    sink: Sink<'a>,
-    watch: Option<Watch<'a>>,
+    digests: bool,
+    progress: &mut dyn FnMut(&Progress<'_>),
+    watch: Watch<'_>,
 ) -> Result<FlowSummary> {
+    let options = FlowOptions { counts_connections: false, digests, ..FlowOptions::default() };
+    let mut no_records = |_| Ok(());
+    let reading = Reading::new(&options, progress, &mut no_records);
+    read_all(inputs, Reading { watch: Some(watch), ..reading })
+}
+
+fn read_all(inputs: &[PathBuf], mut reading: Reading<'_>) -> Result<FlowSummary> {
     if inputs.is_empty() {
         bail!("no input is named");
     }
-    let mut reading = Reading { watch, ..Reading::new(options, progress, sink) };
     let files = files(inputs)?;
     let mut passed_over = PassedOver::default();
     for file in &files {
@@ -385,70 +393,6 @@ impl<'a> Reading<'a> {
                 *self.summary.malformed_reasons.entry(why.to_string()).or_default() += 1;
             }
         }
-    }
-
-    #[inline(never)]
-    fn meter_packet(&mut self, stamp_ns: Option<u64>, ip: &IpPacket) {
-        let stamp_ns = self.meter_brief(stamp_ns, &Brief::of(ip));
-        if let (Some(handshakes), Some(echoes)) = (&mut self.handshakes, &mut self.echoes) {
-            handshakes.observe(stamp_ns, ip);
-            echoes.observe(stamp_ns, ip);
-        }
-        if let Some(watch) = &mut self.watch {
-            watch(stamp_ns, ip);
-        }
-    }
-
-    /// Says which stamp the packet was given.
-    #[inline(always)]
-    fn meter_brief(&mut self, stamp_ns: Option<u64>, packet: &Brief) -> u64 {
-        if let Some(series) = &mut self.series {
-            series.packet(stamp_ns, packet.ip_bytes);
-        }
-        if let Some(stamp_ns) = stamp_ns {
-            self.seen.widen(stamp_ns);
-        } else {
-            self.summary.unstamped += 1;
-        }
-        let stamp_ns = stamp_ns.or_else(|| self.seen.last_ns()).unwrap_or(0);
-        if self.belt.carries(&self.meter) {
-            self.meter_carried(stamp_ns, packet);
-        } else {
-            let out = &mut self.out;
-            let is_news =
-                self.meter.observe_brief(stamp_ns, packet, &mut |record| out.give(record));
-            self.note_connection(is_news, packet);
-        }
-        stamp_ns
-    }
-
-    #[inline(never)]
-    fn meter_carried(&mut self, stamp_ns: u64, packet: &Brief) {
-        if let Some(coming) = self.belt.pass(&self.meter, stamp_ns, packet) {
-            self.meter_coming(&coming);
-        }
-    }
-
-    #[inline(always)]
-    fn meter_coming(&mut self, coming: &Coming) {
-        let out = &mut self.out;
-        let is_news = self.meter.observe_coming(coming, &mut |record| out.give(record));
-        self.note_connection(is_news, &coming.packet);
-    }
-
-    #[inline(always)]
-    fn note_connection(&mut self, is_news: bool, packet: &Brief) {
-        if is_news && let Some(connections) = &mut self.connections {
-            connections.observe_brief(packet);
-        }
-    }
-
-    /// Meters what is on its way, and hands on the records that wait.
-    pub(super) fn meter_waiting(&mut self) {
-        while let Some(coming) = self.belt.take_off() {
-            self.meter_coming(&coming);
-        }
-        self.out.hand_on();
     }
 
     pub(super) fn tell_progress(&mut self, gauge: &Gauge) {

@@ -13,7 +13,7 @@ const NAMED_MAX: usize = 5;
 const PLAYED_LOW: f64 = 0.95;
 
 impl Verdict {
-    /// How like the original the copy is, by the laws that are told.
+    /// Whether the copy resembles the original, and in which laws it does not.
     pub(super) fn against_the_original(&mut self, story: &Story) {
         let of = |verdict: Told| story.likeness.iter().filter(move |law| law.verdict == verdict);
         let (differs, alike): (Vec<_>, Vec<_>) =
@@ -50,6 +50,13 @@ impl Verdict {
         }
         self.say(".");
     }
+}
+
+/// The first sentence alone, of a comparison that is no run.
+pub fn sentence(likeness: &[Likeness]) -> String {
+    let mut verdict = Verdict::default();
+    verdict.against_the_original(&Story { likeness: likeness.to_vec(), ..Story::default() });
+    verdict.plain().trim_end().to_owned()
 }
 
 /// A law as a sentence has it.

@@ -189,8 +189,17 @@ fn sent(story: &Story) -> String {
 }
 
 fn seen(story: &Story) -> String {
-    let about = "What the meter saw on the wire, against the model. The floor is the median \
-                 distance of independent samples of the same count drawn from the model itself.";
+    let about = match story.likeness.is_empty() {
+        true => {
+            "What the meter saw on the wire, against the model. The floor is the median \
+             distance of independent samples of the same count drawn from the model itself."
+        }
+        false => {
+            "What the meter saw on the wire. The table holds it against the original, both observed by the same \
+             code; the floor is the median distance of two second samples of the original. The pictures hold \
+             it against the model: whether the plan was carried out."
+        }
+    };
     let mut parts = shown([fidelity::figure(&story.fidelity)]);
     parts.push(format!("<div>{}{}</div>\n", likeness::table(story), tables::fidelity(story)));
     let figures = [

@@ -6,7 +6,7 @@
 //! observed, by the very code that will observe the copy.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use nilometer_conversation::Limits;
@@ -21,7 +21,8 @@ use serde::{Deserialize, Serialize};
 use super::config::FIT_S;
 use super::source::{Asked, file_name};
 use crate::cli::VERSION;
-use crate::input::records::{FlowOptions, Progress, read_watched};
+use crate::input::observe::hold;
+use crate::input::records::{Progress, read_packets};
 use crate::input::summary::FlowSummary;
 
 /// The inter-connection bound of the paper, seconds.
@@ -145,7 +146,8 @@ pub fn learn(
         return Ok(None);
     }
     let mut volume = Volume::default();
-    let summary = read(&asked.inputs, true, progress, &mut |ns, packet| volume.take(ns, packet))?;
+    let summary =
+        read_packets(&asked.inputs, true, progress, &mut |ns, packet| volume.take(ns, packet))?;
     let Some((first_ns, last_ns)) = volume.span_ns else { return Ok(None) };
     let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
     if volume.unstamped {
@@ -166,8 +168,9 @@ pub fn learn(
     let begins_ns = first_ns + (chosen.start_s * 1e9) as u64;
     let ends_ns = begins_ns + (chosen.seconds * 1e9) as u64;
     let mut observer = Observer::between(Limits::default(), begins_ns, ends_ns);
-    read(&asked.inputs, false, progress, &mut |ns, packet| observer.observe(ns, packet))?;
+    read_packets(&asked.inputs, false, progress, &mut |ns, packet| observer.observe(ns, packet))?;
     let observed = observer.finish();
+    hold(&observed)?;
     if observed.connections.is_empty() {
         bail!(
             "no TCP packet passed in the part from {:.3} s on, of {:.3} s; the original lasts {whole_s:.3} s",
@@ -209,16 +212,6 @@ fn estimate(
     };
     let model = of_vectors::model(vectors, beside);
     Estimate { model, warnings, notes: Vec::new(), together_max: 0 }
-}
-
-fn read(
-    inputs: &[PathBuf],
-    digests: bool,
-    progress: &mut dyn FnMut(&Progress<'_>),
-    watch: &mut dyn FnMut(u64, &IpPacket),
-) -> Result<FlowSummary> {
-    let options = FlowOptions { counts_connections: false, digests, ..FlowOptions::default() };
-    read_watched(inputs, &options, progress, &mut |_| Ok(()), Some(watch))
 }
 
 #[cfg(test)]

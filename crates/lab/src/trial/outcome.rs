@@ -56,7 +56,8 @@ pub struct Outcome {
     /// by packet, and where a signal ended the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub likeness: Vec<Likeness>,
-    /// Four distances beside their floors: to the original where `likeness` is told, else to the model.
+    /// Four distances and their sampling floors: copied from `likeness` where that is present, otherwise between
+    /// the measured traffic and the model.
     pub fidelity: Vec<Fidelity>,
     /// KS distance of the gaps of each address pair, as the meter saw them; beside the per-session
     /// figure in `fidelity`.
@@ -121,13 +122,14 @@ pub struct ExecutionOutcome {
 /// What of the original's part a copy performed, counted from the packets of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CoverageOutcome {
-    /// TCP bytes from the IP header on, of the copy as a share of the original's, 1 at most.
+    /// `volume_ratio`, 1 at most.
     pub bytes: f64,
-    /// TCP connections, likewise.
+    /// TCP connections of the copy divided by those of the original, 1 at most.
     pub flows: f64,
-    /// TCP packets, likewise.
+    /// TCP packets, likewise; of the original those that its capture has.
     pub packets: f64,
-    /// TCP bytes of the copy for one of the original's, what its capture lost and was acknowledged among them.
+    /// TCP bytes of the copy, from the IP header on, divided by those of the original. Payload that the
+    /// original's capture lost (by its sequence numbers) counts as the original's.
     pub volume_ratio: f64,
     /// The copy's TCP bytes as a share of all bytes of the whole input, of any protocol, 1 at most.
     pub whole_bytes: f64,
@@ -273,11 +275,15 @@ pub fn out_of_bounds(outcome: &Outcome, allows_few: bool) -> Vec<String> {
     if !outcome.execution.sizes_exact {
         found.push("file sizes are not byte-exact".to_owned());
     }
-    if outcome.execution.completed != outcome.connections {
+    // What was under way when the part ended is under way when the copy does.
+    let is_part = outcome.part.is_some();
+    let cut = if is_part { outcome.execution.unfinished } else { 0 };
+    if outcome.execution.completed + cut != outcome.connections {
         let (done, planned) = (outcome.execution.completed, outcome.connections);
         found.push(format!("{done} of {planned} connections completed"));
     }
-    for interval in &outcome.intervals {
+    // Another seed is another draw, whose intervals differ; the copy's rates are laws of their own.
+    for interval in outcome.intervals.iter().filter(|_| !is_part) {
         let pairs = [
             ("payload bytes", interval.bytes_target, interval.bytes_generated),
             ("connections", interval.flows_target, interval.flows_generated),

@@ -3,16 +3,28 @@
 use std::ops::Range;
 use std::thread;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use nilometer_traffic::chain::Chain;
 use nilometer_traffic::plan::PlanError;
+use nilometer_traffic::vector_plan::{self, Draw};
 use nilometer_traffic::{Plan, Planner, TrafficModel};
 
-/// The plan of `model` under `seed`; the same whatever `threads` is.
+/// The plan of `model`: of its whole sessions where it has them, else of its laws. The same whatever `threads` is.
 ///
 /// # Errors
 /// Why there is none, and what to do.
-pub fn plan(model: &TrafficModel, seed: u64, threads: usize) -> Result<Plan> {
+pub fn plan(model: &TrafficModel, draw: Draw, threads: usize) -> Result<Plan> {
+    match (draw, &model.vectors) {
+        (draw, Some(_)) => vector_plan::plan(model, draw).map_err(advised),
+        (Draw::Seed(seed), None) => of_laws(model, seed, threads),
+        (Draw::Exact, None) => bail!(
+            "--exact plays the connections of a capture, and there are none: laws were learnt from records, or \
+             stated"
+        ),
+    }
+}
+
+fn of_laws(model: &TrafficModel, seed: u64, threads: usize) -> Result<Plan> {
     let planner = Planner::new(model, seed).map_err(advised)?;
     planner.plan(&mut |slots| chains(&planner, slots, threads.max(1))).map_err(advised)
 }

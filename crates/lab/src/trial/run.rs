@@ -67,7 +67,8 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
     leg::rehearse(config, router.as_ref())?;
     let display = Display::new();
     let (estimate, original) = learn(config, &display)?;
-    let plan = plan(config, &estimate.model)?;
+    let draw = if config.exact { Draw::Exact } else { Draw::Seed(config.seed) };
+    let plan = planning::plan(&estimate.model, draw, config.traffic.threads)?;
     let directory = Directory::create(&options.out, options.force)?;
     directory.file("model.json").write_json(&estimate.model)?;
     // Seen from the results' folder, the router's file is beside the lab's.
@@ -131,15 +132,12 @@ fn learn(config: &LabConfig, display: &Display) -> Result<(Estimate, Option<Orig
             return Ok((estimate, Some(original)));
         }
     }
-    Ok((estimate(config, display)?, None))
-}
-
-fn plan(config: &LabConfig, model: &TrafficModel) -> Result<Plan> {
-    if model.vectors.is_none() {
-        return planning::plan(model, config.seed, config.traffic.threads);
+    if config.part.is_some() {
+        bail!(
+            "--part is of captures, whose packets are played as they were; here are none, or --fit is asked for"
+        );
     }
-    let draw = if config.exact { Draw::Exact } else { Draw::Seed(config.seed) };
-    Ok(vector_plan::plan(model, draw)?)
+    Ok((estimate(config, display)?, None))
 }
 
 /// The model, fitted to the duration asked for.
@@ -150,7 +148,12 @@ fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
         Some(path) => source::given(path, &asked)?,
         None => source::model(&asked, &mut |progress| display.reading(progress))?,
     };
+    if config.fit {
+        // Whole sessions keep their own clock; what is fitted is played by its laws.
+        estimate.model.vectors = None;
+    }
     match config.duration_s {
+        None if estimate.model.vectors.is_some() => {}
         None => estimate.warnings.extend(fit(&mut estimate.model, config.keep)),
         Some(seconds) => cut(&mut estimate.model, seconds)?,
     }
@@ -178,11 +181,17 @@ fn fit(model: &mut TrafficModel, keep: Keep) -> Option<String> {
     None
 }
 
-/// Keeps the first `duration_s` seconds of a model's intervals, the last of them in part.
+/// Keeps the first `duration_s` seconds of a model's intervals, the last of them in part; of whole sessions those
+/// that begin in them.
 ///
 /// # Errors
 /// When nothing begins by then.
 pub fn cut(model: &mut TrafficModel, duration_s: f64) -> Result<()> {
+    if let Some(vectors) = &mut model.vectors {
+        vectors.cut(duration_s);
+        model.intervals = vector_plan::intervals(vectors, model.intervals.len());
+        return Ok(());
+    }
     let plays = |interval: &&Interval| interval.flows > 0 || interval.sessions > 0.0;
     let first = model.intervals.iter().find(plays);
     if let Some(first) = first.filter(|first| first.start_s >= duration_s) {

@@ -132,7 +132,7 @@ fn embedded(asked: &Asked) -> Result<Estimate> {
 }
 
 /// The name without its folder: a model is passed on, folders are nobody else's business.
-pub(crate) fn file_name(path: &str) -> String {
+pub(super) fn file_name(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 

@@ -68,9 +68,10 @@ pub fn fidelity(likeness: &[Likeness]) -> Vec<Fidelity> {
         let law = likeness.iter().find(|one| one.name == law)?;
         Some(Fidelity {
             name: name.to_owned(),
-            distance: law.distance.unwrap_or(0.0),
+            // As elsewhere: nothing measured is the greatest distance, beside a floor that tells nothing.
+            distance: law.distance.unwrap_or(1.0),
             floor: law.floor.unwrap_or(1.0),
-            floor_p5: law.floor_p5.unwrap_or(0.0),
+            floor_p5: law.floor_p5.unwrap_or(1.0),
             floor_p95: law.floor_p95.unwrap_or(1.0),
             ratio: law.ratio,
             count: law.samples_copy,

@@ -33,7 +33,9 @@ pub fn of(account: &Account<'_>, outcome: &Outcome) -> Vec<String> {
     router(outcome, &mut found);
     execution(account, outcome, &mut found);
     short_gaps(account, outcome, &mut found);
-    volumes(outcome, &mut found);
+    if outcome.part.is_none() {
+        volumes(outcome, &mut found);
+    }
     found.extend(account.estimate.warnings.iter().cloned());
     model(account, outcome, &mut found);
     found
@@ -196,7 +198,8 @@ fn execution(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) 
             done.failed, outcome.connections
         ));
     }
-    if done.unfinished > 0 && !outcome.interrupted {
+    let is_part = outcome.part.is_some();
+    if done.unfinished > 0 && !outcome.interrupted && !is_part {
         found.push(format!(
             "{} of {} connections were cut off at the end, {} s after the last one was to start. The device \
              did not carry them in that time; raise traffic.drain_s, or play fewer.",
