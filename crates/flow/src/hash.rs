@@ -5,7 +5,7 @@
 //! ([`Hashing`]) is another one in every table. Nothing that is given depends on it: flows leave in orders of
 //! their own.
 //!
-//! Where records are parted among files or workers, both have to agree for good. That hash ([`of`]) is the same on
+//! Where records are parted among files or workers, both have to agree for good. That hash (`of`) is the same on
 //! every machine and in every run. It multiplies and rotates a word at a time; the last step folds the
 //! well-mixed high bits over the low ones.
 
