@@ -71,6 +71,8 @@ struct Place {
 #[derive(Debug)]
 pub struct Follower {
     limits: Limits,
+    /// Packets of the other side are passed over.
+    only: Option<Side>,
     places: Vec<Option<Place>>,
     free: Vec<u32>,
     index: HashTable<u32>,
@@ -87,6 +89,7 @@ impl Follower {
     pub fn new(limits: Limits) -> Follower {
         Follower {
             limits,
+            only: None,
             places: Vec::new(),
             free: Vec::new(),
             index: HashTable::new(),
@@ -98,15 +101,32 @@ impl Follower {
         }
     }
 
+    /// Follows nothing yet, and passes over what this side's other end sends: so do captures of one direction
+    /// see connections.
+    pub fn of_one_side(limits: Limits, only: Side) -> Follower {
+        Follower { only: Some(only), ..Follower::new(limits) }
+    }
+
     /// Takes a packet stamped `stamp_ns` (ns since 1970); connections that are over, and have waited, give
-    /// themselves to `out`. A packet without a TCP header (a later fragment, too) tells nothing.
-    pub fn observe(&mut self, stamp_ns: u64, packet: &IpPacket, out: &mut impl FnMut(Connection)) {
-        let Transport::Tcp(segment) = &packet.transport else { return };
-        self.now_ns = self.now_ns.max(stamp_ns);
-        self.counts.packets += 1;
-        self.let_go(out);
+    /// themselves to `out`. A packet without a TCP header (a later fragment, too) tells nothing. True of a
+    /// packet that now is some connection's.
+    pub fn observe(
+        &mut self,
+        stamp_ns: u64,
+        packet: &IpPacket,
+        out: &mut impl FnMut(Connection),
+    ) -> bool {
+        let Transport::Tcp(segment) = &packet.transport else { return false };
         let ends = Ends::of(packet, segment);
         let mut at = self.find(&ends.key);
+        if self.only.is_some_and(|only| self.sender(at, &ends, segment) != only) {
+            return false;
+        }
+        self.now_ns = self.now_ns.max(stamp_ns);
+        self.counts.packets += 1;
+        if self.let_go(out) {
+            at = self.find(&ends.key);
+        }
         if let Some(place) = at {
             let live = &self.place(place).live;
             if live.is_succeeded_by(&ends.arrival(live.client, stamp_ns, packet, segment)) {
@@ -124,6 +144,7 @@ impl Follower {
             place.is_over = true;
             self.over.push_back((at, place.serial, self.now_ns.saturating_add(LINGER_NS)));
         }
+        true
     }
 
     /// Gives all connections that are followed: what comes after is of another input.
@@ -195,17 +216,25 @@ impl Follower {
         }
     }
 
-    /// Gives what is over and has waited for long enough.
-    fn let_go(&mut self, out: &mut impl FnMut(Connection)) {
-        while let Some(&(at, serial, until_ns)) = self.over.front() {
-            if until_ns > self.now_ns {
-                return;
-            }
+    /// Gives what is over and has waited for long enough. True where there was some.
+    fn let_go(&mut self, out: &mut impl FnMut(Connection)) -> bool {
+        let given = self.counts.given;
+        while let Some(&(at, serial, until_ns)) = self.over.front()
+            && until_ns <= self.now_ns
+        {
             self.over.pop_front();
             if self.places[at as usize].as_ref().is_some_and(|place| place.serial == serial) {
                 self.give(at, out);
             }
         }
+        self.counts.given > given
+    }
+
+    /// Which end sent a packet of this connection, or of one that it would begin.
+    fn sender(&self, at: Option<u32>, ends: &Ends, segment: &TcpSegment) -> Side {
+        let known = at.map(|at| self.place(at).live.client);
+        let client = known.unwrap_or_else(|| ends.roles(segment).0);
+        if ends.source == client { Side::Client } else { Side::Server }
     }
 
     fn give(&mut self, at: u32, out: &mut impl FnMut(Connection)) {

@@ -38,6 +38,8 @@ pub(crate) struct Live {
     is_refused: bool,
     is_reset: bool,
     is_concurrent: bool,
+    /// Segments without time stamps, and with them.
+    stamped: [u64; 2],
     halves: [Half; 2],
     steps: Vec<Step>,
 }
@@ -67,6 +69,7 @@ impl Live {
             is_refused: false,
             is_reset: false,
             is_concurrent: false,
+            stamped: [0; 2],
             halves: [Half::new(stamp_ns), Half::new(stamp_ns)],
             steps: Vec::new(),
         }
@@ -113,6 +116,7 @@ impl Live {
         if segment.flags & RST != 0 {
             return self.reset(side, stamp_ns);
         }
+        self.stamped[usize::from(segment.time_stamps.is_some())] += 1;
         if segment.flags & SYN != 0 {
             self.open(side, stamp_ns, segment);
         }
@@ -140,6 +144,7 @@ impl Live {
             syns: self.syns,
             handshake_ns: self.handshake_ns,
             is_concurrent: self.is_concurrent,
+            has_time_stamps: self.stamped[1] > self.stamped[0],
             steps: self.steps,
             carried: self.halves.map(|half| half.carried),
         }

@@ -18,19 +18,25 @@ const MS: u64 = 1_000_000;
 
 /// Reads what was captured of packets: so many bytes of each.
 fn follow(packets: &[Packet], snap_bytes: usize) -> Vec<Connection> {
-    let mut follower = Follower::new(Limits::default());
-    let mut found = Vec::new();
+    follow_by(Follower::new(Limits::default()), packets, snap_bytes)
+}
+
+fn follow_by(mut follower: Follower, packets: &[Packet], snap_bytes: usize) -> Vec<Connection> {
+    let (mut taken, mut found) = (0, Vec::new());
     for (stamp_ns, bytes) in packets {
         let seen = &bytes[..bytes.len().min(snap_bytes)];
         match parse(LinkType::RawIp, seen, bytes.len() as u32) {
-            Parsed::Ip(packet) => follower.observe(*stamp_ns, &packet, &mut |one| found.push(one)),
+            Parsed::Ip(packet) => {
+                let is_taken = follower.observe(*stamp_ns, &packet, &mut |one| found.push(one));
+                taken += u64::from(is_taken);
+            }
             other => panic!("{other:?}"),
         }
     }
     follower.flush(&mut |one| found.push(one));
-    assert_eq!(follower.counts().packets, packets.len() as u64);
+    assert_eq!(follower.counts().packets, taken);
     let carried: u64 = found.iter().flat_map(|one| &one.carried).map(|side| side.packets).sum();
-    assert_eq!(carried, packets.len() as u64, "every packet is one connection's");
+    assert_eq!(carried, taken, "every packet is one connection's");
     found.sort_by_key(|one| one.start_ns);
     found
 }
@@ -433,6 +439,22 @@ fn one_direction_tells_of_the_other_by_its_acknowledgements() {
     );
     let sent = found.of(Side::Server);
     assert_eq!((sent.packets, sent.unseen_bytes, sent.payload_bytes), (0, 4_000, 4_000));
+}
+
+/// Whoever looks at one side of both sees what a capture of that side does.
+#[test]
+fn one_side_of_both_directions_is_what_a_capture_of_one_direction_shows() {
+    let whole = usual();
+    for side in [C, S] {
+        let mut script = usual();
+        let other = script.of(if side == C { S } else { C });
+        script.packets.retain(|packet| !other.contains(packet));
+        let only = if side == C { Side::Client } else { Side::Server };
+        let looked = Follower::of_one_side(Limits::default(), only);
+        let found = follow_by(looked, &whole.packets, usize::MAX);
+        assert_eq!(found, follow(&script.packets, usize::MAX));
+        assert_eq!(found[0].of(only).packets, script.packets.len() as u64);
+    }
 }
 
 #[test]

@@ -47,11 +47,23 @@ fn act(by: Side, awaits: u64, pause_ms: u64, act: Act) -> Step {
 }
 
 fn seen(steps: Vec<Step>) -> Script {
-    Script { opening: Opening::Seen, steps, tried_ns: 0 }
+    Script {
+        opening: Opening::Seen,
+        steps,
+        tried_ns: 0,
+        has_time_stamps: true,
+        segment_bytes: 1_448,
+    }
 }
 
 fn unseen_server(opening: Opening, tried_ms: u64) -> Script {
-    Script { opening, steps: Vec::new(), tried_ns: tried_ms * MS }
+    Script {
+        opening,
+        steps: Vec::new(),
+        tried_ns: tried_ms * MS,
+        has_time_stamps: true,
+        segment_bytes: 1_448,
+    }
 }
 
 fn planned(index: u64, start_us: u64) -> PlannedConnection {

@@ -23,6 +23,8 @@ const OTHER_DIRECTION: f64 = 1e9;
 pub(crate) struct Set<'a> {
     pub observed: &'a Observed,
     pub sessions: Vec<Session>,
+    /// The side of which the original shows no packet. What it sent is inferred, and no law tells of it.
+    unseen: Option<Side>,
 }
 
 /// The values of one law.
@@ -46,8 +48,8 @@ pub(crate) enum Scale {
 }
 
 impl<'a> Set<'a> {
-    pub fn new(observed: &'a Observed, bound_ns: u64) -> Set<'a> {
-        Set { observed, sessions: sessions(&observed.connections, bound_ns) }
+    pub fn new(observed: &'a Observed, bound_ns: u64, unseen: Option<Side>) -> Set<'a> {
+        Set { observed, sessions: sessions(&observed.connections, bound_ns), unseen }
     }
 
     /// The units of what a law is sampled by.
@@ -73,10 +75,8 @@ impl<'a> Set<'a> {
 
     pub fn evidence(&self, law: &Law) -> Evidence {
         match law.name {
-            "size_asked" | "size_asked_tail" => self.by_connection(|one| sent(one, Side::Client)),
-            "size_answered" | "size_answered_tail" => {
-                self.by_connection(|one| sent(one, Side::Server))
-            }
+            "size_asked" | "size_asked_tail" => self.sizes(Side::Client),
+            "size_answered" | "size_answered_tail" => self.sizes(Side::Server),
             "bytes_by_size" => self.bytes_by_size(),
             "exchanges" => self.by_connection(|one| one.exchanges().count() as f64),
             "first_speaker" => {
@@ -113,9 +113,17 @@ impl<'a> Set<'a> {
         Evidence::Values(self.connections().map(value).collect())
     }
 
+    fn sizes(&self, side: Side) -> Evidence {
+        match self.unseen == Some(side) {
+            true => Evidence::Values(Vec::new()),
+            false => self.by_connection(|one| sent(one, side)),
+        }
+    }
+
     fn bytes_by_size(&self) -> Evidence {
         let value = |(one, unit): (&Connection, u32)| {
-            let bytes = sent(one, Side::Client) + sent(one, Side::Server);
+            let seen = Side::BOTH.into_iter().filter(|side| self.unseen != Some(*side));
+            let bytes = seen.map(|side| sent(one, side)).sum();
             Value { value: bytes, unit, mass: bytes }
         };
         Evidence::Values(self.connections().map(value).collect())

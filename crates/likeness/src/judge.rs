@@ -18,6 +18,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use nilometer_conversation::Side;
 use nilometer_stat::summary::quantile_sorted;
 use nilometer_stat::{Rng, floor};
 use serde::{Deserialize, Serialize};
@@ -137,9 +138,12 @@ struct Case {
     differs: bool,
 }
 
-/// Holds a copy against its original.
+/// Holds a copy against its original. Where the original shows one side only
+/// ([`Observed::one_side`]), the copy is to be observed of that side, too
+/// ([`Observer::of_one_side`](crate::Observer::of_one_side)).
 pub fn judge(original: &Observed, copy: &Observed, settings: &Settings) -> Judgement {
-    let sets = [Set::new(original, settings.bound_ns), Set::new(copy, settings.bound_ns)];
+    let unseen = original.one_side().map(Side::other);
+    let sets = [original, copy].map(|observed| Set::new(observed, settings.bound_ns, unseen));
     let second = SecondSamples::of(&sets, settings.seed);
     let mut cases: Vec<Case> = LAWS.iter().map(|law| Case::new(law, &sets)).collect();
     let sample = |cases: &mut [&mut Case], rounds: Range<usize>| {

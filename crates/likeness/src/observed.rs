@@ -6,13 +6,16 @@
 
 use alloc::vec::Vec;
 
-use nilometer_conversation::{Connection, Follower, FollowerCounts, Limits};
+use nilometer_conversation::{Connection, Follower, FollowerCounts, Limits, Opening, Side};
 use nilometer_wire::packet::{IpPacket, Transport};
 
 /// The bins of the series, ns: a tenth of a second, below which nothing is held against anything.
 pub const BIN_NS: u64 = 100_000_000;
 /// Bins at most: a day and four hours of tenths of seconds.
 const BINS_MAX: usize = 1 << 20;
+
+/// Of all answered connections, those that show one side only, from which on a capture is one of one direction.
+const ONE_SIDED_SHARE: f64 = 0.9;
 
 /// Connections that are kept at most, as many as a model may have sessions; some 700 bytes each and 40 a step.
 pub const CONNECTIONS_MAX: usize = 1 << 20;
@@ -47,10 +50,33 @@ pub struct Observed {
 
 impl Observed {
     /// Payload that the capture itself lost: sequence space for which there are not as many bytes in packets. A
-    /// lower bound, since what was sent again is in packets, too.
+    /// lower bound, since what was sent again is in packets, too. What an end sent of which no packet passed was
+    /// not lost: it went another way.
     pub fn lost_bytes(&self) -> u64 {
         let sides = self.connections.iter().flat_map(|one| &one.carried);
-        sides.map(|side| side.payload_bytes.saturating_sub(side.data_bytes)).sum()
+        sides
+            .filter(|side| side.packets > 0)
+            .map(|side| side.payload_bytes.saturating_sub(side.data_bytes))
+            .sum()
+    }
+
+    /// The side whose packets passed, where those of the other one did not: a capture of one direction. So it is
+    /// where of all connections that were answered, as far as acknowledgements tell, hardly any shows both.
+    pub fn one_side(&self) -> Option<Side> {
+        let mut seen = [0usize; 2];
+        let mut answered = 0;
+        for one in &self.connections {
+            let is_silent = matches!(one.opening, Opening::Unanswered);
+            let alone = Side::BOTH.into_iter().find(|side| one.of(side.other()).packets == 0);
+            if let Some(side) = alone.filter(|_| !is_silent) {
+                seen[side.index()] += 1;
+            }
+            answered += usize::from(!is_silent);
+        }
+        let is_whole = |side: &Side| {
+            answered > 0 && seen[side.index()] as f64 >= ONE_SIDED_SHARE * answered as f64
+        };
+        Side::BOTH.into_iter().find(is_whole)
     }
 
     /// Keeps a connection that is over, if there is room.
@@ -64,10 +90,13 @@ impl Observed {
         }
     }
 
-    /// Payload of sequence space, of all connections.
+    /// Payload of sequence space, each byte once: what was to be carried, however often paths had it sent again.
+    /// What the capture lost is in it; what a direction sent of which there is no capture is not.
     pub fn payload_bytes(&self) -> u64 {
-        let sides = self.connections.iter().flat_map(|one| &one.carried);
-        sides.map(|side| side.payload_bytes).sum()
+        let one_side = self.one_side();
+        let seen = Side::BOTH.into_iter().filter(|side| one_side.is_none_or(|one| one == *side));
+        let of = |side| self.connections.iter().map(move |one| one.of(side).payload_bytes);
+        seen.flat_map(of).sum()
     }
 }
 
@@ -99,6 +128,12 @@ impl Observer {
         Observer { part_ns, begins_ns: Some(begins_ns), ..Observer::new(limits) }
     }
 
+    /// Passes over what this side's other end sends, so as captures of one direction see.
+    #[must_use]
+    pub fn of_one_side(self, limits: Limits, only: Side) -> Observer {
+        Observer { follower: Follower::of_one_side(limits, only), ..self }
+    }
+
     /// Takes a packet stamped `stamp_ns`.
     pub fn observe(&mut self, stamp_ns: u64, packet: &IpPacket) {
         let is_outside =
@@ -112,10 +147,11 @@ impl Observer {
             let beside = &mut self.observed;
             return if is_tcp { &mut beside.headless } else { &mut beside.others }.add(bytes);
         };
-        self.add_to_bin(stamp_ns, bytes);
-        self.observed.tcp.add(bytes);
         let observed = &mut self.observed;
-        self.follower.observe(stamp_ns, packet, &mut |one| observed.keep(one));
+        if self.follower.observe(stamp_ns, packet, &mut |one| observed.keep(one)) {
+            self.add_to_bin(stamp_ns, bytes);
+            self.observed.tcp.add(bytes);
+        }
     }
 
     /// Counts a packet where it passed. What lies too far from all others has no bin.

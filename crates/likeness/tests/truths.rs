@@ -11,7 +11,7 @@ mod truth;
 use std::collections::BTreeMap;
 use std::thread;
 
-use nilometer_conversation::Connection;
+use nilometer_conversation::{Connection, Side};
 use nilometer_likeness::{Settings, Verdict, judge};
 use truth::{Truth, observed};
 
@@ -70,6 +70,25 @@ fn a_second_sample_is_alike() {
     for (law, said) in &all {
         assert!(said.differs <= (seeds() * 5).div_ceil(100), "{law}: {said:?}");
     }
+}
+
+/// Of packets of clients alone, no law tells what servers sent; and what clients sent is told as ever.
+#[test]
+fn what_was_not_seen_is_in_no_law() {
+    let one_sided = |seed| {
+        let mut connections = Truth::USUAL.connections(seed);
+        connections.iter_mut().for_each(|one| one.carried[1].packets = 0);
+        observed(connections)
+    };
+    let (original, copy) = (one_sided(1), one_sided(2));
+    assert_eq!(original.one_side(), Some(Side::Client));
+    assert_eq!(observed(Truth::USUAL.connections(1)).one_side(), None);
+    let judgement = judge(&original, &copy, &Settings::default());
+    let of = |law| judgement.of(law).expect("a law");
+    for law in ["size_answered", "size_answered_tail"] {
+        assert_eq!((of(law).verdict, of(law).samples_original), (Verdict::TooFew, 0));
+    }
+    assert_eq!(of("size_asked").verdict, Verdict::Alike);
 }
 
 /// An alteration, the laws that it changes, and the one in which it is to be found.

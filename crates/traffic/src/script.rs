@@ -29,13 +29,18 @@ pub struct Script {
     pub steps: Vec<Step>,
     /// How long a SYN that nobody answers is tried, ns.
     pub tried_ns: u64,
+    /// Its segments carry TCP's time stamps, twelve bytes each.
+    pub has_time_stamps: bool,
+    /// Payload of a full segment; 0 where none was full.
+    pub segment_bytes: u16,
 }
 
 impl Script {
-    /// Adds itself to a digest: for each step who acts (u8), awaited bytes, pause, and either bytes, segments and
+    /// Adds itself to a digest: how it opens, whether it has time stamps (u8 each), its segments (u16), for how long it is tried; for each step who acts (u8), awaited bytes, pause, and either bytes, segments and
     /// time of what is sent, or 0 and which end it is (u64 each, big-endian).
     pub(crate) fn digest(&self, hash: &mut Sha256) {
-        hash.update([self.opening as u8]);
+        hash.update([self.opening as u8, self.has_time_stamps.into()]);
+        hash.update(self.segment_bytes.to_be_bytes());
         hash.update(self.tried_ns.to_be_bytes());
         for step in &self.steps {
             let [one, two, three] = match step.act {
@@ -145,7 +150,8 @@ impl Speaker {
                     self.late_ns = self.late_ns.max(now_ns - due_ns);
                 }
                 let began_ns = *self.began_ns.get_or_insert(now_ns);
-                self.write((bytes, segments, took_ns), now_ns - began_ns, began_ns)
+                let unit = Unit { bytes, segments, took_ns, full: script.segment_bytes };
+                self.write(&unit, now_ns - began_ns, began_ns)
             }
         }
     }
@@ -165,12 +171,8 @@ impl Speaker {
         self.ends_step(script, now_ns);
     }
 
-    fn write(
-        &self,
-        (bytes, segments, took_ns): (u64, u32, u64),
-        since_ns: u64,
-        began_ns: u64,
-    ) -> Next {
+    fn write(&self, unit: &Unit, since_ns: u64, began_ns: u64) -> Next {
+        let &Unit { bytes, segments, took_ns, .. } = unit;
         let left = bytes - self.written;
         let is_bulk =
             segments >= BULK_SEGMENTS && bytes / u64::from(segments) >= BULK_SEGMENT_BYTES;
@@ -181,16 +183,13 @@ impl Speaker {
             return Next::Write { bytes: left, is_segment: false, pace };
         }
         // Segment by segment: the first that is not whole yet is the next.
-        let upto = |number: u128| (u128::from(bytes) * number / u128::from(segments)) as u64;
-        let mut number = u128::from(self.written) * u128::from(segments) / u128::from(bytes.max(1));
-        while upto(number + 1) <= self.written {
-            number += 1;
+        let number = unit.segment_at(self.written);
+        let due_ns = u128::from(took_ns) * u128::from(number) / u128::from(segments - 1);
+        if due_ns as u64 > since_ns {
+            return Next::Wait(began_ns.saturating_add(due_ns as u64));
         }
-        let due_ns = (u128::from(took_ns) * number / u128::from(segments - 1)) as u64;
-        if due_ns > since_ns {
-            return Next::Wait(began_ns.saturating_add(due_ns));
-        }
-        Next::Write { bytes: upto(number + 1) - self.written, is_segment: true, pace: None }
+        let bytes = unit.upto(number + 1) - self.written;
+        Next::Write { bytes, is_segment: true, pace: None }
     }
 
     fn ends_step(&mut self, script: &Script, now_ns: u64) {
@@ -219,6 +218,46 @@ impl Speaker {
     }
 }
 
+/// What one step sends.
+#[derive(Clone, Copy, Debug)]
+struct Unit {
+    bytes: u64,
+    segments: u32,
+    took_ns: u64,
+    /// Payload of a full segment; 0 where none was.
+    full: u16,
+}
+
+impl Unit {
+    /// Bytes of a full segment, where the unit is of full ones and a last one.
+    fn full_bytes(&self) -> Option<u64> {
+        let full = u64::from(self.full);
+        (full > 0 && self.bytes.div_ceil(full) == u64::from(self.segments)).then_some(full)
+    }
+
+    /// Where its first so many segments end; they are of one size where they are not full.
+    fn upto(&self, segments: u32) -> u64 {
+        let part = |all: u128| u128::from(self.bytes) * u128::from(segments) / all;
+        match self.full_bytes() {
+            Some(full) => (u64::from(segments) * full).min(self.bytes),
+            None => part(self.segments.into()) as u64,
+        }
+    }
+
+    /// The segment to which the byte after so many belongs.
+    fn segment_at(&self, written: u64) -> u32 {
+        if let Some(full) = self.full_bytes() {
+            return (written / full) as u32;
+        }
+        let share = u128::from(written) * u128::from(self.segments) / u128::from(self.bytes.max(1));
+        let mut number = share as u32;
+        while self.upto(number + 1) <= written {
+            number += 1;
+        }
+        number
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,7 +272,13 @@ mod tests {
     }
 
     fn script(steps: Vec<Step>) -> Script {
-        Script { opening: Opening::Seen, steps, tried_ns: 0 }
+        Script {
+            opening: Opening::Seen,
+            steps,
+            tried_ns: 0,
+            has_time_stamps: true,
+            segment_bytes: 1_448,
+        }
     }
 
     /// Two exchanges: the client thinks for 100 after an answer that comes 30 after each request.
@@ -291,7 +336,15 @@ mod tests {
 
     #[test]
     fn small_segments_go_out_one_by_one_over_the_time_they_took() {
-        let script = script(vec![step(Side::Client, 0, 0, send(10, 4, 300))]);
+        assert_eq!(sent(send(10, 4, 300)), [(1_000, 2), (1_100, 3), (1_200, 2), (1_300, 3)]);
+        // Full segments and a last one stay what they were.
+        assert_eq!(sent(send(3_000, 3, 200)), [(1_000, 1_448), (1_100, 1_448), (1_200, 104)]);
+        assert_eq!(sent(send(2_400, 3, 200)), [(1_000, 800), (1_100, 800), (1_200, 800)]);
+    }
+
+    /// When a client that sends one unit from 1,000 ns on writes how much.
+    fn sent(unit: Act) -> Vec<(u64, u64)> {
+        let script = script(vec![step(Side::Client, 0, 0, unit)]);
         let mut client = Speaker::new(&script, Side::Client, 1_000);
         let mut sent = Vec::new();
         let mut now_ns = 1_000;
@@ -307,7 +360,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(sent, [(1_000, 2), (1_100, 3), (1_200, 2), (1_300, 3)]);
+        sent
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! that arrivals, hosts, pairs and their popularity come out as they are for any seed. What is done in a
 //! slot is drawn: of sessions of the same service and quarter of the run that carried about as much, one of four
 //! neighbours in the order of bytes; one that would not be over by the end gives way to the slot's own. So a
-//! seed is a sample, sizes, exchanges and gaps among it, and the volume of the run is hardly touched by
-//! chance. Sessions that have more than a hundredth of all bytes or connections are not drawn but kept, as
+//! seed is a sample, sizes, exchanges and gaps among it. Neighbours of a heavy tail lie far apart: where bytes or
+//! connections of all are more than a hundredth off the table's, slots get their own content again, that which
+//! is farthest off first. Sessions that have more than a hundredth of all bytes or connections are not drawn but kept, as
 //! the judge's second samples keep them; sessions that an edge of the part cuts are drawn among their own. An
 //! exact plan draws nothing.
 
@@ -32,6 +33,8 @@ const NEIGHBOURS: usize = 4;
 /// session's share as well.
 const KEPT_SHARE: f64 = 0.01;
 const KEPT_TIMES: f64 = 10.0;
+/// A drawn plan carries at most this share more or less than the table.
+const VOLUME_OFF_MAX: f64 = 0.01;
 /// The client's ports.
 const PORTS: core::ops::Range<u16> = 10_000..60_000;
 
@@ -119,7 +122,45 @@ fn deal(vectors: &Vectors, seed: u64) -> Vec<usize> {
             }
         }
     }
+    let volumes: Vec<[f64; 2]> =
+        vectors.sessions.iter().map(|one| has(one).map(|volume| volume as f64)).collect();
+    keep_volume(&mut contents, &volumes);
     contents
+}
+
+/// Gives slots their own content again until all of them carry what the table does, and have as many
+/// connections, to [`VOLUME_OFF_MAX`].
+fn keep_volume(contents: &mut [usize], volumes: &[[f64; 2]]) {
+    let all = [0, 1].map(|of| volumes.iter().map(|volume| volume[of]).sum::<f64>().max(1.0));
+    // By how much a slot is off, in shares of all.
+    let off = |slot: usize, content: usize| {
+        [0, 1].map(|of| (volumes[content][of] - volumes[slot][of]) / all[of])
+    };
+    let worst = |shares: [f64; 2]| shares[0].abs().max(shares[1].abs());
+    let mut sum = [0.0; 2];
+    for (slot, &content) in contents.iter().enumerate() {
+        let here = off(slot, content);
+        sum = [sum[0] + here[0], sum[1] + here[1]];
+    }
+    let mut order: Vec<usize> = (0..contents.len()).collect();
+    order.sort_by(|&one, &other| {
+        let [one_off, other_off] = [one, other].map(|slot| worst(off(slot, contents[slot])));
+        other_off.total_cmp(&one_off).then(one.cmp(&other))
+    });
+    // First what brings the sums nearer; and where that does not do, whatever is left.
+    for is_last in [false, true] {
+        for &slot in &order {
+            if worst(sum) <= VOLUME_OFF_MAX {
+                return;
+            }
+            let here = off(slot, contents[slot]);
+            let without = [sum[0] - here[0], sum[1] - here[1]];
+            if is_last || worst(without) < worst(sum) {
+                contents[slot] = slot;
+                sum = without;
+            }
+        }
+    }
 }
 
 /// From the start of a session to the start of its last connection, seconds.

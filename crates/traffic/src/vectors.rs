@@ -70,6 +70,9 @@ pub struct ConnectionVector {
     pub octets: u64,
     /// Payload of a full segment; 0 where none was full.
     pub segment_bytes: u16,
+    /// Its segments carry TCP's time stamps.
+    #[serde(default = "usual")]
+    pub time_stamps: bool,
     /// What both ends do.
     pub steps: Vec<StepVector>,
 }
@@ -205,7 +208,9 @@ impl ConnectionVector {
             Begins::Refused => Opening::Refused,
         };
         let steps = self.steps.iter().map(StepVector::step).collect();
-        Script { opening, steps, tried_ns: (self.lasts_s * 1e9) as u64 }
+        let tried_ns = (self.lasts_s * 1e9) as u64;
+        let (has_time_stamps, segment_bytes) = (self.time_stamps, self.segment_bytes);
+        Script { opening, steps, tried_ns, has_time_stamps, segment_bytes }
     }
 }
 
@@ -249,6 +254,11 @@ impl StepVector {
     }
 }
 
+/// What tables without the field meant.
+fn usual() -> bool {
+    true
+}
+
 fn vector(one: &Connection, session_ns: u64) -> ConnectionVector {
     let largest = one.carried.iter().map(|side| side.segment_max_bytes).max().unwrap_or(0);
     let sum = |of: fn(&Carried) -> u64| one.carried.iter().map(of).sum();
@@ -264,6 +274,7 @@ fn vector(one: &Connection, session_ns: u64) -> ConnectionVector {
         packets: sum(|side| side.packets),
         octets: sum(|side| side.octets),
         segment_bytes: if SEGMENT_BYTES.contains(&largest) { largest as u16 } else { 0 },
+        time_stamps: one.has_time_stamps,
         steps: one.steps.iter().map(StepVector::of).collect(),
     }
 }

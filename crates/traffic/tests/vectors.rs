@@ -64,6 +64,7 @@ fn connection(rng: &mut Rng, at_s: f64, [client, server]: [u8; 2], port: u16) ->
         syns: 1,
         handshake_ns: [None; 2],
         is_concurrent: false,
+        has_time_stamps: true,
         steps,
         carried,
     }
@@ -165,6 +166,29 @@ fn seeds_are_samples_with_the_same_hosts_and_nearly_the_same_volume() {
     assert_eq!(again, plans[0]);
     let largest = |plan: &Plan| sizes(plan).into_iter().rev().take(20).collect::<Vec<_>>();
     assert_ne!(largest(&plans[0]), largest(&plans[1]), "the largest are drawn, too");
+}
+
+/// A hundred sessions of which a few carry nearly everything, none of them enough to be kept as it is.
+#[test]
+fn heavy_tails_keep_their_volume() {
+    let mut few = connections(6);
+    few.truncate(100);
+    for (at, one) in few.iter_mut().enumerate() {
+        let bytes = 1_000 << (at % 10);
+        one.carried[1] = Carried { octets: bytes, payload_bytes: bytes, ..one.carried[1].clone() };
+        one.steps.truncate(2);
+        one.steps[1].act = Act::Send { bytes, segments: 1, took_ns: 0 };
+    }
+    let model = model(&few);
+    let octets = |plan: &Plan| {
+        let of = |one: &nilometer_traffic::PlannedConnection| one.size_bytes + one.request_bytes;
+        plan.connections.iter().map(of).sum::<u64>() as f64
+    };
+    let exact = octets(&plan(&model, Draw::Exact).expect("a plan"));
+    for seed in 0..20 {
+        let ratio = octets(&plan(&model, Draw::Seed(seed)).expect("a plan")) / exact;
+        assert!((0.98..1.02).contains(&ratio), "seed {seed}: {ratio}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use nilometer_likeness::{Judgement, Likeness, Observed, Settings, Verdict as Tol
 use serde::Serialize;
 
 use super::Verdict;
-use crate::input::observe::observe;
+use crate::input::observe::{likewise, observe, one_sided};
 use crate::input::summary::FlowSummary;
 use crate::report::format::significant;
 use crate::report::likeness::{sentence, word};
@@ -76,7 +76,11 @@ pub fn run(args: &CompareArgs) -> Result<Verdict> {
         warnings.extend(read.1.warnings.iter().cloned());
         Ok(read)
     };
-    let (original, copy) = (read(&args.original)?, read(&args.copy)?);
+    let mut both = [read(&args.original)?, read(&args.copy)?];
+    let inputs = [&args.original, &args.copy].map(std::slice::from_ref);
+    let seen = likewise(&mut both, inputs, &mut |progress| display.reading(progress))?;
+    warnings.extend(seen.map(one_sided));
+    let [original, copy] = both;
     display.phase("judging");
     let settings = Settings { bound_ns: (args.bound * 1e9) as u64, seed: args.seed };
     let judgement = judge(&original.0, &copy.0, &settings);

@@ -299,7 +299,7 @@ fn print_likeness(outcome: &Outcome) {
     if let Some(coverage) = &outcome.coverage {
         let [bytes, flows] = [coverage.bytes, coverage.flows].map(|share| 100.0 * share);
         println!(
-            "{:<18} {bytes:.1} % of the part's TCP bytes, {flows:.1} % of its connections",
+            "{:<18} {bytes:.1} % of the part's TCP payload, {flows:.1} % of its connections",
             "coverage"
         );
     }

@@ -156,7 +156,7 @@ impl<'a> Player<'a> {
     fn start(&mut self, position: u32) {
         let planned = &self.plan[self.executions[position as usize].index as usize];
         let source = SocketAddr::new(planned.source, planned.source_port);
-        let bound = self.dialer.bind(source, planned.segment_bytes);
+        let bound = self.dialer.bind(source, planned.segment_bytes, true);
         let moved_at = Instant::now();
         let started_ns = self.since_origin(moved_at);
         self.live.start(started_ns.saturating_sub(planned.start.as_nanos()));

@@ -109,12 +109,17 @@ impl Dialer {
     }
 
     /// A socket bound to `source`, its port still open where that is 0, whose connection has segments of so
-    /// many bytes of payload both ways, or of as many as the path allows where that is 0. A port that is
-    /// given may be in use towards another destination.
+    /// many bytes of payload both ways, with time stamps or without, or of as many as the path allows where that
+    /// is 0. A port that is given may be in use towards another destination.
     ///
     /// # Errors
     /// The kernel's; no address, no descriptor, no such interface.
-    pub fn bind(&mut self, source: SocketAddr, segment_bytes: u16) -> io::Result<Socket> {
+    pub fn bind(
+        &mut self,
+        source: SocketAddr,
+        segment_bytes: u16,
+        has_time_stamps: bool,
+    ) -> io::Result<Socket> {
         let address = SockAddr::from(source);
         let socket = open(Domain::for_address(source))?;
         socket.set_tcp_congestion(self.options.congestion.as_bytes())?;
@@ -123,7 +128,8 @@ impl Dialer {
         }
         if segment_bytes > 0 {
             // What is announced counts the options of each segment.
-            socket.set_tcp_mss(u32::from(segment_bytes) + TIME_STAMP_BYTES)?;
+            let options = if has_time_stamps { TIME_STAMP_BYTES } else { 0 };
+            socket.set_tcp_mss(u32::from(segment_bytes) + options)?;
         }
         match source.port() {
             0 => bind_address_without_port(&socket)?,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use nilometer_conversation::Limits;
+use nilometer_conversation::{Limits, Side};
 use nilometer_likeness::observed::CONNECTIONS_MAX;
 use nilometer_likeness::{Observed, Observer};
 use nilometer_wire::packet::IpPacket;
@@ -19,7 +19,41 @@ pub fn observe(
     inputs: &[PathBuf],
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<(Observed, FlowSummary)> {
-    let mut observer = Observer::new(Limits::default());
+    observe_by(Observer::new(Limits::default()), inputs, progress)
+}
+
+/// Of both inputs, what the packets of one side show, where one of them has no others.
+///
+/// # Errors
+/// As [`observe`]; and where one shows the clients alone, and the other the servers.
+pub fn likewise(
+    read: &mut [(Observed, FlowSummary); 2],
+    inputs: [&[PathBuf]; 2],
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Option<Side>> {
+    let sides = read.each_ref().map(|(observed, _)| observed.one_side());
+    let side = match sides {
+        [Some(one), Some(other)] if one != other => bail!(
+            "one of the captures shows what clients sent and the other what servers did: there is nothing to \
+             compare"
+        ),
+        [one, other] => one.or(other),
+    };
+    if let Some(side) = side {
+        let limits = Limits::default();
+        for at in (0..2).filter(|at| sides[*at].is_none()) {
+            let observer = Observer::new(limits).of_one_side(limits, side);
+            read[at] = observe_by(observer, inputs[at], progress)?;
+        }
+    }
+    Ok(side)
+}
+
+fn observe_by(
+    mut observer: Observer,
+    inputs: &[PathBuf],
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<(Observed, FlowSummary)> {
     let watch = &mut |stamp_ns, packet: &IpPacket| observer.observe(stamp_ns, packet);
     let summary = read_packets(inputs, true, progress, watch)?;
     let observed = observer.finish();
@@ -47,4 +81,16 @@ pub fn hold(observed: &Observed) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// What a person should know of packets of one side only.
+pub fn one_sided(seen: Side) -> String {
+    let [seen, unseen] = match seen {
+        Side::Client => ["clients", "servers"],
+        Side::Server => ["servers", "clients"],
+    };
+    format!(
+        "The packets are those of {seen} alone: what {unseen} sent is inferred from acknowledgements, and no law \
+         tells of it; {seen} are compared with {seen}."
+    )
 }

@@ -46,7 +46,7 @@ impl Verdict {
         if let Some(played) = story.played.filter(|played| *played < PLAYED_LOW) {
             self.say("; it has ");
             self.stress(&percent(played));
-            self.say(" of the original’s TCP bytes");
+            self.say(" of the original’s TCP payload");
         }
         self.say(".");
     }
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(
             said(apart, 0.5),
             "The copy differs from the original in 1 of 2 laws that are told: think time; it has 50 % of the \
-             original’s TCP bytes"
+             original’s TCP payload"
         );
         let little = said(vec![law("gap", Told::TooFew)], 1.0);
         assert!(little.starts_with("Too little was seen to tell"), "{little}");

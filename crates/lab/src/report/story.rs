@@ -48,7 +48,7 @@ pub struct Story {
     /// The copy held against the original, law by law; empty where the original was not known packet by packet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub likeness: Vec<Likeness>,
-    /// The copy's share of the original's TCP bytes, likewise.
+    /// The copy's share of the original's TCP payload, likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub played: Option<f64>,
     /// How far active sessions are from the model's, interval by interval, as a share of the model's; `None`

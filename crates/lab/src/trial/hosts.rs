@@ -49,6 +49,7 @@ impl Scores<'_> {
 fn vectors(config: &LabConfig, scores: Scores<'_>, origin: Instant) -> VectorConfig {
     VectorConfig {
         congestion: config.traffic.congestion.clone(),
+        owns_namespace: true,
         ..VectorConfig::new(config.traffic.port, origin, scores.length)
     }
 }

@@ -16,7 +16,7 @@ use nilometer_wire::{Span, Time};
 
 use super::config::{DutKind, LabConfig};
 use super::hosts::{Clients, Scores, Servers};
-use super::meter::{MeterLive, PassiveMeter, Sighted, Watch};
+use super::meter::{Likewise, MeterLive, PassiveMeter, Sighted, Watch};
 use super::router::{RouterSeen, RouterUnderTest};
 use crate::device::frr::{self, FrrDevice};
 use crate::device::prefix::Prefix;
@@ -48,8 +48,8 @@ pub struct Leg<'a> {
     pub end_ns: u64,
     /// Ends of the plan's intervals, ns after the beginning.
     pub interval_ends_ns: Vec<u64>,
-    /// For how long the traffic is observed as the original was, ns; none where that is not wanted.
-    pub observed_ns: Option<u64>,
+    /// How the traffic is observed, as the original was; none where that is not wanted.
+    pub likewise: Option<Likewise>,
     /// Where to keep packets: the client's, the server's.
     pub captures: Option<[ResultFile; 2]>,
     /// Where to keep the stamps of each packet.
@@ -194,7 +194,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         captures: leg.captures.clone(),
         stamps: leg.stamps.clone(),
         stay: longest_stay(leg.router),
-        observed_ns: leg.observed_ns,
+        likewise: leg.likewise,
     };
     if let Some(router) = &router {
         router.watch_from(origin)?;

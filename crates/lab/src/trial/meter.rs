@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Result;
-use nilometer_conversation::Limits;
+use nilometer_conversation::{Limits, Side};
 use nilometer_flow::FlowRecord;
 use nilometer_flow::meter::{Meter, MeterConfig, MeterCounts};
 use nilometer_flow::record::tcp_flags;
@@ -50,9 +50,29 @@ pub struct Watch {
     pub stamps: Option<ResultFile>,
     /// How long a packet may stay in the device, beyond what any device may take.
     pub stay: Span,
-    /// For how long from the beginning on the traffic is observed as the original was, ns; none where there
-    /// is no original to hold it against.
-    pub observed_ns: Option<u64>,
+    /// How the traffic is observed, as the original was; none where there is none to hold it against.
+    pub likewise: Option<Likewise>,
+}
+
+/// How traffic is observed that is held against an original.
+#[derive(Clone, Copy, Debug)]
+pub struct Likewise {
+    /// For how long from the beginning on, ns.
+    pub ns: u64,
+    /// The one side whose packets the original shows, where it does not show both.
+    pub one_side: Option<Side>,
+}
+
+impl Likewise {
+    /// The observer of traffic that begins at this moment, ns since 1970.
+    fn observer(self, origin_ns: u64) -> Observer {
+        let limits = Limits::default();
+        let all = Observer::between(limits, origin_ns, origin_ns.saturating_add(self.ns));
+        match self.one_side {
+            Some(side) => all.of_one_side(limits, side),
+            None => all,
+        }
+    }
 }
 
 /// Counters for a progress display.
@@ -190,10 +210,7 @@ impl<'a> Ledger<'a> {
         Ok(Ledger {
             watch,
             matcher: Matcher::new(matching(watch.stay)),
-            observer: watch.observed_ns.map(|ns| {
-                let ends_ns = watch.origin_ns.saturating_add(ns);
-                Observer::between(Limits::default(), watch.origin_ns, ends_ns)
-            }),
+            observer: watch.likewise.map(|likewise| likewise.observer(watch.origin_ns)),
             sighted: Sighted {
                 records: Vec::new(),
                 flows: flows.counts(),

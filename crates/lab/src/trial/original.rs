@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::config::FIT_S;
 use super::source::{Asked, file_name};
 use crate::cli::VERSION;
-use crate::input::observe::hold;
+use crate::input::observe::{hold, one_sided};
 use crate::input::records::{Progress, read_packets};
 use crate::input::summary::FlowSummary;
 
@@ -180,6 +180,7 @@ pub fn learn(
     }
     let mut warnings = summary.warnings.clone();
     warnings.extend(told(chosen, whole_s, part.is_some()));
+    warnings.extend(observed.one_side().map(one_sided));
     warnings.extend(lost(&observed));
     let original = Original { observed, part: chosen, input_octets: summary.bytes };
     let estimate = estimate(asked, &summary, &original, [first_ns, begins_ns], warnings);

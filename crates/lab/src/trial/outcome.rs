@@ -128,9 +128,12 @@ pub struct CoverageOutcome {
     pub flows: f64,
     /// TCP packets, likewise; of the original those that its capture has.
     pub packets: f64,
-    /// TCP bytes of the copy, from the IP header on, divided by those of the original. Payload that the
-    /// original's capture lost (by its sequence numbers) counts as the original's.
+    /// TCP payload of the copy divided by that of the original, each byte of sequence space once: what paths
+    /// lost and had sent again is theirs and not the traffic's, and what the original's capture lost (by its
+    /// sequence numbers) was sent all the same. 1 where neither has any.
     pub volume_ratio: f64,
+    /// TCP bytes of the copy, from the IP header on and whatever was sent again included, divided by the original's.
+    pub octets_ratio: f64,
     /// The copy's TCP bytes as a share of all bytes of the whole input, of any protocol, 1 at most.
     pub whole_bytes: f64,
 }
@@ -248,7 +251,7 @@ fn against_the_original(outcome: &Outcome, allows_few: bool) -> Vec<String> {
         }
         if !VOLUME_RATIO.contains(&coverage.volume_ratio) {
             let ratio = coverage.volume_ratio;
-            found.push(format!("the copy has {ratio:.3} times the original's TCP bytes"));
+            found.push(format!("the copy has {ratio:.3} times the original's TCP payload"));
         }
     }
     found

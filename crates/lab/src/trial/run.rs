@@ -14,6 +14,7 @@ use nilometer_wire::{Span, Time};
 use super::account::{self, Account};
 use super::config::{DutKind, FIT_S, Keep, LabConfig};
 use super::leg::{self, Leg, LegLive, LegOutcome};
+use super::meter::Likewise;
 use super::original::{self, Original};
 use super::outcome::Outcome;
 use super::planning;
@@ -246,7 +247,10 @@ impl Trial<'_> {
         let leg = Leg {
             captures: self.config.meter.pcap.then_some(captures),
             stamps: Some(self.directory.file(STAMPS_FILE)),
-            observed_ns: self.original.map(|_| self.plan.end.as_nanos()),
+            likewise: self.original.map(|original| Likewise {
+                ns: self.plan.end.as_nanos(),
+                one_side: original.observed.one_side(),
+            }),
             ..self.leg(self.config.dut, &self.plan.connections)
         };
         let (live, log) = (LegLive::default(), self.directory.file("live.ndjson"));
@@ -266,7 +270,7 @@ impl Trial<'_> {
             scripts: &self.plan.scripts,
             end_ns: self.plan.end.as_nanos(),
             interval_ends_ns: ends.collect(),
-            observed_ns: None,
+            likewise: None,
             captures: None,
             stamps: None,
         }

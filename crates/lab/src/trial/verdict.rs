@@ -23,16 +23,18 @@ pub fn of(account: &Account<'_>) -> Option<Judgement> {
 /// What of the original's part the copy performed.
 pub fn coverage(account: &Account<'_>) -> Option<CoverageOutcome> {
     let (original, copy) = (account.original?, account.made.sighted.observed.as_ref()?);
-    let ratio = |copy: u64, original: u64| copy as f64 / original.max(1) as f64;
+    let ratio = |copy: u64, original: u64| match (copy, original) {
+        (0, 0) => 1.0,
+        _ => copy as f64 / original.max(1) as f64,
+    };
     let connections = [copy, &original.observed].map(|side| side.connections.len() as u64);
-    // What its capture lost was sent in the original.
-    let was_sent = original.observed.tcp.octets + original.observed.lost_bytes();
-    let volume_ratio = ratio(copy.tcp.octets, was_sent);
+    let volume_ratio = ratio(copy.payload_bytes(), original.observed.payload_bytes());
     Some(CoverageOutcome {
         bytes: volume_ratio.min(1.0),
         flows: ratio(connections[0], connections[1]).min(1.0),
         packets: ratio(copy.tcp.packets, original.observed.tcp.packets).min(1.0),
         volume_ratio,
+        octets_ratio: ratio(copy.tcp.octets, original.observed.tcp.octets),
         whole_bytes: ratio(copy.tcp.octets, original.input_octets).min(1.0),
     })
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use nilometer_conversation::Side;
 use nilometer_lab::input::observe::observe;
 use nilometer_likeness::{Observed, Settings, judge};
 
@@ -122,6 +123,20 @@ fn tshark_finds_the_same_connections() {
             let is_near = 100 * one.abs_diff(other) <= other;
             assert!(is_near, "{name}: {ours:?}, and tshark says {theirs:?}");
         }
+    }
+}
+
+/// Which captures are of one direction; the names of two say so.
+#[test]
+fn captures_of_one_direction_are_known() {
+    let Some(data) = captures("true") else { return };
+    for name in CAPTURES {
+        let side = match name {
+            "PcapPlusPlus/4KHttpRequests.pcap" => Some(Side::Client),
+            "PcapPlusPlus/650HttpResponses.pcap" => Some(Side::Server),
+            _ => None,
+        };
+        assert_eq!(observed(&data.join(name)).one_side(), side, "{name}");
     }
 }
 

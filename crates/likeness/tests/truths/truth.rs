@@ -83,6 +83,7 @@ fn connection(
         syns: 1,
         handshake_ns: [Some(1_000_000), Some(1_000)],
         is_concurrent: false,
+        has_time_stamps: true,
         steps: Vec::new(),
         carried: [Carried::default(), Carried::default()],
     };

@@ -13,6 +13,7 @@ use nilometer_traffic::script::Script;
 use socket2::Socket;
 
 use super::stage::Stage;
+use super::stamping::Stamping;
 use super::talk::Talk;
 use super::{REFUSED_PORT, UNANSWERED_PORT, VectorConfig, check, script_of};
 use crate::generate::client::{Execution, Outcome, in_threads};
@@ -28,6 +29,7 @@ const STARTS_MAX: usize = 64;
 pub struct VectorClient {
     config: VectorConfig,
     congestion: String,
+    stamping: Option<Stamping>,
     late_ns: AtomicU64,
     /// What was open at the end.
     kept: Mutex<Vec<Socket>>,
@@ -42,8 +44,9 @@ impl VectorClient {
     pub fn new(config: VectorConfig) -> Result<VectorClient> {
         config.admit()?;
         let congestion = config.options().verify()?;
+        let stamping = config.owns_namespace.then(Stamping::open).transpose()?;
         let (late_ns, kept) = (AtomicU64::new(0), Mutex::default());
-        Ok(VectorClient { config, congestion, late_ns, kept })
+        Ok(VectorClient { config, congestion, stamping, late_ns, kept })
     }
 
     /// The congestion control that a socket of this client read back.
@@ -166,7 +169,9 @@ impl<'a> Player<'a> {
         let execution = &mut self.executions[position as usize];
         let planned = &self.plan[execution.index as usize];
         let source = SocketAddr::new(planned.source, planned.source_port);
-        let bound = self.dialer.bind(source, planned.segment_bytes);
+        let has_time_stamps =
+            self.client.stamping.is_none() || script_of(planned, self.scripts).has_time_stamps;
+        let bound = self.dialer.bind(source, planned.segment_bytes, has_time_stamps);
         let started_ns = self.client.config.clock().now_ns();
         self.live.start(started_ns.saturating_sub(planned.start.as_nanos()));
         execution.started_ns = started_ns;
@@ -194,7 +199,11 @@ impl<'a> Player<'a> {
                 Opening::Refused => REFUSED_PORT,
                 Opening::Unanswered => UNANSWERED_PORT,
             };
-        socket::connect(&socket, SocketAddr::new(planned.destination, port))?;
+        let connect = || socket::connect(&socket, SocketAddr::new(planned.destination, port));
+        match &self.client.stamping {
+            Some(stamping) => stamping.with(script.has_time_stamps, connect)?,
+            None => connect()?,
+        }
         self.stage.seat(Talk::new(socket, position, script, Side::Client, started_ns))
     }
 

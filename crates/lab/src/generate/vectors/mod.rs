@@ -20,12 +20,14 @@
 //! * `Talk`: one open socket and how far its end is in its script.
 //! * `Timers`: when each of them goes on.
 //! * `Stage`: the event loop of either end.
+//! * `Stamping`: time stamps, on or off for each connection.
 //! * [`VectorClient`] and [`VectorServer`]: which connections come onto a stage, and what became of them.
 
 mod callers;
 mod client;
 mod server;
 mod stage;
+mod stamping;
 mod talk;
 mod timers;
 
@@ -63,6 +65,9 @@ pub struct VectorConfig {
     pub bind_device: Option<String>,
     /// Connections that may be open at once, over all threads; later ones start late.
     pub open_max: usize,
+    /// The network namespace is this run's own, and may be set so that each connection has time stamps as
+    /// its original did; elsewhere all have what the system does.
+    pub owns_namespace: bool,
 }
 
 impl VectorConfig {
@@ -76,6 +81,7 @@ impl VectorConfig {
             congestion: "cubic".into(),
             bind_device: None,
             open_max: (socket::connections_allowed() / 2).clamp(1, OPEN_MAX),
+            owns_namespace: false,
         }
     }
 

@@ -1,0 +1,43 @@
+//! TCP's time stamps, for each connection as its original had them.
+//!
+//! Linux has no option of a socket for them: whether a SYN offers time stamps is a setting of the network
+//! namespace (`net.ipv4.tcp_timestamps`). In a namespace that is the lab's own it is turned just before a
+//! connection that wants it otherwise than the one before. A server answers as it is asked. A SYN that is under way
+//! while the setting is turned off sends none either, though its server does: headers of that connection are
+//! longer one way than they were.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+
+use anyhow::{Context, Result};
+
+const SETTING: &str = "/proc/sys/net/ipv4/tcp_timestamps";
+
+/// The setting of a namespace, and what it is now.
+#[derive(Debug)]
+pub(super) struct Stamping(Mutex<(File, bool)>);
+
+impl Stamping {
+    /// The setting of this thread's network namespace, turned on.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn open() -> Result<Stamping> {
+        let file = File::options().write(true).open(SETTING);
+        let file = file.with_context(|| format!("cannot open {SETTING}"))?;
+        file.write_all_at(b"1", 0).with_context(|| format!("cannot write {SETTING}"))?;
+        Ok(Stamping(Mutex::new((file, true))))
+    }
+
+    /// Does what sends a SYN, with or without time stamps.
+    pub fn with<T>(&self, wants: bool, connect: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let mut setting = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if setting.1 != wants {
+            setting.0.write_all_at(if wants { b"1" } else { b"0" }, 0)?;
+            setting.1 = wants;
+        }
+        connect()
+    }
+}
