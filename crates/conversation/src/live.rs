@@ -36,7 +36,8 @@ pub(crate) struct Live {
     answer_ns: Option<u64>,
     handshake_ns: [Option<u64>; 2],
     is_refused: bool,
-    is_reset: bool,
+    /// Who reset it, and that step.
+    reset: Option<(Side, usize)>,
     is_concurrent: bool,
     /// Segments without time stamps, and with them.
     stamped: [u64; 2],
@@ -67,7 +68,7 @@ impl Live {
             answer_ns: None,
             handshake_ns: [None; 2],
             is_refused: false,
-            is_reset: false,
+            reset: None,
             is_concurrent: false,
             stamped: [0; 2],
             halves: [Half::new(stamp_ns), Half::new(stamp_ns)],
@@ -77,7 +78,7 @@ impl Live {
 
     /// Nothing is expected any more but stragglers.
     pub fn is_over(&self) -> bool {
-        self.is_refused || self.is_reset || self.is_closed()
+        self.is_refused || self.reset.is_some() || self.is_closed()
     }
 
     /// Does this packet begin another connection between the same ports? A SYN of its own does; and where
@@ -232,8 +233,9 @@ impl Live {
             if to > heard as i64 {
                 self.sends_again(side, stamp_ns);
             }
-        } else if !half.is_astray(offset) && half.fin.is_none() && !self.is_reset {
+        } else if !half.is_astray(offset) && half.fin.is_none() && !self.has_reset(side) {
             self.send(side, stamp_ns, to as u64, true, steps_max);
+            self.was_under_way(side);
         }
     }
 
@@ -315,6 +317,24 @@ impl Live {
             self.send(side, stamp_ns, offset as u64, false, steps_max);
         }
         self.ends_direction(side, stamp_ns);
+        self.was_under_way(side);
+    }
+
+    fn has_reset(&self, side: Side) -> bool {
+        self.reset.is_some_and(|(by, _)| by == side)
+    }
+
+    /// What this side sends after the other one has reset the connection was under way before it could hear of
+    /// that. Where paths are shorter nothing is; so that it is sent at all, the reset awaits it.
+    fn was_under_way(&mut self, side: Side) {
+        if let Some((by, step)) = self.reset
+            && by != side
+        {
+            let half = self.half(side);
+            let to = half.fin.map_or(half.high, |fin| fin + 1);
+            let reset = &mut self.steps[step];
+            (reset.awaits, reset.pause_ns) = (reset.awaits.max(to), 0);
+        }
     }
 
     fn ends_direction(&mut self, side: Side, stamp_ns: u64) {
@@ -334,7 +354,7 @@ impl Live {
             self.is_refused = true;
             return;
         }
-        self.is_reset = true;
+        self.reset = Some((side, self.steps.len()));
         // What passed before it may be why it was sent, whatever it says to have received.
         self.hears(side, self.half(side.other()).high);
         self.ends(side, stamp_ns, Act::Reset);

@@ -75,14 +75,17 @@ fn sound(result: &Value) {
         assert_eq!(count(&result["packets"], key), both, "{key}");
     }
     assert_eq!(result["execution"]["sizes_exact"], true, "{result}");
-    assert_eq!(result["execution"]["completed"], result["connections"], "{result}");
+    // What a part's end cuts is under way when the copy's comes.
+    let ended = |key| count(&result["execution"], key);
+    let cut = if result["part"].is_object() { ended("unfinished") } else { 0 };
+    assert_eq!(ended("completed") + cut, count(result, "connections"), "{result}");
     assert_eq!(count(&result["packets"], "meter_lost"), 0, "{result}");
     for interface in result["interfaces"].as_array().expect("interfaces") {
         assert_eq!(interface["tx_packets"], interface["metered_tx"], "{interface}");
         assert_eq!(interface["rx_packets"], interface["metered_rx"], "{interface}");
     }
-    let names: Vec<_> = result["fidelity"].as_array().expect("fidelity").iter().collect();
-    let names: Vec<_> = names.iter().map(|figure| figure["name"].as_str().expect("text")).collect();
+    let figures = result["fidelity"].as_array().expect("fidelity").iter();
+    let names: Vec<_> = figures.map(|figure| figure["name"].as_str().expect("text")).collect();
     assert_eq!(names, ["file_size", "inter_connection", "source_rank", "destination_rank"]);
 }
 
@@ -122,7 +125,9 @@ fn a_short_run_holds_what_noise_cannot_move() {
         return;
     }
     let room = Room::new("short");
-    let words = ["lab", "run", "--out", "run", "--seed", "3", "--duration", "4"];
+    // Of the embedded records, whose laws are played.
+    let words =
+        ["lab", "run", "--out", "run", "--seed", "3", "--duration", "4", "--interval", "20"];
     let words = [&words[..], &["--calibration", "1", "--pcap", "--json"]].concat();
     let result = room.counted(&words);
     assert_eq!(result, room.json("run/result.json"));
@@ -130,8 +135,8 @@ fn a_short_run_holds_what_noise_cannot_move() {
     sound(&result);
     assert_eq!((&result["seed"], &result["dut"]), (&3.into(), &"nilometer".into()));
     assert_eq!((&result["time_divisor"], &result["interrupted"]), (&1.0.into(), &false.into()));
-    let page = room.path("run/report.html").canonicalize().expect("the page");
-    assert_eq!(result["report"].as_str(), page.to_str());
+    let page = room.path("run/report.html").canonicalize().ok();
+    assert_eq!(result["report"].as_str(), page.as_deref().and_then(|page| page.to_str()));
     planned(&room, &result);
     let mut files: BTreeSet<String> = FILES.map(str::to_owned).into();
     files.extend(["client.pcapng", "queues.parquet", "server.pcapng"].map(str::to_owned));
@@ -161,8 +166,7 @@ fn a_short_run_through_frr_is_sound() {
     let result = room.counted(&words);
     sound(&result);
     assert_eq!(result["dut"], "frr");
-    let packets = &result["packets"];
-    assert_eq!(count(packets, "in"), count(packets, "out"), "{packets}");
+    assert_eq!(result["packets"]["in"], result["packets"]["out"], "{result}");
 }
 
 /// The digest of a run is that of its plan, whatever the threads; seed and model change it.
@@ -238,7 +242,7 @@ fn redrawn(room: &Room) {
     assert_eq!(room.read("run/report.html"), page);
 }
 
-/// Results are refused as a target without `--force`, and replaced with it; over a bare wire here.
+/// Results are refused as a target without `--force`, and replaced with it.
 fn replaced(room: &Room) {
     let words = ["lab", "run", "--out", "run", "--duration", "0.5", "--dut", "wire"];
     let line = room.refused(&words);
@@ -256,10 +260,8 @@ fn replaced(room: &Room) {
     sound(&kept);
     assert_eq!((&kept["seed"], &kept["dut"]), (&5.into(), &"wire".into()));
     assert!(kept["wire_delay_ns"].is_null(), "a wire is not set beside itself");
-    assert_eq!(
-        names_in(room.path("run").to_str().expect("UTF-8")),
-        FILES.map(str::to_owned).into()
-    );
+    let left = names_in(room.path("run").to_str().expect("UTF-8"));
+    assert_eq!(left, FILES.map(str::to_owned).into());
 }
 
 /// SIGINT keeps what was measured. The input is a capture, fitted into a minute: k = its seconds / 60.
@@ -274,7 +276,7 @@ fn an_interrupted_run_keeps_what_it_has() {
     let mut lab = room.start(&[&words[..], &["--out", "run"]].concat());
     let live = room.path("run.partial/live.ndjson");
     lab.wait_for("completed connections", || {
-        let line = last_line(&live).map(|line| serde_json::from_str::<Value>(&line).expect("JSON"));
+        let line = last_line(&live).map(|line| serde_json::from_str(&line).expect("JSON"));
         line.is_some_and(|line| count(&line, "completed") > 0)
     });
     lab.signal(libc::SIGINT);

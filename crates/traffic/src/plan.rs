@@ -181,7 +181,7 @@ fn usable(pool: &Pool, share: f64) -> u64 {
 }
 
 /// The share of IPv6 that the pools allow.
-fn ipv6_share(clients: &Pool, servers: &Pool, asked: f64) -> Result<f64, ModelError> {
+pub(crate) fn ipv6_share(clients: &Pool, servers: &Pool, asked: f64) -> Result<f64, ModelError> {
     let both = |family| clients.hosts(family) > 0 && servers.hosts(family) > 0;
     match (both(Family::V4), both(Family::V6)) {
         (true, true) => Ok(asked),

@@ -21,7 +21,9 @@ use nilometer_wire::{Span, Time};
 
 use crate::connections::ConnectionVolume;
 use crate::model::{Interval, ModelError, TrafficModel};
-use crate::plan::{CONNECTIONS_MAX, Plan, PlanError, PlannedConnection, PlannedInterval, Session};
+use crate::plan::{
+    CONNECTIONS_MAX, Plan, PlanError, PlannedConnection, PlannedInterval, Session, ipv6_share,
+};
 use crate::pool::{Family, Pool};
 use crate::purpose;
 use crate::script::Script;
@@ -82,7 +84,7 @@ pub fn plan(model: &TrafficModel, draw: Draw) -> Result<Plan, PlanError> {
         Draw::Seed(seed) => deal(vectors, seed),
     };
     let end = Time::ZERO + Span::from_secs_f64(vectors.seconds);
-    let mut made = Making::new(&clients, &servers, end, &model.intervals);
+    let mut made = Making::new([&clients, &servers], end, &model.intervals)?;
     for (number, (slot, content)) in vectors.sessions.iter().zip(contents).enumerate() {
         made.session(number as u32, slot, &vectors.sessions[content]);
     }
@@ -122,8 +124,13 @@ fn deal(vectors: &Vectors, seed: u64) -> Vec<usize> {
             }
         }
     }
-    let volumes: Vec<[f64; 2]> =
-        vectors.sessions.iter().map(|one| has(one).map(|volume| volume as f64)).collect();
+    let payload =
+        |one: &ConnectionVector| Side::BOTH.map(|side| one.bytes(side)).iter().sum::<u64>();
+    let volume = |one: &SessionVector| {
+        [one.connections.iter().map(payload).sum(), one.connections.len() as u64]
+            .map(|volume| volume as f64)
+    };
+    let volumes: Vec<[f64; 2]> = vectors.sessions.iter().map(volume).collect();
     keep_volume(&mut contents, &volumes);
     contents
 }
@@ -172,6 +179,8 @@ fn lasts_s(session: &SessionVector) -> f64 {
 struct Making<'a> {
     clients: &'a Hosts,
     servers: &'a Hosts,
+    /// The family that both pools have, where it is one alone.
+    only: Option<Family>,
     end: Time,
     ends: Vec<Time>,
     connections: Vec<(PlannedConnection, Option<usize>)>,
@@ -183,15 +192,20 @@ struct Making<'a> {
 
 impl<'a> Making<'a> {
     fn new(
-        clients: &'a Hosts,
-        servers: &'a Hosts,
+        [clients, servers]: [&'a Hosts; 2],
         end: Time,
         intervals: &[Interval],
-    ) -> Making<'a> {
+    ) -> Result<Making<'a>, PlanError> {
+        let only = match ipv6_share(&clients.pool, &servers.pool, 0.5)? {
+            0.0 => Some(Family::V4),
+            1.0 => Some(Family::V6),
+            _ => None,
+        };
         let moment = |s: f64| Time::ZERO + Span::from_secs_f64(s);
-        Making {
+        Ok(Making {
             clients,
             servers,
+            only,
             end,
             ends: intervals.iter().map(|one| moment(one.start_s + one.duration_s)).collect(),
             connections: Vec::new(),
@@ -199,7 +213,7 @@ impl<'a> Making<'a> {
             sessions: Vec::new(),
             gaps_s: Vec::new(),
             sizes: Vec::new(),
-        }
+        })
     }
 
     fn interval(&self, at: Time) -> u32 {
@@ -208,7 +222,7 @@ impl<'a> Making<'a> {
     }
 
     fn session(&mut self, number: u32, slot: &SessionVector, content: &SessionVector) {
-        let family = if slot.ipv6 { Family::V6 } else { Family::V4 };
+        let family = self.only.unwrap_or(if slot.ipv6 { Family::V6 } else { Family::V4 });
         let source = self.clients.host(family, slot.source);
         let destination = self.servers.host(family, slot.destination);
         let starts = Time::ZERO + Span::from_secs_f64(slot.start_s);
@@ -346,8 +360,6 @@ impl<'a> Making<'a> {
 impl Hosts {
     /// The address of a rank; ranks beyond the pool begin again at its first.
     fn host(&self, family: Family, rank: u32) -> IpAddr {
-        let other = if family == Family::V4 { Family::V6 } else { Family::V4 };
-        let family = if self.pool.hosts(family) > 0 { family } else { other };
         self.pool.host(family, u64::from(rank) % self.pool.hosts(family))
     }
 }

@@ -45,7 +45,7 @@ struct InitArgs {
 #[derive(Debug, Args)]
 struct RunArgs {
     /// Captures or flow exports to learn from; or a LAB.toml (by its ending), see `lab init`. An embedded
-    /// synthetic sample where absent.
+    /// synthetic sample of a minute where absent.
     #[arg(value_name = "INPUT")]
     inputs: Vec<PathBuf>,
     /// A capture or flow export to learn from, likewise (repeat for several).

@@ -128,6 +128,16 @@ impl Namespace {
     }
 }
 
+/// A kernel parameter of this thread's namespace, such as `net/ipv4/tcp_timestamps`, that is written often.
+///
+/// # Errors
+/// Where it cannot be written.
+pub fn open_sysctl(path: &str) -> Result<File> {
+    let file = format!("/proc/sys/{path}");
+    let opened = File::options().write(true).open(&file);
+    opened.map_err(|error| anyhow::anyhow!("cannot open {file} to set it: {error}"))
+}
+
 impl AsFd for Namespace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()

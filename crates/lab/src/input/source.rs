@@ -23,6 +23,11 @@ pub type Stream = Box<dyn Read>;
 /// How much of a compressed file is read at once.
 const PACKED_STEP_BYTES: usize = 64 * 1024;
 
+/// The name of the embedded sample, wherever an input is named.
+pub const EMBEDDED: &str = "embedded:sample.pcap.gz";
+/// A minute of an imagined network, played by hosts of Linux and captured; `examples/README.md` says how.
+static SAMPLE: &[u8] = include_bytes!("../../../../examples/sample.pcap.gz");
+
 /// What identifies an input: recorded with everything that is made from it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -89,7 +94,7 @@ impl Gauge {
     }
 }
 
-/// Opens `path`, or standard input for `-`; digests it where `digests`.
+/// Opens `path`, standard input for `-`, or the sample for [`EMBEDDED`]; digests it where `digests`.
 ///
 /// # Errors
 /// When it cannot be opened or read, is a directory, or is empty.
@@ -97,6 +102,8 @@ pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Window<Stream>)> {
     let name = path.display().to_string();
     let (raw, total_bytes) = if path == Path::new("-") {
         (Box::new(io::stdin()) as Stream, None)
+    } else if path == Path::new(EMBEDDED) {
+        (Box::new(SAMPLE) as Stream, Some(SAMPLE.len() as u64))
     } else {
         let file = File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
         let about = file.metadata().with_context(|| format!("{name}: cannot be looked at"))?;

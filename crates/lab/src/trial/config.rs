@@ -24,7 +24,8 @@ pub const DURATION_MAX_S: f64 = 86_400.0;
 pub struct LabConfig {
     /// Seed of everything drawn by chance.
     pub seed: u64,
-    /// Captures or flow exports; the embedded synthetic records where empty.
+    /// Captures or flow exports. The embedded sample where empty: a synthetic capture that is played as it was, or
+    /// synthetic records where laws are to be played.
     pub input: Vec<PathBuf>,
     /// Seconds of traffic at the original's own speed. Of captures: the length of the part that is played,
     /// [`FIT_S`] where absent. Of records: from their beginning; where absent all of them are fitted into
@@ -281,10 +282,10 @@ impl LabConfig {
         Ok(())
     }
 
-    /// Are the connections of captures to be played as vectors, at their own speed?
+    /// Are the connections of captures, or of the embedded one, to be played as vectors, at their own speed?
     pub fn plays_vectors(&self) -> bool {
         let is_plain = !self.model.harpoon && self.model.interval_s.is_none() && !self.fit;
-        !self.input.is_empty() && self.model.file.is_none() && is_plain
+        self.model.file.is_none() && is_plain
     }
 
     /// A LAB.toml with every default, commented.
@@ -298,7 +299,8 @@ const TEMPLATE: &str = r#"# A Nilometer lab: every key with its default. `nilome
 # Seed of everything drawn by chance; the same seed plans the same traffic.
 seed = 1
 
-# Captures or flow exports. Empty: the embedded flow records, which are synthetic.
+# Captures or flow exports. Empty: the embedded sample, which is synthetic: a capture of a minute, or flow
+# records where laws are played (`fit`, `model.harpoon`, `model.interval_s`).
 input = []
 
 # Seconds of traffic at the original's own speed. Of captures a part so long is played, 60 s where absent. Of

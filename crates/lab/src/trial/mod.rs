@@ -3,6 +3,7 @@
 pub mod account;
 mod apart;
 pub mod aside;
+pub mod clock;
 pub mod config;
 mod heading;
 mod hosts;

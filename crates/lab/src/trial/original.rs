@@ -18,17 +18,20 @@ use nilometer_traffic::vectors::Vectors;
 use nilometer_wire::packet::{IpPacket, Transport};
 use serde::{Deserialize, Serialize};
 
+use super::clock::Clock;
 use super::config::FIT_S;
 use super::source::{Asked, file_name};
 use crate::cli::VERSION;
 use crate::input::observe::{hold, one_sided};
 use crate::input::records::{Progress, read_packets};
+use crate::input::source::EMBEDDED;
 use crate::input::summary::FlowSummary;
 
 /// The inter-connection bound of the paper, seconds.
 const BOUND_S: f64 = 60.0;
 /// A share of the payload that the capture lost, beyond which it is said.
 const LOST_LOW: f64 = 0.01;
+const SECOND_NS: u64 = 1_000_000_000;
 /// The shortest part, seconds: a capture of one packet lasts no time.
 const PART_MIN_S: f64 = 0.5;
 
@@ -84,10 +87,20 @@ impl Volume {
         if !matches!(packet.transport, Transport::Tcp(_)) {
             return;
         }
-        *self.seconds.entry(stamp_ns / 1_000_000_000).or_default() += u64::from(packet.ip_bytes);
+        *self.seconds.entry(stamp_ns / SECOND_NS).or_default() += u64::from(packet.ip_bytes);
         let (first, last) = self.span_ns.unwrap_or((stamp_ns, stamp_ns));
         self.span_ns = Some((first.min(stamp_ns), last.max(stamp_ns)));
         self.unstamped |= stamp_ns == 0;
+    }
+
+    /// As this clock shows it.
+    fn by(self, clock: &Clock) -> Volume {
+        let mut seconds = BTreeMap::new();
+        for (second, bytes) in self.seconds {
+            *seconds.entry(clock.at(second * SECOND_NS) / SECOND_NS).or_default() += bytes;
+        }
+        let span_ns = self.span_ns.map(|(first, last)| (clock.at(first), clock.at(last)));
+        Volume { seconds, span_ns, ..self }
     }
 
     /// When the window of so many seconds begins that carries the median of all, ns since 1970.
@@ -104,7 +117,7 @@ impl Volume {
             windows.push((carried, begins));
         }
         windows.sort_unstable();
-        windows.get(windows.len() / 2).map_or(0, |(_, begins)| begins * 1_000_000_000)
+        windows.get(windows.len() / 2).map_or(0, |(_, begins)| begins * SECOND_NS)
     }
 }
 
@@ -148,6 +161,8 @@ pub fn learn(
     let mut volume = Volume::default();
     let summary =
         read_packets(&asked.inputs, true, progress, &mut |ns, packet| volume.take(ns, packet))?;
+    let clock = Clock::of(volume.seconds.keys().copied());
+    let volume = volume.by(&clock);
     let Some((first_ns, last_ns)) = volume.span_ns else { return Ok(None) };
     let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
     if volume.unstamped {
@@ -168,7 +183,8 @@ pub fn learn(
     let begins_ns = first_ns + (chosen.start_s * 1e9) as u64;
     let ends_ns = begins_ns + (chosen.seconds * 1e9) as u64;
     let mut observer = Observer::between(Limits::default(), begins_ns, ends_ns);
-    read_packets(&asked.inputs, false, progress, &mut |ns, packet| observer.observe(ns, packet))?;
+    let watch = &mut |ns, packet: &IpPacket| observer.observe(clock.at(ns), packet);
+    read_packets(&asked.inputs, false, progress, watch)?;
     let observed = observer.finish();
     hold(&observed)?;
     if observed.connections.is_empty() {
@@ -179,6 +195,7 @@ pub fn learn(
         );
     }
     let mut warnings = summary.warnings.clone();
+    warnings.extend(clock.told());
     warnings.extend(told(chosen, whole_s, part.is_some()));
     warnings.extend(observed.one_side().map(one_sided));
     warnings.extend(lost(&observed));
@@ -206,7 +223,7 @@ fn estimate(
     let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
     let beside = Beside {
         tool: format!("nilometer {VERSION}"),
-        origin: Origin { description: names.join(", "), synthetic: false, inputs },
+        origin: Origin { description: names.join(", "), synthetic: names == [EMBEDDED], inputs },
         bound_s,
         pools: [asked.clients.clone(), asked.servers.clone()],
         other_octets: original.observed.others.octets + original.observed.headless.octets,

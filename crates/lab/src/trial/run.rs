@@ -25,6 +25,7 @@ use super::warnings;
 use crate::device::privilege;
 use crate::document::results::Directory;
 use crate::input::records::Progress;
+use crate::input::source::EMBEDDED;
 use crate::report;
 use crate::route::testbed::RouterFile;
 use crate::table::flows::FlowWriter;
@@ -123,7 +124,11 @@ fn learn(config: &LabConfig, display: &Display) -> Result<(Estimate, Option<Orig
     if config.plays_vectors() {
         display.reading_begins("learning the traffic");
         let progress = &mut |progress: &Progress<'_>| display.reading(progress);
-        let learnt = original::learn(&asked(config), config.part, config.duration_s, progress)?;
+        let mut asked = asked(config);
+        if asked.inputs.is_empty() {
+            asked.inputs.push(EMBEDDED.into());
+        }
+        let learnt = original::learn(&asked, config.part, config.duration_s, progress)?;
         if let Some((estimate, original)) = learnt {
             if config.keep != Keep::Volume {
                 bail!(

@@ -13,7 +13,9 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result};
 
-const SETTING: &str = "/proc/sys/net/ipv4/tcp_timestamps";
+use crate::device::namespace;
+
+const SETTING: &str = "net/ipv4/tcp_timestamps";
 
 /// The setting of a namespace, and what it is now.
 #[derive(Debug)]
@@ -25,8 +27,7 @@ impl Stamping {
     /// # Errors
     /// Where it cannot be written.
     pub fn open() -> Result<Stamping> {
-        let file = File::options().write(true).open(SETTING);
-        let file = file.with_context(|| format!("cannot open {SETTING}"))?;
+        let file = namespace::open_sysctl(SETTING)?;
         file.write_all_at(b"1", 0).with_context(|| format!("cannot write {SETTING}"))?;
         Ok(Stamping(Mutex::new((file, true))))
     }

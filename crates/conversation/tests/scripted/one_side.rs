@@ -1,0 +1,19 @@
+//! Packets of one side alone.
+
+use super::*;
+
+/// Whoever looks at one side of both sees what a capture of that side does.
+#[test]
+fn one_side_of_both_directions_is_what_a_capture_of_one_direction_shows() {
+    let whole = usual();
+    for side in [C, S] {
+        let mut script = usual();
+        let other = script.of(if side == C { S } else { C });
+        script.packets.retain(|packet| !other.contains(packet));
+        let only = if side == C { Side::Client } else { Side::Server };
+        let looked = Follower::of_one_side(Limits::default(), only);
+        let found = follow_by(looked, &whole.packets, usize::MAX);
+        assert_eq!(found, follow(&script.packets, usize::MAX));
+        assert_eq!(found[0].of(only).packets, script.packets.len() as u64);
+    }
+}
