@@ -53,6 +53,7 @@ fn seen(steps: Vec<Step>) -> Script {
         tried_ns: 0,
         has_time_stamps: true,
         segment_bytes: 1_448,
+        acks_each: [false; 2],
     }
 }
 
@@ -63,6 +64,7 @@ fn unseen_server(opening: Opening, tried_ms: u64) -> Script {
         tried_ns: tried_ms * MS,
         has_time_stamps: true,
         segment_bytes: 1_448,
+        acks_each: [false; 2],
     }
 }
 

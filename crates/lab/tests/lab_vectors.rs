@@ -56,6 +56,7 @@ fn a_leg_plays_scripts_and_leaves_what_is_open_in_peace() {
         tried_ns: 0,
         has_time_stamps,
         segment_bytes: 1_448,
+        acks_each: [false; 2],
     });
     let plan: Vec<_> = (0..20).map(planned).collect();
     let config = LabConfig { dut: DutKind::Wire, ..LabConfig::default() };

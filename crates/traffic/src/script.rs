@@ -33,14 +33,17 @@ pub struct Script {
     pub has_time_stamps: bool,
     /// Payload of a full segment; 0 where none was full.
     pub segment_bytes: u16,
+    /// Whether the client, and the server, acknowledge each segment by itself.
+    pub acks_each: [bool; 2],
 }
 
 impl Script {
-    /// Adds itself to a digest: how it opens, whether it has time stamps (u8 each), its segments (u16), for how long it is tried; for each step who acts (u8), awaited bytes, pause, and either bytes, segments and
+    /// Adds itself to a digest: how it opens, whether it has time stamps (u8 each), its segments (u16), who acknowledges each of them (u8 each), for how long it is tried; for each step who acts (u8), awaited bytes, pause, and either bytes, segments and
     /// time of what is sent, or 0 and which end it is (u64 each, big-endian).
     pub(crate) fn digest(&self, hash: &mut Sha256) {
         hash.update([self.opening as u8, self.has_time_stamps.into()]);
         hash.update(self.segment_bytes.to_be_bytes());
+        hash.update(self.acks_each.map(u8::from));
         hash.update(self.tried_ns.to_be_bytes());
         for step in &self.steps {
             let [one, two, three] = match step.act {
@@ -278,6 +281,7 @@ mod tests {
             tried_ns: 0,
             has_time_stamps: true,
             segment_bytes: 1_448,
+            acks_each: [false; 2],
         }
     }
 

@@ -18,6 +18,10 @@ use crate::script::Script;
 pub const SESSIONS_MAX: usize = 1 << 20;
 /// Steps that a table may have at most, over all connections.
 pub const STEPS_MAX: usize = 1 << 23;
+/// Fewer segments than this do not tell how an end acknowledges, and a smaller share of acknowledgements is that of
+/// one which waits.
+const SEGMENTS_MIN: u64 = 4;
+const ACKS_SHARE: f64 = 0.75;
 /// The smallest and largest segment that a connection is given of its original's.
 const SEGMENT_BYTES: core::ops::RangeInclusive<u32> = 500..=1_460;
 
@@ -73,6 +77,9 @@ pub struct ConnectionVector {
     /// Its segments carry TCP's time stamps.
     #[serde(default = "usual")]
     pub time_stamps: bool,
+    /// Whether the client, and the server, acknowledge each segment by itself.
+    #[serde(default)]
+    pub acks_each: [bool; 2],
     /// What both ends do.
     pub steps: Vec<StepVector>,
 }
@@ -210,7 +217,8 @@ impl ConnectionVector {
         let steps = self.steps.iter().map(StepVector::step).collect();
         let tried_ns = (self.lasts_s * 1e9) as u64;
         let (has_time_stamps, segment_bytes) = (self.time_stamps, self.segment_bytes);
-        Script { opening, steps, tried_ns, has_time_stamps, segment_bytes }
+        let acks_each = self.acks_each;
+        Script { opening, steps, tried_ns, has_time_stamps, segment_bytes, acks_each }
     }
 }
 
@@ -254,6 +262,15 @@ impl StepVector {
     }
 }
 
+/// An end that sends an acknowledgement for nearly every segment that it is sent; others wait for a second one
+/// (RFC 1122, section 4.2.3.2).
+fn acks_each(own: &Carried, other: &Carried) -> bool {
+    let without_data = own.packets - own.data_packets;
+    // A SYN and a FIN are none, or are.
+    let acks = without_data.saturating_sub(2);
+    other.data_packets >= SEGMENTS_MIN && acks as f64 >= ACKS_SHARE * other.data_packets as f64
+}
+
 /// What tables without the field meant.
 fn usual() -> bool {
     true
@@ -275,6 +292,7 @@ fn vector(one: &Connection, session_ns: u64) -> ConnectionVector {
         octets: sum(|side| side.octets),
         segment_bytes: if SEGMENT_BYTES.contains(&largest) { largest as u16 } else { 0 },
         time_stamps: one.has_time_stamps,
+        acks_each: Side::BOTH.map(|side| acks_each(one.of(side), one.of(side.other()))),
         steps: one.steps.iter().map(StepVector::of).collect(),
     }
 }

@@ -1,27 +1,29 @@
 //! `nilometer compare`: a copy of traffic held against its original.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use nilometer_likeness::observed::Bin;
 use nilometer_likeness::{Judgement, Likeness, Observed, Settings, Verdict as Told, judge};
 use serde::Serialize;
 
-use super::Verdict;
+use super::{VERSION, Verdict};
+use crate::document;
 use crate::input::observe::{likewise, observe, one_sided};
 use crate::input::summary::FlowSummary;
-use crate::report::format::significant;
+use crate::report::comparison::{self, Comparison};
+use crate::report::format::{count, significant};
 use crate::report::likeness::{sentence, word};
-use crate::said;
 use crate::trial::progress::Display;
+use crate::{report, said};
 
 /// Arguments of `nilometer compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The original: a capture.
+    /// The original: a capture, or a directory of results that has its packets (`lab run --pcap`).
     original: PathBuf,
-    /// The copy: a capture of what some generator made of it.
+    /// The copy, likewise: what some generator made of it.
     copy: PathBuf,
     /// A pair of hosts that made no connection for so long begins another session, seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
@@ -32,6 +34,9 @@ pub struct CompareArgs {
     /// Exit with status 1 if a law differs.
     #[arg(long)]
     check: bool,
+    /// Draw the comparison as a page, too.
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
     /// Print the comparison as one JSON object.
     #[arg(long)]
     json: bool,
@@ -52,7 +57,7 @@ struct Side {
 
 /// The comparison, as JSON.
 #[derive(Debug, Serialize)]
-struct Comparison<'a> {
+struct Compared<'a> {
     format: &'static str,
     seed: u64,
     bound_s: f64,
@@ -66,7 +71,7 @@ struct Comparison<'a> {
 /// Runs `nilometer compare`.
 pub fn run(args: &CompareArgs) -> Result<Verdict> {
     if !(args.bound.is_finite() && args.bound > 0.0) {
-        anyhow::bail!("--bound {}: a number of seconds above 0 is needed", args.bound);
+        bail!("--bound {}: a number of seconds above 0 is needed", args.bound);
     }
     let display = Display::new();
     let mut warnings = Vec::new();
@@ -76,8 +81,9 @@ pub fn run(args: &CompareArgs) -> Result<Verdict> {
         warnings.extend(read.1.warnings.iter().cloned());
         Ok(read)
     };
-    let mut both = [read(&args.original)?, read(&args.copy)?];
-    let inputs = [&args.original, &args.copy].map(std::slice::from_ref);
+    let paths = [packets_of(&args.original)?, packets_of(&args.copy)?];
+    let mut both = [read(&paths[0])?, read(&paths[1])?];
+    let inputs = paths.each_ref().map(std::slice::from_ref);
     let seen = likewise(&mut both, inputs, &mut |progress| display.reading(progress))?;
     warnings.extend(seen.map(one_sided));
     let [original, copy] = both;
@@ -88,9 +94,20 @@ pub fn run(args: &CompareArgs) -> Result<Verdict> {
     warnings.iter().for_each(|warning| say!("warning: {warning}"));
     let sides =
         [side(&original, judgement.sessions_original), side(&copy, judgement.sessions_copy)];
+    if let Some(page) = &args.out {
+        let drawn = comparison::render(&Comparison {
+            names: sides.each_ref().map(|side| side.inputs.first().map_or("", String::as_str)),
+            sides: &figures(&sides),
+            likeness: &judgement.likeness,
+            warnings: &warnings,
+            tool: VERSION,
+        });
+        document::guard_output(page, &paths, true, report::page::BEGINNING.as_bytes())?
+            .write(drawn.as_bytes())?;
+    }
     if args.json {
         let [original, copy] = &sides;
-        let comparison = Comparison {
+        let comparison = Compared {
             format: "nilometer-comparison/1",
             seed: args.seed,
             bound_s: args.bound,
@@ -106,6 +123,38 @@ pub fn run(args: &CompareArgs) -> Result<Verdict> {
     }
     let differs = judgement.told().any(|law| law.verdict == Told::Differs);
     Ok(if args.check && differs { Verdict::Negative } else { Verdict::Done })
+}
+
+/// What is read of a name: a directory of results stands for the packets at its client.
+fn packets_of(path: &Path) -> Result<PathBuf> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let packets = path.join("client.pcapng");
+    if !packets.is_file() {
+        bail!(
+            "{}: holds no client.pcapng; a directory of results has its packets where it was made with `lab run \
+             --pcap`",
+            path.display()
+        );
+    }
+    Ok(packets)
+}
+
+/// The figures of both sides, as the page has them.
+fn figures(sides: &[Side; 2]) -> Vec<Vec<String>> {
+    let row =
+        |name: &str, of: fn(&Side) -> String| vec![name.to_owned(), of(&sides[0]), of(&sides[1])];
+    vec![
+        row("read from", |side| side.inputs.join(", ")),
+        row("seconds", |side| significant(side.seconds, 4)),
+        row("TCP connections", |side| count(side.connections)),
+        row("sessions", |side| count(side.sessions)),
+        row("TCP packets", |side| count(side.packets)),
+        row("TCP bytes", |side| count(side.bytes)),
+        row("other packets", |side| count(side.other_packets)),
+        row("other bytes", |side| count(side.other_bytes)),
+    ]
 }
 
 fn side((observed, summary): &(Observed, FlowSummary), sessions: u64) -> Side {

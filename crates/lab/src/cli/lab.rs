@@ -7,13 +7,14 @@ use clap::{Args, Subcommand};
 
 use super::Verdict;
 use crate::document;
-use crate::report::enough;
 use crate::report::format::significant;
 use crate::report::likeness::word;
+use crate::report::{self, enough};
 use crate::said::plain;
 use crate::trial::config::{DutKind, Keep, LabConfig};
 use crate::trial::original::Part;
 use crate::trial::outcome::{Outcome, out_of_bounds};
+use crate::trial::repeats::{self, EndedRow};
 use crate::trial::router::RouterOutcome;
 use crate::trial::run::{Ended, RunOptions, run as run_trial};
 use crate::trial::{signals, telling};
@@ -125,6 +126,10 @@ struct RunArgs {
     /// For --check: laws of which there is too little to tell may pass.
     #[arg(long)]
     allow_few: bool,
+    /// Run so many times, each with the next seed, into DIR-1, DIR-2 and so on; DIR has means over runs with
+    /// their intervals, and one page.
+    #[arg(long, value_name = "N")]
+    repeats: Option<u32>,
     /// Print the result as one JSON object.
     #[arg(long)]
     json: bool,
@@ -221,6 +226,10 @@ fn run_lab(args: &RunArgs) -> Result<Verdict> {
     let config = args.configuration()?;
     let options = RunOptions { out: args.out.clone(), force: args.force, command: command_line() };
     let stop = signals::stop_flag()?;
+    if let Some(count) = args.repeats {
+        let ended = repeats::run(&config, &options, (count, args.allow_few), &stop)?;
+        return repeated(ended, args);
+    }
     let (outcome, interrupted) = match run_trial(&config, &options, &stop)? {
         Ended::Completed(outcome) => (outcome, None),
         Ended::Interrupted(outcome, kept) => (outcome, Some(kept)),
@@ -243,6 +252,33 @@ fn run_lab(args: &RunArgs) -> Result<Verdict> {
         say!("--check: {finding}");
     }
     Ok(if found.is_empty() { Verdict::Done } else { Verdict::Negative })
+}
+
+fn repeated(ended: EndedRow, args: &RunArgs) -> Result<Verdict> {
+    let whole = match ended {
+        EndedRow::Made(whole) => whole,
+        EndedRow::Early(partial) => {
+            say!("interrupted in the first run; what there was is kept in {}", partial.display());
+            return Ok(Verdict::Interrupted);
+        }
+    };
+    if args.json {
+        println!("{}", serde_json::to_string(&*whole).context("a result is JSON")?);
+    } else {
+        println!("{}", report::repeats::sentence(&whole).replace('*', ""));
+        println!("{:<18} {}", "report", plain(&whole.report));
+    }
+    if whole.interrupted {
+        say!("interrupted after {} runs", whole.runs.len());
+        return Ok(Verdict::Interrupted);
+    }
+    let runs = whole.runs.iter().flat_map(|run| run.findings.iter().map(move |f| (run, f)));
+    let mut is_sound = true;
+    for (run, finding) in runs.filter(|_| args.check) {
+        is_sound = false;
+        say!("--check: {}: {finding}", run.directory);
+    }
+    Ok(if is_sound { Verdict::Done } else { Verdict::Negative })
 }
 
 fn print(outcome: &Outcome, json: bool) -> Result<()> {

@@ -8,6 +8,7 @@ mod lenient;
 pub mod likeness;
 mod observed;
 
+pub mod comparison;
 pub mod enough;
 pub mod figure;
 pub mod format;
@@ -15,6 +16,7 @@ pub mod losses;
 pub mod page;
 pub mod plot;
 pub mod policy;
+pub mod repeats;
 pub mod script;
 pub mod simulation;
 pub mod story;

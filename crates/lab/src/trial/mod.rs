@@ -15,6 +15,7 @@ pub mod original;
 pub mod outcome;
 pub mod planning;
 pub mod progress;
+pub mod repeats;
 pub mod router;
 pub mod run;
 pub mod signals;

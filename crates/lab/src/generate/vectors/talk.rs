@@ -172,6 +172,10 @@ impl<'a> Talk<'a> {
                 }
                 Ok(bytes) => {
                     self.received_bytes += bytes as u64;
+                    if self.script.acks_each[self.side.index()] {
+                        // It lasts until TCP thinks otherwise; where it is refused, acknowledgements wait.
+                        let _ = self.socket.set_tcp_quickack(true);
+                    }
                     self.speaker.hear(self.script, bytes as u64, clock.now_ns());
                     // A short read took all there was; the next arrival is another event.
                     if bytes < sink.capacity() && !has_more {

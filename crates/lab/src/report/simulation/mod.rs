@@ -16,16 +16,16 @@ use super::verdict::Span;
 
 /// The top of a page: what was run, two sentences, how large it was, where to look, what to doubt.
 #[derive(Debug)]
-struct Heading<'a> {
-    crumb: Vec<String>,
-    sentences: Vec<Vec<Span>>,
-    lede: String,
-    sections: &'a [[&'a str; 2]],
-    warnings: &'a [String],
+pub(super) struct Heading<'a> {
+    pub crumb: Vec<String>,
+    pub sentences: Vec<Vec<Span>>,
+    pub lede: String,
+    pub sections: &'a [[&'a str; 2]],
+    pub warnings: &'a [String],
 }
 
 impl Heading<'_> {
-    fn html(&self) -> String {
+    pub fn html(&self) -> String {
         let crumb: Vec<String> = self.crumb.iter().map(|part| escape(part)).collect();
         let mut out = format!("<header>\n<p class=\"crumb\">{}</p>\n<h1>", crumb.join(" · "));
         self.sentences.iter().for_each(|words| out.push_str(&page::sentence(words)));
@@ -42,7 +42,7 @@ impl Heading<'_> {
 }
 
 /// Words of a sentence, those between stars set apart: `flows get *98 %* of it`.
-fn words(text: &str) -> Vec<Span> {
+pub(super) fn words(text: &str) -> Vec<Span> {
     let pieces = text.split('*').enumerate();
     let span = |(i, text): (usize, &str)| Span { text: text.to_owned(), strong: i % 2 == 1 };
     pieces.map(span).filter(|span| !span.text.is_empty()).collect()

@@ -1,0 +1,246 @@
+//! A lab run several times over: each run with a seed of its own, and what they have in common.
+//!
+//! One run says nothing of how far the next one will be from it. Run *k* of `DIR` has the seed that was asked for
+//! and *k* - 1 more, and results of its own in `DIR-k`; `DIR` has what all of them came to, with 95 % intervals of
+//! the means over runs (Student's law), since runs are independent and packets within one are not.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Result, bail};
+use nilometer_likeness::{Likeness, Verdict};
+use nilometer_stat::trimmed::two_sided;
+use serde::{Deserialize, Serialize};
+
+use super::config::LabConfig;
+use super::outcome::{Outcome, out_of_bounds};
+use super::run::{Ended, RunOptions, run as run_once};
+use crate::cli::VERSION;
+use crate::document::results::Directory;
+use crate::report::{PAGE_FILE, repeats};
+
+/// Runs at most.
+pub const REPEATS_MAX: u32 = 1_000;
+const CONFIDENCE: f64 = 0.95;
+
+/// A mean over runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OverRuns {
+    /// Arithmetic mean; none where no run has the figure.
+    pub mean: Option<f64>,
+    /// The 95 % interval of the mean; none of fewer than two runs.
+    pub interval: Option<[f64; 2]>,
+    /// The figure of each run that has it.
+    pub runs: Vec<f64>,
+}
+
+/// One law over all runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LawOverRuns {
+    /// The law.
+    pub name: String,
+    /// What its distance is counted in.
+    pub unit: String,
+    /// The greatest distance that may be called alike.
+    pub cap: f64,
+    /// Distance of copy and original.
+    pub distance: OverRuns,
+    /// What was said of it in each run.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OneRun {
+    /// Its directory, beside that of the whole.
+    pub directory: String,
+    /// Its seed.
+    pub seed: u64,
+    /// Packets that entered the device.
+    pub packets: u64,
+    /// Of these, those that it lost.
+    pub lost: u64,
+    /// What `--check` would find.
+    pub findings: Vec<String>,
+}
+
+/// What all runs came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Repeats {
+    /// `nilometer-repeats/1`.
+    pub format: String,
+    /// Version of the tool.
+    pub version: String,
+    /// The device under test.
+    pub dut: String,
+    /// What was played.
+    pub input: Vec<String>,
+    /// Stopped by a signal before the last run's end.
+    pub interrupted: bool,
+    /// The runs, in their order.
+    pub runs: Vec<OneRun>,
+    /// The copy against the original, law by law; empty where the original was not known packet by packet.
+    pub likeness: Vec<LawOverRuns>,
+    /// Median delay through the device, ns.
+    pub delay_p50_ns: OverRuns,
+    /// 99th percentile of the delay, ns.
+    pub delay_p99_ns: OverRuns,
+    /// Share of packets lost, 0 to 1.
+    pub loss: OverRuns,
+    /// The copy's payload divided by the original's.
+    pub volume_ratio: OverRuns,
+    /// Absolute path of the page.
+    pub report: String,
+}
+
+/// How a row of runs ended.
+pub enum EndedRow {
+    /// All runs, or those before a signal.
+    Made(Box<Repeats>),
+    /// A signal came before the first run had been made.
+    Early(PathBuf),
+}
+
+/// Makes `count` runs and sums them up.
+///
+/// # Errors
+/// Where a run fails as [`run_once`] does: the runs before it stay, and the error says which it was. And where
+/// `count` is out of its range.
+pub fn run(
+    config: &LabConfig,
+    options: &RunOptions,
+    (count, allows_few): (u32, bool),
+    stop: &Arc<AtomicBool>,
+) -> Result<EndedRow> {
+    if !(2..=REPEATS_MAX).contains(&count) {
+        bail!("--repeats {count}: give a number from 2 to {REPEATS_MAX}");
+    }
+    Directory::check(&options.out, options.force)?;
+    for number in 1..=count {
+        Directory::check(&beside(&options.out, number), options.force)?;
+    }
+    let mut made: Vec<(OneRun, Outcome)> = Vec::new();
+    let mut interrupted = false;
+    for number in 1..=count {
+        let seed = config.seed.wrapping_add(u64::from(number) - 1);
+        let out = beside(&options.out, number);
+        say!("run {number} of {count}, seed {seed}");
+        let one = LabConfig { seed, ..config.clone() };
+        let options = RunOptions { out: out.clone(), ..options.clone() };
+        let ended = run_once(&one, &options, stop)
+            .map_err(|error| error.context(format!("run {number} of {count}")))?;
+        match ended {
+            Ended::Completed(outcome) => made.push((told(&out, &outcome, allows_few), *outcome)),
+            Ended::Interrupted(_, kept) | Ended::Early(kept) if made.is_empty() => {
+                return Ok(EndedRow::Early(kept));
+            }
+            Ended::Interrupted(..) | Ended::Early(_) => {
+                interrupted = true;
+                break;
+            }
+        }
+    }
+    let directory = Directory::create(&options.out, options.force)?;
+    let page = options.out.join(PAGE_FILE);
+    let whole = Repeats {
+        report: std::path::absolute(&page).unwrap_or(page).display().to_string(),
+        ..sum(made, interrupted)
+    };
+    directory.file("result.json").write_json(&whole)?;
+    directory.file(PAGE_FILE).write(repeats::render(&whole).as_bytes())?;
+    directory.finish()?;
+    Ok(EndedRow::Made(Box::new(whole)))
+}
+
+/// The directory of one run: `DIR-k`.
+fn beside(out: &Path, number: u32) -> PathBuf {
+    let mut name: OsString = out.file_name().unwrap_or_default().to_owned();
+    name.push(format!("-{number}"));
+    out.with_file_name(name)
+}
+
+fn told(out: &Path, outcome: &Outcome, allows_few: bool) -> OneRun {
+    OneRun {
+        directory: out.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        seed: outcome.seed,
+        packets: outcome.packets.entered,
+        lost: outcome.packets.lost,
+        findings: out_of_bounds(outcome, allows_few),
+    }
+}
+
+fn sum(made: Vec<(OneRun, Outcome)>, interrupted: bool) -> Repeats {
+    let (runs, outcomes): (Vec<OneRun>, Vec<Outcome>) = made.into_iter().unzip();
+    let over = |of: &dyn Fn(&Outcome) -> Option<f64>| {
+        OverRuns::of(outcomes.iter().filter_map(of).collect())
+    };
+    let loss = |one: &Outcome| {
+        (one.packets.entered > 0).then(|| one.packets.lost as f64 / one.packets.entered as f64)
+    };
+    let first = outcomes.first();
+    Repeats {
+        format: "nilometer-repeats/1".to_owned(),
+        version: VERSION.to_owned(),
+        dut: first.map(|one| one.dut.clone()).unwrap_or_default(),
+        input: first.map(|one| one.input.clone()).unwrap_or_default(),
+        interrupted,
+        likeness: laws(&outcomes),
+        delay_p50_ns: over(&|one| one.delay_ns.as_ref().map(|delay| delay.p50 as f64)),
+        delay_p99_ns: over(&|one| one.delay_ns.as_ref().map(|delay| delay.p99 as f64)),
+        loss: over(&loss),
+        volume_ratio: over(&|one| one.coverage.map(|coverage| coverage.volume_ratio)),
+        report: String::new(),
+        runs,
+    }
+}
+
+fn laws(outcomes: &[Outcome]) -> Vec<LawOverRuns> {
+    let Some(first) = outcomes.first() else { return Vec::new() };
+    let of = |law: &Likeness| {
+        let same = || {
+            let all = outcomes.iter().flat_map(|one| &one.likeness);
+            all.filter(|other| other.name == law.name)
+        };
+        LawOverRuns {
+            name: law.name.clone(),
+            unit: law.unit.clone(),
+            cap: law.cap,
+            distance: OverRuns::of(same().filter_map(|law| law.distance).collect()),
+            verdicts: same().map(|law| law.verdict).collect(),
+        }
+    };
+    first.likeness.iter().map(of).collect()
+}
+
+impl OverRuns {
+    /// The mean of these, and its interval.
+    pub fn of(runs: Vec<f64>) -> OverRuns {
+        let count = runs.len() as f64;
+        let mean = (count > 0.0).then(|| runs.iter().sum::<f64>() / count);
+        let interval = mean.filter(|_| count > 1.0).map(|mean| {
+            let sum: f64 = runs.iter().map(|run| (run - mean) * (run - mean)).sum();
+            let half = (sum / (count - 1.0) / count).sqrt() * two_sided(count - 1.0, CONFIDENCE);
+            [mean - half, mean + half]
+        });
+        OverRuns { mean, interval, runs }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_over_runs_has_the_interval_of_students_law() {
+        let few = OverRuns::of(vec![1.0, 2.0, 3.0]);
+        // 4.303 standard errors of two degrees of freedom, of 1 / sqrt(3) each.
+        let half = 4.302_652_7 / 3f64.sqrt();
+        let [low, high] = few.interval.expect("an interval");
+        assert!((low - (2.0 - half)).abs() < 1e-6 && (high - (2.0 + half)).abs() < 1e-6);
+        assert_eq!((few.mean, OverRuns::of(vec![5.0]).interval), (Some(2.0), None));
+        assert_eq!(OverRuns::of(Vec::new()).mean, None);
+        assert_eq!(beside(Path::new("a/run"), 3), Path::new("a/run-3"));
+    }
+}
