@@ -51,6 +51,34 @@ fn the_embedded_sample_becomes_a_model_that_says_what_it_is() {
     assert_eq!(coverage["flows"], all, "every flow is in the model or left out for a reason");
 }
 
+/// Twice the sessions in the file are twice the connections and the bytes; connections drive any other model.
+#[test]
+fn sessions_drive_the_plan_of_harpoons_own_model() {
+    let room = Room::new("driven");
+    let shown = room.done(&["model", "embedded", "--harpoon", "-o", "harpoon.json"]);
+    assert!(shown.lines().any(|line| line.starts_with("driven by ")), "{shown}");
+    room.done(&["model", "embedded", "-o", "whole.json"]);
+    let planned = |name: &str| {
+        let mut model = room.json(name);
+        let plan = |file: &str| {
+            let plan = room.counted(&["generate", "plan", file, "--json"]);
+            ["connections", "bytes"].map(|key| plan[key].as_f64().expect("a number"))
+        };
+        let before = plan(name);
+        for interval in model["intervals"].as_array_mut().expect("intervals") {
+            interval["sessions"] = (2.0 * interval["sessions"].as_f64().expect("sessions")).into();
+        }
+        room.write("twice.json", model.to_string());
+        let after = plan("twice.json");
+        let driver = model["generation"]["driver"].as_str().map(str::to_owned);
+        (driver, [after[0] / before[0], after[1] / before[1]])
+    };
+    let (driver, ratios) = planned("harpoon.json");
+    assert_eq!(driver.as_deref(), Some("sessions"));
+    assert!(ratios.iter().all(|ratio| (ratio / 2.0 - 1.0).abs() < 0.03), "{ratios:?}");
+    assert_eq!(planned("whole.json"), (None, [1.0, 1.0]));
+}
+
 #[test]
 fn a_model_is_never_overwritten_unasked() {
     let room = Room::new("overwritten");

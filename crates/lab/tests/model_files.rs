@@ -269,7 +269,7 @@ fn tables_hold_the_model_to_the_last_digit() {
         (&ranks[5]["rank"], &ranks[5]["address"]),
         (&"1".into(), &model["destinations"]["addresses"][0])
     );
-    assert_eq!(table("coverage").len(), 7);
+    assert_eq!(table("coverage").len(), 8);
     let octaves = |series: &str| list(&model["hurst"]["diagram"][series]).len();
     assert_eq!(table("scales").len(), octaves("bytes") + octaves("packets"));
     let shapes = table("connections");

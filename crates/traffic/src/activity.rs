@@ -1,4 +1,4 @@
-//! Which slots are on: as many sessions in each interval as carry its connections.
+//! Which slots are on: as many sessions in each interval as carry its connections, or as are to be active.
 //!
 //! Slots are numbered; interval i switches on the first `full` of them, and the next one from the
 //! moment `from` on, so that the interval holds exactly the connections asked for (the paper's mean
@@ -7,6 +7,10 @@
 //! in the interval where the wait ends, and that connection counts there. It takes the place of one
 //! new session, because it is one of the connections that the next interval was to hold.
 //!
+//! Where sessions drive, the interval holds as much of their time as is asked for, and what connections they
+//! make. What waits from an earlier interval is active until its connection, and counts against the
+//! target (section 4.1).
+//!
 //! A connection of a chain is therefore made when its slot was on at some moment of the wait before
 //! it. Its gap is a draw of P(InterConnection) that was followed from its beginning only when the
 //! slot was on at that beginning; only then may it be counted as one.
@@ -14,19 +18,28 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use nilometer_wire::Time;
+use nilometer_wire::{Span, Time};
 
 use crate::chain::Chain;
 
 /// One interval of the performance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
     /// Its first moment.
     pub start: Time,
     /// The first moment of the next one.
     pub end: Time,
-    /// Connections it is to hold.
+    /// Connections it is to hold, or about as many as its sessions will make.
     pub connections: u64,
+    /// Sessions that are to be active in it on average, where they drive.
+    pub sessions: Option<f64>,
+}
+
+impl Window {
+    /// How long it lasts, seconds.
+    pub fn length_s(&self) -> f64 {
+        self.end.since(self.start).as_secs_f64()
+    }
 }
 
 /// Which slots an interval switches on.
@@ -49,10 +62,8 @@ impl Active {
 
     /// The mean number of slots on during `window`.
     pub fn mean(&self, window: &Window) -> f64 {
-        let part = self.from.map_or(0.0, |from| {
-            window.end.since(from).as_secs_f64() / window.end.since(window.start).as_secs_f64()
-        });
-        self.full as f64 + part
+        let part = |from| window.end.since(from).as_secs_f64() / window.length_s();
+        self.full as f64 + self.from.map_or(0.0, part)
     }
 }
 
@@ -82,6 +93,14 @@ struct Slot {
     follows: bool,
 }
 
+impl Slot {
+    /// How long it waits from `start` on, until its connection or until `end`, s.
+    fn waits_s(&self, chain: &Chain, (start, end): (Time, Time)) -> f64 {
+        let until = chain.times.get(self.next).map_or(end, |&time| time.min(end));
+        self.waiting.map_or(0.0, |_| until.since(start).as_secs_f64())
+    }
+}
+
 /// The connections that are made, and the slots that are on, interval by interval.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
@@ -89,6 +108,8 @@ pub struct Activity {
     pub made: Vec<Made>,
     /// The slots on, one entry an interval.
     pub active: Vec<Active>,
+    /// How long sessions of earlier intervals waited beside them, all together, s, one entry an interval.
+    pub waited_s: Vec<f64>,
     /// Slots whose last made connection is followed by a wait that the run's end cuts.
     pub censored: Vec<u32>,
 }
@@ -108,7 +129,11 @@ pub fn choose(windows: &[Window], chains: &[Chain]) -> Result<Activity, MoreSlot
     let mut slots = vec![Slot::default(); chains.len()];
     let mut activity = Activity::default();
     for (index, window) in windows.iter().enumerate() {
-        let active = choose_one(window, chains, &slots)?;
+        let active = match window.sessions {
+            None => of_connections(window, chains, &slots)?,
+            Some(sessions) => of_sessions(sessions, window, chains, &slots)?,
+        };
+        activity.waited_s.push(0.0);
         let mut step = Step { index: index as u32, window, active, activity: &mut activity };
         for (number, (slot, chain)) in slots.iter_mut().zip(chains).enumerate() {
             step.perform(number, slot, chain);
@@ -125,7 +150,8 @@ fn inside(slot: &Slot, chain: &Chain, window: &Window) -> usize {
     chain.times[slot.next..].partition_point(|&time| time < window.end)
 }
 
-fn choose_one(window: &Window, chains: &[Chain], slots: &[Slot]) -> Result<Active, MoreSlots> {
+/// The slots that make the window's connections.
+fn of_connections(window: &Window, chains: &[Chain], slots: &[Slot]) -> Result<Active, MoreSlots> {
     let due = |slot: &Slot, chain: &Chain| {
         usize::from(slot.waiting.is_some()).min(inside(slot, chain, window)) as u64
     };
@@ -149,6 +175,35 @@ fn choose_one(window: &Window, chains: &[Chain], slots: &[Slot]) -> Result<Activ
     Err(MoreSlots { wanted: (chains.len() as f64 * share.min(64.0) * 1.2) as usize + 16 })
 }
 
+/// The slots that are on for `sessions` times the window's length, together with what still waits from before.
+fn of_sessions(
+    sessions: f64,
+    window: &Window,
+    chains: &[Chain],
+    slots: &[Slot],
+) -> Result<Active, MoreSlots> {
+    let length_s = window.length_s();
+    let waits_s = |slot: &Slot, chain: &Chain| slot.waits_s(chain, (window.start, window.end));
+    let wanted_s = sessions * length_s;
+    let mut held_s: f64 = slots.iter().zip(chains).map(|(slot, chain)| waits_s(slot, chain)).sum();
+    let is_enough = |held_s: f64| held_s >= wanted_s - 1e-9 * length_s;
+    for (full, (slot, chain)) in slots.iter().zip(chains).enumerate() {
+        let (lacking_s, gained_s) = (wanted_s - held_s, length_s - waits_s(slot, chain));
+        if is_enough(held_s) {
+            return Ok(Active { full, from: None });
+        }
+        if lacking_s < gained_s {
+            let lacking = Span::from_secs_f64(lacking_s);
+            return Ok(Active { full, from: Some(Time(window.end.0 - lacking.0)) });
+        }
+        held_s += gained_s;
+    }
+    match is_enough(held_s) {
+        true => Ok(Active { full: chains.len(), from: None }),
+        false => Err(MoreSlots { wanted: libm::ceil(sessions) as usize + 1 }),
+    }
+}
+
 /// One interval being performed.
 struct Step<'a> {
     index: u32,
@@ -160,6 +215,9 @@ struct Step<'a> {
 impl Step<'_> {
     fn perform(&mut self, number: usize, slot: &mut Slot, chain: &Chain) {
         let on_from = self.active.holds(number, self.window);
+        let off_until = on_from.unwrap_or(self.window.end);
+        let waited_s = slot.waits_s(chain, (self.window.start, off_until));
+        self.activity.waited_s[self.index as usize] += waited_s;
         if on_from == Some(self.window.start) && slot.waiting.is_none() {
             slot.waiting = Some(self.index);
         }
@@ -188,14 +246,13 @@ impl Step<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nilometer_wire::Span;
 
     fn at(second: u64) -> Time {
         Time::ZERO + Span::from_secs(second)
     }
 
     fn window(start: u64, end: u64, connections: u64) -> Window {
-        Window { start: at(start), end: at(end), connections }
+        Window { start: at(start), end: at(end), connections, sessions: None }
     }
 
     fn chain(times: &[u64]) -> Chain {
@@ -230,6 +287,47 @@ mod tests {
         let late: Vec<_> = activity.made.iter().filter(|m| m.slot == 1).collect();
         assert!(!late[0].follows && late[1].follows);
         assert_eq!(activity.censored, [0, 1]);
+    }
+
+    fn of_sessions(start: u64, end: u64, sessions: f64) -> Window {
+        Window { sessions: Some(sessions), ..window(start, end, 0) }
+    }
+
+    /// Two and a half sessions make what connections their chains have, and no others.
+    #[test]
+    fn sessions_that_drive_make_their_connections() {
+        let chains = [chain(&[1, 9]), chain(&[2]), chain(&[3, 6, 8]), chain(&[4])];
+        let activity = choose(&[of_sessions(0, 10, 2.5)], &chains).expect("slots");
+        assert_eq!(activity.active, [Active { full: 2, from: Some(at(5)) }]);
+        let made: Vec<_> = activity.made.iter().map(|made| (made.slot, made.at)).collect();
+        assert_eq!(made, [(0, at(1)), (0, at(9)), (1, at(2)), (2, at(6)), (2, at(8))]);
+        let none = choose(&[of_sessions(0, 10, 0.0)], &chains).expect("slots");
+        assert!(none.made.is_empty() && none.active == [Active { full: 0, from: None }]);
+        let all = choose(&[of_sessions(0, 10, 4.0)], &chains).expect("slots");
+        assert_eq!(all.active, [Active { full: 4, from: None }]);
+        let more = choose(&[of_sessions(0, 10, 4.1)], &chains).expect_err("four chains");
+        assert_eq!(more.wanted, 6);
+    }
+
+    /// Two sessions wait for four and for six seconds more: one session's time of ten.
+    #[test]
+    fn what_waits_counts_against_the_sessions_of_the_next_interval() {
+        let chains = [chain(&[1, 30]), chain(&[2, 14]), chain(&[3, 16, 18])];
+        let windows = [of_sessions(0, 10, 3.0), of_sessions(10, 20, 1.5)];
+        let activity = choose(&windows, &chains).expect("slots");
+        // Slot 0 waits for all of the interval and is on: the other two bring it to two already.
+        assert_eq!(activity.active[1], Active { full: 0, from: None });
+        assert_eq!(activity.waited_s, [0.0, 20.0]);
+        let windows = [of_sessions(0, 10, 3.0), of_sessions(10, 20, 2.2)];
+        let activity = choose(&windows, &chains).expect("slots");
+        assert_eq!(activity.active[1], Active { full: 1, from: Some(at(18)) });
+        // Slot 0 is on, slot 1 for two seconds after its wait, and slot 2 makes the connection that it waited for.
+        assert_eq!(activity.waited_s, [0.0, 10.0]);
+        let late =
+            |slot| activity.made.iter().filter(move |made| made.slot == slot && made.at > at(10));
+        assert_eq!(late(1).count(), 1);
+        assert_eq!(late(2).map(|made| made.at).collect::<Vec<_>>(), [at(16)]);
+        assert!((activity.active[1].mean(&windows[1]) + 1.0 - 2.2).abs() < 1e-9);
     }
 
     #[test]

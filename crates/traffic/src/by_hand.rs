@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use nilometer_stat::{Empirical, Rng};
 
 use crate::model::{
-    Coverage, FORMAT, Generation, Interval, ModelError, Origin, Ranks, TrafficModel,
+    Coverage, Driver, FORMAT, Generation, Interval, ModelError, Origin, Ranks, TrafficModel,
 };
 use crate::pool::Prefix;
 use crate::purpose;
@@ -144,6 +144,7 @@ impl ByHand {
             hurst: None,
             generation: Generation {
                 time_divisor: 1.0,
+                driver: Driver::Connections,
                 inter_connection_bound_s: self.inter_connection.max(),
                 ipv6_share: 0.0,
                 clients: self.clients,

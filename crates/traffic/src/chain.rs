@@ -66,7 +66,7 @@ mod tests {
 
     fn ten_seconds(connections: u64) -> [Window; 1] {
         let end = Time::ZERO + Span::from_secs(10);
-        [Window { start: Time::ZERO, end, connections }]
+        [Window { start: Time::ZERO, end, connections, sessions: None }]
     }
 
     #[test]

@@ -6,9 +6,12 @@
 //! with the first reason that applies. Its file size is exact where packets were metered, and
 //! `octets - 40 x packets` (60 for IPv6) where only an exporter's counts are known.
 //!
-//! A file is what one direction of a connection carried: a connection with a long request and a long
-//! answer is two files, as it is two flow records. Who is client and who server is told by who
-//! opened the connection; where flags of single packets are not known, the lower port serves.
+//! A file is what one direction of a connection carried, the larger one where both are files by
+//! themselves. A connection of Harpoon's transfers one file, and gaps are those of connections: if the
+//! request beside an answer were a file as well, Figure 4 would ask for the bytes of both by gaps of one, and
+//! count each session twice. Who is client and who server is told by who opened the connection; where
+//! flags of single packets are not known, the lower port serves. Files of sampled records are of both
+//! directions, because a direction of which no packet was sampled cannot be told from one that is not there.
 //!
 //! Gaps are taken between the starts of all flows with a SYN of one directed address pair, whether
 //! they enter or not, from the side that opened where that is known (so that a connection is not
@@ -37,7 +40,7 @@ use crate::gather::{Aside, Gathered, NothingAside, Parts};
 use crate::intervals::Volumes;
 use crate::lengths::{self, Measured};
 use crate::model::{
-    Coverage, FORMAT, Generation, INTERVALS_MAX, Interval, ModelError, Origin, TrafficModel,
+    Coverage, Driver, FORMAT, Generation, INTERVALS_MAX, Interval, ModelError, Origin, TrafficModel,
 };
 use crate::others::Others;
 use crate::pool::Prefix;
@@ -52,6 +55,12 @@ use crate::udp;
 /// Knots of the file size table and of the gap table.
 const SIZE_KNOTS: usize = 2_048;
 const GAP_KNOTS: usize = 1_024;
+/// Intervals of an original of up to a day, and of each day of a longer one, where nobody asks for others.
+const DAY_INTERVALS: f64 = 12.0;
+/// Days that have as many.
+const DAYS_MAX: f64 = 31.0;
+/// Seconds of a day.
+const DAY_S: f64 = 86_400.0;
 /// Nanoseconds in a second.
 const NANOS: f64 = 1e9;
 
@@ -173,10 +182,16 @@ pub struct Estimate {
     pub together_max: usize,
 }
 
-/// The interval for an original of `duration_s`: the paper's five minutes, but at least three and at
-/// most twelve intervals.
+/// IntervalDuration of an original of `duration_s` where nobody asks for one, seconds: the paper's five minutes
+/// (Harpoon, section 4.1), but at least three and at most twelve intervals.
+///
+/// It is the grain in which volumes are matched, and what varies within an interval is lost. An original
+/// of more than a day has twelve intervals in each, of two hours or so, so that a week keeps its days and what
+/// comes and goes with them; one of more than a month has as many as a month. The paper has 2,016 in a week: who
+/// wants those asks for five minutes, and is given them.
 pub fn default_interval_s(duration_s: f64) -> f64 {
-    (300.0f64).min(duration_s / 3.0).max(duration_s / 12.0)
+    let days = (duration_s / DAY_S).clamp(1.0, DAYS_MAX);
+    (300.0f64).min(duration_s / 3.0).max(duration_s / libm::round(DAY_INTERVALS * days))
 }
 
 /// Repairs records, and estimates a model from them. What a model needs to be told of records without
@@ -345,6 +360,7 @@ impl Found {
             coverage,
             generation: Generation {
                 time_divisor: 1.0,
+                driver: Driver::Connections,
                 inter_connection_bound_s: options.bound_s,
                 ipv6_share: popularity.ipv6_share,
                 clients: options.clients.clone(),

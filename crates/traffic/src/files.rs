@@ -70,9 +70,23 @@ pub fn ends(record: &FlowRecord) -> (IpAddr, IpAddr) {
     }
 }
 
-pub(crate) fn enter(flows: Vec<FlowRecord>, coverage: &mut Coverage) -> Vec<File> {
+/// Is a flow a file by itself: whole, more than acknowledgements, and not tiny?
+pub(crate) fn is_file(flow: &FlowRecord) -> bool {
+    flow.has_start()
+        && flow.has_end()
+        && !only_acknowledges(flow)
+        && payload_bytes(flow) >= FILE_MIN_BYTES
+}
+
+/// The files among flows, one of each connection at most: `is_smaller` tells of each flow whether its other
+/// direction is the file.
+pub(crate) fn enter(
+    flows: Vec<FlowRecord>,
+    is_smaller: &[bool],
+    coverage: &mut Coverage,
+) -> Vec<File> {
     let mut files = Vec::new();
-    for flow in flows {
+    for (flow, &is_smaller) in flows.into_iter().zip(is_smaller) {
         let payload = payload_bytes(&flow);
         let out = &mut coverage.left_out;
         match () {
@@ -80,6 +94,7 @@ pub(crate) fn enter(flows: Vec<FlowRecord>, coverage: &mut Coverage) -> Vec<File
             () if !flow.has_end() => count(&mut out.no_end_marker, flow.octets),
             () if only_acknowledges(&flow) => count(&mut out.ack_flow, flow.octets),
             () if payload < FILE_MIN_BYTES => count(&mut out.under_100_bytes, flow.octets),
+            () if is_smaller => count(&mut out.smaller_direction, flow.octets),
             () => {
                 coverage.flows_in_model += 1;
                 coverage.octets_in_model += flow.octets;
@@ -119,6 +134,7 @@ mod tests {
                 no_end_marker: share(17),
                 ack_flow: share(19),
                 under_100_bytes: share(21),
+                smaller_direction: share(23),
             },
         }
     }

@@ -24,7 +24,7 @@ use crate::intervals::Volume;
 use crate::limits::Limits;
 use crate::model::Coverage;
 use crate::others::{Others, Told};
-use crate::pairs::Whole;
+use crate::pairs::{Paired, Whole};
 use crate::popularity::Popular;
 use crate::runner::Runner;
 use crate::sampled::SampledFiles;
@@ -196,9 +196,10 @@ impl OfFlows {
         self.coverage.flows += self.tcp_flows;
         self.lengths = Tally::of(flows.iter().map(|flow| flow.packets).collect(), VALUES_MAX);
         let opened = opening(&flows).map(Span::of).collect();
-        let (whole, answers) = Whole::of(&flows, grid);
+        let Paired { connections, is_smaller } = Paired::of(&flows);
+        let (whole, answers) = Whole::of(connections, grid);
         self.whole = whole;
-        let files = enter(flows, &mut self.coverage);
+        let files = enter(flows, &is_smaller, &mut self.coverage);
         self.sizes = Tally::of(files.iter().map(|file| file.payload).collect(), VALUES_MAX);
         for file in &files {
             let volume = &mut self.volumes[grid.at(file.start_ns)];

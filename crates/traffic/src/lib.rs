@@ -14,6 +14,7 @@ pub mod fidelity;
 mod files;
 mod flows;
 pub mod gather;
+mod generation;
 mod intervals;
 pub mod lengths;
 pub mod limits;

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::burstiness::Hurst;
 use crate::connections::{BYTES_MAX, ConnectionLaw, ConnectionVolume};
+pub use crate::generation::{Driver, Generation};
 use crate::lengths::FlowLengths;
 pub use crate::model_error::ModelError;
-use crate::pool::{Pool, Prefix};
 use crate::round_trips::RoundTrips;
 use crate::udp::UdpModel;
 use crate::vectors::Vectors;
@@ -161,7 +161,7 @@ pub struct Interval {
     pub flows: u64,
     /// Packets of those flows in the original; 0 where none was measured.
     pub packets: u64,
-    /// Active sessions by the algorithm of Figure 4.
+    /// Active sessions by the algorithm of Figure 4; what is played where `generation.driver` is `sessions`.
     pub sessions: f64,
     /// Active sessions by the direct method of lifetimes.
     pub sessions_direct: f64,
@@ -253,6 +253,7 @@ impl Coverage {
         self.left_out.no_end_marker.add(other.left_out.no_end_marker);
         self.left_out.ack_flow.add(other.left_out.ack_flow);
         self.left_out.under_100_bytes.add(other.left_out.under_100_bytes);
+        self.left_out.smaller_direction.add(other.left_out.smaller_direction);
     }
 }
 
@@ -271,6 +272,9 @@ pub struct LeftOut {
     pub ack_flow: Share,
     /// Fewer than 100 payload bytes.
     pub under_100_bytes: Share,
+    /// The other direction of its connection was larger: a connection carries one file.
+    #[serde(default)]
+    pub smaller_direction: Share,
 }
 
 /// Flows and their IP bytes.
@@ -289,23 +293,6 @@ impl Share {
         self.flows += other.flows;
         self.octets += other.octets;
     }
-}
-
-/// How a model is performed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Generation {
-    /// Gaps and intervals of the original are divided by this; connections and bytes are kept.
-    pub time_divisor: f64,
-    /// The longest gap that was kept, seconds of the original.
-    pub inter_connection_bound_s: f64,
-    /// Share of sessions that use IPv6 where both families have pools, 0 to 1.
-    pub ipv6_share: f64,
-    /// Client prefixes.
-    pub clients: Vec<Prefix>,
-    /// Server prefixes.
-    pub servers: Vec<Prefix>,
 }
 
 pub(crate) fn positive(what: &'static str, value: f64) -> Result<(), ModelError> {
@@ -367,19 +354,15 @@ impl TrafficModel {
         self.destinations.check("destinations")?;
         self.check_intervals()?;
         self.check_connections()?;
-        let divisor = self.generation.time_divisor;
-        positive("generation.time_divisor", divisor)?;
-        positive("1 / generation.time_divisor", 1.0 / divisor)?;
-        if self.inter_connection.mean() / divisor < GAP_MIN_S {
+        self.generation.check()?;
+        if self.inter_connection.mean() / self.generation.time_divisor < GAP_MIN_S {
             let what = "the mean of inter_connection, over generation.time_divisor,";
             return Err(ModelError::TooSmall(what, GAP_MIN_S));
         }
-        let share = self.generation.ipv6_share;
-        if !(0.0..=1.0).contains(&share) {
-            return Err(ModelError::NotAShare("generation.ipv6_share", share));
+        let is_of_files = self.connection_law.is_none() && self.vectors.is_none();
+        if self.generation.driver == Driver::Sessions && !is_of_files {
+            return Err(ModelError::SessionsDrive);
         }
-        Pool::new(&self.generation.clients)?;
-        Pool::new(&self.generation.servers)?;
         Ok(())
     }
 
@@ -393,6 +376,9 @@ impl TrafficModel {
         let mut end = 0.0;
         for (at, interval) in self.intervals.iter().enumerate() {
             positive("interval duration_s", interval.duration_s)?;
+            if !(interval.sessions.is_finite() && interval.sessions >= 0.0) {
+                return Err(ModelError::Negative("interval sessions", interval.sessions));
+            }
             let slack = 1e-6 * (1.0 + end);
             if !interval.start_s.is_finite() || (interval.start_s - end).abs() > slack {
                 return Err(ModelError::IntervalOrder(at));
@@ -432,12 +418,13 @@ impl TrafficModel {
         }
     }
 
-    /// The model as Harpoon has it: the five distributions alone.
+    /// The model as Harpoon has it: the five distributions alone, driven by its active sessions.
     pub fn without_connections(mut self) -> TrafficModel {
         self.connection_law = None;
         self.vectors = None;
         self.round_trips = None;
         self.udp = Vec::new();
+        self.generation.driver = Driver::Sessions;
         self.intervals.iter_mut().for_each(|interval| interval.whole = None);
         self.coverage.flows_in_connections = 0;
         self.coverage.octets_in_connections = 0;

@@ -13,6 +13,8 @@ pub enum ModelError {
     Format(String),
     /// A number that must be positive (and finite) is not.
     NotPositive(&'static str, f64),
+    /// A number that must not be negative (and finite) is.
+    Negative(&'static str, f64),
     /// A share beyond 0 to 1.
     NotAShare(&'static str, f64),
     /// A list that must not be empty is.
@@ -29,6 +31,8 @@ pub enum ModelError {
     RanksRise(&'static str, usize),
     /// Intervals must follow one another.
     IntervalOrder(usize),
+    /// Sessions drive plans of files alone.
+    SessionsDrive,
     /// The pools do not do.
     Pool(PoolError),
 }
@@ -41,6 +45,9 @@ impl fmt::Display for ModelError {
             }
             ModelError::NotPositive(what, value) => {
                 write!(f, "{what} is {value}, but must be a positive finite number")
+            }
+            ModelError::Negative(what, value) => {
+                write!(f, "{what} is {value}, but must be a finite number from 0 on")
             }
             ModelError::NotAShare(what, value) => {
                 write!(f, "{what} is {value}, but must be from 0 to 1")
@@ -58,6 +65,9 @@ impl fmt::Display for ModelError {
             ModelError::IntervalOrder(at) => {
                 write!(f, "intervals[{at}] does not begin where its predecessor ends")
             }
+            ModelError::SessionsDrive => f.write_str(
+                "generation.driver is sessions, which is of files alone: leave connection_law and vectors out"
+            ),
             ModelError::Pool(error) => error.fmt(f),
         }
     }

@@ -8,7 +8,7 @@ use nilometer_conversation::Side;
 use nilometer_stat::Empirical;
 
 use crate::model::{
-    Coverage, FORMAT, Generation, Origin, Ranks, Share, TrafficModel, VECTOR_INTERVALS,
+    Coverage, Driver, FORMAT, Generation, Origin, Ranks, Share, TrafficModel, VECTOR_INTERVALS,
 };
 use crate::pool::Prefix;
 use crate::vector_plan;
@@ -76,6 +76,7 @@ pub fn model(vectors: Vectors, beside: Beside) -> TrafficModel {
         coverage,
         generation: Generation {
             time_divisor: 1.0,
+            driver: Driver::Connections,
             inter_connection_bound_s: beside.bound_s,
             ipv6_share,
             clients,

@@ -13,7 +13,7 @@ use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::Tally;
 
 use crate::connections::{ConnectionVolume, Shape, Shapes};
-use crate::files::{ends, is_from_client, only_acknowledges, payload_bytes};
+use crate::files::{ends, is_file, is_from_client, only_acknowledges, payload_bytes};
 use crate::round_trips::{self, PAIRS_APART_MAX};
 use crate::udp::Grid;
 
@@ -24,7 +24,7 @@ const APART_MAX_NS: u64 = 1_000_000_000;
 pub(crate) type Answered = ((IpAddr, IpAddr), u64);
 
 /// A whole connection.
-struct Connection {
+pub(crate) struct Connection {
     /// When its first flow started, ns since 1970.
     start_ns: u64,
     /// By chance, but always the same.
@@ -68,12 +68,11 @@ impl Whole {
         }
     }
 
-    /// The connections whose opening and end were seen, from either side, and that carried something; and how long
-    /// each waited for its answer.
-    pub fn of(flows: &[FlowRecord], grid: Grid) -> (Whole, Vec<Answered>) {
+    /// The connections whose opening and end were seen, from either side, and that carried something.
+    pub fn of(connections: Vec<Connection>, grid: Grid) -> (Whole, Vec<Answered>) {
         let mut whole = Whole::new(grid);
         let mut answers = Vec::new();
-        for made in connections(flows) {
+        for made in connections {
             let at = grid.at(made.start_ns);
             let Shape { bytes, packets, .. } = made.shape;
             let octets = made.octets;
@@ -113,34 +112,58 @@ impl Whole {
     }
 }
 
-fn connections(flows: &[FlowRecord]) -> Vec<Connection> {
-    let mut order: Vec<(u64, u64, u32)> = (flows.iter().enumerate())
-        .map(|(at, flow)| (fingerprint(&flow.key), flow.start_ns, at as u32))
-        .collect();
-    order.sort_unstable();
-    let mut made = Vec::new();
-    for group in order.chunk_by(|one, other| one.0 == other.0) {
-        let group: Vec<&FlowRecord> = group.iter().map(|&(.., at)| &flows[at as usize]).collect();
-        pair(&group, &mut made);
-    }
-    made
+/// Flows by connection.
+pub(crate) struct Paired {
+    /// Those whose opening and end were seen, from either side, and that carried something.
+    pub connections: Vec<Connection>,
+    /// Of each flow: is it a file, and the other direction of its connection a larger one?
+    pub is_smaller: Vec<bool>,
 }
 
-/// Pairs flows of one fingerprint, which are in the order of their starts.
-fn pair(group: &[&FlowRecord], made: &mut Vec<Connection>) {
-    let mut is_taken = alloc::vec![false; group.len()];
-    for (at, flow) in group.iter().enumerate() {
-        if is_taken[at] {
-            continue;
+impl Paired {
+    /// Finds the other direction of each flow.
+    pub fn of(flows: &[FlowRecord]) -> Paired {
+        let mut order: Vec<(u64, u64, u32)> = (flows.iter().enumerate())
+            .map(|(at, flow)| (fingerprint(&flow.key), flow.start_ns, at as u32))
+            .collect();
+        order.sort_unstable();
+        let mut paired = Paired { connections: Vec::new(), is_smaller: vec![false; flows.len()] };
+        for group in order.chunk_by(|one, other| one.0 == other.0) {
+            let places: Vec<usize> = group.iter().map(|&(.., at)| at as usize).collect();
+            paired.pair(flows, &places);
         }
-        let until_ns = flow.end_ns.saturating_add(APART_MAX_NS);
-        let later = (at + 1..group.len()).take_while(|&other| group[other].start_ns <= until_ns);
-        let other =
-            { later }.find(|&other| !is_taken[other] && group[other].key == flow.key.reversed());
-        if let Some(other) = other {
-            is_taken[other] = true;
+        paired
+    }
+
+    /// Pairs flows of one fingerprint, whose places are in the order of their starts.
+    fn pair(&mut self, flows: &[FlowRecord], places: &[usize]) {
+        let mut is_taken = vec![false; places.len()];
+        for (at, &place) in places.iter().enumerate() {
+            if is_taken[at] {
+                continue;
+            }
+            let flow = &flows[place];
+            let until_ns = flow.end_ns.saturating_add(APART_MAX_NS);
+            let starts_in_time = |&other: &usize| flows[places[other]].start_ns <= until_ns;
+            let other = (at + 1..places.len())
+                .take_while(starts_in_time)
+                .find(|&other| !is_taken[other] && flows[places[other]].key == flow.key.reversed());
+            if let Some(other) = other {
+                is_taken[other] = true;
+                self.compare(flows, [place, places[other]]);
+            }
+            self.connections.extend(connection(flow, other.map(|other| &flows[places[other]])));
         }
-        made.extend(connection(flow, other.map(|other| group[other])));
+    }
+
+    /// Marks the smaller of two directions that are both files; of two alike the request.
+    fn compare(&mut self, flows: &[FlowRecord], places: [usize; 2]) {
+        if places.iter().all(|&place| is_file(&flows[place])) {
+            let size =
+                |place: &usize| (payload_bytes(&flows[*place]), !is_from_client(&flows[*place]));
+            let smaller = places.into_iter().min_by_key(size);
+            smaller.into_iter().for_each(|place| self.is_smaller[place] = true);
+        }
     }
 }
 
@@ -231,7 +254,8 @@ mod tests {
     }
 
     fn shapes(flows: &[FlowRecord]) -> Vec<(u64, u64, u64)> {
-        let mut made: Vec<_> = connections(flows)
+        let mut made: Vec<_> = Paired::of(flows)
+            .connections
             .iter()
             .map(|made| (made.start_ns / SECOND_NS, made.shape.request_bytes, made.shape.bytes))
             .collect();
@@ -244,6 +268,23 @@ mod tests {
         let (up, down) = (flow(1_000, true, 5, 70), flow(1_000, false, 5, 900));
         assert_eq!(shapes(&[up.clone(), down.clone()]), [(5, 70, 970)]);
         assert_eq!(shapes(&[down, up]), [(5, 70, 970)]);
+    }
+
+    /// The larger direction is the connection's file, whichever side sent it; a flow alone is one, and so is that
+    /// beside which there is none.
+    #[test]
+    fn a_connection_has_one_file() {
+        let smaller = |flows: &[FlowRecord]| Paired::of(flows).is_smaller;
+        let both = |up, down| [flow(1_000, true, 5, up), flow(1_000, false, 5, down)];
+        assert_eq!(smaller(&both(200, 9_000)), [true, false]);
+        assert_eq!(smaller(&both(9_000, 200)), [false, true]);
+        assert_eq!(smaller(&both(500, 500)), [true, false]);
+        assert_eq!(smaller(&both(99, 9_000)), [false, false]);
+        assert_eq!(smaller(&both(9_000, 99)), [false, false]);
+        assert_eq!(smaller(&both(200, 9_000)[..1]), [false]);
+        let mut cut = both(200, 9_000);
+        cut[1].tcp_flags &= !(tcp_flags::FIN | tcp_flags::RST);
+        assert_eq!(smaller(&cut), [false, false]);
     }
 
     #[test]

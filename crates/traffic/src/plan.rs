@@ -5,6 +5,9 @@
 //! that each interval carries its bytes) and *between whom* (address pairs). The chains are the only
 //! costly part and each has its own stream of random numbers, so they may be drawn by any number of
 //! threads; the plan, and its digest, stay the same.
+//!
+//! A model that its sessions drive (Harpoon's own) has in each interval as many of them active as it says;
+//! connections are those that they make, and bytes what so many sessions carry on average.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -18,7 +21,7 @@ use sha2::{Digest, Sha256};
 use crate::activity::{self, Activity, Window};
 use crate::chain::{self, Chain};
 use crate::connections::{ConnectionLaw, ConnectionVolume};
-use crate::model::{Interval, ModelError, TrafficModel};
+use crate::model::{Driver, Interval, ModelError, TrafficModel};
 use crate::pool::{Family, Pool};
 use crate::script::Script;
 use crate::spatial::{Pair, Spatial};
@@ -81,7 +84,8 @@ pub struct PlannedInterval {
     pub bytes: u64,
     /// What the model asks for.
     pub asked: ConnectionVolume,
-    /// Mean number of sessions switched on during it.
+    /// Mean number of sessions switched on during it; where sessions drive, of those that are active, which are
+    /// those that still wait from before as well.
     pub sessions: f64,
 }
 
@@ -142,7 +146,8 @@ impl fmt::Display for PlanError {
             PlanError::TooManySlots => write!(
                 f,
                 "more than {SLOTS_MAX} sessions at a time would be needed: the gaps are too long \
-                 for the connections asked for; lower generation.time_divisor"
+                 for the connections asked for, or as many sessions are stated; lower \
+                 generation.time_divisor, or the sessions"
             ),
         }
     }
@@ -169,6 +174,17 @@ pub struct Planner {
     clients: Pool,
     servers: Pool,
     ranks: (usize, usize),
+}
+
+/// Connections that an interval is to hold, or that its sessions make on average where they drive.
+fn expected(model: &TrafficModel, interval: &Interval) -> u64 {
+    match model.generation.driver {
+        Driver::Connections => interval.to_perform().connections,
+        Driver::Sessions => {
+            let gaps = interval.duration_s / model.inter_connection.mean();
+            libm::ceil(interval.sessions * gaps) as u64
+        }
+    }
 }
 
 /// Hosts of the smaller family that `share` makes use of.
@@ -198,7 +214,8 @@ impl Planner {
     /// Where the model is not sound, or asks for more than the limits.
     pub fn new(model: &TrafficModel, seed: u64) -> Result<Planner, PlanError> {
         model.check()?;
-        match model.connections() {
+        let expected = model.intervals.iter().map(|interval| expected(model, interval));
+        match expected.clone().fold(0, u64::saturating_add) {
             0 => return Err(PlanError::NoConnections),
             flows if flows > CONNECTIONS_MAX => return Err(PlanError::TooManyConnections(flows)),
             _ => {}
@@ -220,10 +237,11 @@ impl Planner {
             share,
             seed,
         );
-        let windows = model.intervals.iter().map(|interval| Window {
+        let windows = model.intervals.iter().zip(expected).map(|(interval, connections)| Window {
             start: moment(interval.start_s),
             end: moment(interval.start_s + interval.duration_s),
-            connections: interval.to_perform().connections,
+            connections,
+            sessions: (generation.driver == Driver::Sessions).then_some(interval.sessions),
         });
         let (law, file_size) = (model.connection_law.clone(), model.file_size.clone());
         Ok(Planner {
@@ -252,16 +270,16 @@ impl Planner {
     /// Slots that the busiest interval is expected to need, with some to spare.
     fn slots_expected(&self) -> usize {
         let needed = self.windows.iter().map(|window| {
-            let length = window.end.since(window.start).as_secs_f64();
-            window.connections as f64 * self.gaps.mean() / length
+            let by_rate = || 1.1 * window.connections as f64 * self.gaps.mean() / window.length_s();
+            window.sessions.unwrap_or_else(by_rate)
         });
-        (needed.fold(0.0, f64::max) * 1.1) as usize + 16
+        needed.fold(0.0, f64::max) as usize + 16
     }
 
     /// The plan; `draw` returns [`Planner::chains`] of a range, and may share it among threads.
     ///
     /// # Errors
-    /// [`PlanError::TooManySlots`] beyond the limit.
+    /// [`PlanError::TooManySlots`] beyond the limit; [`PlanError::NoConnections`] where sessions make none.
     pub fn plan(&self, draw: &mut dyn FnMut(Range<u32>) -> Vec<Chain>) -> Result<Plan, PlanError> {
         let mut chains = Vec::new();
         let mut wanted = self.slots_expected();
@@ -271,6 +289,8 @@ impl Planner {
             }
             chains.extend(draw(chains.len() as u32..wanted as u32));
             match activity::choose(&self.windows, &chains) {
+                // A few sessions may make no connection at all.
+                Ok(activity) if activity.made.is_empty() => return Err(PlanError::NoConnections),
                 Ok(activity) => return Ok(self.assemble(activity)),
                 Err(more) => wanted = more.wanted.max(wanted + 16),
             }
@@ -326,8 +346,11 @@ impl Planner {
 
     /// Files, or what whole connections carry, for each interval's connections, in random order.
     fn sizes(&self, activity: &Activity) -> Vec<Vec<Item>> {
-        let load = |asked: &ConnectionVolume| Load { files: 0, bytes: asked.bytes };
-        let mut loads: Vec<Load> = self.asked.iter().map(load).collect();
+        let load = |(window, asked): (&Window, &ConnectionVolume)| {
+            let of_sessions = |sessions| self.carried(sessions, window);
+            Load { files: 0, bytes: window.sessions.map_or(asked.bytes, of_sessions) }
+        };
+        let mut loads: Vec<Load> = self.windows.iter().zip(&self.asked).map(load).collect();
         for made in &activity.made {
             loads[made.interval as usize].files += 1;
         }
@@ -335,6 +358,11 @@ impl Planner {
             None => volume::deal(&self.file_size, &loads, self.seed),
             Some(law) => law.deal(&loads, self.seed),
         }
+    }
+
+    /// Payload bytes that so many sessions carry in a window, on average.
+    fn carried(&self, sessions: f64, window: &Window) -> u64 {
+        libm::round(sessions * window.length_s() / self.gaps.mean() * self.file_size.mean()) as u64
     }
 
     /// What the client says, what the server answers, and the payload of a segment.
@@ -381,15 +409,17 @@ impl Planner {
     }
 
     fn intervals(&self, activity: &Activity, sizes: &[Vec<Item>]) -> Vec<PlannedInterval> {
-        let planned = self.windows.iter().zip(&activity.active).zip(sizes).zip(&self.asked);
+        let on = activity.active.iter().zip(&activity.waited_s);
+        let planned = self.windows.iter().zip(on).zip(sizes).zip(&self.asked);
         planned
-            .map(|(((window, active), sizes), &asked)| PlannedInterval {
+            .map(|(((window, (active, waited_s)), sizes), &asked)| PlannedInterval {
                 start: window.start,
                 end: window.end,
                 connections: sizes.len() as u64,
                 bytes: sizes.iter().map(|item| item.bytes).sum(),
                 asked,
-                sessions: active.mean(window),
+                sessions: active.mean(window)
+                    + window.sessions.map_or(0.0, |_| waited_s / window.length_s()),
             })
             .collect()
     }

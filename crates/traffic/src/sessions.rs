@@ -9,6 +9,13 @@
 //! P(InterConnection) and asking for a draw of P(FileSize) until the interval is over, and when the
 //! bytes are reached the sessions are counted. That is done N times; the answer is the mean.
 //!
+//! It counts right what its laws describe, and three things are not in them. A session's first wait is a whole gap
+//! where those of the original go on, so that gaps whose square of the coefficient of variation is c² make
+//! (c² - 1)/2 connections more of each session than a rate tells, which matters where an interval holds few
+//! gaps. Of sessions of a few connections the gaps that their end cuts off are not seen, and those that are seen are
+//! the short ones. And gaps are those of all connections, files those of such as carry one: where many carry
+//! none, as many sessions carry the bytes as have a file at each connection.
+//!
 //! A heavy tail makes single trials differ wildly (one file may fill the interval), so the last
 //! session of a trial is counted by the share of its bytes that was still needed, not as a whole.
 

@@ -147,7 +147,19 @@ fn more_is_spoken_for_and_harpoons_own_model_is_still_there() {
     assert_eq!(harpoon.file_size, model.file_size);
     let plan = plan(&harpoon);
     assert!(!plan.is_joint && plan.connections.iter().all(|c| c.request_bytes == 0));
-    assert!(is_near(plan.len() as u64, model.flows()));
+    for (planned, interval) in plan.intervals.iter().zip(&harpoon.intervals) {
+        assert!((planned.sessions / interval.sessions - 1.0).abs() < 1e-9);
+        let off = (planned.bytes as f64 / interval.bytes as f64 - 1.0).abs();
+        assert!(off < 0.03, "bytes off by {off}");
+    }
+    assert!((plan.len() as f64 / model.flows() as f64 - 1.0).abs() < 0.05);
+    let mut both = harpoon.clone();
+    both.connection_law = model.connection_law.clone();
+    both.intervals.clone_from(&model.intervals);
+    assert!(both.check().expect_err("laws of both").to_string().contains("generation.driver"));
+    let mut negative = harpoon.clone();
+    negative.intervals[0].sessions = -1.0;
+    assert!(negative.check().expect_err("no number of sessions").to_string().contains("sessions"));
 }
 
 #[test]
@@ -206,14 +218,25 @@ fn what_intervals_carry_is_added_part_by_part() {
     assert_eq!(sum, of([3, 320, 53, 7_400]));
 }
 
-/// Five minutes, at least three and at most twelve in an original.
+/// Five minutes, at least three and at most twelve in an original of up to a day.
 #[test]
 fn an_original_has_three_to_twelve_intervals() {
-    let chosen = [0.3, 60.0, 900.0, 901.0, 1_800.0, 3_600.0, 3_612.0, 7_200.0];
-    let wanted = [0.1, 20.0, 300.0, 300.0, 300.0, 300.0, 301.0, 600.0];
+    let chosen = [0.3, 60.0, 900.0, 901.0, 1_800.0, 3_600.0, 3_612.0, 7_200.0, 86_400.0];
+    let wanted = [0.1, 20.0, 300.0, 300.0, 300.0, 300.0, 301.0, 600.0, 7_200.0];
     assert!(
         chosen.map(default_interval_s).iter().zip(wanted).all(|(one, s)| (one - s).abs() < 1e-12)
     );
+}
+
+/// Beyond a day each has twelve, of a week as of a month; and of what is longer there are no more than that.
+#[test]
+fn a_week_keeps_its_days() {
+    const DAY_S: f64 = 86_400.0;
+    let intervals = |days: f64| days * DAY_S / default_interval_s(days * DAY_S);
+    for (days, wanted) in [(1.1, 13.0), (2.0, 24.0), (7.0, 84.0), (7.000_01, 84.0), (31.0, 372.0)] {
+        assert!((intervals(days) - wanted).abs() < 1e-6, "{days} days");
+    }
+    assert!([32.0, 365.0, 20_000.0].iter().all(|&days| (intervals(days) - 372.0).abs() < 1e-6));
 }
 
 /// An interval begins where the one before it ended, give or take a millionth and as much of that.

@@ -118,10 +118,11 @@ fn mean_length(flows: &[Flow]) -> f64 {
 
 fn covered(model: &TrafficModel) {
     let (coverage, out) = (&model.coverage, &model.coverage.left_out);
-    let reasons =
-        [out.not_tcp, out.no_start_marker, out.no_end_marker, out.ack_flow, out.under_100_bytes];
-    let flows: u64 = reasons.iter().map(|share| share.flows).sum();
-    let octets: u64 = reasons.iter().map(|share| share.octets).sum();
+    let marks = [out.not_tcp, out.no_start_marker, out.no_end_marker];
+    let sizes = [out.ack_flow, out.under_100_bytes, out.smaller_direction];
+    let reasons = marks.into_iter().chain(sizes);
+    let flows: u64 = reasons.clone().map(|share| share.flows).sum();
+    let octets: u64 = reasons.map(|share| share.octets).sum();
     assert_eq!(coverage.flows, coverage.flows_in_model + flows);
     assert_eq!(coverage.octets, coverage.octets_in_model + octets);
     assert_eq!(coverage.flows_in_model, model.flows());

@@ -17,6 +17,7 @@ enum Why {
     NoEnd,
     AckFlow,
     Small,
+    SmallerDirection,
 }
 
 impl Why {
@@ -27,6 +28,7 @@ impl Why {
             Why::NoEnd => "no FIN or RST seen",
             Why::AckFlow => "only acknowledgements",
             Why::Small => "under 100 bytes",
+            Why::SmallerDirection => "smaller direction of a connection",
         }
     }
 
@@ -51,17 +53,21 @@ impl Why {
                 "the other direction of these connections is not in the input; give the export of both"
             }
             Why::Small => "Harpoon's model has no files as small; nothing can be done about it",
+            Why::SmallerDirection => {
+                "a connection of Harpoon's carries one file; without --harpoon both directions are played"
+            }
         }
     }
 }
 
-fn reasons(out: &LeftOut) -> [(Why, Share); 5] {
+fn reasons(out: &LeftOut) -> [(Why, Share); 6] {
     [
         (Why::NotTcp, out.not_tcp),
         (Why::NoStart, out.no_start_marker),
         (Why::NoEnd, out.no_end_marker),
         (Why::AckFlow, out.ack_flow),
         (Why::Small, out.under_100_bytes),
+        (Why::SmallerDirection, out.smaller_direction),
     ]
 }
 

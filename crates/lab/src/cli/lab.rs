@@ -82,7 +82,8 @@ struct RunArgs {
     /// What of an original that is fitted is kept: all its volume, or its gaps and bit rate.
     #[arg(long = "match", value_name = "WHAT")]
     keep: Option<Keep>,
-    /// Perform the five distributions alone, as Harpoon does, and not whole connections.
+    /// Perform the five distributions alone, as Harpoon does, driven by active sessions, and not whole
+    /// connections.
     #[arg(long)]
     harpoon: bool,
     /// IntervalDuration of the estimation, seconds of the original.

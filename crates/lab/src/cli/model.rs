@@ -11,6 +11,7 @@ use nilometer_traffic::TrafficModel;
 use nilometer_traffic::burstiness::HurstEstimate;
 use nilometer_traffic::connections::ConnectionLaw;
 use nilometer_traffic::lengths::Method;
+use nilometer_traffic::model::Driver;
 use nilometer_traffic::round_trips::Source;
 
 use super::export::{self, ExportArgs};
@@ -83,7 +84,7 @@ struct How {
     /// Write the original addresses beside the ranks.
     #[arg(long)]
     keep_addresses: bool,
-    /// The five distributions alone, as Harpoon has them.
+    /// The five distributions alone, as Harpoon has them, driven by active sessions.
     #[arg(long)]
     harpoon: bool,
     /// Flow records held in memory, some 50 bytes each, and one in 32 of as many unpacked for each processor
@@ -374,6 +375,9 @@ fn summary(model: &TrafficModel) -> String {
     let (bytes, packets) = hurst(model);
     line("Hurst of bytes", bytes);
     line("Hurst of packets", packets);
+    if generation.driver == Driver::Sessions {
+        line("driven by", "its active sessions".to_owned());
+    }
     for interval in &model.intervals {
         line(
             &format!("from {:.1} s", interval.start_s),

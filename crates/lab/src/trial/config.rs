@@ -108,7 +108,7 @@ pub struct ModelSection {
     /// The longest inter-connection time, seconds of the original; 60, or 5 for the embedded records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inter_connection_bound_s: Option<f64>,
-    /// The five distributions alone, as Harpoon has them.
+    /// The five distributions alone, as Harpoon has them, driven by active sessions.
     pub harpoon: bool,
 }
 
@@ -328,12 +328,12 @@ dut = "nilometer"
 # input is made.
 # file = "model.json"
 # IntervalDuration in seconds of the original; 20 for the embedded records, else five minutes within
-# three to twelve intervals.
+# three to twelve intervals, of more than a day two hours.
 # interval_s = 20.0
 # The longest time between two connections of one session, in seconds of the original; 5 for the
 # embedded records, else 60.
 # inter_connection_bound_s = 60.0
-# The five distributions alone, as Harpoon has them, where whole connections are known.
+# The five distributions alone, as Harpoon has them, driven by active sessions, where whole connections are known.
 harpoon = false
 
 [traffic]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use chrono::DateTime;
+use nilometer_traffic::model::Driver;
 use sha2::{Digest, Sha256};
 
 use super::account::Account;
@@ -85,12 +86,17 @@ fn in_one_line(facts: &[Fact]) -> String {
 }
 
 fn not_measured(account: &Account<'_>) -> Vec<String> {
+    let makes = match account.estimate.model.generation.driver {
+        Driver::Connections => "as make its connections",
+        Driver::Sessions => "the model counts, whatever connections these make",
+    };
     let mut list = vec![
         "Round-trip times of the original: the hosts are microseconds apart.".to_owned(),
         "UDP and other protocols of the original: the model is of TCP.".to_owned(),
-        "Active sessions against a sampling floor: the model counts as many as carry its bytes, the plan as many as \
-         make its connections, and with few or heavy-tailed files these are far apart."
-            .to_owned(),
+        format!(
+            "Active sessions against a sampling floor: the model counts as many as carry its bytes, the plan has as \
+             many {makes}, and with few or heavy-tailed files bytes and connections are far apart."
+        ),
         "Delay inside the network driver: stamps are the kernel's, not the driver's.".to_owned(),
     ];
     if account.wire.is_none() {

@@ -47,7 +47,7 @@ pub struct Asked {
     pub bound_s: Option<f64>,
     /// Write original addresses beside the ranks.
     pub keep_addresses: bool,
-    /// The five distributions alone, as Harpoon has them.
+    /// The five distributions alone, as Harpoon has them, driven by active sessions.
     pub harpoon: bool,
     /// Flow records held in memory at most, some 50 bytes each; more are set aside on disk.
     pub held_max: usize,

@@ -86,6 +86,7 @@ fn coverage(model: &TrafficModel, is_joint: bool) -> Coverage {
         ("neither FIN nor RST seen: the end is missing", out.no_end_marker),
         ("only acknowledgements went this way", out.ack_flow),
         ("under 100 payload bytes", out.under_100_bytes),
+        ("the other direction of the connection is larger", out.smaller_direction),
     ];
     Coverage {
         flows_total: coverage.flows,

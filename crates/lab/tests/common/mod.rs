@@ -129,6 +129,8 @@ impl Room {
     pub fn small_model(&self, name: &str) -> Value {
         self.done(&["model", "embedded", "--harpoon", "-o", name, "--force"]);
         let mut model = self.json(name);
+        // So many connections are to be made, whatever the sessions.
+        model["generation"]["driver"] = "connections".into();
         let intervals = model["intervals"].as_array_mut().expect("intervals");
         intervals.truncate(2);
         for (number, interval) in intervals.iter_mut().enumerate() {

@@ -215,6 +215,7 @@ fn coverage(model: &TrafficModel) -> Vec<Vec<Cell>> {
         ("no_end_marker", out.no_end_marker.flows, out.no_end_marker.octets),
         ("ack_flow", out.ack_flow.flows, out.ack_flow.octets),
         ("under_100_bytes", out.under_100_bytes.flows, out.under_100_bytes.octets),
+        ("smaller_direction", out.smaller_direction.flows, out.smaller_direction.octets),
     ];
     let row = |(part, flows, octets)| vec![word(part), Cell::Count(flows), Cell::Count(octets)];
     parts.into_iter().map(row).collect()

@@ -1,0 +1,61 @@
+//! How a model is performed: in which time, from which pools, and what a plan is driven by.
+
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::ModelError;
+use crate::model::positive;
+use crate::pool::{Pool, Prefix};
+
+/// How a model is performed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Generation {
+    /// Gaps and intervals of the original are divided by this; connections and bytes are kept.
+    pub time_divisor: f64,
+    /// The longest gap that was kept, seconds of the original.
+    pub inter_connection_bound_s: f64,
+    /// Share of sessions that use IPv6 where both families have pools, 0 to 1.
+    pub ipv6_share: f64,
+    /// Client prefixes.
+    pub clients: Vec<Prefix>,
+    /// Server prefixes.
+    pub servers: Vec<Prefix>,
+    /// What each interval is held to.
+    #[serde(default, skip_serializing_if = "Driver::is_connections")]
+    pub driver: Driver,
+}
+
+/// What a plan holds each interval to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Driver {
+    /// Its connections and its bytes: as many sessions are active as make them.
+    #[default]
+    Connections,
+    /// Its active sessions: connections and bytes are what these come to (Harpoon, sections 3 and 4.1).
+    Sessions,
+}
+
+impl Driver {
+    fn is_connections(&self) -> bool {
+        *self == Driver::Connections
+    }
+}
+
+impl Generation {
+    /// Holds what was read to everything the planner relies on.
+    pub(crate) fn check(&self) -> Result<(), ModelError> {
+        positive("generation.time_divisor", self.time_divisor)?;
+        positive("1 / generation.time_divisor", 1.0 / self.time_divisor)?;
+        if !(0.0..=1.0).contains(&self.ipv6_share) {
+            return Err(ModelError::NotAShare("generation.ipv6_share", self.ipv6_share));
+        }
+        Pool::new(&self.clients)?;
+        Pool::new(&self.servers)?;
+        Ok(())
+    }
+}
