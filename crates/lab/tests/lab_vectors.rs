@@ -9,6 +9,8 @@ use nilometer_lab::generate::Outcome;
 use nilometer_lab::trial::config::{DutKind, LabConfig};
 use nilometer_lab::trial::leg::{self, Leg, LegLive};
 use nilometer_lab::trial::meter::Likewise;
+use nilometer_lab::trial::outcome::{CoverageOutcome, Outcome as Whole, out_of_bounds};
+use nilometer_likeness::Verdict;
 use nilometer_traffic::plan::PlannedConnection;
 use nilometer_traffic::script::Script;
 use nilometer_wire::Time;
@@ -102,6 +104,77 @@ fn a_leg_plays_scripts_and_leaves_what_is_open_in_peace() {
 #[path = "common/mod.rs"]
 mod common;
 
+/// Whatever is out of its bounds is found by `--check`, each by itself.
+fn each_bound_is_held(result: &str) {
+    let read = || -> Whole {
+        let mut sound: Whole = serde_json::from_str(result).expect("a result");
+        sound.likeness.iter_mut().for_each(|law| law.verdict = Verdict::Alike);
+        sound
+    };
+    assert_eq!(out_of_bounds(&read(), false), Vec::<String>::new());
+    let found = |spoil: fn(&mut Whole), allows_few: bool| {
+        let mut spoilt = read();
+        spoil(&mut spoilt);
+        out_of_bounds(&spoilt, allows_few).join("; ")
+    };
+    let spoilt: [(fn(&mut Whole), &str); 8] = [
+        (|one| one.likeness[3].verdict = Verdict::Differs, "differs from the original's"),
+        (|one| one.likeness[3].verdict = Verdict::TooFew, "too little to tell"),
+        (|one| coverage(one).bytes = 0.94, "94.0 % of the original's TCP bytes"),
+        (|one| coverage(one).flows = 0.94, "94.0 % of the original's TCP connections"),
+        (|one| coverage(one).volume_ratio = 1.06, "1.060 times the original's"),
+        (|one| coverage(one).volume_ratio = 0.94, "0.940 times the original's"),
+        (|one| one.execution.sizes_exact = false, "not byte-exact"),
+        (|one| one.execution.completed -= 1, "connections completed"),
+    ];
+    for (spoil, said) in spoilt {
+        assert!(found(spoil, false).contains(said), "{said}: {}", found(spoil, false));
+    }
+    assert_eq!(found(spoilt[1].0, true), "", "laws with too little to tell may pass");
+    assert_ne!(found(spoilt[0].0, true), "");
+}
+
+fn coverage(outcome: &mut Whole) -> &mut CoverageOutcome {
+    outcome.coverage.as_mut().expect("the original was observed")
+}
+
+/// Two runs beside each other, with successive seeds, and what they have in common.
+#[test]
+fn repeated_runs_have_a_page_of_their_own() {
+    match privilege::privilege() {
+        Privilege::Root => {}
+        other => return println!("skipped repeated runs: they need root (found: {other})"),
+    }
+    let room = common::Room::new("repeats");
+    room.write("small.pcap", common::capture(200, |number| 200 + 37 * number as usize));
+    let words = ["lab", "run", "small.pcap", "--part", "0.5+1", "--dut", "wire", "--json"];
+    let words = [&words[..], &["--calibration", "0", "--seed", "7", "--out", "run"]].concat();
+    let printed = room.counted(&[&words[..], &["--repeats", "2"]].concat());
+    assert_eq!(printed, room.json("run/result.json"));
+    let runs = printed["runs"].as_array().expect("runs");
+    for (number, run) in (1usize..).zip(runs) {
+        let directory = format!("run-{number}");
+        assert_eq!(
+            (&run["directory"], &run["seed"]),
+            (&directory.into(), &(6 + number as u64).into())
+        );
+        let own = room.json(&format!("run-{number}/result.json"));
+        assert_eq!((&own["seed"], &own["packets"]["in"]), (&run["seed"], &run["packets"]));
+        let p50 = printed["delay_p50_ns"]["runs"][number - 1].as_f64();
+        assert_eq!(own["delay_ns"]["p50"].as_f64(), p50);
+    }
+    assert_eq!(runs.len(), 2);
+    let [low, high] = [0, 1].map(|end| printed["delay_p50_ns"]["interval"][end].as_f64());
+    let mean = printed["delay_p50_ns"]["mean"].as_f64();
+    assert!(low <= mean && mean <= high && low.is_some(), "{printed}");
+    assert_eq!(printed["likeness"].as_array().map(Vec::len), Some(nilometer_likeness::LAWS.len()));
+    assert!(room.read("run/report.html").contains("../run-2/report.html"));
+    let line = room.refused(&[&words[..], &["--repeats", "2"]].concat());
+    assert!(line.contains("exists already"), "{line}");
+    let line = room.refused(&[&words[..], &["--repeats", "1"]].concat());
+    assert!(line.contains("--repeats 1"), "{line}");
+}
+
 /// From a capture to the verdict: every connection once, between as many hosts, with the original's bytes, by its
 /// own clock; and what is judged is the metered copy.
 #[test]
@@ -141,6 +214,7 @@ fn a_capture_is_played_as_it_was_and_judged_against_itself() {
     assert_eq!(result["fidelity"][0]["distance"], law("size_answered")["distance"]);
     assert_eq!(result["execution"]["laws"].as_array().map(Vec::len), Some(4));
     assert_eq!(result["execution"]["sizes_exact"], true);
+    each_bound_is_held(&output);
     // The kept model and the seed are the plan; and it can be played again.
     let plan = |words: &[&str]| {
         room.counted(&[&["generate", "plan", "run/model.json", "--json"], words].concat())

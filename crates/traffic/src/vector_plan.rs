@@ -88,7 +88,7 @@ pub fn plan(model: &TrafficModel, draw: Draw) -> Result<Plan, PlanError> {
     for (number, (slot, content)) in vectors.sessions.iter().zip(contents).enumerate() {
         made.session(number as u32, slot, &vectors.sessions[content]);
     }
-    Ok(made.finish(&model.intervals, (ranks[0], ranks[1]), clients.folded + servers.folded))
+    Ok(made.finish((ranks[0], ranks[1]), clients.folded + servers.folded))
 }
 
 /// For each slot the session whose content it gets.
@@ -184,6 +184,8 @@ struct Making<'a> {
     end: Time,
     ends: Vec<Time>,
     connections: Vec<(PlannedConnection, Option<usize>)>,
+    /// Of each, its packets and their bytes in the original.
+    carried: Vec<[u64; 2]>,
     scripts: Vec<Script>,
     sessions: Vec<Session>,
     gaps_s: Vec<f64>,
@@ -209,6 +211,7 @@ impl<'a> Making<'a> {
             end,
             ends: intervals.iter().map(|one| moment(one.start_s + one.duration_s)).collect(),
             connections: Vec::new(),
+            carried: Vec::new(),
             scripts: Vec::new(),
             sessions: Vec::new(),
             gaps_s: Vec::new(),
@@ -243,6 +246,7 @@ impl<'a> Making<'a> {
             let planned = self.connection(number, start, (source, destination), one);
             let at = self.connections.len();
             self.connections.push((planned, before.map(|(at, _)| at)));
+            self.carried.push([one.packets, one.octets]);
             before = Some((at, one.after_s));
         }
     }
@@ -273,8 +277,8 @@ impl<'a> Making<'a> {
         }
     }
 
-    fn finish(self, asked: &[Interval], ranks: (usize, usize), folded: u64) -> Plan {
-        let intervals = self.intervals(asked);
+    fn finish(self, ranks: (usize, usize), folded: u64) -> Plan {
+        let intervals = self.intervals();
         let mut order: Vec<usize> = (0..self.connections.len()).collect();
         order.sort_by_key(|&at| (self.connections[at].0.start, at));
         let mut place = vec![0u32; order.len()];
@@ -311,24 +315,28 @@ impl<'a> Making<'a> {
         }
     }
 
-    fn intervals(&self, asked: &[Interval]) -> Vec<PlannedInterval> {
+    /// What is asked of each is what is planned: another seed is another draw, and no fault of the run.
+    fn intervals(&self) -> Vec<PlannedInterval> {
         let mut begins = Time::ZERO;
         let mut planned: Vec<PlannedInterval> = Vec::new();
-        for (end, asked) in self.ends.iter().zip(asked) {
+        for end in &self.ends {
             planned.push(PlannedInterval {
                 start: begins,
                 end: *end,
                 connections: 0,
                 bytes: 0,
-                asked: asked.to_perform(),
+                asked: ConnectionVolume::default(),
                 sessions: 0.0,
             });
             begins = *end;
         }
-        for (one, _) in &self.connections {
+        for ((one, _), [packets, octets]) in self.connections.iter().zip(&self.carried) {
             let interval = &mut planned[one.interval as usize];
             interval.connections += 1;
             interval.bytes += one.size_bytes + one.request_bytes;
+            let (packets, octets) = (*packets, *octets);
+            let bytes = one.size_bytes + one.request_bytes;
+            interval.asked.add(&ConnectionVolume { connections: 1, bytes, packets, octets });
         }
         for (interval, sessions) in planned.iter_mut().zip(self.active()) {
             interval.sessions = sessions;

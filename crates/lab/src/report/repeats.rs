@@ -96,15 +96,18 @@ fn laws(all: &Repeats) -> String {
         let said: Vec<String> = { said.into_iter().filter(|told| times(*told) > 0) }
             .map(|told| format!("{} × {}", times(told), word(told)))
             .collect();
-        vec![
-            law.name.replace('_', " "),
-            said.join(", "),
-            format!("{} {}", shown(&law.distance, 1.0), law.unit),
-            significant(law.cap, 2),
-        ]
+        let distance = match (law.distance.mean, law.distance.interval) {
+            // No distance is below 0, wherever the interval of a mean of few runs begins.
+            (Some(mean), Some([low, high])) => {
+                let [mean, low, high] = [mean, low.max(0.0), high].map(|d| significant(d, 2));
+                format!("{mean} [{low}, {high}]")
+            }
+            _ => shown(&law.distance, 1.0),
+        };
+        vec![law.name.replace('_', " "), said.join(", "), distance]
     };
     let rows: Vec<Vec<String>> = all.likeness.iter().map(row).collect();
-    tables::table("Each law over all runs", &["", "verdicts", "distance", "cap"], &rows)
+    tables::table("Each law over all runs", &["", "verdicts", "distance"], &rows)
 }
 
 fn runs(all: &Repeats) -> String {

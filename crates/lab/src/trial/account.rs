@@ -232,6 +232,7 @@ fn intervals(account: &Account<'_>, seen: &Seen<'_>, joined: &[Joined]) -> Vec<I
     };
     let entered = &account.made.sighted.intervals;
     let planned = account.plan.intervals.iter().zip(&account.model().intervals);
+    let is_drawn = !account.plan.scripts.is_empty();
     planned
         .enumerate()
         .map(|(index, (planned, asked))| IntervalOutcome {
@@ -241,7 +242,7 @@ fn intervals(account: &Account<'_>, seen: &Seen<'_>, joined: &[Joined]) -> Vec<I
             bytes_generated: volumes[index].bytes,
             flows_target: planned.asked.connections,
             flows_generated: volumes[index].connections,
-            sessions_target: asked.sessions,
+            sessions_target: if is_drawn { planned.sessions } else { asked.sessions },
             sessions_generated: planned.sessions,
             packets: entered[index].0,
             ip_bytes: entered[index].1,

@@ -252,9 +252,9 @@ impl Trial<'_> {
         let leg = Leg {
             captures: self.config.meter.pcap.then_some(captures),
             stamps: Some(self.directory.file(STAMPS_FILE)),
-            likewise: self.original.map(|original| Likewise {
+            likewise: (!self.plan.scripts.is_empty()).then(|| Likewise {
                 ns: self.plan.end.as_nanos(),
-                one_side: original.observed.one_side(),
+                one_side: self.original.and_then(|original| original.observed.one_side()),
             }),
             ..self.leg(self.config.dut, &self.plan.connections)
         };
