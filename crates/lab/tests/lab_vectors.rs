@@ -104,6 +104,8 @@ fn a_leg_plays_scripts_and_leaves_what_is_open_in_peace() {
 #[path = "common/mod.rs"]
 mod common;
 
+type Spoil = fn(&mut Whole);
+
 /// Whatever is out of its bounds is found by `--check`, each by itself.
 fn each_bound_is_held(result: &str) {
     let read = || -> Whole {
@@ -112,12 +114,12 @@ fn each_bound_is_held(result: &str) {
         sound
     };
     assert_eq!(out_of_bounds(&read(), false), Vec::<String>::new());
-    let found = |spoil: fn(&mut Whole), allows_few: bool| {
+    let found = |spoil: Spoil, allows_few: bool| {
         let mut spoilt = read();
         spoil(&mut spoilt);
         out_of_bounds(&spoilt, allows_few).join("; ")
     };
-    let spoilt: [(fn(&mut Whole), &str); 8] = [
+    let spoilt: [(Spoil, &str); 8] = [
         (|one| one.likeness[3].verdict = Verdict::Differs, "differs from the original's"),
         (|one| one.likeness[3].verdict = Verdict::TooFew, "too little to tell"),
         (|one| coverage(one).bytes = 0.94, "94.0 % of the original's TCP bytes"),

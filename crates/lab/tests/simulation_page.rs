@@ -65,6 +65,7 @@ fn result(points: Vec<PointResult>) -> SimulationResult {
         threads: 2,
         runs: 10 * points.len(),
         interrupted: false,
+        plans: Vec::new(),
         digest: "00".into(),
         packet_hops: 1_234_567,
         cpu_seconds: 1.5,

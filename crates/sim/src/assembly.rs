@@ -1,15 +1,16 @@
 //! A scenario and a seed become a network that stands still, and a list of who is who in it.
 
+mod models;
+
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use nilometer_stat::Rng;
 use nilometer_tcp::Config;
-use nilometer_traffic::estimate::FILE_MIN_BYTES;
-use nilometer_traffic::{PlannedConnection, Planner, TrafficModel};
+use nilometer_traffic::TrafficModel;
 use nilometer_wire::{Rate, Span, Time};
 
 use crate::course::{Course, DELAYS_MAX, INTERVALS_MAX};
@@ -21,8 +22,8 @@ use crate::packet::Route;
 use crate::plan::{Hop, Plan};
 use crate::quantity::seconds;
 use crate::refusal::Refusal;
-use crate::scenario::{DatagramSpec, Drawn, ModelSpec, Scenario, VERSION};
-use crate::stack::{FlowSpec, NAMES, stack};
+use crate::scenario::{DatagramSpec, Drawn, Scenario, VERSION};
+use crate::stack::FlowSpec;
 use crate::topology::{Passage, Step, Topology, Way};
 use crate::wiring::{faults, links};
 
@@ -79,6 +80,8 @@ pub struct Assembly {
     pub plan: Plan<Member>,
     /// Who is who.
     pub flows: Vec<Flow>,
+    /// The digest of each `[[model]]`'s plan: the same as a live run's with this seed.
+    pub plan_digests: Vec<[u8; 32]>,
     /// The measured link.
     pub bottleneck: u32,
     /// Its rate.
@@ -118,6 +121,7 @@ pub fn assemble(
             watched: Some(topology.link(step, 0)),
         },
         flows: Vec::new(),
+        plan_digests: Vec::new(),
         bottleneck: topology.link(step, 0),
         rate: scenario.link[bottleneck].rate,
         duration: seconds("duration_s", scenario.duration_s)
@@ -229,52 +233,7 @@ impl Making<'_> {
                 start: Time::ZERO + start + late,
                 bytes: spec.bytes.unwrap_or(ENDLESS),
             };
-            self.connect(&ways, [number % sizes[0], number % sizes[1]], transfer)?;
-        }
-        Ok(())
-    }
-
-    /// The connections that `model` plans, as many as begin before the run ends. The server's host
-    /// opens each, and sends the file at once; a request that is a file goes the other way, as a connection of
-    /// its own. Segments are the stack's.
-    fn model(
-        &mut self,
-        table: usize,
-        spec: &ModelSpec,
-        model: &TrafficModel,
-    ) -> Result<(), Refusal> {
-        let place = format!("[[model]] number {}", table + 1);
-        let refuse = |what: String| Refusal::value(&*place, what);
-        let sizes = self.topology.ends(&place, &spec.from, &spec.to)?;
-        let Some(config) = stack(&spec.tcp) else {
-            return Err(Refusal::unknown(place, &spec.tcp, NAMES.into_iter()));
-        };
-        let planner = Planner::new(model, self.seed).map_err(|e| refuse(e.to_string()))?;
-        let plan = planner.plan(&mut |slots| planner.chains(slots));
-        let plan = plan.map_err(|error| refuse(error.to_string()))?;
-        let end = Time::ZERO + self.assembly.duration;
-        let is_upload = |c: &&PlannedConnection| c.request_bytes >= FILE_MIN_BYTES;
-        let uploads = plan.connections.iter().filter(is_upload).count();
-        let total = (self.assembly.flows.len() + plan.connections.len() + uploads) as u64;
-        if total > FLOWS_MAX {
-            return Err(refuse(format!("{total} flows are planned; {FLOWS_MAX} are the limit")));
-        }
-        let ways = self.ways(&spec.from, &spec.to)?;
-        let back = self.ways(&spec.to, &spec.from)?;
-        for planned in plan.connections.iter().take_while(|planned| planned.start < end) {
-            let session = &plan.sessions[planned.session as usize];
-            let hosts = [session.destination_rank % sizes[0], session.source_rank % sizes[1]];
-            let transfer = |bytes| {
-                let (kind, start) = (FlowKind::Model, planned.start);
-                Transfer { table, kind, config, start, bytes }
-            };
-            if planned.size_bytes > 0 {
-                self.connect(&ways, hosts, transfer(planned.size_bytes))?;
-            }
-            if planned.request_bytes >= FILE_MIN_BYTES {
-                let [server, client] = hosts;
-                self.connect(&back, [client, server], transfer(planned.request_bytes))?;
-            }
+            self.connect([&ways[0], &ways[1]], [number % sizes[0], number % sizes[1]], transfer)?;
         }
         Ok(())
     }
@@ -284,26 +243,40 @@ impl Making<'_> {
         Ok([self.topology.way(from, to)?, self.topology.way(to, from)?])
     }
 
-    /// Adds one TCP flow between two hosts: two ends, two paths.
+    /// Adds one TCP flow that carries bytes from one host to another.
     fn connect(
         &mut self,
-        ways: &[Way; 2],
+        ways: [&Way; 2],
         hosts: [u32; 2],
         transfer: Transfer,
     ) -> Result<(), Refusal> {
+        let Transfer { table, kind, config, start, bytes } = transfer;
+        self.join(ways, hosts, (kind, table), |route, sequences| {
+            let client = Endpoint::client(config, route, start, bytes, sequences[0]);
+            let server = Endpoint::server(config, route.reverse(), bytes, sequences[1]);
+            [Member::Endpoint(client), Member::Endpoint(server)]
+        })
+    }
+
+    /// Adds a flow between two hosts: two paths, and the two ends that `ends` makes of the first one's route
+    /// and of their initial sequence numbers.
+    fn join(
+        &mut self,
+        ways: [&Way; 2],
+        hosts: [u32; 2],
+        (kind, table): (FlowKind, usize),
+        ends: impl FnOnce(Route, [u32; 2]) -> [Member; 2],
+    ) -> Result<(), Refusal> {
         let number = self.assembly.flows.len() as u32;
-        let there = self.topology.passages(&ways[0], hosts[0], hosts[1])?;
-        let back = self.topology.passages(&ways[1], hosts[1], hosts[0])?;
-        let flow = self.place(transfer.kind, transfer.table);
-        let route = Route::out(number);
+        let there = self.topology.passages(ways[0], hosts[0], hosts[1])?;
+        let back = self.topology.passages(ways[1], hosts[1], hosts[0])?;
+        let flow = self.place(kind, table);
         let sequence = |way: u64| {
             Rng::new(self.seed, PURPOSE_SEQUENCE, 2 * u64::from(number) + way).next_u64() as u32
         };
-        let Transfer { config, start, bytes, .. } = transfer;
-        let client = Endpoint::client(config, route, start, bytes, sequence(0));
-        let server = Endpoint::server(config, route.reverse(), bytes, sequence(1));
-        self.add(&there, Member::Endpoint(client), Some(flow.receiver));
-        self.add(&back, Member::Endpoint(server), Some(flow.sender));
+        let [first, second] = ends(Route::out(number), [sequence(0), sequence(1)]);
+        self.add(&there, first, Some(flow.receiver));
+        self.add(&back, second, Some(flow.sender));
         self.assembly.flows.push(flow);
         Ok(())
     }

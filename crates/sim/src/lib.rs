@@ -24,6 +24,7 @@ pub mod queueing;
 pub mod refusal;
 pub mod run;
 pub mod scenario;
+pub mod scripted;
 mod seat;
 pub mod speedup;
 pub mod stack;

@@ -8,6 +8,7 @@ use crate::datagram::{Sink, Source};
 use crate::endpoint::Endpoint;
 use crate::fault::FaultBox;
 use crate::packet::Packet;
+use crate::scripted::Scripted;
 
 /// A node of any kind that scenarios have.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ use crate::packet::Packet;
 pub enum Member {
     /// An end of a TCP flow.
     Endpoint(Endpoint),
+    /// An end of a scripted connection. Apart, as it is longer than the others.
+    Scripted(Box<Scripted>),
     /// Sends datagrams. Apart, because its two random streams are long and others' records are not.
     Source(Box<Source>),
     /// Receives them.
@@ -28,6 +31,7 @@ macro_rules! each {
     ($member:expr, $inner:ident => $call:expr) => {
         match $member {
             Member::Endpoint($inner) => $call,
+            Member::Scripted($inner) => $call,
             Member::Source($inner) => $call,
             Member::Sink($inner) => $call,
             Member::Fault($inner) => $call,

@@ -8,6 +8,7 @@
 use alloc::vec::Vec;
 
 use nilometer_queue::Reason;
+use nilometer_tcp::Connection;
 use nilometer_wire::{Span, Time};
 
 use crate::assembly::{Assembly, Flow, FlowKind};
@@ -24,7 +25,7 @@ pub struct FlowOutcome {
     pub kind: FlowKind,
     /// Which table of the scenario, counted among its kind.
     pub table: u32,
-    /// Bytes delivered in order once, headers included.
+    /// Bytes delivered in order once, headers included; of a scripted connection both ways.
     pub delivered_bytes: f64,
     /// Those bytes by the length of the run, bits per second.
     pub goodput: f64,
@@ -32,11 +33,12 @@ pub struct FlowOutcome {
     pub share: Option<f64>,
     /// When it began.
     pub start: Time,
-    /// When its last byte was delivered, of a flow with an end.
+    /// When its last byte was delivered, of a flow with an end; when both ends of a scripted connection had done
+    /// and received everything.
     pub finished: Option<Time>,
-    /// Retransmission timeouts.
+    /// Retransmission timeouts, of a scripted connection those of both ends.
     pub timeouts: u64,
-    /// Segments sent again.
+    /// Segments sent again, likewise.
     pub retransmits: u64,
     /// Datagrams: the mean and the longest time from sender to receiver.
     pub delay: Option<(f64, Span)>,
@@ -49,6 +51,8 @@ pub struct FlowOutcome {
 pub struct Outcome {
     /// By number.
     pub flows: Vec<FlowOutcome>,
+    /// The digest of each `[[model]]`'s plan.
+    pub plan_digests: Vec<[u8; 32]>,
     /// Everything that happened, in one number and in counts.
     pub journal: Journal,
     /// Packets wholly transmitted, on all links together.
@@ -92,6 +96,7 @@ impl Outcome {
         let capacity = assembly.rate * seconds;
         Outcome {
             flows: assembly.flows.iter().map(flow).collect(),
+            plan_digests: assembly.plan_digests.clone(),
             journal: network.journal(),
             packet_hops: counters.iter().map(|link| link.transmitted_packets).sum(),
             bottleneck,
@@ -166,6 +171,7 @@ impl Outcome {
 /// What is still known of an assembly when its network runs.
 pub(crate) struct About {
     pub(crate) flows: Vec<Flow>,
+    pub(crate) plan_digests: Vec<[u8; 32]>,
     pub(crate) bottleneck: u32,
     pub(crate) rate: f64,
     pub(crate) duration: Span,
@@ -174,8 +180,9 @@ pub(crate) struct About {
 impl About {
     /// Takes `assembly` apart.
     pub(crate) fn split(assembly: Assembly) -> (crate::plan::Plan<Member>, About) {
-        let Assembly { plan, flows, bottleneck, rate, duration } = assembly;
-        (plan, About { flows, bottleneck, rate: rate.bits_per_second() as f64, duration })
+        let Assembly { plan, flows, plan_digests, bottleneck, rate, duration } = assembly;
+        let rate = rate.bits_per_second() as f64;
+        (plan, About { flows, plan_digests, bottleneck, rate, duration })
     }
 }
 
@@ -198,6 +205,12 @@ fn balances(member: &Member) -> bool {
     if let Member::Fault(fault_box) = member { fault_box.balances() } else { true }
 }
 
+/// What one end has received of the other's payload, in whole packets with their headers.
+fn delivered_bytes(sender: &Connection, receiver: &Connection) -> f64 {
+    let (packet, payload) = packet_bytes(sender.config());
+    receiver.delivered() as f64 / f64::from(payload) * f64::from(packet)
+}
+
 fn flow_outcome<T: Tap>(network: &Network<Member, T>, flow: &Flow, seconds: f64) -> FlowOutcome {
     let ends = [flow.sender, flow.receiver].map(|member| network.member(member as usize));
     let mut outcome = FlowOutcome {
@@ -215,13 +228,23 @@ fn flow_outcome<T: Tap>(network: &Network<Member, T>, flow: &Flow, seconds: f64)
     };
     if let [Member::Endpoint(sender), Member::Endpoint(receiver)] = ends {
         let (sender_side, receiver_side) = (sender.connection(), receiver.connection());
-        let (packet, payload) = packet_bytes(sender_side.config());
-        let packets = receiver_side.delivered() as f64 / f64::from(payload);
-        outcome.delivered_bytes = packets * f64::from(packet);
+        outcome.delivered_bytes = delivered_bytes(sender_side, receiver_side);
         outcome.start = sender.start();
         outcome.finished = receiver.finished();
         outcome.timeouts = sender_side.statistics().timeouts;
         outcome.retransmits = sender_side.statistics().retransmitted_segments;
+    }
+    if let [Member::Scripted(client), Member::Scripted(server)] = ends {
+        let sides = [client.connection(), server.connection()];
+        let [client_side, server_side] = sides;
+        outcome.delivered_bytes =
+            delivered_bytes(client_side, server_side) + delivered_bytes(server_side, client_side);
+        outcome.start = client.start();
+        outcome.finished =
+            client.finished().zip(server.finished()).map(|(one, other)| one.max(other));
+        outcome.timeouts = sides.iter().map(|side| side.statistics().timeouts).sum();
+        outcome.retransmits =
+            sides.iter().map(|side| side.statistics().retransmitted_segments).sum();
     }
     if let [Member::Source(source), Member::Sink(sink)] = ends {
         outcome.delivered_bytes = sink.bytes as f64;

@@ -209,7 +209,9 @@ pub enum Drawn {
     Exponential,
 }
 
-/// `[[model]]`: the plan of a traffic model, each connection a flow.
+/// `[[model]]`: the plan of a traffic model, each connection a flow. Of a model with whole sessions both ends play
+/// what they did ([`crate::scripted`]), in segments and with time stamps as the original's; of one with laws
+/// alone the server sends the file at once.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSpec {
@@ -222,6 +224,9 @@ pub struct ModelSpec {
     /// A stack by its name.
     #[serde(default = "reno")]
     pub tcp: String,
+    /// Each connection of the model's sessions is played once, whatever the seed.
+    #[serde(default)]
+    pub exact: bool,
 }
 
 /// `[measure]`.

@@ -1,4 +1,4 @@
-//! What a tool may ask of a connection beyond its windows: the account of loss recovery.
+//! What a tool may ask of a connection beyond its windows: its account of loss recovery, and what is unsent.
 
 use crate::connection::Connection;
 use crate::rack::Sums;
@@ -43,9 +43,49 @@ impl Connection {
         self.sender.repair.as_ref().map(|repair| *repair.segments())
     }
 
+    /// Bytes that were written, and one more for the FIN of a connection that was closed, that have not been
+    /// sent once; of a connection that stands.
+    pub fn unsent(&self) -> u64 {
+        self.sender.last().saturating_sub(self.sender.max)
+    }
+
     /// By how many segments one was overtaken at most, at first the threshold of three, and how
     /// many acknowledgements told of that; where [`Connection::segments`] has something to tell.
     pub fn reordering(&self) -> Option<(u64, u64)> {
         self.sender.repair.as_ref().map(|repair| repair.reordering())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use nilometer_wire::{Ecn, Time};
+
+    /// Hands over everything that both ends have to say.
+    fn settle(ends: &mut [Connection; 2]) {
+        let mut is_quiet = false;
+        while !is_quiet {
+            is_quiet = true;
+            for from in 0..2 {
+                while let Some(out) = ends[from].poll_transmit(Time::ZERO) {
+                    ends[1 - from].receive(Time::ZERO, &out.segment, Ecn::NotCapable);
+                    is_quiet = false;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_window_holds_back_is_unsent() {
+        let config = Config { initial_window: 2, ..Config::ns2_reno() };
+        let mut ends = [Connection::connect(config, 7), Connection::listen(config, 9)];
+        settle(&mut ends);
+        assert_eq!(ends[0].unsent(), 0);
+        ends[0].write(5_000);
+        ends[0].close();
+        assert_eq!(ends[0].unsent(), 5_001);
+        while ends[0].poll_transmit(Time::ZERO).is_some() {}
+        assert_eq!(ends[0].unsent(), 5_001 - 2 * 1_460);
     }
 }

@@ -129,6 +129,8 @@ pub enum PlanError {
     Model(ModelError),
     /// Its intervals hold no connection at all.
     NoConnections,
+    /// It is to be played exactly, and has no connections of its own.
+    NoVectors,
     /// More connections than [`CONNECTIONS_MAX`].
     TooManyConnections(u64),
     /// More slots than [`SLOTS_MAX`] would be needed.
@@ -140,6 +142,10 @@ impl fmt::Display for PlanError {
         match self {
             PlanError::Model(error) => error.fmt(f),
             PlanError::NoConnections => f.write_str("the model's intervals hold no connection"),
+            PlanError::NoVectors => f.write_str(
+                "exact plays the connections of a capture, and there are none: laws were learnt from \
+                 records, or stated",
+            ),
             PlanError::TooManyConnections(asked) => {
                 write!(f, "{asked} connections are asked for, {CONNECTIONS_MAX} are the limit")
             }

@@ -14,15 +14,18 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::ops::Range;
 
 use nilometer_conversation::Side;
 use nilometer_stat::{Empirical, Rng};
 use nilometer_wire::{Span, Time};
 
+use crate::chain::Chain;
 use crate::connections::ConnectionVolume;
 use crate::model::{Interval, ModelError, TrafficModel};
 use crate::plan::{
-    CONNECTIONS_MAX, Plan, PlanError, PlannedConnection, PlannedInterval, Session, ipv6_share,
+    CONNECTIONS_MAX, Plan, PlanError, PlannedConnection, PlannedInterval, Planner, Session,
+    ipv6_share,
 };
 use crate::pool::{Family, Pool};
 use crate::purpose;
@@ -54,6 +57,26 @@ struct Hosts {
     pool: Pool,
     /// Ranks that share an address with another, because the pool is too small.
     folded: u64,
+}
+
+/// The plan of a model for whoever performs it, live or simulated: of its whole sessions where it has them, else
+/// of its laws. `chains` returns [`Planner::chains`] of a range, and may share it among threads.
+///
+/// # Errors
+/// Where the model is not sound, asks for more than the limits, or is to be played exactly and has no sessions.
+pub fn plan_of_model(
+    model: &TrafficModel,
+    draw: Draw,
+    chains: &mut dyn FnMut(&Planner, Range<u32>) -> Vec<Chain>,
+) -> Result<Plan, PlanError> {
+    match (draw, &model.vectors) {
+        (draw, Some(_)) => plan(model, draw),
+        (Draw::Seed(seed), None) => {
+            let planner = Planner::new(model, seed)?;
+            planner.plan(&mut |slots| chains(&planner, slots))
+        }
+        (Draw::Exact, None) => Err(PlanError::NoVectors),
+    }
 }
 
 /// The plan of a model's vectors, over as many intervals as the model has.

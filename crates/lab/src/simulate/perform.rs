@@ -11,7 +11,7 @@ use nilometer_traffic::TrafficModel;
 use super::pages;
 use super::points::points;
 use super::result::{
-    FORMAT, OWN_KEYS, PointResult, RESULT_FILE, SimulationResult, digest, warnings,
+    FORMAT, OWN_KEYS, PointResult, RESULT_FILE, SimulationResult, digest, plans, warnings,
 };
 use super::sweep::{Effort, Made, Run, runs, sweep};
 use super::template::{Parameters, Template};
@@ -119,6 +119,7 @@ impl Sweep {
             runs: known.len(),
             interrupted: known.len() < self.runs.len(),
             digest: digest(&self.runs, &made),
+            plans: plans(&known),
             packet_hops: known.iter().map(|(_, outcome)| outcome.packet_hops).sum(),
             cpu_seconds: after.cpu_seconds - before.cpu_seconds,
             wall_seconds,

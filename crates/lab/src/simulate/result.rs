@@ -46,6 +46,9 @@ pub struct SimulationResult {
     pub interrupted: bool,
     /// SHA-256 over every run's point, seed, journal and flows, in order; hexadecimal.
     pub digest: String,
+    /// What was planned of traffic models, by run; nothing where no scenario has any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<RunPlans>,
     /// Packets wholly transmitted on a link, all links and all runs together.
     pub packet_hops: u64,
     /// User and system time of the sweep, all threads.
@@ -61,6 +64,18 @@ pub struct SimulationResult {
     pub claims: Vec<Claim>,
     /// What makes a figure suspect, and what to do.
     pub warnings: Vec<String>,
+}
+
+/// The plans of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RunPlans {
+    /// Which point of the sweep, from 0.
+    pub point: usize,
+    /// The run's seed.
+    pub seed: u64,
+    /// The digest of the plan of each `[[model]]`, hexadecimal: what `generate plan` says of that model and
+    /// seed, and `lab run` plays.
+    pub digests: Vec<String>,
 }
 
 /// Parameters as keys of the object that they stand in.
@@ -263,6 +278,18 @@ pub fn digest(runs: &[Run], made: &[Made]) -> String {
         outcome.words(&mut |word| sha.update(word.to_le_bytes()));
     }
     hex(&sha.finalize())
+}
+
+/// The plans of the runs that were made.
+pub fn plans(made: &[(Run, &Outcome)]) -> Vec<RunPlans> {
+    let planned = made.iter().filter(|(_, outcome)| !outcome.plan_digests.is_empty());
+    planned
+        .map(|(run, outcome)| RunPlans {
+            point: run.point,
+            seed: run.seed,
+            digests: outcome.plan_digests.iter().map(|digest| hex(digest)).collect(),
+        })
+        .collect()
 }
 
 /// What makes figures suspect, each in a sentence with what to do.

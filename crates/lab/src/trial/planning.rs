@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::thread;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use nilometer_traffic::chain::Chain;
 use nilometer_traffic::plan::PlanError;
 use nilometer_traffic::vector_plan::{self, Draw};
@@ -14,19 +14,8 @@ use nilometer_traffic::{Plan, Planner, TrafficModel};
 /// # Errors
 /// Why there is none, and what to do.
 pub fn plan(model: &TrafficModel, draw: Draw, threads: usize) -> Result<Plan> {
-    match (draw, &model.vectors) {
-        (draw, Some(_)) => vector_plan::plan(model, draw).map_err(advised),
-        (Draw::Seed(seed), None) => of_laws(model, seed, threads),
-        (Draw::Exact, None) => bail!(
-            "--exact plays the connections of a capture, and there are none: laws were learnt from records, or \
-             stated"
-        ),
-    }
-}
-
-fn of_laws(model: &TrafficModel, seed: u64, threads: usize) -> Result<Plan> {
-    let planner = Planner::new(model, seed).map_err(advised)?;
-    planner.plan(&mut |slots| chains(&planner, slots, threads.max(1))).map_err(advised)
+    let mut chains = |planner: &Planner, slots| chains(planner, slots, threads.max(1));
+    vector_plan::plan_of_model(model, draw, &mut chains).map_err(advised)
 }
 
 /// Where a model has nothing to play, what to do about it.
@@ -37,6 +26,7 @@ fn advised(error: PlanError) -> anyhow::Error {
              of an input with more whole TCP connections, or of more sessions (`nilometer model new \
              --sessions`), or play a longer part of it (--duration)"
         ),
+        PlanError::NoVectors => anyhow!("--{error}"),
         error => error.into(),
     }
 }
