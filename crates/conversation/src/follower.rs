@@ -223,8 +223,12 @@ impl Follower {
             && until_ns <= self.now_ns
         {
             self.over.pop_front();
-            if self.places[at as usize].as_ref().is_some_and(|place| place.serial == serial) {
-                self.give(at, out);
+            let place = self.places[at as usize].as_mut().filter(|place| place.serial == serial);
+            match place {
+                // It was reset, as it seemed, and went on.
+                Some(place) if !place.live.is_over() => place.is_over = false,
+                Some(_) => self.give(at, out),
+                None => {}
             }
         }
         self.counts.given > given

@@ -36,13 +36,21 @@ pub(crate) struct Live {
     answer_ns: Option<u64>,
     handshake_ns: [Option<u64>; 2],
     is_refused: bool,
-    /// Who reset it, and that step.
-    reset: Option<(Side, usize)>,
+    reset: Option<Reset>,
     is_concurrent: bool,
     /// Segments without time stamps, and with them.
     stamped: [u64; 2],
     halves: [Half; 2],
     steps: Vec<Step>,
+}
+
+/// A reset that was seen.
+#[derive(Clone, Copy, Debug)]
+struct Reset {
+    by: Side,
+    /// Its place in the steps.
+    step: usize,
+    stamp_ns: u64,
 }
 
 /// A packet of a connection.
@@ -193,9 +201,10 @@ impl Live {
     }
 
     fn acknowledge(&mut self, side: Side, stamp_ns: u64, segment: &TcpSegment, steps_max: usize) {
+        let is_over = self.has_reset(side.other());
         let other = self.half_mut(side.other());
         let offset = other.offset(segment.acknowledgement);
-        if offset < 0 || other.is_astray(offset) {
+        if offset < 0 || other.is_astray(offset) || (is_over && offset as u64 > other.high) {
             return;
         }
         // Nothing stands behind a FIN.
@@ -233,9 +242,11 @@ impl Live {
             if to > heard as i64 {
                 self.sends_again(side, stamp_ns);
             }
-        } else if !half.is_astray(offset) && half.fin.is_none() && !self.has_reset(side) {
+        } else if !half.is_astray(offset) && half.fin.is_none() && !self.is_too_late(side, stamp_ns)
+        {
+            self.take_back_reset(side);
             self.send(side, stamp_ns, to as u64, true, steps_max);
-            self.was_under_way(side);
+            self.was_under_way(side, stamp_ns);
         }
     }
 
@@ -310,30 +321,51 @@ impl Live {
     fn fin(&mut self, side: Side, stamp_ns: u64, sequence: u32, steps_max: usize) {
         let half = self.half_mut(side);
         let offset = half.offset(sequence);
-        if half.fin.is_some() || offset < half.high as i64 || half.is_astray(offset) {
+        let is_said = half.fin.is_some() || offset < half.high as i64 || half.is_astray(offset);
+        if is_said || self.has_reset(side) || self.is_too_late(side, stamp_ns) {
             return;
         }
+        let half = self.half_mut(side);
         if offset > half.high as i64 {
             self.send(side, stamp_ns, offset as u64, false, steps_max);
         }
         self.ends_direction(side, stamp_ns);
-        self.was_under_way(side);
+        self.was_under_way(side, stamp_ns);
     }
 
     fn has_reset(&self, side: Side) -> bool {
-        self.reset.is_some_and(|(by, _)| by == side)
+        self.reset.is_some_and(|reset| reset.by == side)
     }
 
-    /// What this side sends after the other one has reset the connection was under way before it could hear of
-    /// that. Where paths are shorter nothing is; so that it is sent at all, the reset awaits it.
-    fn was_under_way(&mut self, side: Side) {
-        if let Some((by, step)) = self.reset
+    /// Does this side send to an end that has reset the connection long ago?
+    fn is_too_late(&self, side: Side, stamp_ns: u64) -> bool {
+        self.reset.is_some_and(|reset| {
+            reset.by != side && stamp_ns.saturating_sub(reset.stamp_ns) > QUIET_NS
+        })
+    }
+
+    /// Who goes on after a reset has not sent it: somebody between the ends did, and it was not believed.
+    fn take_back_reset(&mut self, side: Side) {
+        if !self.has_reset(side) {
+            return;
+        }
+        let Some(Reset { step, .. }) = self.reset.take() else { return };
+        self.steps.remove(step);
+        let units = self.halves.iter_mut().filter_map(|half| half.unit.as_mut());
+        units.filter(|unit| unit.0 > step).for_each(|unit| unit.0 -= 1);
+    }
+
+    /// What this side sends shortly after the other one has reset the connection was under way before it could
+    /// hear of that. Where paths are shorter nothing is; so that it is sent at all, the reset awaits it.
+    fn was_under_way(&mut self, side: Side, stamp_ns: u64) {
+        if let Some(Reset { by, step, .. }) = self.reset
             && by != side
         {
             let half = self.half(side);
             let to = half.fin.map_or(half.high, |fin| fin + 1);
             let reset = &mut self.steps[step];
             (reset.awaits, reset.pause_ns) = (reset.awaits.max(to), 0);
+            self.end_ns = self.end_ns.max(stamp_ns);
         }
     }
 
@@ -354,7 +386,7 @@ impl Live {
             self.is_refused = true;
             return;
         }
-        self.reset = Some((side, self.steps.len()));
+        self.reset = Some(Reset { by: side, step: self.steps.len(), stamp_ns });
         // What passed before it may be why it was sent, whatever it says to have received.
         self.hears(side, self.half(side.other()).high);
         self.ends(side, stamp_ns, Act::Reset);

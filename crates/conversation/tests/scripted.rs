@@ -7,6 +7,8 @@
 mod one_side;
 #[path = "scripted/places.rs"]
 mod places;
+#[path = "scripted/resets.rs"]
+mod resets;
 #[path = "scripted/script.rs"]
 mod script;
 

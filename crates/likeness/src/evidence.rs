@@ -25,6 +25,8 @@ pub(crate) struct Set<'a> {
     pub sessions: Vec<Session>,
     /// The side of which the original shows no packet. What it sent is inferred, and no law tells of it.
     unseen: Option<Side>,
+    /// How many times as fast as the original this was.
+    speed: f64,
 }
 
 /// The values of one law.
@@ -48,8 +50,9 @@ pub(crate) enum Scale {
 }
 
 impl<'a> Set<'a> {
-    pub fn new(observed: &'a Observed, bound_ns: u64, unseen: Option<Side>) -> Set<'a> {
-        Set { observed, sessions: sessions(&observed.connections, bound_ns), unseen }
+    pub fn new(observed: &'a Observed, bound_ns: u64, unseen: Option<Side>, speed: f64) -> Set<'a> {
+        let bound_ns = (bound_ns as f64 / speed) as u64;
+        Set { observed, sessions: sessions(&observed.connections, bound_ns), unseen, speed }
     }
 
     /// The units of what a law is sampled by.
@@ -142,7 +145,7 @@ impl<'a> Set<'a> {
         let start = |at: &u32| self.observed.connections[*at as usize].start_ns;
         (0..).zip(&self.sessions).map(move |(unit, session)| {
             let starts: Vec<u64> = session.connections.iter().map(start).collect();
-            (starts.windows(2).map(|two| nanos(two[1] - two[0])).collect(), unit)
+            (starts.windows(2).map(|two| self.apart(two[0], two[1])).collect(), unit)
         })
     }
 
@@ -164,7 +167,12 @@ impl<'a> Set<'a> {
 
     /// Between the beginnings of sessions, ns.
     fn arrivals(&self) -> impl Iterator<Item = f64> {
-        self.sessions.windows(2).map(|two| nanos(two[1].start_ns - two[0].start_ns))
+        self.sessions.windows(2).map(|two| self.apart(two[0].start_ns, two[1].start_ns))
+    }
+
+    /// Between two starts, by the original's clock; ns.
+    fn apart(&self, one_ns: u64, other_ns: u64) -> f64 {
+        nanos(((other_ns - one_ns) as f64 * self.speed) as u64)
     }
 
     fn rates(&self, of: impl Fn(&crate::observed::Bin) -> f64) -> Vec<f64> {

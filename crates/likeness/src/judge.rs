@@ -47,12 +47,15 @@ pub struct Settings {
     pub bound_ns: u64,
     /// Seed of the second samples.
     pub seed: u64,
+    /// How many times as fast as the original the copy was asked to be, 1 where it kept the original's clock: its
+    /// gaps are as many times shorter, and its rates are not the original's and not compared.
+    pub speed: f64,
 }
 
 impl Default for Settings {
-    /// A minute, as the paper has it; seed 1.
+    /// A minute, as the paper has it; seed 1; the original's own speed.
     fn default() -> Settings {
-        Settings { bound_ns: 60_000_000_000, seed: 1 }
+        Settings { bound_ns: 60_000_000_000, seed: 1, speed: 1.0 }
     }
 }
 
@@ -135,6 +138,7 @@ struct Case {
     floor: Option<floor::Floor>,
     p: Option<f64>,
     is_told: bool,
+    is_played: bool,
     differs: bool,
 }
 
@@ -143,7 +147,8 @@ struct Case {
 /// ([`Observer::of_one_side`](crate::Observer::of_one_side)).
 pub fn judge(original: &Observed, copy: &Observed, settings: &Settings) -> Judgement {
     let unseen = original.one_side().map(Side::other);
-    let sets = [original, copy].map(|observed| Set::new(observed, settings.bound_ns, unseen));
+    let sets = [(original, 1.0), (copy, settings.speed)]
+        .map(|(observed, speed)| Set::new(observed, settings.bound_ns, unseen, speed));
     let second = SecondSamples::of(&sets, settings.seed);
     let mut cases: Vec<Case> = LAWS.iter().map(|law| Case::new(law, &sets)).collect();
     let sample = |cases: &mut [&mut Case], rounds: Range<usize>| {
@@ -161,6 +166,9 @@ pub fn judge(original: &Observed, copy: &Observed, settings: &Settings) -> Judge
         sample(&mut doubtful, ROUNDS..ROUNDS_DEEP);
     }
     cases.iter_mut().for_each(Case::set_p);
+    if settings.speed != 1.0 {
+        cases.iter_mut().for_each(Case::leave_rates_out);
+    }
     correct(&mut cases);
     Judgement {
         likeness: cases.into_iter().map(Case::told).collect(),
@@ -237,6 +245,7 @@ impl Case {
             floor: None,
             p: None,
             is_told: false,
+            is_played: true,
             differs: false,
         }
     }
@@ -284,11 +293,19 @@ impl Case {
         }
     }
 
+    /// Rates of what was played at another speed are others.
+    fn leave_rates_out(&mut self) {
+        if self.law.sampled == Sampled::Bins {
+            (self.is_told, self.is_played) = (false, false);
+        }
+    }
+
     fn told(self) -> Likeness {
         let is_within = self.distance.is_some_and(|distance| distance <= self.law.cap);
         let verdict = match self.is_told {
             true if self.differs => Verdict::Differs,
             true if is_within => Verdict::Alike,
+            _ if !self.is_played => Verdict::NotPlayed,
             _ => Verdict::TooFew,
         };
         let floor = self.floor;

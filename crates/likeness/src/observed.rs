@@ -6,16 +6,20 @@
 
 use alloc::vec::Vec;
 
-use nilometer_conversation::{Connection, Follower, FollowerCounts, Limits, Opening, Side};
+use nilometer_conversation::{Connection, Follower, FollowerCounts, Limits, Side};
 use nilometer_wire::packet::{IpPacket, Transport};
 
+const TCP: u8 = 6;
+const UDP: u8 = 17;
 /// The bins of the series, ns: a tenth of a second, below which nothing is held against anything.
 pub const BIN_NS: u64 = 100_000_000;
 /// Bins at most: a day and four hours of tenths of seconds.
 const BINS_MAX: usize = 1 << 20;
 
-/// Of all answered connections, those that show one side only, from which on a capture is one of one direction.
+/// The share of connections, and of packets, that are of one side only from which on a capture is one of one
+/// direction; of fewer packets nobody can say.
 const ONE_SIDED_SHARE: f64 = 0.9;
+const ONE_SIDED_PACKETS_MIN: u64 = 10;
 
 /// Connections that are kept at most, as many as a model may have sessions; some 700 bytes each and 40 a step.
 pub const CONNECTIONS_MAX: usize = 1 << 20;
@@ -42,7 +46,9 @@ pub struct Observed {
     pub counts: FollowerCounts,
     /// All TCP packets and bytes, as the packets tell them.
     pub tcp: Bin,
-    /// Other packets and their bytes.
+    /// UDP packets and their bytes.
+    pub udp: Bin,
+    /// Packets of other protocols and their bytes.
     pub others: Bin,
     /// TCP packets whose header was not captured, or that are later fragments.
     pub headless: Bin,
@@ -61,22 +67,37 @@ impl Observed {
     }
 
     /// The side whose packets passed, where those of the other one did not: a capture of one direction. So it is
-    /// where of all connections that were answered, as far as acknowledgements tell, hardly any shows both.
+    /// where hardly any connection in which data passed, or was acknowledged, shows both, and hardly any
+    /// packet is the other side's. Probes that nobody answers tell nothing: there was no other direction.
     pub fn one_side(&self) -> Option<Side> {
-        let mut seen = [0usize; 2];
-        let mut answered = 0;
+        let (mut alone, mut telling, mut packets) = ([0u64; 2], 0u64, [0u64; 2]);
         for one in &self.connections {
-            let is_silent = matches!(one.opening, Opening::Unanswered);
-            let alone = Side::BOTH.into_iter().find(|side| one.of(side.other()).packets == 0);
-            if let Some(side) = alone.filter(|_| !is_silent) {
-                seen[side.index()] += 1;
+            let [client, server] = &one.carried;
+            packets = [packets[0] + client.packets, packets[1] + server.packets];
+            let is_two_sided = client.packets > 0 && server.packets > 0;
+            if is_two_sided || client.payload_bytes + server.payload_bytes > 0 {
+                telling += 1;
+                alone[usize::from(client.packets == 0)] += u64::from(!is_two_sided);
             }
-            answered += usize::from(!is_silent);
         }
+        let is_most = |part: u64, all: u64| all > 0 && part as f64 >= ONE_SIDED_SHARE * all as f64;
+        let all = packets[0] + packets[1];
         let is_whole = |side: &Side| {
-            answered > 0 && seen[side.index()] as f64 >= ONE_SIDED_SHARE * answered as f64
+            let at = side.index();
+            all >= ONE_SIDED_PACKETS_MIN && is_most(alone[at], telling) && is_most(packets[at], all)
         };
         Side::BOTH.into_iter().find(is_whole)
+    }
+
+    /// Bytes of packets that are not TCP, or whose header was not captured.
+    pub fn beside_tcp_octets(&self) -> u64 {
+        self.udp.octets + self.others.octets + self.headless.octets
+    }
+
+    /// The share that these packets have of the bytes of all, 0 to 1.
+    pub fn share(&self, of: Bin) -> f64 {
+        let all = [self.tcp, self.udp, self.others, self.headless];
+        of.octets as f64 / all.iter().map(|bin| bin.octets).sum::<u64>().max(1) as f64
     }
 
     /// Keeps a connection that is over, if there is room.
@@ -143,9 +164,13 @@ impl Observer {
         }
         let bytes = u64::from(packet.ip_bytes);
         let Transport::Tcp(_) = packet.transport else {
-            let is_tcp = packet.protocol == 6;
             let beside = &mut self.observed;
-            return if is_tcp { &mut beside.headless } else { &mut beside.others }.add(bytes);
+            let kind = match packet.protocol {
+                TCP => &mut beside.headless,
+                UDP => &mut beside.udp,
+                _ => &mut beside.others,
+            };
+            return kind.add(bytes);
         };
         let observed = &mut self.observed;
         if self.follower.observe(stamp_ns, packet, &mut |one| observed.keep(one)) {

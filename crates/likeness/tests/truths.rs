@@ -91,6 +91,31 @@ fn what_was_not_seen_is_in_no_law() {
     assert_eq!(of("size_asked").verdict, Verdict::Alike);
 }
 
+/// Starts ten times as close together, as they were asked to be: gaps and arrivals are the original's, and rates
+/// are nobody's.
+#[test]
+fn a_faster_copy_is_told_by_the_originals_clock() {
+    let original = observed(Truth::USUAL.connections(1));
+    let mut connections = Truth::USUAL.connections(2);
+    let first_ns = connections[0].start_ns;
+    for one in &mut connections {
+        let moved_ns = (one.start_ns - first_ns) * 9 / 10;
+        (one.start_ns, one.end_ns) = (one.start_ns - moved_ns, one.end_ns - moved_ns);
+    }
+    let copy = observed(connections);
+    let asked = judge(&original, &copy, &Settings { speed: 10.0, ..Settings::default() });
+    let unasked = judge(&original, &copy, &Settings::default());
+    for law in ["gap", "session_arrivals", "gap_correlation", "sources", "size_answered"] {
+        assert_eq!(asked.of(law).expect("a law").verdict, Verdict::Alike, "{law}");
+    }
+    for law in ["gap", "session_arrivals"] {
+        assert_eq!(unasked.of(law).expect("a law").verdict, Verdict::Differs, "{law}");
+    }
+    for law in ["packets_per_second", "bytes_per_second", "scaling"] {
+        assert_eq!(asked.of(law).expect("a law").verdict, Verdict::NotPlayed, "{law}");
+    }
+}
+
 /// An alteration, the laws that it changes, and the one in which it is to be found.
 const ALTERATIONS: [(&str, Alteration, &str, &[&str]); 6] = [
     (

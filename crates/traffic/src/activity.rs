@@ -62,7 +62,8 @@ impl Active {
 
     /// The mean number of slots on during `window`.
     pub fn mean(&self, window: &Window) -> f64 {
-        let part = |from| window.end.since(from).as_secs_f64() / window.length_s();
+        // A window beyond what time can tell has no length, and nothing in it.
+        let part = |from| window.end.since(from).as_secs_f64() / window.length_s().max(1e-12);
         self.full as f64 + self.from.map_or(0.0, part)
     }
 }

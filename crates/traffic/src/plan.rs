@@ -425,7 +425,7 @@ impl Planner {
                 bytes: sizes.iter().map(|item| item.bytes).sum(),
                 asked,
                 sessions: active.mean(window)
-                    + window.sessions.map_or(0.0, |_| waited_s / window.length_s()),
+                    + window.sessions.map_or(0.0, |_| waited_s / window.length_s().max(1e-12)),
             })
             .collect()
     }

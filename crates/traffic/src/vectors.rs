@@ -153,6 +153,26 @@ impl Vectors {
         self.sessions.retain(|session| session.start_s < self.seconds);
     }
 
+    /// Plays so many times as fast: starts and gaps are divided, what connections do and how long they think is
+    /// not. The part lasts until the last connection is over that was over within it.
+    pub fn speed_up(&mut self, speed: f64) {
+        let mut over_s: f64 = 0.0;
+        for session in &mut self.sessions {
+            session.start_s /= speed;
+            for one in &mut session.connections {
+                one.after_s /= speed;
+                over_s = over_s.max(session.start_s + one.after_s + one.lasts_s);
+            }
+        }
+        self.seconds = (self.seconds / speed).max(over_s.min(self.seconds));
+    }
+
+    /// Leaves the rates at which transfers were seen out: each is as fast as its path.
+    pub fn unpace(&mut self) {
+        let connections = self.sessions.iter_mut().flat_map(|session| &mut session.connections);
+        connections.flat_map(|one| &mut one.steps).for_each(|step| step.5 = 0.0);
+    }
+
     /// How many hosts there are in each role.
     pub fn hosts(&self) -> [usize; 2] {
         let most = |of: fn(&SessionVector) -> u32| {

@@ -192,6 +192,28 @@ fn heavy_tails_keep_their_volume() {
 }
 
 #[test]
+fn a_table_may_be_played_faster_and_without_its_pace() {
+    let mut model = model(&connections(7));
+    let usual = plan(&model, Draw::Exact).expect("a plan");
+    let vectors = model.vectors.as_mut().expect("vectors");
+    vectors.speed_up(4.0);
+    vectors.unpace();
+    let fast = plan(&model, Draw::Exact).expect("a plan");
+    assert_eq!((fast.len(), fast.bytes()), (usual.len(), usual.bytes()));
+    let starts =
+        |plan: &Plan| plan.connections.iter().map(|one| one.start.as_secs_f64()).sum::<f64>();
+    assert!((starts(&usual) / starts(&fast) - 4.0).abs() < 1e-6);
+    // A fifth of a second behind the last start, as connections last no less.
+    assert!((15.0..16.0).contains(&fast.end.as_secs_f64()), "{:?}", fast.end);
+    let took = |step: &Step| matches!(step.act, Act::Send { took_ns, .. } if took_ns > 0);
+    assert!(!fast.scripts.iter().flat_map(|script| &script.steps).any(took));
+    let pauses = |plan: &Plan| {
+        plan.scripts.iter().flat_map(|script| &script.steps).map(|step| step.pause_ns).sum::<u64>()
+    };
+    assert_eq!(pauses(&usual), pauses(&fast), "think times stay");
+}
+
+#[test]
 fn no_two_connections_of_a_source_have_one_port() {
     let model = model(&connections(3));
     let made = plan(&model, Draw::Seed(1)).expect("a plan");

@@ -37,6 +37,9 @@ pub struct CompareArgs {
     /// Draw the comparison as a page, too.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Replace a page of ours that is there.
+    #[arg(long)]
+    force: bool,
     /// Print the comparison as one JSON object.
     #[arg(long)]
     json: bool,
@@ -62,6 +65,7 @@ struct Compared<'a> {
     seed: u64,
     bound_s: f64,
     volume_ratio: f64,
+    octets_ratio: f64,
     original: &'a Side,
     copy: &'a Side,
     likeness: &'a [Likeness],
@@ -82,19 +86,24 @@ pub fn run(args: &CompareArgs) -> Result<Verdict> {
         Ok(read)
     };
     let paths = [packets_of(&args.original)?, packets_of(&args.copy)?];
+    let beginning = report::page::BEGINNING.as_bytes();
+    let guarded = |page: &PathBuf| document::guard_output(page, &paths, args.force, beginning);
+    let page = args.out.as_ref().map(guarded).transpose()?;
     let mut both = [read(&paths[0])?, read(&paths[1])?];
     let inputs = paths.each_ref().map(std::slice::from_ref);
     let seen = likewise(&mut both, inputs, &mut |progress| display.reading(progress))?;
     warnings.extend(seen.map(one_sided));
     let [original, copy] = both;
+    let payload = [&original, &copy].map(|(observed, _)| observed.payload_bytes());
     display.phase("judging");
-    let settings = Settings { bound_ns: (args.bound * 1e9) as u64, seed: args.seed };
+    let bound_ns = (args.bound * 1e9) as u64;
+    let settings = Settings { bound_ns, seed: args.seed, ..Settings::default() };
     let judgement = judge(&original.0, &copy.0, &settings);
     drop(display);
     warnings.iter().for_each(|warning| say!("warning: {warning}"));
     let sides =
         [side(&original, judgement.sessions_original), side(&copy, judgement.sessions_copy)];
-    if let Some(page) = &args.out {
+    if let Some(page) = page {
         let drawn = comparison::render(&Comparison {
             names: sides.each_ref().map(|side| side.inputs.first().map_or("", String::as_str)),
             sides: &figures(&sides),
@@ -102,8 +111,7 @@ pub fn run(args: &CompareArgs) -> Result<Verdict> {
             warnings: &warnings,
             tool: VERSION,
         });
-        document::guard_output(page, &paths, true, report::page::BEGINNING.as_bytes())?
-            .write(drawn.as_bytes())?;
+        page.write(drawn.as_bytes())?;
     }
     if args.json {
         let [original, copy] = &sides;
@@ -111,7 +119,8 @@ pub fn run(args: &CompareArgs) -> Result<Verdict> {
             format: "nilometer-comparison/1",
             seed: args.seed,
             bound_s: args.bound,
-            volume_ratio: copy.bytes as f64 / original.bytes as f64,
+            volume_ratio: payload[1] as f64 / payload[0].max(1) as f64,
+            octets_ratio: copy.bytes as f64 / original.bytes as f64,
             original,
             copy,
             likeness: &judgement.likeness,

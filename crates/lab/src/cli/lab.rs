@@ -46,7 +46,7 @@ struct InitArgs {
 #[derive(Debug, Args)]
 struct RunArgs {
     /// Captures or flow exports to learn from; or a LAB.toml (by its ending), see `lab init`. An embedded
-    /// synthetic sample of a minute where absent.
+    /// synthetic sample of a minute where absent: a capture, or flow records with --fit, --harpoon or --interval.
     #[arg(value_name = "INPUT")]
     inputs: Vec<PathBuf>,
     /// A capture or flow export to learn from, likewise (repeat for several).
@@ -76,6 +76,12 @@ struct RunArgs {
     /// Play each connection of a capture once, as it was, whatever the seed.
     #[arg(long)]
     exact: bool,
+    /// Play a capture so many times as fast: starts and gaps are divided, think times and durations are not.
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    speed: Option<f64>,
+    /// Hand data to TCP as fast as the device lets it, and not at the rate at which a capture shows it.
+    #[arg(long)]
+    unpaced: bool,
     /// Fit all of the original into a minute, captures too: gaps are divided, connections and bytes kept.
     #[arg(long)]
     fit: bool,
@@ -86,7 +92,8 @@ struct RunArgs {
     /// connections.
     #[arg(long)]
     harpoon: bool,
-    /// IntervalDuration of the estimation, seconds of the original.
+    /// IntervalDuration of the estimation, seconds of the original. Laws have intervals: a capture is played by
+    /// its laws then, fitted into a minute unless --duration is given.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     interval: Option<f64>,
     /// The longest inter-connection time, seconds of the original.
@@ -182,6 +189,8 @@ impl RunArgs {
         config.duration_s = self.duration.or(config.duration_s);
         config.part = self.part.or(config.part);
         config.exact |= self.exact;
+        config.speed = self.speed.unwrap_or(config.speed);
+        config.unpaced |= self.unpaced;
         config.fit |= self.fit;
         config.keep = self.keep.unwrap_or(config.keep);
         config.model.harpoon |= self.harpoon;
@@ -270,7 +279,7 @@ fn repeated(ended: EndedRow, args: &RunArgs) -> Result<Verdict> {
         println!("{:<18} {}", "report", plain(&whole.report));
     }
     if whole.interrupted {
-        say!("interrupted after {} runs", whole.runs.len());
+        say!("interrupted; runs that were made before: {}", whole.runs.len());
         return Ok(Verdict::Interrupted);
     }
     let runs = whole.runs.iter().flat_map(|run| run.findings.iter().map(move |f| (run, f)));

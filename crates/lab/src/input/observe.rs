@@ -1,6 +1,6 @@
 //! Captures observed, to be held against others.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use nilometer_conversation::{Limits, Side};
@@ -42,11 +42,24 @@ pub fn likewise(
     if let Some(side) = side {
         let limits = Limits::default();
         for at in (0..2).filter(|at| sides[*at].is_none()) {
+            inputs[at].iter().try_for_each(|input| can_be_read_again(input))?;
             let observer = Observer::new(limits).of_one_side(limits, side);
             read[at] = observe_by(observer, inputs[at], progress)?;
         }
     }
     Ok(side)
+}
+
+/// Refuses what can be read once only.
+///
+/// # Errors
+/// That it is a pipe or the like, and what to do.
+pub fn can_be_read_again(input: &Path) -> Result<()> {
+    let is_stream = input.metadata().is_ok_and(|about| !about.is_file() && !about.is_dir());
+    if is_stream || input == Path::new("-") {
+        bail!("{}: is read twice, and a pipe can be read once: give it as a file", input.display());
+    }
+    Ok(())
 }
 
 fn observe_by(

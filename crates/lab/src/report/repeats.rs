@@ -51,7 +51,9 @@ pub fn sentence(all: &Repeats) -> String {
             format!("{} in {times} of {runs}", law.name.replace('_', " "))
         })
         .collect();
-    let told = |law: &&LawOverRuns| law.verdicts.iter().any(|told| *told != Told::TooFew);
+    let told = |law: &&LawOverRuns| {
+        law.verdicts.iter().any(|told| matches!(told, Told::Alike | Told::Differs))
+    };
     match (all.likeness.iter().filter(told).count(), named.is_empty()) {
         (0, _) if all.likeness.is_empty() => {
             format!("{runs} runs of a model were played through {}.", all.dut)
@@ -68,7 +70,8 @@ fn shown(figure: &OverRuns, scale: f64) -> String {
     let number = |value: f64| significant(value / scale, 3);
     match (figure.mean, figure.interval) {
         (Some(mean), Some([low, high])) => {
-            format!("{} [{}, {}]", number(mean), number(low), number(high))
+            // None of them is below 0, wherever the interval of a mean of few runs begins.
+            format!("{} [{}, {}]", number(mean), number(low.max(0.0)), number(high))
         }
         (Some(mean), None) => number(mean),
         (None, _) => NOT_MEASURED.to_owned(),

@@ -123,7 +123,11 @@ fn outcome(
         time_divisor: model.generation.time_divisor,
         interrupted: account.made.interrupted_ns.is_some(),
         connections: account.plan.len() as u64,
-        speed: model.generation.time_divisor,
+        speed: if account.plan.scripts.is_empty() {
+            model.generation.time_divisor
+        } else {
+            account.config.speed
+        },
         part: account.original.map(|original| original.part),
         coverage: verdict::coverage(account),
         hosts_folded: account.plan.hosts_folded,

@@ -1,44 +1,60 @@
-//! The original's own clock, with its long silences cut out.
+//! The original's own clock, with its long silences cut short.
 //!
-//! Captures that were put together of several, or left running over a weekend, have hours in which nothing passes.
-//! Nobody waits for them: a silence of more than an hour takes no time. What is within an hour is left as it was, as
-//! that is what keep-alive connections are made of.
+//! Captures that were put together of several, or left running over a weekend, have hours in which no TCP passes.
+//! Nobody waits for them: of a silence of more than an hour as much is left as tells one session from the next.
+//! What is within an hour is left as it was, as that is what keep-alive connections are made of.
 
-/// A silence of more than this is cut out, seconds.
+/// A silence of more than this is cut, seconds.
 const SILENCE_S: u64 = 3_600;
 const SECOND_NS: u64 = 1_000_000_000;
+
+/// A silence, ns since 1970.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Cut {
+    /// From when on it is left out.
+    begins_ns: u64,
+    ends_ns: u64,
+    /// How much of all silences is left out, this one included.
+    left_out_ns: u64,
+}
 
 /// The clock.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Clock {
-    /// When a silence ends, and how much of all silences until then is left out; ns.
-    cuts: Vec<(u64, u64)>,
+    cuts: Vec<Cut>,
 }
 
 impl Clock {
-    /// The clock of packets that passed in these seconds since 1970, in their order.
-    pub fn of(seconds: impl Iterator<Item = u64>) -> Clock {
+    /// The clock of packets that passed in these seconds since 1970, in their order, where a silence tells a session
+    /// from the next from `bound_s` on.
+    pub fn of(seconds: impl Iterator<Item = u64>, bound_s: f64) -> Clock {
+        let kept_s = (bound_s.ceil() as u64).saturating_add(1).min(SILENCE_S);
         let (mut cuts, mut before, mut left_out_ns) = (Vec::new(), None, 0);
         for second in seconds {
             let quiet_s = before.map_or(0, |before: u64| second - before - 1);
             if quiet_s > SILENCE_S {
-                left_out_ns += quiet_s * SECOND_NS;
-                cuts.push((second * SECOND_NS, left_out_ns));
+                let (out_ns, ends_ns) = ((quiet_s - kept_s) * SECOND_NS, second * SECOND_NS);
+                left_out_ns += out_ns;
+                cuts.push(Cut { begins_ns: ends_ns - out_ns, ends_ns, left_out_ns });
             }
             before = Some(second);
         }
         Clock { cuts }
     }
 
-    /// What it shows at a moment; both ns since 1970, and the same until the first silence.
+    /// What it shows at a moment; both ns since 1970, and the same until the first cut. It stands still in what is
+    /// left out.
     pub fn at(&self, ns: u64) -> u64 {
-        let cut = self.cuts.partition_point(|(ends_ns, _)| *ends_ns <= ns).checked_sub(1);
-        cut.map_or(ns, |cut| ns - self.cuts[cut].1)
+        let Some(cut) = self.cuts.partition_point(|cut| cut.begins_ns <= ns).checked_sub(1) else {
+            return ns;
+        };
+        let cut = self.cuts[cut];
+        ns.max(cut.ends_ns) - cut.left_out_ns
     }
 
     /// What a person should know of it.
     pub fn told(&self) -> Option<String> {
-        let (_, left_out_ns) = self.cuts.last()?;
+        let Cut { left_out_ns, .. } = self.cuts.last()?;
         let hours = *left_out_ns as f64 / 1e9 / 3_600.0;
         let silences = match self.cuts.len() {
             1 => "a silence".to_owned(),
@@ -56,17 +72,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silences_of_more_than_an_hour_take_no_time() {
+    fn silences_of_more_than_an_hour_are_cut_to_what_parts_sessions() {
         let day = 86_400;
-        let clock = Clock::of([10, 11, 11 + 3_600, 11 + day, 12 + day, 20 + 3 * day].into_iter());
+        let seconds = [10, 11, 11 + 3_600, 11 + day, 12 + day, 20 + 3 * day];
+        let clock = Clock::of(seconds.into_iter(), 60.0);
         let at = |second: u64| clock.at(second * SECOND_NS) / SECOND_NS;
         assert_eq!([at(10), at(11), at(3_611)], [10, 11, 3_611], "an hour is waited for");
-        assert_eq!([at(11 + day), at(12 + day)], [3_612, 3_613]);
-        assert_eq!(at(20 + 3 * day), 3_614);
+        assert_eq!([at(11 + day), at(12 + day)], [3_673, 3_674], "61 s are left");
+        assert_eq!(at(20 + 3 * day), 3_736);
+        // What passes in a silence beside TCP passes at its end, and no later.
+        assert_eq!([at(3_650), at(30_000), at(10 + day)], [3_650, 3_673, 3_673]);
+        assert!((0..4 * day).step_by(997).map(at).is_sorted());
         assert_eq!(clock.at(20 * SECOND_NS + 5) % SECOND_NS, 5);
         let told = clock.told().expect("two silences");
         assert!(told.starts_with("2 silences") && told.contains("71 h"), "{told}");
-        assert_eq!(Clock::of([1, 2, 3_000].into_iter()).told(), None);
+        assert_eq!(Clock::of([1, 2, 3_000].into_iter(), 60.0).told(), None);
         assert_eq!(Clock::default().at(7), 7);
     }
 }

@@ -15,6 +15,11 @@ pub const FIT_S: f64 = 60.0;
 /// The shortest traffic that may be asked for, seconds.
 pub const DURATION_MIN_S: f64 = 0.5;
 
+/// The slowest and the fastest that captures may be played.
+pub const SPEED_MIN: f64 = 0.01;
+/// Likewise.
+pub const SPEED_MAX: f64 = 1_000.0;
+
 /// The longest traffic that may be asked for, seconds: a day.
 pub const DURATION_MAX_S: f64 = 86_400.0;
 
@@ -37,6 +42,11 @@ pub struct LabConfig {
     pub part: Option<Part>,
     /// Play each of a capture's connections once, as it was, whatever the seed.
     pub exact: bool,
+    /// How many times as fast as they were captures are played: starts and gaps are divided, think times and
+    /// durations are not.
+    pub speed: f64,
+    /// Hand data to TCP as soon as it is due, and as fast as the device lets it, not at the rate at which it was seen.
+    pub unpaced: bool,
     /// Fit all of the original into [`FIT_S`], captures too: gaps and intervals are divided by its duration /
     /// 60 s, connections and bytes are kept.
     pub fit: bool,
@@ -170,6 +180,8 @@ impl Default for LabConfig {
             duration_s: None,
             part: None,
             exact: false,
+            speed: 1.0,
+            unpaced: false,
             fit: false,
             keep: Keep::Volume,
             dut: DutKind::Nilometer,
@@ -234,6 +246,7 @@ impl LabConfig {
         if let Some(seconds) = self.duration_s {
             within("duration_s", seconds, DURATION_MIN_S, DURATION_MAX_S)?;
         }
+        within("speed", self.speed, SPEED_MIN, SPEED_MAX)?;
         within("calibration.seconds", self.calibration.seconds, 0.0, 3_600.0)?;
         within("traffic.drain_s", self.traffic.drain_s, 0.0, 3_600.0)?;
         within("traffic.threads", self.traffic.threads as f64, 1.0, 256.0)?;
@@ -310,6 +323,10 @@ input = []
 # part = { start_s = 120.0, seconds = 60.0 }
 # Play each connection of a capture once, as it was, whatever the seed.
 exact = false
+# How many times as fast a capture is played: starts and gaps are divided, think times are not.
+speed = 1.0
+# Hand data to TCP as fast as the device takes it, and not at the rate at which a capture shows it.
+unpaced = false
 # Fit all of the original into a minute, captures too: its gaps and intervals are divided by its duration / 60 s,
 # its connections and bytes are kept, and the report says by how much the bit rate differs.
 fit = false

@@ -22,7 +22,7 @@ use super::clock::Clock;
 use super::config::FIT_S;
 use super::source::{Asked, file_name};
 use crate::cli::VERSION;
-use crate::input::observe::{hold, one_sided};
+use crate::input::observe::{can_be_read_again, hold, one_sided};
 use crate::input::records::{Progress, read_packets};
 use crate::input::source::EMBEDDED;
 use crate::input::summary::FlowSummary;
@@ -32,6 +32,8 @@ const BOUND_S: f64 = 60.0;
 /// A share of the payload that the capture lost, beyond which it is said.
 const LOST_LOW: f64 = 0.01;
 const SECOND_NS: u64 = 1_000_000_000;
+/// A share of bytes beside TCP, beyond which it is said.
+const BESIDE_LOW: f64 = 0.001;
 /// The shortest part, seconds: a capture of one packet lasts no time.
 const PART_MIN_S: f64 = 0.5;
 
@@ -145,6 +147,16 @@ fn lost(observed: &Observed) -> Option<String> {
     })
 }
 
+/// What is not TCP is not played, and said from a thousandth of the bytes on.
+fn beside_tcp(observed: &Observed) -> Option<String> {
+    let kinds = [("UDP", observed.udp), ("other protocols", observed.others)];
+    let said: Vec<String> = { kinds.into_iter().map(|(name, bin)| (name, observed.share(bin))) }
+        .filter(|(_, share)| *share > BESIDE_LOW)
+        .map(|(name, share)| format!("{:.1} % of the part's bytes are {name}", 100.0 * share))
+        .collect();
+    (!said.is_empty()).then(|| format!("{}: TCP alone is played.", said.join(" and ")))
+}
+
 /// The original's part and its model; none where the inputs hold no TCP packet, but records of exporters.
 ///
 /// # Errors
@@ -158,10 +170,11 @@ pub fn learn(
     if asked.inputs.iter().any(|input| input == Path::new("-")) {
         return Ok(None);
     }
+    asked.inputs.iter().try_for_each(|input| can_be_read_again(input))?;
     let mut volume = Volume::default();
     let summary =
         read_packets(&asked.inputs, true, progress, &mut |ns, packet| volume.take(ns, packet))?;
-    let clock = Clock::of(volume.seconds.keys().copied());
+    let clock = Clock::of(volume.seconds.keys().copied(), asked.bound_s.unwrap_or(BOUND_S));
     let volume = volume.by(&clock);
     let Some((first_ns, last_ns)) = volume.span_ns else { return Ok(None) };
     let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
@@ -199,6 +212,7 @@ pub fn learn(
     warnings.extend(told(chosen, whole_s, part.is_some()));
     warnings.extend(observed.one_side().map(one_sided));
     warnings.extend(lost(&observed));
+    warnings.extend(beside_tcp(&observed));
     let original = Original { observed, part: chosen, input_octets: summary.bytes };
     let estimate = estimate(asked, &summary, &original, [first_ns, begins_ns], warnings);
     Ok(Some((estimate, original)))
@@ -226,7 +240,7 @@ fn estimate(
         origin: Origin { description: names.join(", "), synthetic: names == [EMBEDDED], inputs },
         bound_s,
         pools: [asked.clients.clone(), asked.servers.clone()],
-        other_octets: original.observed.others.octets + original.observed.headless.octets,
+        other_octets: original.observed.beside_tcp_octets(),
     };
     let model = of_vectors::model(vectors, beside);
     Estimate { model, warnings, notes: Vec::new(), together_max: 0 }

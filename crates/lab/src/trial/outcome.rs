@@ -134,6 +134,10 @@ pub struct CoverageOutcome {
     pub volume_ratio: f64,
     /// TCP bytes of the copy, from the IP header on and whatever was sent again included, divided by the original's.
     pub octets_ratio: f64,
+    /// UDP's share of the bytes of the original's part, 0 to 1: it is not played.
+    pub udp_share: f64,
+    /// Likewise that of protocols other than TCP and UDP.
+    pub others_share: f64,
     /// The copy's TCP bytes as a share of all bytes of the whole input, of any protocol, 1 at most.
     pub whole_bytes: f64,
 }

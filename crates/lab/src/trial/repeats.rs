@@ -117,6 +117,7 @@ pub fn run(
     if !(2..=REPEATS_MAX).contains(&count) {
         bail!("--repeats {count}: give a number from 2 to {REPEATS_MAX}");
     }
+    let options = &RunOptions { out: named(&options.out)?, ..options.clone() };
     Directory::check(&options.out, options.force)?;
     for number in 1..=count {
         Directory::check(&beside(&options.out, number), options.force)?;
@@ -152,6 +153,15 @@ pub fn run(
     directory.file(PAGE_FILE).write(repeats::render(&whole).as_bytes())?;
     directory.finish()?;
     Ok(EndedRow::Made(Box::new(whole)))
+}
+
+/// The directory by its own name, however it was given: `.` has a name, too.
+fn named(out: &Path) -> Result<PathBuf> {
+    let whole = out.canonicalize().or_else(|_| std::path::absolute(out))?;
+    if whole.file_name().is_none() {
+        bail!("--out {}: has no name that runs could be named after", out.display());
+    }
+    Ok(whole)
 }
 
 /// The directory of one run: `DIR-k`.

@@ -68,7 +68,8 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
     privilege::acquire()?;
     leg::rehearse(config, router.as_ref())?;
     let display = Display::new();
-    let (estimate, original) = learn(config, &display)?;
+    let (mut estimate, original) = learn(config, &display)?;
+    alter(&mut estimate.model, config)?;
     let draw = if config.exact { Draw::Exact } else { Draw::Seed(config.seed) };
     let plan = planning::plan(&estimate.model, draw, config.traffic.threads)?;
     let directory = Directory::create(&options.out, options.force)?;
@@ -140,10 +141,30 @@ fn learn(config: &LabConfig, display: &Display) -> Result<(Estimate, Option<Orig
     }
     if config.part.is_some() {
         bail!(
-            "--part is of captures, whose packets are played as they were; here are none, or --fit is asked for"
+            "--part is of captures, whose packets are played as they were; here are none, or --fit, --harpoon or \
+             --interval asks for their laws"
         );
     }
     Ok((estimate(config, display)?, None))
+}
+
+/// Plays whole sessions at another speed, or without their pace, where that is asked for.
+fn alter(model: &mut TrafficModel, config: &LabConfig) -> Result<()> {
+    if config.speed == 1.0 && !config.unpaced {
+        return Ok(());
+    }
+    let Some(vectors) = &mut model.vectors else {
+        bail!(
+            "--speed and --unpaced are of captures, whose packets are played as they were; of records or laws \
+             --fit and --duration say how fast they are"
+        );
+    };
+    if config.unpaced {
+        vectors.unpace();
+    }
+    vectors.speed_up(config.speed);
+    model.intervals = vector_plan::intervals(vectors, model.intervals.len());
+    Ok(())
 }
 
 /// The model, fitted to the duration asked for.

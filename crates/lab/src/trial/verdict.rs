@@ -16,7 +16,11 @@ pub fn of(account: &Account<'_>) -> Option<Judgement> {
         return None;
     }
     let bound_s = account.estimate.model.generation.inter_connection_bound_s;
-    let settings = Settings { bound_ns: (bound_s * 1e9) as u64, seed: account.config.seed };
+    let settings = Settings {
+        bound_ns: (bound_s * 1e9) as u64,
+        seed: account.config.seed,
+        speed: account.config.speed,
+    };
     Some(judge(&original.observed, copy, &settings))
 }
 
@@ -35,6 +39,8 @@ pub fn coverage(account: &Account<'_>) -> Option<CoverageOutcome> {
         packets: ratio(copy.tcp.packets, original.observed.tcp.packets).min(1.0),
         volume_ratio,
         octets_ratio: ratio(copy.tcp.octets, original.observed.tcp.octets),
+        udp_share: original.observed.share(original.observed.udp),
+        others_share: original.observed.share(original.observed.others),
         whole_bytes: ratio(copy.tcp.octets, original.input_octets).min(1.0),
     })
 }
