@@ -148,7 +148,7 @@ fn repeated_runs_have_a_page_of_their_own() {
         other => return println!("skipped repeated runs: they need root (found: {other})"),
     }
     let room = common::Room::new("repeats");
-    room.write("small.pcap", common::capture(200, |number| 200 + 37 * number as usize));
+    room.write("small.pcap", common::talk(200, |number| 200 + 37 * number as usize, true));
     let words = ["lab", "run", "small.pcap", "--part", "0.5+1", "--dut", "wire", "--json"];
     let words = [&words[..], &["--calibration", "0", "--seed", "7", "--out", "run"]].concat();
     let printed = room.counted(&[&words[..], &["--repeats", "2"]].concat());
@@ -186,7 +186,7 @@ fn a_capture_is_played_as_it_was_and_judged_against_itself() {
         other => return println!("skipped a run of a capture: it needs root (found: {other})"),
     }
     let room = common::Room::new("as-it-was");
-    room.write("small.pcap", common::capture(200, |number| 200 + 37 * number as usize));
+    room.write("small.pcap", common::talk(200, |number| 200 + 37 * number as usize, true));
     let words =
         ["lab", "run", "small.pcap", "--exact", "--dut", "wire", "--part", "0.5+4", "--json"];
     let output = room.done(&[&words[..], &["--calibration", "0", "--out", "run"]].concat());

@@ -295,14 +295,24 @@ pub fn pcap(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
 /// `count` TCP connections, one each 100 ms, between few hosts of 198.51.100.0/24 and 203.0.113.0/24;
 /// each has its handshake, a request, an answer of `size(number)` bytes and both FINs.
 pub fn capture(count: u64, size: impl Fn(u64) -> usize) -> Vec<u8> {
+    talk(count, size, false)
+}
+
+/// The same, where `acknowledges` with the numbers by which each end says what it has heard.
+pub fn talk(count: u64, size: impl Fn(u64) -> usize, acknowledges: bool) -> Vec<u8> {
     let mut frames = Vec::new();
     for number in 0..count {
         let client = ([198, 51, 100, 1 + (number % 5) as u8], 20_000 + number as u16).into();
         let server = ([203, 0, 113, 1 + (number % 3) as u8], 80).into();
         let mut at_us = 1_000_000_000 + number * 100_000;
+        let mut heard = [0; 2];
         let mut send = |from_client: bool, flags: u8, sequence: u32, payload: &[u8]| {
             let (from, to) = if from_client { (client, server) } else { (server, client) };
-            let segment = Tcp { flags, sequence, payload, ..Tcp::new(from, to) };
+            // What has passed of the other end's by now.
+            let acknowledgement = if acknowledges { heard[usize::from(from_client)] } else { 0 };
+            let segment = Tcp { flags, sequence, payload, acknowledgement, ..Tcp::new(from, to) };
+            let unit = u32::from(flags & 0x03 != 0);
+            heard[usize::from(!from_client)] = sequence + payload.len() as u32 + unit;
             frames.push((at_us, build::ethernet(&segment.ip_packet())));
             at_us += 1_000;
         };
