@@ -1,5 +1,6 @@
 //! Captures observed, to be held against others.
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -55,8 +56,8 @@ pub fn likewise(
 /// # Errors
 /// That it is a pipe or the like, and what to do.
 pub fn can_be_read_again(input: &Path) -> Result<()> {
-    let is_stream = input.metadata().is_ok_and(|about| !about.is_file() && !about.is_dir());
-    if is_stream || input == Path::new("-") {
+    let is_pipe = input.metadata().is_ok_and(|about| about.file_type().is_fifo());
+    if is_pipe || input == Path::new("-") {
         bail!("{}: is read twice, and a pipe can be read once: give it as a file", input.display());
     }
     Ok(())
