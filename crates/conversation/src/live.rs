@@ -51,6 +51,8 @@ struct Reset {
     /// Its place in the steps.
     step: usize,
     stamp_ns: u64,
+    /// When the end's last step before it was.
+    before_ns: u64,
 }
 
 /// A packet of a connection.
@@ -349,7 +351,8 @@ impl Live {
         if !self.has_reset(side) {
             return;
         }
-        let Some(Reset { step, .. }) = self.reset.take() else { return };
+        let Some(Reset { step, before_ns, .. }) = self.reset.take() else { return };
+        self.half_mut(side).last_ns = before_ns;
         self.steps.remove(step);
         let units = self.halves.iter_mut().filter_map(|half| half.unit.as_mut());
         units.filter(|unit| unit.0 > step).for_each(|unit| unit.0 -= 1);
@@ -386,7 +389,8 @@ impl Live {
             self.is_refused = true;
             return;
         }
-        self.reset = Some(Reset { by: side, step: self.steps.len(), stamp_ns });
+        let before_ns = self.half(side).last_ns;
+        self.reset = Some(Reset { by: side, step: self.steps.len(), stamp_ns, before_ns });
         // What passed before it may be why it was sent, whatever it says to have received.
         self.hears(side, self.half(side.other()).high);
         self.ends(side, stamp_ns, Act::Reset);
