@@ -91,6 +91,20 @@ fn what_was_not_seen_is_in_no_law() {
     assert_eq!(of("size_asked").verdict, Verdict::Alike);
 }
 
+/// Probes that nobody answers are no direction of a capture: there was no other one that it could have missed.
+#[test]
+fn probes_make_no_capture_of_one_direction() {
+    let mut connections = Truth::USUAL.connections(1);
+    connections.truncate(60);
+    let mut probe = connections[0].clone();
+    probe.steps.clear();
+    probe.carried = Default::default();
+    probe.carried[0].packets = 1;
+    connections.extend(std::iter::repeat_n(probe.clone(), 600));
+    assert_eq!(observed(connections).one_side(), None);
+    assert_eq!(observed(vec![probe; 600]).one_side(), None);
+}
+
 /// Starts ten times as close together, as they were asked to be: gaps and arrivals are the original's, and rates
 /// are nobody's.
 #[test]

@@ -96,7 +96,7 @@ impl ServerReport {
     /// Counts a connection that was accepted; the first one shows which congestion control they have.
     ///
     /// # Errors
-    /// When that is not the one asked for, or cannot be read.
+    /// The accepted socket uses another congestion control than the configured one, or does not say which.
     pub(super) fn accept(&mut self, socket: &Socket, asked: &str) -> Result<()> {
         if self.congestion.is_none() {
             let has = socket::congestion_of(socket)?;

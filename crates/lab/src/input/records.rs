@@ -113,8 +113,10 @@ pub fn read_flows(
     read_all(inputs, Reading::new(options, progress, sink))
 }
 
-/// [`read_flows`], with the same errors, for whoever wants the packets of captures and no records: they are given
-/// to `watch` and not metered. Inputs are digested where `digests`.
+/// Reads captures and passes each packet to `watch`, without metering flows. Inputs are digested if `digests` is set.
+///
+/// # Errors
+/// As [`read_flows`].
 pub fn read_packets(
     inputs: &[PathBuf],
     digests: bool,

@@ -1,4 +1,4 @@
-//! The page of a comparison: a copy held against its original, whoever made it.
+//! The HTML report of `nilometer compare`: two captures, law by law.
 
 use nilometer_likeness::Likeness;
 

@@ -60,7 +60,9 @@ pub fn sentence(all: &Repeats) -> String {
         }
         (0, _) => "*Too little was seen* to tell how like the original the copies are.".to_owned(),
         (laws, true) => {
-            format!("No copy differs from the original in any of *{laws} laws* that are told.")
+            format!(
+                "In none of *{laws} laws* with enough samples does any copy differ from the original."
+            )
         }
         (_, false) => format!("Copies *differ from the original*: {}.", named.join(", ")),
     }

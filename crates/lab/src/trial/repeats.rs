@@ -1,6 +1,6 @@
 //! A lab run several times over: each run with a seed of its own, and what they have in common.
 //!
-//! One run says nothing of how far the next one will be from it. Run *k* of `DIR` has the seed that was asked for
+//! A single run does not show the variation between runs. Run *k* of `DIR` has the seed that was asked for
 //! and *k* - 1 more, and results of its own in `DIR-k`; `DIR` has what all of them came to, with 95 % intervals of
 //! the means over runs (Student's law), since runs are independent and packets within one are not.
 

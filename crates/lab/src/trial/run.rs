@@ -148,7 +148,10 @@ fn learn(config: &LabConfig, display: &Display) -> Result<(Estimate, Option<Orig
     Ok((estimate(config, display)?, None))
 }
 
-/// Plays whole sessions at another speed, or without their pace, where that is asked for.
+/// Applies `--speed` and `--unpaced` to the model's connection vectors.
+///
+/// # Errors
+/// If either is set and the model has none.
 fn alter(model: &mut TrafficModel, config: &LabConfig) -> Result<()> {
     if config.speed == 1.0 && !config.unpaced {
         return Ok(());
