@@ -58,6 +58,7 @@ fn options() -> EstimateOptions {
         span_ns: None,
         clients: vec!["198.18.0.0/16".parse().expect("a prefix")],
         servers: vec!["198.19.0.0/17".parse().expect("a prefix")],
+        harpoon: false,
     }
 }
 

@@ -1,10 +1,9 @@
 //! A model from laws that somebody states, with nothing measured.
 //!
 //! Sizes, gaps and the popularity of addresses are given, and how many sessions are active in each
-//! interval. How many connections these make follows: sessions that begin with a wait are imitated, as in the
-//! algorithm that a measured model has its sessions from (Harpoon, Figure 4), which is so taken the other
-//! way round. Their connections carry the mean size each. No formula does: in a time T it would be T/μ and a
-//! little more for gaps of mean μ that are all far below T, but tails that reach beyond T are what is stated.
+//! interval. How many connections these make follows: sessions are imitated that begin with a whole gap, as
+//! threads of Harpoon do when a run begins. Their connections carry the mean size each. No formula does: in a
+//! time T it would be T/μ and a little more for gaps of mean μ that are all far below T, but tails that reach beyond T are what is stated.
 //!
 //! Nor need each gap be imitated, of which T may hold any number. Those of up to εT pass in runs, each as
 //! their mean; how many come before a longer one is a geometric number. The longer ones are drawn, and no

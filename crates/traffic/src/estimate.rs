@@ -6,12 +6,15 @@
 //! with the first reason that applies. Its file size is exact where packets were metered, and
 //! `octets - 40 x packets` (60 for IPv6) where only an exporter's counts are known.
 //!
-//! A file is what one direction of a connection carried, the larger one where both are files by
-//! themselves. A connection of Harpoon's transfers one file, and gaps are those of connections: if the
-//! request beside an answer were a file as well, Figure 4 would ask for the bytes of both by gaps of one, and
-//! count each session twice. Who is client and who server is told by who opened the connection; where
-//! flags of single packets are not known, the lower port serves. Files of sampled records are of both
-//! directions, because a direction of which no packet was sampled cannot be told from one that is not there.
+//! A file is what one direction of a connection carried: a connection with a long request and a long
+//! answer is two files, as it is two flow records. Who is client and who server is told by who
+//! opened the connection; where flags of single packets are not known, the lower port serves.
+//!
+//! In Harpoon's own mode only the larger direction is one. A connection of Harpoon's transfers one file, and gaps
+//! are those of connections: if the request beside an answer were a file as well, Figure 4 would ask for
+//! the bytes of both by gaps of one, and count each session twice. It costs records without flags: half as many
+//! files, each wrong one of twice the weight. Files of sampled records are of both directions in either mode,
+//! because a direction of which no packet was sampled cannot be told from one that is not there.
 //!
 //! Gaps are taken between the starts of all flows with a SYN of one directed address pair, whether
 //! they enter or not, from the side that opened where that is known (so that a connection is not
@@ -83,6 +86,9 @@ pub struct EstimateOptions {
     pub clients: Vec<Prefix>,
     /// Server pools.
     pub servers: Vec<Prefix>,
+    /// Harpoon's own model: one file of each connection, the five distributions alone, driven by active
+    /// sessions (Harpoon, sections 3 and 4.1).
+    pub harpoon: bool,
 }
 
 /// Why there is no model.
@@ -265,7 +271,8 @@ fn estimate_parts<A: Aside>(
     let thinned = SampledFiles::of(&others.kinds, &inversions);
     let grid = volumes.grid(options.bound_s);
     let together_max = store.together_max();
-    let work = Work { repairs, others: &others, thinned: &thinned, grid, limits };
+    let one_file = options.harpoon;
+    let work = Work { repairs, one_file, others: &others, thinned: &thinned, grid, limits };
     let flows = OfFlows::measure(&work, &mut store, runner)?;
     drop(store);
     if flows.tcp_flows == 0 && others.kinds.is_empty() {
@@ -368,6 +375,11 @@ impl Found {
             },
         };
         model.tell_unmodelled();
+        if options.harpoon {
+            warnings.extend(told::few_files(model.coverage.flows_in_model));
+            model = model.without_connections();
+            model.generation.driver = Driver::Sessions;
+        }
         Ok(Estimate { model, warnings, notes: vec![], together_max })
     }
 }

@@ -78,8 +78,8 @@ pub(crate) fn is_file(flow: &FlowRecord) -> bool {
         && payload_bytes(flow) >= FILE_MIN_BYTES
 }
 
-/// The files among flows, one of each connection at most: `is_smaller` tells of each flow whether its other
-/// direction is the file.
+/// The files among flows: `is_smaller` tells of each flow whether its other direction is its connection's only
+/// file.
 pub(crate) fn enter(
     flows: Vec<FlowRecord>,
     is_smaller: &[bool],

@@ -75,6 +75,8 @@ pub(crate) struct OfFlows {
 pub(crate) struct Work<'a> {
     /// Repair the flows that have flags.
     pub repairs: bool,
+    /// A connection has one file at most, its larger direction.
+    pub one_file: bool,
     /// What is known of those that have none, and of sampled ones.
     pub others: &'a Others,
     /// The files of the latter.
@@ -191,12 +193,15 @@ impl OfFlows {
     }
 
     /// Measures TCP flows, and gives back what is to be told pair by pair.
-    fn of_tcp(&mut self, flows: Vec<FlowRecord>, grid: Grid) -> OfPairs {
+    fn of_tcp(&mut self, flows: Vec<FlowRecord>, one_file: bool, grid: Grid) -> OfPairs {
         self.tcp_flows = flows.len() as u64;
         self.coverage.flows += self.tcp_flows;
         self.lengths = Tally::of(flows.iter().map(|flow| flow.packets).collect(), VALUES_MAX);
         let opened = opening(&flows).map(Span::of).collect();
-        let Paired { connections, is_smaller } = Paired::of(&flows);
+        let Paired { connections, mut is_smaller } = Paired::of(&flows);
+        if !one_file {
+            is_smaller.fill(false);
+        }
         let (whole, answers) = Whole::of(connections, grid);
         self.whole = whole;
         let files = enter(flows, &is_smaller, &mut self.coverage);
@@ -311,7 +316,7 @@ impl Work<'_> {
         };
         drop(udp);
         if !tcp.is_empty() || !sampled.is_empty() {
-            let of_pairs = made.of_tcp(tcp, grid);
+            let of_pairs = made.of_tcp(tcp, self.one_file, grid);
             made.of_sampled(&sampled, self.thinned, grid);
             let of_pairs = OfPairs { sampled, ..of_pairs };
             match part.is_fraction() {

@@ -13,9 +13,6 @@ use crate::sampled::{SampledFiles, UNITS};
 use crate::sessions::{self, Demand};
 use crate::udp::Grid;
 
-/// Trials of Figure 4's algorithm for each interval.
-const TRIALS: u32 = 100;
-
 /// Payload, flows and packets, by interval.
 pub(crate) struct Volumes {
     origin_ns: u64,
@@ -135,7 +132,7 @@ impl Volumes {
                 bytes: volume.bytes,
                 flows: volume.flows,
                 packets: volume.packets,
-                sessions: sessions::figure_4(demand, file_size, gaps, TRIALS, 1),
+                sessions: sessions::active(demand, file_size, gaps),
                 sessions_direct: direct,
                 whole: self.whole.as_ref().map(|whole| whole[index]),
             }

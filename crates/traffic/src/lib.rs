@@ -9,6 +9,7 @@ pub mod by_hand;
 pub mod chain;
 pub mod compare;
 pub mod connections;
+mod driven;
 pub mod estimate;
 pub mod fidelity;
 mod files;

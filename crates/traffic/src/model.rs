@@ -418,13 +418,13 @@ impl TrafficModel {
         }
     }
 
-    /// The model as Harpoon has it: the five distributions alone, driven by its active sessions.
+    /// The model as far as Harpoon's: the five distributions alone. What drives it stays, because active sessions
+    /// are those of one file a connection ([`harpoon`](crate::estimate::EstimateOptions::harpoon)).
     pub fn without_connections(mut self) -> TrafficModel {
         self.connection_law = None;
         self.vectors = None;
         self.round_trips = None;
         self.udp = Vec::new();
-        self.generation.driver = Driver::Sessions;
         self.intervals.iter_mut().for_each(|interval| interval.whole = None);
         self.coverage.flows_in_connections = 0;
         self.coverage.octets_in_connections = 0;

@@ -7,7 +7,8 @@
 //! threads; the plan, and its digest, stay the same.
 //!
 //! A model that its sessions drive (Harpoon's own) has in each interval as many of them active as it says;
-//! connections are those that they make, and bytes what so many sessions carry on average.
+//! connections are those that they make. They carry the interval's bytes, which is what they were counted for (Harpoon,
+//! Figure 4), or as much more as somebody states more of them.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -21,6 +22,7 @@ use sha2::{Digest, Sha256};
 use crate::activity::{self, Activity, Window};
 use crate::chain::{self, Chain};
 use crate::connections::{ConnectionLaw, ConnectionVolume};
+use crate::driven::{carried, expected};
 use crate::model::{Driver, Interval, ModelError, TrafficModel};
 use crate::pool::{Family, Pool};
 use crate::script::Script;
@@ -176,21 +178,12 @@ pub struct Planner {
     law: Option<ConnectionLaw>,
     windows: Vec<Window>,
     asked: Vec<ConnectionVolume>,
+    /// Payload bytes that each window is to carry.
+    bytes: Vec<u64>,
     spatial: Spatial,
     clients: Pool,
     servers: Pool,
     ranks: (usize, usize),
-}
-
-/// Connections that an interval is to hold, or that its sessions make on average where they drive.
-fn expected(model: &TrafficModel, interval: &Interval) -> u64 {
-    match model.generation.driver {
-        Driver::Connections => interval.to_perform().connections,
-        Driver::Sessions => {
-            let gaps = interval.duration_s / model.inter_connection.mean();
-            libm::ceil(interval.sessions * gaps) as u64
-        }
-    }
 }
 
 /// Hosts of the smaller family that `share` makes use of.
@@ -257,6 +250,7 @@ impl Planner {
             law,
             windows: windows.collect(),
             asked: model.intervals.iter().map(Interval::to_perform).collect(),
+            bytes: (0..model.intervals.len()).map(|at| carried(model, at)).collect(),
             spatial,
             clients,
             servers,
@@ -352,11 +346,8 @@ impl Planner {
 
     /// Files, or what whole connections carry, for each interval's connections, in random order.
     fn sizes(&self, activity: &Activity) -> Vec<Vec<Item>> {
-        let load = |(window, asked): (&Window, &ConnectionVolume)| {
-            let of_sessions = |sessions| self.carried(sessions, window);
-            Load { files: 0, bytes: window.sessions.map_or(asked.bytes, of_sessions) }
-        };
-        let mut loads: Vec<Load> = self.windows.iter().zip(&self.asked).map(load).collect();
+        let mut loads: Vec<Load> =
+            self.bytes.iter().map(|&bytes| Load { files: 0, bytes }).collect();
         for made in &activity.made {
             loads[made.interval as usize].files += 1;
         }
@@ -364,11 +355,6 @@ impl Planner {
             None => volume::deal(&self.file_size, &loads, self.seed),
             Some(law) => law.deal(&loads, self.seed),
         }
-    }
-
-    /// Payload bytes that so many sessions carry in a window, on average.
-    fn carried(&self, sessions: f64, window: &Window) -> u64 {
-        libm::round(sessions * window.length_s() / self.gaps.mean() * self.file_size.mean()) as u64
     }
 
     /// What the client says, what the server answers, and the payload of a segment.

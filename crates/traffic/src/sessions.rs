@@ -9,12 +9,16 @@
 //! P(InterConnection) and asking for a draw of P(FileSize) until the interval is over, and when the
 //! bytes are reached the sessions are counted. That is done N times; the answer is the mean.
 //!
-//! It counts right what its laws describe, and three things are not in them. A session's first wait is a whole gap
-//! where those of the original go on, so that gaps whose square of the coefficient of variation is c² make
-//! (c² - 1)/2 connections more of each session than a rate tells, which matters where an interval holds few
-//! gaps. Of sessions of a few connections the gaps that their end cuts off are not seen, and those that are seen are
-//! the short ones. And gaps are those of all connections, files those of such as carry one: where many carry
-//! none, as many sessions carry the bytes as have a file at each connection.
+//! A session is not begun at the interval's beginning: it waits then, in the midst of a gap, as sessions do that go on
+//! from interval to interval (section 4.1). So its first wait is what is left of a gap (`chain` draws the same for
+//! those that are performed), and it makes as many connections as the interval holds mean gaps. A whole gap
+//! instead makes (c² - 1)/2 more of each session, c² being the square of the gaps' coefficient of variation:
+//! 31 % of an interval of few gaps, which the sessions so counted then lack.
+//!
+//! It counts right what its laws describe, and two things are not in them. Of sessions of a few connections the
+//! gaps that their end cuts off are not seen, and those that are seen are the short ones. And gaps are those of all
+//! connections, files those of such as carry one: where many carry none, as many sessions carry the bytes as
+//! have a file at each connection.
 //!
 //! A heavy tail makes single trials differ wildly (one file may fill the interval), so the last
 //! session of a trial is counted by the share of its bytes that was still needed, not as a whole.
@@ -22,7 +26,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use nilometer_stat::{Empirical, Rng, Sampler};
+use nilometer_stat::{Empirical, Residual, Rng, Sampler};
 
 use crate::purpose;
 
@@ -30,6 +34,13 @@ use crate::purpose;
 const SESSIONS_MAX: u32 = 10_000_000;
 /// Connections that one trial imitates at most, over all its sessions.
 const CONNECTIONS_MAX: u64 = 50_000_000;
+
+/// Trials of an interval: as many, or as come to about so many connections, but some always.
+const TRIALS: f64 = 100.0;
+const TRIED_CONNECTIONS: f64 = 2e7;
+const TRIALS_MIN: f64 = 4.0;
+/// The seed of their random numbers: the same sessions for the same demand, whoever asks.
+const SEED: u64 = 1;
 
 /// Connections that a session may make within an interval for trials to be made of it.
 const RENEWALS_MAX: f64 = 50_000.0;
@@ -43,6 +54,13 @@ pub struct Demand {
     pub bytes: u64,
     /// Its length in seconds.
     pub duration_s: f64,
+}
+
+/// Figure 4 with as many trials as steady its mean: active sessions of an interval, as models count them.
+pub fn active(demand: Demand, file_size: &Empirical, gaps: &Empirical) -> f64 {
+    let connections = demand.bytes as f64 / file_size.mean().max(1.0);
+    let trials = (TRIED_CONNECTIONS / connections.max(1.0)).clamp(TRIALS_MIN, TRIALS);
+    figure_4(demand, file_size, gaps, trials as u32, SEED)
 }
 
 /// Figure 4: the mean number of sessions that carry `demand.bytes` within `demand.duration_s`.
@@ -60,12 +78,13 @@ pub fn figure_4(
     if gaps.min() >= demand.duration_s || is_endless {
         return by_rates(demand, file_size, gaps);
     }
+    let rest = Residual::new(gaps);
     let (file_size, gaps) = (Sampler::new(file_size), Sampler::new(gaps));
     let sum: f64 = (0..trials)
         .map(|trial| {
             let index = u64::from(demand.interval) << 32 | u64::from(trial);
             let rng = Rng::new(seed, purpose::FIGURE_4, index);
-            one_trial(demand, (&file_size, &gaps), (SESSIONS_MAX, CONNECTIONS_MAX), rng)
+            one_trial(demand, (&file_size, &rest, &gaps), (SESSIONS_MAX, CONNECTIONS_MAX), rng)
         })
         .sum();
     sum / f64::from(trials)
@@ -81,7 +100,7 @@ fn by_rates(demand: Demand, file_size: &Empirical, gaps: &Empirical) -> f64 {
 /// One trial, which adds so many sessions and imitates so many connections at most.
 fn one_trial(
     demand: Demand,
-    (file_size, gaps): (&Sampler, &Sampler),
+    (file_size, rest, gaps): (&Sampler, &Residual, &Sampler),
     (sessions_max, connections_max): (u32, u64),
     mut rng: Rng,
 ) -> f64 {
@@ -89,7 +108,7 @@ fn one_trial(
     let (mut carried, mut connections) = (0.0, 0u64);
     for sessions in 0..sessions_max {
         let before = carried;
-        let mut clock = gaps.draw(&mut rng);
+        let mut clock = rest.draw(&mut rng);
         while clock < demand.duration_s {
             carried += file_size.draw(&mut rng);
             clock += gaps.draw(&mut rng);
@@ -231,42 +250,56 @@ mod tests {
         assert!((tried / 0.5 - 1.0).abs() < 0.01 && (stated / 0.5 - 1.0).abs() < 1e-9);
     }
 
-    /// Each session connects nine times; the third of them makes the 19th to the 27th connection.
+    /// Each session connects ten times; the third of them makes the 21st to the 30th connection.
     #[test]
     fn a_trial_ends_with_the_session_that_reaches_a_limit() {
         let sizes = Empirical::step_from(vec![100.0], 4).expect("law");
         let gaps = Empirical::step_from(vec![1.0], 4).expect("law");
-        let laws = (&Sampler::new(&sizes), &Sampler::new(&gaps));
+        let laws = (&Sampler::new(&sizes), &Residual::new(&gaps), &Sampler::new(&gaps));
         let demand = |bytes: u64| Demand { interval: 0, bytes, duration_s: 10.0 };
         let of = |bytes: u64, limits| one_trial(demand(bytes), laws, limits, Rng::new(1, 0, 0));
-        assert_eq!(of(u64::MAX, (1_000, 18)), 2.0);
-        assert_eq!(of(u64::MAX, (1_000, 19)), 3.0);
-        assert_eq!(of(u64::MAX, (1_000, 27)), 3.0);
-        assert_eq!(of(u64::MAX, (1_000, 28)), 4.0);
+        assert_eq!(of(u64::MAX, (1_000, 20)), 2.0);
+        assert_eq!(of(u64::MAX, (1_000, 21)), 3.0);
+        assert_eq!(of(u64::MAX, (1_000, 30)), 3.0);
+        assert_eq!(of(u64::MAX, (1_000, 31)), 4.0);
         assert_eq!(of(u64::MAX, (5, 1_000)), 5.0);
         // No limit is met: the last session counts by the share of its bytes that was needed.
-        assert_eq!(of(1_800, (5, 1_000)), 2.0);
-        assert_eq!(of(2_025, (5, 1_000)), 2.25);
-        assert_eq!(of(900, (1, 1_000)), 1.0);
+        assert_eq!(of(2_000, (5, 1_000)), 2.0);
+        assert_eq!(of(2_250, (5, 1_000)), 2.25);
+        assert_eq!(of(1_000, (1, 1_000)), 1.0);
     }
 
-    /// Where the shortest gap is as long as the interval nobody connects within it, and where it is
-    /// shorter trials are made: one connection of each session, whole sessions of them.
+    /// Where the shortest gap is as long as the interval rates answer, and where it is shorter trials do, in the
+    /// mean as rates would.
     #[test]
     fn a_gap_as_long_as_the_interval_is_answered_by_rates() {
         let sizes = Empirical::step_from(vec![1_000.0], 4).expect("law");
         let gaps = Empirical::step_from(vec![2.0], 4).expect("law");
-        let of = |duration_s: f64| {
-            figure_4(Demand { interval: 0, bytes: 10_500, duration_s }, &sizes, &gaps, 2, 1)
+        let of = |duration_s: f64, trials| {
+            let demand = Demand { interval: 0, bytes: 10_500, duration_s };
+            figure_4(demand, &sizes, &gaps, trials, 1)
         };
-        assert_eq!(of(2.0), 10.5);
-        assert_eq!(of(2.5), 10.5);
-        assert_eq!(of(1.0), 21.0);
-        assert_eq!(of(0.0), 0.0);
+        assert_eq!(of(2.0, 1), 10.5);
+        assert_eq!(of(1.0, 1), 21.0);
+        assert_eq!(of(0.0, 1), 0.0);
+        assert!((of(2.5, 1_000) / 8.4 - 1.0).abs() < 0.03, "{}", of(2.5, 1_000));
         let none = Demand { interval: 0, bytes: 0, duration_s: 2.5 };
         assert_eq!(figure_4(none, &sizes, &gaps, 2, 1), 0.0);
         let some = Demand { bytes: 1_000, ..none };
         assert_eq!(figure_4(some, &sizes, &gaps, 0, 1), 0.0);
+    }
+
+    /// Gaps of which few are long: a session that began with a whole one would make half as many connections again
+    /// of its six.
+    #[test]
+    fn a_session_is_met_in_the_midst_of_a_gap() {
+        let sizes = Empirical::step_from(vec![1_000.0], 4).expect("law");
+        let mut samples = vec![0.1; 9];
+        samples.push(9.1);
+        let gaps = Empirical::step_from(samples, 16).expect("law");
+        let demand = Demand { interval: 0, bytes: 600_000, duration_s: 6.0 };
+        let counted = figure_4(demand, &sizes, &gaps, 200, 1);
+        assert!((counted / 100.0 - 1.0).abs() < 0.02, "{counted} of 100 sessions");
     }
 
     #[test]

@@ -36,3 +36,16 @@ pub(crate) fn sampled(measured: &Measured, sampled: &Kinds) -> Vec<String> {
         measured.flow_count
     )]
 }
+
+/// Files below which Figure 4 tells sessions badly.
+const FILES_FEW: u64 = 100;
+
+/// What makes few files a bad law for Figure 4.
+pub(crate) fn few_files(files: u64) -> Option<String> {
+    (files < FILES_FEW).then(|| {
+        format!(
+            "{files} files are few for Harpoon's Figure 4 (below {FILES_FEW}): sessions, connections and bytes of an \
+             interval may be far from the original's; without --harpoon whole connections are played"
+        )
+    })
+}

@@ -26,6 +26,7 @@ fn options() -> EstimateOptions {
         )),
         clients: vec![prefix("198.18.0.0/16"), prefix("fd00:18::/112")],
         servers: vec![prefix("198.19.0.0/17"), prefix("fd00:19::/112")],
+        harpoon: false,
     }
 }
 

@@ -33,6 +33,7 @@ fn options_of(interval_s: Option<f64>) -> EstimateOptions {
         span_ns: None,
         clients: vec!["198.18.0.0/16".parse().expect("a prefix")],
         servers: vec!["198.19.0.0/16".parse().expect("a prefix")],
+        harpoon: false,
     }
 }
 

@@ -31,6 +31,7 @@ fn model(records: Vec<FlowRecord>, interval_s: Option<f64>) -> TrafficModel {
         span_ns: None,
         clients: vec![prefix("198.18.0.0/16")],
         servers: vec![prefix("198.19.0.0/17")],
+        harpoon: true,
     };
     estimate(records, &options).expect("a model").model.without_connections()
 }
@@ -136,6 +137,33 @@ fn a_plan_that_sessions_drive_keeps_the_course_of_the_day() {
     let active = mean(&mut truth.active.iter().copied());
     let planned = mean(&mut plan.intervals.iter().map(|planned| planned.sessions));
     assert!((planned / active - 1.0).abs() < 0.05, "{planned} sessions for {active}");
+}
+
+/// Bursts of connections with pauses between them, in sessions of half a minute: gaps whose square of the coefficient
+/// of variation is far above one.
+#[test]
+fn bursts_in_short_sessions_carry_the_bytes_of_each_interval() {
+    let bursts = Habit {
+        session_s: 60.0,
+        gap_s: |rng| {
+            let mean_s = if rng.unit() < 0.9 { 0.2 } else { 12.0 };
+            rng.exponential(mean_s).min(60.0)
+        },
+        ..day()
+    };
+    let truth = truth(&bursts, 11);
+    let model = model(truth.records(late), Some(bursts.stretch_s));
+    let (plan, bytes) = (plan(&model, 1), bytes(&truth, bursts.stretch_s));
+    for (at, (&bytes, planned)) in bytes.iter().zip(&plan.intervals).enumerate() {
+        let volume = planned.bytes as f64 / bytes;
+        println!(
+            "{at}: {volume:.3} of the bytes, {:.1} of {:.1} sessions",
+            planned.sessions, truth.active[at]
+        );
+        assert!((volume - 1.0).abs() < 0.05, "interval {at}: {volume} of its bytes");
+    }
+    let made = plan.len() as f64 / truth.connections.len() as f64;
+    assert!((made - 1.0).abs() < 0.05, "{made} times the connections");
 }
 
 /// Twice the sessions make twice the connections and carry twice the bytes.

@@ -7,7 +7,7 @@ use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use nilometer_stat::{Rng, distance, parametric};
 use nilometer_traffic::connections::{ConnectionLaw, ConnectionVolume, Shape, Shapes};
 use nilometer_traffic::estimate::{EstimateOptions, default_interval_s, estimate};
-use nilometer_traffic::model::Origin;
+use nilometer_traffic::model::{Driver, Origin};
 use nilometer_traffic::{Plan, Planner, TrafficModel};
 use nilometer_wire::{Span, Time};
 
@@ -37,13 +37,13 @@ fn one_way(number: u64, is_up: bool, start_ns: u64, payload: u64, packets: u64) 
 }
 
 /// Uploads with a short answer and downloads with a short request, the former in small segments.
-fn records() -> Vec<FlowRecord> {
+fn records(small_min: u64) -> Vec<FlowRecord> {
     let mut rng = Rng::new(5, 0, 0);
     let mut made = Vec::new();
     for number in 0..CONNECTIONS {
         let start_ns = ORIGIN_NS + number * 10_000_000;
         let large = parametric::pareto(&mut rng, 1.4, 4_000.0) as u64;
-        let small = 30 + rng.below(60);
+        let small = small_min + rng.below(60);
         let (up, down, segment) = match number % 3 {
             0 => (large, small, 500),
             _ => (small, large, 1_448),
@@ -58,6 +58,10 @@ fn records() -> Vec<FlowRecord> {
 }
 
 fn model() -> TrafficModel {
+    model_of(records(30), false)
+}
+
+fn model_of(records: Vec<FlowRecord>, harpoon: bool) -> TrafficModel {
     let options = EstimateOptions {
         interval_s: Some(20.0),
         bound_s: 60.0,
@@ -67,8 +71,9 @@ fn model() -> TrafficModel {
         span_ns: Some((ORIGIN_NS, ORIGIN_NS + 60_000_000_000)),
         clients: vec!["198.18.0.0/16".parse().expect("a prefix")],
         servers: vec!["198.19.0.0/17".parse().expect("a prefix")],
+        harpoon,
     };
-    estimate(records(), &options).expect("a model").model
+    estimate(records, &options).expect("a model").model
 }
 
 fn plan(model: &TrafficModel) -> Plan {
@@ -147,17 +152,30 @@ fn more_is_spoken_for_and_harpoons_own_model_is_still_there() {
     assert_eq!(harpoon.file_size, model.file_size);
     let plan = plan(&harpoon);
     assert!(!plan.is_joint && plan.connections.iter().all(|c| c.request_bytes == 0));
+    assert!(is_near(plan.len() as u64, model.flows()));
+    assert_eq!(harpoon.generation.driver, Driver::Connections);
+}
+
+/// One file of each connection, driven by active sessions: what `--harpoon` asks for.
+#[test]
+fn harpoons_own_mode_has_one_file_of_each_connection_and_sessions_drive_it() {
+    let model = model_of(records(100), false);
+    let harpoon = model_of(records(100), true);
+    assert_eq!((harpoon.flows(), model.flows()), (CONNECTIONS, 2 * CONNECTIONS));
+    assert_eq!(harpoon.generation.driver, Driver::Sessions);
+    let plan = plan(&harpoon);
+    assert!(!plan.is_joint && plan.connections.iter().all(|c| c.request_bytes == 0));
     for (planned, interval) in plan.intervals.iter().zip(&harpoon.intervals) {
         assert!((planned.sessions / interval.sessions - 1.0).abs() < 1e-9);
         let off = (planned.bytes as f64 / interval.bytes as f64 - 1.0).abs();
         assert!(off < 0.03, "bytes off by {off}");
     }
-    assert!((plan.len() as f64 / model.flows() as f64 - 1.0).abs() < 0.05);
+    assert!((plan.len() as f64 / harpoon.flows() as f64 - 1.0).abs() < 0.05);
     let mut both = harpoon.clone();
     both.connection_law = model.connection_law.clone();
     both.intervals.clone_from(&model.intervals);
     assert!(both.check().expect_err("laws of both").to_string().contains("generation.driver"));
-    let mut negative = harpoon.clone();
+    let mut negative = harpoon;
     negative.intervals[0].sessions = -1.0;
     assert!(negative.check().expect_err("no number of sessions").to_string().contains("sessions"));
 }

@@ -105,6 +105,7 @@ fn options() -> EstimateOptions {
         span_ns: Some((0, DURATION_NS)),
         clients: vec![prefix("198.18.0.0/16")],
         servers: vec![prefix("198.19.0.0/17")],
+        harpoon: false,
     }
 }
 

@@ -111,6 +111,7 @@ fn intervals(records: Vec<FlowRecord>) -> Vec<Interval> {
         span_ns: Some((0, DURATION_NS)),
         clients: vec![prefix("198.18.0.0/16")],
         servers: vec![prefix("198.19.0.0/17")],
+        harpoon: true,
     };
     estimate(records, &options).expect("a model").model.intervals
 }

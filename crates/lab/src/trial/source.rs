@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use nilometer_flow::FlowRecord;
 use nilometer_traffic::estimate::{Estimate, EstimateOptions, estimate, estimate_gathered};
 use nilometer_traffic::gather::{Gathered, Hold};
-use nilometer_traffic::model::{Input, Origin};
+use nilometer_traffic::model::{Driver, Input, Origin};
 use nilometer_traffic::pool::Prefix;
 use nilometer_traffic::synthetic;
 
@@ -78,12 +78,7 @@ impl Asked {
 /// # Errors
 /// Where an input cannot be read, or nothing in it enters a model.
 pub fn model(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<Estimate> {
-    let mut made =
-        if asked.inputs.is_empty() { embedded(asked)? } else { from_files(asked, progress)? };
-    if asked.harpoon {
-        made.model = made.model.without_connections();
-    }
-    Ok(made)
+    if asked.inputs.is_empty() { embedded(asked) } else { from_files(asked, progress) }
 }
 
 /// A model that was made before, to be played from these pools.
@@ -94,10 +89,17 @@ pub fn given(path: &Path, asked: &Asked) -> Result<Estimate> {
     let mut model = read_model(path)?;
     model.generation.clients.clone_from(&asked.clients);
     model.generation.servers.clone_from(&asked.servers);
+    let mut warnings = Vec::new();
     if asked.harpoon {
         model = model.without_connections();
+        if model.generation.driver == Driver::Connections {
+            warnings.push(format!(
+                "{}: was not made with --harpoon: its connections have a file in each direction, and drive the plan",
+                path.display()
+            ));
+        }
     }
-    Ok(Estimate { model, warnings: Vec::new(), notes: Vec::new(), together_max: 0 })
+    Ok(Estimate { model, warnings, notes: Vec::new(), together_max: 0 })
 }
 
 fn options(asked: &Asked, origin: Origin) -> EstimateOptions {
@@ -110,6 +112,7 @@ fn options(asked: &Asked, origin: Origin) -> EstimateOptions {
         span_ns: None,
         clients: asked.clients.clone(),
         servers: asked.servers.clone(),
+        harpoon: asked.harpoon,
     }
 }
 
@@ -242,7 +245,9 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
         }
     }
     made.warnings.splice(0..0, warnings);
-    if let Some(round_trips) = beside.round_trips() {
+    if let Some(round_trips) = beside.round_trips()
+        && !asked.harpoon
+    {
         made.model.round_trips = Some(round_trips);
     }
     match beside.hurst() {
