@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::Command;
 use std::thread;
 
-use common::{BINARY, Room, capture, pcap, pcap_header, privileged, text};
+use common::{BINARY, Room, capture, pcap, pcap_header, privileged, text, timeless};
 use nilometer_wire::build;
 use serde_json::{Value, json};
 
@@ -19,6 +19,7 @@ fn furnished(name: &str) -> Room {
     let room = Room::new(name);
     let good = capture(60, |_| 500);
     room.write("good.pcap", &good);
+    room.write("timeless.pcap", timeless(&good));
     room.write("magic.pcap", b"no capture at all\n");
     room.write("cut.pcap", &good[..20]);
     room.write("link.pcap", pcap_header(253));
@@ -159,6 +160,10 @@ fn a_lab_refuses_numbers_and_files_before_anything_else() {
             ("lab run --ring-mib 0 --out out", &["meter.ring_mib is 0"]),
             ("lab run --speed 0 --out out", &["speed is 0"]),
             ("lab run --harpoon --speed 2 --out out", &["--speed", "captures"]),
+            ("lab run --rate 0 --out out", &["rate is 0"]),
+            ("lab run --harpoon --rate 5 --out out", &["--rate", "captures"]),
+            ("lab run good.pcap --rate 1000 --out out", &["good.pcap", "have a clock", "--rate"]),
+            ("lab run timeless.pcap --out out", &["timeless.pcap", "no usable clock", "--rate"]),
             ("lab run --repeats 1 --out out", &["--repeats 1"]),
             ("lab run --dut bsd --out out", &["'bsd'", "nilometer", "linux", "wire"]),
             ("lab run --clients 198.18.0.0/31 --out out", &["198.18.0.0/31", "too small"]),

@@ -9,7 +9,9 @@ use nilometer_lab::generate::Outcome;
 use nilometer_lab::trial::config::{DutKind, LabConfig};
 use nilometer_lab::trial::leg::{self, Leg, LegLive};
 use nilometer_lab::trial::meter::Likewise;
+use nilometer_lab::trial::original;
 use nilometer_lab::trial::outcome::{CoverageOutcome, Outcome as Whole, out_of_bounds};
+use nilometer_lab::trial::source::Asked;
 use nilometer_likeness::Verdict;
 use nilometer_traffic::plan::PlannedConnection;
 use nilometer_traffic::script::Script;
@@ -232,4 +234,35 @@ fn a_capture_is_played_as_it_was_and_judged_against_itself() {
     assert_eq!((&again["speed"], again["likeness"].as_array()), (&1.0.into(), None));
     let page = room.read("run/report.html");
     assert!(page.contains("The copy against the original"), "the page has the table");
+}
+
+/// Three connections of seven packets, a thousand packets a second: their order is kept, and so are their bytes.
+#[test]
+fn packets_without_a_clock_are_played_evenly_where_a_rate_is_given() {
+    let room = common::Room::new("timeless");
+    let timed = common::talk(3, |_| 2_000, true);
+    room.write("timed.pcap", &timed);
+    room.write("timeless.pcap", common::timeless(&timed));
+    let learnt = |name: &str, rate| {
+        let asked = Asked { rate, ..Asked::of(vec![room.path(name)]) };
+        let learnt = original::learn(&asked, None, None, &mut |_| {}).expect("it is read");
+        let (estimate, original) = learnt.expect("packets");
+        (estimate, original.part.seconds, original.observed.connections)
+    };
+    let (_, _, timed) = learnt("timed.pcap", None);
+    let (estimate, seconds, timeless) = learnt("timeless.pcap", Some(1_000.0));
+    assert!(
+        estimate.warnings.iter().any(|said| said.contains("--rate")),
+        "{:?}",
+        estimate.warnings
+    );
+    assert!((seconds - 0.5).abs() < 0.01, "{seconds} s: the shortest part");
+    let payload = |all: &[Connection]| -> Vec<[u64; 2]> {
+        all.iter().map(|one| one.carried.each_ref().map(|carried| carried.payload_bytes)).collect()
+    };
+    assert_eq!(payload(&timed), payload(&timeless));
+    let starts: Vec<u64> = timeless.iter().map(|one| one.start_ns / MS).collect();
+    let each = starts[1] - starts[0];
+    assert_eq!((starts[0], starts[2] - starts[1]), (1, each), "{starts:?}");
+    assert!((7..=9).contains(&each), "{each} packets of a connection in as many ms");
 }

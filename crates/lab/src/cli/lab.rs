@@ -79,6 +79,9 @@ struct RunArgs {
     /// Play a capture so many times as fast: starts and gaps are divided, think times and durations are not.
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     speed: Option<f64>,
+    /// Packets a second of a capture whose packets have no clock: they are taken to be evenly spaced.
+    #[arg(long, value_name = "PACKETS_PER_SECOND", allow_negative_numbers = true)]
+    rate: Option<f64>,
     /// Hand data to TCP as fast as the device lets it, and not at the rate at which a capture shows it.
     #[arg(long)]
     unpaced: bool,
@@ -190,6 +193,7 @@ impl RunArgs {
         config.part = self.part.or(config.part);
         config.exact |= self.exact;
         config.speed = self.speed.unwrap_or(config.speed);
+        config.rate = self.rate.or(config.rate);
         config.unpaced |= self.unpaced;
         config.fit |= self.fit;
         config.keep = self.keep.unwrap_or(config.keep);

@@ -208,6 +208,7 @@ fn make(inputs: &[PathBuf], how: &How) -> Result<Verdict> {
         bound_s: how.bound,
         keep_addresses: how.keep_addresses,
         harpoon: how.harpoon,
+        rate: None,
         held_max: how.hold.map_or(HELD_MAX, |hold| hold as usize),
         ..Asked::of(inputs.to_vec())
     };

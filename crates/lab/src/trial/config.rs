@@ -19,6 +19,9 @@ pub const DURATION_MIN_S: f64 = 0.5;
 pub const SPEED_MIN: f64 = 0.01;
 /// Likewise.
 pub const SPEED_MAX: f64 = 1_000.0;
+/// The slowest and the fastest of packets that have no clock, packets a second.
+const RATE_MIN: f64 = 0.001;
+const RATE_MAX: f64 = 1e9;
 
 /// The longest traffic that may be asked for, seconds: a day.
 pub const DURATION_MAX_S: f64 = 86_400.0;
@@ -45,6 +48,9 @@ pub struct LabConfig {
     /// How many times as fast as they were captures are played: starts and gaps are divided, think times and
     /// durations are not.
     pub speed: f64,
+    /// Packets a second of captures whose packets have no clock: one after the other, evenly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
     /// Hand data to TCP as soon as it is due, and as fast as the device lets it, not at the rate at which it was seen.
     pub unpaced: bool,
     /// Fit all of the original into [`FIT_S`], captures too: gaps and intervals are divided by its duration /
@@ -181,6 +187,7 @@ impl Default for LabConfig {
             part: None,
             exact: false,
             speed: 1.0,
+            rate: None,
             unpaced: false,
             fit: false,
             keep: Keep::Volume,
@@ -247,6 +254,14 @@ impl LabConfig {
             within("duration_s", seconds, DURATION_MIN_S, DURATION_MAX_S)?;
         }
         within("speed", self.speed, SPEED_MIN, SPEED_MAX)?;
+        if let Some(rate) = self.rate {
+            within("rate", rate, RATE_MIN, RATE_MAX)?;
+            if !self.plays_vectors() {
+                bail!(
+                    "rate (--rate) is of captures whose packets are played as they were; leave it out"
+                );
+            }
+        }
         within("calibration.seconds", self.calibration.seconds, 0.0, 3_600.0)?;
         within("traffic.drain_s", self.traffic.drain_s, 0.0, 3_600.0)?;
         within("traffic.threads", self.traffic.threads as f64, 1.0, 256.0)?;
@@ -325,6 +340,8 @@ input = []
 exact = false
 # How many times as fast a capture is played: starts and gaps are divided, think times are not.
 speed = 1.0
+# Packets a second of captures whose packets have no clock: one after the other, evenly.
+# rate = 1000.0
 # Hand data to TCP as fast as the device takes it, and not at the rate at which a capture shows it.
 unpaced = false
 # Fit all of the original into a minute, captures too: its gaps and intervals are divided by its duration / 60 s,

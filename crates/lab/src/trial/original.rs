@@ -92,7 +92,6 @@ impl Volume {
         *self.seconds.entry(stamp_ns / SECOND_NS).or_default() += u64::from(packet.ip_bytes);
         let (first, last) = self.span_ns.unwrap_or((stamp_ns, stamp_ns));
         self.span_ns = Some((first.min(stamp_ns), last.max(stamp_ns)));
-        self.unstamped |= stamp_ns == 0;
     }
 
     /// As this clock shows it.
@@ -123,6 +122,26 @@ impl Volume {
     }
 }
 
+/// When packets passed, in the order in which they are read.
+struct Stamps {
+    /// From one packet to the next where they have no clock of their own, ns.
+    spacing_ns: Option<f64>,
+    packets: u64,
+}
+
+impl Stamps {
+    /// Those of the packets, or so many a second.
+    fn of(rate: Option<f64>) -> Stamps {
+        Stamps { spacing_ns: rate.map(|rate| 1e9 / rate), packets: 0 }
+    }
+
+    /// The stamp of the next packet, ns since 1970, where it has this one of its own.
+    fn next(&mut self, own_ns: u64) -> u64 {
+        self.packets += 1;
+        self.spacing_ns.map_or(own_ns, |spacing| (self.packets as f64 * spacing) as u64)
+    }
+}
+
 /// What a person should know of the choice.
 fn told(part: Part, whole_s: f64, is_chosen: bool) -> Option<String> {
     (whole_s > part.seconds + 1.0 && !is_chosen).then(|| {
@@ -145,6 +164,13 @@ fn lost(observed: &Observed) -> Option<String> {
             100.0 * share
         )
     })
+}
+
+/// Times that nobody saw are said to be none.
+fn evenly(rate: f64) -> String {
+    format!(
+        "The packets have no clock and are taken to be evenly spaced, {rate} a second (--rate): pauses, paces and          durations are of that, and not of the original."
+    )
 }
 
 /// What is not TCP is not played, and said from a thousandth of the bytes on.
@@ -172,17 +198,26 @@ pub fn learn(
     }
     asked.inputs.iter().try_for_each(|input| can_be_read_again(input))?;
     let mut volume = Volume::default();
-    let summary =
-        read_packets(&asked.inputs, true, progress, &mut |ns, packet| volume.take(ns, packet))?;
+    let mut stamps = Stamps::of(asked.rate);
+    let taken = &mut |ns, packet: &IpPacket| {
+        volume.unstamped |= ns == 0;
+        volume.take(stamps.next(ns), packet);
+    };
+    let summary = read_packets(&asked.inputs, true, progress, taken)?;
     let clock = Clock::of(volume.seconds.keys().copied(), asked.bound_s.unwrap_or(BOUND_S));
     let volume = volume.by(&clock);
     let Some((first_ns, last_ns)) = volume.span_ns else { return Ok(None) };
     let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
-    if volume.unstamped {
-        bail!(
-            "{}: its packets have no usable clock, so nobody knows when to play them",
+    match asked.rate {
+        None if volume.unstamped => bail!(
+            "{}: its packets have no usable clock (stamps of 0); --rate PACKETS_PER_SECOND plays them evenly spaced",
             names.join(", ")
-        );
+        ),
+        Some(_) if !volume.unstamped => bail!(
+            "{}: its packets have a clock, which --rate would put aside; leave it out (--speed plays faster)",
+            names.join(", ")
+        ),
+        _ => {}
     }
     let whole_s = (last_ns - first_ns) as f64 / 1e9;
     let chosen = part.unwrap_or_else(|| {
@@ -196,7 +231,8 @@ pub fn learn(
     let begins_ns = first_ns + (chosen.start_s * 1e9) as u64;
     let ends_ns = begins_ns + (chosen.seconds * 1e9) as u64;
     let mut observer = Observer::between(Limits::default(), begins_ns, ends_ns);
-    let watch = &mut |ns, packet: &IpPacket| observer.observe(clock.at(ns), packet);
+    let mut stamps = Stamps::of(asked.rate);
+    let watch = &mut |ns, packet: &IpPacket| observer.observe(clock.at(stamps.next(ns)), packet);
     read_packets(&asked.inputs, false, progress, watch)?;
     let observed = observer.finish();
     hold(&observed)?;
@@ -209,6 +245,7 @@ pub fn learn(
     }
     let mut warnings = summary.warnings.clone();
     warnings.extend(clock.told());
+    warnings.extend(asked.rate.map(evenly));
     warnings.extend(told(chosen, whole_s, part.is_some()));
     warnings.extend(observed.one_side().map(one_sided));
     warnings.extend(lost(&observed));

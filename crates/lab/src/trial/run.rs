@@ -114,6 +114,7 @@ fn asked(config: &LabConfig) -> Asked {
         interval_s: config.model.interval_s,
         harpoon: config.model.harpoon,
         bound_s: config.model.inter_connection_bound_s,
+        rate: config.rate,
         clients: config.traffic.clients.clone(),
         servers: config.traffic.servers.clone(),
         ..Asked::of(config.input.clone())
@@ -138,6 +139,9 @@ fn learn(config: &LabConfig, display: &Display) -> Result<(Estimate, Option<Orig
             }
             return Ok((estimate, Some(original)));
         }
+    }
+    if config.rate.is_some() {
+        bail!("rate (--rate) is of captures whose packets are played as they were; here are none");
     }
     if config.part.is_some() {
         bail!(

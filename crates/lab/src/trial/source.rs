@@ -49,6 +49,8 @@ pub struct Asked {
     pub keep_addresses: bool,
     /// The five distributions alone, as Harpoon has them, driven by active sessions.
     pub harpoon: bool,
+    /// Packets a second of captures whose packets have no clock.
+    pub rate: Option<f64>,
     /// Flow records held in memory at most, some 50 bytes each; more are set aside on disk.
     pub held_max: usize,
     /// Client pools.
@@ -66,6 +68,7 @@ impl Asked {
             bound_s: None,
             keep_addresses: false,
             harpoon: false,
+            rate: None,
             held_max: HELD_MAX,
             clients: default_clients(),
             servers: default_servers(),

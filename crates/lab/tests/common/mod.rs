@@ -292,6 +292,18 @@ pub fn pcap(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
     file
 }
 
+/// The same pcap file with no clock: every stamp is 0.
+pub fn timeless(pcap: &[u8]) -> Vec<u8> {
+    let mut file = pcap.to_vec();
+    let mut at = 24;
+    while at < file.len() {
+        let length = u32::from_le_bytes(file[at + 8..at + 12].try_into().expect("four bytes"));
+        file[at..at + 8].fill(0);
+        at += 16 + length as usize;
+    }
+    file
+}
+
 /// `count` TCP connections, one each 100 ms, between few hosts of 198.51.100.0/24 and 203.0.113.0/24;
 /// each has its handshake, a request, an answer of `size(number)` bytes and both FINs.
 pub fn capture(count: u64, size: impl Fn(u64) -> usize) -> Vec<u8> {
