@@ -111,7 +111,7 @@ pub struct Connection {
     pub handshake_ns: [Option<u64>; 2],
     /// Both ends spoke at once somewhere: data passed whose sender had not received what passed before it.
     pub is_concurrent: bool,
-    /// Most of its segments, resets aside, carry TCP's time stamps (as far as options were captured).
+    /// Most of its segments, resets aside, carry TCP's time stamps, as far as options, or their length, tell.
     pub has_time_stamps: bool,
     /// What both ends did, in the order of its beginnings.
     pub steps: Vec<Step>,

@@ -12,6 +12,7 @@ pub mod measures;
 pub mod sessions;
 pub mod side;
 pub mod sizes;
+mod stamped;
 
 pub use connection::{Act, Carried, Connection, Opening, Step};
 pub use follower::{Follower, FollowerCounts, Limits};

@@ -15,6 +15,7 @@ use nilometer_wire::packet::TcpSegment;
 use crate::connection::{Act, Connection, Opening, Step};
 use crate::half::Half;
 use crate::side::Side;
+use crate::stamped::Stamped;
 
 /// Quiet of a sender that ends its unit (Hernández-Campos, 2006), ns.
 pub const QUIET_NS: u64 = 500_000_000;
@@ -38,8 +39,7 @@ pub(crate) struct Live {
     is_refused: bool,
     reset: Option<Reset>,
     is_concurrent: bool,
-    /// Segments without time stamps, and with them.
-    stamped: [u64; 2],
+    stamped: Stamped,
     halves: [Half; 2],
     steps: Vec<Step>,
 }
@@ -80,7 +80,7 @@ impl Live {
             is_refused: false,
             reset: None,
             is_concurrent: false,
-            stamped: [0; 2],
+            stamped: Stamped::default(),
             halves: [Half::new(stamp_ns), Half::new(stamp_ns)],
             steps: Vec::new(),
         }
@@ -127,7 +127,7 @@ impl Live {
         if segment.flags & RST != 0 {
             return self.reset(side, stamp_ns);
         }
-        self.stamped[usize::from(segment.time_stamps.is_some())] += 1;
+        self.stamped.count(segment);
         if segment.flags & SYN != 0 {
             self.open(side, stamp_ns, segment);
         }
@@ -155,7 +155,7 @@ impl Live {
             syns: self.syns,
             handshake_ns: self.handshake_ns,
             is_concurrent: self.is_concurrent,
-            has_time_stamps: self.stamped[1] > self.stamped[0],
+            has_time_stamps: self.stamped.is_usual(),
             steps: self.steps,
             carried: self.halves.map(|half| half.carried),
         }

@@ -11,6 +11,8 @@ mod places;
 mod resets;
 #[path = "scripted/script.rs"]
 mod script;
+#[path = "scripted/snapped.rs"]
+mod snapped;
 
 use nilometer_conversation::{Act, Connection, Ending, Follower, Limits, Opening, Side};
 use nilometer_wire::build;

@@ -173,6 +173,7 @@ mod tests {
             window: 9,
             payload_bytes: bytes,
             time_stamps: Some(TimeStamps { value, echo }),
+            cut_options_bytes: None,
         };
         let packet = IpPacket {
             source,

@@ -165,6 +165,7 @@ impl Chance {
                 window: 1,
                 payload_bytes,
                 time_stamps: None,
+                cut_options_bytes: None,
             }),
             17 => Transport::Udp { source_port, destination_port, payload_bytes },
             _ => Transport::Icmp { kind: 8, code: 0 },

@@ -268,6 +268,7 @@ mod tests {
             window: 6,
             payload_bytes: 7,
             time_stamps: None,
+            cut_options_bytes: None,
         };
         let datagram = Transport::Udp { source_port: 1, destination_port: 2, payload_bytes: 8 };
         for (transport, expected) in [

@@ -116,6 +116,9 @@ pub struct TcpSegment {
     pub payload_bytes: u32,
     /// Its time stamps, where it has any and they were captured.
     pub time_stamps: Option<TimeStamps>,
+    /// Bytes of its options as its header states them, where not all of them were captured: whether it has an
+    /// option that was not found is then not known.
+    pub cut_options_bytes: Option<u8>,
 }
 
 /// The time stamps of a segment (RFC 7323, section 3.2).

@@ -9,7 +9,7 @@
 use crate::brief::{Body, Brief, Tuple};
 use crate::ether::ethertype;
 use crate::packet::{Fragment, IpPacket, TcpSegment, Transport};
-use crate::transport::{TCP, UDP, options, time_stamps};
+use crate::transport::{TCP, UDP, cut_options_bytes, options, time_stamps};
 use crate::tunnel;
 use crate::view::{double_word, word};
 
@@ -27,8 +27,9 @@ const FRAGMENT_BITS: u16 = 0x3fff;
 /// for it, since all of this is inlined.
 pub(crate) struct Plain<'a> {
     pub(crate) brief: Brief,
-    /// Of a segment.
+    /// Of a segment: its options, as far as they were captured, and the bytes of its header.
     options: &'a [u8],
+    header_bytes: usize,
     traffic_class: u8,
     hop_limit: u8,
     acknowledgement: u32,
@@ -96,7 +97,15 @@ impl<'a> Plain<'a> {
     fn begun(tuple: Tuple, ip_bytes: u32, traffic_class: u8, hop_limit: u8) -> Plain<'a> {
         let brief =
             Brief { tuple, ip_bytes, body: Body::Unknown, payload_bytes: 0, sequence: 0, flags: 0 };
-        Plain { brief, options: &[], traffic_class, hop_limit, acknowledgement: 0, window: 0 }
+        Plain {
+            brief,
+            options: &[],
+            header_bytes: 0,
+            traffic_class,
+            hop_limit,
+            acknowledgement: 0,
+            window: 0,
+        }
     }
 
     /// With what the transport header says, of a payload of so many bytes.
@@ -121,6 +130,7 @@ impl<'a> Plain<'a> {
         self.brief.sequence = double_word(head, 4);
         self.brief.flags = head[13];
         self.options = options(body, header_bytes);
+        self.header_bytes = header_bytes;
         self.acknowledgement = double_word(head, 8);
         self.window = word(head, 14);
         Some(self)
@@ -157,6 +167,7 @@ impl<'a> Plain<'a> {
                 window: self.window,
                 payload_bytes,
                 time_stamps: time_stamps(self.options),
+                cut_options_bytes: cut_options_bytes(self.options, self.header_bytes),
             }),
             Body::Datagram => Transport::Udp { source_port, destination_port, payload_bytes },
             Body::Unknown => Transport::Cut,

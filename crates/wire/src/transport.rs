@@ -59,6 +59,7 @@ fn tcp(head: &[u8], length: usize, fragment: Fragment) -> Result<Transport, Stop
         window: word(head, 14),
         payload_bytes: length.saturating_sub(header_bytes) as u32,
         time_stamps: time_stamps(options(head, header_bytes)),
+        cut_options_bytes: cut_options_bytes(options(head, header_bytes), header_bytes),
     }))
 }
 
@@ -66,6 +67,12 @@ fn tcp(head: &[u8], length: usize, fragment: Fragment) -> Result<Transport, Stop
 #[inline(always)]
 pub(crate) fn options(head: &[u8], header_bytes: usize) -> &[u8] {
     head.get(TCP_HEADER_BYTES..header_bytes.min(head.len())).unwrap_or_default()
+}
+
+/// Bytes of the options of a TCP header of so many bytes, if these are not all of them.
+pub(crate) fn cut_options_bytes(captured: &[u8], header_bytes: usize) -> Option<u8> {
+    let stated = header_bytes.saturating_sub(TCP_HEADER_BYTES);
+    (captured.len() < stated).then_some(stated as u8)
 }
 
 /// The time stamps among the options of a segment; none behind an option that makes no sense.
@@ -126,6 +133,15 @@ mod tests {
         }
         for cut in 0..stamps.len() {
             assert_eq!(time_stamps(&stamps[..cut]), None);
+        }
+    }
+
+    #[test]
+    fn options_are_cut_where_the_header_states_more_than_there_is() {
+        for (captured, header_bytes, expected) in
+            [(0, 20, None), (12, 32, None), (11, 32, Some(12)), (0, 60, Some(40)), (0, 24, Some(4))]
+        {
+            assert_eq!(cut_options_bytes(&[1; 40][..captured], header_bytes), expected);
         }
     }
 }

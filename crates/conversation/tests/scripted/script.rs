@@ -178,6 +178,7 @@ pub fn numbers(segments: u32, bytes: u32) -> Connection {
             window: 9,
             payload_bytes,
             time_stamps: None,
+            cut_options_bytes: None,
         });
         let ends = [[198, 18, 0, 1].into(), [198, 19, 0, 1].into()];
         IpPacket {

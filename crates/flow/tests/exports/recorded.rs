@@ -211,6 +211,7 @@ fn packet(chance: &mut Chance) -> IpPacket {
                 window: 9,
                 payload_bytes,
                 time_stamps: (chance.below(3) > 0).then_some(stamps),
+                cut_options_bytes: None,
             };
             (6, Transport::Tcp(segment))
         }

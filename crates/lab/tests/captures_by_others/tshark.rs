@@ -166,3 +166,34 @@ fn a_capture_rewritten_is_no_other_traffic() {
         }
     }
 }
+
+/// Of a header of 20 bytes and no options, the length of the options still tells which segments have time stamps.
+#[test]
+fn a_short_snap_length_hides_no_time_stamps() {
+    let Some(data) = captures("editcap") else { return };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("snapped");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (mut connections, mut with) = (0, 0);
+    for name in CAPTURES {
+        let (capture, cut) = (data.join(name), folder.join("cut.pcap"));
+        let mut editcap = Command::new("editcap");
+        let done = editcap.args(["-F", "nsecpcap", "-s", "54"]).arg(&capture).arg(&cut).output();
+        assert!(done.expect("editcap runs").status.success());
+        let [whole, cut] = [capture, cut].map(|path| observe(&[path], &mut |_| {}));
+        // Of packets in tunnels, or of IPv6, no header is left.
+        let (Ok((whole, _)), Ok((cut, _))) = (whole, cut) else { continue };
+        if whole.tcp != cut.tcp {
+            continue;
+        }
+        connections += whole.connections.len();
+        for (one, other) in whole.connections.iter().zip(&cut.connections) {
+            with += usize::from(one.has_time_stamps);
+            assert_eq!(one, other, "{name}");
+        }
+    }
+    println!("{connections} connections, {with} with time stamps");
+    assert!(
+        connections > 2_000 && with > 300,
+        "{connections} connections, {with} with time stamps"
+    );
+}

@@ -166,6 +166,7 @@ fn ip_packet(packet: &Packet) -> IpPacket {
         window: segment.window,
         payload_bytes: segment.length.into(),
         time_stamps: segment.has_timestamps().then_some(TimeStamps { value, echo }),
+        cut_options_bytes: None,
     });
     IpPacket {
         source: from.0,
