@@ -7,6 +7,7 @@ extern crate alloc;
 pub mod connection;
 pub mod follower;
 mod half;
+pub mod joined;
 mod live;
 pub mod measures;
 pub mod sessions;
@@ -16,6 +17,7 @@ mod stamped;
 
 pub use connection::{Act, Carried, Connection, Opening, Step};
 pub use follower::{Follower, FollowerCounts, Limits};
+pub use joined::{Telling, joined};
 pub use measures::Ending;
 pub use sessions::{Session, sessions};
 pub use side::Side;

@@ -3,6 +3,8 @@
 //! Vectors are written one step per line. `c 0 +10 400/2~3`: the client waits for 0 bytes, pauses for 10 ms, and
 //! sends 400 bytes in 2 segments over 3 ms.
 
+#[path = "scripted/joined.rs"]
+mod joined;
 #[path = "scripted/one_side.rs"]
 mod one_side;
 #[path = "scripted/places.rs"]

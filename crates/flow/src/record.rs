@@ -1,6 +1,6 @@
 //! One flow record: what was seen of one direction of one conversation (RFC 7011's Flow Record).
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
 /// IANA protocol number of TCP.
 pub const TCP: u8 = 6;
@@ -9,6 +9,10 @@ pub const UDP: u8 = 17;
 
 /// IANA protocol number of SCTP.
 pub const SCTP: u8 = 132;
+
+/// A flow whose packets average no more than this many bytes beyond the bare headers only
+/// acknowledges: room for time stamps and two SACK blocks.
+const ACK_OPTIONS_BYTES: u64 = 32;
 
 /// Does a packet of this protocol have ports where exporters write ports? Of others they write an
 /// ICMP type and code there, or nothing that means anything.
@@ -60,6 +64,16 @@ impl FlowKey {
             destination_port: self.source_port,
             protocol: self.protocol,
         }
+    }
+
+    /// Address and port of who sent the packets.
+    pub fn source_end(&self) -> SocketAddr {
+        SocketAddr::new(self.source, self.source_port)
+    }
+
+    /// Address and port of whom they were for.
+    pub fn destination_end(&self) -> SocketAddr {
+        SocketAddr::new(self.destination, self.destination_port)
     }
 }
 
@@ -139,5 +153,34 @@ impl FlowRecord {
     /// An end marker, FIN or RST, was seen.
     pub fn has_end(&self) -> bool {
         self.tcp_flags & (tcp_flags::FIN | tcp_flags::RST) != 0
+    }
+
+    /// Bare IP and TCP headers of one packet.
+    fn header_bytes(&self) -> u64 {
+        if self.key.source.is_ipv4() { 40 } else { 60 }
+    }
+
+    /// Payload by Harpoon's rule: exact, or bytes less headers.
+    pub fn payload_bytes(&self) -> u64 {
+        self.payload_octets.unwrap_or_else(|| {
+            self.octets.saturating_sub(self.packets.saturating_mul(self.header_bytes()))
+        })
+    }
+
+    /// Carried nothing, or nothing that could be told from the options of its headers.
+    pub fn only_acknowledges(&self) -> bool {
+        match self.payload_octets {
+            Some(payload) => payload == 0,
+            None => {
+                let per_packet = self.header_bytes() + ACK_OPTIONS_BYTES;
+                self.octets <= self.packets.saturating_mul(per_packet)
+            }
+        }
+    }
+
+    /// Does it go from the client to the server? Where nobody is known to have opened, the server has the lower
+    /// port.
+    pub fn is_from_client(&self) -> bool {
+        self.opened.unwrap_or(self.key.destination_port <= self.key.source_port)
     }
 }

@@ -3,15 +3,12 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use nilometer_flow::{FlowKey, FlowRecord};
+use nilometer_flow::FlowRecord;
 
 use crate::model::{Coverage, Share};
 
 /// Flows below this many payload bytes are left out (Harpoon's own limit).
 pub const FILE_MIN_BYTES: u64 = 100;
-/// A flow whose packets average no more than this many bytes beyond the bare headers only
-/// acknowledges: room for time stamps and two SACK blocks.
-const ACK_OPTIONS_BYTES: u64 = 32;
 
 pub(crate) fn count(share: &mut Share, octets: u64) {
     share.flows += 1;
@@ -32,38 +29,15 @@ pub(crate) struct File {
     pub server: IpAddr,
 }
 
-/// Bare IP and TCP headers of one packet.
-fn header_bytes(key: &FlowKey) -> u64 {
-    if key.source.is_ipv4() { 40 } else { 60 }
-}
-
 /// Payload of a flow by the paper's rule: exact, or bytes less headers.
 pub fn payload_bytes(record: &FlowRecord) -> u64 {
-    record.payload_octets.unwrap_or_else(|| {
-        record.octets.saturating_sub(record.packets.saturating_mul(header_bytes(&record.key)))
-    })
-}
-
-pub(crate) fn only_acknowledges(record: &FlowRecord) -> bool {
-    match record.payload_octets {
-        Some(payload) => payload == 0,
-        None => {
-            let per_packet = header_bytes(&record.key) + ACK_OPTIONS_BYTES;
-            record.octets <= record.packets.saturating_mul(per_packet)
-        }
-    }
-}
-
-/// Does a flow go from the client to the server? Where nobody is known to have opened, the server has the
-/// lower port.
-pub(crate) fn is_from_client(record: &FlowRecord) -> bool {
-    record.opened.unwrap_or(record.key.destination_port <= record.key.source_port)
+    record.payload_bytes()
 }
 
 /// Client and server of a flow.
 pub fn ends(record: &FlowRecord) -> (IpAddr, IpAddr) {
     let key = &record.key;
-    if is_from_client(record) {
+    if record.is_from_client() {
         (key.source, key.destination)
     } else {
         (key.destination, key.source)
@@ -74,8 +48,8 @@ pub fn ends(record: &FlowRecord) -> (IpAddr, IpAddr) {
 pub(crate) fn is_file(flow: &FlowRecord) -> bool {
     flow.has_start()
         && flow.has_end()
-        && !only_acknowledges(flow)
-        && payload_bytes(flow) >= FILE_MIN_BYTES
+        && !flow.only_acknowledges()
+        && flow.payload_bytes() >= FILE_MIN_BYTES
 }
 
 /// The files among flows: `is_smaller` tells of each flow whether its other direction is its connection's only
@@ -87,12 +61,12 @@ pub(crate) fn enter(
 ) -> Vec<File> {
     let mut files = Vec::new();
     for (flow, &is_smaller) in flows.into_iter().zip(is_smaller) {
-        let payload = payload_bytes(&flow);
+        let payload = flow.payload_bytes();
         let out = &mut coverage.left_out;
         match () {
             () if !flow.has_start() => count(&mut out.no_start_marker, flow.octets),
             () if !flow.has_end() => count(&mut out.no_end_marker, flow.octets),
-            () if only_acknowledges(&flow) => count(&mut out.ack_flow, flow.octets),
+            () if flow.only_acknowledges() => count(&mut out.ack_flow, flow.octets),
             () if payload < FILE_MIN_BYTES => count(&mut out.under_100_bytes, flow.octets),
             () if is_smaller => count(&mut out.smaller_direction, flow.octets),
             () => {

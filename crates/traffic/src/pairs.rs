@@ -13,7 +13,7 @@ use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::Tally;
 
 use crate::connections::{ConnectionVolume, Shape, Shapes};
-use crate::files::{ends, is_file, is_from_client, only_acknowledges, payload_bytes};
+use crate::files::{ends, is_file};
 use crate::round_trips::{self, PAIRS_APART_MAX};
 use crate::udp::Grid;
 
@@ -160,7 +160,7 @@ impl Paired {
     fn compare(&mut self, flows: &[FlowRecord], places: [usize; 2]) {
         if places.iter().all(|&place| is_file(&flows[place])) {
             let size =
-                |place: &usize| (payload_bytes(&flows[*place]), !is_from_client(&flows[*place]));
+                |place: &usize| (flows[*place].payload_bytes(), !flows[*place].is_from_client());
             let smaller = places.into_iter().min_by_key(size);
             smaller.into_iter().for_each(|place| self.is_smaller[place] = true);
         }
@@ -176,7 +176,7 @@ fn connection(flow: &FlowRecord, other: Option<&FlowRecord>) -> Option<Connectio
     let telling = both().find(|flow| flow.opened.is_some()).unwrap_or(flow);
     let (client, server) = ends(telling);
     // By ports as well as addresses: on a loopback interface both ends have one address.
-    let asks = |flow: &FlowRecord| (flow.key == telling.key) == is_from_client(telling);
+    let asks = |flow: &FlowRecord| (flow.key == telling.key) == telling.is_from_client();
     let started = |asking| both().find(|flow| asks(flow) == asking).map(|flow| flow.start_ns);
     let answered_ns = match (started(true), started(false)) {
         (Some(asked), Some(answered)) if answered > asked => Some(answered - asked),
@@ -184,7 +184,7 @@ fn connection(flow: &FlowRecord, other: Option<&FlowRecord>) -> Option<Connectio
     };
     let mut shape = Shape::default();
     for flow in both() {
-        let payload = if only_acknowledges(flow) { 0 } else { payload_bytes(flow) };
+        let payload = if flow.only_acknowledges() { 0 } else { flow.payload_bytes() };
         shape.bytes += payload;
         shape.packets += flow.packets;
         if asks(flow) {

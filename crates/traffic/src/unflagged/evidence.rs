@@ -9,7 +9,7 @@ use nilometer_flow::{EndReason, FlowRecord};
 use super::hosts::Hosts;
 use super::ties::{self, Ties};
 use crate::estimate::EstimateError;
-use crate::files::{FILE_MIN_BYTES, only_acknowledges, payload_bytes};
+use crate::files::FILE_MIN_BYTES;
 
 /// Packets without payload that open a connection, and that open and close it, both directions together.
 const OPENING_PACKETS: u64 = 3;
@@ -245,14 +245,14 @@ impl Evidence {
 
 /// Would this flow be a file, if it was whole?
 fn is_file(flow: &FlowRecord) -> bool {
-    !only_acknowledges(flow) && payload_bytes(flow) >= FILE_MIN_BYTES
+    !flow.only_acknowledges() && flow.payload_bytes() >= FILE_MIN_BYTES
 }
 
 /// The packets that the payload leaves over, if it went in full segments. Where packets are larger than
 /// a link's, because a host's offload had joined them, one may have carried all.
 fn bare_packets(flow: &FlowRecord) -> u64 {
     let segment_bytes = SEGMENT_BYTES[usize::from(flow.key.source.is_ipv6())];
-    let segments = payload_bytes(flow).div_ceil(segment_bytes);
+    let segments = flow.payload_bytes().div_ceil(segment_bytes);
     if segments > flow.packets { flow.packets.saturating_sub(1) } else { flow.packets - segments }
 }
 
