@@ -12,6 +12,8 @@
 //! * is *alike* otherwise, if the distance is also within the law's own cap; beyond it, too little is known to
 //!   call it so, and it is *too few*.
 //!
+//! Laws for which one of the two cannot be measured ([`Source`]) are named and not judged.
+//!
 //! The ratio of distance and floor is printed, and never the rule.
 
 use alloc::string::{String, ToString};
@@ -28,6 +30,8 @@ use crate::evidence::{Scale, Set, apart, are_categories};
 use crate::laws::{LAWS, Law, Sampled};
 use crate::observed::Observed;
 use crate::resample::Strata;
+#[cfg(doc)]
+use crate::source::Source;
 
 /// Second samples behind each floor.
 pub const ROUNDS: usize = 200;
@@ -105,8 +109,10 @@ pub struct Likeness {
 /// What a comparison came to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// By law, in the order of [`LAWS`].
+    /// By law, in the order of [`LAWS`], of those that both can be measured for.
     pub likeness: Vec<Likeness>,
+    /// The other laws, in the same order: what one of the two was read from does not tell them.
+    pub not_measured: Vec<String>,
     /// Sessions of the original.
     pub sessions_original: u64,
     /// Sessions of the copy.
@@ -150,7 +156,9 @@ pub fn judge(original: &Observed, copy: &Observed, settings: &Settings) -> Judge
     let sets = [(original, 1.0), (copy, settings.speed)]
         .map(|(observed, speed)| Set::new(observed, settings.bound_ns, unseen, speed));
     let second = SecondSamples::of(&sets, settings.seed);
-    let mut cases: Vec<Case> = LAWS.iter().map(|law| Case::new(law, &sets)).collect();
+    let (laws, others): (Vec<&Law>, Vec<&Law>) =
+        LAWS.iter().partition(|law| original.source.tells(copy.source, law));
+    let mut cases: Vec<Case> = laws.into_iter().map(|law| Case::new(law, &sets)).collect();
     let sample = |cases: &mut [&mut Case], rounds: Range<usize>| {
         for round in rounds {
             let drawn = Sampled::ALL.map(|sampled| second.draw(sampled, round as u64));
@@ -172,6 +180,7 @@ pub fn judge(original: &Observed, copy: &Observed, settings: &Settings) -> Judge
     correct(&mut cases);
     Judgement {
         likeness: cases.into_iter().map(Case::told).collect(),
+        not_measured: others.into_iter().map(|law| law.name.to_string()).collect(),
         sessions_original: sets[0].sessions.len() as u64,
         sessions_copy: sets[1].sessions.len() as u64,
     }

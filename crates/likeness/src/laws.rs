@@ -51,6 +51,21 @@ impl Sampled {
     pub const ALL: [Sampled; 3] = [Sampled::Sessions, Sampled::Bins, Sampled::Arrivals];
 }
 
+/// What a law is measured of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Whole connections: their ends, times and bytes.
+    Connections,
+    /// What the applications of both ends sent.
+    Payload,
+    /// How connections ended.
+    Endings,
+    /// Which end spoke when.
+    Exchanges,
+    /// Packets, one by one.
+    Packets,
+}
+
 /// A law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Law {
@@ -64,26 +79,41 @@ pub struct Law {
     pub cap: f64,
     /// What is compared, in words.
     pub what: &'static str,
+    /// What it is measured of.
+    pub needs: Needs,
+}
+
+impl Law {
+    const fn needs(self, needs: Needs) -> Law {
+        Law { needs, ..self }
+    }
 }
 
 const fn of_sessions(name: &'static str, unit: Unit, cap: f64, what: &'static str) -> Law {
-    Law { name, unit, sampled: Sampled::Sessions, cap, what }
+    Law { name, unit, sampled: Sampled::Sessions, cap, what, needs: Needs::Connections }
 }
 
 const fn of_bins(name: &'static str, unit: Unit, cap: f64, what: &'static str) -> Law {
-    Law { name, unit, sampled: Sampled::Bins, cap, what }
+    Law { name, unit, sampled: Sampled::Bins, cap, what, needs: Needs::Packets }
 }
 
 /// All of them, in the order of results.
 pub const LAWS: [Law; 21] = [
-    of_sessions("size_asked", Unit::Ks, 0.1, "bytes that the client of a connection sent"),
-    of_sessions("size_asked_tail", Unit::Octaves, 0.5, "the same, by octaves, tail included"),
-    of_sessions("size_answered", Unit::Ks, 0.1, "bytes that the server of a connection sent"),
-    of_sessions("size_answered_tail", Unit::Octaves, 0.5, "the same, by octaves, tail included"),
-    of_sessions("bytes_by_size", Unit::Ks, 0.15, "bytes by the size of the connection they are of"),
-    of_sessions("exchanges", Unit::Ks, 0.1, "exchanges of a connection"),
-    of_sessions("first_speaker", Unit::Bits, 0.05, "which end of a connection spoke first"),
-    of_sessions("think_time", Unit::Ks, 0.1, "pauses of a client between two exchanges"),
+    of_sessions("size_asked", Unit::Ks, 0.1, "bytes that the client of a connection sent")
+        .needs(Needs::Payload),
+    of_sessions("size_asked_tail", Unit::Octaves, 0.5, "the same, by octaves, tail included")
+        .needs(Needs::Payload),
+    of_sessions("size_answered", Unit::Ks, 0.1, "bytes that the server of a connection sent")
+        .needs(Needs::Payload),
+    of_sessions("size_answered_tail", Unit::Octaves, 0.5, "the same, by octaves, tail included")
+        .needs(Needs::Payload),
+    of_sessions("bytes_by_size", Unit::Ks, 0.15, "bytes by the size of the connection they are of")
+        .needs(Needs::Payload),
+    of_sessions("exchanges", Unit::Ks, 0.1, "exchanges of a connection").needs(Needs::Exchanges),
+    of_sessions("first_speaker", Unit::Bits, 0.05, "which end of a connection spoke first")
+        .needs(Needs::Exchanges),
+    of_sessions("think_time", Unit::Ks, 0.1, "pauses of a client between two exchanges")
+        .needs(Needs::Exchanges),
     of_sessions("duration", Unit::Ks, 0.1, "from a connection's first packet to its end"),
     of_sessions("gap", Unit::Ks, 0.1, "between two connections of a session"),
     of_sessions(
@@ -98,6 +128,7 @@ pub const LAWS: [Law; 21] = [
         sampled: Sampled::Arrivals,
         cap: 0.1,
         what: "between the beginnings of two sessions",
+        needs: Needs::Connections,
     },
     of_sessions("sources", Unit::Bits, 0.05, "connections of each client, by rank"),
     of_sessions("destinations", Unit::Bits, 0.05, "connections of each server, by rank"),
@@ -105,7 +136,9 @@ pub const LAWS: [Law; 21] = [
     of_sessions("bytes_by_host", Unit::Bits, 0.1, "bytes of each host, by rank"),
     of_bins("packets_per_second", Unit::Ks, 0.15, "rate of packets in tenths of seconds"),
     of_bins("bytes_per_second", Unit::Ks, 0.15, "rate of bytes in tenths of seconds"),
-    of_sessions("packet_size", Unit::Ks, 0.1, "bytes of a packet, each direction by itself"),
-    of_sessions("endings", Unit::Bits, 0.05, "how connections ended, and who ended them"),
+    of_sessions("packet_size", Unit::Ks, 0.1, "bytes of a packet, each direction by itself")
+        .needs(Needs::Packets),
+    of_sessions("endings", Unit::Bits, 0.05, "how connections ended, and who ended them")
+        .needs(Needs::Endings),
     of_bins("scaling", Unit::Octaves, 0.5, "energy of the rate's changes, octave by octave"),
 ];

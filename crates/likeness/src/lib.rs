@@ -13,7 +13,9 @@ pub mod observed;
 mod ranks;
 mod resample;
 mod series;
+pub mod source;
 
 pub use judge::{Judgement, Likeness, Settings, Verdict, judge};
 pub use laws::{LAWS, Law, Unit};
 pub use observed::{Observed, Observer};
+pub use source::Source;

@@ -9,6 +9,8 @@ use alloc::vec::Vec;
 use nilometer_conversation::{Connection, Follower, FollowerCounts, Limits, Side};
 use nilometer_wire::packet::{IpPacket, Transport};
 
+use crate::source::Source;
+
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// The bins of the series, ns: a tenth of a second, below which nothing is held against anything.
@@ -23,6 +25,10 @@ const ONE_SIDED_PACKETS_MIN: u64 = 10;
 
 /// Connections that are kept at most, as many as a model may have sessions; some 700 bytes each and 40 a step.
 pub const CONNECTIONS_MAX: usize = 1 << 20;
+
+/// Packets, and bytes, of one direction of a connection at most, where packets do not show them: records may claim
+/// anything.
+const COUNT_MAX: u64 = 1 << 42;
 
 /// TCP packets and bytes that passed in one bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,9 +58,29 @@ pub struct Observed {
     pub others: Bin,
     /// TCP packets whose header was not captured, or that are later fragments.
     pub headless: Bin,
+    /// What it was read from.
+    pub source: Source,
 }
 
 impl Observed {
+    /// What connections that were not observed packet by packet tell; they are in the order of their starts.
+    pub fn of(connections: Vec<Connection>, source: Source) -> Observed {
+        let mut observed = Observed { source, ..Observed::default() };
+        observed.counts.connections = connections.len() as u64;
+        observed.counts.given = connections.len() as u64;
+        for mut one in connections {
+            for side in &mut one.carried {
+                for count in [&mut side.packets, &mut side.octets, &mut side.payload_bytes] {
+                    *count = (*count).min(COUNT_MAX);
+                }
+                observed.tcp.packets += side.packets;
+                observed.tcp.octets += side.octets;
+            }
+            observed.keep(one);
+        }
+        observed
+    }
+
     /// Payload that the capture itself lost: sequence space for which there are not as many bytes in packets. A
     /// lower bound, since what was sent again is in packets, too. What an end sent of which no packet passed was
     /// not lost: it went another way.

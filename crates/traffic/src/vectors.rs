@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::model::ModelError;
 use crate::script::Script;
 
+mod observed;
+
 /// Sessions that a table may have at most.
 pub const SESSIONS_MAX: usize = 1 << 20;
 /// Steps that a table may have at most, over all connections.

@@ -94,6 +94,40 @@ fn hosts_and_pairs(plan: &Plan) -> [usize; 3] {
     [sources.len(), destinations.len(), pairs.len()]
 }
 
+/// Read from its file, a table has the connections again, by other names.
+#[test]
+fn a_table_gives_back_the_connections_that_it_was_made_of() {
+    let mut connections = connections(3);
+    for (at, one) in (1..).zip(&mut connections) {
+        // Parts of a microsecond are kept.
+        one.start_ns += at;
+        one.end_ns += 7 * at;
+        one.steps.iter_mut().for_each(|step| step.pause_ns += at);
+    }
+    let text = serde_json::to_string(&table(&connections)).expect("it is written");
+    let read: Vectors = serde_json::from_str(&text).expect("it is read");
+    let found = read.observed();
+    assert_eq!(found.len(), connections.len());
+    let (mut clients, mut servers) = (BTreeMap::new(), BTreeMap::new());
+    for (one, other) in connections.iter().zip(&found) {
+        assert_eq!(one.start_ns - BEGINS_NS, other.start_ns);
+        assert_eq!(one.end_ns - one.start_ns, other.end_ns - other.start_ns);
+        assert_eq!((&one.steps, one.opening), (&other.steps, other.opening));
+        let sums = |one: &Connection| {
+            let [client, server] = &one.carried;
+            let payload = [client.payload_bytes, server.payload_bytes];
+            (payload, client.packets + server.packets, client.octets + server.octets)
+        };
+        assert_eq!(sums(one), sums(other));
+        assert_eq!(*clients.entry(one.client.ip()).or_insert(other.client.ip()), other.client.ip());
+        assert_eq!(*servers.entry(one.server.ip()).or_insert(other.server.ip()), other.server.ip());
+    }
+    let distinct = |hosts: &BTreeMap<_, std::net::IpAddr>| {
+        hosts.values().collect::<BTreeSet<_>>().len() == hosts.len()
+    };
+    assert!(distinct(&clients) && distinct(&servers));
+}
+
 #[test]
 fn an_exact_plan_has_each_connection_once() {
     let connections = connections(1);

@@ -1,0 +1,101 @@
+//! What a set was read from, and the laws that can be measured of it.
+//!
+//! Packets tell all laws. A table of connection vectors has what both ends said and when, but no packets; flow
+//! records have neither, and what they know of payload and endings depends on their exporter. A law is told
+//! where both sets can be measured for it in the same way, and is *not measured* otherwise: what records make
+//! of endings, say, is held against records alone.
+
+use crate::laws::{Law, Needs};
+
+/// What connections were made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// Packets.
+    #[default]
+    Packets,
+    /// Connection vectors, as a model keeps them.
+    Vectors,
+    /// Flow records.
+    Records {
+        /// They tell TCP's flags.
+        has_flags: bool,
+        /// They tell payload, and not only bytes of packets.
+        has_payload: bool,
+    },
+}
+
+impl Source {
+    fn is_records(self) -> bool {
+        matches!(self, Source::Records { .. })
+    }
+
+    /// Can a law be measured of both, in the same way?
+    pub(crate) fn tells(self, other: Source, law: &Law) -> bool {
+        let both = [self, other];
+        match law.needs {
+            Needs::Connections => true,
+            Needs::Payload => {
+                let counts_bytes =
+                    |one: Source| matches!(one, Source::Records { has_payload: false, .. });
+                both.map(counts_bytes)[0] == both.map(counts_bytes)[1]
+            }
+            Needs::Endings => both.iter().all(|one| match one {
+                Source::Records { has_flags, .. } => *has_flags && self == other,
+                _ => !self.is_records() && !other.is_records(),
+            }),
+            Needs::Exchanges => !both.iter().any(|one| one.is_records()),
+            Needs::Packets => both == [Source::Packets; 2],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws::LAWS;
+    use alloc::vec::Vec;
+
+    /// Laws that two sets cannot be measured for.
+    fn missing(one: Source, other: Source) -> Vec<&'static str> {
+        let missing: Vec<_> =
+            LAWS.iter().filter(|law| !one.tells(other, law)).map(|law| law.name).collect();
+        let other_way: Vec<_> =
+            LAWS.iter().filter(|law| !other.tells(one, law)).map(|law| law.name).collect();
+        assert_eq!(missing, other_way);
+        missing
+    }
+
+    #[test]
+    fn a_law_is_told_where_both_can_be_measured_alike() {
+        const OF_PACKETS: [&str; 4] =
+            ["packets_per_second", "bytes_per_second", "packet_size", "scaling"];
+        const OF_EXCHANGES: [&str; 3] = ["exchanges", "first_speaker", "think_time"];
+        const OF_PAYLOAD: [&str; 5] = [
+            "size_asked",
+            "size_asked_tail",
+            "size_answered",
+            "size_answered_tail",
+            "bytes_by_size",
+        ];
+        let records = |has_flags, has_payload| Source::Records { has_flags, has_payload };
+        let sorted = |names: &[&[&'static str]]| {
+            let place = |name: &&str| LAWS.iter().position(|law| law.name == *name);
+            let mut names = names.concat();
+            names.sort_by_key(place);
+            names
+        };
+        assert_eq!(missing(Source::Packets, Source::Packets), [""; 0]);
+        assert_eq!(missing(Source::Packets, Source::Vectors), OF_PACKETS);
+        assert_eq!(missing(Source::Vectors, Source::Vectors), OF_PACKETS);
+        let beside = sorted(&[&OF_PACKETS, &OF_EXCHANGES]);
+        for has_payload in [true, false] {
+            let with_flags = records(true, has_payload);
+            assert_eq!(missing(with_flags, with_flags), beside);
+            let without = records(false, has_payload);
+            assert_eq!(missing(without, without), sorted(&[&beside, &["endings"]]));
+        }
+        let unlike = sorted(&[&beside, &["endings"]]);
+        assert_eq!(missing(Source::Vectors, records(true, true)), unlike);
+        assert_eq!(missing(Source::Vectors, records(true, false)), sorted(&[&unlike, &OF_PAYLOAD]));
+    }
+}
