@@ -1,7 +1,12 @@
-//! Captures read by programs of others: packet by packet by `pcap-parser`, connection by connection by tshark.
+//! Captures read by programs of others: packet by packet by `pcap-parser`, connection by connection by
+//! tshark, flow by flow by nfpcapd.
 
+#[path = "captures_by_others/compared.rs"]
+mod compared;
 #[path = "captures_by_others/tshark.rs"]
 mod tshark;
+
+mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};

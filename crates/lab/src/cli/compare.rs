@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::Args;
 use nilometer_likeness::observed::Bin;
-use nilometer_likeness::{Judgement, Likeness, Observed, Settings, Verdict as Told, judge};
+use nilometer_likeness::{Judgement, Likeness, Settings, Source, Verdict as Told, judge};
 use serde::Serialize;
 
 use super::{VERSION, Verdict};
 use crate::document;
-use crate::input::observe::{likewise, observe, one_sided};
-use crate::input::summary::FlowSummary;
+use crate::input::sides::{Seen, observe_both};
 use crate::report::comparison::{self, Comparison};
 use crate::report::format::{count, significant};
 use crate::report::likeness::{sentence, word};
@@ -21,7 +20,9 @@ use crate::{report, said};
 /// Arguments of `nilometer compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The original: a capture, or a directory of results that has its packets (`lab run --pcap`).
+    /// The original: a capture, flow records of any kind that `nilometer flows` reads, a model that keeps its
+    /// connections (`model.json` of a `lab run`), or a directory of results, which stands for its packets (`lab
+    /// run --pcap`), or else for its flow records.
     original: PathBuf,
     /// The copy, likewise: what some generator made of it.
     copy: PathBuf,
@@ -49,6 +50,7 @@ pub struct CompareArgs {
 #[derive(Debug, Serialize)]
 struct Side {
     inputs: Vec<String>,
+    compared_as: &'static str,
     seconds: f64,
     connections: u64,
     sessions: u64,
@@ -69,6 +71,8 @@ struct Compared<'a> {
     original: &'a Side,
     copy: &'a Side,
     likeness: &'a [Likeness],
+    /// Laws that what the two were read from does not tell.
+    not_measured: &'a [String],
     warnings: &'a [String],
 }
 
@@ -78,36 +82,27 @@ pub fn run(args: &CompareArgs) -> Result<Verdict> {
         bail!("--bound {}: a number of seconds above 0 is needed", args.bound);
     }
     let display = Display::new();
-    let mut warnings = Vec::new();
-    let mut read = |path: &PathBuf| -> Result<(Observed, FlowSummary)> {
-        display.reading_begins("reading");
-        let read = observe(std::slice::from_ref(path), &mut |progress| display.reading(progress))?;
-        warnings.extend(read.1.warnings.iter().cloned());
-        Ok(read)
-    };
     let paths = [packets_of(&args.original)?, packets_of(&args.copy)?];
     let beginning = report::page::BEGINNING.as_bytes();
     let guarded = |page: &PathBuf| document::guard_output(page, &paths, args.force, beginning);
     let page = args.out.as_ref().map(guarded).transpose()?;
-    let mut both = [read(&paths[0])?, read(&paths[1])?];
-    let inputs = paths.each_ref().map(std::slice::from_ref);
-    let seen = likewise(&mut both, inputs, &mut |progress| display.reading(progress))?;
-    warnings.extend(seen.map(one_sided));
-    let [original, copy] = both;
-    let payload = [&original, &copy].map(|(observed, _)| observed.payload_bytes());
+    display.reading_begins("reading");
+    let (both, warnings) = observe_both(&paths, &mut |progress| display.reading(progress))?;
+    let [original, copy] = &both;
+    let payload = both.each_ref().map(|side| side.observed.payload_bytes());
     display.phase("judging");
     let bound_ns = (args.bound * 1e9) as u64;
     let settings = Settings { bound_ns, seed: args.seed, ..Settings::default() };
-    let judgement = judge(&original.0, &copy.0, &settings);
+    let judgement = judge(&original.observed, &copy.observed, &settings);
     drop(display);
     warnings.iter().for_each(|warning| say!("warning: {warning}"));
-    let sides =
-        [side(&original, judgement.sessions_original), side(&copy, judgement.sessions_copy)];
+    let sides = [side(original, judgement.sessions_original), side(copy, judgement.sessions_copy)];
     if let Some(page) = page {
         let drawn = comparison::render(&Comparison {
             names: sides.each_ref().map(|side| side.inputs.first().map_or("", String::as_str)),
             sides: &figures(&sides),
             likeness: &judgement.likeness,
+            not_measured: &not_measured(&judgement),
             warnings: &warnings,
             tool: VERSION,
         });
@@ -120,10 +115,11 @@ pub fn run(args: &CompareArgs) -> Result<Verdict> {
             seed: args.seed,
             bound_s: args.bound,
             volume_ratio: payload[1] as f64 / payload[0].max(1) as f64,
-            octets_ratio: copy.bytes as f64 / original.bytes as f64,
+            octets_ratio: copy.bytes as f64 / original.bytes.max(1) as f64,
             original,
             copy,
             likeness: &judgement.likeness,
+            not_measured: &judgement.not_measured,
             warnings: &warnings,
         };
         println!("{}", serde_json::to_string(&comparison)?);
@@ -134,20 +130,41 @@ pub fn run(args: &CompareArgs) -> Result<Verdict> {
     Ok(if args.check && differs { Verdict::Negative } else { Verdict::Done })
 }
 
-/// What is read of a name: a directory of results stands for the packets at its client.
+/// What is read of a name: a directory of results stands for the packets at its client, or for the flow records
+/// that were metered there.
 fn packets_of(path: &Path) -> Result<PathBuf> {
     if !path.is_dir() {
         return Ok(path.to_owned());
     }
-    let packets = path.join("client.pcapng");
-    if !packets.is_file() {
+    let kept = ["client.pcapng", "flows.parquet"].map(|name| path.join(name));
+    let Some(kept) = kept.into_iter().find(|file| file.is_file()) else {
         bail!(
             "{}: holds no client.pcapng; a directory of results has its packets where it was made with `lab run \
              --pcap`",
             path.display()
         );
+    };
+    Ok(kept)
+}
+
+/// What packets, flow records and models are called.
+fn called(source: Source) -> &'static str {
+    match source {
+        Source::Packets => "packets",
+        Source::Vectors => "connection vectors",
+        Source::Records { .. } => "flow records",
     }
-    Ok(packets)
+}
+
+/// The laws that are not told, in words; nothing where all are.
+fn not_measured(judgement: &Judgement) -> String {
+    match &judgement.not_measured[..] {
+        [] => String::new(),
+        laws => format!(
+            "Not measured, because what was read does not tell them: {}.",
+            laws.join(", ").replace('_', " ")
+        ),
+    }
 }
 
 /// The figures of both sides, as the page has them.
@@ -156,6 +173,7 @@ fn figures(sides: &[Side; 2]) -> Vec<Vec<String>> {
         |name: &str, of: fn(&Side) -> String| vec![name.to_owned(), of(&sides[0]), of(&sides[1])];
     vec![
         row("read from", |side| side.inputs.join(", ")),
+        row("compared as", |side| side.compared_as.to_owned()),
         row("seconds", |side| significant(side.seconds, 4)),
         row("TCP connections", |side| count(side.connections)),
         row("sessions", |side| count(side.sessions)),
@@ -166,17 +184,18 @@ fn figures(sides: &[Side; 2]) -> Vec<Vec<String>> {
     ]
 }
 
-fn side((observed, summary): &(Observed, FlowSummary), sessions: u64) -> Side {
-    let Bin { packets, octets } = observed.tcp;
+fn side(seen: &Seen, sessions: u64) -> Side {
+    let Bin { packets, octets } = seen.observed.tcp;
     Side {
-        inputs: summary.inputs.iter().map(|input| input.name.clone()).collect(),
-        seconds: summary.seconds,
-        connections: observed.connections.len() as u64,
+        inputs: seen.names.clone(),
+        compared_as: called(seen.observed.source),
+        seconds: seen.seconds,
+        connections: seen.observed.connections.len() as u64,
         sessions,
         packets,
         bytes: octets,
-        other_packets: summary.packets - packets,
-        other_bytes: summary.bytes - octets,
+        other_packets: seen.others.packets,
+        other_bytes: seen.others.octets,
     }
 }
 
@@ -186,9 +205,10 @@ fn shown(sides: &[Side; 2], judgement: &Judgement) -> String {
     for (name, side) in ["original", "copy"].into_iter().zip(sides) {
         let Side { seconds, connections, sessions, packets, bytes, .. } = side;
         text += &format!(
-            "{name:<9} {}: {connections} TCP connections in {sessions} sessions, {packets} packets, \
+            "{name:<9} {}: {}: {connections} TCP connections in {sessions} sessions, {packets} packets, \
              {:.3} MB, {seconds:.1} s\n",
             said::plain(&side.inputs.join(", ")),
+            side.compared_as,
             *bytes as f64 / 1e6,
         );
     }
@@ -209,5 +229,8 @@ fn shown(sides: &[Side; 2], judgement: &Judgement) -> String {
             word(law.verdict)
         );
     }
-    text
+    match not_measured(judgement) {
+        nothing if nothing.is_empty() => text,
+        laws => text + "\n" + &laws + "\n",
+    }
 }

@@ -18,6 +18,7 @@ pub mod pcap;
 pub mod pcapng;
 pub mod records;
 pub mod series;
+pub mod sides;
 pub mod source;
 pub mod summary;
 pub mod text;

@@ -23,32 +23,17 @@ pub fn observe(
     observe_by(Observer::new(Limits::default()), inputs, progress)
 }
 
-/// Of both inputs, what the packets of one side show, where one of them has no others.
+/// What the packets of one side show, as [`observe`].
 ///
 /// # Errors
-/// As [`observe`]; and where one shows the clients alone, and the other the servers.
-pub fn likewise(
-    read: &mut [(Observed, FlowSummary); 2],
-    inputs: [&[PathBuf]; 2],
+/// As [`observe`].
+pub fn observe_side(
+    only: Side,
+    inputs: &[PathBuf],
     progress: &mut dyn FnMut(&Progress<'_>),
-) -> Result<Option<Side>> {
-    let sides = read.each_ref().map(|(observed, _)| observed.one_side());
-    let side = match sides {
-        [Some(one), Some(other)] if one != other => bail!(
-            "one of the captures shows what clients sent and the other what servers did: there is nothing to \
-             compare"
-        ),
-        [one, other] => one.or(other),
-    };
-    if let Some(side) = side {
-        let limits = Limits::default();
-        for at in (0..2).filter(|at| sides[*at].is_none()) {
-            inputs[at].iter().try_for_each(|input| can_be_read_again(input))?;
-            let observer = Observer::new(limits).of_one_side(limits, side);
-            read[at] = observe_by(observer, inputs[at], progress)?;
-        }
-    }
-    Ok(side)
+) -> Result<(Observed, FlowSummary)> {
+    let limits = Limits::default();
+    observe_by(Observer::new(limits).of_one_side(limits, only), inputs, progress)
 }
 
 /// Refuses what can be read once only.

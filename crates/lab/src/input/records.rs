@@ -129,6 +129,26 @@ pub fn read_packets(
     read_all(inputs, Reading { watch: Some(watch), ..reading })
 }
 
+/// Reads inputs of either kind: packets go to `watch` and are not metered, flow records to `sink`, repaired.
+///
+/// # Errors
+/// As [`read_flows`].
+pub fn read_either(
+    inputs: &[PathBuf],
+    progress: &mut dyn FnMut(&Progress<'_>),
+    watch: Watch<'_>,
+    sink: Sink<'_>,
+) -> Result<FlowSummary> {
+    let options = FlowOptions {
+        repairs: true,
+        counts_connections: false,
+        digests: false,
+        ..FlowOptions::default()
+    };
+    let reading = Reading::new(&options, progress, sink);
+    read_all(inputs, Reading { watch: Some(watch), ..reading })
+}
+
 fn read_all(inputs: &[PathBuf], mut reading: Reading<'_>) -> Result<FlowSummary> {
     if inputs.is_empty() {
         bail!("no input is named");

@@ -1,4 +1,4 @@
-//! The HTML report of `nilometer compare`: two captures, law by law.
+//! The HTML report of `nilometer compare`: two inputs, law by law.
 
 use nilometer_likeness::Likeness;
 
@@ -18,6 +18,8 @@ pub struct Comparison<'a> {
     pub sides: &'a [Vec<String>],
     /// Every law.
     pub likeness: &'a [Likeness],
+    /// Which laws were not measured, and why; empty where all were.
+    pub not_measured: &'a str,
     /// What a reader should know.
     pub warnings: &'a [String],
     /// Version of the tool.
@@ -40,7 +42,7 @@ pub fn render(comparison: &Comparison<'_>) -> String {
     let sides = tables::table("Both sides", &["", "original", "copy"], comparison.sides);
     let mut body = heading.html();
     body.push_str("<main>\n");
-    body.push_str(&page::section("laws", "Law by law", "", &[table(&story)]));
+    body.push_str(&page::section("laws", "Law by law", comparison.not_measured, &[table(&story)]));
     body.push_str(&page::section("both", "Both sides", "", &[sides]));
     body.push_str("</main>\n");
     body.push_str(&format!("<footer>nilometer {}</footer>\n", escape(comparison.tool)));
