@@ -270,10 +270,12 @@ impl Pair {
     fn opening(&self) -> Opening {
         let [client, server] = Side::BOTH.map(|side| self.flags(side));
         let has = |flags: Option<u8>, flag: u8| flags.is_some_and(|flags| flags & flag != 0);
+        // Some exporters keep the flags of a flow's first packet only.
+        let is_empty = self.both().all(FlowRecord::only_acknowledges);
         match () {
             () if !has(client, SYN) && !has(server, SYN) => Opening::Unseen,
             () if has(server, RST) && !has(server, SYN) && has(client, SYN) => Opening::Refused,
-            () if server.is_none() && !has(client, ACK) => Opening::Unanswered,
+            () if server.is_none() && !has(client, ACK) && is_empty => Opening::Unanswered,
             () => Opening::Seen,
         }
     }

@@ -10,6 +10,7 @@ mod half;
 pub mod joined;
 mod live;
 pub mod measures;
+pub mod one_exchange;
 pub mod sessions;
 pub mod side;
 pub mod sizes;

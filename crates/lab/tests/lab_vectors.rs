@@ -266,3 +266,41 @@ fn packets_without_a_clock_are_played_evenly_where_a_rate_is_given() {
     assert_eq!((starts[0], starts[2] - starts[1]), (1, each), "{starts:?}");
     assert!((7..=9).contains(&each), "{each} packets of a connection in as many ms");
 }
+
+/// The same of flow records: hosts, starts, sizes and durations are the original's, by its own clock; what records
+/// do not tell is not judged.
+#[test]
+fn flow_records_are_played_as_they_were_and_judged_by_records() {
+    match privilege::privilege() {
+        Privilege::Root => {}
+        other => return println!("skipped a run of flow records: it needs root (found: {other})"),
+    }
+    let room = common::Room::new("recorded");
+    room.write("small.pcap", common::talk(200, |number| 200 + 37 * number as usize, true));
+    room.done(&["flows", "small.pcap", "-o", "small.parquet"]);
+    let words = ["lab", "run", "small.parquet", "--exact", "--dut", "wire", "--part", "0.5+4"];
+    let words = [&words[..], &["--calibration", "0", "--json", "--out", "run"]].concat();
+    let result: serde_json::Value =
+        serde_json::from_str(&room.done(&words)).expect("one JSON object");
+    assert_eq!(result["part"]["seconds"], 4.0);
+    for key in ["bytes", "flows", "volume_ratio"] {
+        assert_eq!(result["coverage"][key], 1.0, "{}", result["coverage"]);
+    }
+    let likeness = result["likeness"].as_array().expect("a list");
+    let law = |name: &str| likeness.iter().find(|law| law["name"] == name);
+    for name in ["size_asked", "size_answered", "sources", "destinations", "pairs", "endings"] {
+        let distance = law(name).expect(name)["distance"].as_f64();
+        assert_eq!(distance, Some(0.0), "{name}");
+    }
+    for name in ["gap", "session_arrivals"] {
+        let distance = law(name).expect(name)["distance"].as_f64().expect("measured");
+        assert!(distance < 0.2, "{name}: {distance}");
+    }
+    for name in ["exchanges", "think_time", "packet_size", "packets_per_second", "scaling"] {
+        assert!(law(name).is_none(), "records do not tell {name}");
+    }
+    let warnings = result["warnings"].as_array().expect("a list");
+    let said = |words: &str| warnings.iter().any(|one| one.as_str().unwrap_or("").contains(words));
+    assert!(said("played as one exchange"), "{warnings:?}");
+    assert!(room.read("run/report.html").contains("The copy against the original"));
+}

@@ -4,6 +4,7 @@ use super::*;
 use nilometer_conversation::{Telling, joined};
 use nilometer_flow::FlowRecord;
 use nilometer_flow::meter::{Meter, MeterConfig};
+use nilometer_flow::record::tcp_flags;
 use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, RepairCounts, settle_all};
 
 const SECOND: u64 = 1_000 * MS;
@@ -95,6 +96,21 @@ fn records_of_a_connection_are_the_connection() {
 }
 
 /// An exporter that ends a flow at its FIN has another one of what acknowledges it.
+/// An exporter that keeps the flags of a flow's first packet alone: what carried payload was answered.
+#[test]
+fn a_syn_that_carried_payload_was_answered() {
+    let mut script = Script::new(5);
+    script.opens();
+    script.after(10).says(C, 700);
+    let mut records = records(&script.packets, MeterConfig::default());
+    records.retain(|record| record.opened == Some(true));
+    records[0].tcp_flags = tcp_flags::SYN;
+    let opening = |records: &[FlowRecord]| joined(records, Telling::of(records), None)[0].opening;
+    assert_eq!(opening(&records), Opening::Seen);
+    records[0].payload_octets = Some(0);
+    assert_eq!(opening(&records), Opening::Unanswered);
+}
+
 #[test]
 fn what_straggles_behind_an_end_is_no_connection() {
     let script = usual();

@@ -12,8 +12,8 @@ use crate::report::likeness::word;
 use crate::report::{self, enough};
 use crate::said::plain;
 use crate::trial::config::{DutKind, Keep, LabConfig};
-use crate::trial::original::Part;
 use crate::trial::outcome::{Outcome, out_of_bounds};
+use crate::trial::part::Part;
 use crate::trial::repeats::{self, EndedRow};
 use crate::trial::router::RouterOutcome;
 use crate::trial::run::{Ended, RunOptions, run as run_trial};
@@ -66,26 +66,26 @@ struct RunArgs {
     /// Seed of everything drawn by chance.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seed: Option<u64>,
-    /// Seconds of traffic at the original's own speed: of captures the length of the part that is played (60 s);
-    /// flow records are fitted into a minute where it is absent.
+    /// Seconds of traffic at the original's own speed: the length of the part that is played (60 s). Laws (--fit,
+    /// sampled records, records without TCP flags) are fitted into a minute where it is absent.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     duration: Option<f64>,
-    /// Which part of captures is played, in seconds; chosen by its volume where absent.
+    /// Which part of the original is played, in seconds; chosen by its volume where absent.
     #[arg(long, value_name = "START+LENGTH")]
     part: Option<Part>,
-    /// Play each connection of a capture once, as it was, whatever the seed.
+    /// Play each connection of the original once, as it was, whatever the seed.
     #[arg(long)]
     exact: bool,
-    /// Play a capture so many times as fast: starts and gaps are divided, think times and durations are not.
+    /// Play so many times as fast: starts and gaps are divided, think times and durations are not.
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     speed: Option<f64>,
     /// Packets a second of a capture whose packets have no clock: they are taken to be evenly spaced.
     #[arg(long, value_name = "PACKETS_PER_SECOND", allow_negative_numbers = true)]
     rate: Option<f64>,
-    /// Hand data to TCP as fast as the device lets it, and not at the rate at which a capture shows it.
+    /// Hand data to TCP as fast as the device lets it, and not at the rate at which the original shows it.
     #[arg(long)]
     unpaced: bool,
-    /// Fit all of the original into a minute, captures too: gaps are divided, connections and bytes kept.
+    /// Fit all of the original into a minute, by its laws: gaps are divided, connections and bytes kept.
     #[arg(long)]
     fit: bool,
     /// What of an original that is fitted is kept: all its volume, or its gaps and bit rate.
@@ -95,7 +95,7 @@ struct RunArgs {
     /// connections.
     #[arg(long)]
     harpoon: bool,
-    /// IntervalDuration of the estimation, seconds of the original. Laws have intervals: a capture is played by
+    /// IntervalDuration of the estimation, seconds of the original. Laws have intervals: the original is played by
     /// its laws then, fitted into a minute unless --duration is given.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     interval: Option<f64>,

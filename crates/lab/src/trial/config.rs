@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use nilometer_traffic::pool::{Pool, Prefix};
 use serde::{Deserialize, Serialize};
 
-use super::original::Part;
+use super::part::Part;
 use crate::document;
 
 /// Seconds that an original is fitted into where no duration is given.
@@ -35,17 +35,16 @@ pub struct LabConfig {
     /// Captures or flow exports. The embedded sample where empty: a synthetic capture that is played as it was, or
     /// synthetic records where laws are to be played.
     pub input: Vec<PathBuf>,
-    /// Seconds of traffic at the original's own speed. Of captures: the length of the part that is played,
-    /// [`FIT_S`] where absent. Of records: from their beginning; where absent all of them are fitted into
-    /// [`FIT_S`].
+    /// Seconds of traffic at the original's own speed: the length of the part that is played, [`FIT_S`] where
+    /// absent. Of laws: from their beginning; where absent all of them are fitted into [`FIT_S`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
-    /// Which part of captures is played; chosen by its volume where absent.
+    /// Which part of the original is played; chosen by its volume where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
-    /// Play each of a capture's connections once, as it was, whatever the seed.
+    /// Play each of the original's connections once, as it was, whatever the seed.
     pub exact: bool,
-    /// How many times as fast as they were captures are played: starts and gaps are divided, think times and
+    /// How many times as fast as they were connections are played: starts and gaps are divided, think times and
     /// durations are not.
     pub speed: f64,
     /// Packets a second of captures whose packets have no clock: one after the other, evenly.
@@ -53,7 +52,7 @@ pub struct LabConfig {
     pub rate: Option<f64>,
     /// Hand data to TCP as soon as it is due, and as fast as the device lets it, not at the rate at which it was seen.
     pub unpaced: bool,
-    /// Fit all of the original into [`FIT_S`], captures too: gaps and intervals are divided by its duration /
+    /// Fit all of the original into [`FIT_S`], by its laws: gaps and intervals are divided by its duration /
     /// 60 s, connections and bytes are kept.
     pub fit: bool,
     /// What of the original is kept where no duration is given.
@@ -331,20 +330,20 @@ seed = 1
 # records where laws are played (`fit`, `model.harpoon`, `model.interval_s`).
 input = []
 
-# Seconds of traffic at the original's own speed. Of captures a part so long is played, 60 s where absent. Of
-# flow records so much from their beginning; absent, all of them are fitted into a minute (`fit`).
+# Seconds of traffic at the original's own speed: a part so long is played, 60 s where absent. Of laws (`fit`,
+# sampled records, records without TCP flags) so much from their beginning; absent, all in a minute.
 # duration_s = 60.0
-# Which part of captures is played, in seconds. Absent: the window of that length that carries the median.
+# Which part of the original is played, in seconds. Absent: the window of that length that carries the median.
 # part = { start_s = 120.0, seconds = 60.0 }
-# Play each connection of a capture once, as it was, whatever the seed.
+# Play each connection of the original once, as it was, whatever the seed.
 exact = false
-# How many times as fast a capture is played: starts and gaps are divided, think times are not.
+# How many times as fast it is played: starts and gaps are divided, think times are not.
 speed = 1.0
 # Packets a second of captures whose packets have no clock: one after the other, evenly.
 # rate = 1000.0
-# Hand data to TCP as fast as the device takes it, and not at the rate at which a capture shows it.
+# Hand data to TCP as fast as the device takes it, and not at the rate at which the original shows it.
 unpaced = false
-# Fit all of the original into a minute, captures too: its gaps and intervals are divided by its duration / 60 s,
+# Fit all of the original into a minute, by its laws: its gaps and intervals are divided by its duration / 60 s,
 # its connections and bytes are kept, and the report says by how much the bit rate differs.
 fit = false
 # What is kept of a whole original: "volume", as said, or "bitrate": gaps and bit rate, of 1/k of the time.

@@ -4,7 +4,7 @@ use nilometer_likeness::{Likeness, Verdict};
 use nilometer_traffic::fidelity::Fidelity;
 use serde::{Deserialize, Serialize};
 
-use super::original::Part;
+use super::part::Part;
 use super::router::RouterOutcome;
 use super::telling;
 use crate::report::enough;

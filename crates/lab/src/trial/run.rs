@@ -1,6 +1,6 @@
 //! The main job, end to end: input, model, plan, bare wire, device, judgement, page.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,6 +19,7 @@ use super::original::{self, Original};
 use super::outcome::Outcome;
 use super::planning;
 use super::progress::Display;
+use super::recorded::{self, Learnt};
 use super::router::{QUEUES_FILE, ROUTER_FILE};
 use super::source::{self, Asked};
 use super::warnings;
@@ -121,35 +122,56 @@ fn asked(config: &LabConfig) -> Asked {
     }
 }
 
-/// The model, and the original's part where the inputs are packets whose connections can be played as they were.
+/// The model, and the original's part where the inputs tell connections that can be played as they were.
 fn learn(config: &LabConfig, display: &Display) -> Result<(Estimate, Option<Original>)> {
+    let mut why = None;
     if config.plays_vectors() {
         display.reading_begins("learning the traffic");
         let progress = &mut |progress: &Progress<'_>| display.reading(progress);
-        let mut asked = asked(config);
-        if asked.inputs.is_empty() {
-            asked.inputs.push(EMBEDDED.into());
-        }
-        let learnt = original::learn(&asked, config.part, config.duration_s, progress)?;
-        if let Some((estimate, original)) = learnt {
-            if config.keep != Keep::Volume {
-                bail!(
-                    "--match bitrate is of an original that is fitted into a minute: add --fit, or leave it out"
-                );
+        match played(config, progress)? {
+            Learnt::Played(both) => {
+                if config.keep != Keep::Volume {
+                    bail!(
+                        "--match bitrate is of an original that is fitted into a minute: add --fit, or leave it out"
+                    );
+                }
+                return Ok((both.0, Some(both.1)));
             }
-            return Ok((estimate, Some(original)));
+            Learnt::Laws(because) => why = because,
         }
     }
     if config.rate.is_some() {
         bail!("rate (--rate) is of captures whose packets are played as they were; here are none");
     }
     if config.part.is_some() {
+        let because = why.map(|why| format!(" ({why})")).unwrap_or_default();
         bail!(
-            "--part is of captures, whose packets are played as they were; here are none, or --fit, --harpoon or \
-             --interval asks for their laws"
+            "--part is of captures and flow records whose connections are played as they were; here are \
+             none{because}, or --fit, --harpoon or --interval asks for their laws"
         );
     }
-    Ok((estimate(config, display)?, None))
+    let mut estimate = estimate(config, display)?;
+    estimate.warnings.extend(
+        why.map(|why| format!("{why}: the laws of the records are played, not their connections.")),
+    );
+    Ok((estimate, None))
+}
+
+/// The connections of packets; where the inputs hold none, those of flow records.
+fn played(config: &LabConfig, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<Learnt> {
+    let mut asked = asked(config);
+    if asked.inputs.is_empty() {
+        asked.inputs.push(EMBEDDED.into());
+    }
+    let (part, duration_s) = (config.part, config.duration_s);
+    if let Some(learnt) = original::learn(&asked, part, duration_s, progress)? {
+        return Ok(Learnt::Played(Box::new(learnt)));
+    }
+    // What can be read once is read for its laws.
+    if config.rate.is_some() || asked.inputs.iter().any(|input| input == Path::new("-")) {
+        return Ok(Learnt::Laws(None));
+    }
+    recorded::learn(&asked, part, duration_s, progress)
 }
 
 /// Applies `--speed` and `--unpaced` to the model's connection vectors.
@@ -162,8 +184,8 @@ fn alter(model: &mut TrafficModel, config: &LabConfig) -> Result<()> {
     }
     let Some(vectors) = &mut model.vectors else {
         bail!(
-            "--speed and --unpaced are of captures, whose packets are played as they were; of records or laws \
-             --fit and --duration say how fast they are"
+            "--speed and --unpaced are of captures and flow records whose connections are played as they were; of \
+             laws --fit and --duration say how fast they are"
         );
     };
     if config.unpaced {
@@ -280,7 +302,7 @@ impl Trial<'_> {
         let leg = Leg {
             captures: self.config.meter.pcap.then_some(captures),
             stamps: Some(self.directory.file(STAMPS_FILE)),
-            likewise: (!self.plan.scripts.is_empty()).then(|| Likewise {
+            likewise: (!self.plan.scripts.is_empty() && !self.is_recorded()).then(|| Likewise {
                 ns: self.plan.end.as_nanos(),
                 one_side: self.original.and_then(|original| original.observed.one_side()),
             }),
@@ -288,9 +310,20 @@ impl Trial<'_> {
         };
         let (live, log) = (LegLive::default(), self.directory.file("live.ndjson"));
         let seconds = self.plan.end.as_secs_f64();
-        let made = display.during(&live, seconds, Some(&log), || leg::play(&leg, &live, stop))?;
+        let mut made =
+            display.during(&live, seconds, Some(&log), || leg::play(&leg, &live, stop))?;
+        if let Some(telling) = self.original.and_then(|original| original.telling) {
+            let part_ns = [made.origin_ns, self.plan.end.as_nanos()];
+            made.sighted.observed =
+                Some(recorded::observe(&made.sighted.records, telling, part_ns));
+        }
         display.phase("judging");
         self.judge(&made, wire.as_ref())
+    }
+
+    /// Is the original known by flow records?
+    fn is_recorded(&self) -> bool {
+        self.original.is_some_and(|original| original.telling.is_some())
     }
 
     fn leg<'b>(&'b self, dut: DutKind, connections: &'b [PlannedConnection]) -> Leg<'b> {

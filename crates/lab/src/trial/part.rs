@@ -1,0 +1,194 @@
+//! Which part of an original is played: all of one that is no longer than the run, else the window of that length that
+//! carries the median of what windows carry (each window begins with a second in which TCP passed).
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::clock::Clock;
+use super::config::FIT_S;
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// The shortest part, seconds: a capture of one packet lasts no time.
+const PART_MIN_S: f64 = 0.5;
+
+/// A part of the original.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// When it begins, seconds after the original does.
+    pub start_s: f64,
+    /// How long it is, seconds.
+    pub seconds: f64,
+}
+
+impl std::str::FromStr for Part {
+    type Err = anyhow::Error;
+
+    /// `START+LENGTH`, in seconds.
+    fn from_str(text: &str) -> Result<Part> {
+        let number = |text: &str| text.trim().parse().ok().filter(|s: &f64| s.is_finite());
+        let both = text.split_once('+').map(|(start, seconds)| (number(start), number(seconds)));
+        match both {
+            Some((Some(start_s), Some(seconds))) if start_s >= 0.0 && seconds >= PART_MIN_S => {
+                Ok(Part { start_s, seconds })
+            }
+            _ => bail!(
+                "'{text}' is no part: write START+LENGTH in seconds, such as 120+60, of at least \
+                 {PART_MIN_S} s"
+            ),
+        }
+    }
+}
+
+/// TCP by second, and when it was.
+#[derive(Default)]
+pub struct Volume {
+    /// Seconds since 1970, and the bytes that passed.
+    seconds: BTreeMap<u64, u64>,
+    span_ns: Option<(u64, u64)>,
+}
+
+impl Volume {
+    /// So many bytes passed at this moment, ns since 1970.
+    pub fn add(&mut self, stamp_ns: u64, bytes: u64) {
+        *self.seconds.entry(stamp_ns / SECOND_NS).or_default() += bytes;
+        let (first, last) = self.span_ns.unwrap_or((stamp_ns, stamp_ns));
+        self.span_ns = Some((first.min(stamp_ns), last.max(stamp_ns)));
+    }
+
+    /// As this clock shows it.
+    #[must_use]
+    pub fn by(self, clock: &Clock) -> Volume {
+        let mut seconds = BTreeMap::new();
+        for (second, bytes) in self.seconds {
+            *seconds.entry(clock.at(second * SECOND_NS) / SECOND_NS).or_default() += bytes;
+        }
+        let span_ns = self.span_ns.map(|(first, last)| (clock.at(first), clock.at(last)));
+        Volume { seconds, span_ns }
+    }
+
+    /// From the first to the last moment at which any passed, ns since 1970.
+    pub fn span_ns(&self) -> Option<(u64, u64)> {
+        self.span_ns
+    }
+
+    /// The original's clock, where a silence of `bound_s` parts sessions.
+    pub fn clock(&self, bound_s: f64) -> Clock {
+        Clock::of(self.seconds.keys().copied(), bound_s)
+    }
+
+    /// The part that is asked for; else all that is no longer than `duration_s` ([`FIT_S`] where nobody says), or
+    /// the window of that length that carries the median.
+    pub fn choose(&self, asked: Option<Part>, duration_s: Option<f64>) -> Chosen {
+        let (first_ns, last_ns) = self.span_ns.unwrap_or_default();
+        let whole_s = (last_ns - first_ns) as f64 / 1e9;
+        let part = asked.unwrap_or_else(|| {
+            let seconds = duration_s.unwrap_or(FIT_S).min(whole_s.max(PART_MIN_S) + 0.001);
+            let start_ns = match whole_s > seconds {
+                true => self.median_window_ns(seconds).max(first_ns),
+                false => first_ns,
+            };
+            Part { start_s: (start_ns - first_ns) as f64 / 1e9, seconds }
+        });
+        Chosen { part, first_ns, whole_s, is_asked: asked.is_some() }
+    }
+
+    /// When the window of so many seconds begins that carries the median of all, ns since 1970.
+    fn median_window_ns(&self, seconds: f64) -> u64 {
+        let length = seconds.ceil() as u64;
+        let last = self.seconds.keys().next_back().copied().unwrap_or(0);
+        let mut windows: Vec<(u64, u64)> = Vec::new();
+        for &begins in self.seconds.keys() {
+            // A window that reaches beyond the end is no whole one, unless there is no other.
+            if begins + length > last + 1 && !windows.is_empty() {
+                break;
+            }
+            let carried = self.seconds.range(begins..begins + length).map(|(_, bytes)| bytes).sum();
+            windows.push((carried, begins));
+        }
+        windows.sort_unstable();
+        windows.get(windows.len() / 2).map_or(0, |(_, begins)| begins * SECOND_NS)
+    }
+}
+
+/// The part that is played, of an original that begins then.
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen {
+    /// The part.
+    pub part: Part,
+    /// When the original begins, ns since 1970.
+    first_ns: u64,
+    /// How long the original lasts, seconds.
+    pub whole_s: f64,
+    is_asked: bool,
+}
+
+impl Chosen {
+    /// When the part begins and ends, ns since 1970.
+    pub fn between_ns(&self) -> [u64; 2] {
+        let begins_ns = self.first_ns + (self.part.start_s * 1e9) as u64;
+        [begins_ns, begins_ns + (self.part.seconds * 1e9) as u64]
+    }
+
+    /// Refuses a part in which nothing passed.
+    ///
+    /// # Errors
+    /// When it holds none of `what`.
+    pub fn holds(&self, count: usize, what: &str) -> Result<()> {
+        let &Chosen { part, whole_s, .. } = self;
+        if count == 0 {
+            bail!(
+                "no {what} passed in the part from {:.3} s on, of {:.3} s; the original lasts {whole_s:.3} s",
+                part.start_s,
+                part.seconds
+            );
+        }
+        Ok(())
+    }
+
+    /// What a person should know of the choice.
+    pub fn told(&self) -> Option<String> {
+        let &Chosen { part, whole_s, is_asked, .. } = self;
+        (whole_s > part.seconds + 1.0 && !is_asked).then(|| {
+        format!(
+            "the original lasts {whole_s:.1} s: {:.1} s of it are played, from {:.1} s on, the window that carries \
+             the median of what windows of that length carry; --part START+LENGTH chooses another, --duration \
+             its length",
+            part.seconds, part.start_s
+        )
+    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_a_start_and_a_length() {
+        let part: Part = "120+60".parse().expect("a part");
+        assert_eq!(part, Part { start_s: 120.0, seconds: 60.0 });
+        for wrong in ["120", "60s", "a+b", "-1+60", "0+0.1", "nan+60", ""] {
+            let said = wrong.parse::<Part>().expect_err(wrong).to_string();
+            assert!(said.contains("START+LENGTH"), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_window_has_the_median_volume() {
+        let mut volume = Volume::default();
+        // A busy beginning, a long quiet middle, and a middling end.
+        for second in 0..100u64 {
+            let bytes = match second {
+                0..10 => 1_000,
+                10..90 => 10,
+                _ => 100,
+            };
+            volume.seconds.insert(1_000 + second, bytes);
+        }
+        let begins = volume.median_window_ns(10.0) / 1_000_000_000 - 1_000;
+        assert!((10..=80).contains(&begins), "{begins}");
+        assert_eq!(Volume::default().median_window_ns(10.0), 0);
+    }
+}

@@ -1,0 +1,166 @@
+//! The original where inputs are flow records: a part of what they tell, connection by connection.
+//!
+//! Records of both directions are joined to connections (`conversation::joined`), whose hosts, starts, gaps, sizes
+//! and durations are the original's, and are played by its clock; within a connection they tell one exchange, over
+//! the time that it took (`conversation::one_exchange`). The copy is judged by the records that the meter makes of
+//! it, joined by the same code, of which no more is used than the original's tell.
+//!
+//! Records of one packet in many tell no connections, and such as have no flags not where these begin and end. Of
+//! those laws are estimated, and fitted into a minute.
+
+use anyhow::Result;
+use nilometer_conversation::one_exchange::{one_exchange, within};
+use nilometer_conversation::{Connection, Telling, joined};
+use nilometer_flow::FlowRecord;
+use nilometer_flow::record::{TCP, UDP};
+use nilometer_likeness::observed::{Bin, CONNECTIONS_MAX};
+use nilometer_likeness::{Observed, Source};
+use nilometer_traffic::estimate::Estimate;
+
+use super::original::{self, BOUND_S, Original, beside_tcp};
+use super::part::{Part, Volume};
+use super::source::Asked;
+use crate::input::observe::hold;
+use crate::input::records::{FlowOptions, Progress, read_flows};
+
+/// TCP records that are held at most, two to a connection; of more laws are estimated.
+const RECORDS_MAX: usize = 2 * CONNECTIONS_MAX;
+/// Seconds over which the bytes of one connection are spread when the part is chosen.
+const SPREAD_MAX_S: u64 = 3_600;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What was learnt of records.
+pub enum Learnt {
+    /// Connections, which can be played as they were.
+    Played(Box<(Estimate, Original)>),
+    /// Laws only, and why, where that is not plain.
+    Laws(Option<String>),
+}
+
+/// Records as they come.
+#[derive(Default)]
+struct Records {
+    tcp: Vec<FlowRecord>,
+    /// Records of other protocols: when, which, and how much.
+    others: Vec<(u64, u8, Bin)>,
+    sampling_max: u32,
+    is_too_many: bool,
+}
+
+impl Records {
+    fn take(&mut self, record: FlowRecord) {
+        let held = self.tcp.len() + self.others.len();
+        self.is_too_many |= held >= RECORDS_MAX;
+        if self.is_too_many {
+            return;
+        }
+        if record.key.protocol != TCP {
+            let bin = Bin { packets: record.packets, octets: record.octets };
+            return self.others.push((record.start_ns, record.key.protocol, bin));
+        }
+        self.sampling_max = self.sampling_max.max(record.sampling_interval);
+        self.tcp.push(record);
+    }
+
+    /// Laws, and why, where their connections cannot be played.
+    fn only_laws(&self, telling: Telling) -> Option<Learnt> {
+        let why = match () {
+            () if self.is_too_many => Some(format!("more than {RECORDS_MAX} flow records")),
+            () if self.tcp.is_empty() => None,
+            () if self.sampling_max > 1 => {
+                Some(format!("records of one packet in {}", self.sampling_max))
+            }
+            () if !telling.flags => Some("records without TCP flags".to_owned()),
+            () => return None,
+        };
+        Some(Learnt::Laws(why))
+    }
+}
+
+/// The original's part and its model.
+///
+/// # Errors
+/// Where an input cannot be read, or the part holds no TCP.
+pub fn learn(
+    asked: &Asked,
+    part: Option<Part>,
+    duration_s: Option<f64>,
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Learnt> {
+    let mut records = Records::default();
+    let options =
+        FlowOptions { repairs: true, counts_connections: false, ..FlowOptions::default() };
+    let summary = read_flows(&asked.inputs, &options, progress, &mut |record| {
+        records.take(record);
+        Ok(())
+    })?;
+    let telling = Telling::of(&records.tcp);
+    if let Some(laws) = records.only_laws(telling) {
+        return Ok(laws);
+    }
+    let all = joined(&records.tcp, telling, None);
+    let mut volume = Volume::default();
+    all.iter().for_each(|one| spread(one, &mut volume));
+    let clock = volume.clock(asked.bound_s.unwrap_or(BOUND_S));
+    let at = |mut one: Connection| {
+        (one.start_ns, one.end_ns) = (clock.at(one.start_ns), clock.at(one.end_ns));
+        one
+    };
+    let chosen = volume.by(&clock).choose(part, duration_s);
+    let between_ns = chosen.between_ns();
+    let all = all.into_iter().map(at);
+    let connections: Vec<Connection> = all.filter_map(|one| within(&one, between_ns)).collect();
+    let mut observed = Observed::of(connections, source(telling));
+    for (start_ns, protocol, bin) in records.others {
+        if (between_ns[0]..between_ns[1]).contains(&clock.at(start_ns)) {
+            let of = if protocol == UDP { &mut observed.udp } else { &mut observed.others };
+            *of = Bin { packets: of.packets + bin.packets, octets: of.octets + bin.octets };
+        }
+    }
+    hold(&observed)?;
+    chosen.holds(observed.connections.len(), "TCP flow record")?;
+    let mut warnings = summary.warnings.clone();
+    warnings.extend(clock.told());
+    warnings.extend(chosen.told());
+    warnings.push(TOLD.to_owned());
+    warnings.extend(beside_tcp(&observed));
+    let mut played = observed.connections.clone();
+    played.iter_mut().for_each(one_exchange);
+    let original = Original {
+        observed,
+        part: chosen.part,
+        input_octets: summary.bytes,
+        telling: Some(telling),
+    };
+    let begins_ns = [between_ns[0] - (chosen.part.start_s * 1e9) as u64, between_ns[0]];
+    let vectors = original::vectors(asked, &original, &played, begins_ns);
+    let estimate = original::estimate(asked, &summary, &original, (vectors, warnings));
+    Ok(Learnt::Played(Box::new((estimate, original))))
+}
+
+/// What records leave out.
+const TOLD: &str = "The inputs are flow records: each connection is played as one exchange, over the time that it \
+                    took. Exchanges and pauses within it, and sizes of packets, are not known and not judged.";
+
+/// The copy, by the meter's records of traffic that went on from `origin_ns` for `ns`: as much of it as the original's
+/// records tell. Where these count no payload it was inferred from bytes, and that is what the copy was given to send:
+/// so the copy's is what it did send. (Inferred again it would tell how many acknowledgements each had, which take
+/// small requests with them.)
+pub fn observe(records: &[FlowRecord], telling: Telling, [origin_ns, ns]: [u64; 2]) -> Observed {
+    let all = joined(records, Telling { payload: true, ..telling }, None).into_iter();
+    let between_ns = [origin_ns, origin_ns.saturating_add(ns)];
+    Observed::of(all.filter_map(|one| within(&one, between_ns)).collect(), source(telling))
+}
+
+fn source(telling: Telling) -> Source {
+    Source::Records { has_flags: telling.flags, has_payload: telling.payload }
+}
+
+/// Spreads what a connection carried over its seconds.
+fn spread(one: &Connection, volume: &mut Volume) {
+    let octets: u64 = one.carried.iter().map(|side| side.octets).sum();
+    let steps = ((one.end_ns - one.start_ns) / SECOND_NS).min(SPREAD_MAX_S) + 1;
+    let step_ns = (one.end_ns - one.start_ns) / steps;
+    (0..steps).for_each(|step| volume.add(one.start_ns + step * step_ns, octets / steps));
+    volume.add(one.end_ns, octets % steps);
+}
