@@ -14,7 +14,7 @@ use std::process::Command;
 use common::{BINARY, Room, capture, last_line, privileged, text};
 use nilometer_lab::table::flows::read_flow_table;
 use nilometer_lab::table::packets::{Fate, read_packet_table};
-use nilometer_lab::trial::outcome::{Outcome, out_of_bounds};
+use nilometer_lab::trial::outcome::{Bounds, Outcome, out_of_bounds};
 use serde_json::Value;
 
 /// The user and group that own nothing.
@@ -250,7 +250,7 @@ fn replaced(room: &Room) {
     let output = room.run(&[&words[..], &["--seed", "5", "--force", "--check", "--json"]].concat());
     let said = text(&output.stderr);
     let result: Outcome = serde_json::from_slice(&output.stdout).expect("a result");
-    let found = out_of_bounds(&result, false);
+    let found = out_of_bounds(&result, &Bounds::default());
     let status = if found.is_empty() { 0 } else { 1 };
     assert_eq!(output.status.code(), Some(status), "{found:?}: {said}");
     for finding in found {
@@ -479,7 +479,7 @@ type Fault = (&'static str, fn(&mut Outcome));
 
 #[test]
 fn each_bound_of_the_check_is_a_bound() {
-    assert_eq!(out_of_bounds(&good(), false), Vec::<String>::new());
+    assert_eq!(out_of_bounds(&good(), &Bounds::default()), Vec::<String>::new());
     let faults: [Fault; 9] = [
         ("file_size is 2.01", |outcome| outcome.fidelity[0].ratio = Some(2.01)),
         ("1000 samples are too few", |outcome| outcome.fidelity[0].floor = 0.2),
@@ -494,7 +494,7 @@ fn each_bound_of_the_check_is_a_bound() {
     for (word, break_it) in faults {
         let mut outcome = good();
         break_it(&mut outcome);
-        let found = out_of_bounds(&outcome, false);
+        let found = out_of_bounds(&outcome, &Bounds::default());
         assert!(found.len() == 1 && found[0].contains(word), "{word}: {found:?}");
     }
 }

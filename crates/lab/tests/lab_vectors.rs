@@ -10,7 +10,9 @@ use nilometer_lab::trial::config::{DutKind, LabConfig};
 use nilometer_lab::trial::leg::{self, Leg, LegLive};
 use nilometer_lab::trial::meter::Likewise;
 use nilometer_lab::trial::original;
-use nilometer_lab::trial::outcome::{CoverageOutcome, Outcome as Whole, out_of_bounds};
+use nilometer_lab::trial::outcome::{
+    Bounds, CoverageOutcome, Delay, Outcome as Whole, out_of_bounds,
+};
 use nilometer_lab::trial::source::Asked;
 use nilometer_likeness::Verdict;
 use nilometer_traffic::plan::PlannedConnection;
@@ -113,15 +115,17 @@ fn each_bound_is_held(result: &str) {
     let read = || -> Whole {
         let mut sound: Whole = serde_json::from_str(result).expect("a result");
         sound.likeness.iter_mut().for_each(|law| law.verdict = Verdict::Alike);
+        sound.packets.lost = 0;
+        delays(&mut sound, 1, None);
         sound
     };
-    assert_eq!(out_of_bounds(&read(), false), Vec::<String>::new());
+    assert_eq!(out_of_bounds(&read(), &Bounds::default()), Vec::<String>::new());
     let found = |spoil: Spoil, allows_few: bool| {
         let mut spoilt = read();
         spoil(&mut spoilt);
-        out_of_bounds(&spoilt, allows_few).join("; ")
+        out_of_bounds(&spoilt, &Bounds { allows_few, ..Bounds::default() }).join("; ")
     };
-    let spoilt: [(Spoil, &str); 8] = [
+    let spoilt: [(Spoil, &str); 11] = [
         (|one| one.likeness[3].verdict = Verdict::Differs, "differs from the original's"),
         (|one| one.likeness[3].verdict = Verdict::TooFew, "too little to tell"),
         (|one| coverage(one).bytes = 0.94, "94.0 % of the original's TCP bytes"),
@@ -130,12 +134,36 @@ fn each_bound_is_held(result: &str) {
         (|one| coverage(one).volume_ratio = 0.94, "0.940 times the original's"),
         (|one| one.execution.sizes_exact = false, "not byte-exact"),
         (|one| one.execution.completed -= 1, "connections completed"),
+        (|one| one.packets.lost = 1 + one.packets.entered / 1_000, "over 0.1 % (--loss-max)"),
+        (
+            |one| delays(one, 10_000_001, None),
+            "delay_ns.p99 is 10.000 ms beside the bare wire's 0.000 ms",
+        ),
+        (|one| delays(one, 12_000_001, Some(2_000_000)), "over 10 ms more (--delay-max)"),
     ];
     for (spoil, said) in spoilt {
         assert!(found(spoil, false).contains(said), "{said}: {}", found(spoil, false));
     }
     assert_eq!(found(spoilt[1].0, true), "", "laws with too little to tell may pass");
     assert_ne!(found(spoilt[0].0, true), "");
+    // Within the bounds, and within others.
+    let within: [Spoil; 2] = [
+        |one| one.packets.lost = one.packets.entered / 1_000,
+        |one| delays(one, 12_000_000, Some(2_000_000)),
+    ];
+    assert_eq!(within.map(|spoil| found(spoil, false)), ["", ""]);
+    let wide = Bounds { loss_max: 0.5, delay_max_ns: 2e7, ..Bounds::default() };
+    for (spoil, _) in &spoilt[8..] {
+        let mut spoilt = read();
+        spoil(&mut spoilt);
+        assert_eq!(out_of_bounds(&spoilt, &wide), Vec::<String>::new());
+    }
+}
+
+/// The 99th percentiles of delay, through the device and over the wire.
+fn delays(outcome: &mut Whole, device_ns: u64, wire_ns: Option<u64>) {
+    let of = |p99| Delay { p99, ..Delay::default() };
+    (outcome.delay_ns, outcome.wire_delay_ns) = (Some(of(device_ns)), wire_ns.map(of));
 }
 
 fn coverage(outcome: &mut Whole) -> &mut CoverageOutcome {

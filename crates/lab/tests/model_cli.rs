@@ -271,3 +271,23 @@ fn sampled_records_say_how_many_flows_there_were_and_how_long() {
     let line = room.refused(&["model", "silent.nf5", "-o", "other.json"]);
     assert!(line.contains("none of") && line.contains("has a SYN"), "{line}");
 }
+
+/// Sizes, times and rates are told in the unit in which they are small numbers.
+#[test]
+fn a_model_is_shown_in_units_that_a_person_reads() {
+    let room = Room::new("units");
+    room.write("small.pcap", capture(60, |_| 22_045));
+    let shown = room.done(&["model", "small.pcap", "-o", "model.json"]);
+    let line = |name: &str| {
+        let line = shown.lines().find(|line| line.starts_with(name));
+        line.unwrap_or_else(|| panic!("{name}: {shown}")).to_owned()
+    };
+    assert!(line("original").contains("5.92 s in 3 intervals"), "{shown}");
+    assert!(line("flows").ends_with("60 of 1.32 MB payload"), "{shown}");
+    assert!(line("file size").contains("p50 22 kB, ") && line("file size").contains("mean 22 kB"));
+    assert!(line("inter-connection").contains("p50 1.5 s, "), "{shown}");
+    assert!(line("inter-connection").ends_with("bound 60 s"), "{shown}");
+    assert!(line("round trips").contains(" ms, "), "{shown}");
+    let first = line("from 0 s");
+    assert!(first.contains("20 flows (10 per second), 441 kB (1.79 Mbit/s)"), "{first}");
+}

@@ -378,10 +378,26 @@ const PROBE: &str = "const read=()=>{const f=document.querySelector('#volume svg
     for(const f of document.querySelectorAll('figure')){const b=f.querySelector('svg').getBBox();\
     if(b.width>100&&b.height>50&&f.querySelector('svg').querySelectorAll('path,rect,circle').length>3)\
     drawn++;for(const t of f.querySelectorAll('text')){const r=t.getBoundingClientRect();\
-    if(r.left<-1||r.right>innerWidth+1)out.push(f.id+': '+t.textContent);}}\
+    if(r.left<-1||r.right>innerWidth+1)out.push(f.id+': '+t.textContent);}\
+    const all=[...f.querySelectorAll('svg text')].map(t=>[t.getBoundingClientRect(),t.textContent]);\
+    all.forEach(([a,x],i)=>all.slice(0,i).forEach(([b,y])=>{if(Math.min(a.right,b.right)-Math.max(a.left,b.left)>1\
+    &&Math.min(a.bottom,b.bottom)-Math.max(a.top,b.top)>4)out.push(f.id+': '+y+' over '+x);}));}\
     document.title='drawn '+drawn+' wide '+document.documentElement.scrollWidth+' of '\
     +document.documentElement.clientWidth\
     +' cut '+out.join('; ')+' read '+read()+' page '+getComputedStyle(document.body).backgroundColor;});";
+
+/// Guides that stand in one place, and ticks of many letters close to each other.
+fn crowded() -> Story {
+    let mut story = sample::story();
+    let late = story.execution.lateness.as_mut().expect("starts were late");
+    late.p99_ns = late.p50_ns * 1.01;
+    let narrow =
+        |curve: &Curve| curve.iter().map(|[x, y]| [0.31 + 0.01 * x.min(19.0), *y]).collect();
+    let gaps = &story.inter_connection;
+    let [model, measured] = [&gaps.model, &gaps.measured].map(narrow);
+    story.inter_connection = Comparison { model, measured, band: Vec::new() };
+    story
+}
 
 #[test]
 fn chromium_draws_it_in_light_and_dark() {
@@ -391,6 +407,8 @@ fn chromium_draws_it_in_light_and_dark() {
     let dir = scratch("chromium");
     draw(browser, &dir, &sample::story(), ("good", 0, "1200,2400"));
     draw(browser, &dir, &sample::troubled(), ("troubled", 1, "500,2400"));
+    draw(browser, &dir, &crowded(), ("crowded", 0, "1200,2400"));
+    draw(browser, &dir, &crowded(), ("narrow", 1, "500,2400"));
 }
 
 /// Takes everything off the page.

@@ -7,12 +7,13 @@ use clap::{Args, Subcommand};
 
 use super::Verdict;
 use crate::document;
+use crate::input::sight::refuse_input;
 use crate::report::format::significant;
 use crate::report::likeness::word;
 use crate::report::{self, enough};
 use crate::said::plain;
 use crate::trial::config::{DutKind, Keep, LabConfig};
-use crate::trial::outcome::{Outcome, out_of_bounds};
+use crate::trial::outcome::{Bounds, Outcome, out_of_bounds};
 use crate::trial::part::Part;
 use crate::trial::repeats::{self, EndedRow};
 use crate::trial::router::RouterOutcome;
@@ -49,6 +50,9 @@ struct RunArgs {
     /// synthetic sample of a minute where absent: a capture, or flow records with --fit, --harpoon or --interval.
     #[arg(value_name = "INPUT")]
     inputs: Vec<PathBuf>,
+    /// A LAB.toml, whatever its name ends in.
+    #[arg(long, value_name = "LAB.toml")]
+    config: Option<PathBuf>,
     /// A capture or flow export to learn from, likewise (repeat for several).
     #[arg(long, value_name = "FILE")]
     input: Vec<PathBuf>,
@@ -131,9 +135,16 @@ struct RunArgs {
     #[arg(long)]
     pcap: bool,
     /// Exit with status 1 when a law differs from the original's or there is too little to tell, when less than
-    /// 95 % of its TCP was played or the volume is more than 5 % off, or when the plan was not carried out.
+    /// 95 % of its TCP was played or the volume is more than 5 % off, when the plan was not carried out, or when the
+    /// device lost more packets than --loss-max or delayed them longer than --delay-max.
     #[arg(long)]
     check: bool,
+    /// For --check: the share of packets that the device may lose, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = bound)]
+    loss_max: f64,
+    /// For --check: by how much delay_ns.p99 may exceed the bare wire's (or 0 without one), in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 10.0, value_parser = bound)]
+    delay_max: f64,
     /// For --check: laws of which there is too little to tell may pass.
     #[arg(long)]
     allow_few: bool,
@@ -144,6 +155,12 @@ struct RunArgs {
     /// Print the result as one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+/// A bound of --check.
+fn bound(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|bound: &f64| bound.is_finite() && *bound >= 0.0);
+    number.ok_or_else(|| "a number, zero or more, is needed".to_owned())
 }
 
 /// Runs `nilometer lab`.
@@ -170,8 +187,12 @@ fn init(args: &InitArgs) -> Result<Verdict> {
 impl RunArgs {
     fn configuration(&self) -> Result<LabConfig> {
         let is_config = |path: &&PathBuf| path.extension().is_some_and(|end| end == "toml");
-        let (configs, inputs): (Vec<&PathBuf>, Vec<&PathBuf>) =
+        let (mut configs, inputs): (Vec<&PathBuf>, Vec<&PathBuf>) =
             self.inputs.iter().partition(is_config);
+        configs.extend(&self.config);
+        for config in &configs {
+            refuse_input(config, "LAB.toml")?;
+        }
         let mut config = match configs[..] {
             [] => LabConfig::default(),
             [path] => LabConfig::read(path)?,
@@ -204,6 +225,9 @@ impl RunArgs {
         if let Some(path) = &self.router {
             (config.router, config.dut) = (Some(path.clone()), DutKind::Nilometer);
         }
+        for (file, wanted) in [(&config.model.file, "model"), (&config.router, "ROUTER.toml")] {
+            file.iter().try_for_each(|file| refuse_input(file, wanted))?;
+        }
         config.dut = self.dut.unwrap_or(config.dut);
         let traffic = &mut config.traffic;
         for (given, kept) in
@@ -221,6 +245,14 @@ impl RunArgs {
         config.meter.ring_mib = self.ring_mib.unwrap_or(config.meter.ring_mib);
         config.meter.pcap |= self.pcap;
         Ok(config)
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            allows_few: self.allow_few,
+            loss_max: self.loss_max / 100.0,
+            delay_max_ns: self.delay_max * 1e6,
+        }
     }
 }
 
@@ -241,7 +273,7 @@ fn run_lab(args: &RunArgs) -> Result<Verdict> {
     let options = RunOptions { out: args.out.clone(), force: args.force, command: command_line() };
     let stop = signals::stop_flag()?;
     if let Some(count) = args.repeats {
-        let ended = repeats::run(&config, &options, (count, args.allow_few), &stop)?;
+        let ended = repeats::run(&config, &options, (count, &args.bounds()), &stop)?;
         return repeated(ended, args);
     }
     let (outcome, interrupted) = match run_trial(&config, &options, &stop)? {
@@ -261,7 +293,7 @@ fn run_lab(args: &RunArgs) -> Result<Verdict> {
         say!("interrupted; what was measured until then is kept in {}", kept.display());
         return Ok(Verdict::Interrupted);
     }
-    let found = if args.check { out_of_bounds(&outcome, args.allow_few) } else { Vec::new() };
+    let found = if args.check { out_of_bounds(&outcome, &args.bounds()) } else { Vec::new() };
     for finding in &found {
         say!("--check: {finding}");
     }
@@ -269,8 +301,8 @@ fn run_lab(args: &RunArgs) -> Result<Verdict> {
 }
 
 fn repeated(ended: EndedRow, args: &RunArgs) -> Result<Verdict> {
-    let whole = match ended {
-        EndedRow::Made(whole) => whole,
+    let (whole, kept) = match ended {
+        EndedRow::Made(whole, kept) => (whole, kept),
         EndedRow::Early(partial) => {
             say!("interrupted in the first run; what there was is kept in {}", partial.display());
             return Ok(Verdict::Interrupted);
@@ -282,8 +314,13 @@ fn repeated(ended: EndedRow, args: &RunArgs) -> Result<Verdict> {
         println!("{}", report::repeats::sentence(&whole).replace('*', ""));
         println!("{:<18} {}", "report", plain(&whole.report));
     }
-    if whole.interrupted {
-        say!("interrupted; runs that were made before: {}", whole.runs.len());
+    if let Some(kept) = kept {
+        let number = whole.runs.len() + 1;
+        say!(
+            "interrupted in run {number}, of which what there was is kept in {}; runs that were made before: {}",
+            kept.display(),
+            whole.runs.len()
+        );
         return Ok(Verdict::Interrupted);
     }
     let runs = whole.runs.iter().flat_map(|run| run.findings.iter().map(move |f| (run, f)));
@@ -299,6 +336,9 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
     if json {
         println!("{}", serde_json::to_string(outcome).context("a result is JSON")?);
         return Ok(());
+    }
+    if let Some([name, text]) = speed(outcome.part.is_some(), outcome.speed, outcome.time_divisor) {
+        println!("{name:<18} {text}");
     }
     print_likeness(outcome);
     let figures = if outcome.likeness.is_empty() { &outcome.fidelity[..] } else { &[] };
@@ -332,6 +372,22 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
     }
     println!("{:<18} {}", "report", plain(&outcome.report));
     Ok(())
+}
+
+/// How fast the original was played: *k* of laws, and of packets the speed where it is not their own.
+fn speed(is_as_it_was: bool, speed: f64, k: f64) -> Option<[String; 2]> {
+    let number = |value| significant(value, 3);
+    match is_as_it_was {
+        true if speed == 1.0 => None,
+        true => Some(["speed".to_owned(), format!("{} times the original's", number(speed))]),
+        false => Some([
+            "k".to_owned(),
+            format!(
+                "{}: gaps and intervals are the original's divided by it, rates multiplied",
+                number(k)
+            ),
+        ]),
+    }
 }
 
 /// The laws of the copy beside the original's.
@@ -372,5 +428,21 @@ fn print_router(router: &RouterOutcome, lost: u64) {
     if lost > 0 || !router.losses.is_empty() {
         let [to_servers, to_clients] = router.unexplained.ways();
         println!("{:<18} {to_servers} to_servers, {to_clients} to_clients", "not explained");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn k_is_told_wherever_laws_are_played() {
+        let [name, text] = speed(false, 1.0, 5.1234).expect("k");
+        assert_eq!(name, "k");
+        assert!(text.starts_with("5.12: gaps and intervals"), "{text}");
+        assert!(speed(false, 1.0, 1.0).is_some(), "and where nothing was divided");
+        assert_eq!(speed(true, 1.0, 1.0), None);
+        let [name, text] = speed(true, 2.0, 1.0).expect("a speed");
+        assert_eq!((name.as_str(), text.as_str()), ("speed", "2 times the original's"));
     }
 }

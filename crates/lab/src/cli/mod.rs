@@ -26,6 +26,7 @@ mod side_by_side;
 pub mod simulate;
 mod stated;
 mod stdout;
+mod summary;
 
 /// How a command that ran came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

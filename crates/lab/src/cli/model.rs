@@ -6,23 +6,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
-use nilometer_stat::Empirical;
 use nilometer_traffic::TrafficModel;
-use nilometer_traffic::burstiness::HurstEstimate;
-use nilometer_traffic::connections::ConnectionLaw;
-use nilometer_traffic::lengths::Method;
-use nilometer_traffic::model::Driver;
-use nilometer_traffic::round_trips::Source;
 
 use super::export::{self, ExportArgs};
 use super::stated::{self, NewArgs};
-use super::{Verdict, coverage, side_by_side};
+use super::{Verdict, coverage, side_by_side, summary};
 use crate::document::{self, TABLE, bounded};
 use crate::harpoon;
 use crate::input::expand::expand;
 use crate::input::records::Progress;
 use crate::input::summary::FlowSummary;
-use crate::report::format::{plain, significant};
 use crate::said;
 use crate::table::flows::read_part_mark;
 use crate::trial::config::{default_clients, default_servers};
@@ -309,161 +302,7 @@ fn print_model(model: &TrafficModel, json: bool) -> Result<Verdict> {
     if json {
         println!("{}", serde_json::to_string(model)?);
     } else {
-        print!("{}", summary(model));
+        print!("{}", summary::of(model));
     }
     Ok(Verdict::Done)
-}
-
-/// The model as a person would want to hear it.
-fn summary(model: &TrafficModel) -> String {
-    let mut text = String::new();
-    let mut line = |name: &str, value: String| text.push_str(&format!("{name:<22} {value}\n"));
-    let kind = if model.origin.synthetic { "synthetic" } else { "measured" };
-    // A file's own words are shown as one line, whatever is in them.
-    line("origin", format!("{} ({kind})", said::plain(&model.origin.description)));
-    let generation = &model.generation;
-    line(
-        "original",
-        format!(
-            "{:.1} s in {} intervals; performed in {:.1} s",
-            model.original_s(),
-            model.intervals.len(),
-            model.duration_s()
-        ),
-    );
-    if let Some(lengths) = lengths(model) {
-        line("TCP flows", lengths);
-    }
-    line("flows", format!("{} of {:.1} MB payload", model.flows(), model.bytes() as f64 / 1e6));
-    line("file size", quantiles(&model.file_size, "bytes"));
-    line(
-        "inter-connection",
-        format!(
-            "{}, bound {} s",
-            quantiles(&model.inter_connection, "s"),
-            plain(&significant(generation.inter_connection_bound_s, 3))
-        ),
-    );
-    for (name, ranks) in [("sources", &model.sources), ("destinations", &model.destinations)] {
-        let top = ranks.shares(usize::MAX).first().copied().unwrap_or(0.0);
-        let count = ranks.counts.len();
-        line(name, format!("{count} addresses, the first has {:.1} %", top * 100.0));
-    }
-    if let Some(law) = &model.connection_law {
-        line("connections", connections(law));
-    }
-    if let Some(trips) = &model.round_trips {
-        let how = match trips.source {
-            Source::Handshakes => "by openings",
-            Source::TimeStamps => "by time stamps",
-            Source::FlowStarts => "at least, by the starts of flows",
-        };
-        line("round trips", format!("{}, {how}", quantiles(&trips.law, "s")));
-    }
-    for udp in &model.udp {
-        line(
-            &format!("UDP {}", udp.class.name()),
-            format!(
-                "{} conversations, {} packets of {:.3} MB, {:.0} % answered",
-                udp.conversations,
-                udp.packets,
-                udp.carried.octets as f64 / 1e6,
-                100.0 * udp.answered_share
-            ),
-        );
-    }
-    line("IPv6", format!("{:.1} % of flows", generation.ipv6_share * 100.0));
-    let (bytes, packets) = hurst(model);
-    line("Hurst of bytes", bytes);
-    line("Hurst of packets", packets);
-    if generation.driver == Driver::Sessions {
-        line("driven by", "its active sessions".to_owned());
-    }
-    for interval in &model.intervals {
-        line(
-            &format!("from {:.1} s", interval.start_s),
-            format!(
-                "{} flows, {:.2} MB, {:.1} sessions (direct method {:.1})",
-                interval.flows,
-                interval.bytes as f64 / 1e6,
-                interval.sessions,
-                interval.sessions_direct
-            ),
-        );
-    }
-    text.push_str(&coverage::shown(model));
-    text
-}
-
-/// How many TCP flows the original had, how long they were, and how that is known.
-fn lengths(model: &TrafficModel) -> Option<String> {
-    let (count, mean) = (model.flow_count?, model.mean_length_packets?);
-    let lengths = model.flow_lengths.as_ref()?;
-    let interval = model.sampling_interval.unwrap_or(1);
-    Some(match lengths.method {
-        Method::Counted => format!("{count} of {} packets in the mean, counted", shown(mean)),
-        Method::SynJointEm => {
-            let ([few, many], [short, long]) =
-                (lengths.flow_count_interval, lengths.mean_length_interval);
-            format!(
-                "{count} ({few:.0} to {many:.0}) of {} packets in the mean ({} to {}), 95 %, from the \
-                 SYNs of 1 packet in {interval}",
-                shown(mean),
-                shown(short),
-                shown(long)
-            )
-        }
-    })
-}
-
-/// Hurst's parameter of both series, and where the line lies that it is the slope of.
-fn hurst(model: &TrafficModel) -> (String, String) {
-    let Some(hurst) = &model.hurst else {
-        let unknown = "not known: no packets were metered, or too few";
-        return (unknown.to_owned(), unknown.to_owned());
-    };
-    let bin_ms = hurst.bin_s * 1e3;
-    let said = |estimate: &Option<HurstEstimate>| match estimate {
-        Some(one) => format!(
-            "{}, octaves {} to {} of bins of {bin_ms} ms",
-            side_by_side::with_interval(one),
-            one.from_octave,
-            one.to_octave
-        ),
-        None => format!("no line fits the log-scale diagram of bins of {bin_ms} ms"),
-    };
-    (said(&hurst.bytes), said(&hurst.packets))
-}
-
-/// What whole connections carry, both ways.
-fn connections(law: &ConnectionLaw) -> String {
-    let all: u64 = law.connections.iter().sum();
-    let sum = |of: &[u64]| -> u64 { of.iter().zip(&law.connections).map(|(b, n)| b * n).sum() };
-    let small = law.segment_bytes.iter().zip(&law.connections).filter(|(bytes, _)| **bytes > 0);
-    format!(
-        "{all} whole, {:.1} MB asked and {:.1} MB answered; {:.0} % in segments of their own size",
-        sum(&law.request_bytes) as f64 / 1e6,
-        sum(&law.response_bytes) as f64 / 1e6,
-        100.0 * small.map(|(_, count)| *count).sum::<u64>() as f64 / all as f64
-    )
-}
-
-fn quantiles(law: &Empirical, unit: &str) -> String {
-    let at = |u| shown(law.quantile(u));
-    let source = match law.samples() {
-        0 => "stated".to_owned(),
-        samples => format!("{samples} samples"),
-    };
-    format!(
-        "p10 {}, p50 {}, p90 {}, p99 {}, mean {} {unit} ({source})",
-        at(0.1),
-        at(0.5),
-        at(0.9),
-        at(0.99),
-        shown(law.mean())
-    )
-}
-
-fn shown(value: f64) -> String {
-    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }

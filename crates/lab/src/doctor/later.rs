@@ -1,11 +1,11 @@
-//! What coming devices and stamps will want of the kernel: io_uring, BPF and AF_XDP.
+//! What coming devices and stamps will want of the kernel: io_uring and BPF.
 
 use std::path::Path;
 
 use super::machine::read;
 use super::{Finding, Purpose};
 
-/// Looks for all of them. AF_XDP is looked for beside packet sockets, in [`super::network`].
+/// Looks for both of them.
 pub fn examine() -> Vec<Finding> {
     vec![io_uring(), bpf()]
 }

@@ -1,22 +1,24 @@
-//! The network: privilege, namespaces, links without offloads, packet rings, congestion controls.
+//! The network: privilege, namespaces, links without offloads, packet rings, AF_XDP, congestion controls.
 
 use anyhow::{Context, Result};
-use socket2::{Domain, Socket, Type};
 
 use super::machine::read;
 use super::{Finding, Purpose};
 use crate::device::frr;
+use crate::device::memory::{Memory, MemoryConfig};
 use crate::device::namespace::Namespace;
+use crate::device::port::PortIo;
 use crate::device::privilege::{self, Privilege};
 use crate::device::ring::{Ring, RingConfig};
-use crate::device::testbed::{CLIENT_INTERFACE, SERVER_INTERFACE, Testbed, TestbedConfig};
+use crate::device::testbed::{
+    CLIENT_INTERFACE, DeviceKind, SERVER_INTERFACE, Testbed, TestbedConfig,
+};
+use crate::device::xdp::{XdpConfig, XdpPort};
 
 /// The congestion control that generated connections have unless another is asked for.
 const CONGESTION_DEFAULT: &str = "cubic";
 /// Both of them belong to every table of results that compares.
 const CONGESTION_COMPARED: [&str; 2] = ["reno", "bbr"];
-/// `AF_XDP` of linux/socket.h.
-const AF_XDP: i32 = 44;
 
 /// What to do where the kernel refuses root.
 const OUTSIDE: &str = "run it outside of a container, or in one with --privileged";
@@ -74,7 +76,7 @@ fn with_privilege(is_root: bool) -> Vec<Finding> {
         true => routing_suite(frr::try_out(&namespace), is_root),
         false => no_routing_suite(),
     });
-    findings.push(xdp(&namespace));
+    findings.push(xdp(xdp_port()));
     findings
 }
 
@@ -110,16 +112,32 @@ fn rings(testbed: &Testbed) -> Result<()> {
     testbed.server().enter(|| Ring::open(SERVER_INTERFACE, small).map(drop))
 }
 
-fn xdp(namespace: &Namespace) -> Finding {
-    let open = || Socket::new(Domain::from(AF_XDP), Type::RAW, None).context("AF_XDP");
-    let finding = |found: String| Finding::ok("AF_XDP", Purpose::Later, found);
-    match namespace.enter(open) {
-        Ok(_) => finding("sockets can be opened".to_owned()),
+/// AF_XDP: whether a port of our router opens by it, and how.
+fn xdp(tried: Result<String>) -> Finding {
+    let finding = |found: String| Finding::ok("AF_XDP", Purpose::Figures, found);
+    match tried {
+        Ok(how) => finding(format!("a port opens on a veth: {how}")),
         Err(error) => finding(format!("{error:#}")).missing(
-            "nothing yet: the device under test is the kernel's own forwarding",
-            "a kernel with CONFIG_XDP_SOCKETS",
+            "ports of our router use packet sockets (AF_PACKET), which are slower",
+            "a kernel with CONFIG_XDP_SOCKETS, outside of a container or in one with --privileged",
         ),
     }
+}
+
+/// Registers memory, attaches the program to a veth in a namespace of ours, and binds a socket to its queue.
+fn xdp_port() -> Result<String> {
+    let device = DeviceKind::Program;
+    let testbed = Testbed::build(&TestbedConfig { device, ..TestbedConfig::default() })?;
+    testbed.raise()?;
+    let ports = testbed.device_ports();
+    let name = ports.first().context("the device has no port")?.interface;
+    testbed.device().context("the testbed has no device")?.enter(|| {
+        let mut memory = Memory::new(MemoryConfig::default())?;
+        let port = XdpPort::open(&mut memory, name, &XdpConfig::default())?;
+        let how = port.description().to_owned();
+        port.close(&mut memory);
+        Ok(how)
+    })
 }
 
 fn congestion() -> Finding {
@@ -159,5 +177,22 @@ mod tests {
         assert!(remedy(false).contains("sudo"));
         assert!(!remedy(true).contains("sudo"));
         assert!(no_routing_suite().consequence.is_some_and(|text| text.contains("skipped")));
+    }
+
+    /// A kernel that opens such sockets may still refuse the memory, the program or the queue.
+    #[test]
+    fn af_xdp_is_what_a_port_found() {
+        use super::super::State;
+        let refused = xdp(Err(anyhow::anyhow!("cannot bind to queue 0")));
+        assert_eq!((refused.state, refused.purpose), (State::Missing, Purpose::Figures));
+        assert_eq!(refused.found, "cannot bind to queue 0");
+        match privilege::privilege() {
+            Privilege::Root => {}
+            other => return println!("skipped a port by AF_XDP: it needs root (found: {other})"),
+        }
+        match xdp_port() {
+            Ok(how) => assert!(how.contains("native XDP") && how.contains("copy"), "{how}"),
+            Err(why) => println!("skipped a port by AF_XDP: {why:#}"),
+        }
     }
 }

@@ -35,6 +35,15 @@ use crate::table::flows::read_flow_table;
 /// What became of what contradicts itself.
 const LEFT_OUT: &str = "are damaged and were left out";
 
+/// Why a record that is whole tells of no flow. (Samples of counters come with all sFlow.)
+const NO_FLOWS: [(Skip, &str); 5] = [
+    (Skip::NoAddresses, "have no addresses"),
+    (Skip::NoCounts, "count no packets (events, such as translations)"),
+    (Skip::Aggregate, "are sums over many flows"),
+    (Skip::KindUnknown, "are of kinds that are not known here"),
+    (Skip::NotIp, "are samples of packets that are not IP"),
+];
+
 /// What is known of exporters and of what they exported.
 #[derive(Debug)]
 pub(super) struct Exporters {
@@ -299,11 +308,27 @@ impl Reading<'_> {
             *self.summary.skipped.entry(reason.name().to_owned()).or_default() += count;
         }
         self.note_evictions();
+        self.note_no_flows(&counts);
         let waiting = counts.skips.of(Skip::NoTemplate);
         if waiting > 0 {
             self.summary.warnings.push(format!(
                 "{waiting} sets of records were skipped, for their templates never came: begin the \
                  capture earlier, or let it run until templates are repeated"
+            ));
+        }
+    }
+
+    /// Says in one line how many records of exports are sound, and are none of flows.
+    fn note_no_flows(&mut self, counts: &Counts) {
+        let met = NO_FLOWS.map(|(reason, what)| (counts.skips.of(reason), what));
+        let all: u64 = met.iter().map(|(count, _)| count).sum();
+        if all > 0 {
+            let met = met.iter().filter(|(count, _)| *count > 0);
+            let told: Vec<String> = met.map(|(count, what)| format!("{count} {what}")).collect();
+            self.summary.warnings.push(format!(
+                "{} tell of no flow and were passed over: {}",
+                of_all(all, counts.records, "exported records"),
+                told.join(", ")
             ));
         }
     }

@@ -36,14 +36,22 @@ pub fn observe_side(
     observe_by(Observer::new(limits).of_one_side(limits, only), inputs, progress)
 }
 
+/// Why packets that come through a pipe are refused, and what to do.
+pub const ONCE: &str = "captures are read twice, and a pipe can be read once: write it to a file first \
+                        (`... > capture.pcap`) and give that file";
+
+/// Can it be read once only?
+pub fn is_pipe(input: &Path) -> bool {
+    input == Path::new("-") || input.metadata().is_ok_and(|about| about.file_type().is_fifo())
+}
+
 /// Refuses what can be read once only.
 ///
 /// # Errors
 /// That it is a pipe or the like, and what to do.
 pub fn can_be_read_again(input: &Path) -> Result<()> {
-    let is_pipe = input.metadata().is_ok_and(|about| about.file_type().is_fifo());
-    if is_pipe || input == Path::new("-") {
-        bail!("{}: is read twice, and a pipe can be read once: give it as a file", input.display());
+    if is_pipe(input) {
+        bail!("{}: {ONCE}", input.display());
     }
     Ok(())
 }

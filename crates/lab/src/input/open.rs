@@ -102,7 +102,8 @@ fn unknown(gauge: &Gauge, first: &[u8]) -> anyhow::Error {
 
 /// Kinds of file that are often brought and not read here.
 fn known_by_sight(first: &[u8]) -> Option<&'static str> {
-    const KINDS: [(&[u8], &str); 6] = [
+    const KINDS: [(&[u8], &str); 7] = [
+        (b"# A Nilometer lab", "a LAB.toml: `nilometer lab run --config` takes it"),
         (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz: unpack it first"),
         (b"PK\x03\x04", "zip: unpack it first"),
         (b"snoop\0\0\0", "a snoop capture: convert it with editcap"),

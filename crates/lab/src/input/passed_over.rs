@@ -72,7 +72,7 @@ impl Reading<'_> {
             self.summary.damaged += 1;
             self.summary.warnings.push(format!("{why:#}; what came before that was read"));
         }
-        self.summary.spans.extend(self.seen.input_ends(&file.path.display().to_string()));
+        self.span_ends(&file.path.display().to_string());
         self.input_ends()
     }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use nilometer_flow::FlowRecord;
 use nilometer_flow::belt::Belt;
+use nilometer_flow::collector::Format;
 use nilometer_flow::connections::ConnectionCounter;
 use nilometer_flow::echoes::Echoes;
 use nilometer_flow::handshake::Handshakes;
@@ -26,14 +27,17 @@ use super::choice::{Preamble, ReadAs};
 use super::delivery::Delivery;
 use super::expand::files;
 use super::exports::{Exporters, evidence};
+use super::observe::{ONCE, is_pipe};
 use super::open::{self, Input};
 use super::passed_over::PassedOver;
 use super::series::PacketSeries;
+use super::sites::Sites;
 use super::source::{Gauge, NotRead, Stream};
 use super::summary::{FlowSummary, Seen, describe_link};
 use super::window::Window;
 use crate::table::flows::read_part_mark;
 
+mod beside_packets;
 mod metering;
 
 /// Progress is told after this many packets, datagrams or records.
@@ -61,6 +65,8 @@ pub struct FlowOptions {
     pub counts_connections: bool,
     /// Digest the inputs: wherever something is kept that is made of them.
     pub digests: bool,
+    /// Refuse packets that come through a pipe, which cannot be read a second time; records may.
+    pub refuses_piped_packets: bool,
 }
 
 impl Default for FlowOptions {
@@ -73,6 +79,7 @@ impl Default for FlowOptions {
             for_model: false,
             counts_connections: true,
             digests: true,
+            refuses_piped_packets: false,
         }
     }
 }
@@ -172,6 +179,7 @@ fn read_all(inputs: &[PathBuf], mut reading: Reading<'_>) -> Result<FlowSummary>
 pub(super) struct Reading<'a> {
     pub(super) read_as: Option<ReadAs>,
     digests: bool,
+    refuses_piped_packets: bool,
     /// Packets on their way to the meter.
     belt: Belt,
     meter: Meter,
@@ -188,6 +196,9 @@ pub(super) struct Reading<'a> {
     pub(super) seen: Seen,
     pub(super) other_links: BTreeMap<u32, u64>,
     pub(super) exporters: Exporters,
+    /// Exports among the packets of the input being read.
+    exports_beside: BTreeMap<Format, u64>,
+    sites: Sites,
     /// What inputs were read as.
     pub(super) formats: BTreeSet<&'static str>,
     progress: &'a mut dyn FnMut(&Progress<'_>),
@@ -203,6 +214,7 @@ impl<'a> Reading<'a> {
         Reading {
             read_as: options.read_as,
             digests: options.digests,
+            refuses_piped_packets: options.refuses_piped_packets,
             belt: Belt::default(),
             meter: Meter::new(options.meter),
             connections: options
@@ -218,6 +230,8 @@ impl<'a> Reading<'a> {
             seen: Seen::default(),
             other_links: BTreeMap::new(),
             exporters: Exporters::default(),
+            exports_beside: BTreeMap::new(),
+            sites: Sites::default(),
             formats: BTreeSet::new(),
             progress,
             until_progress: PROGRESS_EVERY,
@@ -234,7 +248,7 @@ impl<'a> Reading<'a> {
             Input::FlowTable(path, window) => {
                 self.formats.insert("nilometer-flows/1");
                 if self.series.is_some() && self.read_part(&gauge, &path)? {
-                    self.summary.spans.extend(self.seen.input_ends(gauge.name()));
+                    self.span_ends(gauge.name());
                     return Ok(());
                 }
                 self.read_table(&gauge, &path)?;
@@ -243,8 +257,15 @@ impl<'a> Reading<'a> {
         };
         rest.skip(u64::MAX).with_context(|| format!("{}: cannot be read", gauge.name()))?;
         self.summary.inputs.push(gauge.identity());
-        self.summary.spans.extend(self.seen.input_ends(gauge.name()));
+        self.span_ends(gauge.name());
         self.input_ends()
+    }
+
+    /// Takes down when the traffic of an input was, when all of it was read.
+    pub(super) fn span_ends(&mut self, name: &str) {
+        let span = self.seen.input_ends(name);
+        self.sites.input_ends(span.as_ref());
+        self.summary.spans.extend(span);
     }
 
     /// Reads a table of flow records as a part, if it is one.
@@ -292,6 +313,7 @@ impl<'a> Reading<'a> {
         summary.format = self.formats.into_iter().collect::<Vec<_>>().join(", ");
         summary.seconds = self.seen.seconds();
         summary.note_beside(beside);
+        summary.warnings.extend(self.sites.warning());
         if counts.evicted > 0 {
             summary.warnings.push(format!(
                 "{} flows ended early because the flow cache was full; raise --flows-max",
@@ -331,6 +353,7 @@ impl<'a> Reading<'a> {
                 None => {
                     read_as = preamble.weigh(&packet, evidence(&packet));
                     if let Some(read_as) = read_as {
+                        self.hold_to_files(gauge, read_as)?;
                         self.take_held(read_as, &std::mem::take(&mut preamble))?;
                     }
                 }
@@ -346,6 +369,7 @@ impl<'a> Reading<'a> {
             Some(read_as) => read_as,
             None => {
                 let read_as = preamble.verdict();
+                self.hold_to_files(gauge, read_as)?;
                 self.take_held(read_as, &preamble)?;
                 read_as
             }
@@ -356,9 +380,19 @@ impl<'a> Reading<'a> {
             self.formats.insert(capture.container());
         }
         self.note_choice(gauge, read_as);
+        self.note_exports_beside(gauge.name());
         self.summary.note_ending(gauge, capture.ending());
         self.summary.note_packets(gauge.name(), &before, &self.other_links);
         Ok(capture.into_window())
+    }
+
+    /// Packets that are to be read again have to come from a file.
+    fn hold_to_files(&self, gauge: &Gauge, read_as: ReadAs) -> Result<()> {
+        let is_once = read_as == ReadAs::Packets && is_pipe(Path::new(gauge.name()));
+        if self.refuses_piped_packets && is_once {
+            bail!("{}: {ONCE}, or add --fit, whose laws are learnt in one reading", gauge.name());
+        }
+        Ok(())
     }
 
     fn take_held(&mut self, read_as: ReadAs, held: &Preamble) -> Result<()> {
@@ -383,6 +417,7 @@ impl<'a> Reading<'a> {
         };
         match brief {
             Some(brief) => {
+                self.note_export_in_brief(packet, &brief);
                 self.summary.packets = self.summary.packets.saturating_add(1);
                 self.summary.bytes = self.summary.bytes.saturating_add(brief.ip_bytes.into());
                 self.meter_brief(packet.stamp_ns, &brief);
@@ -404,7 +439,10 @@ impl<'a> Reading<'a> {
             Parsed::Ip(ip) => {
                 self.summary.bytes = self.summary.bytes.saturating_add(ip.ip_bytes.into());
                 match read_as {
-                    ReadAs::Packets => self.meter_packet(packet.stamp_ns, &ip),
+                    ReadAs::Packets => {
+                        self.note_export(packet, &ip);
+                        self.meter_packet(packet.stamp_ns, &ip);
+                    }
                     ReadAs::Exports => self.decode_packet(packet, &ip),
                 }
             }

@@ -64,6 +64,9 @@ pub struct FlowSummary {
     pub skipped: BTreeMap<String, u64>,
     /// What export datagrams came to, where an input held any that were decoded.
     pub exports: Option<ExportSummary>,
+    /// Exports among packets that were metered, which are packets like any other there.
+    #[serde(skip)]
+    pub exports_beside: u64,
     /// What a socket or an interface was asked for and gave, where records were made live.
     pub live: Option<LiveSummary>,
     /// What a model wants to know beside the records, where that was asked for.
@@ -188,6 +191,7 @@ pub struct Before {
     packets: u64,
     bytes: u64,
     snapped: u64,
+    malformed: u64,
     unstamped: u64,
     other_link: u64,
 }
@@ -205,6 +209,7 @@ impl FlowSummary {
             packets: self.packets,
             bytes: self.bytes,
             snapped: self.snapped,
+            malformed: self.malformed,
             unstamped: self.unstamped,
             other_link: self.other_link,
         }
@@ -279,6 +284,10 @@ impl FlowSummary {
         say(
             self.snapped - before.snapped,
             "were cut before their IP addresses; raise the snap length",
+        );
+        say(
+            self.malformed - before.malformed,
+            "have headers that contradict themselves or end too early, and were left out",
         );
         say(
             self.unstamped - before.unstamped,

@@ -108,7 +108,7 @@ fn lede(story: &Story) -> String {
         true => {
             let k = format::significant(k, 3);
             format!(
-                " Gaps and intervals were divided by {k}, connections and bytes kept: <b>the bit \
+                " Gaps and intervals were divided by k\u{a0}=\u{a0}{k}, connections and bytes kept: <b>the bit \
                  rate is {k} times the original’s</b>."
             )
         }

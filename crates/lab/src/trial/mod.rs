@@ -17,6 +17,7 @@ pub mod part;
 pub mod planning;
 pub mod progress;
 pub mod recorded;
+pub mod refusal;
 pub mod repeats;
 pub mod router;
 pub mod run;

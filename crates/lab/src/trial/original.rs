@@ -3,8 +3,6 @@
 //! Captures are read twice. The first time only their volume is taken down, second by second, and the part is
 //! chosen (`part`). The second time the part is observed, by the very code that will observe the copy.
 
-use std::path::Path;
-
 use anyhow::{Result, bail};
 use nilometer_conversation::{Connection, Limits, Telling};
 use nilometer_likeness::{Observed, Observer};
@@ -15,9 +13,11 @@ use nilometer_traffic::vectors::Vectors;
 use nilometer_wire::packet::{IpPacket, Transport};
 
 use super::part::{Part, Volume};
+use super::refusal::no_tcp_packet;
 use super::source::{Asked, file_name};
 use crate::cli::VERSION;
-use crate::input::observe::{can_be_read_again, hold, one_sided};
+use crate::input::contents::Contents;
+use crate::input::observe::{hold, is_pipe, one_sided};
 use crate::input::records::{Progress, read_packets};
 use crate::input::source::EMBEDDED;
 use crate::input::summary::FlowSummary;
@@ -61,6 +61,27 @@ impl Stamps {
     }
 }
 
+/// Records among the inputs have no packets to play.
+fn records_left(records: u64) -> Option<String> {
+    (records > 0).then(|| {
+        format!(
+            "{records} flow records stand beside the captures and are not played, since captures are played \
+             packet by packet: give them alone, or add --fit"
+        )
+    })
+}
+
+/// Connections that carry nothing.
+fn nothing_said(observed: &Observed) -> Option<String> {
+    let count = observed.connections.len();
+    (observed.payload_bytes() == 0).then(|| {
+        format!(
+            "no TCP payload passed in the part: of its {count} connections SYNs, acknowledgements and ends are \
+             played, and nothing is sent"
+        )
+    })
+}
+
 /// What its capture lost is worth a word from a hundredth on.
 fn lost(observed: &Observed) -> Option<String> {
     let share = observed.lost_bytes() as f64 / observed.payload_bytes().max(1) as f64;
@@ -100,13 +121,13 @@ pub fn learn(
     duration_s: Option<f64>,
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Option<(Estimate, Original)>> {
-    if asked.inputs.iter().any(|input| input == Path::new("-")) {
+    if asked.inputs.iter().any(|input| is_pipe(input)) {
         return Ok(None);
     }
-    asked.inputs.iter().try_for_each(|input| can_be_read_again(input))?;
     let (mut volume, mut is_unstamped) = (Volume::default(), false);
-    let mut stamps = Stamps::of(asked.rate);
+    let (mut stamps, mut contents) = (Stamps::of(asked.rate), Contents::default());
     let taken = &mut |ns, packet: &IpPacket| {
+        contents.take(packet);
         let at_ns = stamps.next(ns);
         if matches!(packet.transport, Transport::Tcp(_)) {
             is_unstamped |= ns == 0;
@@ -114,10 +135,14 @@ pub fn learn(
         }
     };
     let summary = read_packets(&asked.inputs, true, progress, taken)?;
+    let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
+    if volume.span_ns().is_none() && summary.flow_records == 0 {
+        let names: Vec<&str> = summary.inputs.iter().map(|input| input.name.as_str()).collect();
+        bail!(no_tcp_packet(&names.join(" "), &summary, &contents));
+    }
     let clock = volume.clock(asked.bound_s.unwrap_or(BOUND_S));
     let volume = volume.by(&clock);
     let Some((first_ns, _)) = volume.span_ns() else { return Ok(None) };
-    let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
     match asked.rate {
         None if is_unstamped => bail!(
             "{}: its packets have no usable clock (stamps of 0); --rate PACKETS_PER_SECOND plays them evenly spaced",
@@ -142,9 +167,11 @@ pub fn learn(
     let mut warnings = summary.warnings.clone();
     warnings.extend(clock.told());
     warnings.extend(asked.rate.map(evenly));
-    warnings.extend(chosen.told());
+    warnings.extend(chosen.told(duration_s));
+    warnings.extend(records_left(summary.flow_records));
     warnings.extend(observed.one_side().map(one_sided));
     warnings.extend(lost(&observed));
+    warnings.extend(nothing_said(&observed));
     warnings.extend(beside_tcp(&observed));
     let original = Original { observed, part, input_octets: summary.bytes, telling: None };
     let vectors = vectors(asked, &original, &original.observed.connections, [first_ns, begins_ns]);

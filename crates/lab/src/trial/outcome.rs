@@ -15,6 +15,25 @@ const COVERAGE_MIN: f64 = 0.95;
 /// Within which a copy's volume has to be, for `--check`.
 const VOLUME_RATIO: core::ops::RangeInclusive<f64> = 0.95..=1.05;
 
+/// What `--check` holds a run to, beside bounds that are fixed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// Laws of which there is too little to tell may pass.
+    pub allows_few: bool,
+    /// The share of packets that the device may lose, 0 to 1.
+    pub loss_max: f64,
+    /// By how much the 99th percentile of the device's delay may exceed that of the bare wire (or 0, where there
+    /// is none), ns.
+    pub delay_max_ns: f64,
+}
+
+impl Default for Bounds {
+    /// One packet in a thousand, and ten milliseconds.
+    fn default() -> Bounds {
+        Bounds { allows_few: false, loss_max: 0.001, delay_max_ns: 1e7 }
+    }
+}
+
 /// The result of a lab run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -261,10 +280,37 @@ fn against_the_original(outcome: &Outcome, allows_few: bool) -> Vec<String> {
     found
 }
 
+/// What the device did beyond its bounds.
+fn of_the_device(outcome: &Outcome, bounds: &Bounds) -> Vec<String> {
+    let mut found = Vec::new();
+    let (lost, entered) = (outcome.packets.lost, outcome.packets.entered);
+    if lost as f64 > bounds.loss_max * entered as f64 {
+        found.push(format!(
+            "the device lost {lost} of {entered} packets ({:.2} %), over {} % (--loss-max)",
+            100.0 * lost as f64 / entered.max(1) as f64,
+            100.0 * bounds.loss_max
+        ));
+    }
+    let wire_ns = outcome.wire_delay_ns.as_ref().map_or(0, |wire| wire.p99);
+    if let Some(delay) = &outcome.delay_ns
+        && delay.p99 as f64 > wire_ns as f64 + bounds.delay_max_ns
+    {
+        found.push(format!(
+            "delay_ns.p99 is {:.3} ms beside the bare wire's {:.3} ms, over {} ms more (--delay-max)",
+            delay.p99 as f64 / 1e6,
+            wire_ns as f64 / 1e6,
+            bounds.delay_max_ns / 1e6
+        ));
+    }
+    found
+}
+
 /// The bounds of `--check`: what is out of them, or rests on too few samples to tell, in plain words;
 /// empty when all hold.
-pub fn out_of_bounds(outcome: &Outcome, allows_few: bool) -> Vec<String> {
+pub fn out_of_bounds(outcome: &Outcome, bounds: &Bounds) -> Vec<String> {
+    let allows_few = bounds.allows_few;
     let mut found = against_the_original(outcome, allows_few);
+    found.extend(of_the_device(outcome, bounds));
     let against_the_model = if outcome.likeness.is_empty() { &outcome.fidelity[..] } else { &[] };
     for figure in against_the_model {
         match figure.ratio {

@@ -91,7 +91,7 @@ impl Volume {
             };
             Part { start_s: (start_ns - first_ns) as f64 / 1e9, seconds }
         });
-        Chosen { part, first_ns, whole_s, is_asked: asked.is_some() }
+        Chosen { part, first_ns, whole_s, asked }
     }
 
     /// When the window of so many seconds begins that carries the median of all, ns since 1970.
@@ -121,7 +121,7 @@ pub struct Chosen {
     first_ns: u64,
     /// How long the original lasts, seconds.
     pub whole_s: f64,
-    is_asked: bool,
+    asked: Option<Part>,
 }
 
 impl Chosen {
@@ -147,18 +147,33 @@ impl Chosen {
         Ok(())
     }
 
-    /// What a person should know of the choice.
-    pub fn told(&self) -> Option<String> {
-        let &Chosen { part, whole_s, is_asked, .. } = self;
-        (whole_s > part.seconds + 1.0 && !is_asked).then(|| {
+    /// What a person should know of the choice, where so many seconds were asked for.
+    pub fn told(&self, duration_s: Option<f64>) -> Option<String> {
+        let &Chosen { part, whole_s, asked, .. } = self;
+        let asked_for = asked.map(|part| ("--part", part.start_s + part.seconds));
+        let asked_for = asked_for.or(duration_s.map(|seconds| ("--duration", seconds)));
+        let too_short = asked_for.and_then(|(flag, until_s)| short(whole_s, flag, until_s));
+        too_short.or_else(|| {
+            (whole_s > part.seconds + 1.0 && asked.is_none()).then(|| {
+                format!(
+                    "the original lasts {whole_s:.1} s: {:.1} s of it are played, from {:.1} s on, the window that \
+                     carries the median of what windows of that length carry; --part START+LENGTH chooses another, \
+                     --duration its length",
+                    part.seconds, part.start_s
+                )
+            })
+        })
+    }
+}
+
+/// A flag asks for more than there is.
+pub(super) fn short(whole_s: f64, flag: &str, until_s: f64) -> Option<String> {
+    (until_s > whole_s + 1.0).then(|| {
         format!(
-            "the original lasts {whole_s:.1} s: {:.1} s of it are played, from {:.1} s on, the window that carries \
-             the median of what windows of that length carry; --part START+LENGTH chooses another, --duration \
-             its length",
-            part.seconds, part.start_s
+            "the original lasts {whole_s:.1} s and is played to its end, though {flag} asks for {until_s:.1} s: \
+             nothing is repeated"
         )
     })
-    }
 }
 
 #[cfg(test)]

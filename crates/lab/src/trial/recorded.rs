@@ -121,7 +121,7 @@ pub fn learn(
     chosen.holds(observed.connections.len(), "TCP flow record")?;
     let mut warnings = summary.warnings.clone();
     warnings.extend(clock.told());
-    warnings.extend(chosen.told());
+    warnings.extend(chosen.told(duration_s));
     warnings.push(TOLD.to_owned());
     warnings.extend(beside_tcp(&observed));
     let mut played = observed.connections.clone();

@@ -15,7 +15,7 @@ use nilometer_stat::trimmed::two_sided;
 use serde::{Deserialize, Serialize};
 
 use super::config::LabConfig;
-use super::outcome::{Outcome, out_of_bounds};
+use super::outcome::{Bounds, Outcome, out_of_bounds};
 use super::run::{Ended, RunOptions, run as run_once};
 use crate::cli::VERSION;
 use crate::document::results::Directory;
@@ -97,8 +97,8 @@ pub struct Repeats {
 
 /// How a row of runs ended.
 pub enum EndedRow {
-    /// All runs, or those before a signal.
-    Made(Box<Repeats>),
+    /// All runs, or those before a signal; then with what is kept of the run that it stopped.
+    Made(Box<Repeats>, Option<PathBuf>),
     /// A signal came before the first run had been made.
     Early(PathBuf),
 }
@@ -111,7 +111,7 @@ pub enum EndedRow {
 pub fn run(
     config: &LabConfig,
     options: &RunOptions,
-    (count, allows_few): (u32, bool),
+    (count, bounds): (u32, &Bounds),
     stop: &Arc<AtomicBool>,
 ) -> Result<EndedRow> {
     if !(2..=REPEATS_MAX).contains(&count) {
@@ -123,7 +123,7 @@ pub fn run(
         Directory::check(&beside(&options.out, number), options.force)?;
     }
     let mut made: Vec<(OneRun, Outcome)> = Vec::new();
-    let mut interrupted = false;
+    let mut kept_of = None;
     for number in 1..=count {
         let seed = config.seed.wrapping_add(u64::from(number) - 1);
         let out = beside(&options.out, number);
@@ -133,12 +133,12 @@ pub fn run(
         let ended = run_once(&one, &options, stop)
             .map_err(|error| error.context(format!("run {number} of {count}")))?;
         match ended {
-            Ended::Completed(outcome) => made.push((told(&out, &outcome, allows_few), *outcome)),
+            Ended::Completed(outcome) => made.push((told(&out, &outcome, bounds), *outcome)),
             Ended::Interrupted(_, kept) | Ended::Early(kept) if made.is_empty() => {
                 return Ok(EndedRow::Early(kept));
             }
-            Ended::Interrupted(..) | Ended::Early(_) => {
-                interrupted = true;
+            Ended::Interrupted(_, kept) | Ended::Early(kept) => {
+                kept_of = Some(kept);
                 break;
             }
         }
@@ -147,12 +147,12 @@ pub fn run(
     let page = options.out.join(PAGE_FILE);
     let whole = Repeats {
         report: std::path::absolute(&page).unwrap_or(page).display().to_string(),
-        ..sum(made, interrupted)
+        ..sum(made, kept_of.is_some())
     };
     directory.file("result.json").write_json(&whole)?;
     directory.file(PAGE_FILE).write(repeats::render(&whole).as_bytes())?;
     directory.finish()?;
-    Ok(EndedRow::Made(Box::new(whole)))
+    Ok(EndedRow::Made(Box::new(whole), kept_of))
 }
 
 /// The directory by its own name, however it was given: `.` has a name, too.
@@ -171,13 +171,13 @@ fn beside(out: &Path, number: u32) -> PathBuf {
     out.with_file_name(name)
 }
 
-fn told(out: &Path, outcome: &Outcome, allows_few: bool) -> OneRun {
+fn told(out: &Path, outcome: &Outcome, bounds: &Bounds) -> OneRun {
     OneRun {
         directory: out.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         seed: outcome.seed,
         packets: outcome.packets.entered,
         lost: outcome.packets.lost,
-        findings: out_of_bounds(outcome, allows_few),
+        findings: out_of_bounds(outcome, bounds),
     }
 }
 

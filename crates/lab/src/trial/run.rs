@@ -1,6 +1,6 @@
 //! The main job, end to end: input, model, plan, bare wire, device, judgement, page.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,6 +17,7 @@ use super::leg::{self, Leg, LegLive, LegOutcome};
 use super::meter::Likewise;
 use super::original::{self, Original};
 use super::outcome::Outcome;
+use super::part::short;
 use super::planning;
 use super::progress::Display;
 use super::recorded::{self, Learnt};
@@ -25,6 +26,7 @@ use super::source::{self, Asked};
 use super::warnings;
 use crate::device::privilege;
 use crate::document::results::Directory;
+use crate::input::observe::is_pipe;
 use crate::input::records::Progress;
 use crate::input::source::EMBEDDED;
 use crate::report;
@@ -116,6 +118,7 @@ fn asked(config: &LabConfig) -> Asked {
         harpoon: config.model.harpoon,
         bound_s: config.model.inter_connection_bound_s,
         rate: config.rate,
+        refuses_piped_packets: config.plays_vectors(),
         clients: config.traffic.clients.clone(),
         servers: config.traffic.servers.clone(),
         ..Asked::of(config.input.clone())
@@ -123,7 +126,10 @@ fn asked(config: &LabConfig) -> Asked {
 }
 
 /// The model, and the original's part where the inputs tell connections that can be played as they were.
-fn learn(config: &LabConfig, display: &Display) -> Result<(Estimate, Option<Original>)> {
+///
+/// # Errors
+/// Where an input cannot be read, or holds nothing that can be played as it was asked for.
+pub fn learn(config: &LabConfig, display: &Display) -> Result<(Estimate, Option<Original>)> {
     let mut why = None;
     if config.plays_vectors() {
         display.reading_begins("learning the traffic");
@@ -168,7 +174,7 @@ fn played(config: &LabConfig, progress: &mut dyn FnMut(&Progress<'_>)) -> Result
         return Ok(Learnt::Played(Box::new(learnt)));
     }
     // What can be read once is read for its laws.
-    if config.rate.is_some() || asked.inputs.iter().any(|input| input == Path::new("-")) {
+    if config.rate.is_some() || asked.inputs.iter().any(|input| is_pipe(input)) {
         return Ok(Learnt::Laws(None));
     }
     recorded::learn(&asked, part, duration_s, progress)
@@ -211,7 +217,11 @@ fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
     match config.duration_s {
         None if estimate.model.vectors.is_some() => {}
         None => estimate.warnings.extend(fit(&mut estimate.model, config.keep)),
-        Some(seconds) => cut(&mut estimate.model, seconds)?,
+        Some(seconds) => {
+            let whole_s = estimate.model.duration_s();
+            estimate.warnings.extend(short(whole_s, "--duration", seconds));
+            cut(&mut estimate.model, seconds)?;
+        }
     }
     Ok(estimate)
 }
@@ -272,6 +282,17 @@ enum Legs {
     Stopped,
 }
 
+/// The connections of a plan that start within so long of the first of them, moved so that it starts at once:
+/// nobody waits for a calibration of silence.
+fn opening(plan: &Plan, within: Span) -> Vec<PlannedConnection> {
+    let Some(first) = plan.connections.first() else { return Vec::new() };
+    let moved = |one: &PlannedConnection| PlannedConnection {
+        start: Time::from_nanos(one.start.as_nanos() - first.start.as_nanos()),
+        ..*one
+    };
+    plan.head(first.start + within).iter().map(moved).collect()
+}
+
 /// Everything the legs share.
 struct Trial<'a> {
     config: &'a LabConfig,
@@ -288,8 +309,8 @@ struct Trial<'a> {
 
 impl Trial<'_> {
     fn legs(&self, display: &Display, stop: &Arc<AtomicBool>) -> Result<Legs> {
-        let head = self.plan.head(Time::ZERO + Span::from_secs_f64(self.calibrated_s()));
-        let wire = match head {
+        let head = opening(self.plan, Span::from_secs_f64(self.calibrated_s()));
+        let wire = match &head[..] {
             [] => None,
             head => Some(self.calibrate(head, display, stop)?),
         };
@@ -347,7 +368,7 @@ impl Trial<'_> {
         if self.config.dut == DutKind::Wire { 0.0 } else { self.config.calibration.seconds }
     }
 
-    /// The beginning of the same plan over a bare wire: the calibration cable.
+    /// The first connections of the same plan over a bare wire: the calibration cable.
     fn calibrate(
         &self,
         head: &[PlannedConnection],
@@ -355,7 +376,8 @@ impl Trial<'_> {
         stop: &Arc<AtomicBool>,
     ) -> Result<LegOutcome> {
         display.phase(&format!("calibrating: {} connections over a bare wire", head.len()));
-        let seconds = self.calibrated_s().min(self.plan.end.as_secs_f64());
+        let lead_s = self.plan.connections.first().map_or(0.0, |first| first.start.as_secs_f64());
+        let seconds = self.calibrated_s().min(self.plan.end.as_secs_f64() - lead_s);
         let end_ns = (seconds * 1e9) as u64;
         let leg = Leg { end_ns, ..self.leg(DutKind::Wire, head) };
         let live = LegLive::default();
@@ -429,6 +451,19 @@ mod tests {
         let whole = short.clone();
         assert_eq!(fit(&mut short, Keep::Bitrate), None);
         assert_eq!(short, whole);
+    }
+
+    #[test]
+    fn a_calibration_begins_where_the_first_connection_does() {
+        let model = source::model(&Asked::of(Vec::new()), &mut |_| {}).expect("a model").model;
+        let mut plan = planning::plan(&model, Draw::Seed(1), 1).expect("a plan");
+        let late = Span::from_secs_f64(30.0);
+        let before = opening(&plan, Span::from_secs_f64(2.0));
+        plan.connections.iter_mut().for_each(|one| one.start += late);
+        let after = opening(&plan, Span::from_secs_f64(2.0));
+        assert_eq!((after[0].start, after.len()), (Time::ZERO, before.len()));
+        assert!(after.len() > 5 && after == before, "the same connections at the same times");
+        assert!(opening(&plan, Span::ZERO).is_empty(), "none is left out by --calibration 0");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use nilometer_flow::FlowRecord;
 use nilometer_traffic::estimate::{Estimate, EstimateOptions, estimate, estimate_gathered};
 use nilometer_traffic::gather::{Gathered, Hold};
@@ -15,6 +15,7 @@ use nilometer_traffic::synthetic;
 use super::apart;
 use super::aside::SetAside;
 use super::config::{default_clients, default_servers};
+use super::refusal::{self, RecordKinds};
 use super::threads::Threads;
 use crate::cli::VERSION;
 use crate::cli::model::read_model;
@@ -53,6 +54,8 @@ pub struct Asked {
     pub rate: Option<f64>,
     /// Flow records held in memory at most, some 50 bytes each; more are set aside on disk.
     pub held_max: usize,
+    /// Refuse packets that come through a pipe: they would be played as they were, if they came from a file.
+    pub refuses_piped_packets: bool,
     /// Client pools.
     pub clients: Vec<Prefix>,
     /// Server pools.
@@ -70,6 +73,7 @@ impl Asked {
             harpoon: false,
             rate: None,
             held_max: HELD_MAX,
+            refuses_piped_packets: false,
             clients: default_clients(),
             servers: default_servers(),
         }
@@ -147,6 +151,7 @@ struct Read {
     summary: FlowSummary,
     gathered: Gathered,
     aside: SetAside,
+    kinds: RecordKinds,
 }
 
 /// How inputs are read for a model.
@@ -157,6 +162,7 @@ fn for_model() -> FlowOptions {
 /// Reads all inputs. Records are packed, and set aside, by another thread than the one that reads them.
 fn read(
     inputs: &[PathBuf],
+    options: &FlowOptions,
     held_max: usize,
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Read> {
@@ -165,7 +171,9 @@ fn read(
     thread::scope(|scope| {
         let packing = scope.spawn(move || pack(&to_pack, &emptied, held_max));
         let mut batch = Vec::with_capacity(BATCH_RECORDS);
-        let mut keep = |record| {
+        let mut kinds = RecordKinds::default();
+        let mut keep = |record: FlowRecord| {
+            kinds.take(record.key.protocol);
             batch.push(record);
             if batch.len() == BATCH_RECORDS {
                 let empty =
@@ -175,12 +183,12 @@ fn read(
             }
             Ok(())
         };
-        let summary = read_flows(inputs, &for_model(), progress, &mut keep);
+        let summary = read_flows(inputs, options, progress, &mut keep);
         // Whoever packs may have failed, and says why.
         filled.send(batch).ok();
         drop(filled);
         let (gathered, aside) = packing.join().expect("packing does not panic")?;
-        Ok(Read { summary: summary?, gathered, aside })
+        Ok(Read { summary: summary?, gathered, aside, kinds })
     })
 }
 
@@ -221,7 +229,10 @@ pub fn write_part(
 }
 
 fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<Estimate> {
-    let Read { summary, mut gathered, aside } = read(&asked.inputs, asked.held_max, progress)?;
+    let refuses_piped_packets = asked.refuses_piped_packets;
+    let how = FlowOptions { refuses_piped_packets, ..for_model() };
+    let Read { summary, mut gathered, aside, kinds } =
+        read(&asked.inputs, &how, asked.held_max, progress)?;
     let beside = summary.beside.context("it was asked for")?;
     beside.screened().for_each(|(reason, times)| gathered.note_screened(reason, times));
     let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
@@ -238,8 +249,11 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
             .collect(),
     };
     let options = options(asked, origin);
-    let mut made = estimate_gathered(gathered, &aside, &options, &Threads::new())
-        .with_context(|| format!("no model from {}", names.join(", ")))?;
+    let has_packets = summary.format.contains("pcap");
+    let mut made =
+        estimate_gathered(gathered, &aside, &options, &Threads::new()).map_err(|error| {
+            anyhow!(refusal::no_model(&names.join(", "), &error, &kinds, has_packets))
+        })?;
     let mut warnings = summary.warnings;
     warnings.extend(apart::warning(&summary.spans, options.bound_s));
     for input in &summary.inputs {

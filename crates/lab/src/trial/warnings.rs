@@ -3,11 +3,10 @@
 use nilometer_traffic::Plan;
 
 use super::account::Account;
-use super::config::DutKind;
 use super::losses::WAYS;
-use super::outcome::Outcome;
+use super::outcome::{Delay, Outcome};
 use super::telling::performed_octets;
-use crate::report::format::{percent, plain, si};
+use crate::report::format::{percent, plain, si, time_ns};
 use crate::report::verdict::COVERAGE_LOW;
 use crate::route::testbed::RouterFile;
 
@@ -27,9 +26,8 @@ pub fn of(account: &Account<'_>, outcome: &Outcome) -> Vec<String> {
     let mut found = Vec::new();
     interrupted(outcome, &mut found);
     clocks(account, &mut found);
-    wire(account, &mut found);
+    wire(account, outcome, &mut found);
     meter(account, outcome, &mut found);
-    calibration(account, &mut found);
     router(outcome, &mut found);
     execution(account, outcome, &mut found);
     short_gaps(account, outcome, &mut found);
@@ -80,21 +78,6 @@ fn interrupted(outcome: &Outcome, found: &mut Vec<String>) {
              volumes are those of the whole run."
                 .to_owned(),
         );
-    }
-}
-
-fn calibration(account: &Account<'_>, found: &mut Vec<String>) {
-    let (config, first) = (account.config, account.plan.connections.first());
-    let seconds = config.calibration.seconds;
-    if let (None, Some(first)) = (account.wire, first)
-        && seconds > 0.0
-        && config.dut != DutKind::Wire
-    {
-        found.push(format!(
-            "The bare wire was not measured. No connection begins in the {seconds} s of the calibration, \
-             the first one at {:.1} s; raise --calibration.",
-            first.start.as_secs_f64()
-        ));
     }
 }
 
@@ -160,7 +143,7 @@ fn meter(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
 }
 
 /// The tester's own faults, as the bare wire shows them.
-fn wire(account: &Account<'_>, found: &mut Vec<String>) {
+fn wire(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
     let Some(wire) = account.wire.map(|wire| &wire.sighted) else { return };
     let lost: u64 = wire.counts.iter().map(|counts| counts.lost).sum();
     let unseen: u64 = wire.rings.iter().map(|ring| ring.dropped).sum();
@@ -176,6 +159,21 @@ fn wire(account: &Account<'_>, found: &mut Vec<String>) {
              repeat with a larger --ring-mib."
         ));
     }
+    found.extend(slow_wire(outcome.wire_delay_ns.as_ref(), outcome.delay_ns.as_ref()));
+}
+
+/// A wire that is slower than the device was measured in another state of the machine.
+fn slow_wire(wire: Option<&Delay>, device: Option<&Delay>) -> Option<String> {
+    let (wire_ns, device_ns) = (wire?.p50, device?.p50);
+    (wire_ns > device_ns).then(|| {
+        format!(
+            "The bare wire was slower than the device: the median delay was {} over it, and {} through the device. \
+             The machine was busier while it calibrated, so that nothing can be said of what the device adds; \
+             repeat on a quieter machine, or calibrate longer (--calibration).",
+            plain(&time_ns(wire_ns as f64)),
+            plain(&time_ns(device_ns as f64))
+        )
+    })
 }
 
 /// Stamps are of one clock, and the plan is played by another.
@@ -315,5 +313,23 @@ fn model(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
              sampled coarsely, though as the model says; shorter intervals (--interval) draw more \
              pairs."
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wire_that_is_slower_than_the_device_is_a_warning() {
+        let of = |p50| Delay { p50, ..Delay::default() };
+        let line = slow_wire(Some(&of(9_800)), Some(&of(4_300))).expect("a warning");
+        assert!(line.starts_with("The bare wire was slower than the device: "), "{line}");
+        assert!(
+            line.contains("9.8 µs over it, and 4.3 µs through") && line.contains("--calibration")
+        );
+        assert_eq!(slow_wire(Some(&of(4_300)), Some(&of(4_300))), None);
+        assert_eq!(slow_wire(Some(&of(4_300)), Some(&of(9_800))), None);
+        assert_eq!(slow_wire(None, Some(&of(9_800))), None);
     }
 }

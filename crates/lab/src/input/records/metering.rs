@@ -9,6 +9,10 @@ use super::Reading;
 impl Reading<'_> {
     #[inline(never)]
     pub(super) fn meter_packet(&mut self, stamp_ns: Option<u64>, ip: &IpPacket) {
+        if self.watch.is_some() || self.handshakes.is_some() {
+            self.sites.note(ip.source);
+            self.sites.note(ip.destination);
+        }
         if self.watch.is_some() {
             let stamp_ns = self.stamped(stamp_ns);
             return self.watch.iter_mut().for_each(|watch| watch(stamp_ns, ip));

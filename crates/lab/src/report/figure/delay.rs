@@ -45,9 +45,11 @@ fn distribution(
             time_ns(delay.p50 - wire.p50),
             time_ns(delay.p99)
         ),
-        (Some(delay), Some(_)) => format!(
-            "Half of the packets no longer than over the bare wire; one in a hundred over {}.",
-            time_ns(delay.p99)
+        (Some(delay), Some(wire)) => format!(
+            "Half of the packets at most {}, one in a hundred over {}; the bare wire was no faster ({}).",
+            time_ns(delay.p50),
+            time_ns(delay.p99),
+            time_ns(wire.p50)
         ),
         (Some(delay), None) => format!(
             "Half of the packets at most {}, one in a hundred over {}; the bare wire was not \

@@ -5,6 +5,9 @@ use super::svg::{Svg, px};
 use super::{Area, WIDTH};
 use crate::report::format;
 
+/// The least room between the texts of two ticks, in figure units.
+const TICK_ROOM: f64 = 4.0;
+
 /// What an axis counts, and so how its ticks are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -120,6 +123,25 @@ pub fn grid(svg: &mut Svg, area: Area, y: &Axis) {
     }
 }
 
+/// The middle of a tick's text, moved so that none of it is cut off.
+fn inside(at: f64, text: &str) -> f64 {
+    let half = super::label::width(text) / 2.0;
+    at.clamp(half, (WIDTH - half).max(half))
+}
+
+/// One in so many ticks gets a text: as few as leaves room between each two.
+fn every(texts: &[(f64, String)]) -> usize {
+    let room = |[(at, text), (next, after)]: [&(f64, String); 2]| {
+        let middle = inside(*next, after) - inside(*at, text);
+        middle - (super::label::width(text) + super::label::width(after)) / 2.0 >= TICK_ROOM
+    };
+    let fits = |every: &usize| {
+        let shown: Vec<&(f64, String)> = texts.iter().step_by(*every).collect();
+        shown.windows(2).all(|pair| room([pair[0], pair[1]]))
+    };
+    (1..=texts.len().max(1)).find(fits).unwrap_or(1)
+}
+
 /// The x axis with its ticks and both titles.
 pub fn paint(svg: &mut Svg, area: Area, x: &Axis, y: &Axis, with_x: bool) {
     if !y.title.is_empty() {
@@ -130,14 +152,32 @@ pub fn paint(svg: &mut Svg, area: Area, x: &Axis, y: &Axis, with_x: bool) {
     if !with_x {
         return;
     }
-    for tick in x.marked() {
-        let at = x.scale.at(tick);
-        let d = format!("M{} {}v4", px(at), px(area.bottom));
+    let texts: Vec<(f64, String)> =
+        x.marked().map(|tick| (x.scale.at(tick), x.unit.tick(tick))).collect();
+    for (at, _) in &texts {
+        let d = format!("M{} {}v4", px(*at), px(area.bottom));
         svg.leaf("path", &[("class", "axis"), ("d", &d)]);
-        let text = x.unit.tick(tick);
-        let half = super::label::width(&text) / 2.0;
-        let at = at.clamp(half, (WIDTH - half).max(half));
-        svg.text("tick", [at, area.bottom + 18.0], "middle", &text);
+    }
+    for (at, text) in texts.iter().step_by(every(&texts)) {
+        svg.text("tick", [inside(*at, text), area.bottom + 18.0], "middle", text);
     }
     svg.text("title", [area.right, area.bottom + 36.0], "end", &x.title);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_that_are_close_have_every_other_text() {
+        let texts = |places: &[f64]| -> Vec<(f64, String)> {
+            places.iter().map(|at| (*at, "450 ms".to_owned())).collect()
+        };
+        assert_eq!(every(&texts(&[100.0, 200.0, 300.0])), 1);
+        assert_eq!(every(&texts(&[100.0, 140.0, 180.0])), 2);
+        assert_eq!(every(&texts(&[100.0, 120.0, 140.0, 160.0])), 3);
+        // The last is moved to the left, so that it is not cut off.
+        assert_eq!(every(&texts(&[470.0, 518.0])), 2);
+        assert_eq!((every(&texts(&[])), every(&texts(&[7.0]))), (1, 1));
+    }
 }

@@ -50,14 +50,30 @@ fn room(sample: Sample) -> f64 {
     if sample == Sample::Bare { 0.0 } else { SAMPLE }
 }
 
-#[derive(Clone, Copy)]
-struct Place {
+/// A box that a text takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
     left: f64,
     top: f64,
     width: f64,
 }
 
 impl Place {
+    /// The box of a name that begins at a point of its base line.
+    pub fn of(text: &str, [left, base]: Pixel) -> Place {
+        Place { left, top: base - 12.0, width: text.chars().count() as f64 * NAME }
+    }
+
+    /// How wide it is.
+    pub fn width(&self) -> f64 {
+        self.width
+    }
+
+    /// Does it lie between the edges of an area?
+    pub fn is_within(&self, area: Area) -> bool {
+        self.left >= area.left - 1.0 && self.left + self.width <= area.right + 8.0
+    }
+
     fn holds(&self, [x, y]: Pixel, margin: f64) -> bool {
         x > self.left - margin
             && x < self.left + self.width + margin
@@ -65,7 +81,8 @@ impl Place {
             && y < self.top + HEIGHT + margin
     }
 
-    fn meets(&self, other: &Place) -> bool {
+    /// Do they share room?
+    pub fn meets(&self, other: &Place) -> bool {
         self.left < other.left + other.width + 4.0
             && other.left < self.left + self.width + 4.0
             && (self.top - other.top).abs() < HEIGHT + 1.0
@@ -79,9 +96,9 @@ impl Place {
     }
 }
 
-/// Writes all names, each at its cheapest place.
-pub fn place(svg: &mut Svg, area: Area, names: &[Name], ink: &[Pixel]) {
-    let mut placed: Vec<Place> = Vec::new();
+/// Writes all names, each at its cheapest place; `taken` are the boxes of texts that stand already.
+pub fn place(svg: &mut Svg, area: Area, names: &[Name], ink: &[Pixel], taken: &[Place]) {
+    let mut placed: Vec<Place> = taken.to_vec();
     for (i, name) in names.iter().enumerate() {
         let others = |n: &(usize, &Name)| n.0 != i;
         let foreign: Vec<Pixel> = names

@@ -1,11 +1,14 @@
 //! Lines: a curve, steps, and a level across the panel.
 
-use super::label::Sample;
+use super::label::{Place, Sample};
 use super::svg::px;
 use super::{Mark, Panel, Pixel};
 
 /// Points nearer than this to the last one drawn are not drawn, in figure units.
 const NEAR: f64 = 0.4;
+/// Lines in which the name of a guide may stand, and their distance in figure units.
+const GUIDE_ROWS: u8 = 6;
+const GUIDE_ROW: f64 = 18.0;
 
 impl Panel {
     /// A line through the points; a point that has no place on the axes breaks it.
@@ -47,7 +50,7 @@ impl Panel {
         }
     }
 
-    /// A guide from the base to the top, its name beside its upper end.
+    /// A guide from the base to the top, its name beside its upper end: where no other name stands.
     pub fn upright(&mut self, x: f64, mark: Mark) {
         if self.x.scale.takes(x) {
             let (at, top) = (self.x.scale.at(x), self.area.top);
@@ -55,9 +58,25 @@ impl Panel {
             let class = format!("line {}", mark.class);
             self.svg.leaf("path", &[("class", &class), ("d", &d)]);
             self.ink.extend(sampled(&[[at, self.area.bottom], [at, top]]));
-            let class = format!("name {}", mark.class);
-            self.svg.text(&class, [at + 5.0, top + 5.0], "start", mark.name);
+            self.name_guide([at, top + 5.0], mark);
         }
+    }
+
+    /// Right or left of a guide, and as many lines further down as it takes.
+    fn name_guide(&mut self, [at, top]: Pixel, mark: Mark) {
+        let wide = Place::of(mark.name, [0.0, 0.0]).width();
+        let rows = (0..GUIDE_ROWS).map(|row| top + f64::from(row) * GUIDE_ROW);
+        let places = rows.flat_map(|base| [[at + 5.0, base], [at - 5.0 - wide, base]]);
+        let is_free = |point: &Pixel| {
+            let place = Place::of(mark.name, *point);
+            place.is_within(self.area) && !self.written.iter().any(|other| place.meets(other))
+        };
+        let point = places.into_iter().find(is_free).unwrap_or([at + 5.0, top]);
+        if !mark.name.is_empty() {
+            self.written.push(Place::of(mark.name, point));
+        }
+        let class = format!("name {}", mark.class);
+        self.svg.text(&class, point, "start", mark.name);
     }
 
     /// A row: a fine line across the panel at `y`, its name above it at `name_y`.
@@ -67,6 +86,7 @@ impl Panel {
         let d = format!("M{} {}H{}", px(left), px(at), px(right));
         self.svg.leaf("path", &[("class", "grid"), ("d", &d)]);
         self.svg.text("row", [left, name_at + 2.0], "start", name);
+        self.written.push(Place::of(name, [left, name_at + 2.0]));
         let end = left + super::label::width(name);
         self.ink
             .extend((0..12).map(|i| [left + (end - left) * f64::from(i) / 11.0, name_at - 3.0]));
@@ -132,4 +152,51 @@ fn sampled(pixels: &[Pixel]) -> Vec<Pixel> {
     }
     along.extend(pixels.last());
     along
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Area;
+    use super::super::axis::{Axis, Unit};
+    use super::super::scale::Kind;
+    use super::*;
+
+    /// Where the names of a figure stand.
+    fn places(svg: &str) -> Vec<Place> {
+        let names = svg.split("<text class=\"name").skip(1);
+        let number = |tag: &str, key: &str| -> f64 {
+            let rest = tag.split(&format!("{key}=\"")).nth(1).expect("an attribute");
+            rest.split('"').next().and_then(|n| n.parse().ok()).expect("a number")
+        };
+        names
+            .map(|tag| {
+                let text = tag.split('>').nth(1).and_then(|rest| rest.split('<').next());
+                Place::of(text.expect("a text"), [number(tag, " x"), number(tag, " y")])
+            })
+            .collect()
+    }
+
+    #[test]
+    fn names_of_guides_that_stand_close_are_apart() {
+        for distances in [[0.0, 0.0], [0.1, 0.2], [1.0, 2.0], [40.0, 80.0]] {
+            for first in [0.0, 50.0, 99.0] {
+                let axis = |title| Axis::new(Kind::Linear, [0.0, 100.0], Unit::Times, title);
+                let area = Area::between(28.0, 194.0);
+                let mut panel = Panel::new(area, axis("x"), axis("y"));
+                panel.level(97.0, Mark { class: "wire", name: "a level near the top" });
+                for (step, name) in
+                    [0.0, distances[0], distances[1]].iter().zip(["half", "99 %", "most"])
+                {
+                    panel.upright(first + step, Mark { class: "wire", name });
+                }
+                let svg = panel.finish(true).svg;
+                let places = places(&svg);
+                assert_eq!(places.len(), 4, "{svg}");
+                for (at, one) in places.iter().enumerate() {
+                    let meets = places[..at].iter().any(|other| one.meets(other));
+                    assert!(!meets && one.is_within(area), "{first} {distances:?}: {places:?}");
+                }
+            }
+        }
+    }
 }

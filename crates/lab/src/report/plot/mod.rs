@@ -14,7 +14,7 @@ pub mod scale;
 pub mod svg;
 
 use axis::Axis;
-use label::{Name, Sample};
+use label::{Name, Place, Sample};
 use svg::Svg;
 
 /// Width of every figure in its own units; a page scales it.
@@ -62,6 +62,8 @@ pub struct Panel {
     /// Where ink lies that a label should not cover.
     ink: Vec<Pixel>,
     names: Vec<Name>,
+    /// Where texts stand that were written at once.
+    written: Vec<Place>,
     marks: usize,
 }
 
@@ -83,13 +85,14 @@ impl Panel {
         let (data_x, data_y) = (x.describe(), y.describe());
         svg.begin("g", &[("class", "panel"), ("data-x", &data_x), ("data-y", &data_y)]);
         axis::grid(&mut svg, area, &y);
-        Panel { area, x, y, svg, ink: Vec::new(), names: Vec::new(), marks: 0 }
+        let (ink, names, written) = (Vec::new(), Vec::new(), Vec::new());
+        Panel { area, x, y, svg, ink, names, written, marks: 0 }
     }
 
     /// Paints the axes and the labels; `with_x` says whether the x axis carries ticks and a title.
     pub fn finish(mut self, with_x: bool) -> Drawing {
         axis::paint(&mut self.svg, self.area, &self.x, &self.y, with_x);
-        label::place(&mut self.svg, self.area, &self.names, &self.ink);
+        label::place(&mut self.svg, self.area, &self.names, &self.ink, &self.written);
         self.svg.end();
         Drawing { svg: self.svg.finish(), marks: self.marks }
     }

@@ -1,0 +1,171 @@
+//! The packets of captures counted by kind, for the refusal of a capture in which the wanted kind is absent.
+//!
+//! Kinds of UDP are told by the ports that IANA registers; a tunnel on another port is other UDP.
+
+use nilometer_wire::packet::{IpPacket, Transport};
+
+/// IANA protocol numbers.
+const TCP: u8 = 6;
+const ESP: u8 = 50;
+const AH: u8 = 51;
+
+/// A kind of packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A TCP segment with its header.
+    Tcp,
+    /// A TCP segment whose header was cut off, by the snap length or by fragmentation.
+    TcpCut,
+    /// UDP port 443.
+    Quic,
+    /// UDP port 53.
+    Dns,
+    /// UDP port 51820.
+    WireGuard,
+    /// UDP port 1194.
+    OpenVpn,
+    /// ESP, AH, and UDP ports 500 and 4500.
+    Ipsec,
+    /// Other UDP.
+    Udp,
+    /// ICMP and ICMPv6.
+    Icmp,
+    /// SCTP.
+    Sctp,
+    /// Any other protocol above IP.
+    Other,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Kind; 11] = [
+        Kind::Tcp,
+        Kind::TcpCut,
+        Kind::Quic,
+        Kind::Dns,
+        Kind::WireGuard,
+        Kind::OpenVpn,
+        Kind::Ipsec,
+        Kind::Udp,
+        Kind::Icmp,
+        Kind::Sctp,
+        Kind::Other,
+    ];
+
+    /// The kind of a packet.
+    pub fn of(packet: &IpPacket) -> Kind {
+        match (packet.transport, packet.protocol) {
+            (Transport::Tcp(_), _) => Kind::Tcp,
+            (_, TCP) => Kind::TcpCut,
+            (Transport::Udp { source_port, destination_port, .. }, _) => {
+                let ports = [destination_port, source_port];
+                ports.into_iter().find_map(Kind::of_port).unwrap_or(Kind::Udp)
+            }
+            (Transport::Icmp { .. }, _) => Kind::Icmp,
+            (Transport::Sctp { .. }, _) => Kind::Sctp,
+            (_, ESP | AH) => Kind::Ipsec,
+            (_, _) => Kind::Other,
+        }
+    }
+
+    fn of_port(port: u16) -> Option<Kind> {
+        match port {
+            53 => Some(Kind::Dns),
+            443 => Some(Kind::Quic),
+            500 | 4_500 => Some(Kind::Ipsec),
+            1_194 => Some(Kind::OpenVpn),
+            51_820 => Some(Kind::WireGuard),
+            _ => None,
+        }
+    }
+
+    /// Its name in a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Tcp => "TCP",
+            Kind::TcpCut => "TCP without its header",
+            Kind::Quic => "QUIC (UDP port 443)",
+            Kind::Dns => "DNS",
+            Kind::WireGuard => "WireGuard",
+            Kind::OpenVpn => "OpenVPN",
+            Kind::Ipsec => "IPsec",
+            Kind::Udp => "other UDP",
+            Kind::Icmp => "ICMP",
+            Kind::Sctp => "SCTP",
+            Kind::Other => "other IP protocols",
+        }
+    }
+
+    /// Is what it carries hidden by encryption?
+    pub fn is_encrypted_tunnel(self) -> bool {
+        matches!(self, Kind::WireGuard | Kind::OpenVpn | Kind::Ipsec)
+    }
+}
+
+/// The number of packets of each kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    packets: [u64; Kind::ALL.len()],
+}
+
+impl Contents {
+    /// Counts a packet.
+    pub fn take(&mut self, packet: &IpPacket) {
+        self.packets[Kind::of(packet) as usize] += 1;
+    }
+
+    /// The packets of a kind.
+    pub fn of(&self, kind: Kind) -> u64 {
+        self.packets[kind as usize]
+    }
+
+    /// The kinds that were met, the most frequent first.
+    pub fn met(&self) -> Vec<(Kind, u64)> {
+        let all = Kind::ALL.into_iter().map(|kind| (kind, self.of(kind)));
+        let mut met: Vec<(Kind, u64)> = all.filter(|(_, packets)| *packets > 0).collect();
+        met.sort_by_key(|(_, packets)| std::cmp::Reverse(*packets));
+        met
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nilometer_wire::build;
+    use nilometer_wire::link::LinkType;
+    use nilometer_wire::packet::{Parsed, parse};
+
+    const GRE: u8 = 47;
+
+    fn udp(port: u16) -> IpPacket {
+        let from = ([10, 0, 0, 1], 40_000).into();
+        let frame = build::ethernet(&build::udp(from, ([10, 0, 0, 2], port).into(), b"ask"));
+        match parse(LinkType::Ethernet, &frame, frame.len() as u32) {
+            Parsed::Ip(packet) => packet,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn kinds_are_counted_the_most_frequent_first() {
+        let mut contents = Contents::default();
+        [53, 51_820, 51_820, 9_999].map(udp).iter().for_each(|packet| contents.take(packet));
+        let bare = |protocol, transport| IpPacket { protocol, transport, ..udp(53) };
+        contents.take(&bare(TCP, Transport::Cut));
+        contents.take(&bare(ESP, Transport::Other));
+        contents.take(&bare(GRE, Transport::Other));
+        let met = contents.met();
+        assert_eq!(met[0], (Kind::WireGuard, 2));
+        assert_eq!(met.iter().map(|(_, packets)| packets).sum::<u64>(), 7);
+        for kind in [Kind::Dns, Kind::Udp, Kind::TcpCut, Kind::Ipsec, Kind::Other] {
+            assert_eq!(contents.of(kind), 1, "{}", kind.name());
+        }
+    }
+
+    #[test]
+    fn kinds_stand_in_their_places() {
+        for (at, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(at, kind as usize);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! An input given in the place of another document, recognised by its first bytes.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use super::open::{self, Input};
+
+/// The kind of input that a regular file is; none where it is none, or is text, as documents are.
+pub fn kind(path: &Path) -> Option<&'static str> {
+    // (What a pipe holds can be looked at once only.)
+    if !path.is_file() {
+        return None;
+    }
+    match open::open(path, false).ok()?.1 {
+        Input::Capture(capture) => Some(match capture.container() {
+            "pcapng" => "a capture (pcapng)",
+            _ => "a capture (pcap)",
+        }),
+        Input::Exports(_) => Some("a file of flow exports"),
+        Input::Archive(..) => Some("a file of flow records"),
+        Input::FlowTable(..) => Some("a table of flow records"),
+        Input::Text(..) => None,
+    }
+}
+
+/// Refuses an input in the place of `wanted`.
+///
+/// # Errors
+/// What it is, and how it is to be given.
+pub fn refuse_input(path: &Path, wanted: &str) -> Result<()> {
+    let shown = path.display();
+    match kind(path) {
+        // An input that ends in .toml is told apart from a LAB.toml by its flag.
+        Some(kind) => bail!(
+            "{shown}: this is {kind}, and no {wanted}; give it as an input: `nilometer lab run --input \
+             {shown}`"
+        ),
+        None => Ok(()),
+    }
+}
