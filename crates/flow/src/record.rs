@@ -12,7 +12,7 @@ pub const SCTP: u8 = 132;
 
 /// A flow whose packets average no more than this many bytes beyond the bare headers only
 /// acknowledges: room for time stamps and two SACK blocks.
-const ACK_OPTIONS_BYTES: u64 = 32;
+pub const ACK_OPTIONS_BYTES: u64 = 32;
 
 /// Does a packet of this protocol have ports where exporters write ports? Of others they write an
 /// ICMP type and code there, or nothing that means anything.

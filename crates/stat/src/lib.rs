@@ -18,7 +18,7 @@ mod residual;
 pub mod rng;
 pub mod sampler;
 pub mod scaling;
-mod simplex;
+pub mod simplex;
 pub mod special;
 pub mod summary;
 pub mod survival;

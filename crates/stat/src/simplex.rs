@@ -13,7 +13,7 @@ const EVALUATIONS_MAX: usize = 500;
 
 /// Where the function is least, near `start`, and its value there. The first figure is as wide as
 /// `width` in each direction; it ends when its values differ by no more than `tolerance`.
-pub(crate) fn minimise<const D: usize>(
+pub fn minimise<const D: usize>(
     of: &dyn Fn(&[f64; D]) -> f64,
     start: [f64; D],
     width: f64,

@@ -151,6 +151,7 @@ impl ByHand {
             },
             file_size: self.file_size,
             inter_connection: self.inter_connection,
+            sampled_gaps: None,
             sources: ranks(self.sources),
             destinations: ranks(self.destinations),
             coverage: Coverage::default(),

@@ -13,10 +13,11 @@
 //! In Harpoon's own mode only the larger direction is one. A connection of Harpoon's transfers one file, and gaps
 //! are those of connections: if the request beside an answer were a file as well, Figure 4 would ask for
 //! the bytes of both by gaps of one, and count each session twice. It costs records without flags: half as many
-//! files, each wrong one of twice the weight. Files of sampled records are of both directions in either mode,
-//! because a direction of which no packet was sampled cannot be told from one that is not there.
+//! files, each wrong one of twice the weight. Files of sampled records are of both directions in either mode
+//! where both carry, because one of which no packet was sampled cannot be told from one that is not there; of a
+//! way that carries next to nothing, by its service, they are none (`services`).
 //!
-//! Gaps are taken between the starts of all flows with a SYN of one directed address pair, whether
+//! Gaps of sampled records are told by a thinned renewal process (`thinned`). Others are taken between the starts of all flows with a SYN of one directed address pair, whether
 //! they enter or not, from the side that opened where that is known (so that a connection is not
 //! counted from both sides).
 //!
@@ -50,8 +51,9 @@ use crate::pool::Prefix;
 use crate::popularity::Popularity;
 use crate::round_trips::RoundTrips;
 use crate::runner::{InTurn, Runner};
-use crate::sampled::{Kinds, SampledFiles};
+use crate::sampled::{Group, Kinds, SampledFiles};
 use crate::store::Store;
+use crate::thinned;
 use crate::told;
 use crate::udp;
 
@@ -248,7 +250,7 @@ struct Found {
     flows: OfFlows,
     others: Others,
     thinned: SampledFiles,
-    inversions: BTreeMap<u32, Inversion>,
+    inversions: BTreeMap<Group, Inversion>,
     volumes: Volumes,
     /// What repair came to, of whole flows.
     repaired: RepairCounts,
@@ -268,7 +270,7 @@ fn estimate_parts<A: Aside>(
     let mut store = Store::new(parts.lots, aside, most, runner)?;
     let others = Others::of(&store, parts.seen, span_ns, &limits, runner)?;
     let inversions = others.kinds.invert().map_err(EstimateError::Sampled)?;
-    let thinned = SampledFiles::of(&others.kinds, &inversions);
+    let thinned = SampledFiles::of(&others.kinds, &inversions, others.seen.services.clone());
     let grid = volumes.grid(options.bound_s);
     let together_max = store.together_max();
     let one_file = options.harpoon;
@@ -326,7 +328,11 @@ impl Found {
         let measured = lengths::measure(lengths, &self.inversions).expect("there is a flow");
         let mut warnings = self.warnings(&measured, &coverage);
         let Found { flows, others, thinned, volumes, repaired, together_max, .. } = self;
-        let gaps = gaps(flows.gaps, options.bound_s, &mut warnings);
+        let found = flows.thinned.find(runner);
+        let is_sampled = !others.kinds.is_empty();
+        let sampled_gaps = thinned::together(&found, is_sampled.then_some(options.bound_s));
+        warnings.extend(told::sampled_gaps(sampled_gaps.as_ref()));
+        let gaps = gaps((flows.gaps, found), options.bound_s, &mut warnings);
         warnings.extend(told::repaired(&repaired));
         let whole = flows.whole;
         let connection_law =
@@ -357,6 +363,7 @@ impl Found {
             destinations: popularity.destinations,
             file_size,
             inter_connection: gaps,
+            sampled_gaps,
             intervals,
             connection_law,
             vectors: None,
@@ -420,27 +427,48 @@ fn cover_sampled(
         return;
     }
     let all = sampled.octets;
-    let small = thinned.too_small();
-    let left = (libm::round(small.octets) as u64).min(all);
-    let out = &mut coverage.left_out.under_100_bytes;
-    (out.flows, out.octets) = (out.flows + libm::round(small.flows) as u64, out.octets + left);
+    let [acknowledging, asking] = thinned.returning();
+    let left_out = &mut coverage.left_out;
+    let (mut left, mut left_flows) = (0, 0);
+    for (out, amount) in [
+        (&mut left_out.ack_flow, acknowledging),
+        (&mut left_out.smaller_direction, asking),
+        (&mut left_out.under_100_bytes, thinned.too_small()),
+    ] {
+        let octets = (libm::round(amount.octets) as u64).min(all - left);
+        let flows = libm::round(amount.flows) as u64;
+        (out.flows, out.octets) = (out.flows + flows, out.octets + octets);
+        (left, left_flows) = (left + octets, left_flows + flows);
+    }
     let flows = intervals.iter().map(|interval| interval.flows).sum::<u64>();
     let payload = intervals.iter().map(|interval| interval.bytes).sum::<u64>();
-    coverage.flows += libm::round(small.flows) as u64 + (flows - coverage.flows_in_model);
+    coverage.flows += left_flows + (flows - coverage.flows_in_model);
     coverage.flows_in_model = flows;
     coverage.payload_in_model = payload;
     coverage.octets_in_model += all - left;
 }
 
-/// P(InterConnection), in seconds, of the gaps that were found.
-fn gaps(gaps: Tally, bound_s: f64, warnings: &mut Vec<String>) -> Empirical {
-    let mut gaps = gaps.in_units_of(NANOS);
+/// P(InterConnection), in seconds, of gaps that were measured and of those that sampled records tell.
+fn gaps(
+    (measured, told): (Tally, Vec<thinned::Found>),
+    bound_s: f64,
+    warnings: &mut Vec<String>,
+) -> Empirical {
+    let mut gaps = measured.in_units_of(NANOS);
+    let samples: u64 = gaps.iter().map(|(_, count)| count).sum();
+    let samples = samples + told.iter().map(|found| found.sampled.lags).sum::<u64>();
+    thinned::mix(&mut gaps, &told);
     if gaps.iter().all(|(gap, _)| *gap <= 0.0) {
         warnings.push(format!(
-            "no address pair connects twice within {bound_s} s: the inter-connection time is not \
-             measured, and {bound_s} s is used for all"
+            "no address pair is seen to connect twice within {bound_s} s: the inter-connection time \
+             is not measured, and {bound_s} s is used for all"
         ));
         gaps = vec![(bound_s, 1)];
     }
-    Empirical::linear_from_counts(gaps, GAP_KNOTS).expect("gaps are finite and not negative")
+    let law = Empirical::linear_from_counts(gaps, GAP_KNOTS).expect("gaps are not negative");
+    match told.is_empty() {
+        true => law,
+        // As many as were observed, and not as many as stand for them.
+        false => Empirical::new(law.form(), samples, law.knots().to_vec()).expect("the same knots"),
+    }
 }

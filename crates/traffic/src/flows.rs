@@ -6,7 +6,6 @@
 //! first, nor which lot it was in. So the measures depend on the records alone, and memory on
 //! the limits of the tallies, on the number of addresses, and on what one lot for each worker takes.
 
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -31,6 +30,7 @@ use crate::sampled::SampledFiles;
 use crate::sessions::Alive;
 use crate::spans::{self, Span};
 use crate::store::{Part, Store};
+use crate::thinned::Thinned;
 use crate::udp::{self, Clocked, Grid, Starts};
 use crate::waiting::{Moment, OfPairs, Waiting};
 
@@ -65,6 +65,8 @@ pub(crate) struct OfFlows {
     pub joined: u64,
     /// What sampled records stand for, bytes and packets by interval, in units.
     pub sampled: Vec<(u128, u128)>,
+    /// What sampled flows say of gaps.
+    pub thinned: Thinned,
     /// Of the fraction of a slot that this is, what is told pair by pair.
     some: OfPairs,
     /// Pairs of which more flows come.
@@ -101,6 +103,7 @@ impl OfFlows {
             repairs: RepairCounts::default(),
             joined: 0,
             sampled: Vec::new(),
+            thinned: Thinned::default(),
             some: OfPairs::default(),
             waiting: Waiting::default(),
         }
@@ -144,6 +147,9 @@ impl OfFlows {
     /// Takes the flows that are here for all of their address pairs.
     fn settle(&mut self, grid: Grid) {
         let Waiting { moments, answers, .. } = core::mem::take(&mut self.waiting);
+        let ends = moments.iter().map(|(pair, moments)| (pair.ends(), moments));
+        let all = ends.flat_map(|(ends, moments)| moments.iter().map(move |one| (ends, *one)));
+        self.thinned.add(all, grid);
         for (_, moments) in moments {
             self.of_pair(moments, grid);
         }
@@ -156,14 +162,12 @@ impl OfFlows {
     /// Measures one address pair by its moments.
     fn of_pair(&mut self, mut moments: Vec<Moment>, grid: Grid) {
         moments.sort_unstable();
-        let mut before: BTreeMap<u32, u64> = BTreeMap::new();
-        for moment in moments.iter().filter(|moment| moment.opens) {
-            if let Some(before_ns) = before.insert(moment.interval, moment.start_ns) {
-                let gap_ns = (moment.start_ns - before_ns) / u64::from(moment.interval.max(1));
-                match grid.is_within(gap_ns) {
-                    true => self.gaps.add(gap_ns, 1),
-                    false => self.coverage.gaps_beyond_bound += 1,
-                }
+        let opening = moments.iter().filter(|moment| moment.opens && moment.interval == 0);
+        let starts: Vec<u64> = opening.map(|moment| moment.start_ns).collect();
+        for two in starts.windows(2) {
+            match grid.is_within(two[1] - two[0]) {
+                true => self.gaps.add(two[1] - two[0], 1),
+                false => self.coverage.gaps_beyond_bound += 1,
             }
         }
         let times = moments.iter().map(|moment| (moment.start_ns, moment.end_ns));
@@ -189,6 +193,7 @@ impl OfFlows {
         for (sum, more) in self.sampled.iter_mut().zip(more.sampled) {
             *sum = (sum.0.saturating_add(more.0), sum.1.saturating_add(more.1));
         }
+        self.thinned.merge(more.thinned);
         self.waiting.take(more.some);
     }
 
@@ -229,7 +234,10 @@ impl OfFlows {
     fn of_pairs(&mut self, all: OfPairs, grid: Grid) {
         let mut spans = all.opened;
         spans.sort_unstable();
-        let gaps = spans::gaps_ns(&spans).chain(spans::sampled_gaps_ns(&all.sampled));
+        let ends = |record: &FlowRecord| (record.key.source, record.key.destination);
+        let moment = |record: &FlowRecord| (ends(record), Moment::of_sampled(record));
+        self.thinned.add(all.sampled.iter().map(moment), grid);
+        let gaps = spans::gaps_ns(&spans);
         let (within, beyond): (Vec<u64>, Vec<u64>) = gaps.partition(|gap| grid.is_within(*gap));
         self.gaps = Tally::of(within, VALUES_MAX);
         self.coverage.gaps_beyond_bound = beyond.len() as u64;

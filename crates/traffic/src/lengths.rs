@@ -17,6 +17,8 @@ use nilometer_stat::inversion::{Estimate, Inversion};
 use nilometer_stat::{Empirical, Form};
 use serde::{Deserialize, Serialize};
 
+use crate::sampled::Group;
+
 /// Knots of the table of lengths where flows were counted.
 const LENGTH_KNOTS: usize = 512;
 /// Ports are not used again for so long, ns.
@@ -38,6 +40,9 @@ pub enum Method {
     /// Packets were sampled: flows by their SYNs, the law of lengths by expectation-maximisation.
     #[serde(rename = "syn-joint-em")]
     SynJointEm,
+    /// Packets were sampled and no flags recorded, so that flows are not identified: at least so many.
+    #[serde(rename = "lower-bound")]
+    LowerBound,
 }
 
 /// The lengths of the original's TCP flows, one-way, in packets.
@@ -113,13 +118,13 @@ fn counted(lengths: Vec<(f64, u64)>) -> Option<Measured> {
     })
 }
 
-fn inverted(interval: u32, found: &Inversion) -> Measured {
+fn inverted(group: Group, found: &Inversion, is_bare: bool) -> Measured {
     Measured {
         flow_count: found.flows.value,
         mean_length_packets: found.mean_length.value,
-        sampling_interval: interval,
+        sampling_interval: group.interval,
         lengths: FlowLengths {
-            method: Method::SynJointEm,
+            method: if is_bare { Method::LowerBound } else { Method::SynJointEm },
             flow_count_interval: found.flows.interval,
             mean_length_interval: found.mean_length.interval,
             law: found.lengths.clone(),
@@ -130,16 +135,17 @@ fn inverted(interval: u32, found: &Inversion) -> Measured {
 /// The numbers of flows metered whole, of so many packets each, and of those that were sampled.
 pub(crate) fn measure(
     lengths: Vec<(f64, u64)>,
-    sampled: &BTreeMap<u32, Inversion>,
+    sampled: &BTreeMap<Group, Inversion>,
 ) -> Option<Measured> {
     let counted = counted(lengths);
-    let inverted = sampled.iter().map(|(interval, found)| inverted(*interval, found));
+    let is_bare = sampled.keys().all(|group| group.is_bare);
+    let inverted = sampled.iter().map(|(group, found)| inverted(*group, found, is_bare));
     let mut parts: Vec<Measured> = counted.into_iter().chain(inverted).collect();
     if parts.len() < 2 { parts.pop() } else { Some(together(&parts, sampled)) }
 }
 
 /// Several exporters' flows: counts and packets are added, and so are the squares of what is unsure.
-fn together(parts: &[Measured], sampled: &BTreeMap<u32, Inversion>) -> Measured {
+fn together(parts: &[Measured], sampled: &BTreeMap<Group, Inversion>) -> Measured {
     let variance = |of: &dyn Fn(&Inversion) -> Estimate| -> f64 {
         sampled.values().map(|found| of(found).deviation).map(|d| d * d).sum()
     };
@@ -156,7 +162,7 @@ fn together(parts: &[Measured], sampled: &BTreeMap<u32, Inversion>) -> Measured 
         mean_length_packets: mean,
         sampling_interval: parts.iter().map(|part| part.sampling_interval).max().unwrap_or(1),
         lengths: FlowLengths {
-            method: Method::SynJointEm,
+            method: parts.last().map_or(Method::SynJointEm, |part| part.lengths.method),
             flow_count_interval: [(flow_count - flows_off).max(0.0), flow_count + flows_off],
             mean_length_interval: [(mean - mean_off).max(1.0), mean + mean_off],
             law: weighted(atoms, samples).expect("laws have knots"),

@@ -15,7 +15,7 @@ pub struct Limits {
     /// Records without flags whose stamps cannot be: 56 bytes each, and three times that while they are looked up.
     pub doubtful: usize,
     /// Starts and answers of an address pair that is too large to be looked at together, which wait until
-    /// its last flow was measured: 24 bytes for a connection that began or a sampled flow, and 8 for a connection
+    /// its last flow was measured: 32 bytes for a connection that began or a sampled flow, and 8 for a connection
     /// that was answered or a conversation of UDP. Address pairs that share a slot wait together.
     pub moments: usize,
     /// Records of one pair of sockets, some 400 bytes each while they are looked at. Where more may be looked at

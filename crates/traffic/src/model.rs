@@ -17,6 +17,7 @@ pub use crate::generation::{Driver, Generation};
 use crate::lengths::FlowLengths;
 pub use crate::model_error::ModelError;
 use crate::round_trips::RoundTrips;
+pub use crate::thinned::{Identification, SampledGaps};
 use crate::udp::UdpModel;
 use crate::vectors::Vectors;
 
@@ -68,6 +69,9 @@ pub struct TrafficModel {
     /// P(InterConnection): seconds between consecutive connections of one address pair, in the time
     /// of the original (before `generation.time_divisor`).
     pub inter_connection: Empirical,
+    /// How sure that is, where packets were sampled; absent where they were not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled_gaps: Option<SampledGaps>,
     /// P(IPRange src): how often each client appears, most frequent first.
     pub sources: Ranks,
     /// P(IPRange dest): how often each server appears, most frequent first.

@@ -65,6 +65,7 @@ pub fn model(vectors: Vectors, beside: Beside) -> TrafficModel {
         hurst: None,
         file_size: law(sizes, 1.0),
         inter_connection: law(gaps, beside.bound_s),
+        sampled_gaps: None,
         sources: ranks(&vectors, |session| session.source),
         destinations: ranks(&vectors, |session| session.destination),
         intervals: vector_plan::intervals(&vectors, VECTOR_INTERVALS),

@@ -19,6 +19,7 @@ use crate::limits::Limits;
 use crate::model::Coverage;
 use crate::runner::Runner;
 use crate::sampled::Kinds;
+use crate::services::Services;
 use crate::store::{Part, Store};
 use crate::unflagged::befores::{Befores, Doubtful};
 use crate::unflagged::evidence::{Evidence, Weighed};
@@ -37,6 +38,7 @@ pub(crate) struct Seen {
     /// Sampled records of TCP.
     sampled: u64,
     waits: Waits,
+    pub services: Services,
     screen: Screen,
 }
 
@@ -50,6 +52,7 @@ impl Seen {
             doubtful: Doubtful::new(limits.doubtful),
             sampled: 0,
             waits: Waits::default(),
+            services: Services::default(),
             screen: Screen::default(),
         }
     }
@@ -62,6 +65,7 @@ impl Seen {
         if is_sampled(&record) {
             self.sampled += 1;
             self.waits.note(&record);
+            self.services.note(&record);
             // Stamps are set right by those of records that came before.
             self.screen.set_right(&mut record);
         } else {
@@ -144,7 +148,7 @@ impl Others {
         let sampled = settle_all(sampled, self.seen.waits.gap_ns(), &mut counts);
         SecondLook {
             weighed: Weighed::of(&flows, self.threshold_ns),
-            kinds: Kinds::of(&sampled, counts.joined()),
+            kinds: Kinds::of(&sampled, counts.joined(), &self.seen.services),
         }
     }
 

@@ -79,9 +79,11 @@ impl Popular {
         popular
     }
 
-    /// Adds each sampled flow that began, as many times as one packet in N was taken.
+    /// Adds each sampled flow that began, as many times as one packet in N was taken. Where no flags are recorded,
+    /// each that was seen.
     pub fn add_sampled(&mut self, sampled: &[FlowRecord]) {
-        for record in sampled.iter().filter(|record| record.has_start()) {
+        let counts = |record: &&FlowRecord| record.has_start() || record.tcp_flags == 0;
+        for record in sampled.iter().filter(counts) {
             let (client, server) = ends(record);
             let weight = record.sampling_interval.into();
             self.clients.add(core::iter::once((client, weight)));

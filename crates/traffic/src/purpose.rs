@@ -18,3 +18,5 @@ pub const SYNTHETIC: u32 = 7;
 pub const STATED: u32 = 8;
 /// Contents of sessions, of a joint table.
 pub const SESSIONS: u32 = 9;
+/// Weights of address pairs, by pair.
+pub const THINNED: u32 = 10;

@@ -1,26 +1,44 @@
-//! What sampled records say of files, gaps and volumes: the model's parts beyond the number of flows.
+//! What sampled records say of files and volumes.
 //!
 //! *Volumes* need no inversion: N times what was sampled has no bias, and each interval gets its own.
 //! *File sizes* are lengths times payload: of each length the law says how many flows have it, and of
 //! each record the inversion says which lengths its flow may have had, so that a length gets the mean
 //! payload of a packet of such flows. One flow's own packets cannot be told from another's of its
-//! length, and a flow that only acknowledges is one of its length like any other: the paper's test for
-//! acknowledgements needs whole flows. Sizes under 100 bytes are left out as they are elsewhere.
-//! *Gaps* between sampled SYNs of one address pair are N times too long in the mean (every N-th of a
-//! renewal process), so they are divided by N: exact where a pair's connections come at random, too
-//! regular where they come in bursts. *Popularity* of an address is N times its sampled SYNs.
+//! length, so flows are parted ([`Group`]): into those that carry files and those that return, which are no files
+//! (`services`), and both into those with flags and those without, whose number is had in another way (`unseen`). Sizes under 100 bytes are left out as they are elsewhere.
+//! *Popularity* of an address is N times its sampled SYNs. Gaps have a law of their own (`thinned`).
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use nilometer_flow::FlowRecord;
+use nilometer_flow::record::ACK_OPTIONS_BYTES;
 use nilometer_stat::inversion::{Inversion, InversionError, SampledFlows};
 
 use crate::files::{FILE_MIN_BYTES, payload_bytes, represented_octets};
+use crate::services::Services;
+use crate::unseen;
 
 /// Volumes are added up in 2^-32 of a byte or packet.
 pub(crate) const UNITS: f64 = (1u64 << 32) as f64;
+
+/// Flows that are alike, and whose lengths have one law.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Group {
+    pub interval: u32,
+    /// Their exporter does not record flags.
+    pub is_bare: bool,
+    /// They acknowledge files and ask for them.
+    pub returns: bool,
+}
+
+impl Group {
+    fn of(record: &FlowRecord, services: &Services) -> Group {
+        let (interval, is_bare) = (record.sampling_interval, record.tcp_flags == 0);
+        Group { interval, is_bare, returns: services.returns(record) }
+    }
+}
 
 /// What the flows of one exporter carried, by the bins of their lengths.
 struct Carried {
@@ -41,7 +59,9 @@ struct Bin {
 
 /// Files of sampled flows.
 pub(crate) struct SampledFiles {
-    groups: BTreeMap<u32, Carried>,
+    groups: BTreeMap<Group, Carried>,
+    returning: [Amount; 2],
+    services: Services,
 }
 
 /// Numbers of flows, and their IP bytes.
@@ -68,11 +88,11 @@ struct Dealt {
     octets: f64,
 }
 
-/// Sampled flows counted by what their records say: by sampling interval, packets, and whether a SYN is among
+/// Sampled flows counted by what their records say: by group, packets, and whether a SYN is among
 /// them. There are no more kinds than numbers of packets that differ.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
-    of: BTreeMap<u32, BTreeMap<(u64, bool), Kind>>,
+    of: BTreeMap<Group, BTreeMap<(u64, bool), Kind>>,
     /// Records that were joined to earlier ones.
     pub joined: u64,
     /// The bytes that flows stand for.
@@ -81,11 +101,11 @@ pub(crate) struct Kinds {
 
 impl Kinds {
     /// The kinds of joined `records`.
-    pub fn of(records: &[FlowRecord], joined: u64) -> Kinds {
+    pub fn of(records: &[FlowRecord], joined: u64, services: &Services) -> Kinds {
         let mut kinds = Kinds { joined, ..Kinds::default() };
         for record in records {
-            let of_interval = kinds.of.entry(record.sampling_interval).or_default();
-            of_interval.entry((record.packets, record.has_start())).or_default().add(&Kind {
+            let of_group = kinds.of.entry(Group::of(record, services)).or_default();
+            of_group.entry((record.packets, record.has_start())).or_default().add(&Kind {
                 records: 1,
                 packets: record.packets.into(),
                 payload: payload_bytes(record).into(),
@@ -98,10 +118,10 @@ impl Kinds {
 
     /// Adds those of other records.
     pub fn merge(&mut self, more: Kinds) {
-        for (interval, more) in more.of {
-            let of_interval = self.of.entry(interval).or_default();
+        for (group, more) in more.of {
+            let of_group = self.of.entry(group).or_default();
             for (key, kind) in more {
-                of_interval.entry(key).or_default().add(&kind);
+                of_group.entry(key).or_default().add(&kind);
             }
         }
         self.joined += more.joined;
@@ -115,19 +135,57 @@ impl Kinds {
 
     /// The least and the greatest sampling interval, if there are any.
     pub fn intervals(&self) -> Option<(u32, u32)> {
-        Some((*self.of.first_key_value()?.0, *self.of.last_key_value()?.0))
+        Some((self.of.first_key_value()?.0.interval, self.of.last_key_value()?.0.interval))
     }
 
-    /// One inversion for each sampling interval.
-    pub fn invert(&self) -> Result<BTreeMap<u32, Inversion>, InversionError> {
-        let invert = |(&interval, kinds): (&u32, &BTreeMap<(u64, bool), Kind>)| {
-            let mut flows = SampledFlows::new(interval)?;
+    /// One inversion for each group, where it has SYNs or others tell how many flows it has.
+    pub fn invert(&self) -> Result<BTreeMap<Group, Inversion>, InversionError> {
+        let mut found = BTreeMap::new();
+        for (&group, kinds) in self.of.iter().filter(|(group, _)| !group.is_bare) {
+            let mut flows = SampledFlows::new(group.interval)?;
             for (&(packets, has_start), kind) in kinds {
                 flows.add_alike(packets, has_start, kind.records);
             }
-            Ok((interval, flows.invert()?))
+            match flows.invert() {
+                Err(InversionError::NoSyn(_)) => None,
+                other => found.insert(group, other?),
+            };
+        }
+        for (&group, kinds) in &self.of {
+            if found.contains_key(&group) {
+                continue;
+            }
+            let like = self.flows_of_seen(group, &found);
+            if !group.is_bare && like.is_none() {
+                return Err(InversionError::NoSyn(kinds.values().map(|kind| kind.records).sum()));
+            }
+            let mut counts = unseen::Counts::new();
+            for ((packets, _), kind) in kinds {
+                *counts.entry(*packets).or_default() += kind.records;
+            }
+            found.insert(group, unseen::invert(group.interval, &counts, like)?);
+        }
+        Ok(found)
+    }
+
+    /// Flows for each that was seen of a group, by others of its sampling interval: those that have flags, or
+    /// those of the other direction, of which there are as many.
+    fn flows_of_seen(&self, group: Group, found: &BTreeMap<Group, Inversion>) -> Option<f64> {
+        let records = |group: &Group| -> f64 {
+            self.of[group].values().map(|kind| kind.records).sum::<u64>() as f64
         };
-        self.of.iter().map(invert).collect()
+        let with_flags = Group { is_bare: false, ..group };
+        let other_way = Group { returns: !group.returns, ..with_flags };
+        match (found.get(&with_flags), found.get(&other_way)) {
+            (Some(like), _) if group.is_bare => Some(like.flows.value / records(&with_flags)),
+            (None, Some(other)) if !group.is_bare => Some(other.flows.value / records(&group)),
+            _ => None,
+        }
+    }
+
+    /// Is there none of which flags are recorded?
+    pub fn is_bare(&self) -> bool {
+        self.of.keys().all(|group| group.is_bare)
     }
 }
 
@@ -141,12 +199,32 @@ impl Kind {
 }
 
 impl SampledFiles {
-    /// The files of each sampling interval, by its inversion.
-    pub fn of(kinds: &Kinds, inversions: &BTreeMap<u32, Inversion>) -> SampledFiles {
-        let group = |(&interval, inversion): (&u32, &Inversion)| {
-            (interval, Carried::of(f64::from(interval), &kinds.of[&interval], inversion))
+    /// The files of each group that carries some, by its inversion.
+    pub fn of(
+        kinds: &Kinds,
+        inversions: &BTreeMap<Group, Inversion>,
+        services: Services,
+    ) -> SampledFiles {
+        let carrying = inversions.iter().filter(|(group, _)| !group.returns);
+        let carried = |(&group, inversion): (&Group, &Inversion)| {
+            (group, Carried::of(f64::from(group.interval), &kinds.of[&group], inversion))
         };
-        SampledFiles { groups: inversions.iter().map(group).collect() }
+        let groups = carrying.map(carried).collect();
+        let mut returning = [Amount::default(); 2];
+        for (group, inversion) in inversions.iter().filter(|(group, _)| group.returns) {
+            let mut all = Kind::default();
+            kinds.of[group].values().for_each(|kind| all.add(kind));
+            let asks = all.payload > all.packets * u128::from(ACK_OPTIONS_BYTES);
+            let amount = &mut returning[usize::from(asks)];
+            amount.flows += inversion.flows.value;
+            amount.octets += f64::from(group.interval) * all.octets as f64;
+        }
+        SampledFiles { groups, returning, services }
+    }
+
+    /// Flows that return: those that only acknowledge, and those that ask as well.
+    pub fn returning(&self) -> [Amount; 2] {
+        self.returning
     }
 
     fn bins(&self, is_file: bool) -> impl Iterator<Item = &Bin> + '_ {
@@ -175,7 +253,9 @@ impl SampledFiles {
     /// The payload bytes and packets that `record` stands for, of flows that are files, in units of which
     /// [`UNITS`] are one: whole numbers, of which the sum does not depend on who is added first.
     pub fn volume(&self, record: &FlowRecord) -> (u128, u128) {
-        let group = &self.groups[&record.sampling_interval];
+        let Some(group) = self.groups.get(&Group::of(record, &self.services)) else {
+            return (0, 0);
+        };
         let kept = group.kept[&(record.packets, record.has_start())] * group.interval;
         let units = |of: u64| libm::round(kept * of as f64 * UNITS) as u128;
         (units(payload_bytes(record)), units(record.packets))
@@ -252,18 +332,19 @@ mod tests {
     #[test]
     fn kinds_of_parts_are_those_of_all() {
         let records: Vec<FlowRecord> = (0..600).map(record).collect();
-        let all = Kinds::of(&records, 7);
+        let services = Services::default();
+        let all = Kinds::of(&records, 7, &services);
         let mut parts = Kinds::default();
         assert!(parts.is_empty() && parts.intervals().is_none());
-        records.chunks(70).for_each(|part| parts.merge(Kinds::of(part, 0)));
+        records.chunks(70).for_each(|part| parts.merge(Kinds::of(part, 0, &services)));
         parts.joined += 7;
         assert_eq!(alloc::format!("{all:?}"), alloc::format!("{parts:?}"));
         assert_eq!((all.is_empty(), all.intervals()), (false, Some((10, 100))));
         assert_eq!(all.octets, records.iter().map(represented_octets).sum::<u64>());
-        for (interval, kinds) in &all.of {
+        for (group, kinds) in &all.of {
             for ((packets, has_start), kind) in kinds {
                 let alike = records.iter().filter(|one| {
-                    one.sampling_interval == *interval
+                    one.sampling_interval == group.interval
                         && one.packets == *packets
                         && one.has_start() == *has_start
                 });

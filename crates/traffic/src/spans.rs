@@ -1,12 +1,11 @@
 //! When flows of each directed address pair began and ended.
 
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use nilometer_flow::{FlowKey, FlowRecord};
 
 use crate::sessions::PairLife;
-use crate::waiting::opens;
 
 /// A directed address pair. Pairs of IPv4 come first, each in the order of its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +17,17 @@ pub(crate) enum Pair {
 }
 
 impl Pair {
+    /// Source and destination.
+    pub fn ends(&self) -> (IpAddr, IpAddr) {
+        match *self {
+            Pair::V4(both) => {
+                let v4 = |word: u64| IpAddr::V4(Ipv4Addr::from_bits(word as u32));
+                (v4(both >> 32), v4(both))
+            }
+            Pair::Wide(source, destination) => (source, destination),
+        }
+    }
+
     fn of(key: &FlowKey) -> Pair {
         match (key.source, key.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -43,13 +53,6 @@ impl Span {
     }
 }
 
-/// The spans of flows, by their pairs and then by their starts.
-pub(crate) fn in_order<'a>(flows: impl Iterator<Item = &'a FlowRecord>) -> Vec<Span> {
-    let mut spans: Vec<Span> = flows.map(Span::of).collect();
-    spans.sort_unstable();
-    spans
-}
-
 /// Nanoseconds between consecutive starts of each pair, of spans in order.
 pub(crate) fn gaps_ns(spans: &[Span]) -> impl Iterator<Item = u64> + '_ {
     let gap = |two: &[Span]| {
@@ -57,21 +60,6 @@ pub(crate) fn gaps_ns(spans: &[Span]) -> impl Iterator<Item = u64> + '_ {
         same.then(|| two[1].start_ns - two[0].start_ns)
     };
     spans.windows(2).filter_map(gap)
-}
-
-/// Nanoseconds between connections of each pair as the starts of sampled flows tell them: of each sampling interval
-/// for itself, because gaps of those are the interval's multiple.
-pub(crate) fn sampled_gaps_ns(sampled: &[FlowRecord]) -> Vec<u64> {
-    let mut intervals: Vec<u32> = sampled.iter().map(|record| record.sampling_interval).collect();
-    intervals.sort_unstable();
-    intervals.dedup();
-    let mut gaps = Vec::new();
-    for interval in intervals {
-        let of_it = sampled.iter().filter(|record| record.sampling_interval == interval);
-        let spans = in_order(of_it.filter(|record| opens(record)));
-        gaps.extend(gaps_ns(&spans).map(|gap_ns| gap_ns / u64::from(interval)));
-    }
-    gaps
 }
 
 /// The lives of all pairs, of spans in order, in seconds since `origin_ns`: a pair silent for longer than

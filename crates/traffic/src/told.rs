@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use nilometer_flow::repair::{Reason, RepairCounts};
 
 use crate::lengths::Measured;
+use crate::model::{Identification, SampledGaps};
 use crate::sampled::Kinds;
 
 /// What repair changed beyond the joining of pieces, in plain words.
@@ -29,10 +30,18 @@ pub(crate) fn sampled(measured: &Measured, sampled: &Kinds) -> Vec<String> {
     let Some((low, high)) = sampled.intervals() else { return Vec::new() };
     let [least, most] = measured.lengths.flow_count_interval;
     let rate = if low == high { format!("1:{low}") } else { format!("1:{low} to 1:{high}") };
+    if sampled.is_bare() {
+        return vec![format!(
+            "packets were sampled {rate} and no TCP flags recorded: how many TCP flows there were is \
+             not identified, at least {:.0} ({least:.0} to {most:.0} are possible); volumes hold; \
+             have the exporter record TCP flags",
+            measured.flow_count
+        )];
+    }
     vec![format!(
         "packets were sampled {rate}: {:.0} TCP flows ({least:.0} to {most:.0}, 95 %) by their SYNs, \
          lengths by expectation-maximisation; file sizes are lengths times mean payload, \
-         acknowledgements among them, and gaps those of sampled SYNs divided by the interval",
+         acknowledgements among them",
         measured.flow_count
     )]
 }
@@ -47,5 +56,22 @@ pub(crate) fn few_files(files: u64) -> Option<String> {
             "{files} files are few for Harpoon's Figure 4 (below {FILES_FEW}): sessions, connections and bytes of an \
              interval may be far from the original's; without --harpoon whole connections are played"
         )
+    })
+}
+
+/// How sure gaps of sampled records are, and what to do where they are not identified.
+pub(crate) fn sampled_gaps(gaps: Option<&SampledGaps>) -> Option<String> {
+    let SampledGaps { identification, lags, median_interval_s: [low, high], .. } = gaps?;
+    let by = format!("{lags} times between sampled connections of one pair of hosts");
+    Some(match identification {
+        Identification::Identified => format!(
+            "gaps between connections are told by {by}: their median is between {low:.3} and \
+             {high:.3} s (95 %)"
+        ),
+        Identification::NotIdentified => format!(
+            "gaps between connections are not identified: {by} leave their median between {low:.3} \
+             and {high:.3} s (95 %), and what stands in the model is a guess; give a longer input, \
+             or one of which more packets were sampled"
+        ),
     })
 }

@@ -5,10 +5,10 @@ use core::net::{IpAddr, Ipv4Addr};
 use nilometer_flow::record::{TCP, UDP, tcp_flags};
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use nilometer_stat::inversion::InversionError;
-use nilometer_stat::{Rng, ks_to, pareto};
+use nilometer_stat::{Rng, ks_models, ks_to, pareto};
 use nilometer_traffic::estimate::{EstimateError, EstimateOptions, estimate};
 use nilometer_traffic::lengths::Method;
-use nilometer_traffic::model::{Origin, TrafficModel};
+use nilometer_traffic::model::{Identification, Origin, TrafficModel};
 
 const FLOWS: u64 = 60_000;
 const DURATION_NS: u64 = 600_000_000_000;
@@ -231,10 +231,81 @@ fn whole_flows_are_counted() {
 #[test]
 fn without_a_single_syn_there_is_no_model() {
     let mut records = exported(&flows(11)[..1_000], 10, 12);
-    records.iter_mut().for_each(|record| record.tcp_flags = 0);
+    records.iter_mut().for_each(|record| record.tcp_flags = tcp_flags::ACK);
     let count = records.len() as u64;
     let udp = FlowKey { protocol: UDP, ..records[0].key };
     records.push(FlowRecord { key: udp, ..records[0].clone() });
     let error = estimate(records, &options()).expect_err("no SYN");
     assert_eq!(error, EstimateError::Sampled(InversionError::NoSyn(count)));
+}
+
+/// Exporters that sample and record no flags: volumes hold, and the number of flows is a lower bound that says so.
+#[test]
+fn sampled_records_without_flags_are_read() {
+    let flows = flows(13);
+    let payload: u64 = flows.iter().flat_map(|flow| &flow.packets).map(|p| p.payload).sum();
+    let mut records = exported(&flows, 10, 14);
+    records.iter_mut().for_each(|record| record.tcp_flags = 0);
+    let made = estimate(records, &options()).expect("a model");
+    let model = made.model;
+    covered(&model);
+    let lengths = model.flow_lengths.as_ref().expect("lengths");
+    assert_eq!(lengths.method, Method::LowerBound);
+    let [low, high] = lengths.flow_count_interval;
+    assert!(low <= FLOWS as f64 && FLOWS as f64 <= high, "{low} to {high}");
+    assert!(model.flow_count.expect("a bound") as f64 <= 1.05 * FLOWS as f64);
+    let bytes = model.bytes() as f64 / payload as f64;
+    assert!((bytes - 1.0).abs() < 0.1, "volume x {bytes}");
+    let gaps = model.sampled_gaps.expect("sampled");
+    assert_eq!(gaps.identification, Identification::NotIdentified);
+    assert!(made.warnings.iter().any(|warning| warning.contains("no TCP flags recorded")));
+}
+
+/// Half of the exporters record flags: the others' flows are as many for each that was seen.
+#[test]
+fn records_without_flags_are_like_those_with_them() {
+    let flows = flows(15);
+    let mut records = exported(&flows, 10, 16);
+    let half = records.len() / 2;
+    records[half..].iter_mut().for_each(|record| record.tcp_flags = 0);
+    let model = model(records);
+    covered(&model);
+    let count = model.flow_count.expect("an estimate") as f64 / FLOWS as f64;
+    assert!((count - 1.0).abs() < 0.05, "flows x {count}");
+    assert_eq!(model.flow_lengths.expect("lengths").method, Method::SynJointEm);
+}
+
+/// Each flow is acknowledged, by half as many packets that carry nothing but time stamps, after a small request.
+#[test]
+fn acknowledgements_are_no_files() {
+    let forward = flows(17);
+    let back = |flow: &Flow| {
+        let length = flow.packets.len() / 2 + 2;
+        let at = |at: usize| flow.packets[(2 * at).min(flow.packets.len() - 1)].at_ns;
+        let packets = (0..length).map(|number| {
+            let (payload, flags) = match number {
+                0 => (20, tcp_flags::SYN),
+                1 => (150, tcp_flags::ACK),
+                _ => (12, tcp_flags::ACK),
+            };
+            Packet { at_ns: at(number), payload, flags }
+        });
+        Flow { key: flow.key.reversed(), packets: packets.collect() }
+    };
+    let back: Vec<Flow> = forward.iter().map(back).collect();
+    for interval in [10, 100] {
+        let alone = model(exported(&forward, interval, 18));
+        let mut records = exported(&forward, interval, 18);
+        records.extend(exported(&back, interval, 19));
+        let model = model(records);
+        covered(&model);
+        let out = &model.coverage.left_out;
+        let left = (out.ack_flow.flows + out.smaller_direction.flows) as f64 / FLOWS as f64;
+        assert!((left - 1.0).abs() < 0.15, "1:{interval}: {left} of the flows return");
+        let ks = ks_models(&model.file_size, &alone.file_size);
+        println!("1:{interval}: sizes beside acknowledgements off by {ks:.3}");
+        assert!(ks < 0.02, "1:{interval}: sizes moved by {ks}");
+        let flows = model.flow_count.expect("an estimate") as f64 / (2 * FLOWS) as f64;
+        assert!((flows - 1.0).abs() < 0.1, "1:{interval}: flows x {flows}");
+    }
 }

@@ -106,6 +106,13 @@ fn lengths(model: &TrafficModel) -> Option<String> {
                 shown(long)
             )
         }
+        Method::LowerBound => {
+            let [few, many] = lengths.flow_count_interval;
+            format!(
+                "at least {count} ({few:.0} to {many:.0} are possible): 1 packet in {interval} was \
+                 sampled and no TCP flags recorded"
+            )
+        }
     })
 }
 

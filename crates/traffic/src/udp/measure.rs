@@ -45,6 +45,12 @@ impl Grid {
         if at + 1 < self.intervals { self.interval_s } else { self.last_s }
     }
 
+    /// When the last interval ends, ns since 1970.
+    pub fn end_ns(&self) -> u64 {
+        let seconds = self.interval_s * (self.intervals - 1) as f64 + self.last_s;
+        self.origin_ns.saturating_add((seconds * NANOS) as u64)
+    }
+
     /// The interval in which something starts.
     pub fn at(&self, start_ns: u64) -> usize {
         let seconds = start_ns.saturating_sub(self.origin_ns) as f64 / 1e9;

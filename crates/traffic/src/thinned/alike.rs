@@ -1,0 +1,109 @@
+//! How much pairs of hosts differ in the scale of their gaps, by how alike the lags of one pair are.
+//!
+//! If the gaps of each pair are those of one law times a scale of the pair's own, so are its lags, and two lags of
+//! one pair have in common what the scale contributes to their logarithms: their covariance over pairs is
+//! the variance of the scale's logarithm (the intraclass correlation of an analysis of variance). A bin is
+//! a logarithm. Each pair counts by its lags, so that one with many does not decide alone; and everything is
+//! shrunk towards pairs that differ little, by [`PRIOR_LAGS`], so that pairs with few do not decide at all.
+
+use super::renewal::OF_DECADE;
+
+/// Sums are kept in 2^-20 of a lag.
+const UNITS: i128 = 1 << 20;
+/// Lags that the prior stands for.
+const PRIOR_LAGS: f64 = 50.0;
+/// The prior's variance of the logarithm of a scale.
+const PRIOR_VARIANCE: f64 = 0.04;
+
+/// Sums over pairs with two lags or more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Alike {
+    /// Of the products of two lags' bins, each lag with the mean of the others.
+    products: i128,
+    bins: i128,
+    lags: i128,
+}
+
+impl Alike {
+    /// Takes the lags of a pair, how many there are by their bins.
+    pub fn add(&mut self, counts: &[u64]) {
+        let (mut lags, mut sum, mut squares) = (0, 0, 0);
+        for (bin, &count) in (0i128..).zip(counts) {
+            let count = i128::from(count);
+            (lags, sum, squares) = (lags + count, sum + count * bin, squares + count * bin * bin);
+        }
+        if lags > 1 {
+            self.products += (sum * sum - squares) * UNITS / (lags - 1);
+            self.bins += sum * UNITS;
+            self.lags += lags * UNITS;
+        }
+    }
+
+    /// Adds those of other pairs.
+    pub fn merge(&mut self, more: &Alike) {
+        self.products += more.products;
+        self.bins += more.bins;
+        self.lags += more.lags;
+    }
+
+    /// The deviation of the natural logarithm of a pair's scale.
+    pub fn deviation(&self) -> f64 {
+        let lags = self.lags as f64;
+        let bin = core::f64::consts::LN_10 / OF_DECADE as f64;
+        let mean = self.bins as f64 / lags.max(1.0);
+        let variance = (self.products as f64 / lags.max(1.0) - mean * mean) * bin * bin;
+        let lags = lags / UNITS as f64;
+        let shrunk = lags * variance.max(0.0) + PRIOR_LAGS * PRIOR_VARIANCE;
+        libm::sqrt(shrunk / (lags + PRIOR_LAGS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thinned::renewal::{BINS, Bins};
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use nilometer_stat::Rng;
+
+    fn pairs(seed: u64, scales: f64, lags: usize) -> Vec<Vec<u64>> {
+        let (bins, mut rng) = (Bins::new(60.0), Rng::new(seed, 0x616c, 0));
+        let mut of_pair = || {
+            let scale = -2.0 + scales * rng.normal();
+            let mut counts = vec![0; BINS];
+            (0..lags).for_each(|_| counts[bins.at(libm::exp(scale + 0.8 * rng.normal()))] += 1);
+            counts
+        };
+        (0..400).map(|_| of_pair()).collect()
+    }
+
+    fn deviation(pairs: &[Vec<u64>]) -> f64 {
+        let mut alike = Alike::default();
+        pairs.iter().for_each(|counts| alike.add(counts));
+        alike.deviation()
+    }
+
+    #[test]
+    fn the_deviation_of_scales_is_had_back_and_so_is_none() {
+        assert!((deviation(&pairs(1, 1.0, 6)) - 1.0).abs() < 0.1);
+        assert!((deviation(&pairs(2, 0.5, 6)) - 0.5).abs() < 0.1);
+        assert!(deviation(&pairs(3, 0.0, 6)) < 0.2);
+        // Single lags have nothing in common with any other: the prior stands.
+        let prior = libm::sqrt(PRIOR_VARIANCE);
+        assert!((deviation(&pairs(4, 1.0, 1)) - prior).abs() < 1e-12);
+        // Few pairs move it little.
+        assert!(deviation(&pairs(5, 1.0, 6)[..2]) < 0.6);
+    }
+
+    #[test]
+    fn parts_are_added_in_any_order() {
+        let pairs = pairs(6, 1.0, 5);
+        let mut sum = Alike::default();
+        for part in pairs.rchunks(37) {
+            let mut more = Alike::default();
+            part.iter().for_each(|counts| more.add(counts));
+            sum.merge(&more);
+        }
+        assert_eq!(sum.deviation(), deviation(&pairs));
+    }
+}

@@ -1,0 +1,338 @@
+//! Lags between sampled connections of each pair of hosts, counted.
+//!
+//! Two chains of points are looked at, each in its order. *SYNs* of one direction: of each connection one, sampled
+//! with the chance 1/N, and the moment of the connection's start. *Connections*, of which any packet of either
+//! direction was sampled: there are many more of them, but one is known by the first of its packets that
+//! was sampled, which comes after its start by a *delay*. How long delays are is read off connections of which a
+//! SYN was sampled and another packet too: whether the first packet is sampled says nothing of the others, so
+//! that theirs come after the start as those of any connection do.
+//!
+//! Each point is followed by the next within the bound, after a lag, or by none as far as it could be followed, to
+//! the bound or to the input's end. Lags are counted by bins, so that what is kept does not grow with
+//! the input. Everything is counted once as it is, and [`REPLICATES`] times with weights that are drawn for
+//! each pair of hosts: a Poisson bootstrap, which says how sure a law is that follows from the counts, though
+//! lags of one pair are not independent. The weights of a pair are drawn from its addresses, so that nothing
+//! depends on who is counted first.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use nilometer_stat::Rng;
+
+use super::alike::Alike;
+use super::renewal::{BINS, Bins};
+use crate::purpose::THINNED;
+use crate::waiting::Moment;
+
+/// How often everything is counted again, with other weights.
+pub(crate) const REPLICATES: usize = 32;
+/// The most that a weight, drawn by a Poisson law of mean 1, may be.
+const WEIGHT_MAX: u64 = 8;
+/// Records of one pair of sockets are of one connection up to so long after the last, ns: ports are not used again
+/// sooner (TIME-WAIT, RFC 9293, section 3.4.2).
+const APART_NS: u64 = 60_000_000_000;
+
+/// What was counted: lags of both chains, delays, and SYNs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Counts {
+    cells: Vec<u64>,
+}
+
+/// Points of one chain: how many were followed by another, by the bin of the lag, and how many by none, by the bin
+/// up to which they were followed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain<'a> {
+    pub next: &'a [u64],
+    pub none: &'a [u64],
+}
+
+impl Chain<'_> {
+    /// Its lags.
+    pub fn lags(&self) -> u64 {
+        self.next.iter().sum()
+    }
+
+    /// Its points.
+    pub fn points(&self) -> u64 {
+        self.lags() + self.none.iter().sum::<u64>()
+    }
+}
+
+/// Where the cells of SYNs, of connections, of delays and of spans begin, and those of SYNs that asked and that answered.
+const SYNS: usize = 0;
+const CONNECTIONS: usize = 2 * BINS;
+const DELAYS: usize = 4 * BINS;
+const SPANS: usize = 5 * BINS;
+const ASKED: usize = 6 * BINS;
+const ANSWERED: usize = 6 * BINS + 1;
+const CELLS: usize = 6 * BINS + 2;
+
+impl Counts {
+    fn new() -> Counts {
+        Counts { cells: vec![0; CELLS] }
+    }
+
+    fn chain(&self, from: usize) -> Chain<'_> {
+        Chain {
+            next: &self.cells[from..from + BINS],
+            none: &self.cells[from + BINS..from + 2 * BINS],
+        }
+    }
+
+    /// Sampled SYNs of each direction.
+    pub fn syns(&self) -> Chain<'_> {
+        self.chain(SYNS)
+    }
+
+    /// Connections of which any packet was sampled.
+    pub fn connections(&self) -> Chain<'_> {
+        self.chain(CONNECTIONS)
+    }
+
+    /// Delays, by their bins.
+    pub fn delays(&self) -> &[u64] {
+        &self.cells[DELAYS..DELAYS + BINS]
+    }
+
+    /// Spans between the first two sampled packets of connections whose SYN was not sampled, by their bins.
+    pub fn spans(&self) -> &[u64] {
+        &self.cells[SPANS..SPANS + BINS]
+    }
+
+    /// Sampled SYNs of a connection's either direction, in the mean of both where both are exported.
+    pub fn syns_of_connections(&self) -> f64 {
+        let (asked, answered) = (self.cells[ASKED] as f64, self.cells[ANSWERED] as f64);
+        if asked + answered > 0.0 {
+            (asked * asked + answered * answered) / (asked + answered)
+        } else {
+            0.0
+        }
+    }
+
+    fn add(&mut self, more: &Counts, times: u64) {
+        self.cells.iter_mut().zip(&more.cells).for_each(|(sum, more)| *sum += times * more);
+    }
+}
+
+/// What sampled flows of one sampling interval say of gaps.
+#[derive(Clone, Debug)]
+pub(crate) struct Lags {
+    pub bins: Bins,
+    pub plain: Counts,
+    pub replicates: Vec<Counts>,
+    /// How alike lags of one pair are.
+    pub alike: Alike,
+}
+
+/// A sampled flow, as one of its pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Point {
+    pub moment: Moment,
+    /// From the lower address to the higher.
+    pub is_up: bool,
+}
+
+/// A connection of which a packet was sampled.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    start_ns: u64,
+    last_ns: u64,
+    /// Its first packet in either direction is what was sampled.
+    opens: bool,
+    /// When another of its packets came, as far as is known.
+    again_ns: Option<u64>,
+}
+
+impl Lags {
+    /// Nothing yet, of gaps up to a bound.
+    pub fn new(bound_s: f64) -> Lags {
+        Lags {
+            bins: Bins::new(bound_s),
+            plain: Counts::new(),
+            replicates: vec![Counts::new(); REPLICATES],
+            alike: Alike::default(),
+        }
+    }
+
+    /// Takes all points of a pair of hosts, in their order; the input ends at `end_ns`.
+    pub fn add_pair(&mut self, ends: (IpAddr, IpAddr), points: &[Point], end_ns: u64) {
+        let mut counts = Counts::new();
+        for is_up in [true, false] {
+            let opening = points.iter().filter(|point| point.is_up == is_up && point.moment.opens);
+            let starts: Vec<u64> = opening.map(|point| point.moment.start_ns).collect();
+            self.count(&mut counts, SYNS, &starts, end_ns);
+        }
+        for point in points.iter().filter(|point| point.moment.opens) {
+            counts.cells[if point.moment.asks { ASKED } else { ANSWERED }] += 1;
+        }
+        let seen = seen(points);
+        let starts: Vec<u64> = seen.iter().map(|seen| seen.start_ns).collect();
+        self.count(&mut counts, CONNECTIONS, &starts, end_ns);
+        for Seen { start_ns, again_ns, opens, .. } in seen {
+            let Some(again_ns) = again_ns else { continue };
+            let later_s = (again_ns - start_ns) as f64 / 1e9;
+            // A delay beyond the bound is one all the same.
+            if opens || later_s <= self.bins.bound_s() {
+                counts.cells[if opens { DELAYS } else { SPANS } + self.bins.at(later_s)] += 1;
+            }
+        }
+        self.alike.add(counts.connections().next);
+        self.plain.add(&counts, 1);
+        for (replicate, weight) in self.replicates.iter_mut().zip(weights(ends)) {
+            replicate.add(&counts, weight);
+        }
+    }
+
+    /// Adds what other pairs say.
+    pub fn merge(&mut self, more: &Lags) {
+        self.plain.add(&more.plain, 1);
+        let both = self.replicates.iter_mut().zip(&more.replicates);
+        both.for_each(|(sum, more)| sum.add(more, 1));
+        self.alike.merge(&more.alike);
+    }
+
+    fn count(&self, counts: &mut Counts, chain: usize, starts_ns: &[u64], end_ns: u64) {
+        let bound_s = self.bins.bound_s();
+        let seconds = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e9;
+        for (at, &start_ns) in starts_ns.iter().enumerate() {
+            let lag_s = starts_ns.get(at + 1).map(|next_ns| seconds(start_ns, *next_ns));
+            let cell = match lag_s.filter(|lag_s| *lag_s <= bound_s) {
+                Some(lag_s) => chain + self.bins.at(lag_s),
+                None => chain + BINS + self.bins.at(seconds(start_ns, end_ns).min(bound_s)),
+            };
+            counts.cells[cell] += 1;
+        }
+    }
+}
+
+/// The connections of points in their order, each at the first that was seen of it.
+fn seen(points: &[Point]) -> Vec<Seen> {
+    let mut seen: Vec<Seen> = Vec::new();
+    let mut last: BTreeMap<u16, usize> = BTreeMap::new();
+    for Point { moment, .. } in points {
+        let again_ns = moment.again_ns();
+        if let Some(&at) = last.get(&moment.ports) {
+            let earlier = &mut seen[at];
+            if moment.start_ns <= earlier.last_ns.saturating_add(APART_NS) {
+                let first_ns = earlier.again_ns.unwrap_or(u64::MAX);
+                earlier.again_ns = Some(first_ns.min(moment.start_ns));
+                earlier.last_ns = earlier.last_ns.max(moment.end_ns);
+                continue;
+            }
+        }
+        last.insert(moment.ports, seen.len());
+        let Moment { start_ns, end_ns, opens, .. } = *moment;
+        seen.push(Seen { start_ns, last_ns: end_ns, opens, again_ns });
+    }
+    seen
+}
+
+/// The weights of a pair of hosts in the replicates, whichever is named first.
+fn weights((one, other): (IpAddr, IpAddr)) -> impl Iterator<Item = u64> {
+    let word = |address: IpAddr| match address {
+        IpAddr::V4(v4) => u64::from(v4.to_bits()),
+        IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64 ^ (v6.to_bits() as u64).rotate_left(17),
+    };
+    let (low, high) = (word(one).min(word(other)), word(one).max(word(other)));
+    let mut rng = Rng::new(low.rotate_left(32) ^ high, THINNED, 0);
+    (0..REPLICATES).map(move |_| poisson(rng.unit()))
+}
+
+/// The least number of which a Poisson law of mean 1 is at most that with a chance above `share`.
+fn poisson(share: f64) -> u64 {
+    let (mut number, mut part) = (0, libm::exp(-1.0));
+    let mut below = part;
+    while below <= share && number < WEIGHT_MAX {
+        number += 1;
+        part /= number as f64;
+        below += part;
+    }
+    number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn ends(last: u8) -> (IpAddr, IpAddr) {
+        (Ipv4Addr::new(198, 18, 0, 1).into(), Ipv4Addr::new(198, 19, 0, last).into())
+    }
+
+    /// A record that starts and ends at these seconds.
+    fn point(
+        ports: u16,
+        is_up: bool,
+        opens: bool,
+        (start, end): (u64, u64),
+        packets: u32,
+    ) -> Point {
+        let (start_ns, end_ns) = (start * SECOND_NS, end * SECOND_NS);
+        let (interval, is_flagged, asks) = (100, true, is_up);
+        let moment = Moment { start_ns, end_ns, interval, opens, is_flagged, asks, ports, packets };
+        Point { moment, is_up }
+    }
+
+    fn points() -> Vec<Point> {
+        vec![
+            point(1, true, true, (10, 10), 1),
+            point(1, false, false, (13, 13), 1),
+            point(2, false, true, (20, 28), 3),
+            point(3, true, false, (30, 36), 2),
+            point(4, true, true, (200, 200), 1),
+            // The ports of the first again, too late to be the same connection.
+            point(1, true, true, (210, 210), 1),
+        ]
+    }
+
+    #[test]
+    fn lags_delays_and_spans_are_those_of_connections() {
+        let mut lags = Lags::new(60.0);
+        lags.add_pair(ends(1), &points(), 215 * SECOND_NS);
+        let (bins, counts) = (&lags.bins, &lags.plain);
+        let at = |cells: &[u64]| -> Vec<usize> {
+            (0..BINS).flat_map(|at| vec![at; cells[at] as usize]).collect()
+        };
+        let bin = |seconds: f64| bins.at(seconds);
+        let connections = counts.connections();
+        assert_eq!(at(connections.next), [bin(10.0), bin(10.0), bin(10.0)]);
+        assert_eq!(at(connections.none), [bin(5.0), bin(60.0)]);
+        // Of either direction for itself: 10, 200 and 210 up, 20 down.
+        assert_eq!(at(counts.syns().next), [bin(10.0)]);
+        assert_eq!(at(counts.syns().none), [bin(5.0), bin(60.0), bin(60.0)]);
+        assert_eq!(at(counts.delays()), [bin(3.0), bin(4.0)]);
+        assert_eq!(at(counts.spans()), [bin(6.0)]);
+        // Three asked and one answered.
+        assert_eq!(counts.syns_of_connections(), 2.5);
+    }
+
+    #[test]
+    fn replicates_have_the_weights_of_their_pair_in_any_order() {
+        let (mut one, mut other) = (Lags::new(60.0), Lags::new(60.0));
+        for last in 0..50 {
+            one.add_pair(ends(last), &points(), 215 * SECOND_NS);
+            let mut part = Lags::new(60.0);
+            let (client, server) = ends(49 - last);
+            part.add_pair((server, client), &points(), 215 * SECOND_NS);
+            other.merge(&part);
+        }
+        assert_eq!((&one.plain, &one.replicates), (&other.plain, &other.replicates));
+        let lags = |counts: &Counts| counts.connections().lags() as f64;
+        let mean = one.replicates.iter().map(lags).sum::<f64>() / REPLICATES as f64;
+        assert!((mean / lags(&one.plain) - 1.0).abs() < 0.1, "{mean}");
+    }
+
+    /// The mean and the variance of a Poisson law of mean 1.
+    #[test]
+    fn weights_are_of_a_poisson_law() {
+        let draws: Vec<f64> =
+            (0..100_000).map(|at| poisson((f64::from(at) + 0.5) / 1e5) as f64).collect();
+        let mean = draws.iter().sum::<f64>() / 1e5;
+        let variance = draws.iter().map(|draw| (draw - 1.0) * (draw - 1.0)).sum::<f64>() / 1e5;
+        assert!((mean - 1.0).abs() < 1e-3 && (variance - 1.0).abs() < 1e-2, "{mean}, {variance}");
+    }
+}

@@ -1,0 +1,129 @@
+//! A law of gaps within a bound: two lognormal ones mixed, times a scale that pairs of hosts do not share.
+//!
+//! One lognormal law is for gaps of one kind, two are for gaps within a page and between pages. The scale of a
+//! pair is lognormal as well, and stands at the three nodes of Gauss and Hermite. What goes beyond the bound is
+//! lacking, and so is the share of connections after which the pair falls silent.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::renewal::{BINS, Bins};
+
+/// Nodes of a normal law of mean 0 and deviation 1, with their weights.
+const NODES: [(f64, f64); 3] =
+    [(0.0, 2.0 / 3.0), (1.732_050_807_568_877_2, 1.0 / 6.0), (-1.732_050_807_568_877_2, 1.0 / 6.0)];
+/// Halvings of the range in which a quantile lies.
+const HALVINGS: usize = 60;
+
+/// What describes a law: see [`LawOfGaps::new`].
+pub(crate) type Shape = [f64; 6];
+
+/// The law.
+#[derive(Clone, Debug)]
+pub(crate) struct LawOfGaps {
+    bound_s: f64,
+    /// The mean and the deviation of the logarithm of seconds, and the share, of each of the two.
+    parts: [(f64, f64, f64); 2],
+    /// The deviation of the logarithm of a pair's scale.
+    scales: f64,
+}
+
+fn logistic(of: f64) -> f64 {
+    1.0 / (1.0 + libm::exp(-of))
+}
+
+impl LawOfGaps {
+    /// The law of these six numbers: of the first part the mean of the logarithm of seconds and the logarithm of
+    /// its deviation, how far the mean of the second is above, the logarithm of the second's deviation, and
+    /// as log odds the share of the second, and that of connections that no other follows.
+    pub fn new(
+        bound_s: f64,
+        scales: f64,
+        &[mu, ln_sigma, above, other, second, none]: &Shape,
+    ) -> LawOfGaps {
+        let followed = logistic(-none);
+        let first = (mu, libm::exp(ln_sigma), followed * logistic(-second));
+        let second = (mu + above, libm::exp(other), followed * logistic(second));
+        LawOfGaps { bound_s, parts: [first, second], scales }
+    }
+
+    /// The scales of pairs, as logarithms, and the share of each.
+    pub fn nodes(&self) -> Vec<(f64, f64)> {
+        match self.scales > 0.0 {
+            true => NODES.iter().map(|(node, weight)| (node * self.scales, *weight)).collect(),
+            false => vec![(0.0, 1.0)],
+        }
+    }
+
+    /// The chance that a gap of pairs of this scale is there, and at most so long.
+    fn below(&self, scale: f64, seconds: f64) -> f64 {
+        let ln = libm::log(seconds.max(f64::MIN_POSITIVE)) - scale;
+        let part = |&(mu, sigma, share): &(f64, f64, f64)| {
+            share * 0.5 * libm::erfc((mu - ln) / (sigma * core::f64::consts::SQRT_2))
+        };
+        self.parts.iter().map(part).sum()
+    }
+
+    /// The shares of gaps of pairs of a scale, by their bins.
+    pub fn shares(&self, bins: &Bins, scale: f64) -> Vec<f64> {
+        let mut before = 0.0;
+        let share = |at: usize| {
+            let after = self.below(scale, bins.begin_s(at + 1));
+            let share = after - before;
+            before = after;
+            share
+        };
+        (0..BINS).map(share).collect()
+    }
+
+    /// The share of connections that another follows within so long.
+    pub fn followed(&self, seconds: f64) -> f64 {
+        self.nodes().iter().map(|(scale, weight)| weight * self.below(*scale, seconds)).sum()
+    }
+
+    /// Of gaps within the bound, the one under which this share lies, seconds.
+    pub fn quantile(&self, share: f64) -> f64 {
+        let target = share * self.followed(self.bound_s);
+        let (mut low, mut high) = (libm::log(self.bound_s) - 40.0, libm::log(self.bound_s));
+        for _ in 0..HALVINGS {
+            let middle = 0.5 * (low + high);
+            match self.followed(libm::exp(middle)) < target {
+                true => low = middle,
+                false => high = middle,
+            }
+        }
+        libm::exp(high).min(self.bound_s)
+    }
+
+    /// So many gaps that lie evenly in the law, seconds, rising.
+    pub fn evenly(&self, count: usize) -> Vec<f64> {
+        (0..count).map(|at| self.quantile((at as f64 + 0.5) / count as f64)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_and_quantiles_are_those_of_the_law() {
+        let bins = Bins::new(60.0);
+        let law = LawOfGaps::new(60.0, 0.5, &[-1.0, 0.0, 3.0, -0.5, -0.7, -3.0]);
+        let mut shares = vec![0.0; BINS];
+        for (scale, weight) in law.nodes() {
+            let of_scale = law.shares(&bins, scale);
+            shares.iter_mut().zip(of_scale).for_each(|(sum, share)| *sum += weight * share);
+        }
+        assert!((shares.iter().sum::<f64>() - law.followed(60.0)).abs() < 1e-9);
+        let mut before = 0.0;
+        for share in [0.01, 0.2, 0.5, 0.9, 0.999] {
+            let gap = law.quantile(share);
+            assert!(gap > before && gap < 60.0, "{share}: {gap}");
+            assert!((law.followed(gap) / law.followed(60.0) - share).abs() < 1e-9);
+            before = gap;
+        }
+        // One part, one scale: the median is exp(mu) where the bound is far.
+        let plain = LawOfGaps::new(1e6, 0.0, &[-1.0, 0.0, 0.0, 0.0, 0.0, -3.0]);
+        assert!((plain.quantile(0.5) / libm::exp(-1.0) - 1.0).abs() < 1e-6);
+    }
+}
