@@ -17,7 +17,7 @@ use nilometer_lab::trial::source::Asked;
 use nilometer_likeness::Verdict;
 use nilometer_traffic::plan::PlannedConnection;
 use nilometer_traffic::script::Script;
-use nilometer_wire::Time;
+use nilometer_wire::{Time, build};
 
 const MS: u64 = 1_000_000;
 const FIN: u8 = 1;
@@ -304,7 +304,11 @@ fn flow_records_are_played_as_they_were_and_judged_by_records() {
         other => return println!("skipped a run of flow records: it needs root (found: {other})"),
     }
     let room = common::Room::new("recorded");
-    room.write("small.pcap", common::talk(200, |number| 200 + 37 * number as usize, true));
+    let tcp = common::talk(200, |number| 200 + 37 * number as usize, true);
+    let [from, to] = [([198, 51, 100, 9], 5_000), ([203, 0, 113, 9], 53)];
+    let datagram = build::ethernet(&build::udp(from.into(), to.into(), &[0; 1_000]));
+    let udp = common::pcap(&[(1_002_000_000, datagram)]);
+    room.write("small.pcap", [&tcp[..], &udp[24..]].concat());
     room.done(&["flows", "small.pcap", "-o", "small.parquet"]);
     let words = ["lab", "run", "small.parquet", "--exact", "--dut", "wire", "--part", "0.5+4"];
     let words = [&words[..], &["--calibration", "0", "--json", "--out", "run"]].concat();
@@ -329,6 +333,8 @@ fn flow_records_are_played_as_they_were_and_judged_by_records() {
     }
     let warnings = result["warnings"].as_array().expect("a list");
     let said = |words: &str| warnings.iter().any(|one| one.as_str().unwrap_or("").contains(words));
-    assert!(said("played as one exchange"), "{warnings:?}");
+    assert!(said("played as one exchange") && said("are UDP: TCP alone"), "{warnings:?}");
+    let share = result["coverage"]["udp_share"].as_f64().expect("a share");
+    assert!((0.001..0.1).contains(&share), "{share} of the bytes are one datagram");
     assert!(room.read("run/report.html").contains("The copy against the original"));
 }

@@ -6,6 +6,7 @@ pub mod aside;
 pub mod clock;
 pub mod config;
 mod heading;
+mod host;
 mod hosts;
 pub mod judge;
 pub mod leg;

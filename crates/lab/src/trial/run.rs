@@ -13,6 +13,7 @@ use nilometer_wire::{Span, Time};
 
 use super::account::{self, Account};
 use super::config::{DutKind, FIT_S, Keep, LabConfig};
+use super::host;
 use super::leg::{self, Leg, LegLive, LegOutcome};
 use super::meter::Likewise;
 use super::original::{self, Original};
@@ -316,6 +317,10 @@ impl Trial<'_> {
         };
         if stop.load(Ordering::Acquire) {
             return Ok(Legs::Stopped);
+        }
+        if let Some(wire) = &wire {
+            let told = host::told(self.plan, &head, &wire.executions);
+            told.iter().for_each(|warning| display.warn(warning));
         }
         let name = self.config.dut.name();
         display.phase(&format!("playing {} connections through {name}", self.plan.len()));

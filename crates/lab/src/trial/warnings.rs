@@ -11,13 +11,13 @@ use crate::report::verdict::COVERAGE_LOW;
 use crate::route::testbed::RouterFile;
 
 /// Lateness beyond which a start is worth a word, ns.
-const LATE_NS: u64 = 5_000_000;
+pub(super) const LATE_NS: u64 = 5_000_000;
 /// A clock that is disciplined moves by less, besides a thousandth of the time.
 const CLOCK_STEP_NS: u64 = 10_000_000;
 /// Times the original's speed beyond which its clock is doubted.
 const TOO_FAST: f64 = 5_000.0;
 /// Share of gaps too short for the generator beyond which it is worth a word.
-const TOO_SHORT: f64 = 0.05;
+pub(super) const TOO_SHORT: f64 = 0.05;
 /// Sessions for each rank below which the picture of popularity is coarse.
 const SESSIONS_PER_RANK: f64 = 0.5;
 
