@@ -7,6 +7,7 @@ extern crate alloc;
 pub mod connection;
 pub mod follower;
 mod half;
+pub mod headers;
 pub mod joined;
 mod live;
 pub mod measures;

@@ -9,6 +9,7 @@
 //! those laws are estimated, and fitted into a minute.
 
 use anyhow::Result;
+use nilometer_conversation::headers::without_time_stamps;
 use nilometer_conversation::one_exchange::{one_exchange, within};
 use nilometer_conversation::{Connection, Telling, joined};
 use nilometer_flow::FlowRecord;
@@ -98,7 +99,10 @@ pub fn learn(
     if let Some(laws) = records.only_laws(telling) {
         return Ok(laws);
     }
-    let all = joined(&records.tcp, telling, None);
+    let mut all = joined(&records.tcp, telling, None);
+    if !telling.payload {
+        without_time_stamps(&mut all);
+    }
     let mut volume = Volume::default();
     all.iter().for_each(|one| spread(one, &mut volume));
     let clock = volume.clock(asked.bound_s.unwrap_or(BOUND_S));
