@@ -79,7 +79,11 @@ pub fn within(one: &Connection, [begins_ns, ends_ns]: [u64; 2]) -> Option<Connec
     }
     let mut part = one.clone();
     if one.start_ns < begins_ns {
-        (part.start_ns, part.opening, part.syns) = (begins_ns, Opening::Unseen, 0);
+        part.start_ns = begins_ns;
+        // A SYN that nobody accepts is sent again, and is no connection that is under way.
+        if !matches!(one.opening, Opening::Unanswered | Opening::Refused) {
+            (part.opening, part.syns) = (Opening::Unseen, 0);
+        }
     }
     if one.end_ns > ends_ns {
         part.end_ns = ends_ns;
@@ -213,6 +217,11 @@ mod tests {
         let last = part(12, 20).expect("its last two");
         assert_eq!((last.carried[1].payload_bytes, last.opening), (2_000, Opening::Unseen));
         assert_eq!((last.start_ns, last.steps.len(), last.syns), (12 * S, 1, 0));
+        for opening in [Opening::Unanswered, Opening::Refused] {
+            let syn = Connection { opening, ..connection([0, 0], Vec::new()) };
+            let rest = within(&syn, [12 * S, 20 * S]).expect("its last two");
+            assert_eq!((rest.opening, rest.syns, rest.start_ns), (opening, 1, 12 * S));
+        }
         assert_eq!((part(14, 20).is_some(), part(15, 20), part(5, 10)), (true, None, None));
     }
 }

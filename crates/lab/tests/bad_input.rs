@@ -176,7 +176,7 @@ fn a_lab_refuses_numbers_and_files_before_anything_else() {
             ("lab run good.pcap --part 900+9 --out out", &["no TCP packet", "900.000 s"]),
             ("lab run good.pcap --match bitrate --out out", &["--match bitrate", "--fit"]),
             ("lab run --harpoon --exact --out out", &["--exact", "there are none"]),
-            ("lab run --harpoon --part 0+9 --out out", &["--part", "here are none"]),
+            ("lab run --harpoon --part 0+9 --out out", &["--part", "laws only"]),
             ("lab run good.pcap --fit --exact --out out", &["--fit", "--exact"]),
             ("lab run key.toml type.toml --out out", &["more than one LAB.toml"]),
             (

@@ -137,7 +137,7 @@ fn each_bound_is_held(result: &str) {
         (|one| one.packets.lost = 1 + one.packets.entered / 1_000, "over 0.1 % (--loss-max)"),
         (
             |one| delays(one, 10_000_001, None),
-            "delay_ns.p99 is 10.000 ms beside the bare wire's 0.000 ms",
+            "p99 delay (delay_ns.p99) is 10.000 ms, the bare wire's 0.000 ms",
         ),
         (|one| delays(one, 12_000_001, Some(2_000_000)), "over 10 ms more (--delay-max)"),
     ];

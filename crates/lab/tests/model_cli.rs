@@ -4,7 +4,7 @@ mod common;
 
 use std::net::Ipv4Addr;
 
-use common::{Room, capture};
+use common::{Room, capture, text};
 use nilometer_flow::netflow5::{self, Header};
 use nilometer_flow::record::{TCP, tcp_flags};
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
@@ -260,16 +260,28 @@ fn sampled_records_say_how_many_flows_there_were_and_how_long() {
         assert!(line.contains(if interval > 0 { "1 packet in 10" } else { "counted" }), "{line}");
         room.done(&["generate", "plan", "model.json"]);
     }
-    // Without a SYN there is no count of flows, and one line says so.
-    let mut silent = sampled_export(10, length);
-    for datagram in silent.chunks_mut(netflow5::HEADER_BYTES + 30 * netflow5::RECORD_BYTES) {
-        for record in datagram[netflow5::HEADER_BYTES..].chunks_mut(netflow5::RECORD_BYTES) {
-            record[37] = 0;
+    // Flags without a SYN count no flows, and one line says so; where there are no flags there is a lower bound.
+    let flagged = |flags: u8| {
+        let mut export = sampled_export(10, length);
+        for datagram in export.chunks_mut(netflow5::HEADER_BYTES + 30 * netflow5::RECORD_BYTES) {
+            for record in datagram[netflow5::HEADER_BYTES..].chunks_mut(netflow5::RECORD_BYTES) {
+                record[37] = flags;
+            }
         }
-    }
-    room.write("silent.nf5", silent);
-    let line = room.refused(&["model", "silent.nf5", "-o", "other.json"]);
+        export
+    };
+    room.write("open.nf5", flagged(0x10));
+    let line = room.refused(&["model", "open.nf5", "-o", "other.json"]);
     assert!(line.contains("none of") && line.contains("has a SYN"), "{line}");
+    room.write("silent.nf5", flagged(0));
+    let shown = room.run(&["model", "silent.nf5", "-o", "other.json"]);
+    let line = |name: &str| {
+        let text = text(&shown.stdout);
+        text.lines().find(|line| line.starts_with(name)).map(str::to_owned).expect(name)
+    };
+    assert!(line("TCP flows").contains("at least"), "{}", line("TCP flows"));
+    assert!(line("  of sampled records").contains("not identified"), "{}", line("TCP flows"));
+    assert!(text(&shown.stderr).contains("not identified"), "{}", text(&shown.stderr));
 }
 
 /// Sizes, times and rates are told in the unit in which they are small numbers.

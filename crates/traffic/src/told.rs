@@ -62,16 +62,16 @@ pub(crate) fn few_files(files: u64) -> Option<String> {
 /// How sure gaps of sampled records are, and what to do where they are not identified.
 pub(crate) fn sampled_gaps(gaps: Option<&SampledGaps>) -> Option<String> {
     let SampledGaps { identification, lags, median_interval_s: [low, high], .. } = gaps?;
-    let by = format!("{lags} times between sampled connections of one pair of hosts");
+    let by = format!("{lags} intervals between sampled connections of the same hosts");
     Some(match identification {
         Identification::Identified => format!(
-            "gaps between connections are told by {by}: their median is between {low:.3} and \
-             {high:.3} s (95 %)"
+            "gaps between connections are told by {by}: their median is between {low:.3} and {high:.3} s \
+             (95 %)"
         ),
         Identification::NotIdentified => format!(
-            "gaps between connections are not identified: {by} leave their median between {low:.3} \
-             and {high:.3} s (95 %), and what stands in the model is a guess; give a longer input, \
-             or one of which more packets were sampled"
+            "gaps between connections are not identified: {by} put their median anywhere from {low:.3} to \
+             {high:.3} s (95 %), and those of the model are a guess; give a longer input, or one of which more \
+             packets were sampled"
         ),
     })
 }

@@ -239,6 +239,26 @@ fn what_is_not_identified_is_said() {
     assert_eq!(read.sampled_gaps, None);
 }
 
+/// Two records of another exporter, which samples one packet in a thousand, leave what the others tell.
+#[test]
+fn strays_of_another_sampling_interval_leave_gaps_identified() {
+    let Sampled { mut records, end_ns, .. } = sample(5, (5_000, 10), (lognormal, 0.0));
+    let median = |records: &[FlowRecord]| {
+        let made = estimate(records.to_vec(), &options(end_ns)).expect("a model");
+        assert!(is_identified(&made.model), "{:?}", made.warnings);
+        made.model.sampled_gaps.expect("sampled").median_interval_s
+    };
+    let before = median(&records);
+    let mut strays = records[..2].to_vec();
+    for (stray, port) in strays.iter_mut().zip([7_001, 7_002]) {
+        stray.sampling_interval = 1_000;
+        (stray.key.source, stray.key.destination) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+        stray.key.source_port = port;
+    }
+    records.extend(strays);
+    assert_eq!(median(&records), before);
+}
+
 /// Of a hundred seeds each, of inputs in which gaps are told and of such in which they hardly are.
 #[test]
 #[ignore = "300 models; run by hand"]

@@ -137,14 +137,18 @@ fn packets_of(path: &Path) -> Result<PathBuf> {
         return Ok(path.to_owned());
     }
     let kept = ["client.pcapng", "flows.parquet"].map(|name| path.join(name));
-    let Some(kept) = kept.into_iter().find(|file| file.is_file()) else {
+    if let Some(kept) = kept.into_iter().find(|file| file.is_file()) {
+        return Ok(kept);
+    }
+    if path.join("result.json").is_file() {
         bail!(
-            "{}: holds no client.pcapng; a directory of results has its packets where it was made with `lab run \
-             --pcap`",
+            "{}: a directory of results without client.pcapng (`lab run --pcap`) and flows.parquet has nothing to \
+             compare",
             path.display()
         );
-    };
-    Ok(kept)
+    }
+    // A directory of exports, as nfcapd writes them.
+    Ok(path.to_owned())
 }
 
 /// What packets, flow records and models are called.

@@ -140,10 +140,10 @@ struct RunArgs {
     #[arg(long)]
     check: bool,
     /// For --check: the share of packets that the device may lose, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = bound)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = bound, requires = "check")]
     loss_max: f64,
     /// For --check: by how much delay_ns.p99 may exceed the bare wire's (or 0 without one), in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 10.0, value_parser = bound)]
+    #[arg(long, value_name = "MS", default_value_t = 10.0, value_parser = bound, requires = "check")]
     delay_max: f64,
     /// For --check: laws of which there is too little to tell may pass.
     #[arg(long)]

@@ -5,7 +5,7 @@ use nilometer_traffic::TrafficModel;
 use nilometer_traffic::burstiness::HurstEstimate;
 use nilometer_traffic::connections::ConnectionLaw;
 use nilometer_traffic::lengths::Method;
-use nilometer_traffic::model::{Driver, Interval};
+use nilometer_traffic::model::{Driver, Identification, Interval};
 use nilometer_traffic::round_trips::Source;
 
 use super::{coverage, side_by_side};
@@ -46,6 +46,17 @@ pub(super) fn of(model: &TrafficModel) -> String {
             duration(generation.inter_connection_bound_s)
         ),
     );
+    if let Some(gaps) = &model.sampled_gaps {
+        let [low, high] = gaps.median_interval_s.map(duration);
+        let sure = match gaps.identification {
+            Identification::Identified => "",
+            Identification::NotIdentified => "not identified: ",
+        };
+        line(
+            "  of sampled records",
+            format!("{sure}median {low} to {high}, 95 %, {} seen", gaps.lags),
+        );
+    }
     for (name, ranks) in [("sources", &model.sources), ("destinations", &model.destinations)] {
         let top = ranks.shares(usize::MAX).first().copied().unwrap_or(0.0);
         let count = ranks.counts.len();

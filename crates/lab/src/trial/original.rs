@@ -46,18 +46,31 @@ struct Stamps {
     /// From one packet to the next where they have no clock of their own, ns.
     spacing_ns: Option<f64>,
     packets: u64,
+    /// Of these, those that are stamped 0.
+    zeros: u64,
+    before_ns: u64,
 }
 
 impl Stamps {
     /// Those of the packets, or so many a second.
     fn of(rate: Option<f64>) -> Stamps {
-        Stamps { spacing_ns: rate.map(|rate| 1e9 / rate), packets: 0 }
+        Stamps { spacing_ns: rate.map(|rate| 1e9 / rate), packets: 0, zeros: 0, before_ns: 0 }
     }
 
-    /// The stamp of the next packet, ns since 1970, where it has this one of its own.
+    /// The stamp of the next packet, ns since 1970, where it has this one of its own; of a stray one without, that
+    /// of the packet before it.
     fn next(&mut self, own_ns: u64) -> u64 {
         self.packets += 1;
-        self.spacing_ns.map_or(own_ns, |spacing| (self.packets as f64 * spacing) as u64)
+        self.zeros += u64::from(own_ns == 0);
+        if own_ns != 0 {
+            self.before_ns = own_ns;
+        }
+        self.spacing_ns.map_or(self.before_ns, |spacing| (self.packets as f64 * spacing) as u64)
+    }
+
+    /// Have most packets no clock?
+    fn is_unstamped(&self) -> bool {
+        2 * self.zeros > self.packets
     }
 }
 
@@ -97,7 +110,7 @@ fn lost(observed: &Observed) -> Option<String> {
 /// Times that nobody saw are said to be none.
 fn evenly(rate: f64) -> String {
     format!(
-        "The packets have no clock and are taken to be evenly spaced, {rate} a second (--rate): pauses, paces and          durations are of that, and not of the original."
+        "The packets have no clock and are taken to be evenly spaced, {rate} a second (--rate): pauses, paces and durations are of that, and not of the original."
     )
 }
 
@@ -124,25 +137,26 @@ pub fn learn(
     if asked.inputs.iter().any(|input| is_pipe(input)) {
         return Ok(None);
     }
-    let (mut volume, mut is_unstamped) = (Volume::default(), false);
-    let (mut stamps, mut contents) = (Stamps::of(asked.rate), Contents::default());
+    let (mut volume, mut contents) = (Volume::default(), Contents::default());
+    let mut stamps = Stamps::of(asked.rate);
     let taken = &mut |ns, packet: &IpPacket| {
         contents.take(packet);
         let at_ns = stamps.next(ns);
-        if matches!(packet.transport, Transport::Tcp(_)) {
-            is_unstamped |= ns == 0;
+        // (Until one has a stamp there is none to take.)
+        if matches!(packet.transport, Transport::Tcp(_)) && at_ns > 0 {
             volume.add(at_ns, packet.ip_bytes.into());
         }
     };
     let summary = read_packets(&asked.inputs, true, progress, taken)?;
     let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
-    if volume.span_ns().is_none() && summary.flow_records == 0 {
+    let is_unstamped = stamps.is_unstamped();
+    if volume.span_ns().is_none() && !is_unstamped {
+        if summary.flow_records > 0 {
+            return Ok(None);
+        }
         let names: Vec<&str> = summary.inputs.iter().map(|input| input.name.as_str()).collect();
         bail!(no_tcp_packet(&names.join(" "), &summary, &contents));
     }
-    let clock = volume.clock(asked.bound_s.unwrap_or(BOUND_S));
-    let volume = volume.by(&clock);
-    let Some((first_ns, _)) = volume.span_ns() else { return Ok(None) };
     match asked.rate {
         None if is_unstamped => bail!(
             "{}: its packets have no usable clock (stamps of 0); --rate PACKETS_PER_SECOND plays them evenly spaced",
@@ -154,6 +168,9 @@ pub fn learn(
         ),
         _ => {}
     }
+    let clock = volume.clock(asked.bound_s.unwrap_or(BOUND_S));
+    let volume = volume.by(&clock);
+    let Some((first_ns, _)) = volume.span_ns() else { return Ok(None) };
     let chosen = volume.choose(part, duration_s);
     let part = chosen.part;
     let [begins_ns, ends_ns] = chosen.between_ns();
@@ -212,4 +229,23 @@ pub(super) fn estimate(
     };
     let model = of_vectors::model(vectors, beside);
     Estimate { model, warnings, notes: Vec::new(), together_max: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stray packet without a stamp takes that of the one before; where most have none there is no clock.
+    #[test]
+    fn a_stray_packet_without_a_stamp_leaves_the_clock() {
+        let all = |stamps: &[u64], rate| {
+            let mut read = Stamps::of(rate);
+            let at: Vec<u64> = stamps.iter().map(|ns| read.next(*ns)).collect();
+            (at, read.is_unstamped())
+        };
+        assert_eq!(all(&[5, 0, 9], None), (vec![5, 5, 9], false));
+        assert_eq!(all(&[0, 0, 9], None), (vec![0, 0, 9], true));
+        assert_eq!(all(&[0, 0], Some(1e9)), (vec![1, 2], true));
+        assert!(!all(&[], None).1);
+    }
 }

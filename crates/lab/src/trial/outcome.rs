@@ -296,7 +296,7 @@ fn of_the_device(outcome: &Outcome, bounds: &Bounds) -> Vec<String> {
         && delay.p99 as f64 > wire_ns as f64 + bounds.delay_max_ns
     {
         found.push(format!(
-            "delay_ns.p99 is {:.3} ms beside the bare wire's {:.3} ms, over {} ms more (--delay-max)",
+            "p99 delay (delay_ns.p99) is {:.3} ms, the bare wire's {:.3} ms: more than {} ms above it (--delay-max)",
             delay.p99 as f64 / 1e6,
             wire_ns as f64 / 1e6,
             bounds.delay_max_ns / 1e6

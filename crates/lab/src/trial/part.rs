@@ -52,7 +52,8 @@ pub struct Volume {
 impl Volume {
     /// So many bytes passed at this moment, ns since 1970.
     pub fn add(&mut self, stamp_ns: u64, bytes: u64) {
-        *self.seconds.entry(stamp_ns / SECOND_NS).or_default() += bytes;
+        let second = self.seconds.entry(stamp_ns / SECOND_NS).or_default();
+        *second = second.saturating_add(bytes);
         let (first, last) = self.span_ns.unwrap_or((stamp_ns, stamp_ns));
         self.span_ns = Some((first.min(stamp_ns), last.max(stamp_ns)));
     }
@@ -99,13 +100,19 @@ impl Volume {
         let length = seconds.ceil() as u64;
         let last = self.seconds.keys().next_back().copied().unwrap_or(0);
         let mut windows: Vec<(u64, u64)> = Vec::new();
-        for &begins in self.seconds.keys() {
+        // What has passed of the window that begins here is what the one before had, less its first second.
+        let (mut reached, mut carried) = (self.seconds.iter().peekable(), 0_u64);
+        for (&begins, bytes) in &self.seconds {
+            let ends = begins.saturating_add(length);
             // A window that reaches beyond the end is no whole one, unless there is no other.
-            if begins + length > last + 1 && !windows.is_empty() {
+            if ends > last.saturating_add(1) && !windows.is_empty() {
                 break;
             }
-            let carried = self.seconds.range(begins..begins + length).map(|(_, bytes)| bytes).sum();
+            while let Some((_, more)) = reached.next_if(|(second, _)| **second < ends) {
+                carried = carried.saturating_add(*more);
+            }
             windows.push((carried, begins));
+            carried = carried.saturating_sub(*bytes);
         }
         windows.sort_unstable();
         windows.get(windows.len() / 2).map_or(0, |(_, begins)| begins * SECOND_NS)
@@ -127,8 +134,8 @@ pub struct Chosen {
 impl Chosen {
     /// When the part begins and ends, ns since 1970.
     pub fn between_ns(&self) -> [u64; 2] {
-        let begins_ns = self.first_ns + (self.part.start_s * 1e9) as u64;
-        [begins_ns, begins_ns + (self.part.seconds * 1e9) as u64]
+        let begins_ns = self.first_ns.saturating_add((self.part.start_s * 1e9) as u64);
+        [begins_ns, begins_ns.saturating_add((self.part.seconds * 1e9) as u64)]
     }
 
     /// Refuses a part in which nothing passed.
@@ -187,6 +194,33 @@ mod tests {
         for wrong in ["120", "60s", "a+b", "-1+60", "0+0.1", "nan+60", ""] {
             let said = wrong.parse::<Part>().expect_err(wrong).to_string();
             assert!(said.contains("START+LENGTH"), "{said}");
+        }
+    }
+
+    /// Each window is summed anew, as it is read.
+    fn naive(volume: &Volume, length: u64) -> u64 {
+        let last = *volume.seconds.keys().next_back().expect("seconds");
+        let begins = volume.seconds.keys().copied();
+        let whole =
+            begins.enumerate().filter(|(at, second)| *at == 0 || second + length <= last + 1);
+        let sum = |begins: u64| -> u64 {
+            volume.seconds.range(begins..begins + length).map(|(_, bytes)| bytes).sum()
+        };
+        let mut windows: Vec<_> = whole.map(|(_, begins)| (sum(begins), begins)).collect();
+        windows.sort_unstable();
+        windows[windows.len() / 2].1 * SECOND_NS
+    }
+
+    #[test]
+    fn windows_are_summed_as_by_hand() {
+        let mut rng = nilometer_stat::Rng::new(3, 0, 0);
+        for _ in 0..200 {
+            let mut volume = Volume::default();
+            for _ in 0..=rng.below(60) {
+                volume.add(rng.below(90) * SECOND_NS, rng.below(1_000));
+            }
+            let length = 1 + rng.below(40);
+            assert_eq!(volume.median_window_ns(length as f64), naive(&volume, length));
         }
     }
 

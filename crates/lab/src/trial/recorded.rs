@@ -8,6 +8,8 @@
 //! Records of one packet in many tell no connections, and such as have no flags not where these begin and end. Of
 //! those laws are estimated, and fitted into a minute.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use nilometer_conversation::headers::without_time_stamps;
 use nilometer_conversation::one_exchange::{one_exchange, within};
@@ -42,40 +44,52 @@ pub enum Learnt {
 #[derive(Default)]
 struct Records {
     tcp: Vec<FlowRecord>,
-    /// Records of other protocols: when, which, and how much.
-    others: Vec<(u64, u8, Bin)>,
+    /// What records of other protocols count, by the second and by whether it is UDP.
+    others: BTreeMap<(u64, bool), Bin>,
+    /// Of TCP records, those of sampled packets, and one in how many those are at most.
+    sampled: u64,
     sampling_max: u32,
     is_too_many: bool,
 }
 
 impl Records {
     fn take(&mut self, record: FlowRecord) {
-        let held = self.tcp.len() + self.others.len();
-        self.is_too_many |= held >= RECORDS_MAX;
-        if self.is_too_many {
-            return;
-        }
         if record.key.protocol != TCP {
-            let bin = Bin { packets: record.packets, octets: record.octets };
-            return self.others.push((record.start_ns, record.key.protocol, bin));
+            let of = (record.start_ns / SECOND_NS, record.key.protocol == UDP);
+            return add(self.others.entry(of).or_default(), record.packets, record.octets);
         }
-        self.sampling_max = self.sampling_max.max(record.sampling_interval);
-        self.tcp.push(record);
+        self.is_too_many |= self.tcp.len() >= RECORDS_MAX;
+        if !self.is_too_many {
+            self.sampled += u64::from(record.sampling_interval > 1);
+            self.sampling_max = self.sampling_max.max(record.sampling_interval);
+            self.tcp.push(record);
+        }
     }
 
     /// Laws, and why, where their connections cannot be played.
     fn only_laws(&self, telling: Telling) -> Option<Learnt> {
+        let all = self.tcp.len();
         let why = match () {
-            () if self.is_too_many => Some(format!("more than {RECORDS_MAX} flow records")),
+            () if self.is_too_many => Some(format!("more than {RECORDS_MAX} TCP flow records")),
             () if self.tcp.is_empty() => None,
-            () if self.sampling_max > 1 => {
-                Some(format!("records of one packet in {}", self.sampling_max))
+            () if self.sampled > 0 => Some(format!(
+                "{} of {all} TCP records are of one packet in {} or fewer",
+                self.sampled, self.sampling_max
+            )),
+            () if !telling.flags => {
+                let bare = self.tcp.iter().filter(|record| record.tcp_flags == 0).count();
+                Some(format!("{bare} of {all} TCP records have no TCP flags"))
             }
-            () if !telling.flags => Some("records without TCP flags".to_owned()),
             () => return None,
         };
         Some(Learnt::Laws(why))
     }
+}
+
+/// Counts more.
+fn add(bin: &mut Bin, packets: u64, octets: u64) {
+    bin.packets = bin.packets.saturating_add(packets);
+    bin.octets = bin.octets.saturating_add(octets);
 }
 
 /// The original's part and its model.
@@ -115,10 +129,10 @@ pub fn learn(
     let all = all.into_iter().map(at);
     let connections: Vec<Connection> = all.filter_map(|one| within(&one, between_ns)).collect();
     let mut observed = Observed::of(connections, source(telling));
-    for (start_ns, protocol, bin) in records.others {
-        if (between_ns[0]..between_ns[1]).contains(&clock.at(start_ns)) {
-            let of = if protocol == UDP { &mut observed.udp } else { &mut observed.others };
-            *of = Bin { packets: of.packets + bin.packets, octets: of.octets + bin.octets };
+    for ((second, is_udp), bin) in records.others {
+        if (between_ns[0]..between_ns[1]).contains(&clock.at(second.saturating_mul(SECOND_NS))) {
+            let of = if is_udp { &mut observed.udp } else { &mut observed.others };
+            add(of, bin.packets, bin.octets);
         }
     }
     hold(&observed)?;

@@ -52,12 +52,28 @@ pub fn no_tcp_packet(names: &str, summary: &FlowSummary, contents: &Contents) ->
     ];
     let met = contents.met();
     let all = met.iter().map(|(kind, count)| (kind.name(), *count)).chain(beside);
+    if let Some(records) = no_record(summary) {
+        return format!("{names}: no TCP to play: {records}");
+    }
     let packets = summary.packets;
     let there = match packets {
         0 => "it holds no packet at all".to_owned(),
         _ => format!("of {packets} packets there are {}", list(all)),
     };
     format!("{names}: no TCP to play: {there}; {}", advice(names, summary, contents))
+}
+
+/// Why flow exports gave no record; none where the inputs are captures of something else.
+fn no_record(summary: &FlowSummary) -> Option<String> {
+    let is_capture = summary.format.contains("pcap");
+    let is_export = summary.exports.is_some() || !summary.skipped.is_empty() || summary.damaged > 0;
+    if is_capture && !is_export {
+        return None;
+    }
+    Some(match &summary.warnings[..] {
+        [] => "it holds no flow record".to_owned(),
+        warnings => format!("no flow record could be read: {}", warnings.join("; ")),
+    })
 }
 
 /// What to do with such captures, by the kind of packet that stands in the way.
@@ -118,10 +134,16 @@ mod tests {
 
     #[test]
     fn each_refusal_says_what_there_was_and_what_to_do() {
-        let summary = FlowSummary { packets: 7, ..FlowSummary::default() };
+        let pcap = FlowSummary { format: "pcap".to_owned(), ..FlowSummary::default() };
+        let summary = FlowSummary { packets: 7, ..pcap.clone() };
+        let templates = "23 sets of records were skipped, for their templates never came";
+        let skipped =
+            FlowSummary { warnings: vec![templates.to_owned()], ..FlowSummary::default() };
         let told = |summary: &FlowSummary| no_tcp_packet("a.pcap", summary, &Contents::default());
-        let cases: [(FlowSummary, &[&str]); 4] = [
-            (FlowSummary::default(), &["no packet at all", "tcpdump -i any tcp"]),
+        let cases: [(FlowSummary, &[&str]); 6] = [
+            (pcap, &["no packet at all", "tcpdump -i any tcp"]),
+            (FlowSummary::default(), &["no flow record"]),
+            (skipped, &["no flow record could be read", "templates never came"]),
             (FlowSummary { not_ip: 7, ..summary.clone() }, &["7 not IP", "where TCP passes"]),
             (FlowSummary { snapped: 7, ..summary.clone() }, &["7 cut before", "-s 128"]),
             (

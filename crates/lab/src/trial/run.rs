@@ -148,13 +148,15 @@ pub fn learn(config: &LabConfig, display: &Display) -> Result<(Estimate, Option<
         }
     }
     if config.rate.is_some() {
-        bail!("rate (--rate) is of captures whose packets are played as they were; here are none");
+        bail!(
+            "--rate (rate) applies to captures only, and here is none whose packets could be played"
+        );
     }
     if config.part.is_some() {
-        let because = why.map(|why| format!(" ({why})")).unwrap_or_default();
+        let because = why.map(|why| format!(": {why}")).unwrap_or_default();
         bail!(
-            "--part is of captures and flow records whose connections are played as they were; here are \
-             none{because}, or --fit, --harpoon or --interval asks for their laws"
+            "--part needs connections to play, and here are laws only{because} (--fit, --harpoon and --interval \
+             ask for laws)"
         );
     }
     let mut estimate = estimate(config, display)?;
@@ -174,9 +176,11 @@ fn played(config: &LabConfig, progress: &mut dyn FnMut(&Progress<'_>)) -> Result
     if let Some(learnt) = original::learn(&asked, part, duration_s, progress)? {
         return Ok(Learnt::Played(Box::new(learnt)));
     }
-    // What can be read once is read for its laws.
-    if config.rate.is_some() || asked.inputs.iter().any(|input| is_pipe(input)) {
+    if config.rate.is_some() {
         return Ok(Learnt::Laws(None));
+    }
+    if asked.inputs.iter().any(|input| is_pipe(input)) {
+        return Ok(Learnt::Laws(Some("a pipe can be read once only".to_owned())));
     }
     recorded::learn(&asked, part, duration_s, progress)
 }

@@ -281,12 +281,13 @@ fn what_is_not_measured_is_named_and_what_cannot_be_compared_is_refused() {
     room.write("udp.csv", altered(&table, |fields| fields[6] = "17".to_owned()));
     room.write("torn.json", "{\"format\": \"nilometer-model/3\", \"too");
     std::fs::create_dir(room.path("run")).expect("a folder");
+    room.write("run/result.json", "{}");
     for (copy, why) in [
         ("laws.json", "`nilometer model compare`"),
         ("sampled.csv", "one packet in 100"),
         ("udp.csv", "holds no TCP connection"),
         ("torn.json", "torn.json"),
-        ("run", "holds no client.pcapng"),
+        ("run", "has nothing to compare"),
         ("nowhere.pcap", "nowhere.pcap"),
     ] {
         for both in [[CAPTURE, copy], [copy, "table.csv"]] {

@@ -39,6 +39,8 @@ mod renewal;
 const FACTOR_MAX: f64 = 4.0;
 /// Lags of which fewer identify nothing.
 const LAGS_MIN: u64 = 10;
+/// Sampling intervals of which gaps are fitted, at most; each takes a tenth of a second or two.
+const FITTED_MAX: usize = 8;
 /// Deviations of Student's law with [`REPLICATES`] - 1 degrees of freedom between which 95 % lie.
 const DEVIATIONS_95: f64 = 2.04;
 /// How far the logarithm of a mean or median is off however many lags there are, because gaps are hardly ever two
@@ -124,11 +126,18 @@ impl Thinned {
         }
     }
 
-    /// The gaps of each sampling interval of which there are lags.
+    /// The gaps of each sampling interval of which there are lags: of those with enough of them where there are such,
+    /// and of [`FITTED_MAX`] with the most, in the order of intervals. A few strays tell nothing of the others.
     pub fn find(&self, runner: &impl Runner) -> Vec<Found> {
-        let is_told = |lags: &&Lags| lags.plain.connections().lags() > 0;
-        let of = self.of.iter().filter(|(_, lags)| is_told(lags));
-        of.map(|(&interval, lags)| find(lags, interval, runner)).collect()
+        let lags = |lags: &Lags| lags.plain.connections().lags();
+        let mut of: Vec<(u64, u32)> =
+            self.of.iter().map(|(&interval, all)| (lags(all), interval)).collect();
+        of.sort_unstable_by(|one, other| other.cmp(one));
+        let enough = of.partition_point(|(lags, _)| *lags >= LAGS_MIN);
+        let some = of.partition_point(|(lags, _)| *lags > 0);
+        of.truncate(if enough > 0 { enough } else { some }.min(FITTED_MAX));
+        of.sort_unstable_by_key(|(_, interval)| *interval);
+        of.into_iter().map(|(_, interval)| find(&self.of[&interval], interval, runner)).collect()
     }
 }
 
@@ -181,10 +190,11 @@ fn find(lags: &Lags, interval: u32, runner: &impl Runner) -> Found {
     gaps_s.sort_unstable_by(f64::total_cmp);
     let (median, mean) = centre(&gaps_s);
     let seen = lags.plain.connections().lags();
+    let bound_s = lags.bins.bound_s();
+    let within = |interval: [f64; 2]| interval.map(|limit_s| limit_s.min(bound_s));
     let of_median = interval_s(median, seen, laws.iter().map(|gaps_s| centre(gaps_s).0));
     let of_mean = interval_s(mean, seen, laws.iter().map(|gaps_s| centre(gaps_s).1));
     let is_narrow = of_median[1] <= FACTOR_MAX * of_median[0];
-    let bound_s = lags.bins.bound_s();
     Found {
         gaps_s,
         count: lags.plain.syns_of_connections() * f64::from(interval) * law.followed(bound_s),
@@ -194,8 +204,8 @@ fn find(lags: &Lags, interval: u32, runner: &impl Runner) -> Found {
                 false => Identification::NotIdentified,
             },
             lags: seen,
-            median_interval_s: of_median,
-            mean_interval_s: of_mean,
+            median_interval_s: within(of_median),
+            mean_interval_s: within(of_mean),
         },
     }
 }
