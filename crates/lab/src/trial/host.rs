@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn what_is_late_over_the_wire_is_told_before_the_run() {
-        let plan = plan();
+        let mut plan = plan();
+        plan.gaps = plan.gaps.scaled(0.1);
         let head = &plan.connections[..400];
         let said = |late_ns: fn(u32) -> u64| told(&plan, head, &executions(head, late_ns));
         assert_eq!(said(|_| 1_000), [""; 0], "a microsecond");
