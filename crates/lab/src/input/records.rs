@@ -146,13 +146,8 @@ pub fn read_either(
     watch: Watch<'_>,
     sink: Sink<'_>,
 ) -> Result<FlowSummary> {
-    let options = FlowOptions {
-        repairs: true,
-        counts_connections: false,
-        digests: false,
-        ..FlowOptions::default()
-    };
-    let reading = Reading::new(&options, progress, sink);
+    let plain = FlowOptions { counts_connections: false, digests: false, ..FlowOptions::default() };
+    let reading = Reading::new(&FlowOptions { repairs: true, ..plain }, progress, sink);
     read_all(inputs, Reading { watch: Some(watch), ..reading })
 }
 
