@@ -166,7 +166,9 @@ const TOLD: &str = "The inputs are flow records: each connection is played as on
 /// small requests with them.)
 pub fn observe(records: &[FlowRecord], telling: Telling, [origin_ns, ns]: [u64; 2]) -> Observed {
     let all = joined(records, Telling { payload: true, ..telling }, None).into_iter();
-    let between_ns = [origin_ns, origin_ns.saturating_add(ns)];
+    // Times are cut to the unit of the original's records, and so is the beginning.
+    let begins_ns = origin_ns - origin_ns % telling.resolution_ns;
+    let between_ns = [begins_ns, origin_ns.saturating_add(ns)];
     Observed::of(all.filter_map(|one| within(&one, between_ns)).collect(), source(telling))
 }
 
