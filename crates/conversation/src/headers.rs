@@ -4,9 +4,9 @@
 //! is right where hosts send none. Most send TCP's time stamps, twelve bytes more in each: a request of 400 bytes
 //! whose answer is acknowledged by five packets looks like one of 484. But a way that carries nothing else shows
 //! what a header takes, and hosts do not change their minds: both ends of a pair send time stamps or neither
-//! does (RFC 7323, section 1.3). So each pair of hosts is told by those of its connections of which one way only
-//! acknowledges, and all of its connections are read by that. Of a pair without any nothing is known, and the bare
-//! headers stay.
+//! does (RFC 7323, section 1.3). So the connections of two hosts in which one direction only acknowledges decide for
+//! all connections between them. Where there is no such connection nothing is known, and only bare headers are
+//! taken away.
 
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;

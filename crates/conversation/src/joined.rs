@@ -11,8 +11,8 @@
 //!    direction without any other is a connection of one flow.
 //! 2. **What goes on.** Exporters end flows by timers, each by its own, and connections are ended by none. What begins
 //!    without a SYN, between the ports of a connection that nobody reset and that not both sides closed, is more of
-//!    it. So is a SYN within a minute of one that nobody answered, and where no flags are told whatever comes within
-//!    a minute: a host does not use its ports again before (TIME-WAIT, RFC 9293, section 3.6.1).
+//!    it. So is a SYN that repeats an unanswered one within a minute and, where records carry no flags, any flow that
+//!    follows within a minute: a host does not use its ports again before (TIME-WAIT, RFC 9293, section 3.6.1).
 //! 3. **Stragglers.** Exporters end a flow at its FIN, and what acknowledges it is another flow. What begins within
 //!    that minute of a connection's end, without a SYN and without payload, is no other connection. Its bytes
 //!    are the connection's, its times are not.

@@ -1,13 +1,13 @@
 //! What is played of a connection that only flow records tell: one exchange, over the time that it took.
 //!
 //! Records say how much either end sent, when the connection began and ended, and who closed or reset it; not who
-//! spoke when. The least that is true of all of that is one exchange: the client asks at once, with all that it
-//! sent, and the server answers with all that it did. Of both the larger takes the connection's whole time,
-//! its segments evenly over it (a bulk by the pace that TCP keeps). They are at least as many as its bytes fill, and
-//! half of its packets at most, since the others acknowledge. One segment has no pace: whoever closes then waits
-//! until the end, as where a connection is kept alive. Where nobody closes, the time is as well before the first
-//! segment and behind the last, by half of what is between two. So bytes, hosts, starts, durations and rates
-//! are the records', and exchanges and pauses within a connection are not.
+//! spoke when. The simplest exchange that agrees with all of that: the client sends its request at once, and the
+//! server answers it. The larger direction takes the whole time of the connection, its segments evenly spaced (a
+//! bulk is paced by TCP). It has as many segments as its bytes fill or, if that is more, half of its packets: the
+//! other half are taken to be acknowledgements. A single segment takes no time, so the connection idles until it
+//! is closed, as keep-alive connections do. If it is not closed within the part, half of a segment's spacing is
+//! left before the first segment and after the last. So bytes, hosts, starts, durations and rates are those of
+//! the records; exchanges and pauses within a connection are not known to them.
 //!
 //! A part that begins or ends within a connection has its share of the bytes, as records spread them: evenly.
 
@@ -49,7 +49,7 @@ pub fn one_exchange(connection: &mut Connection) {
                 took_ns = core::mem::take(&mut left_ns);
             }
         }
-        // The server answers what the client asked; whoever is asked nothing speaks first.
+        // The server waits for the whole request; where there is none it speaks first.
         let awaits = if by == Side::Server { bytes[0] } else { 0 };
         let segments = segments.min(u32::MAX.into()) as u32;
         let act = Act::Send { bytes: bytes_of, segments, took_ns };

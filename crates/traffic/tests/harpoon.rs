@@ -166,6 +166,30 @@ fn bursts_in_short_sessions_carry_the_bytes_of_each_interval() {
     assert!((made - 1.0).abs() < 0.05, "{made} times the connections");
 }
 
+/// One file in a hundred is a giant, so that intervals differ by how many they have: each carries its own bytes,
+/// and not as many files of the mean size.
+#[test]
+fn intervals_keep_their_own_bytes_where_few_giants_make_the_mean() {
+    let giants = Habit {
+        answer_bytes: |rng| match rng.below(100) {
+            0 => 2e6,
+            _ => parametric::lognormal(rng, 9.0, 1.2),
+        },
+        active: vec![15; 12],
+        stretch_s: 100.0,
+        ..habit(0)
+    };
+    let truth = truth(&giants, 12);
+    let model = model(truth.records(punctual), Some(giants.stretch_s));
+    let (plan, bytes) = (plan(&model, 1), bytes(&truth, giants.stretch_s));
+    // (Of the last, transfers that the original's end cuts are no files.)
+    for (at, (&bytes, planned)) in bytes.iter().zip(&plan.intervals).enumerate().take(11) {
+        let volume = planned.bytes as f64 / bytes;
+        println!("{at}: {volume:.3} of {bytes:.0} bytes");
+        assert!((volume - 1.0).abs() < 0.02, "interval {at}: {volume} of its bytes");
+    }
+}
+
 /// Twice the sessions make twice the connections and carry twice the bytes.
 #[test]
 fn sessions_drive_the_plan() {

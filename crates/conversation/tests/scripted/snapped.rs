@@ -57,7 +57,7 @@ fn a_cut_option_is_not_an_absent_one() {
     }
 }
 
-/// SYNs are told by their own usual length.
+/// A SYN carries other options, and is judged by their usual length.
 #[test]
 fn a_syn_that_nobody_answers_tells_by_its_length() {
     for (has_time_stamps, options) in [true, false].into_iter().zip(OF_SYN) {

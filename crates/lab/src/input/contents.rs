@@ -1,6 +1,6 @@
 //! The packets of captures counted by kind, for the refusal of a capture in which the wanted kind is absent.
 //!
-//! Kinds of UDP are told by the ports that IANA registers; a tunnel on another port is other UDP.
+//! UDP is classified by the ports that IANA registers; a tunnel on any other port counts as other UDP.
 
 use nilometer_wire::packet::{IpPacket, Transport};
 
