@@ -5,6 +5,7 @@
 extern crate alloc;
 
 pub mod connection;
+pub mod drawn;
 pub mod follower;
 mod half;
 pub mod headers;
@@ -18,9 +19,10 @@ pub mod sizes;
 mod stamped;
 
 pub use connection::{Act, Carried, Connection, Opening, Step};
+pub use drawn::Drawn;
 pub use follower::{Follower, FollowerCounts, Limits};
 pub use joined::{Telling, joined};
 pub use measures::Ending;
-pub use sessions::{Session, sessions};
+pub use sessions::{Brief, Session, sessions};
 pub use side::Side;
 pub use sizes::PacketSizes;

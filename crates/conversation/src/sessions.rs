@@ -1,12 +1,12 @@
 //! Sessions: the connections of one ordered (client, server) address pair, until the pair makes no other for
 //! longer than the bound. They are what a second sample of the traffic would have others of.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::connection::Connection;
+use crate::connection::{Carried, Connection};
 
 /// One session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,11 +25,54 @@ pub struct Session {
     pub start_ns: u64,
 }
 
+/// What sessions are made of: a connection without what it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Brief {
+    /// Who opened it.
+    pub client: SocketAddr,
+    /// Who accepted it.
+    pub server: SocketAddr,
+    /// When its first packet passed, ns since 1970.
+    pub start_ns: u64,
+    /// IP packets, both ways.
+    pub packets: u64,
+    /// Bytes from the IP header on, both ways.
+    pub octets: u64,
+    /// Payload bytes, each once, both ways.
+    pub payload_bytes: u64,
+    /// Steps of both ends.
+    pub steps: u32,
+}
+
+impl From<&Connection> for Brief {
+    fn from(one: &Connection) -> Brief {
+        let sum = |of: fn(&Carried) -> u64| one.carried.iter().map(of).sum();
+        Brief {
+            client: one.client,
+            server: one.server,
+            start_ns: one.start_ns,
+            packets: sum(|side| side.packets),
+            octets: sum(|side| side.octets),
+            payload_bytes: sum(|side| side.payload_bytes),
+            steps: one.steps.len() as u32,
+        }
+    }
+}
+
 /// The sessions of connections that are in the order of their starts, by theirs.
 pub fn sessions(connections: &[Connection], bound_ns: u64) -> Vec<Session> {
+    grouped(connections, |one| Brief::from(one), bound_ns)
+}
+
+/// [`sessions`], of what is known of connections in brief.
+pub fn sessions_of_briefs(briefs: &[Brief], bound_ns: u64) -> Vec<Session> {
+    grouped(briefs, |brief| *brief, bound_ns)
+}
+
+fn grouped<T>(all: &[T], brief: impl Fn(&T) -> Brief, bound_ns: u64) -> Vec<Session> {
     let (mut hosts, mut pairs) = (BTreeMap::new(), BTreeMap::new());
     let mut made: Vec<Session> = Vec::new();
-    for (at, connection) in (0..).zip(connections) {
+    for (at, connection) in (0..).zip(all.iter().map(&brief)) {
         let ends = (connection.client.ip(), connection.server.ip());
         let number = |hosts: &mut BTreeMap<(bool, IpAddr), u32>, host| {
             let next = hosts.len() as u32;
@@ -52,17 +95,16 @@ pub fn sessions(connections: &[Connection], bound_ns: u64) -> Vec<Session> {
         *begun_ns = connection.start_ns;
         let session = &mut made[*last];
         session.connections.push(at);
-        session.octets += connection.carried.iter().map(|side| side.octets).sum::<u64>();
+        session.octets += connection.octets;
     }
     for session in &mut made {
-        session.service = service(session, connections);
+        let ports = session.connections.iter().map(|&at| brief(&all[at as usize]).server.port());
+        session.service = most_frequent(ports.collect());
     }
     made
 }
 
-fn service(session: &Session, connections: &[Connection]) -> u16 {
-    let mut ports: Vec<u16> =
-        session.connections.iter().map(|&at| connections[at as usize].server.port()).collect();
+fn most_frequent(mut ports: Vec<u16>) -> u16 {
     ports.sort_unstable();
     let most = ports.chunk_by(|one, other| one == other).max_by_key(|same| same.len());
     most.map_or(0, |same| same[0])

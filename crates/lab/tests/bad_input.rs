@@ -177,6 +177,9 @@ fn a_lab_refuses_numbers_and_files_before_anything_else() {
             ("lab run good.pcap --match bitrate --out out", &["--match bitrate", "--fit"]),
             ("lab run --harpoon --exact --out out", &["--exact", "there are none"]),
             ("lab run --harpoon --part 0+9 --out out", &["--part", "laws only"]),
+            ("lab run good.pcap --spread --part 0+9 --out out", &["--spread", "--part"]),
+            ("lab run --harpoon --spread --out out", &["--spread", "laws only"]),
+            ("lab run good.pcap --fit --spread --out out", &["--fit", "--spread"]),
             ("lab run good.pcap --fit --exact --out out", &["--fit", "--exact"]),
             ("lab run key.toml type.toml --out out", &["more than one LAB.toml"]),
             (

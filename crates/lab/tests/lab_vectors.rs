@@ -13,6 +13,7 @@ use nilometer_lab::trial::original;
 use nilometer_lab::trial::outcome::{
     Bounds, CoverageOutcome, Delay, Outcome as Whole, out_of_bounds,
 };
+use nilometer_lab::trial::part::Wanted;
 use nilometer_lab::trial::source::Asked;
 use nilometer_likeness::Verdict;
 use nilometer_traffic::plan::PlannedConnection;
@@ -273,7 +274,7 @@ fn packets_without_a_clock_are_played_evenly_where_a_rate_is_given() {
     room.write("timeless.pcap", common::timeless(&timed));
     let learnt = |name: &str, rate| {
         let asked = Asked { rate, ..Asked::of(vec![room.path(name)]) };
-        let learnt = original::learn(&asked, None, None, &mut |_| {}).expect("it is read");
+        let learnt = original::learn(&asked, &Wanted::default(), &mut |_| {}).expect("it is read");
         let (estimate, original) = learnt.expect("packets");
         (estimate, original.part.seconds, original.observed.connections)
     };

@@ -38,6 +38,21 @@ pub struct Script {
 }
 
 impl Script {
+    /// What is sent, and when, as the original had it: bytes, and from when to when after the connection begins, ns.
+    /// Steps of both ends follow each other.
+    pub fn course(&self) -> impl Iterator<Item = (u64, [u64; 2])> {
+        self.steps.iter().scan(0u64, |now_ns, step| {
+            *now_ns = now_ns.saturating_add(step.pause_ns);
+            let begins_ns = *now_ns;
+            let (bytes, took_ns) = match step.act {
+                Act::Send { bytes, took_ns, .. } => (bytes, took_ns),
+                Act::Fin | Act::Reset => (0, 0),
+            };
+            *now_ns = now_ns.saturating_add(took_ns);
+            Some((bytes, [begins_ns, *now_ns]))
+        })
+    }
+
     /// Adds itself to a digest: how it opens, whether it has time stamps (u8 each), its segments (u16), who acknowledges each of them (u8 each), for how long it is tried; for each step who acts (u8), awaited bytes, pause, and either bytes, segments and
     /// time of what is sent, or 0 and which end it is (u64 each, big-endian).
     pub(crate) fn digest(&self, hash: &mut Sha256) {

@@ -77,6 +77,10 @@ struct RunArgs {
     /// Which part of the original is played, in seconds; chosen by its volume where absent.
     #[arg(long, value_name = "START+LENGTH")]
     part: Option<Part>,
+    /// Draw sessions from all of an original that is longer than the run, in place of one part of it: as many begin
+    /// in a second as before, and all within a session keeps its own time.
+    #[arg(long, conflicts_with = "part")]
+    spread: bool,
     /// Play each connection of the original once, as it was, whatever the seed.
     #[arg(long)]
     exact: bool,
@@ -212,6 +216,7 @@ impl RunArgs {
         config.seed = self.seed.unwrap_or(config.seed);
         config.duration_s = self.duration.or(config.duration_s);
         config.part = self.part.or(config.part);
+        config.spread |= self.spread;
         config.exact |= self.exact;
         config.speed = self.speed.unwrap_or(config.speed);
         config.rate = self.rate.or(config.rate);

@@ -42,6 +42,8 @@ pub struct LabConfig {
     /// Which part of the original is played; chosen by its volume where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
+    /// Draw sessions from all of an original that is longer than the run, in place of one part of it.
+    pub spread: bool,
     /// Play each of the original's connections once, as it was, whatever the seed.
     pub exact: bool,
     /// How many times as fast as they were connections are played: starts and gaps are divided, think times and
@@ -184,6 +186,7 @@ impl Default for LabConfig {
             input: Vec::new(),
             duration_s: None,
             part: None,
+            spread: false,
             exact: false,
             speed: 1.0,
             rate: None,
@@ -280,9 +283,16 @@ impl LabConfig {
             within("part.start_s", part.start_s, 0.0, 1e9)?;
             within("part.seconds", part.seconds, DURATION_MIN_S, DURATION_MAX_S)?;
         }
-        if self.fit && (self.part.is_some() || self.exact || self.duration_s.is_some()) {
+        if self.fit
+            && (self.part.is_some() || self.spread || self.exact || self.duration_s.is_some())
+        {
             bail!(
-                "--fit plays all of the original in a minute: leave --part, --exact and --duration out"
+                "--fit plays all of the original in a minute: leave --part, --spread, --exact and --duration out"
+            );
+        }
+        if self.spread && self.part.is_some() {
+            bail!(
+                "--spread draws from all of the original, and --part names one of its parts: leave one of them out"
             );
         }
         if self.model.file.is_some() && is_for_estimates {
@@ -335,6 +345,8 @@ input = []
 # duration_s = 60.0
 # Which part of the original is played, in seconds. Absent: the window of that length that carries the median.
 # part = { start_s = 120.0, seconds = 60.0 }
+# Draw sessions from all of an original that is longer, in place of one part of it.
+spread = false
 # Play each connection of the original once, as it was, whatever the seed.
 exact = false
 # How many times as fast it is played: starts and gaps are divided, think times are not.

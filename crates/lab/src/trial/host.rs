@@ -1,9 +1,13 @@
 //! What this host cannot hold of a plan, known from the calibration before the device sees a packet.
 //!
 //! The calibration plays the plan's first connections over a bare wire, so that whatever is late there is the host's.
-//! How late it starts connections says which gaps it cannot keep; and where the plan's busiest second has many
-//! times the connections of those that were calibrated, that they were on time tells nothing of it.
+//! How late it starts connections says which gaps it cannot keep, and how much longer transfers take than in the
+//! original which rates. Where the plan's busiest second has many times the connections, or the bytes, of those that
+//! were calibrated, that these were on time tells nothing of it.
 
+use std::collections::BTreeMap;
+
+use nilometer_traffic::script::Script;
 use nilometer_traffic::{Plan, PlannedConnection};
 
 use super::warnings::{LATE_NS, TOO_SHORT};
@@ -13,6 +17,16 @@ use crate::generate::{Execution, Outcome};
 const BUSIER: u64 = 10;
 /// Connections a second that any host starts on time.
 const STARTS_EASY: u64 = 1_000;
+/// Bits a second that any host carries over a bare wire.
+const BITS_EASY: f64 = 1e9;
+/// Transfers that take so long in the original tell whether the host keeps their rate, ns.
+const TRANSFER_NS: u64 = 50_000_000;
+/// So many of them at least.
+const TRANSFERS_MIN: usize = 10;
+/// Times as long as in the original, beyond which it does not.
+const LONGER: f64 = 1.1;
+/// Seconds over which what is sent in one step is spread at most.
+const SPREAD_MAX_S: u64 = 3_600;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// The connections that were started over the wire, and what the engine did with them, by their place among them.
@@ -42,6 +56,7 @@ pub fn told(plan: &Plan, head: &[PlannedConnection], executions: &[Execution]) -
             usual_ns as f64 / 1e3
         ));
     }
+    found.extend(slower(plan, head, executions));
     if busiest[1] > STARTS_EASY && busiest[1] > BUSIER * busiest[0].max(1) {
         found.push(format!(
             "The calibration started up to {} connections a second, and the plan up to {}: whether this host holds \
@@ -49,7 +64,58 @@ pub fn told(plan: &Plan, head: &[PlannedConnection], executions: &[Execution]) -
             busiest[0], busiest[1]
         ));
     }
+    let bits = [head, &plan.connections].map(|list| bits_of_busiest_second(plan, list));
+    if bits[1] > BITS_EASY && bits[1] > BUSIER as f64 * bits[0] {
+        found.push(format!(
+            "The calibration asked for up to {:.0} Mbit/s, and the plan asks for up to {:.0}: whether this host holds \
+             that was not tried. A longer --calibration reaches busier seconds.",
+            bits[0] / 1e6,
+            bits[1] / 1e6
+        ));
+    }
     found
+}
+
+/// What is to be said where transfers over the wire took longer than the original's.
+fn slower(plan: &Plan, head: &[PlannedConnection], executions: &[Execution]) -> Option<String> {
+    let longer = |done: &Execution| {
+        let one = &head[done.index as usize];
+        let script = plan.scripts.get(one.script? as usize)?;
+        let (mut sending_ns, mut ends_ns) = (0, 0);
+        for (_, [begins_ns, until_ns]) in script.course() {
+            sending_ns += until_ns - begins_ns;
+            ends_ns = until_ns;
+        }
+        let took_ns = done.finished_ns?.saturating_sub(done.started_ns);
+        (2 * sending_ns > ends_ns.max(TRANSFER_NS)).then(|| took_ns as f64 / ends_ns as f64)
+    };
+    let mut longer: Vec<f64> = executions.iter().filter_map(longer).collect();
+    longer.sort_unstable_by(f64::total_cmp);
+    let median = *longer.get(longer.len() / 2)?;
+    (longer.len() >= TRANSFERS_MIN && median > LONGER).then(|| {
+        format!(
+            "Over a bare wire this host took {median:.2} times as long for transfers as the original did (median of \
+             {}): their rates will not be kept. Repeat on a quieter machine, or play slower (--speed 0.5).",
+            longer.len()
+        )
+    })
+}
+
+/// Bits of payload a second in the second in which most are to be sent.
+fn bits_of_busiest_second(plan: &Plan, list: &[PlannedConnection]) -> f64 {
+    let mut seconds: BTreeMap<u64, f64> = BTreeMap::new();
+    for one in list {
+        let script = one.script.and_then(|at| plan.scripts.get(at as usize));
+        let sent = script.into_iter().flat_map(Script::course);
+        let plain = script.is_none().then_some((one.request_bytes + one.size_bytes, [0, 0]));
+        for (bytes, between_ns) in sent.chain(plain) {
+            let [first, last] = between_ns.map(|ns| (one.start.as_nanos() + ns) / SECOND_NS);
+            let last = last.min(first + SPREAD_MAX_S);
+            let each = bytes as f64 * 8.0 / (last - first + 1) as f64;
+            (first..=last).for_each(|second| *seconds.entry(second).or_default() += each);
+        }
+    }
+    seconds.into_values().fold(0.0, f64::max)
 }
 
 /// Connections that start in the busiest second; they are in the order of their starts.
@@ -63,8 +129,12 @@ fn busiest_second(connections: &[PlannedConnection]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::planning;
+    use nilometer_conversation::{Act, Side, Step};
+
+    use crate::input::source::EMBEDDED;
+    use crate::trial::part::Wanted;
     use crate::trial::source::{self, Asked};
+    use crate::trial::{original, planning};
     use nilometer_traffic::vector_plan::Draw;
 
     fn plan() -> Plan {
@@ -109,5 +179,38 @@ mod tests {
         plan.connections.extend(std::iter::repeat_n(busy, 5_000));
         let said = told(&plan, &head, &executions(&head, |_| 1_000));
         assert!(said.len() == 1 && said[0].contains("was not tried"), "{said:?}");
+    }
+
+    #[test]
+    fn rates_beyond_what_was_tried_and_transfers_that_took_longer_are_told() {
+        let asked = Asked::of(vec![EMBEDDED.into()]);
+        let learnt = original::learn(&asked, &Wanted::default(), &mut |_| {}).expect("packets");
+        let (estimate, _) = learnt.expect("packets");
+        let mut plan = planning::plan(&estimate.model, Draw::Exact, 1).expect("a plan");
+        let head = plan.connections[..400].to_vec();
+        let tried = bits_of_busiest_second(&plan, &head);
+        let end = plan.connections.last().expect("connections").start;
+        let bulk = PlannedConnection { start: end, script: None, size_bytes: 3 << 30, ..head[0] };
+        plan.connections.push(bulk);
+        let said = told(&plan, &head, &executions(&head, |_| 1_000));
+        assert!(tried < 1e8 && said.len() == 1);
+        assert!(said[0].contains("asks for up to 257"), "{said:?}");
+        plan.connections.pop();
+
+        let act = Act::Send { bytes: 100_000, segments: 70, took_ns: 80_000_000 };
+        let transfer = Step { by: Side::Server, awaits: 0, pause_ns: 1_000_000, act };
+        plan.scripts.iter_mut().for_each(|script| script.steps = vec![transfer]);
+        let times = |factor: f64| {
+            let mut done = executions(&head, |_| 1_000);
+            for (one, planned) in done.iter_mut().zip(&head) {
+                let script = &plan.scripts[planned.script.expect("of vectors") as usize];
+                let ends_ns = script.course().last().map_or(0, |(_, [_, ends_ns])| ends_ns);
+                one.finished_ns = Some(one.started_ns + (ends_ns as f64 * factor) as u64);
+            }
+            told(&plan, &head, &done)
+        };
+        assert_eq!(times(1.05), [""; 0]);
+        let said = times(1.5);
+        assert!(said.len() == 1 && said[0].contains("took 1.50 times as long"), "{said:?}");
     }
 }

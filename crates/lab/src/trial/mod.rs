@@ -5,6 +5,7 @@ mod apart;
 pub mod aside;
 pub mod clock;
 pub mod config;
+pub mod drawn;
 mod heading;
 mod host;
 mod hosts;

@@ -1,23 +1,26 @@
 //! The original: a part of what captures hold, observed packet by packet, and the model of its sessions.
 //!
 //! Captures are read twice. The first time only their volume is taken down, second by second, and the part is
-//! chosen (`part`). The second time the part is observed, by the very code that will observe the copy.
+//! chosen (`part`). The second time the part is observed, by the very code that will observe the copy. Where sessions
+//! are drawn, because that was wanted or there are too many, they are read once more (`drawn`).
 
 use anyhow::{Result, bail};
-use nilometer_conversation::{Connection, Limits, Telling};
-use nilometer_likeness::{Observed, Observer};
+use nilometer_conversation::drawn::Amount;
+use nilometer_conversation::{Connection, Telling};
+use nilometer_likeness::Observed;
 use nilometer_traffic::estimate::Estimate;
 use nilometer_traffic::model::{Input, Origin};
 use nilometer_traffic::of_vectors::{self, Beside};
 use nilometer_traffic::vectors::Vectors;
 use nilometer_wire::packet::{IpPacket, Transport};
 
-use super::part::{Part, Volume};
+use super::drawn::{self, Reader};
+use super::part::{Part, Volume, Wanted};
 use super::refusal::no_tcp_packet;
 use super::source::{Asked, file_name};
 use crate::cli::VERSION;
 use crate::input::contents::Contents;
-use crate::input::observe::{hold, is_pipe, one_sided};
+use crate::input::observe::{is_pipe, one_sided};
 use crate::input::records::{Progress, read_packets};
 use crate::input::source::EMBEDDED;
 use crate::input::summary::FlowSummary;
@@ -39,10 +42,12 @@ pub struct Original {
     pub input_octets: u64,
     /// What its records tell, where it is not packets that were observed.
     pub telling: Option<Telling>,
+    /// All of the part, where it has more than can be played, and the rest was observed.
+    pub whole: Option<Amount>,
 }
 
 /// When packets passed, in the order in which they are read.
-struct Stamps {
+pub(super) struct Stamps {
     /// From one packet to the next where they have no clock of their own, ns.
     spacing_ns: Option<f64>,
     packets: u64,
@@ -53,13 +58,13 @@ struct Stamps {
 
 impl Stamps {
     /// Those of the packets, or so many a second.
-    fn of(rate: Option<f64>) -> Stamps {
+    pub(super) fn of(rate: Option<f64>) -> Stamps {
         Stamps { spacing_ns: rate.map(|rate| 1e9 / rate), packets: 0, zeros: 0, before_ns: 0 }
     }
 
     /// The stamp of the next packet, ns since 1970, where it has this one of its own; of a stray one without, that
     /// of the packet before it.
-    fn next(&mut self, own_ns: u64) -> u64 {
+    pub(super) fn next(&mut self, own_ns: u64) -> u64 {
         self.packets += 1;
         self.zeros += u64::from(own_ns == 0);
         if own_ns != 0 {
@@ -130,8 +135,7 @@ pub(super) fn beside_tcp(observed: &Observed) -> Option<String> {
 /// Where an input cannot be read, the packets have no usable clock, or the part holds no TCP.
 pub fn learn(
     asked: &Asked,
-    part: Option<Part>,
-    duration_s: Option<f64>,
+    wanted: &Wanted,
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Option<(Estimate, Original)>> {
     if asked.inputs.iter().any(|input| is_pipe(input)) {
@@ -171,26 +175,25 @@ pub fn learn(
     let clock = volume.clock(asked.bound_s.unwrap_or(BOUND_S));
     let volume = volume.by(&clock);
     let Some((first_ns, _)) = volume.span_ns() else { return Ok(None) };
-    let chosen = volume.choose(part, duration_s);
+    let chosen = volume.choose(wanted);
     let part = chosen.part;
-    let [begins_ns, ends_ns] = chosen.between_ns();
-    let mut observer = Observer::between(Limits::default(), begins_ns, ends_ns);
-    let mut stamps = Stamps::of(asked.rate);
-    let watch = &mut |ns, packet: &IpPacket| observer.observe(clock.at(stamps.next(ns)), packet);
-    read_packets(&asked.inputs, false, progress, watch)?;
-    let observed = observer.finish();
-    hold(&observed)?;
+    let [begins_ns, _] = chosen.between_ns();
+    let reader = Reader { asked, clock: &clock };
+    let drawn = drawn::observe(&reader, &chosen, progress)?;
+    let observed = drawn.observed;
     chosen.holds(observed.connections.len(), "TCP packet")?;
     let mut warnings = summary.warnings.clone();
     warnings.extend(clock.told());
     warnings.extend(asked.rate.map(evenly));
-    warnings.extend(chosen.told(duration_s));
+    warnings.extend(chosen.told());
+    warnings.extend(drawn.told);
     warnings.extend(records_left(summary.flow_records));
     warnings.extend(observed.one_side().map(one_sided));
     warnings.extend(lost(&observed));
     warnings.extend(nothing_said(&observed));
     warnings.extend(beside_tcp(&observed));
-    let original = Original { observed, part, input_octets: summary.bytes, telling: None };
+    let original =
+        Original { observed, part, input_octets: summary.bytes, telling: None, whole: drawn.whole };
     let vectors = vectors(asked, &original, &original.observed.connections, [first_ns, begins_ns]);
     let estimate = estimate(asked, &summary, &original, (vectors, warnings));
     Ok(Some((estimate, original)))

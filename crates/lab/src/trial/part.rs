@@ -1,5 +1,6 @@
 //! Which part of an original is played: all of one that is no longer than the run, else the window of that length that
-//! carries the median of what windows carry (each window begins with a second in which TCP passed).
+//! carries the median of what windows carry (each window begins with a second in which TCP passed), or sessions drawn
+//! from all of it.
 
 use std::collections::BTreeMap;
 
@@ -41,6 +42,17 @@ impl std::str::FromStr for Part {
     }
 }
 
+/// What of an original is to be played.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Wanted {
+    /// This part.
+    pub part: Option<Part>,
+    /// So many seconds, [`FIT_S`] where nobody says.
+    pub duration_s: Option<f64>,
+    /// Sessions drawn from all of it, in place of one part.
+    pub spread: bool,
+}
+
 /// TCP by second, and when it was.
 #[derive(Default)]
 pub struct Volume {
@@ -79,20 +91,20 @@ impl Volume {
         Clock::of(self.seconds.keys().copied(), bound_s)
     }
 
-    /// The part that is asked for; else all that is no longer than `duration_s` ([`FIT_S`] where nobody says), or
-    /// the window of that length that carries the median.
-    pub fn choose(&self, asked: Option<Part>, duration_s: Option<f64>) -> Chosen {
+    /// The part that is wanted; else all that is no longer than the duration, or the window of that length that
+    /// carries the median.
+    pub fn choose(&self, wanted: &Wanted) -> Chosen {
         let (first_ns, last_ns) = self.span_ns.unwrap_or_default();
         let whole_s = (last_ns - first_ns) as f64 / 1e9;
-        let part = asked.unwrap_or_else(|| {
-            let seconds = duration_s.unwrap_or(FIT_S).min(whole_s.max(PART_MIN_S) + 0.001);
-            let start_ns = match whole_s > seconds {
+        let part = wanted.part.unwrap_or_else(|| {
+            let seconds = wanted.duration_s.unwrap_or(FIT_S).min(whole_s.max(PART_MIN_S) + 0.001);
+            let start_ns = match whole_s > seconds && !wanted.spread {
                 true => self.median_window_ns(seconds).max(first_ns),
                 false => first_ns,
             };
             Part { start_s: (start_ns - first_ns) as f64 / 1e9, seconds }
         });
-        Chosen { part, first_ns, whole_s, asked }
+        Chosen { part, first_ns, whole_s, wanted: *wanted }
     }
 
     /// When the window of so many seconds begins that carries the median of all, ns since 1970.
@@ -128,7 +140,7 @@ pub struct Chosen {
     first_ns: u64,
     /// How long the original lasts, seconds.
     pub whole_s: f64,
-    asked: Option<Part>,
+    wanted: Wanted,
 }
 
 impl Chosen {
@@ -136,6 +148,12 @@ impl Chosen {
     pub fn between_ns(&self) -> [u64; 2] {
         let begins_ns = self.first_ns.saturating_add((self.part.start_s * 1e9) as u64);
         [begins_ns, begins_ns.saturating_add((self.part.seconds * 1e9) as u64)]
+    }
+
+    /// The share of the original's sessions that is drawn from all of it; none where a part is played.
+    pub fn spread_share(&self) -> Option<f64> {
+        (self.wanted.spread && self.whole_s > self.part.seconds)
+            .then(|| self.part.seconds / self.whole_s)
     }
 
     /// Refuses a part in which nothing passed.
@@ -154,18 +172,18 @@ impl Chosen {
         Ok(())
     }
 
-    /// What a person should know of the choice, where so many seconds were asked for.
-    pub fn told(&self, duration_s: Option<f64>) -> Option<String> {
-        let &Chosen { part, whole_s, asked, .. } = self;
-        let asked_for = asked.map(|part| ("--part", part.start_s + part.seconds));
-        let asked_for = asked_for.or(duration_s.map(|seconds| ("--duration", seconds)));
-        let too_short = asked_for.and_then(|(flag, until_s)| short(whole_s, flag, until_s));
+    /// What a person should know of the choice.
+    pub fn told(&self) -> Option<String> {
+        let &Chosen { part, whole_s, wanted, .. } = self;
+        let until = wanted.part.map(|part| ("--part", part.start_s + part.seconds));
+        let until = until.or(wanted.duration_s.map(|seconds| ("--duration", seconds)));
+        let too_short = until.and_then(|(flag, until_s)| short(whole_s, flag, until_s));
         too_short.or_else(|| {
-            (whole_s > part.seconds + 1.0 && asked.is_none()).then(|| {
+            (whole_s > part.seconds + 1.0 && wanted.part.is_none() && !wanted.spread).then(|| {
                 format!(
                     "the original lasts {whole_s:.1} s: {:.1} s of it are played, from {:.1} s on, the window that \
                      carries the median of what windows of that length carry; --part START+LENGTH chooses another, \
-                     --duration its length",
+                     --duration its length, and --spread draws sessions from all of it",
                     part.seconds, part.start_s
                 )
             })

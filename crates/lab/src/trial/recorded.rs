@@ -20,8 +20,9 @@ use nilometer_likeness::observed::{Bin, CONNECTIONS_MAX};
 use nilometer_likeness::{Observed, Source};
 use nilometer_traffic::estimate::Estimate;
 
+use super::drawn;
 use super::original::{self, BOUND_S, Original, beside_tcp};
-use super::part::{Part, Volume};
+use super::part::{Volume, Wanted};
 use super::source::Asked;
 use crate::input::observe::hold;
 use crate::input::records::{FlowOptions, Progress, read_flows};
@@ -98,8 +99,7 @@ fn add(bin: &mut Bin, packets: u64, octets: u64) {
 /// Where an input cannot be read, or the part holds no TCP.
 pub fn learn(
     asked: &Asked,
-    part: Option<Part>,
-    duration_s: Option<f64>,
+    wanted: &Wanted,
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Learnt> {
     let mut records = Records::default();
@@ -124,10 +124,12 @@ pub fn learn(
         (one.start_ns, one.end_ns) = (clock.at(one.start_ns), clock.at(one.end_ns));
         one
     };
-    let chosen = volume.by(&clock).choose(part, duration_s);
+    let chosen = volume.by(&clock).choose(wanted);
     let between_ns = chosen.between_ns();
-    let all = all.into_iter().map(at);
-    let connections: Vec<Connection> = all.filter_map(|one| within(&one, between_ns)).collect();
+    let all: Vec<Connection> = all.into_iter().map(at).collect();
+    let (all, drawn) = drawn::of_connections(all, asked, &chosen);
+    let connections: Vec<Connection> =
+        { all.iter() }.filter_map(|one| within(one, between_ns)).collect();
     let mut observed = Observed::of(connections, source(telling));
     for ((second, is_udp), bin) in records.others {
         if (between_ns[0]..between_ns[1]).contains(&clock.at(second.saturating_mul(SECOND_NS))) {
@@ -139,7 +141,8 @@ pub fn learn(
     chosen.holds(observed.connections.len(), "TCP flow record")?;
     let mut warnings = summary.warnings.clone();
     warnings.extend(clock.told());
-    warnings.extend(chosen.told(duration_s));
+    warnings.extend(chosen.told());
+    warnings.extend(drawn.map(|drawn| drawn::spread_told(&drawn, observed.tcp, &chosen)));
     warnings.push(TOLD.to_owned());
     warnings.extend(beside_tcp(&observed));
     let mut played = observed.connections.clone();
@@ -149,6 +152,7 @@ pub fn learn(
         part: chosen.part,
         input_octets: summary.bytes,
         telling: Some(telling),
+        whole: None,
     };
     let begins_ns = [between_ns[0] - (chosen.part.start_s * 1e9) as u64, between_ns[0]];
     let vectors = original::vectors(asked, &original, &played, begins_ns);

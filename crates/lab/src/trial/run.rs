@@ -18,7 +18,7 @@ use super::leg::{self, Leg, LegLive, LegOutcome};
 use super::meter::Likewise;
 use super::original::{self, Original};
 use super::outcome::Outcome;
-use super::part::short;
+use super::part::{Wanted, short};
 use super::planning;
 use super::progress::Display;
 use super::recorded::{self, Learnt};
@@ -152,10 +152,11 @@ pub fn learn(config: &LabConfig, display: &Display) -> Result<(Estimate, Option<
             "--rate (rate) applies to captures only, and here is none whose packets could be played"
         );
     }
-    if config.part.is_some() {
+    if config.part.is_some() || config.spread {
+        let flag = if config.spread { "--spread" } else { "--part" };
         let because = why.map(|why| format!(": {why}")).unwrap_or_default();
         bail!(
-            "--part needs connections to play, and here are laws only{because} (--fit, --harpoon and --interval \
+            "{flag} needs connections to play, and here are laws only{because} (--fit, --harpoon and --interval \
              ask for laws)"
         );
     }
@@ -172,8 +173,8 @@ fn played(config: &LabConfig, progress: &mut dyn FnMut(&Progress<'_>)) -> Result
     if asked.inputs.is_empty() {
         asked.inputs.push(EMBEDDED.into());
     }
-    let (part, duration_s) = (config.part, config.duration_s);
-    if let Some(learnt) = original::learn(&asked, part, duration_s, progress)? {
+    let wanted = Wanted { part: config.part, duration_s: config.duration_s, spread: config.spread };
+    if let Some(learnt) = original::learn(&asked, &wanted, progress)? {
         return Ok(Learnt::Played(Box::new(learnt)));
     }
     if config.rate.is_some() {
@@ -182,7 +183,7 @@ fn played(config: &LabConfig, progress: &mut dyn FnMut(&Progress<'_>)) -> Result
     if asked.inputs.iter().any(|input| is_pipe(input)) {
         return Ok(Learnt::Laws(Some("a pipe can be read once only".to_owned())));
     }
-    recorded::learn(&asked, part, duration_s, progress)
+    recorded::learn(&asked, &wanted, progress)
 }
 
 /// Applies `--speed` and `--unpaced` to the model's connection vectors.

@@ -1,6 +1,7 @@
 //! The verdict: the metered copy held against the original's part, both observed by the same code.
 
 use nilometer_conversation::Carried;
+use nilometer_conversation::drawn::Amount;
 use nilometer_likeness::{Judgement, Likeness, Observed, Settings, judge};
 use nilometer_traffic::Plan;
 use nilometer_traffic::connections::ConnectionVolume;
@@ -31,14 +32,21 @@ pub fn coverage(account: &Account<'_>) -> Option<CoverageOutcome> {
         (0, 0) => 1.0,
         _ => copy as f64 / original.max(1) as f64,
     };
-    let connections = [copy, &original.observed].map(|side| side.connections.len() as u64);
-    let volume_ratio = ratio(copy.payload_bytes(), original.observed.payload_bytes());
+    // All of the part, also where no more than a draw of it was observed and played.
+    let whole = original.whole.unwrap_or(Amount {
+        connections: original.observed.connections.len() as u64,
+        packets: original.observed.tcp.packets,
+        octets: original.observed.tcp.octets,
+        payload_bytes: original.observed.payload_bytes(),
+        ..Amount::default()
+    });
+    let volume_ratio = ratio(copy.payload_bytes(), whole.payload_bytes);
     Some(CoverageOutcome {
         bytes: volume_ratio.min(1.0),
-        flows: ratio(connections[0], connections[1]).min(1.0),
-        packets: ratio(copy.tcp.packets, original.observed.tcp.packets).min(1.0),
+        flows: ratio(copy.connections.len() as u64, whole.connections).min(1.0),
+        packets: ratio(copy.tcp.packets, whole.packets).min(1.0),
         volume_ratio,
-        octets_ratio: ratio(copy.tcp.octets, original.observed.tcp.octets),
+        octets_ratio: ratio(copy.tcp.octets, whole.octets),
         udp_share: original.observed.share(original.observed.udp),
         others_share: original.observed.share(original.observed.others),
         whole_bytes: ratio(copy.tcp.octets, original.input_octets).min(1.0),

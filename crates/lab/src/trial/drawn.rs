@@ -1,0 +1,313 @@
+//! An original of whose sessions a draw is observed: from all of it where that is wanted (`--spread`), or from a part
+//! that has more connections than a model holds.
+//!
+//! The packets of such an original are read twice more. First its connections are followed, of each no more is kept
+//! than what sessions are made of, and sessions are drawn (`conversation::drawn`). Then the packets of these are
+//! observed, by the time at which they are played: what comes of it is the original of which the copy is made, and
+//! against which it is judged.
+
+use anyhow::{Result, bail};
+use nilometer_conversation::drawn::{Amount, DrawLimits};
+use nilometer_conversation::sessions::Brief;
+use nilometer_conversation::{Connection, Drawn, Follower, Limits};
+use nilometer_likeness::observed::{Bin, CONNECTIONS_MAX};
+use nilometer_likeness::{Observed, Observer};
+use nilometer_traffic::vectors::STEPS_MAX;
+use nilometer_wire::packet::{IpPacket, Transport};
+
+use super::clock::Clock;
+use super::original::{BOUND_S, Stamps};
+use super::part::Chosen;
+use super::source::Asked;
+use crate::input::observe::hold;
+use crate::input::records::{Progress, read_packets};
+
+/// Connections that are drawn from at most, some 120 bytes each.
+const SURVEYED_MAX: usize = 1 << 23;
+/// Packets of a draw that are put in order at most, some 120 bytes each.
+const SPREAD_PACKETS_MAX: usize = 1 << 23;
+
+/// Reads packets by the clock of the original.
+pub struct Reader<'a> {
+    /// The inputs.
+    pub asked: &'a Asked,
+    /// The original's own clock.
+    pub clock: &'a Clock,
+}
+
+/// What was observed.
+pub struct Draw {
+    /// By the times at which it is played.
+    pub observed: Observed,
+    /// All of the part, where no more than a draw of it could be kept.
+    pub whole: Option<Amount>,
+    /// What a person should know of it.
+    pub told: Option<String>,
+}
+
+impl Reader<'_> {
+    fn each(
+        &self,
+        progress: &mut dyn FnMut(&Progress<'_>),
+        mut take: impl FnMut(u64, &IpPacket),
+    ) -> Result<()> {
+        let mut stamps = Stamps::of(self.asked.rate);
+        let watch = &mut |ns, packet: &IpPacket| take(self.clock.at(stamps.next(ns)), packet);
+        read_packets(&self.asked.inputs, false, progress, watch)?;
+        Ok(())
+    }
+}
+
+/// What a table holds at most.
+fn limits() -> DrawLimits {
+    DrawLimits { connections: CONNECTIONS_MAX as u64, steps: STEPS_MAX as u64 }
+}
+
+/// Observes what was chosen.
+///
+/// # Errors
+/// Where an input cannot be read, or there is too much to draw from.
+pub fn observe(
+    reader: &Reader<'_>,
+    chosen: &Chosen,
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Draw> {
+    observe_within(limits(), reader, chosen, progress)
+}
+
+fn observe_within(
+    limits: DrawLimits,
+    reader: &Reader<'_>,
+    chosen: &Chosen,
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Draw> {
+    let between_ns = chosen.between_ns();
+    if let Some(share) = chosen.spread_share() {
+        let all = survey(reader, [0, u64::MAX], progress)?;
+        let drawn = Drawn::spread(&all, bound_ns(reader.asked), between_ns[0], share);
+        let observed = observe_moved(reader, &drawn, between_ns, progress)?;
+        hold(&observed)?;
+        let told = Some(spread_told(&drawn, observed.tcp, chosen));
+        return Ok(Draw { observed, whole: None, told });
+    }
+    let mut observer = Observer::between(Limits::default(), between_ns[0], between_ns[1]);
+    reader.each(progress, |ns, packet| observer.observe(ns, packet))?;
+    let observed = observer.finish();
+    let steps: u64 = observed.connections.iter().map(|one| one.steps.len() as u64).sum();
+    if observed.counts.connections <= limits.connections && steps <= limits.steps {
+        return Ok(Draw { observed, whole: None, told: None });
+    }
+    drop(observed);
+    let all = survey(reader, between_ns, progress)?;
+    let drawn = Drawn::within(&all, bound_ns(reader.asked), limits);
+    let mut observer = Observer::between(Limits::default(), between_ns[0], between_ns[1]);
+    reader.each(progress, |ns, packet| match packet.transport {
+        Transport::Tcp(_) if drawn.packet_ns(ns, packet).is_none() => {}
+        _ => observer.observe(ns, packet),
+    })?;
+    let told = Some(within_told(&drawn));
+    Ok(Draw { observed: observer.finish(), whole: Some(drawn.all), told })
+}
+
+/// Connections of flow records, in the order of their starts; where they are drawn from all, the draw of them.
+pub fn of_connections(
+    all: Vec<Connection>,
+    asked: &Asked,
+    chosen: &Chosen,
+) -> (Vec<Connection>, Option<Drawn>) {
+    let Some(share) = chosen.spread_share() else { return (all, None) };
+    let briefs: Vec<Brief> = all.iter().map(Brief::from).collect();
+    let drawn = Drawn::spread(&briefs, bound_ns(asked), chosen.between_ns()[0], share);
+    let mut moved: Vec<Connection> =
+        all.into_iter().filter_map(|one| drawn.connection(one)).collect();
+    moved.sort_by_key(|one| (one.start_ns, one.client, one.server));
+    (moved, Some(drawn))
+}
+
+fn bound_ns(asked: &Asked) -> u64 {
+    (asked.bound_s.unwrap_or(BOUND_S) * 1e9) as u64
+}
+
+/// What sessions are made of, from one moment on and before another, ns since 1970.
+fn survey(
+    reader: &Reader<'_>,
+    [begins_ns, ends_ns]: [u64; 2],
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Vec<Brief>> {
+    let mut all = Vec::new();
+    let mut is_too_many = false;
+    let mut keep = |one: Connection| {
+        is_too_many |= all.len() >= SURVEYED_MAX;
+        if !is_too_many {
+            all.push(Brief::from(&one));
+        }
+    };
+    let mut follower = Follower::new(Limits::default());
+    reader.each(progress, |ns, packet| {
+        if (begins_ns..ends_ns).contains(&ns) {
+            follower.observe(ns, packet, &mut keep);
+        }
+    })?;
+    follower.flush(&mut keep);
+    if is_too_many {
+        bail!(
+            "more than {SURVEYED_MAX} TCP connections are too many to draw from; give a shorter part (--part START+LENGTH)"
+        );
+    }
+    all.sort_by_key(|one| (one.start_ns, one.client, one.server));
+    Ok(all)
+}
+
+/// Observes the packets of sessions that are moved, in the order in which they are played. What is not TCP is counted
+/// by the share that sessions have.
+fn observe_moved(
+    reader: &Reader<'_>,
+    drawn: &Drawn,
+    [begins_ns, ends_ns]: [u64; 2],
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Observed> {
+    let mut moved: Vec<(u64, IpPacket)> = Vec::new();
+    let mut beside = Observer::new(Limits::default());
+    let mut is_too_many = false;
+    reader.each(progress, |ns, packet| match packet.transport {
+        Transport::Tcp(_) => {
+            let at_ns = drawn.packet_ns(ns, packet).filter(|ns| *ns < ends_ns);
+            is_too_many |= moved.len() >= SPREAD_PACKETS_MAX;
+            if let (Some(at_ns), false) = (at_ns, is_too_many) {
+                moved.push((at_ns, *packet));
+            }
+        }
+        _ => beside.observe(ns, packet),
+    })?;
+    if is_too_many {
+        bail!(
+            "--spread puts no more than {SPREAD_PACKETS_MAX} packets in order, and the sessions drawn have more: \
+             give a shorter --duration"
+        );
+    }
+    moved.sort_by_key(|(at_ns, _)| *at_ns);
+    let mut observer = Observer::between(Limits::default(), begins_ns, ends_ns);
+    moved.iter().for_each(|(at_ns, packet)| observer.observe(*at_ns, packet));
+    let (mut observed, beside) = (observer.finish(), beside.finish());
+    let share = drawn.drawn.octets as f64 / drawn.all.octets.max(1) as f64;
+    let part = |bin: Bin| Bin {
+        packets: (bin.packets as f64 * share) as u64,
+        octets: (bin.octets as f64 * share) as u64,
+    };
+    (observed.udp, observed.others) = (part(beside.udp), part(beside.others));
+    observed.headless = part(beside.headless);
+    Ok(observed)
+}
+
+/// What a person should know of a draw from all, of which this much is within the run.
+pub fn spread_told(drawn: &Drawn, within: Bin, chosen: &Chosen) -> String {
+    let (all, took) = (drawn.all, drawn.drawn);
+    let percent = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
+    format!(
+        "the original lasts {:.1} s, and {} of its {} sessions are played in {:.1} s, one in {:.1}, with {:.1} % of its \
+         bytes, of which {:.1} % fall beyond the end. Each session keeps its own time; what the original's sessions \
+         did at one moment is not kept.",
+        chosen.whole_s,
+        took.sessions,
+        all.sessions,
+        chosen.part.seconds,
+        all.sessions as f64 / took.sessions.max(1) as f64,
+        percent(took.octets, all.octets),
+        percent(took.octets.saturating_sub(within.octets), took.octets),
+    )
+}
+
+fn within_told(drawn: &Drawn) -> String {
+    let (all, took) = (drawn.all, drawn.drawn);
+    format!(
+        "the part has {} connections, more than are kept: {} of its {} sessions are played, with {} connections, the \
+         largest among them. A shorter part (--part START+LENGTH) is played whole.",
+        all.connections, took.sessions, all.sessions, took.connections
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::source::EMBEDDED;
+    use crate::trial::part::{Volume, Wanted};
+
+    fn volume(reader: &Reader<'_>) -> Volume {
+        let mut volume = Volume::default();
+        let take = |ns, packet: &IpPacket| {
+            if matches!(packet.transport, Transport::Tcp(_)) {
+                volume.add(ns, packet.ip_bytes.into());
+            }
+        };
+        reader.each(&mut |_| {}, take).expect("read");
+        volume
+    }
+
+    fn drawn_of(limits: DrawLimits, wanted: &Wanted) -> (Draw, Chosen) {
+        let (asked, clock) = (Asked::of(vec![EMBEDDED.into()]), Clock::default());
+        let reader = Reader { asked: &asked, clock: &clock };
+        let chosen = volume(&reader).choose(wanted);
+        let draw = observe_within(limits, &reader, &chosen, &mut |_| {}).expect("observed");
+        (draw, chosen)
+    }
+
+    #[test]
+    fn a_spread_is_of_the_whole_and_as_busy_as_it() {
+        let (whole, chosen) = drawn_of(limits(), &Wanted::default());
+        assert!(chosen.whole_s > 50.0 && whole.told.is_none());
+        let wanted = Wanted { duration_s: Some(12.0), spread: true, ..Wanted::default() };
+        let (draw, chosen) = drawn_of(limits(), &wanted);
+        let share = 12.0 / chosen.whole_s;
+        let ratio = |of: fn(&Observed) -> f64| of(&draw.observed) / of(&whole.observed) / share;
+        let connections = ratio(|observed| observed.connections.len() as f64);
+        assert!((0.8..1.2).contains(&connections), "{connections} of the connections a second");
+        let octets = ratio(|observed| observed.tcp.octets as f64);
+        assert!((0.6..1.4).contains(&octets), "{octets} of the bytes a second");
+        let since_s = |one: &Connection| (one.start_ns - chosen.between_ns()[0]) as f64 / 1e9;
+        let late = draw.observed.connections.iter().filter(|one| since_s(one) > 9.0).count();
+        assert!(late > draw.observed.connections.len() / 8, "{late} begin in the last quarter");
+        let told = draw.told.expect("a draw says so");
+        assert!(told.contains("sessions are played in 12.0 s"), "{told}");
+    }
+
+    #[test]
+    fn connections_of_records_are_drawn_as_those_of_packets() {
+        let (whole, _) = drawn_of(limits(), &Wanted::default());
+        let wanted = Wanted { duration_s: Some(12.0), spread: true, ..Wanted::default() };
+        let (draw, chosen) = drawn_of(limits(), &wanted);
+        let asked = Asked::of(Vec::new());
+        let (moved, drawn) = of_connections(whole.observed.connections.clone(), &asked, &chosen);
+        assert!(moved.is_sorted_by_key(|one| one.start_ns));
+        let ends_ns = chosen.between_ns()[1];
+        let of = |list: &[Connection]| -> Vec<_> {
+            let begun = list.iter().filter(|one| one.start_ns < ends_ns);
+            begun.map(|one| (one.start_ns, one.client, one.server)).collect()
+        };
+        assert_eq!(of(&moved), of(&draw.observed.connections));
+        assert_eq!(drawn.expect("a draw").drawn.connections, moved.len() as u64);
+        let (_, whole_is_played) = drawn_of(limits(), &Wanted::default());
+        let (same, drawn) =
+            of_connections(whole.observed.connections.clone(), &asked, &whole_is_played);
+        assert!(drawn.is_none() && same.len() == whole.observed.connections.len());
+    }
+
+    #[test]
+    fn more_than_a_table_holds_is_drawn_from_and_said() {
+        let (whole, _) = drawn_of(limits(), &Wanted::default());
+        let all = whole.observed.connections.len() as u64;
+        let few = DrawLimits { connections: all / 3, steps: 1 << 40 };
+        let (draw, _) = drawn_of(few, &Wanted::default());
+        let kept = draw.observed.connections.len() as u64;
+        assert!(kept <= all / 3 && kept > all / 4, "{kept} of {all}");
+        assert_eq!(draw.whole.expect("of all").connections, all);
+        assert!(draw.told.expect("said").contains("more than are kept"));
+        let largest = |observed: &Observed| {
+            observed.connections.iter().map(|one| Brief::from(one).payload_bytes).max()
+        };
+        assert_eq!(largest(&draw.observed), largest(&whole.observed));
+        let steps = DrawLimits { connections: 1 << 40, steps: 2_000 };
+        let (draw, _) = drawn_of(steps, &Wanted::default());
+        let kept: usize = draw.observed.connections.iter().map(|one| one.steps.len()).sum();
+        assert!((1_500..=2_000).contains(&kept), "{kept} steps");
+    }
+}
