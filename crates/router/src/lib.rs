@@ -1,4 +1,7 @@
-//! The router we built: so far, the tables in which it looks up where a packet goes, and its filters.
+//! The router we built: tables, filters, neighbours, fabric, and a pipeline through all of them.
+//!
+//! It has no port, clock or thread. A driver passes it the time and the packets, in batches
+//! ([`pipeline::Router`]).
 #![no_std]
 
 extern crate alloc;

@@ -1,7 +1,8 @@
 //! A node: a state machine with ports that is told the time and never asks it.
 //!
-//! Traffic hosts, routers, measured devices and fault boxes are nodes. The simulator drives them by
-//! a virtual clock, a driver of sockets by the real one. Whoever drives a node keeps three promises:
+//! The simulator's hosts, switches and fault boxes are nodes, and only the simulator drives nodes, by a
+//! virtual clock. The live router is none: its pipeline takes packets in batches, by calls of its own
+//! (`router::pipeline`). Whoever drives a node keeps three promises:
 //! `now` never runs backwards; after [`Node::receive`] or [`Node::handle_timeout`] it calls
 //! [`Node::poll_transmit`] until that answers nothing; and it calls [`Node::handle_timeout`] when the
 //! moment of [`Node::poll_timeout`] has come, not before.
