@@ -1,4 +1,8 @@
-//! Every example that is shipped does what it says.
+//! Every example that is shipped does what it says, and so do the commands of the documents.
+
+mod common;
+#[path = "examples/documents.rs"]
+mod documents;
 
 use std::path::PathBuf;
 use std::process::Command;
