@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 : "${NILOMETER_DATA:?set it to the folder of the data}"
-cargo build --release -p nilometer-lab
+cargo build --release -p nilometer
 sets="$NILOMETER_DATA/classifier/neurocuts/classbench"
 printf '%-10s %7s %9s %10s %13s %11s %9s %10s\n' \
     set rules headers ns/header Mheaders/s updates/s bytes answers

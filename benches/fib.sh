@@ -38,7 +38,7 @@ fi
 cd "$(dirname "$0")/.."
 nilometer=${CARGO_TARGET_DIR:-target}/release/nilometer
 if command -v cargo >/dev/null; then
-    cargo build --quiet --release -p nilometer-lab --bin nilometer
+    cargo build --quiet --release -p nilometer --bin nilometer
 elif [ ! -x "$nilometer" ]; then
     echo "benches/fib.sh: no $nilometer, and no cargo to build it with" >&2
     exit 2

@@ -9,7 +9,7 @@
 #   benches/forward_repeat.sh [words]
 set -u
 cd "$(dirname "$0")/.."
-cargo build --release -p nilometer-lab || exit 2
+cargo build --release -p nilometer || exit 2
 directory="${NILOMETER_REPEAT:-$(mktemp -d)}"
 mkdir -p "$directory" || exit 2
 status=0

@@ -22,7 +22,7 @@ if [ "$(id -u)" != 0 ]; then
     echo "benches/generator.sh needs root to make network namespaces; run it with sudo" >&2
     exit 2
 fi
-cargo build --quiet --release -p nilometer-lab --example minimal_epoll --example engine_bench
+cargo build --quiet --release -p nilometer-bench --example minimal_epoll --example engine_bench
 bench=${CARGO_TARGET_DIR:-target}/release/examples/engine_bench
 
 tag=nlg$$

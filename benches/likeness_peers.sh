@@ -18,7 +18,7 @@ fi
 for tool in tcpreplay tcprewrite tcpdump iperf3 python3; do
     command -v "$tool" >/dev/null || { echo "$tool is needed and not installed" >&2; exit 2; }
 done
-cargo build --quiet --release -p nilometer-lab
+cargo build --quiet --release -p nilometer
 nilometer=$PWD/${CARGO_TARGET_DIR:-target}/release/nilometer
 folder=${1:-$(mktemp -d)}
 mkdir -p "$folder"

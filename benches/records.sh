@@ -46,7 +46,7 @@ if [ -n "${NILOMETER_DATA:-}" ]; then
         "$flows/nfdump/devtestdata/nfcapd.sample" "$capture")
 fi
 cd "$(dirname "$0")/.."
-cargo build --quiet --release -p nilometer-lab --bin nilometer --example replicate
+cargo build --quiet --release -p nilometer --bin nilometer --example replicate
 target=$(realpath "${CARGO_TARGET_DIR:-target}/release")
 nilometer=$target/nilometer
 replicate=$target/examples/replicate

@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 svg=${1:-}
-cargo build --quiet --release -p nilometer-lab --bin nilometer
+cargo build --quiet --release -p nilometer --bin nilometer
 nilometer=${CARGO_TARGET_DIR:-target}/release/nilometer
 
 # field NAME: a number of the JSON object on standard input, from its top level.

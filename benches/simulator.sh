@@ -34,7 +34,7 @@ cd "$(dirname "$0")/.."
 folder=${CARGO_TARGET_DIR:-target}
 nilometer=$folder/release/nilometer
 if command -v cargo >/dev/null; then
-    cargo build --quiet --release -p nilometer-lab --bin nilometer
+    cargo build --quiet --release -p nilometer --bin nilometer
 elif [ ! -x "$nilometer" ]; then
     echo "benches/simulator.sh: no $nilometer, and no cargo to build it with" >&2
     exit 2

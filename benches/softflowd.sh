@@ -32,7 +32,7 @@ if [ -z "$capture" ]; then
     capture=$(realpath "$NILOMETER_DATA/pcap/composite/composite_a.pcap.gz")
 fi
 cd "$(dirname "$0")/.."
-cargo build --quiet --release -p nilometer-lab --bin nilometer
+cargo build --quiet --release -p nilometer --bin nilometer
 nilometer=$(realpath "${CARGO_TARGET_DIR:-target}/release/nilometer")
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT

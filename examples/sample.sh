@@ -7,8 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
-cargo run --quiet --release -p nilometer-lab --example sample >"$room/sample.json"
-cargo run --quiet --release -p nilometer-lab --bin nilometer -- lab run --model "$room/sample.json" --exact \
+cargo run --quiet --release -p nilometer --example sample >"$room/sample.json"
+cargo run --quiet --release -p nilometer --bin nilometer -- lab run --model "$room/sample.json" --exact \
     --dut wire --calibration 0 --pcap --out "$room/run"
 # The headers of a SYN with all its options end after 74 bytes where they are in IPv4, after 94 in IPv6.
 tshark -r "$room/run/client.pcapng" -Y ip -w "$room/4.pcapng"

@@ -1,7 +1,7 @@
 //! Targets of the pure crates: decoders of datagrams, records and messages that work on slices.
 //!
 //! A target panics when something does not hold. A test of the workspace plays the corpus through the
-//! same functions (`crates/lab/tests/corpus.rs`).
+//! same functions (`crates/nilometer/tests/files/corpus.rs`).
 
 use nilometer_flow::FlowRecord;
 use nilometer_flow::collector::Collector;

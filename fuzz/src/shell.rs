@@ -5,16 +5,16 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-use nilometer_lab::document;
-use nilometer_lab::harpoon;
-use nilometer_lab::input::capture::{Capture, Ending, FRAME_MAX_BYTES};
-use nilometer_lab::input::pcap::Pcap;
-use nilometer_lab::input::pcapng::Pcapng;
-use nilometer_lab::input::records::{FlowOptions, read_flows};
-use nilometer_lab::input::window::Window;
-use nilometer_lab::route::config::RouterConfig;
+use nilometer_files::document;
+use nilometer_files::harpoon;
+use nilometer_files::input::capture::{Capture, Ending, FRAME_MAX_BYTES};
+use nilometer_files::input::pcap::Pcap;
+use nilometer_files::input::pcapng::Pcapng;
+use nilometer_files::input::records::{FlowOptions, read_flows};
+use nilometer_files::input::window::Window;
 use nilometer_lab::simulate::template::Template;
 use nilometer_lab::trial::config::LabConfig;
+use nilometer_routerd::config::RouterConfig;
 
 use super::pure::Target;
 
@@ -113,7 +113,7 @@ pub fn of_harpoon(bytes: &[u8]) {
 /// A model's file: what is read and sound is written and read again as the same.
 pub fn of_model(bytes: &[u8]) {
     let (_file, path) = file_of(bytes).expect("a file in memory");
-    match nilometer_lab::cli::model::read_model(&path) {
+    match nilometer_files::document::model::read_model(&path) {
         Ok(model) => {
             let text = document::json_text(&model).expect("JSON");
             let again = serde_json::from_str(&text).expect("what was written");

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::{Finding, Purpose};
-use crate::document::bounded::system_text;
 use crate::generate::server::OPEN_FILES;
+use nilometer_linux::system_file::system_text;
 
 /// The oldest kernel that has everything `lab run` asks for: `epoll_pwait2`, with which connections
 /// start on time to the microsecond, came last (5.11).

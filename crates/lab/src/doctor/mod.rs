@@ -108,7 +108,7 @@ impl Examination {
         let stops =
             |finding: &Finding| finding.purpose == Purpose::Run && finding.state == State::Missing;
         let ready = !findings.iter().any(stops);
-        Examination { version: crate::cli::VERSION, ready, findings }
+        Examination { version: nilometer_files::tool::version(), ready, findings }
     }
 }
 

@@ -4,16 +4,16 @@ use anyhow::{Context, Result};
 
 use super::machine::read;
 use super::{Finding, Purpose};
-use crate::device::frr;
-use crate::device::memory::{Memory, MemoryConfig};
-use crate::device::namespace::Namespace;
-use crate::device::port::PortIo;
-use crate::device::privilege::{self, Privilege};
-use crate::device::ring::{Ring, RingConfig};
-use crate::device::testbed::{
+use nilometer_linux::frr;
+use nilometer_linux::memory::{Memory, MemoryConfig};
+use nilometer_linux::namespace::Namespace;
+use nilometer_linux::port::PortIo;
+use nilometer_linux::privilege::{self, Privilege};
+use nilometer_linux::ring::{Ring, RingConfig};
+use nilometer_linux::testbed::{
     CLIENT_INTERFACE, DeviceKind, SERVER_INTERFACE, Testbed, TestbedConfig,
 };
-use crate::device::xdp::{XdpConfig, XdpPort};
+use nilometer_linux::xdp::{XdpConfig, XdpPort};
 
 /// The congestion control that generated connections have unless another is asked for.
 const CONGESTION_DEFAULT: &str = "cubic";

@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 
-use crate::device::prefix::Prefix;
+use nilometer_linux::prefix::Prefix;
 
 /// Of one address, so many connections are looked at to find the least deserving.
 pub const LOOKED_AT_MAX: usize = 64;

@@ -35,7 +35,6 @@
 pub mod client;
 mod connection;
 pub mod crowd;
-pub mod epoll;
 pub mod giving_up;
 pub mod limits;
 pub mod live;

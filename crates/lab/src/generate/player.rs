@@ -21,12 +21,14 @@ use nilometer_traffic::plan::PlannedConnection;
 use socket2::Socket;
 
 use super::client::{ClientConfig, Execution, Outcome};
-use super::epoll::{BROKEN, EDGE, Epoll, Event, PEER_CLOSED, PromptTimers, READABLE, WRITABLE};
 use super::live::Live;
 use super::pattern::{PATTERN_BYTES, pattern};
 use super::protocol::Request;
 use super::slab::{Key, Slab};
 use super::socket::{self, Dialer, Options, Sink};
+use nilometer_linux::epoll::{
+    BROKEN, EDGE, Epoll, Event, PEER_CLOSED, PromptTimers, READABLE, WRITABLE,
+};
 
 /// How often connections that stand still are looked at.
 const SWEEP: Duration = Duration::from_secs(1);

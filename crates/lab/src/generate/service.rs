@@ -12,13 +12,15 @@ use socket2::Socket;
 
 use super::connection::{Advance, Connection, Stage, Trouble, Window};
 use super::crowd::Crowd;
-use super::epoll::{BROKEN, EDGE, EXCLUSIVE, Epoll, Event, PEER_CLOSED, READABLE, WRITABLE};
 use super::live::Live;
 use super::server::{Server, ServerReport};
 use super::slab::{Key, Slab};
 use super::socket::{self, Sink};
 use super::under_way::UnderWay;
-use crate::device::prefix::Prefix;
+use nilometer_linux::epoll::{
+    BROKEN, EDGE, EXCLUSIVE, Epoll, Event, PEER_CLOSED, READABLE, WRITABLE,
+};
+use nilometer_linux::prefix::Prefix;
 
 /// How often all connections are looked at; oftener where limits are shorter than four of these.
 const SWEEP: Duration = Duration::from_secs(1);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
 
-use crate::document::bounded::system_text;
+use nilometer_linux::system_file::system_text;
 
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4_096;

@@ -3,6 +3,7 @@
 pub mod claims;
 pub mod delays;
 pub mod interval;
+pub mod page;
 pub mod pages;
 pub mod perform;
 pub mod points;
@@ -13,4 +14,3 @@ pub mod substitute;
 pub mod sweep;
 pub mod template;
 pub mod trace;
-pub mod usage;

@@ -16,13 +16,13 @@ use super::result::{PointResult, shown_value};
 use super::shipped;
 use super::stress::{StressPoint, StressReport};
 use super::template::Template;
-use crate::document::results::{Directory, ResultFile};
-use crate::report::PAGE_FILE;
-use crate::report::simulation::arrangement::number;
-use crate::report::simulation::shares::Shares;
-use crate::report::simulation::stress::StressPage;
-use crate::report::simulation::sweep::SweepPage;
-use crate::report::simulation::{stress, sweep as sweep_page};
+use crate::simulate::page::arrangement::number;
+use crate::simulate::page::shares::Shares;
+use crate::simulate::page::stress::StressPage;
+use crate::simulate::page::sweep::SweepPage;
+use crate::simulate::page::{stress, sweep as sweep_page};
+use nilometer_files::document::results::{Directory, ResultFile};
+use nilometer_report::PAGE_FILE;
 
 /// The scenario that section 7 of the paper is about.
 const OF_PAPER: &str = "qsdrr";

@@ -15,13 +15,13 @@ use super::result::{
 };
 use super::sweep::{Effort, Made, Run, runs, sweep};
 use super::template::{Parameters, Template};
-use super::usage::usage;
-use crate::cli::VERSION;
-use crate::cli::model::read_model;
-use crate::document::results::{Directory, ResultFile};
-use crate::report::PAGE_FILE;
-use crate::table::simulated::{FlowRow, SimulatedWriter};
 use crate::trial::source::{self, Asked};
+use nilometer_files::document::model::read_model;
+use nilometer_files::document::results::{Directory, ResultFile};
+use nilometer_files::table::simulated::{FlowRow, SimulatedWriter};
+use nilometer_files::tool;
+use nilometer_linux::usage::usage;
+use nilometer_report::PAGE_FILE;
 
 /// A sweep ready to be made.
 pub struct Sweep {
@@ -111,7 +111,7 @@ impl Sweep {
             format: FORMAT,
             scenario: self.template.name().to_owned(),
             about: self.template.about().to_owned(),
-            tool: format!("nilometer {VERSION}"),
+            tool: tool::tool(),
             seed: first.seed,
             seeds: first.seeds,
             duration_s: first.duration_s,

@@ -11,10 +11,10 @@ use sha2::{Digest, Sha256};
 use super::points::points;
 use super::result::{Keys, RESULT_FILE};
 use super::template::{Parameters, Template};
-use super::usage::usage;
-use crate::cli::VERSION;
-use crate::document::results::Directory;
 use crate::trial::planning::hex;
+use nilometer_files::document::results::Directory;
+use nilometer_files::tool;
+use nilometer_linux::usage::usage;
 
 /// Name and version of the format.
 pub const FORMAT: &str = "nilometer-stress/1";
@@ -178,7 +178,7 @@ pub fn stress(template: &Template) -> Result<(StressReport, Vec<StressPoint>)> {
         format: FORMAT,
         scenario: template.name().to_owned(),
         about: template.about().to_owned(),
-        tool: format!("nilometer {VERSION}"),
+        tool: tool::tool(),
         seed: template.seed(),
         digest: hex(&sha.finalize()),
         packet_hops: made.iter().map(|point| point.packet_hops).sum(),

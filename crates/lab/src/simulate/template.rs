@@ -15,7 +15,7 @@ use toml::de::DeTable;
 use toml::{Spanned, Table, Value};
 
 use super::substitute::substitute;
-use crate::document::{one_line, toml_error};
+use nilometer_files::document::{one_line, toml_error};
 
 /// Keys at the top that `--set` knows.
 const TOP: [&str; 3] = ["duration_s", "seeds", "seed"];

@@ -18,8 +18,8 @@ use nilometer_traffic::TrafficModel;
 use nilometer_wire::checksum::internet_checksum;
 use nilometer_wire::{Span, Time, build};
 
-use crate::document::results::ResultFile;
-use crate::table::capture::CaptureWriter;
+use nilometer_files::document::results::ResultFile;
+use nilometer_files::table::capture::CaptureWriter;
 
 /// Packets kept where nothing else is said.
 const PACKETS: usize = 100_000;

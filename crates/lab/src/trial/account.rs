@@ -21,12 +21,12 @@ use super::outcome::{
 use super::router::{RouterOutcome, RouterSeen};
 use super::telling::{self, Told};
 use super::{heading, losses, planning, source, verdict, warnings};
-use crate::cli::{COMMIT, VERSION};
-use crate::device::netlink::LinkStatistics;
-use crate::document::results::ResultFile;
 use crate::generate;
-use crate::report::Story;
-use crate::route::testbed::RouterFile;
+use nilometer_files::document::results::ResultFile;
+use nilometer_files::tool;
+use nilometer_linux::netlink::LinkStatistics;
+use nilometer_report::Story;
+use nilometer_routerd::testbed::RouterFile;
 
 /// Format of `result.json`.
 const FORMAT: &str = "nilometer-result/1";
@@ -114,8 +114,8 @@ fn outcome(
     Outcome {
         format: FORMAT.to_owned(),
         seed: account.config.seed,
-        version: VERSION.to_owned(),
-        commit: COMMIT.to_owned(),
+        version: tool::version().to_owned(),
+        commit: tool::commit().to_owned(),
         digest: planning::hex(&account.plan.digest()),
         dut: account.config.dut.name().to_owned(),
         input: inputs(account),

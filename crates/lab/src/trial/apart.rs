@@ -11,8 +11,8 @@
 
 use chrono::DateTime;
 
-use crate::input::summary::InputSpan;
-use crate::report::format::{percent, plain};
+use nilometer_files::input::summary::InputSpan;
+use nilometer_report::format::{percent, plain};
 
 /// The share of the whole time that may lie between inputs.
 const EMPTY_MAX: f64 = 0.5;

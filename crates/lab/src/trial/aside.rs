@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use anyhow::{Context, Result};
 use nilometer_traffic::gather::{Aside, Gathered};
 
-use crate::document::draft::nameless;
+use nilometer_files::document::draft::nameless;
 
 /// Bytes that are read back at a time.
 const READ_BYTES: usize = 1 << 20;

@@ -7,7 +7,7 @@ use nilometer_traffic::pool::{Pool, Prefix};
 use serde::{Deserialize, Serialize};
 
 use super::part::Part;
-use crate::document;
+use nilometer_files::document;
 
 /// Seconds that an original is fitted into where no duration is given.
 pub const FIT_S: f64 = 60.0;

@@ -19,8 +19,8 @@ use super::clock::Clock;
 use super::original::{BOUND_S, Stamps};
 use super::part::Chosen;
 use super::source::Asked;
-use crate::input::observe::hold;
-use crate::input::records::{Progress, read_packets};
+use nilometer_files::input::observe::hold;
+use nilometer_files::input::records::{Progress, read_packets};
 
 /// Connections that are drawn from at most, some 120 bytes each.
 const SURVEYED_MAX: usize = 1 << 23;
@@ -229,8 +229,8 @@ fn within_told(drawn: &Drawn) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::source::EMBEDDED;
     use crate::trial::part::{Volume, Wanted};
+    use nilometer_files::input::source::EMBEDDED;
 
     fn volume(reader: &Reader<'_>) -> Volume {
         let mut volume = Volume::default();

@@ -10,11 +10,11 @@ use super::account::Account;
 use super::outcome::Outcome;
 use super::planning::hex;
 use super::router::{QUEUES_FILE, ROUTER_FILE};
-use crate::cli::{COMMIT, VERSION};
 use crate::doctor;
-use crate::document;
-use crate::report::Story;
-use crate::report::story::{Fact, FileNote, Header};
+use nilometer_files::document;
+use nilometer_files::tool;
+use nilometer_report::Story;
+use nilometer_report::story::{Fact, FileNote, Header};
 
 /// Completes a story with its heading.
 pub fn head(story: Story, account: &Account<'_>, outcome: &Outcome) -> Story {
@@ -31,8 +31,8 @@ pub fn head(story: Story, account: &Account<'_>, outcome: &Outcome) -> Story {
             synthetic: outcome.synthetic,
             dut: outcome.dut.clone(),
             seed: outcome.seed,
-            version: VERSION.to_owned(),
-            commit: COMMIT.to_owned(),
+            version: tool::version().to_owned(),
+            commit: tool::commit().to_owned(),
             date: date(account.made.origin_ns),
             machine: in_one_line(&machine),
             interrupted: outcome.interrupted,

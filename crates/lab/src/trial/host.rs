@@ -131,10 +131,10 @@ mod tests {
     use super::*;
     use nilometer_conversation::{Act, Side, Step};
 
-    use crate::input::source::EMBEDDED;
     use crate::trial::part::Wanted;
     use crate::trial::source::{self, Asked};
     use crate::trial::{original, planning};
+    use nilometer_files::input::source::EMBEDDED;
     use nilometer_traffic::vector_plan::Draw;
 
     fn plan() -> Plan {

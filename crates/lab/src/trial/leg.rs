@@ -18,12 +18,12 @@ use super::config::{DutKind, LabConfig};
 use super::hosts::{Clients, Scores, Servers};
 use super::meter::{Likewise, MeterLive, PassiveMeter, Sighted, Watch};
 use super::router::{RouterSeen, RouterUnderTest};
-use crate::device::frr::{self, FrrDevice};
-use crate::device::prefix::Prefix;
-use crate::device::testbed::{DeviceKind, InterfaceCounters, Testbed, TestbedConfig};
-use crate::document::results::ResultFile;
 use crate::generate::{Execution, Live, ServerReport};
-use crate::route::testbed::RouterFile;
+use nilometer_files::document::results::ResultFile;
+use nilometer_linux::frr::{self, FrrDevice};
+use nilometer_linux::prefix::Prefix;
+use nilometer_linux::testbed::{DeviceKind, InterfaceCounters, Testbed, TestbedConfig};
+use nilometer_routerd::testbed::RouterFile;
 
 /// Links between the hosts and the device.
 const LINKS: [&str; 2] = ["198.19.255.0/24", "fd00:ffff::/64"];

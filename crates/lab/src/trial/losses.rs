@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::outcome::InterfaceOutcome;
 use super::router::RouterSeen;
-use crate::route::tally::PortTally;
+use nilometer_routerd::tally::PortTally;
 
 /// The directions, as they are called in files.
 pub const WAYS: [&str; 2] = ["to_servers", "to_clients"];
@@ -112,8 +112,8 @@ fn of_port(found: &mut Found, port: &PortTally, [inward, outward]: [usize; 2]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route::tally::Tally;
     use crate::trial::router::RouterOutcome;
+    use nilometer_routerd::tally::Tally;
 
     fn counted(reason: &str, packets: u64) -> BTreeMap<String, u64> {
         BTreeMap::from([(reason.to_owned(), packets)])

@@ -21,11 +21,11 @@ use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{IpPacket, Parsed, Transport, parse};
 use nilometer_wire::{Span, Time};
 
-use crate::device::ring::{Ring, RingConfig, RingStatistics, Seen};
-use crate::device::testbed::{CLIENT_INTERFACE, SERVER_INTERFACE, Testbed};
-use crate::document::results::ResultFile;
-use crate::table::capture::CaptureWriter;
-use crate::table::packets::{self, PacketRow, PacketWriter};
+use nilometer_files::document::results::ResultFile;
+use nilometer_files::table::capture::CaptureWriter;
+use nilometer_files::table::packets::{self, PacketRow, PacketWriter};
+use nilometer_linux::ring::{Ring, RingConfig, RingStatistics, Seen};
+use nilometer_linux::testbed::{CLIENT_INTERFACE, SERVER_INTERFACE, Testbed};
 
 /// The profiler's clock begins this much before the traffic, so that no stamp is before it.
 pub const LEAD_NS: u64 = 10_000_000_000;

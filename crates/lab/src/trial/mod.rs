@@ -21,6 +21,7 @@ pub mod progress;
 pub mod recorded;
 pub mod refusal;
 pub mod repeats;
+pub mod repeats_page;
 pub mod router;
 pub mod run;
 pub mod signals;

@@ -18,12 +18,12 @@ use super::drawn::{self, Reader};
 use super::part::{Part, Volume, Wanted};
 use super::refusal::no_tcp_packet;
 use super::source::{Asked, file_name};
-use crate::cli::VERSION;
-use crate::input::contents::Contents;
-use crate::input::observe::{is_pipe, one_sided};
-use crate::input::records::{Progress, read_packets};
-use crate::input::source::EMBEDDED;
-use crate::input::summary::FlowSummary;
+use nilometer_files::input::contents::Contents;
+use nilometer_files::input::observe::{is_pipe, one_sided};
+use nilometer_files::input::records::{Progress, read_packets};
+use nilometer_files::input::source::EMBEDDED;
+use nilometer_files::input::summary::FlowSummary;
+use nilometer_files::tool;
 
 /// The inter-connection bound of the paper, seconds.
 pub(super) const BOUND_S: f64 = 60.0;
@@ -224,7 +224,7 @@ pub(super) fn estimate(
     let inputs: Vec<Input> = inputs.collect();
     let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
     let beside = Beside {
-        tool: format!("nilometer {VERSION}"),
+        tool: tool::tool(),
         origin: Origin { description: names.join(", "), synthetic: names == [EMBEDDED], inputs },
         bound_s: asked.bound_s.unwrap_or(BOUND_S),
         pools: [asked.clients.clone(), asked.servers.clone()],

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::part::Part;
 use super::router::RouterOutcome;
 use super::telling;
-use crate::report::enough;
-pub use crate::report::story::PacketCounts as Packets;
+use nilometer_report::enough;
+pub use nilometer_report::story::PacketCounts as Packets;
 
 /// What of the original's TCP has to be played, for `--check`.
 const COVERAGE_MIN: f64 = 0.95;

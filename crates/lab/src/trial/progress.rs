@@ -1,5 +1,6 @@
 //! Progress: what the run is doing, on stderr, and a log of it that survives a killed run.
 
+use nilometer_files::say;
 use std::fs::File;
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +12,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::leg::LegLive;
-use crate::document::results::ResultFile;
-use crate::input::records::Progress;
-use crate::said::plain;
+use nilometer_files::document::results::ResultFile;
+use nilometer_files::input::records::Progress;
+use nilometer_files::said::plain;
 
 /// How often a display is drawn.
 const TICK: Duration = Duration::from_millis(200);

@@ -24,8 +24,8 @@ use super::drawn;
 use super::original::{self, BOUND_S, Original, beside_tcp};
 use super::part::{Volume, Wanted};
 use super::source::Asked;
-use crate::input::observe::hold;
-use crate::input::records::{FlowOptions, Progress, read_flows};
+use nilometer_files::input::observe::hold;
+use nilometer_files::input::records::{FlowOptions, Progress, read_flows};
 
 /// TCP records that are held at most, two to a connection; of more laws are estimated.
 const RECORDS_MAX: usize = 2 * CONNECTIONS_MAX;

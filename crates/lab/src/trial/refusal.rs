@@ -3,8 +3,8 @@
 use nilometer_flow::record::{TCP, UDP};
 use nilometer_traffic::estimate::EstimateError;
 
-use crate::input::contents::{Contents, Kind};
-use crate::input::summary::FlowSummary;
+use nilometer_files::input::contents::{Contents, Kind};
+use nilometer_files::input::summary::FlowSummary;
 
 /// IANA protocol numbers.
 const ICMP: u8 = 1;

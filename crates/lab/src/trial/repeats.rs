@@ -4,6 +4,7 @@
 //! and *k* - 1 more, and results of its own in `DIR-k`; `DIR` has what all of them came to, with 95 % intervals of
 //! the means over runs (Student's law), since runs are independent and packets within one are not.
 
+use nilometer_files::say;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,10 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use super::config::LabConfig;
 use super::outcome::{Bounds, Outcome, out_of_bounds};
+use super::repeats_page;
 use super::run::{Ended, RunOptions, run as run_once};
-use crate::cli::VERSION;
-use crate::document::results::Directory;
-use crate::report::{PAGE_FILE, repeats};
+use nilometer_files::document::results::Directory;
+use nilometer_files::tool;
+use nilometer_report::PAGE_FILE;
 
 /// Runs at most.
 pub const REPEATS_MAX: u32 = 1_000;
@@ -150,7 +152,7 @@ pub fn run(
         ..sum(made, kept_of.is_some())
     };
     directory.file("result.json").write_json(&whole)?;
-    directory.file(PAGE_FILE).write(repeats::render(&whole).as_bytes())?;
+    directory.file(PAGE_FILE).write(repeats_page::render(&whole).as_bytes())?;
     directory.finish()?;
     Ok(EndedRow::Made(Box::new(whole), kept_of))
 }
@@ -192,7 +194,7 @@ fn sum(made: Vec<(OneRun, Outcome)>, interrupted: bool) -> Repeats {
     let first = outcomes.first();
     Repeats {
         format: "nilometer-repeats/1".to_owned(),
-        version: VERSION.to_owned(),
+        version: tool::version().to_owned(),
         dut: first.map(|one| one.dut.clone()).unwrap_or_default(),
         input: first.map(|one| one.input.clone()).unwrap_or_default(),
         interrupted,

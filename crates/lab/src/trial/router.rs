@@ -10,13 +10,14 @@ use sha2::{Digest, Sha256};
 
 use super::losses::{Loss, Unexplained};
 use super::planning::hex;
-use crate::device::testbed::Testbed;
-use crate::route::assemble::Notes;
-use crate::route::config::RouterConfig;
-use crate::route::driver::{Driver, PortCourses, Step, Waited};
-use crate::route::running::Running;
-use crate::route::tally::{Tally, tally};
-use crate::route::testbed::{RouterFile, testbed_router};
+use nilometer_files::table::queues::QueueRow;
+use nilometer_linux::testbed::Testbed;
+use nilometer_routerd::assemble::Notes;
+use nilometer_routerd::config::RouterConfig;
+use nilometer_routerd::driver::{Driver, PortCourses, Step, Waited};
+use nilometer_routerd::running::Running;
+use nilometer_routerd::tally::{Tally, tally};
+use nilometer_routerd::testbed::{RouterFile, testbed_router};
 
 /// Where the text of ROUTER.toml is kept among the results.
 pub const ROUTER_FILE: &str = "router.toml";
@@ -123,6 +124,25 @@ pub struct RouterSeen {
     pub courses: Vec<QueueCourse>,
     /// Packets that were still in the router at the end: to the servers, to the clients.
     pub under_way: [u64; 2],
+}
+
+impl RouterSeen {
+    /// What waited at each place in each step, as rows of a table.
+    pub fn queue_rows(&self) -> impl Iterator<Item = QueueRow<'_>> {
+        let steps = self.courses.iter().flat_map(|course| {
+            course.steps.iter().map(|step| (course.port.as_str(), course.place, step))
+        });
+        steps.map(|(port, place, step)| QueueRow {
+            port,
+            place,
+            start_ns: step.start_ns,
+            length_ns: step.length_ns,
+            mean_packets: step.waited.mean_packets,
+            max_packets: step.waited.max_packets,
+            mean_bytes: step.waited.mean_bytes,
+            max_bytes: step.waited.max_bytes,
+        })
+    }
 }
 
 /// The course of one queue.

@@ -25,15 +25,15 @@ use super::recorded::{self, Learnt};
 use super::router::{QUEUES_FILE, ROUTER_FILE};
 use super::source::{self, Asked};
 use super::warnings;
-use crate::device::privilege;
-use crate::document::results::Directory;
-use crate::input::observe::is_pipe;
-use crate::input::records::Progress;
-use crate::input::source::EMBEDDED;
-use crate::report;
-use crate::route::testbed::RouterFile;
-use crate::table::flows::FlowWriter;
-use crate::table::queues::write_queues;
+use nilometer_files::document::results::Directory;
+use nilometer_files::input::observe::is_pipe;
+use nilometer_files::input::records::Progress;
+use nilometer_files::input::source::EMBEDDED;
+use nilometer_files::table::flows::FlowWriter;
+use nilometer_files::table::queues::write_queues;
+use nilometer_linux::privilege;
+use nilometer_report as report;
+use nilometer_routerd::testbed::RouterFile;
 
 /// The stamps of every packet, which has this name when the last of them is written.
 const STAMPS_FILE: &str = "packets.parquet";
@@ -417,7 +417,7 @@ impl Trial<'_> {
         flows.finish(&[])?;
         account::write_execution(&self.directory.file("execution.ndjson"), self.plan, made)?;
         if let Some(router) = &made.router {
-            write_queues(&self.directory.file(QUEUES_FILE), &router.courses)?;
+            write_queues(&self.directory.file(QUEUES_FILE), router.queue_rows())?;
         }
         self.directory.file("result.json").write_json(&outcome)?;
         report::save(self.directory, &story)?;

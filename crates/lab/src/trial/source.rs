@@ -17,13 +17,13 @@ use super::aside::SetAside;
 use super::config::{default_clients, default_servers};
 use super::refusal::{self, RecordKinds};
 use super::threads::Threads;
-use crate::cli::VERSION;
-use crate::cli::model::read_model;
-use crate::document::Output;
-use crate::input::beside::PartMark;
-use crate::input::records::{FlowOptions, Progress, read_flows};
-use crate::input::summary::FlowSummary;
-use crate::table::flows::FlowWriter;
+use nilometer_files::document::Output;
+use nilometer_files::document::model::read_model;
+use nilometer_files::input::beside::PartMark;
+use nilometer_files::input::records::{FlowOptions, Progress, read_flows};
+use nilometer_files::input::summary::FlowSummary;
+use nilometer_files::table::flows::FlowWriter;
+use nilometer_files::tool;
 
 /// Flow records held in memory for an estimate, where nothing else is said; more are set aside on disk.
 pub const HELD_MAX: usize = 16_000_000;
@@ -114,7 +114,7 @@ fn options(asked: &Asked, origin: Origin) -> EstimateOptions {
         interval_s: asked.interval_s,
         bound_s: asked.bound_s.unwrap_or(BOUND_S),
         keep_addresses: asked.keep_addresses,
-        tool: format!("nilometer {VERSION}"),
+        tool: tool::tool(),
         origin,
         span_ns: None,
         clients: asked.clients.clone(),

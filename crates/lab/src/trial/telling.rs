@@ -12,11 +12,12 @@ use super::meter::{LEAD_NS, Sighted};
 use super::outcome::{Delay, IntervalOutcome, Outcome, Packets};
 use super::router::RouterSeen;
 use super::told_queues;
-use crate::report::story::{
-    self, Comparison, Coverage, Curve, DelaySecond, Execution, LeftOut, Percentiles, Ranks,
+use nilometer_report::story::{
+    self, Comparison, Coverage, Curve, DelaySecond, Execution, LeftOut, Paths, Percentiles, Ranks,
     SizeClass, Story, Trait,
 };
-use crate::report::thin;
+use nilometer_report::thin;
+use nilometer_routerd::tally;
 
 /// Points of a curve.
 const POINTS: usize = 600;
@@ -67,7 +68,10 @@ pub fn tell(outcome: &Outcome, told: &Told<'_>) -> Story {
             &told.model.destinations.shares(told.plan.ranks.1),
         ),
         packets: outcome.packets,
-        paths: outcome.router.as_ref().map(|router| router.tally.paths),
+        paths: outcome.router.as_ref().map(|router| {
+            let tally::Paths { shortcut, pipeline, slow_path } = router.tally.paths;
+            Paths { shortcut, pipeline, slow_path }
+        }),
         delay_ns: outcome.delay_ns.as_ref().map(percentiles),
         wire_delay_ns: outcome.wire_delay_ns.as_ref().map(percentiles),
         directions: Direction::ALL.map(|way| direction(outcome, told, way)).to_vec(),

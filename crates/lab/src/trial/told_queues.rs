@@ -5,9 +5,9 @@ use nilometer_wire::Rate;
 
 use super::losses::WAYS;
 use super::router::{Backlog, QueueOutcome, RouterOutcome, RouterSeen};
-use crate::report::format::time_ns;
-use crate::report::story::{LossRow, LossTable, Queue, QueueStep, Waiting};
-use crate::route::driver::Step;
+use nilometer_report::format::time_ns;
+use nilometer_report::story::{LossRow, LossTable, Queue, QueueStep, Waiting};
+use nilometer_routerd::driver::Step;
 
 /// Steps that the page draws of one queue.
 const STEPS: usize = 600;
@@ -84,7 +84,7 @@ pub fn losses(router: &RouterOutcome) -> LossTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route::driver::Waited;
+    use nilometer_routerd::driver::Waited;
 
     #[test]
     fn a_long_course_is_drawn_in_few_steps_that_keep_its_peaks() {

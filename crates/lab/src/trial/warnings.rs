@@ -6,9 +6,9 @@ use super::account::Account;
 use super::losses::WAYS;
 use super::outcome::{Delay, Outcome};
 use super::telling::performed_octets;
-use crate::report::format::{percent, plain, si, time_ns};
-use crate::report::verdict::COVERAGE_LOW;
-use crate::route::testbed::RouterFile;
+use nilometer_report::format::{percent, plain, si, time_ns};
+use nilometer_report::verdict::COVERAGE_LOW;
+use nilometer_routerd::testbed::RouterFile;
 
 /// Lateness beyond which a start is worth a word, ns.
 pub(super) const LATE_NS: u64 = 5_000_000;

@@ -11,13 +11,13 @@ use super::Clock;
 use super::talk::{Talk, Then};
 use super::timers::Timers;
 use crate::generate::client::Outcome;
-use crate::generate::epoll::{
-    EDGE, EXCLUSIVE, Epoll, PEER_CLOSED, PromptTimers, READABLE, WRITABLE,
-};
 use crate::generate::live::Live;
 use crate::generate::pattern::pattern;
 use crate::generate::slab::{Key, Slab};
 use crate::generate::socket::Sink;
+use nilometer_linux::epoll::{
+    EDGE, EXCLUSIVE, Epoll, PEER_CLOSED, PromptTimers, READABLE, WRITABLE,
+};
 
 /// The longest wait, so that a signal to stop is seen, ns.
 const WAIT_MAX_NS: u64 = 50_000_000;

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result};
 
-use crate::device::namespace;
+use nilometer_linux::namespace;
 
 const SETTING: &str = "net/ipv4/tcp_timestamps";
 

@@ -15,10 +15,10 @@ use socket2::Socket;
 
 use super::Clock;
 use crate::generate::client::Outcome;
-use crate::generate::epoll::{BROKEN, PEER_CLOSED, READABLE, WRITABLE};
 use crate::generate::pattern::PATTERN_BYTES;
 use crate::generate::player::outcome_of;
 use crate::generate::socket::{self, Sink};
+use nilometer_linux::epoll::{BROKEN, PEER_CLOSED, READABLE, WRITABLE};
 
 /// How soon it is looked again whether TCP has sent all it took, ns.
 const LOOK_NS: u64 = 250_000;

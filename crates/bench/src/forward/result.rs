@@ -1,0 +1,122 @@
+//! `forward.json`: what a run came to, under names fixed for scripts.
+
+use serde::{Deserialize, Serialize};
+
+use super::price::UNTOLD_MAX;
+use super::repeat::Comparison;
+use nilometer_routerd::tally::Paths;
+
+/// A device's figures under one load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The device: `nilometer`, `linux`, `nftables`.
+    pub dut: String,
+    /// What of it is at work.
+    pub variant: String,
+    /// Length of frames with their check sequence, as RFC 2544 counts.
+    pub frame_bytes: u16,
+    /// Frames per second that were to be offered.
+    pub asked_pps: f64,
+    /// Frames per second that were.
+    pub offered_pps: f64,
+    /// Frames per second that came out.
+    pub forwarded_pps: f64,
+    /// The same in the worst and in the best round.
+    pub forwarded_pps_range: [f64; 2],
+    /// Whether the generator kept its pace in most rounds, and so `offered_pps` is what was asked for.
+    pub is_paced: bool,
+    /// Frames that another of their flow had overtaken, of all rounds.
+    pub disordered: u64,
+    /// The share of the offered frames that the tester's own ring lost, in the worst round: they were
+    /// forwarded, and are not in `forwarded_pps`.
+    pub unheard_share: f64,
+    /// Forwarded frames per processor second of the device; none where that is not told.
+    pub packets_per_cpu_second: Option<f64>,
+    /// What holds it in 95 of 100 points whose rounds scatter evenly ([`super::price`]), as far as the rounds
+    /// go; none where a price of nothing is in it.
+    #[serde(default)]
+    pub packets_per_cpu_second_interval: Option<[f64; 2]>,
+    /// The same in the worst and in the best round; none where the difference is lost in any.
+    pub packets_per_cpu_second_range: Option<[f64; 2]>,
+    /// Whether half that interval is at most a tenth of the price.
+    #[serde(default)]
+    pub told: bool,
+    /// Why it is not told.
+    #[serde(default)]
+    pub not_told: Option<String>,
+    /// The price itself, told or not: nanoseconds of processor time for a forwarded frame.
+    #[serde(default)]
+    pub packet_cpu_ns: Option<Cost>,
+    /// Rounds that count.
+    #[serde(default)]
+    pub rounds: u32,
+    /// Rounds that were discarded because others disturbed them.
+    #[serde(default)]
+    pub rounds_discarded: u32,
+    /// Which way frames took through our router, of all rounds.
+    #[serde(default)]
+    pub paths: Option<Paths>,
+    /// Processor seconds per second of load, generator and sink included.
+    pub cpu_seconds: f64,
+    /// Those of generator and sink alone under the same load.
+    pub generator_cpu_seconds: f64,
+    /// Those of the whole machine, whoever used them.
+    pub machine_cpu_seconds: f64,
+}
+
+/// A price with its error.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// The trimmed mean of the rounds.
+    pub mean: f64,
+    /// Its standard error.
+    pub error: f64,
+    /// Degrees of freedom of that.
+    pub degrees: f64,
+}
+
+/// All figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Forwarding {
+    /// Seed of flows, routes and filters.
+    pub seed: u64,
+    /// Seconds of each load, and how often it was offered.
+    pub seconds: f64,
+    /// Rounds of each point that were asked for at least.
+    pub rounds: u32,
+    /// The most that there could be, disturbed ones included.
+    #[serde(default)]
+    pub rounds_max: u32,
+    /// The share of all processors that others could use in a round that counts.
+    #[serde(default)]
+    pub others_max: f64,
+    /// The share of points whose truth is in its interval.
+    #[serde(default)]
+    pub confidence: f64,
+    /// Half an interval, as a share of the price, up to which a point is told.
+    #[serde(default)]
+    pub half_width_max: f64,
+    /// Points that are told.
+    #[serde(default)]
+    pub points_told: usize,
+    /// Routes and filters of our router.
+    pub routes: usize,
+    /// Filters of our router.
+    pub filters: usize,
+    /// How our router's ports were opened.
+    pub ports: Vec<String>,
+    /// The points, by device, variant, length and rate.
+    pub points: Vec<Point>,
+    /// These prices against those of earlier runs, where such were given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<Comparison>,
+    /// What is not as asked for, and why.
+    pub warnings: Vec<String>,
+}
+
+impl Forwarding {
+    /// Whether so few points are not told that the run has succeeded.
+    pub fn is_told(&self) -> bool {
+        (self.points.len() - self.points_told) as f64 <= UNTOLD_MAX * self.points.len() as f64
+    }
+}

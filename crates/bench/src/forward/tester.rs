@@ -1,0 +1,187 @@
+//! The generator and the sink: one thread that sends at a pace and counts what comes back.
+//!
+//! Both are AF_XDP ports. The thread wakes every [`TICK`], sends what is due by then, takes what has
+//! come, and sleeps. As generator and sink share a thread, what they cost does not hang on when a
+//! sleeping sink is woken, and so it can be taken away: the same load on a bare link costs the same.
+//!
+//! # The check on itself
+//!
+//! A frame that could not be sent within [`LATE`] of its moment is given up and counted as missed: a
+//! generator that was held up does not make up for it with a burst that nobody asked for. A run in
+//! which more than [`MISSED_MAX`] of the frames were missed did not offer what was asked; its figures
+//! are those of the load that was offered, and the run says so ([`Run::is_paced`]).
+//!
+//! Each frame carries the number of its run and its own. What comes of another run is not counted,
+//! and a run ends when nothing has come for a while, so that what is in a queue is not lost to it.
+
+use std::collections::VecDeque;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use super::site::{SINK, SOURCE, Site};
+use super::traffic::{FLOWS, Frames};
+use nilometer_linux::memory::{Memory, MemoryConfig, Packet};
+use nilometer_linux::port::PortIo;
+use nilometer_linux::xdp::{XdpConfig, XdpPort};
+
+/// How often the generator wakes.
+pub const TICK: Duration = Duration::from_micros(50);
+/// After so long a frame is no longer sent.
+pub const LATE: Duration = Duration::from_millis(1);
+/// The share of missed frames from which on the load was not that which was asked for.
+pub const MISSED_MAX: f64 = 0.02;
+/// Frames that are sent before it is looked what has come.
+const BATCH: usize = 64;
+/// A run is over when nothing has come for so long.
+const SILENCE: Duration = Duration::from_millis(50);
+/// And at the latest so long after its last frame.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Buffers of both ports.
+const BUFFERS: u32 = 8_192;
+
+/// A load to be offered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Frames in a second.
+    pub pps: f64,
+    /// For how long.
+    pub duration: Duration,
+}
+
+/// What became of a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Run {
+    /// Frames that were sent.
+    pub sent: u64,
+    /// Frames that were given up, because their moment had passed.
+    pub missed: u64,
+    /// Frames that came back, of this run.
+    pub delivered: u64,
+    /// Those that came after one of the same flow with a greater number.
+    pub disordered: u64,
+    /// Frames that the tester itself lost: they came to the sink while its ring was full.
+    pub unheard: u64,
+    /// How long was sent, in seconds.
+    pub seconds: f64,
+}
+
+impl Run {
+    /// Whether the load was offered as it was asked for.
+    pub fn is_paced(&self) -> bool {
+        self.missed as f64 <= (self.sent + self.missed) as f64 * MISSED_MAX
+    }
+
+    /// The share of what was sent that the tester itself lost.
+    pub fn unheard_share(&self) -> f64 {
+        self.unheard as f64 / self.sent.max(1) as f64
+    }
+}
+
+/// The generator and the sink of a site.
+pub struct Tester {
+    memory: Memory,
+    source: XdpPort,
+    sink: XdpPort,
+    /// Frames that the source had no room for.
+    waiting: VecDeque<Packet>,
+    came: Vec<Packet>,
+    run: u32,
+}
+
+impl Tester {
+    /// Opens both ports of a site.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn open(site: &Site) -> Result<Tester> {
+        let config = MemoryConfig { chunk_bytes: 4_096, chunks: BUFFERS, reserve: 2_048 };
+        let mut memory = Memory::new(config).context("memory of the generator")?;
+        let xdp = XdpConfig::default();
+        let source = site.left.enter(|| XdpPort::open(&mut memory, SOURCE.0, &xdp))?;
+        let sink = site.right.enter(|| XdpPort::open(&mut memory, SINK.0, &xdp))?;
+        Ok(Tester { memory, source, sink, waiting: VecDeque::new(), came: Vec::new(), run: 0 })
+    }
+
+    /// Offers a load and counts what comes.
+    ///
+    /// # Errors
+    /// When a port fails, or when more comes than was sent.
+    pub fn offer(&mut self, frames: &Frames, load: Load) -> Result<Run> {
+        self.run += 1;
+        let (mut run, mut next) = (Run::default(), [0; FLOWS]);
+        let unheard_before = self.sink.statistics()?.rx_lost();
+        let began = Instant::now();
+        let total = (load.pps * load.duration.as_secs_f64()) as u64;
+        let late_max = (load.pps * LATE.as_secs_f64()).ceil().max(1.0) as u64;
+        while run.sent + run.missed < total {
+            let elapsed = began.elapsed();
+            let due = ((load.pps * elapsed.as_secs_f64()) as u64 + 1).min(total);
+            let mut owed = due - run.sent - run.missed;
+            if owed > late_max {
+                run.missed += owed - late_max;
+                owed = late_max;
+            }
+            run.sent += self.send(frames, run.sent as u32, owed.min(BATCH as u64))?;
+            let came = self.take(frames, &mut run, &mut next)?;
+            if owed <= BATCH as u64 && came < BATCH {
+                let spent = began.elapsed() - elapsed;
+                thread::sleep(TICK.saturating_sub(spent));
+            }
+        }
+        run.seconds = began.elapsed().as_secs_f64();
+        self.drain(frames, &mut run, &mut next)?;
+        run.unheard = self.sink.statistics()?.rx_lost() - unheard_before;
+        let Run { sent, delivered, .. } = run;
+        ensure!(delivered <= sent, "{delivered} frames came back of {sent} that were sent");
+        Ok(run)
+    }
+
+    /// Sends so many frames, as far as there is room; how many.
+    fn send(&mut self, frames: &Frames, first: u32, count: u64) -> Result<u64> {
+        for number in 0..count as u32 {
+            let Some(buffer) = self.memory.take() else { break };
+            let packet = buffer.packet(frames.link_bytes());
+            frames.write(self.run, first + number, self.memory.frame_mut(&packet));
+            self.waiting.push_back(packet);
+        }
+        let taken = self.source.transmit(&mut self.memory, &mut self.waiting)?;
+        self.source.flush(&mut self.memory)?;
+        self.waiting.drain(..).for_each(|packet| self.memory.give(packet));
+        Ok(taken as u64)
+    }
+
+    /// Takes what has come; how many frames, of this run or not.
+    fn take(&mut self, frames: &Frames, run: &mut Run, next: &mut [u32; FLOWS]) -> Result<usize> {
+        self.came.clear();
+        let count = self.sink.receive(&mut self.memory, &mut self.came, 4 * BATCH)?;
+        for packet in self.came.drain(..) {
+            if let Some((of, number)) = frames.number_of(self.memory.frame(&packet))
+                && of == self.run
+            {
+                run.delivered += 1;
+                let next = &mut next[number as usize % FLOWS];
+                run.disordered += u64::from(number < *next);
+                *next = (*next).max(number + 1);
+            }
+            self.memory.give(packet);
+        }
+        Ok(count)
+    }
+
+    /// Takes what is still under way.
+    fn drain(&mut self, frames: &Frames, run: &mut Run, next: &mut [u32; FLOWS]) -> Result<()> {
+        let ended = Instant::now();
+        let mut heard = ended;
+        while run.delivered < run.sent && heard.elapsed() < SILENCE && ended.elapsed() < PATIENCE {
+            self.source.flush(&mut self.memory)?;
+            if self.take(frames, run, next)? > 0 {
+                heard = Instant::now();
+            } else {
+                thread::sleep(10 * TICK);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,195 @@
+//! What a reader loses while routes come and go, as Figure 27 of the DER paper asks.
+//!
+//! Lookups are timed twice in a pair, once while a writer withdraws and announces routes at a steady pace
+//! and once while it wakes as often and does nothing, in slices of some milliseconds by turns, so that who
+//! else uses the machine meets both alike. The reader's CPU time counts, so that a writer on the same core takes nothing away but what it does to the caches and to the
+//! table. Of the pairs' ratios
+//! the median is given, with the interval between two of them that holds the median of all pairs there
+//! could be with 95 % confidence at least (order statistics; Conover, section 3.2).
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use nilometer_router::{Lookups, Prefix, ServingFib};
+use serde::Serialize;
+
+use super::addresses::{Drawn, SplitMix64};
+use super::fib::{BURST, at_last};
+use nilometer_linux::clock::{median, thread_time};
+
+/// Updates a second that are tried.
+const PACES: [u32; 3] = [1_000, 10_000, 100_000];
+/// CPU time of a slice, and slices of either kind in a pair.
+const SLICE: Duration = Duration::from_millis(10);
+const SLICES: u32 = 10;
+/// Lookups between two looks at the clock.
+const TOGETHER: usize = 1 << 14;
+/// How long the writer sleeps when it is in time.
+const NAP: Duration = Duration::from_millis(1);
+/// Seed of the routes that are updated.
+const SEED: u64 = 4;
+
+/// What came out at one pace.
+#[derive(Clone, Debug, Serialize)]
+pub struct UnderUpdates {
+    /// The pace that was asked for.
+    pub updates_per_second: u32,
+    /// The pace that there was, in time that passed, median of the slices.
+    pub updates_made_per_second: f64,
+    /// Million lookups a second of CPU time without updates, median of the pairs.
+    pub mlookups_alone: f64,
+    /// The same with updates.
+    pub mlookups: f64,
+    /// What the second is less than the first, in per cent, median of the pairs.
+    pub loss_percent: f64,
+    /// The lower end of its interval.
+    pub loss_percent_low: f64,
+    /// The upper end.
+    pub loss_percent_high: f64,
+}
+
+/// Times a reader at every pace, in `pairs` pairs.
+///
+/// # Errors
+/// When there is no place for a reader.
+pub fn time_under_updates<A: Drawn>(
+    table: &mut dyn ServingFib<A>,
+    prefixes: &[Prefix<A>],
+    addresses: &[A],
+    pairs: u32,
+) -> Result<Vec<UnderUpdates>> {
+    let mut reader = table.reader().ok_or_else(|| anyhow!("no place for a reader"))?;
+    let mut writer = Writer { table, prefixes, stream: SplitMix64::new(SEED) };
+    let mut times = Vec::new();
+    for pace in PACES {
+        let (mut alone, mut under, mut losses) = (Vec::new(), Vec::new(), Vec::new());
+        let mut made = Vec::new();
+        for pair in 0..pairs {
+            let mut both = [(0.0, 0.0); 2];
+            for slice in pair..pair + SLICES {
+                for turn in [slice % 2, (slice + 1) % 2] {
+                    let pace = if turn == 0 { 0 } else { pace };
+                    let (slice, kept) = slice_under(&mut *reader, addresses, &mut writer, pace)?;
+                    let sums = &mut both[turn as usize];
+                    *sums = (sums.0 + slice.0, sums.1 + slice.1);
+                    made.extend((turn == 1).then_some(kept));
+                }
+            }
+            let [without, with] = both.map(|(lookups, seconds)| lookups / seconds / 1e6);
+            alone.push(without);
+            under.push(with);
+            losses.push((1.0 - with / without) * 100.0);
+        }
+        let (loss_percent_low, loss_percent_high) = median_interval(&losses);
+        times.push(UnderUpdates {
+            updates_per_second: pace,
+            updates_made_per_second: median(made),
+            mlookups_alone: median(alone),
+            mlookups: median(under),
+            loss_percent: median(losses),
+            loss_percent_low,
+            loss_percent_high,
+        });
+    }
+    Ok(times)
+}
+
+/// Lookups and seconds of a slice while another thread changes the table, and the pace that it kept.
+fn slice_under<A: Drawn>(
+    reader: &mut dyn Lookups<A>,
+    addresses: &[A],
+    writer: &mut Writer<'_, A>,
+    pace: u32,
+) -> Result<((f64, f64), f64)> {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let flaps = scope.spawn(|| writer.flap(pace, &done));
+        let looked_up = look_up(reader, addresses);
+        done.store(true, Ordering::Relaxed);
+        let made = flaps.join().map_err(|_| anyhow!("the writer stopped"))?;
+        Ok((looked_up, made))
+    })
+}
+
+/// Lookups of a slice, and the seconds of this thread's CPU time that they took.
+fn look_up<A: Drawn>(reader: &mut dyn Lookups<A>, addresses: &[A]) -> (f64, f64) {
+    let mut next_hops = [None; BURST];
+    let (begun, mut lookups) = (thread_time(), 0);
+    for some in addresses.chunks_exact(TOGETHER).cycle() {
+        for burst in some.chunks_exact(BURST) {
+            reader.look_up(burst, &mut next_hops);
+            black_box(&next_hops);
+        }
+        lookups += TOGETHER;
+        let taken = thread_time() - begun;
+        if taken >= SLICE {
+            return (lookups as f64, taken.as_secs_f64());
+        }
+    }
+    unreachable!("the addresses have no end")
+}
+
+/// Who changes the table.
+struct Writer<'a, A: Drawn> {
+    table: &'a mut dyn ServingFib<A>,
+    prefixes: &'a [Prefix<A>],
+    stream: SplitMix64,
+}
+
+impl<A: Drawn> Writer<'_, A> {
+    /// Withdraws and announces routes at a pace until `done`, with every route in its place at the
+    /// end; returns the pace that it kept.
+    fn flap(&mut self, pace: u32, done: &AtomicBool) -> f64 {
+        let (begun, mut updates) = (Instant::now(), 0u64);
+        while !done.load(Ordering::Relaxed) {
+            let due = begun.elapsed().as_secs_f64() * f64::from(pace);
+            while (updates as f64) < due && !done.load(Ordering::Relaxed) {
+                let fraction = u128::from(self.stream.output());
+                let number = (fraction * self.prefixes.len() as u128) >> 64;
+                let prefix = self.prefixes[number as usize];
+                if let Some(next) = at_last(|| self.table.remove(prefix)) {
+                    at_last(|| self.table.insert(prefix, next));
+                }
+                updates += 2;
+            }
+            thread::sleep(NAP);
+        }
+        updates as f64 / begun.elapsed().as_secs_f64()
+    }
+}
+
+/// The values between which the median lies with 95 % confidence or more: the k-th of them from below
+/// and from above, k the greatest for which that is so.
+fn median_interval(values: &[f64]) -> (f64, f64) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len();
+    let (mut k, mut chance, mut below) = (0, 0.5f64.powi(count as i32), 0.0);
+    // `below`: the chance that fewer than k + 1 values are less than the median.
+    while k < count / 2 && 2.0 * (below + chance) <= 0.05 {
+        below += chance;
+        chance *= (count - k) as f64 / (k + 1) as f64;
+        k += 1;
+    }
+    let k = k.max(1);
+    (sorted[k - 1], sorted[count - k])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ranks from Conover's table for p = 0.5: of 11 values the 2nd, of 20 the 6th.
+    #[test]
+    fn the_interval_is_that_of_order_statistics() {
+        let values = |count: u32| (1..=count).map(f64::from).rev().collect::<Vec<f64>>();
+        assert_eq!(median_interval(&values(11)), (2.0, 10.0));
+        assert_eq!(median_interval(&values(20)), (6.0, 15.0));
+        assert_eq!(median_interval(&values(6)), (1.0, 6.0));
+        // Too few for the confidence: all of them.
+        assert_eq!(median_interval(&values(3)), (1.0, 3.0));
+    }
+}

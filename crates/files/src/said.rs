@@ -1,0 +1,76 @@
+//! What is said to people: one door for every line on stderr, and names made fit to be shown.
+//!
+//! Names of files and words out of files may hold anything: an escape sequence that recolours or rewrites
+//! a terminal, a line feed that makes two lines of one, marks that turn the direction of writing round so
+//! that a name reads as another. All of these are shown as escapes, as in a Rust string.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display, Write};
+use std::path::Path;
+
+/// Says one line on stderr, with the program's name before it.
+#[macro_export]
+macro_rules! say {
+    ($($words:tt)*) => { $crate::said::line(format_args!($($words)*)) };
+}
+
+/// Says one line on stderr, with the program's name before it; whatever is in it, it stays one line.
+pub fn line(words: fmt::Arguments<'_>) {
+    eprintln!("nilometer: {}", plain(&words.to_string()));
+}
+
+/// A text without anything that a terminal or a page would obey instead of showing it.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unprintable) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for letter in text.chars() {
+        match is_unprintable(letter) {
+            true => write!(shown, "{}", letter.escape_default()).expect("memory can be written"),
+            false => shown.push(letter),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// A path as people are shown it.
+pub fn shown(path: &Path) -> impl Display {
+    plain(&path.display().to_string()).into_owned()
+}
+
+/// Control characters, line and paragraph separators, and what turns the direction of writing or is
+/// nothing to see (Unicode's Bidi_Control and the zero-width ones).
+pub fn is_unprintable(letter: char) -> bool {
+    letter.is_control()
+        || matches!(
+            letter,
+            '\u{61c}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_obeyed_and_the_rest_is_as_it_was() {
+        let said = [
+            ("a\x1b[31mb\nc", r"a\u{1b}[31mb\nc"),
+            ("tab\tcr\rdel\x7f", r"tab\tcr\rdel\u{7f}"),
+            ("csi\u{9b}31m", r"csi\u{9b}31m"),
+            ("exe.\u{202e}gpj", r"exe.\u{202e}gpj"),
+            ("\u{feff}a\u{2028}b\u{200b}c", r"\u{feff}a\u{2028}b\u{200b}c"),
+            ("Grüße, 5 µs – 中文 'x' \\ \"", "Grüße, 5 µs – 中文 'x' \\ \""),
+        ];
+        for (text, wanted) in said {
+            assert_eq!(plain(text), wanted);
+            assert!(!shown(Path::new(text)).to_string().contains(is_unprintable));
+        }
+        assert!(matches!(plain("as it is"), Cow::Borrowed(_)));
+    }
+}

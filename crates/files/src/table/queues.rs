@@ -1,0 +1,112 @@
+//! The table of queues over time, `nilometer-queues/1`: what waited at each port in each step.
+
+use anyhow::Result;
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+
+use super::columns::{Cells, Column, Format, ROW_GROUP_ROWS, TableWriter};
+use crate::document::results::ResultFile;
+
+/// The format of queues over time. Times are nanoseconds since the traffic began.
+pub const QUEUES: Format = Format {
+    name: "nilometer-queues/1",
+    schema: "message queues {
+        required binary port (STRING);
+        required binary place (STRING);
+        required int64 start_ns (INTEGER(64,false));
+        required int64 length_ns (INTEGER(64,false));
+        required double mean_packets;
+        required int64 max_packets (INTEGER(64,false));
+        required double mean_bytes;
+        required int64 max_bytes (INTEGER(64,false));
+    }",
+    later: 0,
+};
+
+/// Columns in the order of the schema.
+struct Columns {
+    port: Column<ByteArrayType>,
+    place: Column<ByteArrayType>,
+    start: Column<Int64Type>,
+    length: Column<Int64Type>,
+    mean_packets: Column<DoubleType>,
+    max_packets: Column<Int64Type>,
+    mean_bytes: Column<DoubleType>,
+    max_bytes: Column<Int64Type>,
+}
+
+impl Columns {
+    fn new() -> Columns {
+        Columns {
+            port: Column::required(),
+            place: Column::required(),
+            start: Column::required(),
+            length: Column::required(),
+            mean_packets: Column::required(),
+            max_packets: Column::required(),
+            mean_bytes: Column::required(),
+            max_bytes: Column::required(),
+        }
+    }
+
+    fn all(&mut self) -> [&mut dyn Cells; 8] {
+        [
+            &mut self.port,
+            &mut self.place,
+            &mut self.start,
+            &mut self.length,
+            &mut self.mean_packets,
+            &mut self.max_packets,
+            &mut self.mean_bytes,
+            &mut self.max_bytes,
+        ]
+    }
+}
+
+/// What waited at one place in one step of time.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueRow<'a> {
+    /// The port.
+    pub port: &'a str,
+    /// `output` or `input`.
+    pub place: &'a str,
+    /// Beginning of the step, ns.
+    pub start_ns: u64,
+    /// Its length, ns.
+    pub length_ns: u64,
+    /// Packets, averaged by time.
+    pub mean_packets: f64,
+    /// The most packets.
+    pub max_packets: u64,
+    /// Bytes, averaged by time.
+    pub mean_bytes: f64,
+    /// The most bytes.
+    pub max_bytes: u64,
+}
+
+/// Writes what waited into a file of the results.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_queues<'a>(to: &ResultFile, rows: impl Iterator<Item = QueueRow<'a>>) -> Result<()> {
+    let mut table = TableWriter::on(to.draft()?, &QUEUES)?;
+    let (mut columns, mut held) = (Columns::new(), 0);
+    for row in rows {
+        columns.port.push(ByteArray::from(row.port));
+        columns.place.push(ByteArray::from(row.place));
+        columns.start.push(row.start_ns as i64);
+        columns.length.push(row.length_ns as i64);
+        columns.mean_packets.push(row.mean_packets);
+        columns.max_packets.push(row.max_packets as i64);
+        columns.mean_bytes.push(row.mean_bytes);
+        columns.max_bytes.push(row.max_bytes as i64);
+        held += 1;
+        if held == ROW_GROUP_ROWS {
+            table.write_group(&mut columns.all())?;
+            held = 0;
+        }
+    }
+    if held > 0 {
+        table.write_group(&mut columns.all())?;
+    }
+    table.finish(&[])
+}

@@ -1,0 +1,34 @@
+//! The ports' packet memory, as the pipeline asks for it.
+
+use nilometer_router::memory::{Memory as Asked, Place};
+use nilometer_wire::fetch::ask_for;
+
+use crate::memory::Memory;
+
+impl Asked for Memory {
+    fn take(&mut self, bytes: u16) -> Option<Place> {
+        if bytes > self.frame_bytes_max() {
+            return None;
+        }
+        Memory::take(self).map(|buffer| buffer.packet(bytes))
+    }
+
+    fn give(&mut self, place: Place) {
+        Memory::give(self, place);
+    }
+
+    #[inline(always)]
+    fn expect(&self, place: Place) {
+        ask_for(self.whereabouts(&place));
+    }
+
+    #[inline]
+    fn frame(&self, place: Place) -> &[u8] {
+        Memory::frame(self, &place)
+    }
+
+    #[inline]
+    fn frame_mut(&mut self, place: Place) -> &mut [u8] {
+        Memory::frame_mut(self, &place)
+    }
+}

@@ -1,0 +1,63 @@
+//! Where the ring's memory has what: one place for the program that writes it and for us who read it.
+
+/// The counters, each on a cache line of its own: slots claimed, whether we sleep, frames that found no
+/// free slot, packets that are no frames of the link.
+pub(super) const HEAD: usize = 0;
+pub(super) const ASLEEP: usize = 64;
+pub(super) const FULL: usize = 128;
+pub(super) const OVERSIZE: usize = 136;
+/// Where slots begin.
+pub(super) const SLOTS: usize = 192;
+
+/// Where a slot has what: whose turn it is (its position: it is free; one more: it is filled), the
+/// frame's length, which segment it is and ([`MORE`]) whether others follow it, the payload of a segment
+/// or zero, its VLAN tag or zero, the bucket of its flow or zero ([`crate::shortcut`]), the frame.
+pub(super) const SLOT_SEQUENCE: usize = 0;
+pub(super) const SLOT_BYTES: usize = 8;
+pub(super) const SLOT_INDEX: usize = 12;
+pub(super) const SLOT_SIZE: usize = 16;
+pub(super) const SLOT_TAG: usize = 20;
+pub(super) const SLOT_MARK: usize = 24;
+pub(super) const FRAME: usize = 32;
+
+/// In a slot's index: other segments of the same packet follow.
+pub(super) const MORE: u32 = 1 << 16;
+
+/// The longest headers up to TCP's payload: Ethernet, IPv4 and TCP with all options.
+pub(super) const HEADERS_MAX: usize = 14 + 60 + 60;
+/// The most segments of one packet.
+pub(super) const SEGMENTS_MAX: usize = 128;
+
+const LINE: usize = 64;
+
+/// How a ring is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Slots, a power of two.
+    pub(super) slots: usize,
+    /// Bytes from one slot to the next: an odd number of cache lines, so that their beginnings, which
+    /// are all that short frames use, are spread over all sets of a cache.
+    pub(super) stride: usize,
+    /// The longest frame.
+    pub(super) frame_bytes_max: usize,
+}
+
+impl Layout {
+    /// So many slots for frames of so many bytes.
+    pub(super) fn new(slots: usize, frame_bytes_max: usize) -> Layout {
+        assert!(slots.is_power_of_two());
+        let lines = (FRAME + frame_bytes_max).div_ceil(LINE) | 1;
+        Layout { slots, stride: lines * LINE, frame_bytes_max }
+    }
+
+    /// Bytes of all. The program's bounds are known to the verifier each by itself and not together, so
+    /// there is room behind the last slot for what could not come about.
+    pub(super) fn bytes(&self) -> usize {
+        SLOTS + self.slots * self.stride + HEADERS_MAX + self.frame_bytes_max
+    }
+
+    /// Where the slot of a position begins.
+    pub(super) fn slot(&self, position: u64) -> usize {
+        SLOTS + (position as usize & (self.slots - 1)) * self.stride
+    }
+}

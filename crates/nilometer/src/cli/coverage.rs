@@ -1,0 +1,132 @@
+//! What a model speaks for of its input, and a warning where that is next to nothing.
+
+use nilometer_traffic::TrafficModel;
+use nilometer_traffic::model::{LeftOut, Share};
+
+use nilometer_report::format::{percent, plain};
+
+/// A model of fewer of its input's bytes than this is warned about: whatever its laws say, they are those of
+/// the exception.
+const LITTLE: f64 = 0.1;
+
+/// Why a flow is not in the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    NotTcp,
+    NoStart,
+    NoEnd,
+    AckFlow,
+    Small,
+    SmallerDirection,
+}
+
+impl Why {
+    fn name(self) -> &'static str {
+        match self {
+            Why::NotTcp => "not TCP",
+            Why::NoStart => "no SYN seen",
+            Why::NoEnd => "no FIN or RST seen",
+            Why::AckFlow => "only acknowledgements",
+            Why::Small => "under 100 bytes",
+            Why::SmallerDirection => "smaller direction of a connection",
+        }
+    }
+
+    /// What to do about it.
+    fn remedy(self) -> &'static str {
+        match self {
+            Why::NotTcp => {
+                "only TCP enters the laws (kinds of UDP are told apart, in `udp`); give an input with more \
+                 of it"
+            }
+            Why::NoStart => {
+                "these flows began before the input, or their exporter does not tell the flags of all their \
+                 packets; give what was captured or exported before it too, or an export with cumulative \
+                 TCP flags"
+            }
+            Why::NoEnd => {
+                "these flows went on after the input, or their exporter ended them by its timers and saw no \
+                 end; give what was captured or exported after it too (pieces of a flow are joined), or an \
+                 export with cumulative TCP flags"
+            }
+            Why::AckFlow => {
+                "the other direction of these connections is not in the input; give the export of both"
+            }
+            Why::Small => "Harpoon's model has no files as small; nothing can be done about it",
+            Why::SmallerDirection => {
+                "a connection of Harpoon's carries one file; without --harpoon both directions are played"
+            }
+        }
+    }
+}
+
+fn reasons(out: &LeftOut) -> [(Why, Share); 6] {
+    [
+        (Why::NotTcp, out.not_tcp),
+        (Why::NoStart, out.no_start_marker),
+        (Why::NoEnd, out.no_end_marker),
+        (Why::AckFlow, out.ack_flow),
+        (Why::Small, out.under_100_bytes),
+        (Why::SmallerDirection, out.smaller_direction),
+    ]
+}
+
+/// One line, where a model speaks for less than a tenth of its input's bytes: the reason that left out most
+/// of them, and what to do.
+pub fn warning(model: &TrafficModel) -> Option<String> {
+    let coverage = &model.coverage;
+    let covered = coverage.octets_in_model.max(coverage.octets_in_connections);
+    let share = covered as f64 / coverage.octets as f64;
+    // A model by hand speaks for no input.
+    if coverage.octets == 0 || share >= LITTLE {
+        return None;
+    }
+    let reasons = reasons(&coverage.left_out);
+    let (why, left) = reasons.into_iter().max_by_key(|(_, share)| share.octets)?;
+    Some(format!(
+        "the model speaks for {} of the input's {} flows and {} of its bytes; the most, {} flows with {} of \
+         the bytes, was left out for \"{}\": {}",
+        coverage.flows_in_model,
+        coverage.flows,
+        plain(&percent(share)),
+        left.flows,
+        plain(&percent(left.octets as f64 / coverage.octets as f64)),
+        why.name(),
+        why.remedy()
+    ))
+}
+
+/// What a model speaks for, in a few lines.
+pub fn shown(model: &TrafficModel) -> String {
+    let coverage = &model.coverage;
+    if coverage.flows == 0 {
+        return format!("{:<22} what was stated; nothing was measured\n", "the model speaks for");
+    }
+    let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
+    let mut text = format!(
+        "{:<22} {:.1} % of the input's {} flows, {:.1} % of its bytes, as files\n",
+        "the model speaks for",
+        percent(coverage.flows_in_model, coverage.flows),
+        coverage.flows,
+        percent(coverage.octets_in_model, coverage.octets)
+    );
+    let shares = (model.unmodelled_bytes_share, model.unmodelled_flows_share);
+    if let (Some(bytes), Some(flows)) = shares {
+        text.push_str(&format!(
+            "{:<22} {:.1} % of the flows, {:.1} % of the bytes, whole connections and UDP counted in\n",
+            "  not spoken for",
+            100.0 * flows,
+            100.0 * bytes
+        ));
+    }
+    for (why, share) in reasons(&coverage.left_out) {
+        let reason = why.name();
+        text.push_str(&format!(
+            "{:<22} {} flows, {:.1} % of bytes: {reason}\n",
+            "  left out",
+            share.flows,
+            percent(share.octets, coverage.octets)
+        ));
+    }
+    text
+}

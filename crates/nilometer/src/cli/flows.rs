@@ -1,0 +1,327 @@
+//! `nilometer flows`: captures and flow exports into flow records.
+
+use nilometer_files::say;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::{ArgAction, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use nilometer_flow::meter::MeterConfig;
+
+use super::live::LiveArgs;
+use super::{Verdict, key};
+use nilometer_files::document::{self, Output};
+use nilometer_files::input::choice::ReadAs;
+use nilometer_files::input::expand::expand;
+use nilometer_files::input::records::{FlowOptions, Progress, Sink, read_flows};
+use nilometer_files::input::summary::FlowSummary;
+use nilometer_files::said::{plain, shown};
+use nilometer_files::table::text::{FlowFile, Kind};
+
+/// Work that takes longer than this shows its progress.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest timeout that can be given: a year.
+const TIMEOUT_MAX_S: f64 = 366.0 * 86_400.0;
+
+/// Reads captures and flow exports, and makes one-way flow records of them.
+///
+/// Packets are metered as a router's flow cache does it: a record ends by FIN or RST, after the
+/// inactive timeout, at the active timeout, or when the cache is full. Exports are decoded. Several
+/// inputs pass through one cache in the order given. Records are then repaired: pieces of one flow
+/// joined, doubles dropped, wrapped counters and impossible stamps set right.
+#[derive(Debug, clap::Args)]
+pub struct FlowsArgs {
+    /// Captures (pcap, pcapng), datagrams of NetFlow v5, v7, v9, IPFIX and sFlow v5, files of nfcapd
+    /// and flow-tools, Zeek's conn.log, CSV with a header (nfdump, Argus) and JSON lines, each also in
+    /// gzip, Zstandard, bzip2 or LZ4, or flow records of nilometer; directories of such (other files in
+    /// them are passed over, counted and named), globs; `-` is standard input.
+    #[arg(value_name = "INPUT", required_unless_present = "live", conflicts_with = "live")]
+    inputs: Vec<PathBuf>,
+    /// Write the records to this file, as Parquet, or as CSV or JSON lines where it ends in .csv or
+    /// .ndjson; without it nothing is written.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace FILE when it exists.
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// Print one JSON object in place of the table.
+    #[arg(long, action = ArgAction::SetTrue)]
+    json: bool,
+    /// Tell the SHA-256 of each input, which takes longer than reading most. What -o writes names it anyway.
+    #[arg(long, requires = "json")]
+    digests: bool,
+    /// Stop before repair: give records as they were metered or decoded, split, doubled or misdated.
+    /// The table then leaves TCP connections out.
+    #[arg(long)]
+    decode_only: bool,
+    /// Write other addresses in place of those that are there, such that what shared a prefix still does
+    /// (Crypto-PAn). KEYFILE has 32 bytes or 64 hexadecimal digits; the same key gives the same addresses.
+    #[arg(long, value_name = "KEYFILE", requires = "output")]
+    anonymise: Option<PathBuf>,
+    #[command(flatten)]
+    live: LiveArgs,
+    #[command(flatten)]
+    metering: MeteringArgs,
+}
+
+/// How packets become flow records: shared by all commands that read captures.
+#[derive(Clone, Debug, clap::Args)]
+pub struct MeteringArgs {
+    /// A flow that lasts this long is reported, and goes on in another record [default: 30m].
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    active_timeout: Option<u64>,
+    /// A flow without a packet for this long is over [default: 15s].
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    inactive_timeout: Option<u64>,
+    /// How long a record stays open after its FIN or RST [default: 5s].
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    linger: Option<u64>,
+    /// Flows kept at once; when there are more, the one least recently seen ends [default: 1048576].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
+    flows_max: Option<u32>,
+    /// What captures are read as: their packets, or the exports that they carry (NetFlow v5,
+    /// v7, v9, IPFIX, sFlow v5).
+    #[arg(long, value_enum, default_value_t = From::Auto)]
+    from: From,
+}
+
+/// What captures are read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum From {
+    /// As exports where a capture carries nothing else, as packets otherwise.
+    Auto,
+    /// As packets, always.
+    Packets,
+    /// As exports, always; packets beside them are counted and passed over.
+    Exports,
+}
+
+impl MeteringArgs {
+    /// What was typed, as the reader of inputs takes it.
+    pub fn options(&self) -> FlowOptions {
+        let usual = MeterConfig::default();
+        let meter = MeterConfig {
+            active_timeout_ns: self.active_timeout.unwrap_or(usual.active_timeout_ns),
+            inactive_timeout_ns: self.inactive_timeout.unwrap_or(usual.inactive_timeout_ns),
+            linger_ns: self.linger.unwrap_or(usual.linger_ns),
+            flows_max: self.flows_max.map_or(usual.flows_max, |flows| flows as usize),
+        };
+        let read_as = match self.from {
+            From::Auto => None,
+            From::Packets => Some(ReadAs::Packets),
+            From::Exports => Some(ReadAs::Exports),
+        };
+        FlowOptions { meter, read_as, ..FlowOptions::default() }
+    }
+}
+
+/// Runs `nilometer flows`.
+///
+/// # Errors
+/// When an input cannot be read or the output cannot be written.
+pub fn run(args: FlowsArgs) -> Result<Verdict> {
+    let guarded = |path: &PathBuf| -> Result<Output> {
+        let beginning = Kind::of(path)?.beginning();
+        document::guard_output(path, &expand(&args.inputs)?, args.force, beginning)
+    };
+    let output = args.output.as_ref().map(guarded).transpose()?;
+    let pan = args.anonymise.as_deref().map(key::read).transpose()?;
+    let mut writer = output.as_ref().map(FlowFile::new).transpose()?;
+    let options = FlowOptions {
+        repairs: !args.decode_only,
+        // Whatever is kept says what it was made of.
+        digests: args.digests || writer.is_some(),
+        counts_connections: args.json || !args.decode_only,
+        ..args.metering.options()
+    };
+    let sink = &mut |record| {
+        let record = match &pan {
+            Some(pan) => pan.record(record),
+            None => record,
+        };
+        writer.as_mut().map_or(Ok(()), |writer| writer.write(&record))
+    };
+    let (summary, verdict) = match args.live.from() {
+        Some(live) => args.live.read(&live, &options, sink)?,
+        None => (from_files(&args.inputs, &options, sink)?, Verdict::Done),
+    };
+    if let Some(writer) = writer {
+        // Who has an input could tell it by its digest, and names of files tell where they come from.
+        writer.finish(if pan.is_some() { &[] } else { &summary.inputs })?;
+    }
+    for note in &summary.notes {
+        say!("{note}");
+    }
+    for warning in &summary.warnings {
+        say!("warning: {warning}");
+    }
+    let text = match args.json {
+        true => serde_json::to_string(&summary)? + "\n",
+        false => table(&summary, args.output.as_deref()),
+    };
+    print!("{text}");
+    Ok(verdict)
+}
+
+fn from_files(inputs: &[PathBuf], options: &FlowOptions, sink: Sink<'_>) -> Result<FlowSummary> {
+    let mut bar = Bar::new();
+    let summary = read_flows(inputs, options, &mut |progress| bar.show(progress), sink);
+    bar.clear();
+    summary
+}
+
+/// Nanoseconds of a time such as `15s`, `500ms`, `30m`, `1.5h`; seconds where no unit is given.
+fn parse_time(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let seconds = match &text[digits.len()..] {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3_600.0,
+        unit => return Err(format!("`{unit}` is no unit of time; use ms, s, m or h")),
+    };
+    let value: f64 = digits.parse().map_err(|_| "give a time such as 15s or 30m".to_owned())?;
+    let value_s = value * seconds;
+    if !(0.0..=TIMEOUT_MAX_S).contains(&value_s) {
+        return Err("a time is between 0 and 366 days".to_owned());
+    }
+    Ok((value_s * 1e9).round() as u64)
+}
+
+/// The short table for people.
+fn table(summary: &FlowSummary, output: Option<&Path>) -> String {
+    let mut text = String::new();
+    let mut row = |indent: usize, name: &str, value: u64| {
+        let name = format!("{:indent$}{name}", "");
+        writeln!(text, "{name:<28}{:>18}", grouped(value)).expect("memory can be written");
+    };
+    row(0, "packets", summary.packets);
+    let mut row_if = |indent: usize, name: &str, value: u64| {
+        if value > 0 {
+            row(indent, name, value);
+        }
+    };
+    row_if(2, "not IP", summary.not_ip);
+    row_if(2, "malformed", summary.malformed);
+    row_if(2, "cut before IP", summary.snapped);
+    row_if(2, "other link types", summary.other_link);
+    row(0, "IP bytes", summary.bytes);
+    row(0, "flow records", summary.flow_records);
+    if summary.evicted > 0 {
+        row(2, "ended by a full cache", summary.evicted);
+    }
+    if let Some(flows) = summary.flows_after_repair {
+        row(0, "flows after repair", flows);
+    }
+    for (reason, count) in &summary.repairs {
+        row(2, &reason.replace('_', " "), *count);
+    }
+    if summary.flows_after_repair.is_some() {
+        row(0, "TCP connections", summary.tcp_connections);
+        row(2, "with SYN", summary.tcp_connections_with_syn);
+        row(2, "with SYN and FIN", summary.tcp_connections_with_syn_and_fin);
+    }
+    if let Some(exports) = &summary.exports {
+        row(0, "export datagrams", exports.datagrams);
+        row(2, "records in them", exports.records);
+        row(2, "records lost before", exports.lost);
+    }
+    for (reason, count) in &summary.skipped {
+        row(0, &format!("skipped: {}", reason.replace('_', " ")), *count);
+    }
+    if let Some(live) = &summary.live {
+        row(0, "received", live.received);
+        row(2, "dropped by the kernel", live.kernel_dropped);
+    }
+    writeln!(text, "{:<28}{:>18.3}", "seconds", summary.seconds).expect("memory can be written");
+    if let Some(path) = output {
+        writeln!(text, "{:<28}{}", "written to", shown(path)).expect("memory can be written");
+    }
+    text
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let first = digits.len() % 3;
+    let mut grouped = digits[..first].to_owned();
+    for group in digits.as_bytes()[first..].chunks(3) {
+        if !grouped.is_empty() {
+            grouped.push(',');
+        }
+        grouped.extend(group.iter().map(|digit| char::from(*digit)));
+    }
+    grouped
+}
+
+/// A progress bar that appears once patience has run out, and only on a terminal.
+struct Bar {
+    since: Instant,
+    terminal: bool,
+    shown: Option<ProgressBar>,
+}
+
+impl Bar {
+    fn new() -> Bar {
+        Bar { since: Instant::now(), terminal: io::stderr().is_terminal(), shown: None }
+    }
+
+    fn show(&mut self, progress: &Progress<'_>) {
+        if !self.terminal || (self.shown.is_none() && self.since.elapsed() < PATIENCE) {
+            return;
+        }
+        let bar = self.shown.get_or_insert_with(|| {
+            let template = "{prefix} [{bar:30}] {bytes}/{total_bytes} {msg}";
+            let style = ProgressStyle::with_template(template).expect("a sound template");
+            ProgressBar::new(0).with_style(style.progress_chars("=> "))
+        });
+        bar.set_length(progress.total_bytes.unwrap_or(progress.read_bytes));
+        bar.set_position(progress.read_bytes);
+        bar.set_prefix(plain(progress.name).into_owned());
+        bar.set_message(format!("{} packets", grouped(progress.packets)));
+    }
+
+    fn clear(&mut self) {
+        if let Some(bar) = self.shown.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        let read = [("15s", 15.0), ("1.5", 1.5), ("500ms", 0.5), ("30m", 1_800.0), ("2h", 7_200.0)];
+        for (text, seconds) in read {
+            assert_eq!(parse_time(text), Ok((seconds * 1e9) as u64), "{text}");
+        }
+        for text in ["", "s", "-1s", "3 s", "1d", "NaN", "inf", "1e99h", "s5"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn digits_stand_in_threes() {
+        for (value, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(value), text);
+        }
+    }
+
+    #[test]
+    fn help_names_the_defaults_that_hold() {
+        let usual = MeterConfig::default();
+        let said = [
+            (usual.active_timeout_ns, parse_time("30m")),
+            (usual.inactive_timeout_ns, parse_time("15s")),
+            (usual.linger_ns, parse_time("5s")),
+        ];
+        said.into_iter().for_each(|(holds, said)| assert_eq!(said, Ok(holds)));
+        assert_eq!(usual.flows_max, 1_048_576);
+    }
+}

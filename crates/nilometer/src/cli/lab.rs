@@ -1,0 +1,455 @@
+//! `nilometer lab`: the main job with one command, and its configuration with every default.
+
+use nilometer_files::say;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+
+use super::Verdict;
+use nilometer_files::document;
+use nilometer_files::input::sight::refuse_input;
+use nilometer_files::said::plain;
+use nilometer_lab::trial::config::{DutKind, Keep, LabConfig};
+use nilometer_lab::trial::outcome::{Bounds, Outcome, out_of_bounds};
+use nilometer_lab::trial::part::Part;
+use nilometer_lab::trial::repeats::{self, EndedRow};
+use nilometer_lab::trial::repeats_page;
+use nilometer_lab::trial::router::RouterOutcome;
+use nilometer_lab::trial::run::{Ended, RunOptions, run as run_trial};
+use nilometer_lab::trial::{signals, telling};
+use nilometer_report::format::significant;
+use nilometer_report::likeness::word;
+use nilometer_report::{self, enough};
+
+/// Arguments of `nilometer lab`.
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    /// Learn the traffic, play it through the device, stamp every packet, draw the page.
+    Run(Box<RunArgs>),
+    /// Write a LAB.toml with every default, commented.
+    Init(InitArgs),
+}
+
+#[derive(Debug, Args)]
+struct InitArgs {
+    /// The file to write; standard output where absent.
+    file: Option<PathBuf>,
+    /// Replace an existing file.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// Captures or flow exports to learn from; or a LAB.toml (by its ending), see `lab init`. An embedded
+    /// synthetic sample of a minute where absent: a capture, or flow records with --fit, --harpoon or --interval.
+    #[arg(value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
+    /// A LAB.toml, whatever its name ends in.
+    #[arg(long, value_name = "LAB.toml")]
+    config: Option<PathBuf>,
+    /// A capture or flow export to learn from, likewise (repeat for several).
+    #[arg(long, value_name = "FILE")]
+    input: Vec<PathBuf>,
+    /// A model to be played, as `nilometer model` and `nilometer model new` write it, in place of one that is
+    /// learned.
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["input", "interval", "bound"])]
+    model: Option<PathBuf>,
+    /// Directory of results; DIR.partial until the run is done.
+    #[arg(short, long, value_name = "DIR", default_value = "nilometer-run")]
+    out: PathBuf,
+    /// Replace results of an earlier run; a directory that holds anything else, or a finished file that was
+    /// changed since, is refused.
+    #[arg(long)]
+    force: bool,
+    /// Seed of everything drawn by chance.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    seed: Option<u64>,
+    /// Seconds of traffic at the original's own speed: the length of the part that is played (60 s). Laws (--fit,
+    /// sampled records, records without TCP flags) are fitted into a minute where it is absent.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    duration: Option<f64>,
+    /// Which part of the original is played, in seconds; chosen by its volume where absent.
+    #[arg(long, value_name = "START+LENGTH")]
+    part: Option<Part>,
+    /// Draw sessions from all of an original that is longer than the run, in place of one part of it: as many begin
+    /// in a second as before, and all within a session keeps its own time.
+    #[arg(long, conflicts_with = "part")]
+    spread: bool,
+    /// Play each connection of the original once, as it was, whatever the seed.
+    #[arg(long)]
+    exact: bool,
+    /// Play so many times as fast: starts and gaps are divided, think times and durations are not.
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    speed: Option<f64>,
+    /// Packets a second of a capture whose packets have no clock: they are taken to be evenly spaced.
+    #[arg(long, value_name = "PACKETS_PER_SECOND", allow_negative_numbers = true)]
+    rate: Option<f64>,
+    /// Hand data to TCP as fast as the device lets it, and not at the rate at which the original shows it.
+    #[arg(long)]
+    unpaced: bool,
+    /// Fit all of the original into a minute, by its laws: gaps are divided, connections and bytes kept.
+    #[arg(long)]
+    fit: bool,
+    /// What of an original that is fitted is kept: all its volume, or its gaps and bit rate.
+    #[arg(long = "match", value_name = "WHAT")]
+    keep: Option<Keep>,
+    /// Perform the five distributions alone, as Harpoon does, driven by active sessions, and not whole
+    /// connections.
+    #[arg(long)]
+    harpoon: bool,
+    /// IntervalDuration of the estimation, seconds of the original. Laws have intervals: the original is played by
+    /// its laws then, fitted into a minute unless --duration is given.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    interval: Option<f64>,
+    /// The longest inter-connection time, seconds of the original.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    bound: Option<f64>,
+    /// The device under test.
+    #[arg(long)]
+    dut: Option<DutKind>,
+    /// What our router is to be: a ROUTER.toml as `route run` takes it, with the two ports `client` and
+    /// `server`; addresses and routes are the lab's. Means `--dut nilometer`.
+    #[arg(long, value_name = "ROUTER.toml")]
+    router: Option<PathBuf>,
+    /// Client pools, CIDR (repeat for several).
+    #[arg(long, value_name = "CIDR")]
+    clients: Vec<String>,
+    /// Server pools, CIDR (repeat for several).
+    #[arg(long, value_name = "CIDR")]
+    servers: Vec<String>,
+    /// Congestion control of every socket.
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// Threads of the client engine.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    threads: Option<usize>,
+    /// Seconds of calibration over a bare wire; 0 leaves it out.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    calibration: Option<f64>,
+    /// Ring memory of the meter on each side, MiB.
+    #[arg(long, value_name = "MIB", allow_negative_numbers = true)]
+    ring_mib: Option<u32>,
+    /// Keep all packets as client.pcapng and server.pcapng.
+    #[arg(long)]
+    pcap: bool,
+    /// Exit with status 1 when a law differs from the original's or there is too little to tell, when less than
+    /// 95 % of its TCP was played or the volume is more than 5 % off, when the plan was not carried out, or when the
+    /// device lost more packets than --loss-max or delayed them longer than --delay-max.
+    #[arg(long)]
+    check: bool,
+    /// For --check: the share of packets that the device may lose, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = bound, requires = "check")]
+    loss_max: f64,
+    /// For --check: by how much delay_ns.p99 may exceed the bare wire's (or 0 without one), in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 10.0, value_parser = bound, requires = "check")]
+    delay_max: f64,
+    /// For --check: laws of which there is too little to tell may pass.
+    #[arg(long)]
+    allow_few: bool,
+    /// Run so many times, each with the next seed, into DIR-1, DIR-2 and so on; DIR has means over runs with
+    /// their intervals, and one page.
+    #[arg(long, value_name = "N")]
+    repeats: Option<u32>,
+    /// Print the result as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A bound of --check.
+fn bound(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|bound: &f64| bound.is_finite() && *bound >= 0.0);
+    number.ok_or_else(|| "a number, zero or more, is needed".to_owned())
+}
+
+/// Runs `nilometer lab`.
+pub fn run(args: LabArgs) -> Result<Verdict> {
+    match args.command {
+        LabCommand::Run(args) => run_lab(&args),
+        LabCommand::Init(args) => init(&args),
+    }
+}
+
+fn init(args: &InitArgs) -> Result<Verdict> {
+    match &args.file {
+        None => print!("{}", LabConfig::template()),
+        Some(path) => {
+            let text = LabConfig::template();
+            let beginning = text.lines().next().unwrap_or_default().as_bytes();
+            document::guard_output(path, &[], args.force, beginning)?.write(text.as_bytes())?;
+            say!("wrote {}; run it with: nilometer lab run {0}", path.display());
+        }
+    }
+    Ok(Verdict::Done)
+}
+
+impl RunArgs {
+    fn configuration(&self) -> Result<LabConfig> {
+        let is_config = |path: &&PathBuf| path.extension().is_some_and(|end| end == "toml");
+        let (mut configs, inputs): (Vec<&PathBuf>, Vec<&PathBuf>) =
+            self.inputs.iter().partition(is_config);
+        configs.extend(&self.config);
+        for config in &configs {
+            refuse_input(config, "LAB.toml")?;
+        }
+        let mut config = match configs[..] {
+            [] => LabConfig::default(),
+            [path] => LabConfig::read(path)?,
+            [..] => bail!("more than one LAB.toml is named; a run has one configuration"),
+        };
+        let inputs: Vec<PathBuf> = inputs.into_iter().chain(&self.input).cloned().collect();
+        if !inputs.is_empty() {
+            if self.model.is_some() {
+                bail!("a model that is given (--model) is played as it is: give no input");
+            }
+            config.input = inputs;
+        }
+        if self.model.is_some() {
+            config.model.file.clone_from(&self.model);
+            config.input.clear();
+        }
+        config.seed = self.seed.unwrap_or(config.seed);
+        config.duration_s = self.duration.or(config.duration_s);
+        config.part = self.part.or(config.part);
+        config.spread |= self.spread;
+        config.exact |= self.exact;
+        config.speed = self.speed.unwrap_or(config.speed);
+        config.rate = self.rate.or(config.rate);
+        config.unpaced |= self.unpaced;
+        config.fit |= self.fit;
+        config.keep = self.keep.unwrap_or(config.keep);
+        config.model.harpoon |= self.harpoon;
+        config.model.interval_s = self.interval.or(config.model.interval_s);
+        config.model.inter_connection_bound_s =
+            self.bound.or(config.model.inter_connection_bound_s);
+        if let Some(path) = &self.router {
+            (config.router, config.dut) = (Some(path.clone()), DutKind::Nilometer);
+        }
+        for (file, wanted) in [(&config.model.file, "model"), (&config.router, "ROUTER.toml")] {
+            file.iter().try_for_each(|file| refuse_input(file, wanted))?;
+        }
+        config.dut = self.dut.unwrap_or(config.dut);
+        let traffic = &mut config.traffic;
+        for (given, kept) in
+            [(&self.clients, &mut traffic.clients), (&self.servers, &mut traffic.servers)]
+        {
+            if !given.is_empty() {
+                *kept = given.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+            }
+        }
+        if let Some(name) = &self.congestion {
+            traffic.congestion.clone_from(name);
+        }
+        traffic.threads = self.threads.unwrap_or(traffic.threads);
+        config.calibration.seconds = self.calibration.unwrap_or(config.calibration.seconds);
+        config.meter.ring_mib = self.ring_mib.unwrap_or(config.meter.ring_mib);
+        config.meter.pcap |= self.pcap;
+        Ok(config)
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            allows_few: self.allow_few,
+            loss_max: self.loss_max / 100.0,
+            delay_max_ns: self.delay_max * 1e6,
+        }
+    }
+}
+
+/// The command as typed, quoted where a shell would need it.
+fn command_line() -> String {
+    let plain = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,".contains(c))
+    };
+    let words = std::env::args().skip(1).map(|word| match plain(&word) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    });
+    std::iter::once("nilometer".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn run_lab(args: &RunArgs) -> Result<Verdict> {
+    let config = args.configuration()?;
+    let options = RunOptions { out: args.out.clone(), force: args.force, command: command_line() };
+    let stop = signals::stop_flag()?;
+    if let Some(count) = args.repeats {
+        let ended = repeats::run(&config, &options, (count, &args.bounds()), &stop)?;
+        return repeated(ended, args);
+    }
+    let (outcome, interrupted) = match run_trial(&config, &options, &stop)? {
+        Ended::Completed(outcome) => (outcome, None),
+        Ended::Interrupted(outcome, kept) => (outcome, Some(kept)),
+        Ended::Early(partial) => {
+            say!(
+                "interrupted before the device saw traffic; model and configuration are \
+                 kept in {}",
+                partial.display()
+            );
+            return Ok(Verdict::Interrupted);
+        }
+    };
+    print(&outcome, args.json)?;
+    if let Some(kept) = interrupted {
+        say!("interrupted; what was measured until then is kept in {}", kept.display());
+        return Ok(Verdict::Interrupted);
+    }
+    let found = if args.check { out_of_bounds(&outcome, &args.bounds()) } else { Vec::new() };
+    for finding in &found {
+        say!("--check: {finding}");
+    }
+    Ok(if found.is_empty() { Verdict::Done } else { Verdict::Negative })
+}
+
+fn repeated(ended: EndedRow, args: &RunArgs) -> Result<Verdict> {
+    let (whole, kept) = match ended {
+        EndedRow::Made(whole, kept) => (whole, kept),
+        EndedRow::Early(partial) => {
+            say!("interrupted in the first run; what there was is kept in {}", partial.display());
+            return Ok(Verdict::Interrupted);
+        }
+    };
+    if args.json {
+        println!("{}", serde_json::to_string(&*whole).context("a result is JSON")?);
+    } else {
+        println!("{}", repeats_page::sentence(&whole).replace('*', ""));
+        println!("{:<18} {}", "report", plain(&whole.report));
+    }
+    if let Some(kept) = kept {
+        let number = whole.runs.len() + 1;
+        say!(
+            "interrupted in run {number}, of which what there was is kept in {}; runs that were made before: {}",
+            kept.display(),
+            whole.runs.len()
+        );
+        return Ok(Verdict::Interrupted);
+    }
+    let runs = whole.runs.iter().flat_map(|run| run.findings.iter().map(move |f| (run, f)));
+    let mut is_sound = true;
+    for (run, finding) in runs.filter(|_| args.check) {
+        is_sound = false;
+        say!("--check: {}: {finding}", run.directory);
+    }
+    Ok(if is_sound { Verdict::Done } else { Verdict::Negative })
+}
+
+fn print(outcome: &Outcome, json: bool) -> Result<()> {
+    if json {
+        println!("{}", serde_json::to_string(outcome).context("a result is JSON")?);
+        return Ok(());
+    }
+    if let Some([name, text]) = speed(outcome.part.is_some(), outcome.speed, outcome.time_divisor) {
+        println!("{name:<18} {text}");
+    }
+    print_likeness(outcome);
+    let figures = if outcome.likeness.is_empty() { &outcome.fidelity[..] } else { &[] };
+    for figure in figures {
+        let ratio =
+            figure.ratio.map_or("no floor".to_owned(), |ratio| format!("{ratio:.2} x floor"));
+        let few = match enough::is_too_few(&telling::figure(figure)) {
+            true => format!(", but {} samples are too few to tell", figure.count),
+            false => String::new(),
+        };
+        println!("{:<18} {:.5}  {ratio}{few}", figure.name, figure.distance);
+    }
+    let packets = &outcome.packets;
+    println!("{:<18} {} of {} lost", "packets", packets.lost, packets.entered);
+    let lines = [("delay", &outcome.delay_ns), ("wire delay", &outcome.wire_delay_ns)];
+    for (name, delay) in lines {
+        match delay {
+            Some(d) => println!(
+                "{name:<18} p50 {:.1} µs, p99 {:.1} µs",
+                d.p50 as f64 / 1e3,
+                d.p99 as f64 / 1e3
+            ),
+            None => println!("{name:<18} not measured"),
+        }
+    }
+    if let Some(router) = &outcome.router {
+        print_router(router, outcome.packets.lost);
+    }
+    for warning in outcome.warnings.iter().skip(outcome.said_before) {
+        say!("warning: {warning}");
+    }
+    println!("{:<18} {}", "report", plain(&outcome.report));
+    Ok(())
+}
+
+/// How fast the original was played: *k* of laws, and of packets the speed where it is not their own.
+fn speed(is_as_it_was: bool, speed: f64, k: f64) -> Option<[String; 2]> {
+    let number = |value| significant(value, 3);
+    match is_as_it_was {
+        true if speed == 1.0 => None,
+        true => Some(["speed".to_owned(), format!("{} times the original's", number(speed))]),
+        false => Some([
+            "k".to_owned(),
+            format!(
+                "{}: gaps and intervals are the original's divided by it, rates multiplied",
+                number(k)
+            ),
+        ]),
+    }
+}
+
+/// The laws of the copy beside the original's.
+fn print_likeness(outcome: &Outcome) {
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| significant(value, 3));
+    for law in &outcome.likeness {
+        let (distance, floor) = (number(law.distance), number(law.floor));
+        println!(
+            "{:<18} {:<16} {distance} {}, floor {floor}",
+            law.name,
+            word(law.verdict),
+            law.unit
+        );
+    }
+    if let Some(coverage) = &outcome.coverage {
+        let [bytes, flows] = [coverage.bytes, coverage.flows].map(|share| 100.0 * share);
+        println!(
+            "{:<18} {bytes:.1} % of the part's TCP payload, {flows:.1} % of its connections",
+            "coverage"
+        );
+    }
+}
+
+/// What waited at the ports of our router, and why it dropped what was lost.
+fn print_router(router: &RouterOutcome, lost: u64) {
+    for queue in &router.queues {
+        let (name, waited) = (format!("queue {}", queue.port), &queue.output);
+        let (mean, most) = (waited.mean_packets, waited.max_packets);
+        println!("{name:<18} {}, {mean:.2} packets on average, {most} at most", queue.discipline);
+    }
+    for loss in &router.losses {
+        let where_from = format!("{} {}", loss.port, loss.place);
+        println!(
+            "{:<18} {} {} ({where_from}: {})",
+            "lost", loss.packets, loss.direction, loss.reason
+        );
+    }
+    if lost > 0 || !router.losses.is_empty() {
+        let [to_servers, to_clients] = router.unexplained.ways();
+        println!("{:<18} {to_servers} to_servers, {to_clients} to_clients", "not explained");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn k_is_told_wherever_laws_are_played() {
+        let [name, text] = speed(false, 1.0, 5.1234).expect("k");
+        assert_eq!(name, "k");
+        assert!(text.starts_with("5.12: gaps and intervals"), "{text}");
+        assert!(speed(false, 1.0, 1.0).is_some(), "and where nothing was divided");
+        assert_eq!(speed(true, 1.0, 1.0), None);
+        let [name, text] = speed(true, 2.0, 1.0).expect("a speed");
+        assert_eq!((name.as_str(), text.as_str()), ("speed", "2 times the original's"));
+    }
+}

@@ -1,0 +1,75 @@
+//! Options of `flows` that make records live.
+
+use nilometer_files::say;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{ArgGroup, Args};
+
+use super::Verdict;
+use nilometer_files::input::live::{Live, Until, read_live};
+use nilometer_files::input::records::{FlowOptions, Sink};
+use nilometer_files::input::summary::FlowSummary;
+use nilometer_lab::trial::signals;
+
+/// The longest time that can be asked for, seconds: a year.
+const SECONDS_MAX: f64 = 366.0 * 86_400.0;
+
+/// Where records come from while they happen, and until when.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("live").args(["listen", "interface"])))]
+pub struct LiveArgs {
+    /// Collect exports at this address (NetFlow v5, v7, v9, IPFIX, sFlow v5 over UDP), such as 0.0.0.0:2055
+    /// or [::]:4739, until SIGINT or SIGTERM; the file is written then.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Meter the packets of this interface, until SIGINT or SIGTERM. Needs CAP_NET_RAW and changes nothing:
+    /// frames for other hosts are seen where the interface is promiscuous, and packets that offloads
+    /// have joined count as one.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// End after so many seconds.
+    #[arg(long, value_name = "SECONDS", requires = "live", value_parser = parse_seconds)]
+    seconds: Option<Duration>,
+    /// End after so many datagrams or packets.
+    #[arg(long, value_name = "N", requires = "live", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "give a number of seconds".to_owned())?;
+    if !(0.001..=SECONDS_MAX).contains(&seconds) {
+        return Err("give 0.001 to 31622400 seconds".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+impl LiveArgs {
+    /// What is to be heard or watched, if anything is.
+    pub(super) fn from(&self) -> Option<Live> {
+        let watched = self.interface.clone().map(Live::Interface);
+        self.listen.map(Live::Listen).or(watched)
+    }
+
+    /// Makes records until something ends it, and says how that came out: a signal interrupts what had
+    /// another end, and is the end of what had none.
+    pub(super) fn read(
+        &self,
+        from: &Live,
+        options: &FlowOptions,
+        sink: Sink<'_>,
+    ) -> Result<(FlowSummary, Verdict)> {
+        let stop = signals::stop_flag()?;
+        let until = Until { after: self.seconds, count: self.count };
+        let ends = self.seconds.is_some() || self.count.is_some();
+        let mut say = |what: String| {
+            let by = if ends { "" } else { "; SIGINT or SIGTERM ends it" };
+            say!("{what}{by}");
+        };
+        let summary = read_live((from, until), options, &stop, &mut say, sink)?;
+        let by_signal = summary.live.as_ref().is_some_and(|live| live.stopped_by == "signal");
+        let verdict = if ends && by_signal { Verdict::Interrupted } else { Verdict::Done };
+        Ok((summary, verdict))
+    }
+}

@@ -1,0 +1,198 @@
+//! `nilometer route bench forward`: our router and the kernel on the same links, load by load.
+
+use nilometer_files::say;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail, ensure};
+use clap::Args;
+
+use crate::cli::Verdict;
+use nilometer_bench::forward::dut::{Dut, Variant};
+use nilometer_bench::forward::figures::Places;
+use nilometer_bench::forward::price::ROUNDS_MIN;
+use nilometer_bench::forward::repeat::{Comparison, differs};
+use nilometer_bench::forward::result::Forwarding;
+use nilometer_bench::forward::traffic::FRAME_BYTES_MIN;
+use nilometer_bench::forward::usage::OTHERS_MAX;
+use nilometer_bench::forward::{FRAME_BYTES_MAX, Options, measure};
+use nilometer_files::document::read_json;
+use nilometer_files::said;
+use nilometer_routerd::tally::Paths;
+
+/// Offers frames to our router and to the kernel, and counts what each forwards and what that costs.
+///
+/// Each device stands between two veth links in network namespaces of its own. A generator on one side
+/// offers UDP datagrams of 1,024 flows at a pace, a sink on the other counts them by their numbers. The
+/// first length of frame is offered at every rate to every variant of our router, the other lengths at
+/// the lowest and the highest rate to the first variant. In each round every device has its turn; rates are
+/// medians of rounds. Frames per CPU-second are those that were forwarded, by the processor time of all
+/// that took part less that of generator and sink alone under the same load, with the interval that holds
+/// them in 95 of 100 cases where rounds scatter evenly. A point whose interval is wider than a tenth to
+/// either side gets more rounds, up to --rounds-max, and is not told if that is not enough; rounds that
+/// other programs disturbed do not count. Exit status 1 if more than a tenth of the points is not told, or
+/// if prices differ from those of --against. Needs root.
+#[derive(Debug, Args)]
+pub struct ForwardArgs {
+    /// The devices to compare.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...",
+        default_values_t = Dut::ALL)]
+    duts: Vec<Dut>,
+    /// What of our router is at work; the first also goes through the other lengths.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...",
+        default_values_t = Variant::ALL)]
+    variants: Vec<Variant>,
+    /// Lengths of frames in bytes, with their check sequence (RFC 2544).
+    #[arg(long, value_delimiter = ',', value_name = "BYTES,...",
+        default_values_t = [64, 128, 256, 512, 1_024, 1_518, 1_930],
+        value_parser = clap::value_parser!(u16).range(
+            i64::from(FRAME_BYTES_MIN)..=i64::from(FRAME_BYTES_MAX)))]
+    frame_bytes: Vec<u16>,
+    /// Loads in frames per second.
+    #[arg(long, value_delimiter = ',', value_name = "PPS,...",
+        default_values_t = [100_000, 200_000, 300_000, 450_000, 600_000, 900_000],
+        value_parser = clap::value_parser!(u32).range(1_000..=100_000_000))]
+    rates: Vec<u32>,
+    /// How long each load is offered.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.15)]
+    seconds: f64,
+    /// Rounds of each point at least.
+    #[arg(long, value_name = "N", default_value_t = ROUNDS_MIN,
+        value_parser = clap::value_parser!(u32).range(1..=1_001))]
+    rounds: u32,
+    /// Rounds of a point at most, those included that others disturbed.
+    #[arg(long, value_name = "N", default_value_t = 80,
+        value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds_max: u32,
+    /// The share of all processors that other programs may use in a round that counts; 1 counts all of them.
+    #[arg(long, value_name = "SHARE", default_value_t = OTHERS_MAX)]
+    others_max: f64,
+    /// Earlier results (--json, or forward.json) whose prices are to be the same, of a fixed number of rounds;
+    /// exit status 1 where any two of all these runs differ, or nothing can be compared.
+    #[arg(long, value_delimiter = ',', value_name = "FILE,...")]
+    against: Vec<PathBuf>,
+    /// Seed of flows, routes and filters.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write forward.html with the figures, and forward.json, into this directory.
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Replace the files of an earlier run; never one of --against.
+    #[arg(long, requires = "out")]
+    force: bool,
+    /// Print one JSON object in place of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `nilometer route bench forward`.
+///
+/// # Errors
+/// Without root, or when a device cannot be set up.
+pub fn run(args: ForwardArgs) -> Result<Verdict> {
+    let is_possible = (0.01..=600.0).contains(&args.seconds);
+    ensure!(is_possible, "--seconds is {}: give 0.01 to 600", args.seconds);
+    let mut rates: Vec<f64> = args.rates.iter().copied().map(f64::from).collect();
+    rates.sort_by(f64::total_cmp);
+    rates.dedup();
+    let (rounds, rounds_max) = (args.rounds, args.rounds_max);
+    ensure!(
+        rounds <= rounds_max,
+        "--rounds is {rounds}, more than --rounds-max, which is {rounds_max}"
+    );
+    let others_max = args.others_max;
+    ensure!((0.0..=1.0).contains(&others_max), "--others-max is {others_max}: give 0 to 1");
+    let places = args.out.as_deref().map(|out| Places::guard(out, &args.against, args.force));
+    let places = places.transpose()?;
+    let earlier = |file: &PathBuf| {
+        let run: Forwarding = read_json(file)?;
+        match differs(&run, args.seed, args.seconds) {
+            Some(why) => bail!("--against {}: {why}", said::shown(file)),
+            None => Ok(run),
+        }
+    };
+    let against: Result<Vec<Forwarding>> = args.against.iter().map(earlier).collect();
+    let result = measure(&Options {
+        duts: different(args.duts),
+        variants: different(args.variants),
+        frame_bytes: different(args.frame_bytes),
+        rates,
+        seconds: args.seconds,
+        rounds,
+        rounds_max,
+        others_max,
+        against: against?,
+        seed: args.seed,
+    })?;
+    for warning in &result.warnings {
+        say!("{warning}");
+    }
+    match args.json {
+        true => println!("{}", serde_json::to_string(&result)?),
+        false => print!("{}", shown(&result)),
+    }
+    // (What was measured is on stdout by now, if it cannot be written.)
+    places.map_or(Ok(()), |places| places.write(&result))?;
+    let comparison = result.comparison.iter();
+    comparison.clone().flat_map(Comparison::shown).for_each(|line| say!("{line}"));
+    // (Where nothing could be compared nothing is known to be the same.)
+    let is_same = comparison.clone().all(|it| it.apart.is_empty() && it.differences > 0);
+    Ok(if result.is_told() && is_same { Verdict::Done } else { Verdict::Negative })
+}
+
+/// Each value once, in the order in which they came.
+fn different<T: PartialEq>(values: Vec<T>) -> Vec<T> {
+    let mut kept = Vec::new();
+    for value in values {
+        if !kept.contains(&value) {
+            kept.push(value);
+        }
+    }
+    kept
+}
+
+/// The short table for people.
+fn shown(result: &Forwarding) -> String {
+    let mut text = format!(
+        "{:<10} {:<14}{:>6}{:>11}{:>13}{:>11}{:>11}{:>11}{:>7}{:>10}{:>12}{:>10}{:>12}\n",
+        "device",
+        "variant",
+        "bytes",
+        "offered/s",
+        "forwarded/s",
+        "per CPU-s",
+        "from",
+        "to",
+        "rounds",
+        "disturbed",
+        "pipeline",
+        "slow path",
+        "shortcut"
+    );
+    for point in &result.points {
+        let price = |value: Option<f64>| value.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
+        let interval = point.packets_per_cpu_second_interval;
+        let path = |of: fn(&Paths) -> u64| {
+            point.paths.as_ref().map_or("-".to_owned(), |paths| of(paths).to_string())
+        };
+        writeln!(
+            text,
+            "{:<10} {:<14}{:>6}{:>11.0}{:>13.0}{:>11}{:>11}{:>11}{:>7}{:>10}{:>12}{:>10}{:>12}",
+            point.dut,
+            point.variant,
+            point.frame_bytes,
+            point.offered_pps,
+            point.forwarded_pps,
+            point.packets_per_cpu_second.map_or("not told".to_owned(), |rate| format!("{rate:.0}")),
+            price(interval.map(|interval| interval[0])),
+            price(interval.map(|interval| interval[1])),
+            point.rounds,
+            point.rounds_discarded,
+            path(|paths| paths.pipeline),
+            path(|paths| paths.slow_path),
+            path(|paths| paths.shortcut),
+        )
+        .expect("memory can be written");
+    }
+    text
+}

@@ -1,0 +1,236 @@
+//! `nilometer route bench pipeline`: what a packet costs on one core, stage by stage, without devices.
+
+use nilometer_files::say;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use nilometer_queue::Kind;
+use nilometer_router::{Engine, EngineFault};
+
+use crate::cli::Verdict;
+use nilometer_bench::pipeline::{
+    Configuration, Options, PipelineTimes, SUM_OFF_MAX, Times, Variant, time_pipeline,
+};
+use nilometer_routerd::tally::Paths;
+
+/// Times the router's pipeline without devices, on one core.
+///
+/// Packets of a million flows are parsed, matched with filters, looked up, rewritten, put into virtual
+/// output queues, let across by distributed queueing, and leave through their output's discipline, at
+/// which as many wait all the time. Rates are of the CPU time of one thread, medians of rounds. The
+/// stages are timed in rounds of their own, and their sum must be the time of a packet within 10 percent:
+/// exit status 1 if it is not.
+#[derive(Debug, Args)]
+pub struct PipelineArgs {
+    /// The routes: a prefix a line, as for `route bench fib`; without it, 900,000 are drawn.
+    #[arg(long, value_name = "FILE")]
+    table: Option<PathBuf>,
+    /// The filters, in ClassBench's format; without it, ClassBench's acl1_1k of the folder that
+    /// NILOMETER_DATA names, and without that 1,000 are drawn.
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// The lookup engine, as in `route bench fib`.
+    #[arg(long, value_name = "NAME", default_value_t = Engine::Lines, value_parser = parse_engine)]
+    engine: Engine,
+    /// Different flows.
+    #[arg(long, value_name = "N", default_value_t = 1 << 20,
+        value_parser = clap::value_parser!(u32).range(128..=1 << 24))]
+    flows: u32,
+    /// Frames of a round, rounded up to whole stretches.
+    #[arg(long, value_name = "N", default_value_t = 1 << 20,
+        value_parser = clap::value_parser!(u32).range(128..=1 << 30))]
+    frames: u32,
+    /// Rounds of which the median counts.
+    #[arg(long, value_name = "N", default_value_t = 11,
+        value_parser = clap::value_parser!(u32).range(1..=1_001))]
+    rounds: u32,
+    /// As many rounds as fit so many seconds, three at least.
+    #[arg(long, value_name = "S", conflicts_with = "rounds",
+        value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    seconds: Option<u32>,
+    /// Ports.
+    #[arg(long, value_name = "N", default_value_t = 4,
+        value_parser = clap::value_parser!(u32).range(2..=64))]
+    ports: u32,
+    /// Bytes of a frame, check sequence included.
+    #[arg(long, value_name = "N", default_value_t = 64,
+        value_parser = clap::value_parser!(u16).range(64..=1_518))]
+    frame_bytes: u16,
+    /// The discipline of every output.
+    #[arg(long, value_name = "NAME", default_value = "qsdrr", value_parser = parse_discipline)]
+    discipline: Kind,
+    /// Seed of what is drawn.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// What is switched off: one or several of them, or all in turns.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "NAME[,NAME...]",
+        value_delimiter = ',',
+        default_value = "complete"
+    )]
+    variant: Vec<Switched>,
+    /// Whether answers of the classifier are kept by flow: off, on, or one after the other.
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "off")]
+    flow_cache: Cache,
+    /// Flows that the cache has room for, rounded up to a power of two.
+    #[arg(long, value_name = "N", default_value_t = 1 << 21,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
+    cached_flows: u32,
+    /// Print one JSON object in place of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Switched {
+    /// Nothing is.
+    Complete,
+    /// Distributed queueing.
+    NoDq,
+    /// The lookup.
+    NoLookup,
+    /// The classifier.
+    NoClassifier,
+    /// Each of these in turns.
+    All,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Cache {
+    /// No.
+    Off,
+    /// Yes.
+    On,
+    /// Both, in turns.
+    Both,
+}
+
+fn parse_engine(name: &str) -> Result<Engine, String> {
+    name.parse().map_err(|fault: EngineFault| fault.to_string())
+}
+
+fn parse_discipline(name: &str) -> Result<Kind, String> {
+    let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+    Kind::from_name(name).ok_or_else(|| format!("it is one of {}", names.join(", ")))
+}
+
+impl PipelineArgs {
+    fn variants(&self) -> Vec<Variant> {
+        let mut variants = Vec::new();
+        for switched in &self.variant {
+            variants.extend_from_slice(match switched {
+                Switched::Complete => &[Variant::Complete],
+                Switched::NoDq => &[Variant::NoDq],
+                Switched::NoLookup => &[Variant::NoLookup],
+                Switched::NoClassifier => &[Variant::NoClassifier],
+                Switched::All => Variant::value_variants(),
+            });
+        }
+        let mut seen = Vec::new();
+        variants.retain(|variant| {
+            let is_new = !seen.contains(variant);
+            seen.push(*variant);
+            is_new
+        });
+        variants
+    }
+}
+
+/// Runs `nilometer route bench pipeline`.
+///
+/// # Errors
+/// When a file cannot be read, or no flow can be made from what is in it.
+pub fn run(args: PipelineArgs) -> Result<Verdict> {
+    let on = Some(args.cached_flows as usize);
+    let options = Options {
+        variants: args.variants(),
+        caches: match args.flow_cache {
+            Cache::Off => vec![None],
+            Cache::On => vec![on],
+            Cache::Both => vec![None, on],
+        },
+        table: args.table,
+        rules: args.rules,
+        flows: args.flows as usize,
+        frames: args.frames as usize,
+        rounds: args.rounds,
+        limit: args.seconds.map(|seconds| Duration::from_secs(seconds.into())),
+        engine: args.engine,
+        ports: args.ports as usize,
+        frame_bytes: args.frame_bytes,
+        discipline: args.discipline,
+        seed: args.seed,
+    };
+    options.check()?;
+    let times = time_pipeline(&options)?;
+    match args.json {
+        true => println!("{}", serde_json::to_string(&times)?),
+        false => print!("{}", shown(&times)),
+    }
+    if times.runs.iter().all(Times::adds_up) {
+        return Ok(Verdict::Done);
+    }
+    let most = 100.0 * SUM_OFF_MAX;
+    say!("stages do not add up to a packet's time within {most} %: run it again");
+    Ok(Verdict::Negative)
+}
+
+/// The short tables for people.
+fn shown(times: &PipelineTimes) -> String {
+    let Configuration { prefixes, table, rules, rules_from, flows, ports, .. } =
+        &times.configuration;
+    let mut text = format!(
+        "{prefixes} routes ({table}; {}), {rules} filters ({rules_from}), {flows} flows, {ports} ports, \
+         {} bytes a frame, {}, {} packets wait at each output, medians of {} rounds\n",
+        times.configuration.engine,
+        times.configuration.frame_bytes,
+        times.configuration.discipline,
+        times.configuration.backlog_packets,
+        times.configuration.rounds,
+    );
+    for run in &times.runs {
+        show_run(&mut text, run).expect("memory can be written");
+    }
+    text
+}
+
+fn show_run(text: &mut String, run: &Times) -> std::fmt::Result {
+    let variant = Variant::to_possible_value(&run.variant);
+    let name = variant.map_or(String::new(), |value| value.get_name().to_owned());
+    let cache = run.flow_cache_hits.map_or("no flow cache".to_owned(), |hits| {
+        format!("a flow cache that knew {:.0} %", 100.0 * hits)
+    });
+    let [low, high] = run.mpps_quartiles;
+    writeln!(text, "\n{name}, {cache}")?;
+    writeln!(
+        text,
+        "{:.2} million packets/s a core (quartiles {low:.2} to {high:.2}), {:.1} ns a packet",
+        run.mpps, run.ns_per_packet
+    )?;
+    writeln!(text, "{:<16}{:>8}{:>9}   quartiles", "stage", "ns", "share")?;
+    for (stage, ns) in run.in_order() {
+        let [low, high] = run.stages_ns_quartiles[stage];
+        let share = 100.0 * ns / run.stages_sum_ns;
+        writeln!(text, "{stage:<16}{ns:>8.1}{share:>7.1} %   {low:.1} to {high:.1}")?;
+    }
+    writeln!(
+        text,
+        "{:<16}{:>8.1}{:>9}   {:+.1} % from the time of a packet",
+        "sum", run.stages_sum_ns, "", run.stages_sum_off_percent
+    )?;
+    let dropped: Vec<_> =
+        run.dropped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    let dropped = if dropped.is_empty() { "nothing".to_owned() } else { dropped.join(", ") };
+    let Paths { shortcut, pipeline, slow_path } = run.paths;
+    writeln!(text, "{:.0} % met a filter; dropped: {dropped}", 100.0 * run.filtered)?;
+    writeln!(
+        text,
+        "{pipeline} packets through the pipeline, {slow_path} by the slow path, {shortcut} by shortcuts"
+    )
+}

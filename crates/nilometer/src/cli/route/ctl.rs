@@ -1,0 +1,421 @@
+//! `nilometer route ctl`: looks at a running router and changes it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, Subcommand};
+use hyper::Method;
+use serde_json::{Map, Value, json};
+
+use super::tables::{FilterCommand, RouteCommand};
+use super::{shown, watch};
+use crate::cli::Verdict;
+use nilometer_files::document::bounded::{TOKEN_BYTES_MAX, read_text};
+use nilometer_files::document::guard_output;
+use nilometer_files::said;
+use nilometer_files::table::capture;
+use nilometer_routerd::control::client::{Address, encoded};
+use nilometer_routerd::control::socket::usual_folder;
+
+/// Looks at a running router and changes it, without losing a packet.
+///
+/// Speaks to the router by its control socket, or by HTTP. Without --socket and --url it takes the one
+/// router whose socket is in the usual place.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub struct CtlArgs {
+    /// The router's control socket.
+    #[arg(long, value_name = "PATH", global = true, conflicts_with = "url")]
+    socket: Option<PathBuf>,
+    /// The router's control address, `http://HOST:PORT`.
+    #[arg(long, value_name = "URL", global = true)]
+    url: Option<String>,
+    /// A file whose first line is the token that the address asks for.
+    #[arg(long, value_name = "FILE", global = true, requires = "url")]
+    token_file: Option<PathBuf>,
+    /// Print the API's object.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: CtlCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum CtlCommand {
+    /// All counters in short.
+    Status,
+    /// The ports, their counters, and all they are set to.
+    ///
+    /// RATE is what a link is held to; a dash leaves it to the device. SHORTCUT packets are those of OUT
+    /// that the kernel forwarded. DROPPED packets are those that came to this port or were to leave by it
+    /// and went no further, for whatever reason.
+    Ports {
+        /// Show for what reasons packets were dropped, in place of settings.
+        #[arg(long)]
+        reasons: bool,
+    },
+    /// The queues of a port's discipline; one line where it has one for all.
+    Queues {
+        /// Its interface's name, or its number; digits are always a number.
+        port: String,
+    },
+    /// Backlogs and rates at the last broadcast.
+    Fabric,
+    /// Filters: list, add, del.
+    Filters {
+        #[command(subcommand)]
+        command: FilterCommand,
+    },
+    /// Routes: list, add, del, lookup.
+    Routes {
+        #[command(subcommand)]
+        command: RouteCommand,
+    },
+    /// Neighbours in both families.
+    Neighbours,
+    /// Hold a port's link to a rate.
+    SetRate {
+        /// Its interface's name, or its number; digits are always a number.
+        port: String,
+        /// As `500 Mb/s` or `500mbit`; `none` lets the device alone limit it.
+        rate: String,
+        /// Bytes that the link may send at once beyond the rate, to make up for late service, as 64000 or
+        /// `64kB`.
+        #[arg(long, value_name = "N")]
+        burst_bytes: Option<String>,
+    },
+    /// Make a port's link longer.
+    SetDelay {
+        /// Its interface's name, or its number; digits are always a number.
+        port: String,
+        /// As `20 ms` or `20ms`.
+        delay: String,
+    },
+    /// Give a port another discipline.
+    ///
+    /// Without buffer_packets or buffer_bytes (500, or `64kB`) it holds what the port's rate carries in 50
+    /// ms, from 32 to 2,048 packets.
+    SetQueue {
+        /// Its interface's name, or its number; digits are always a number.
+        port: String,
+        /// Keys of a `queue` table: discipline=red ecn=true buffer_packets=500.
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+    },
+    /// Change the fabric.
+    SetFabric {
+        /// Keys of `[fabric]`: queueing=original period="500 us" speedup=4.
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+    },
+    /// Show or change the lookup engines.
+    Engine {
+        /// Of IPv4: lines, wide_lines, tree_bitmap, or one to compare with: direct, poptrie, dxr.
+        #[arg(long)]
+        v4: Option<String>,
+        /// Of IPv6: lines, wide_lines or tree_bitmap.
+        #[arg(long)]
+        v6: Option<String>,
+    },
+    /// Show or change the classifier: tuples, vectors or linear.
+    Classifier {
+        /// Its name.
+        name: Option<String>,
+    },
+    /// The stress test of distributed queueing (Table 4), beside the simulator's figures.
+    Stress {
+        #[command(subcommand)]
+        command: StressCommand,
+    },
+    /// Save the configuration in force as a ROUTER.toml.
+    Save {
+        /// Where to.
+        file: PathBuf,
+        /// Replace a ROUTER.toml that is there.
+        #[arg(long)]
+        force: bool,
+    },
+    /// The latest messages; or which are kept, and where they go.
+    Messages {
+        /// Keep messages from this level on: error, warning, info, debug.
+        #[arg(long)]
+        level: Option<String>,
+        /// Let them go to stderr, nowhere but the ring, or a file of this path.
+        #[arg(long, value_name = "stderr|ring|PATH")]
+        to: Option<String>,
+    },
+    /// Write packets of filters with copy=true into a capture, until interrupted.
+    Trace {
+        /// The capture, as pcapng.
+        #[arg(short, long, value_name = "FILE")]
+        write: PathBuf,
+        /// Replace a capture that is there.
+        #[arg(long)]
+        force: bool,
+        /// End after so many seconds.
+        #[arg(long, value_name = "S")]
+        seconds: Option<f64>,
+    },
+    /// Backlogs and rates as they are broadcast, until interrupted.
+    ///
+    /// A line is printed when it changes: FROM and TO are the ports of a virtual output queue, and FROM is a
+    /// dash for what waits at an output. What was never printed is empty.
+    Watch {
+        /// End after so many broadcasts.
+        #[arg(long, value_name = "N")]
+        count: Option<u64>,
+    },
+}
+
+impl CtlArgs {
+    /// Says what has been written, to people.
+    fn say(&self, done: &str, file: &Path) {
+        if !self.json {
+            println!("{done} {}", said::shown(file));
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum StressCommand {
+    /// Begin one on the fabric as it is.
+    Start {
+        /// sources=4 stages=5 packet_bytes=520 t1_periods=400.
+        #[arg(value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+    },
+    /// How it goes, and what came of it.
+    Show,
+    /// End it.
+    Stop,
+}
+
+/// A question, and how its answer is shown to people.
+#[derive(Debug)]
+pub struct Question {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) body: Option<Value>,
+    pub(super) show: fn(&Value) -> String,
+}
+
+impl Question {
+    pub(super) fn get(path: impl Into<String>, show: fn(&Value) -> String) -> Question {
+        Question { method: Method::GET, path: path.into(), body: None, show }
+    }
+
+    pub(super) fn change(method: Method, path: impl Into<String>, body: Option<Value>) -> Question {
+        Question { method, path: path.into(), body, show: shown::done }
+    }
+}
+
+/// Runs `nilometer route ctl`.
+///
+/// # Errors
+/// When nobody answers, or the router refuses.
+pub fn run(args: CtlArgs) -> Result<Verdict> {
+    let address = address(&args)?;
+    match &args.command {
+        CtlCommand::Save { file, force } => {
+            return save(&address, file, *force).inspect(|_| args.say("saved in", file));
+        }
+        CtlCommand::Watch { count } => return watch::watch(&address, *count, args.json),
+        CtlCommand::Trace { write, force, seconds } => {
+            let traced = trace(&address, write, *force, *seconds);
+            return traced.inspect(|_| args.say("traced in", write));
+        }
+        CtlCommand::Filters { command } if command.list(&address, args.json)? => {
+            return Ok(Verdict::Done);
+        }
+        CtlCommand::Routes { command } if command.list(&address, args.json)? => {
+            return Ok(Verdict::Done);
+        }
+        _ => {}
+    }
+    let Question { method, path, body, show } = question(&args.command)?;
+    let answer = address.ask(&method, &path, body.map(|body| body.to_string()))?.success()?;
+    let value: Value = serde_json::from_slice(&answer).context("the answer is no JSON")?;
+    match args.json {
+        true => println!("{value}"),
+        false => print!("{}", show(&value)),
+    }
+    Ok(Verdict::Done)
+}
+
+fn question(command: &CtlCommand) -> Result<Question> {
+    let put = |path: String, body| Ok(Question::change(Method::PUT, path, Some(body)));
+    match command {
+        CtlCommand::Status => Ok(Question::get("/v1/tally", shown::status)),
+        CtlCommand::Ports { reasons } => {
+            let show = if *reasons { shown::ports_and_reasons } else { shown::ports_and_settings };
+            Ok(Question::get("/v1/ports", show))
+        }
+        CtlCommand::Queues { port } => {
+            Ok(Question::get(format!("/v1/queues/{}", encoded(port)), shown::queues))
+        }
+        CtlCommand::Fabric => Ok(Question::get("/v1/fabric", shown::fabric)),
+        CtlCommand::Neighbours => Ok(Question::get("/v1/neighbours", shown::neighbours)),
+        CtlCommand::Filters { command } => command.question(),
+        CtlCommand::Routes { command } => command.question(),
+        CtlCommand::Stress { command } => stress(command),
+        CtlCommand::SetRate { port, rate, burst_bytes } => {
+            let rate = Some(rate).filter(|rate| *rate != "none");
+            let burst = burst_bytes.as_deref().map(plain_or_text);
+            let body = json!({ "rate": rate, "burst_bytes": burst });
+            put(format!("/v1/ports/{}/rate", encoded(port)), body)
+        }
+        CtlCommand::SetDelay { port, delay } => {
+            put(format!("/v1/ports/{}/delay", encoded(port)), json!({ "delay": delay }))
+        }
+        CtlCommand::SetQueue { port, keys } => {
+            put(format!("/v1/ports/{}/queue", encoded(port)), object(keys, &[])?)
+        }
+        CtlCommand::SetFabric { keys } => put("/v1/fabric".into(), object(keys, &[])?),
+        CtlCommand::Engine { v4: None, v6: None } => Ok(Question::get("/v1/engine", shown::plain)),
+        CtlCommand::Engine { v4, v6 } => put("/v1/engine".into(), given([("v4", v4), ("v6", v6)])),
+        CtlCommand::Classifier { name: None } => Ok(Question::get("/v1/classifier", shown::plain)),
+        CtlCommand::Classifier { name: Some(name) } => {
+            put("/v1/classifier".into(), json!({ "classifier": name }))
+        }
+        CtlCommand::Messages { level: None, to: None } => {
+            Ok(Question::get("/v1/messages", shown::messages))
+        }
+        CtlCommand::Messages { level, to } => {
+            let (to, file) = match to.as_deref() {
+                Some("stderr" | "ring") | None => (to.clone(), None),
+                Some(path) => {
+                    let path = std::path::absolute(path)?.display().to_string();
+                    (Some("file".to_owned()), Some(path))
+                }
+            };
+            let keys = [("level", level), ("destination", &to), ("file", &file)];
+            put("/v1/messages".into(), given(keys))
+        }
+        CtlCommand::Save { .. } | CtlCommand::Watch { .. } | CtlCommand::Trace { .. } => {
+            bail!("answered before")
+        }
+    }
+}
+
+fn stress(command: &StressCommand) -> Result<Question> {
+    const PATH: &str = "/v1/stress";
+    Ok(match command {
+        StressCommand::Start { keys } => {
+            Question::change(Method::POST, PATH, Some(object(keys, &[])?))
+        }
+        StressCommand::Show => Question::get(PATH, shown::stress),
+        StressCommand::Stop => Question::change(Method::DELETE, PATH, None),
+    })
+}
+
+/// The router that is meant.
+fn address(args: &CtlArgs) -> Result<Address> {
+    if let Some(url) = &args.url {
+        let first = |path: &PathBuf| {
+            let text = read_text(path, TOKEN_BYTES_MAX)?;
+            Ok::<_, anyhow::Error>(text.lines().next().unwrap_or_default().trim().to_owned())
+        };
+        return Address::http(url, args.token_file.as_ref().map(first).transpose()?);
+    }
+    if let Some(socket) = &args.socket {
+        return Ok(Address::Socket(socket.clone()));
+    }
+    let folder = usual_folder().context("name the router by --socket or --url")?;
+    let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    let sockets = entries.map(|entry| entry.path());
+    let mut sockets: Vec<PathBuf> =
+        sockets.filter(|path| path.extension().is_some_and(|it| it == "sock")).collect();
+    sockets.sort();
+    match &sockets[..] {
+        [] => bail!("no router has a socket in {}; give --socket or --url", folder.display()),
+        [one] => Ok(Address::Socket(one.clone())),
+        all => {
+            let names: Vec<_> = all.iter().map(|path| path.display().to_string()).collect();
+            bail!("give --socket, one of {}", names.join(", "))
+        }
+    }
+}
+
+/// Those that are given, as an object.
+pub(super) fn given<const N: usize>(keys: [(&str, &Option<String>); N]) -> Value {
+    let some = keys.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
+    some.map(|(key, value)| (key.to_owned(), json!(value))).collect::<Map<_, _>>().into()
+}
+
+/// `KEY=VALUE` as an object; a value is a number or true or false where it looks like one, but for
+/// keys that are texts.
+pub(super) fn object(keys: &[String], texts: &[&str]) -> Result<Value> {
+    let mut object = Map::new();
+    for pair in keys {
+        let Some((key, value)) = pair.split_once('=') else {
+            bail!("`{pair}` is no KEY=VALUE");
+        };
+        let value = match texts.contains(&key) {
+            true => json!(value),
+            false => plain_or_text(value),
+        };
+        let twice = object.insert(key.to_owned(), value);
+        ensure!(twice.is_none(), "`{key}` is given twice");
+    }
+    Ok(object.into())
+}
+
+/// A number or true or false where a text looks like one.
+fn plain_or_text(text: &str) -> Value {
+    let read = serde_json::from_str(text).ok();
+    let plain = read.filter(|it: &Value| it.is_number() || it.is_boolean());
+    plain.unwrap_or_else(|| json!(text))
+}
+
+fn save(address: &Address, file: &Path, force: bool) -> Result<Verdict> {
+    const BEGINNING: &[u8] = b"# Saved from a running Nilometer router.\n";
+    let to = guard_output(file, &[], force, BEGINNING)?;
+    let text = address.ask(&Method::GET, "/v1/config", None)?.success()?;
+    to.write(&[BEGINNING, &text].concat())?;
+    Ok(Verdict::Done)
+}
+
+fn trace(address: &Address, file: &Path, force: bool, seconds: Option<f64>) -> Result<Verdict> {
+    let to = guard_output(file, &[], force, &capture::beginning())?;
+    let stop = nilometer_lab::trial::signals::stop_flag()?;
+    let mut to = to.draft()?;
+    let shown = file.display();
+    let (mut is_whole, mut taken_bytes) = (true, 0);
+    let began = std::time::Instant::now();
+    let followed = address.follow("/v1/trace", |piece| {
+        let written = to.write_all(piece).with_context(|| format!("cannot write {shown}"));
+        written.inspect_err(|_| is_whole = false)?;
+        taken_bytes += piece.len();
+        let is_over = seconds.is_some_and(|seconds| began.elapsed().as_secs_f64() >= seconds);
+        Ok(!is_over && !stop.load(std::sync::atomic::Ordering::Acquire))
+    });
+    match followed {
+        Err(error) if is_whole && taken_bytes > 0 => {
+            to.publish()?;
+            bail!("{error:#}; what came until then is kept in {shown}")
+        }
+        followed => followed?,
+    }
+    to.publish()?;
+    Ok(Verdict::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_become_an_object() {
+        let keys = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let red = object(&keys(&["discipline=red", "buffer_packets=50", "ecn=true"]), &[]);
+        let expected = json!({"discipline": "red", "buffer_packets": 50, "ecn": true});
+        assert_eq!(red.expect("an object"), expected);
+        let filter = object(&keys(&["protocol=6", "priority=6"]), &["protocol"]);
+        assert_eq!(filter.expect("an object"), json!({"protocol": "6", "priority": 6}));
+        assert!(object(&keys(&["red"]), &[]).is_err());
+        assert!(
+            object(&keys(&["a=1", "a=2"]), &[]).expect_err("twice").to_string().contains("`a`")
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! `nilometer route run`: a router from its file, until it is told to stop.
+
+use nilometer_files::say;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::cli::Verdict;
+use nilometer_files::document::read_toml;
+use nilometer_lab::trial::signals::stop_flag;
+use nilometer_routerd::config::RouterConfig;
+use nilometer_routerd::control::{Control, with_usual_socket};
+use nilometer_routerd::running::Running;
+use nilometer_routerd::tally::Tally;
+
+/// Runs a router on interfaces of this network namespace until SIGINT or SIGTERM.
+///
+/// The file names ports, routes, filters and queues; `nilometer route template` prints one with every
+/// key. The interfaces are to be up and without addresses: those are the router's. Needs root. Refuses
+/// interfaces of the host's own namespace unless told, because a port takes all of an interface's
+/// traffic.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The router's description.
+    #[arg(value_name = "ROUTER.toml")]
+    file: PathBuf,
+    /// Take interfaces of the namespace that this command was started in.
+    #[arg(long)]
+    host_interfaces: bool,
+    /// Print the last counters as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `nilometer route run`.
+///
+/// # Errors
+/// When the file is wrong, or the router cannot be put together.
+pub fn run(args: RunArgs) -> Result<Verdict> {
+    let mut config: RouterConfig = read_toml(&args.file)?;
+    let stop = stop_flag()?;
+    let router = Running::start(None, config.clone(), args.host_interfaces)?;
+    for note in router.notes.ports.iter().chain(&router.notes.fallbacks) {
+        say!("{note}");
+    }
+    for warning in &router.notes.warnings {
+        say!("warning: {warning}");
+    }
+    let name = args.file.file_stem().unwrap_or_default().to_string_lossy();
+    if let Some(why) = with_usual_socket(&mut config, &name) {
+        say!("{why}");
+    }
+    let control = Control::start(&router, &config)?;
+    if let Some(socket) = control.socket() {
+        say!("the control socket is {}", socket.display());
+    }
+    if let Some(address) = control.address() {
+        say!("the control address is http://{address}");
+    }
+    say!("the router forwards");
+    while !stop.load(Ordering::Acquire) && router.is_running() {
+        thread::sleep(Duration::from_millis(50));
+    }
+    drop(control);
+    let tally = router.stop()?;
+    match args.json {
+        true => println!("{}", serde_json::to_string(&tally)?),
+        false => print!("{}", shown(&tally)),
+    }
+    Ok(Verdict::Done)
+}
+
+/// The last counters, for people.
+fn shown(tally: &Tally) -> String {
+    let mut text = format!(
+        "{} packets in, {} out, {} made here, {} for the router, {} discarded, {} dropped by queues\n",
+        tally.received,
+        tally.transmitted,
+        tally.made,
+        tally.punted + tally.absorbed,
+        tally.discarded,
+        tally.dropped
+    );
+    for port in &tally.ports {
+        text += &format!(
+            "{}: {} in, {} out, {}\n",
+            port.name, port.in_packets, port.out_packets, port.state
+        );
+    }
+    text
+}

@@ -1,0 +1,180 @@
+//! `nilometer route ctl routes` and `filters`: commands on the router's tables.
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use hyper::Method;
+use serde_json::json;
+
+use super::ctl::{Question, given, object};
+use super::list::{Extent, List};
+use super::{listed, shown};
+use nilometer_routerd::control::client::{Address, encoded};
+
+/// Routes that the API lists at once.
+const ROUTES_AT_ONCE: usize = 10_000;
+
+/// What is asked of the filters.
+#[derive(Debug, Subcommand)]
+pub enum FilterCommand {
+    /// Those there are, by number, with the packets they met.
+    List {
+        #[command(flatten)]
+        extent: Extent,
+    },
+    /// Enter one.
+    Add {
+        /// Keys of a `[[filter]]`: action=deny inputs=p0,p1 protocol=tcp destination_ports=23.
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+    },
+    /// Take one out.
+    Del {
+        /// Its number.
+        id: u32,
+    },
+}
+
+/// What is asked of the routes.
+#[derive(Debug, Subcommand)]
+pub enum RouteCommand {
+    /// How many there are, and those that packets go by, by prefix.
+    ///
+    /// Whoever told them: `connected` are those of the router's own addresses, `static` those entered by
+    /// hand, `fpm` a routing daemon's by zebra, `kernel` the kernel's by netlink. Of several to one prefix
+    /// it shows the one that packets go by; `lookup` shows all.
+    List(RouteListArgs),
+    /// Enter one, or replace the one to the same prefix.
+    Add {
+        /// Where to.
+        prefix: String,
+        /// The gateways.
+        #[arg(long, value_name = "ADDRESS")]
+        via: Vec<String>,
+        /// The port whose link it is on, by its interface's name or its number.
+        #[arg(long, value_name = "PORT")]
+        interface: Option<String>,
+        /// In place of forwarding: blackhole, unreachable, prohibited.
+        #[arg(long)]
+        fate: Option<String>,
+    },
+    /// Withdraw one that was entered by hand.
+    Del {
+        /// Where to.
+        prefix: String,
+    },
+    /// What is known of a prefix, or of the way to an address.
+    Lookup {
+        /// A prefix or an address.
+        prefix: String,
+    },
+}
+
+/// Which routes are listed.
+#[derive(Debug, Args)]
+pub struct RouteListArgs {
+    /// Only those within this prefix, itself included.
+    #[arg(long, value_name = "PREFIX")]
+    within: Option<String>,
+    /// Only those of this source: connected, static, fpm, kernel.
+    #[arg(long)]
+    source: Option<String>,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+impl FilterCommand {
+    /// What it asks the router.
+    ///
+    /// # Errors
+    /// When keys are wrong, or it lists.
+    pub fn question(&self) -> Result<Question> {
+        Ok(match self {
+            FilterCommand::List { .. } => bail!("answered before"),
+            FilterCommand::Add { keys } => {
+                // Ports and protocols are texts even where they are numbers.
+                let texts = ["source_ports", "destination_ports", "protocol", "inputs"];
+                let mut body = object(keys, &texts)?;
+                if let Some(inputs) = body.get_mut("inputs") {
+                    *inputs = inputs.as_str().unwrap_or_default().split(',').collect();
+                }
+                let body = Some(body);
+                let added = Question::change(Method::POST, "/v1/filters", body);
+                Question { show: shown::made, ..added }
+            }
+            FilterCommand::Del { id } => {
+                Question::change(Method::DELETE, format!("/v1/filters/{id}"), None)
+            }
+        })
+    }
+
+    /// Lists them, where that is what it is; returns whether it is.
+    ///
+    /// # Errors
+    /// When nobody answers, or the router refuses.
+    pub fn list(&self, address: &Address, is_json: bool) -> Result<bool> {
+        let FilterCommand::List { extent } = self else { return Ok(false) };
+        let path = |after: Option<&str>, _: usize| match after {
+            Some(from) => format!("/v1/filters?from={from}"),
+            None => "/v1/filters".to_owned(),
+        };
+        let list = List {
+            key: "filters",
+            path: &path,
+            head: |_| String::new(),
+            headings: &listed::FILTER_HEADINGS,
+            rows: listed::filter_rows,
+            more_by: "--all",
+        };
+        list.print(address, extent, is_json)?;
+        Ok(true)
+    }
+}
+
+impl RouteCommand {
+    /// What it asks the router.
+    ///
+    /// # Errors
+    /// When it lists.
+    pub fn question(&self) -> Result<Question> {
+        let path = |prefix: &String| format!("/v1/routes?prefix={}", encoded(prefix));
+        Ok(match self {
+            RouteCommand::List(_) => bail!("answered before"),
+            RouteCommand::Lookup { prefix } => Question::get(path(prefix), shown::routes),
+            RouteCommand::Del { prefix } => Question::change(Method::DELETE, path(prefix), None),
+            RouteCommand::Add { prefix, via, interface, fate } => {
+                let mut body = given([("interface", interface), ("fate", fate)]);
+                body["prefix"] = json!(prefix);
+                body["via"] = json!(via);
+                Question::change(Method::POST, "/v1/routes", Some(body))
+            }
+        })
+    }
+
+    /// Lists them, where that is what it is; returns whether it is.
+    ///
+    /// # Errors
+    /// When nobody answers, or the router refuses.
+    pub fn list(&self, address: &Address, is_json: bool) -> Result<bool> {
+        let RouteCommand::List(RouteListArgs { within, source, extent }) = self else {
+            return Ok(false);
+        };
+        let path = |after: Option<&str>, most: usize| {
+            let mut path = format!("/v1/routes?most={}", most.min(ROUTES_AT_ONCE));
+            let keys = [("within", within.as_deref()), ("source", source.as_deref())];
+            for (key, value) in keys.into_iter().chain([("after", after)]) {
+                path += &value.map_or(String::new(), |it| format!("&{key}={}", encoded(it)));
+            }
+            path
+        };
+        let list = List {
+            key: "routes",
+            path: &path,
+            head: shown::routes_in_all,
+            headings: &listed::ROUTE_HEADINGS,
+            rows: listed::route_rows,
+            more_by: "--all, or --within PREFIX and --source SOURCE",
+        };
+        list.print(address, extent, is_json)?;
+        Ok(true)
+    }
+}

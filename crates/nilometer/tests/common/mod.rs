@@ -1,0 +1,355 @@
+//! What the tests of the command line share: a room to work in, the binary in it, captures to feed it.
+
+#![allow(dead_code, reason = "each test file uses its own part of this one")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nilometer_linux::privilege::{Privilege, privilege};
+use nilometer_wire::build::{self, Tcp};
+use serde_json::Value;
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_nilometer");
+/// No command of a test may take longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A scratch folder that goes when the test ends; commands run in it, so that names stay short.
+pub struct Room(PathBuf);
+
+impl Room {
+    pub fn new(name: &str) -> Room {
+        static ROOMS: AtomicU32 = AtomicU32::new(0);
+        let number = ROOMS.fetch_add(1, Ordering::Relaxed);
+        let folder = format!("nilometer-room-{name}-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a scratch folder");
+        Room(folder)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(name), bytes).expect("a scratch file");
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        let path = self.path(name);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    pub fn read_bytes(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub fn json(&self, name: &str) -> Value {
+        serde_json::from_str(&self.read(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// Every file below, with its length and the time of its last change.
+    pub fn listing(&self) -> Vec<(PathBuf, u64, std::time::SystemTime)> {
+        let (mut found, mut folders) = (Vec::new(), vec![self.0.clone()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("a readable folder") {
+                let path = entry.expect("a readable entry").path();
+                let about = fs::metadata(&path).expect("a readable entry");
+                if about.is_dir() {
+                    folders.push(path.clone());
+                }
+                found.push((path, about.len(), about.modified().expect("a time")));
+            }
+        }
+        found.sort();
+        found
+    }
+
+    /// The binary with these words, not yet started.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(BINARY);
+        command.current_dir(&self.0).args(words).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the binary with both its outputs piped.
+    pub fn start(&self, words: &[&str]) -> Running {
+        let mut command = self.command(words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("the binary runs");
+        Running { child: Some(child), words: format!("{words:?}") }
+    }
+
+    /// Runs the binary to its end while it may map so much memory, KiB, and no more.
+    pub fn run_within(&self, memory_kib: u32, words: &[&str]) -> Output {
+        let limited = format!("ulimit -v {memory_kib}; exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.current_dir(&self.0).args(["-c", &limited, BINARY]).args(words);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("a shell runs");
+        Running { child: Some(child), words: format!("{words:?}") }.end()
+    }
+
+    /// Runs the binary to its end.
+    pub fn run(&self, words: &[&str]) -> Output {
+        self.start(words).end()
+    }
+
+    /// Runs the binary, which must succeed, and returns what it printed.
+    pub fn done(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    }
+
+    /// Runs the binary, which must succeed, and returns the one JSON object it printed.
+    pub fn counted(&self, words: &[&str]) -> Value {
+        let printed = self.done(words);
+        serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    /// Runs the binary, which must refuse: status 2, one line on stderr that says who speaks, nothing
+    /// on stdout, and no file made, changed or removed. Returns the line.
+    pub fn refused(&self, words: &[&str]) -> String {
+        let before = self.listing();
+        let output = self.run(words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
+        assert!(said.starts_with("nilometer: "), "{words:?}: {said}");
+        assert_eq!(text(&output.stdout), "", "{words:?}");
+        assert_eq!(self.listing(), before, "{words:?} changed files");
+        said.trim_end().to_owned()
+    }
+
+    /// A model of two intervals of one second and some hundreds of flows, cut from the embedded one.
+    pub fn small_model(&self, name: &str) -> Value {
+        self.done(&["model", "embedded", "--harpoon", "-o", name, "--force"]);
+        let mut model = self.json(name);
+        // So many connections are to be made, whatever the sessions.
+        model["generation"]["driver"] = "connections".into();
+        let intervals = model["intervals"].as_array_mut().expect("intervals");
+        intervals.truncate(2);
+        for (number, interval) in intervals.iter_mut().enumerate() {
+            interval["start_s"] = (number as f64).into();
+            interval["duration_s"] = 1.0.into();
+            interval["flows"] = (100 + 150 * number).into();
+            interval["bytes"] = (1_000_000 + 1_500_000 * number).into();
+            interval["sessions"] = 20.0.into();
+        }
+        self.write(name, model.to_string());
+        model
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A binary at work; ended by force where its test ends before it.
+pub struct Running {
+    child: Option<Child>,
+    words: String,
+}
+
+impl Running {
+    fn child(&mut self) -> &mut Child {
+        self.child.as_mut().expect("it runs")
+    }
+
+    pub fn pid(&mut self) -> u32 {
+        self.child().id()
+    }
+
+    pub fn signal(&mut self, signal: libc::c_int) {
+        let pid = self.pid() as libc::pid_t;
+        // SAFETY: kill takes two integers; the child has not been waited for, so the number is its own.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "{}", self.words);
+    }
+
+    pub fn is_over(&mut self) -> bool {
+        self.child().try_wait().expect("a child").is_some()
+    }
+
+    /// Reads stderr up to a line with `word`; the rest is no longer in the output.
+    pub fn hears(&mut self, word: &str) -> BufReader<ChildStderr> {
+        let mut lines = BufReader::new(self.child().stderr.take().expect("piped"));
+        let mut heard = String::new();
+        while !heard.contains(word) {
+            let read = lines.read_line(&mut heard).expect("text");
+            assert!(read > 0, "{} ended before it said {word:?}: {heard}", self.words);
+        }
+        lines
+    }
+
+    /// Reads stderr byte by byte up to the end of a line with `word`, and leaves the rest in the pipe.
+    pub fn hears_on(&mut self, word: &str) -> String {
+        let pipe = self.child.as_mut().and_then(|child| child.stderr.as_mut()).expect("piped");
+        let (mut heard, mut byte) = (Vec::new(), [0]);
+        while !(heard.ends_with(b"\n") && text(&heard).contains(word)) {
+            let read = pipe.read(&mut byte).expect("a pipe");
+            assert!(read > 0, "{} ended before it said {word:?}: {}", self.words, text(&heard));
+            heard.push(byte[0]);
+        }
+        text(&heard).to_owned()
+    }
+
+    /// Waits until `condition` holds while the binary works.
+    pub fn wait_for(&mut self, what: &str, condition: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !condition() {
+            if self.is_over() {
+                let child = self.child.take().expect("it was there");
+                let output = child.wait_with_output().expect("its output");
+                panic!("{} ended before {what}: {}", self.words, text(&output.stderr));
+            }
+            assert!(began.elapsed() < PATIENCE, "{}: no {what}", self.words);
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits for the end, with patience.
+    pub fn end(mut self) -> Output {
+        let mut child = self.child.take().expect("it runs");
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let out = thread::spawn(move || all(stdout));
+        let err = thread::spawn(move || all(stderr));
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("a child") {
+                break status;
+            }
+            if began.elapsed() > PATIENCE {
+                let _ = child.kill();
+                let _ = child.wait();
+                panic!("{} does not end", self.words);
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        let [stdout, stderr] = [out, err].map(|read| read.join().expect("a reader"));
+        Output { status, stdout, stderr }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn all(pipe: Option<impl Read>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        pipe.read_to_end(&mut bytes).expect("a pipe can be read");
+    }
+    bytes
+}
+
+pub fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("output is UTF-8")
+}
+
+/// Whether a lab can be built here; says what is left out where it cannot.
+pub fn privileged(what: &str) -> bool {
+    match privilege() {
+        Privilege::None { why } => {
+            println!("skipped: {what}: {why}");
+            false
+        }
+        _ => true,
+    }
+}
+
+/// A port of loopback that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    listener.local_addr().expect("an address").port()
+}
+
+/// The header of a pcap file, little-endian, microseconds.
+pub fn pcap_header(link_type: u32) -> Vec<u8> {
+    let words = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, link_type];
+    words.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+/// A pcap file of Ethernet frames with their times in microseconds.
+pub fn pcap(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
+    let mut file = pcap_header(1);
+    for (at_us, frame) in frames {
+        let length = frame.len() as u32;
+        let head = [(at_us / 1_000_000) as u32, (at_us % 1_000_000) as u32, length, length];
+        file.extend(head.into_iter().flat_map(u32::to_le_bytes));
+        file.extend(frame);
+    }
+    file
+}
+
+/// The same pcap file with no clock: every stamp is 0.
+pub fn timeless(pcap: &[u8]) -> Vec<u8> {
+    let mut file = pcap.to_vec();
+    let mut at = 24;
+    while at < file.len() {
+        let length = u32::from_le_bytes(file[at + 8..at + 12].try_into().expect("four bytes"));
+        file[at..at + 8].fill(0);
+        at += 16 + length as usize;
+    }
+    file
+}
+
+/// `count` TCP connections, one each 100 ms, between few hosts of 198.51.100.0/24 and 203.0.113.0/24;
+/// each has its handshake, a request, an answer of `size(number)` bytes and both FINs.
+pub fn capture(count: u64, size: impl Fn(u64) -> usize) -> Vec<u8> {
+    talk(count, size, false)
+}
+
+/// The same, where `acknowledges` with the numbers by which each end says what it has heard.
+pub fn talk(count: u64, size: impl Fn(u64) -> usize, acknowledges: bool) -> Vec<u8> {
+    let mut frames = Vec::new();
+    for number in 0..count {
+        let client = ([198, 51, 100, 1 + (number % 5) as u8], 20_000 + number as u16).into();
+        let server = ([203, 0, 113, 1 + (number % 3) as u8], 80).into();
+        let mut at_us = 1_000_000_000 + number * 100_000;
+        let mut heard = [0; 2];
+        let mut send = |from_client: bool, flags: u8, sequence: u32, payload: &[u8]| {
+            let (from, to) = if from_client { (client, server) } else { (server, client) };
+            // What has passed of the other end's by now.
+            let acknowledgement = if acknowledges { heard[usize::from(from_client)] } else { 0 };
+            let segment = Tcp { flags, sequence, payload, acknowledgement, ..Tcp::new(from, to) };
+            let unit = u32::from(flags & 0x03 != 0);
+            heard[usize::from(!from_client)] = sequence + payload.len() as u32 + unit;
+            frames.push((at_us, build::ethernet(&segment.ip_packet())));
+            at_us += 1_000;
+        };
+        send(true, 0x02, 100, &[]);
+        send(false, 0x12, 900, &[]);
+        send(true, 0x18, 101, b"GET /");
+        let answer = vec![7; size(number)];
+        let mut sequence = 901;
+        for part in answer.chunks(1_400) {
+            send(false, 0x18, sequence, part);
+            sequence += part.len() as u32;
+        }
+        send(false, 0x11, sequence, &[]);
+        send(true, 0x11, 106, &[]);
+    }
+    frames.sort_by_key(|(at_us, _)| *at_us);
+    pcap(&frames)
+}
+
+/// The last line that a file has whole, if there is the file and a line.
+pub fn last_line(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let (whole, _) = text.rsplit_once('\n')?;
+    whole.lines().last().map(str::to_owned)
+}

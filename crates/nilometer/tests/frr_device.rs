@@ -1,0 +1,167 @@
+//! `lab run --dut frr` leaves nothing, however it ends, and needs no root.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{BINARY, Room, privileged, text};
+use nilometer_linux::frr::is_installed;
+use nilometer_linux::privilege::{Privilege, privilege};
+
+/// The number of the user nobody, and of its group.
+const NOBODY: u32 = 65_534;
+const KILLS: u64 = 14;
+/// By then a run of two seconds is over on a machine that has time for it.
+const RUN_MS: u64 = 6_000;
+/// By then all that should end has ended.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// An environment variable that a run's processes inherit.
+const MARK: &str = "NILOMETER_TEST_RUN";
+
+fn possible(what: &str) -> bool {
+    if !privileged(what) {
+        return false;
+    }
+    if !is_installed() {
+        println!("skipped: {what}: FRR is not installed (Debian: apt-get install frr)");
+    }
+    is_installed()
+}
+
+/// The commands of all processes that were started, directly or not, with this mark.
+fn processes(mark: &str) -> Vec<String> {
+    let wanted = format!("{MARK}={mark}\0");
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("a table of processes").flatten() {
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        if String::from_utf8_lossy(&environment).contains(&wanted) {
+            found.push(fs::read_to_string(entry.path().join("comm")).unwrap_or_default());
+        }
+    }
+    found
+}
+
+/// Where FRR's daemons put what they do not put where they are told, and where a run has its scratch.
+fn places(scratch: &Path) -> BTreeSet<PathBuf> {
+    let folders = [scratch, &Path::new("/var/tmp").join("frr"), Path::new("/run/frr")];
+    let entries = folders.into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+    entries.flatten().map(|entry| entry.path()).collect()
+}
+
+fn words(seconds: &str) -> [&str; 12] {
+    let run = ["lab", "run", "--out", "run", "--seed", "3", "--dut", "frr", "--calibration", "0"];
+    let [a, b, c, d, e, f, g, h, i, j] = run;
+    [a, b, c, d, e, f, g, h, i, j, "--duration", seconds]
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_no_folder_process_or_mount() {
+    if !possible("FRR after SIGKILL") {
+        return;
+    }
+    let mounted = || fs::read_to_string("/proc/self/mountinfo").expect("mounts").lines().count();
+    let mut chance = 24u64;
+    let mut with_daemons = 0;
+    for turn in 0..KILLS {
+        let room = Room::new(&format!("frr-killed-{turn}"));
+        let scratch = room.path("scratch");
+        fs::create_dir(&scratch).expect("a folder");
+        let (before, mounts) = (places(&scratch), mounted());
+        let mark = format!("{}-{turn}", std::process::id());
+        let mut command = room.command(&words("2"));
+        command.env(MARK, &mark).env("TMPDIR", &scratch);
+        let mut child =
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary runs");
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // The first turns are for the daemons' beginning, the others for any moment.
+        let span = if turn < KILLS / 2 { RUN_MS / 4 } else { RUN_MS };
+        thread::sleep(Duration::from_millis((chance >> 33) % span));
+        let is_daemon = |name: &String| name.contains("zebra") || name.contains("staticd");
+        with_daemons += u32::from(processes(&mark).iter().any(is_daemon));
+        child.kill().expect("ours");
+        child.wait().expect("ours");
+        let began = Instant::now();
+        while !processes(&mark).is_empty() {
+            assert!(began.elapsed() < PATIENCE, "turn {turn}: {:?} stay", processes(&mark));
+            thread::sleep(Duration::from_millis(20));
+        }
+        let after = places(&scratch);
+        let left: Vec<_> = after.difference(&before).collect();
+        assert!(left.is_empty(), "turn {turn} left {left:?}");
+        assert_eq!(mounted(), mounts, "turn {turn} left a mount");
+    }
+    assert!(with_daemons >= 3, "{with_daemons} of {KILLS} runs had daemons when they were killed");
+}
+
+/// Runs a copy of the binary as nobody in a folder of nobody's; none where only root could.
+fn as_nobody(name: &str, words: &[&str]) -> Option<(Room, std::process::Output)> {
+    if privilege() != Privilege::Root {
+        println!("skipped: only root can become an ordinary user");
+        return None;
+    }
+    // The build's own folder may be closed to others.
+    let room = Room::new(name);
+    let binary = room.path("nilometer");
+    fs::copy(BINARY, &binary).expect("a copy of the binary");
+    let folder = binary.parent().expect("a folder");
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("a mode");
+    chown(folder, Some(NOBODY), Some(NOBODY)).expect("root may");
+    let mut command = Command::new(&binary);
+    command.args(words).current_dir(folder).gid(NOBODY).uid(NOBODY);
+    let mut output = command.output();
+    // Another test's child, forked while the copy was being written, holds it open until it execs.
+    for _ in 0..100 {
+        let busy = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ExecutableFileBusy;
+        if !output.as_ref().is_err_and(busy) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(20));
+        output = command.output();
+    }
+    Some((room, output.expect("the binary runs")))
+}
+
+#[test]
+fn an_ordinary_user_runs_it_or_is_told_why_not() {
+    if !possible("FRR as an ordinary user") {
+        return;
+    }
+    let Some((room, output)) = as_nobody("frr-nobody-runs", &words("1")) else { return };
+    let said = text(&output.stderr);
+    match output.status.code() {
+        // Where user namespaces are forbidden, that is the reason, and nothing was written.
+        Some(2) => {
+            assert_eq!(said.lines().count(), 1, "{said}");
+            assert!(said.contains("sudo"), "{said}");
+            assert!(!room.path("run").exists());
+        }
+        Some(0) => assert_eq!(room.json("run/result.json")["dut"], "frr"),
+        code => panic!("{code:?} {:?}: {said}", output.status.signal()),
+    }
+}
+
+#[test]
+fn the_doctor_has_tried_it() {
+    if !possible("FRR by the doctor") {
+        return;
+    }
+    let room = Room::new("frr-doctor");
+    let mut answers = vec![room.run(&["doctor", "--json"])];
+    answers.extend(as_nobody("frr-nobody-asks", &["doctor", "--json"]).map(|(_, output)| output));
+    for output in answers {
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
+        let findings = answer["findings"].as_array().expect("findings");
+        let find = |name: &str| findings.iter().find(|finding| finding["name"] == name);
+        if find("namespaces").is_some_and(|finding| finding["state"] == "ok") {
+            let finding = find("FRR").expect("it was looked at");
+            assert_eq!(finding["state"], "ok", "{finding}");
+        }
+    }
+}

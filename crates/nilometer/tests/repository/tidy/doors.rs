@@ -1,0 +1,118 @@
+//! Doors: what is said goes out by one of them, and files come about and go by one other.
+
+use super::{Source, code, hold, is_shell, sources};
+
+/// What stands at a door alone, and where that is.
+struct Door {
+    words: &'static [&'static str],
+    rooms: &'static [&'static str],
+    advice: &'static str,
+}
+
+const SAID: Door = Door {
+    words: &["eprintln!(", "eprint!("],
+    rooms: &["crates/files/src/said.rs", "crates/nilometer/src/cli/stdout.rs"],
+    advice: "say it with say!, which shows control characters",
+};
+
+/// The kernel's own files are another thing than ours; sockets and locks have names and no content.
+const FILES: Door = Door {
+    words: &[
+        "File::create",
+        "File::options",
+        "OpenOptions",
+        "fs::write(",
+        "fs::copy(",
+        "fs::rename(",
+        "create_dir",
+        "remove_dir",
+        "remove_file(",
+    ],
+    rooms: &[
+        "crates/linux/src/",
+        // The directories that it makes for files, and takes back.
+        "crates/files/src/document/together.rs",
+        // A log that is appended to, for as long as a router runs, and never replaced.
+        "crates/routerd/src/control/messages.rs",
+        "crates/routerd/src/control/lock.rs",
+        "crates/routerd/src/control/socket.rs",
+    ],
+    advice: "files come about and go in document::draft and document::results",
+};
+
+/// Whether a word is in a line, and not as the end of a longer name.
+fn begins_a_name(line: &str, word: &str) -> bool {
+    let goes_on = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| !line[..at].ends_with(goes_on))
+}
+
+fn around(sources: &[Source], door: &Door) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for Source { path, text } in sources {
+        if door.rooms.iter().any(|room| path.starts_with(room)) || path.ends_with("/tests.rs") {
+            continue;
+        }
+        // The tests, last in every file, make files as they like.
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        for (number, line) in text.lines().enumerate() {
+            let line = code(line);
+            if let Some(word) = door.words.iter().find(|word| begins_a_name(&line, word)) {
+                complaints.push(format!("{path}:{}: `{word}`: {}", number + 1, door.advice));
+            }
+        }
+    }
+    complaints
+}
+
+/// Names that go to stdout as they are: `.display()` in a call of `print!` or `println!`.
+fn raw_names(sources: &[Source]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for Source { path, text } in sources {
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        for (at, _) in text.match_indices("print").filter(|(at, _)| !text[..*at].ends_with('e')) {
+            let is_call = ["print!(", "println!("].iter().any(|word| text[at..].starts_with(word));
+            let call = text[at..].split_once(";\n").map_or("", |(call, _)| call);
+            if is_call && call.contains(".display()") {
+                let number = text[..at].lines().count();
+                complaints.push(format!("{path}:{number}: show names with said::shown"));
+            }
+        }
+    }
+    complaints
+}
+
+fn shell() -> Vec<Source> {
+    let is_built = |path: &str| is_shell(path) && path.contains("/src/");
+    sources(&[".rs"]).into_iter().filter(|source| is_built(&source.path)).collect()
+}
+
+#[test]
+fn what_is_said_goes_through_one_door() {
+    hold(around(&shell(), &SAID));
+}
+
+#[test]
+fn no_name_is_printed_raw() {
+    hold(raw_names(&shell()));
+}
+
+#[test]
+fn files_come_about_in_one_place() {
+    hold(around(&shell(), &FILES));
+}
+
+#[test]
+fn what_goes_around_a_door_is_found() {
+    let text = "fn f() {\n    eprintln!(\"a\");\n    let _ = fs::write(a, b);\n}\n\n\
+                #[cfg(test)]\nmod tests {\n    eprintln!(\"b\");\n}\n";
+    let one = |path: &str| [Source { path: path.to_owned(), text: text.to_owned() }];
+    assert_eq!(around(&one("crates/lab/src/a.rs"), &SAID).len(), 1);
+    assert_eq!(around(&one("crates/lab/src/a.rs"), &FILES).len(), 1);
+    assert!(around(&one("crates/files/src/said.rs"), &SAID).is_empty());
+    assert!(begins_a_name("fs::File::create(path)", "File::create"));
+    assert!(!begins_a_name("log.map(ResultFile::create)", "File::create"));
+    let text =
+        "    println!(\n        \"{}\",\n        path.display()\n    );\n    print!(\"a\");\n";
+    let one = [Source { path: "crates/lab/src/a.rs".to_owned(), text: text.to_owned() }];
+    assert_eq!(raw_names(&one).len(), 1);
+}

@@ -1,0 +1,152 @@
+//! The desk: where whoever speaks to a running router is heard, one change after the other.
+//!
+//! The desk has what the forwarding thread does not: the configuration in force, by which the router
+//! can be made again, and the sections of filters and routes as they were written. A change is made in
+//! three steps under one lock: it is read and tried here, done between two turns of the forwarding
+//! thread, and entered in the configuration. What takes long (loading a table, filling a classifier) is
+//! done here, and only the finished thing is handed over.
+//!
+//! # A flood of questions
+//!
+//! Each question that only the forwarding thread can answer takes it from its packets for some
+//! microseconds. So there is a least time between two ([`BETWEEN_QUESTIONS`]), whoever asks: a flood
+//! of requests waits, and forwarding does not notice.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nilometer_queue::distributed::Variant;
+use nilometer_queue::{Drops, Reason};
+use nilometer_router::memory::Ticket;
+use nilometer_sim::stress::StressPlan;
+
+use super::answer::Refused;
+use super::crowd::Crowds;
+use super::messages::{Level, Messages};
+use super::stress::SimulatedStress;
+use crate::config::RouterConfig;
+use crate::driver::{Driver, Remote};
+use crate::filter::FilterSection;
+use crate::routes::Routes;
+use crate::running::Running;
+use crate::tally::{Tally, tally};
+use nilometer_linux::memory::Memory;
+
+/// The least time between two questions to the forwarding thread.
+pub const BETWEEN_QUESTIONS: Duration = Duration::from_millis(3);
+
+/// Where a router is spoken to.
+pub struct Desk {
+    remote: Remote,
+    asked: Mutex<Option<Instant>>,
+    /// When routes may be listed again.
+    pub(super) listed: Mutex<Option<Instant>>,
+    pub(super) routes: Arc<Routes>,
+    pub(super) in_force: Mutex<InForce>,
+    /// The stress test that was simulated last, and what came of it.
+    pub(super) simulated: Mutex<Option<((StressPlan, Variant), SimulatedStress)>>,
+    /// What the router says of itself.
+    pub messages: Messages,
+    /// Who is connected.
+    pub crowds: Crowds,
+}
+
+/// What the router is to be now.
+pub struct InForce {
+    /// All but the filters.
+    pub(super) config: RouterConfig,
+    /// By number.
+    pub(super) filters: BTreeMap<u32, FilterSection>,
+}
+
+impl InForce {
+    /// The configuration by which this router can be made again.
+    pub fn whole(&self) -> RouterConfig {
+        let filters = self.filters.values().cloned().collect();
+        RouterConfig { filters, ..self.config.clone() }
+    }
+}
+
+impl Desk {
+    /// The desk of a router that was started with `config`.
+    ///
+    /// # Errors
+    /// When the process has no threads left.
+    pub fn new(running: &Running, config: &RouterConfig) -> anyhow::Result<Desk> {
+        let messages = Messages::new()?;
+        let filters = (0u32..).zip(config.filters.iter().cloned()).collect();
+        let mut config = RouterConfig { filters: Vec::new(), ..config.clone() };
+        config.size_queues();
+        let (heard, remote) = (messages.clone(), running.remote.clone());
+        remote.call(move |driver| driver.set_messages(heard))?;
+        Ok(Desk {
+            remote,
+            asked: Mutex::new(None),
+            listed: Mutex::new(None),
+            routes: Arc::clone(&running.routes),
+            in_force: Mutex::new(InForce { config, filters }),
+            simulated: Mutex::new(None),
+            messages,
+            crowds: Crowds::default(),
+        })
+    }
+
+    /// Asks the forwarding thread, when its turn comes.
+    ///
+    /// # Errors
+    /// When the router has stopped.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Driver) -> T + Send + 'static,
+    ) -> Result<T, Refused> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = *asked {
+            thread::sleep(BETWEEN_QUESTIONS.saturating_sub(last.elapsed()));
+        }
+        let answer = self.remote.call(work).map_err(Refused::unavailable);
+        *asked = Some(Instant::now());
+        answer
+    }
+
+    /// The counters.
+    ///
+    /// # Errors
+    /// When the router has stopped.
+    pub fn tally(&self) -> Result<Tally, Refused> {
+        self.ask(tally)
+    }
+
+    /// The configuration in force, as a ROUTER.toml.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    pub fn saved(&self) -> Result<String, Refused> {
+        let whole = self.change().whole();
+        toml::to_string(&whole).map_err(|why| {
+            let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
+            Refused::new(status, format!("the configuration cannot be written: {why}"))
+        })
+    }
+
+    /// The configuration in force, to be looked at and changed by one at a time.
+    pub(super) fn change(&self) -> MutexGuard<'_, InForce> {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what was done, to whoever reads the messages and to who did it.
+    pub(super) fn told(&self, text: String) -> String {
+        self.messages.say(Level::Info, text.clone());
+        text
+    }
+}
+
+/// Gives the buffers of what a change drops back to the memory.
+pub(super) struct GiveBack<'a>(pub(super) &'a mut Memory);
+
+impl Drops<Ticket> for GiveBack<'_> {
+    fn dropped(&mut self, _reason: Reason, ticket: Ticket) {
+        self.0.give(ticket.place);
+    }
+}

@@ -1,0 +1,95 @@
+//! Filters, entered and taken out while packets pass.
+
+use nilometer_router::classifier::RuleId;
+
+use super::answer::Refused;
+use super::desk::Desk;
+use super::view::{FilterView, FiltersView, Made};
+use crate::filter::FilterSection;
+
+/// Filters that are told of at once.
+const TOLD_AT_ONCE: usize = 1_000;
+
+impl Desk {
+    /// Filters from number `from` on, with what they met.
+    ///
+    /// # Errors
+    /// When the router has stopped.
+    pub fn filters(&self, from: u32) -> Result<FiltersView, Refused> {
+        let in_force = self.change();
+        let mut rest = in_force.filters.range(from..);
+        let some: Vec<_> = rest.by_ref().take(TOLD_AT_ONCE).collect();
+        let next = rest.next().map(|(id, _)| *id);
+        let more = usize::from(next.is_some()) + rest.count();
+        let ids: Vec<RuleId> = some.iter().map(|(id, _)| RuleId(**id)).collect();
+        let met = self.ask(move |driver| {
+            let tables = driver.router().tables();
+            let met = |id: &RuleId| {
+                let four = tables.filters4.get(*id).map(|(_, filter)| filter);
+                let six = tables.filters6.get(*id).map(|(_, filter)| filter);
+                let both = [four, six].into_iter().flatten();
+                both.fold((0, 0), |sum, it| (sum.0 + it.packets, sum.1 + it.bytes))
+            };
+            ids.iter().map(met).collect::<Vec<(u64, u64)>>()
+        })?;
+        let view = |((id, filter), (packets, bytes)): ((&u32, &FilterSection), _)| FilterView {
+            id: *id,
+            packets,
+            bytes,
+            filter: filter.clone(),
+        };
+        let filters = some.into_iter().zip(met).map(view).collect();
+        Ok(FiltersView { count: in_force.filters.len(), filters, more, next })
+    }
+
+    /// Enters a filter; it goes behind those of its priority, as long as there are numbers.
+    ///
+    /// # Errors
+    /// 400 for a filter that cannot be, 409 where there is no room.
+    pub fn add_filter(&self, mut filter: FilterSection) -> Result<Made, Refused> {
+        let (four, six) = filter.rules().map_err(Refused::bad)?;
+        for asked in filter.inputs.iter_mut().flatten() {
+            *asked = self.interface(asked)?;
+        }
+        let mut in_force = self.change();
+        let inputs = filter.ports(&in_force.config).map_err(Refused::bad)?;
+        let room = in_force.config.tables.filters;
+        let last = in_force.filters.keys().next_back().map_or(0, |last| last + 1);
+        let free = || (0..room).find(|id| !in_force.filters.contains_key(id));
+        let number = Some(last).filter(|last| *last < room).or_else(free);
+        let Some(number) = number else {
+            let why = format!("there are {room} filters, and tables.filters allows no more");
+            return Err(Refused::conflict(why));
+        };
+        let done = self.ask(move |driver| {
+            let (id, tables) = (RuleId(number), driver.router_mut().tables_mut());
+            four.map_or(Ok(()), |rule| tables.filters4.insert_at(id, inputs, rule))?;
+            let six = six.map_or(Ok(()), |rule| tables.filters6.insert_at(id, inputs, rule));
+            six.inspect_err(|_| {
+                tables.filters4.remove(id);
+            })
+        })?;
+        done.map_err(Refused::conflict)?;
+        in_force.filters.insert(number, filter);
+        self.told(format!("filter {number} is entered"));
+        Ok(Made { id: number })
+    }
+
+    /// Takes a filter out.
+    ///
+    /// # Errors
+    /// 404 where there is none of this number.
+    pub fn remove_filter(&self, id: u32) -> Result<String, Refused> {
+        let mut in_force = self.change();
+        if !in_force.filters.contains_key(&id) {
+            return Err(Refused::missing(format!("there is no filter {id}")));
+        }
+        self.ask(move |driver| {
+            let tables = driver.router_mut().tables_mut();
+            tables.filters4.remove(RuleId(id));
+            tables.filters6.remove(RuleId(id));
+        })?;
+        in_force.filters.remove(&id);
+        Ok(self.told(format!("filter {id} is taken out")))
+    }
+}

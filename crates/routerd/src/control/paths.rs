@@ -1,0 +1,480 @@
+//! Which request is answered by what, and the OpenAPI document that says so.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
+use axum::extract::{DefaultBodyLimit, Extension, Path, Query, State};
+use axum::http::StatusCode;
+use axum::routing::{delete, get, put};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+use utoipa::{IntoParams, OpenApi, ToSchema};
+
+use super::answer::{Answer, ErrorLine, Refused, object, read, written};
+use super::desk::Desk;
+use super::events::{self, STREAMS_MAX};
+use super::fabric_view::FabricView;
+use super::messages::{Destination, Level, MessagesView};
+use super::metrics;
+use super::serve::{BODY_BYTES_MAX, Peer};
+use super::stress::StressReport;
+use super::trace;
+use super::view::{
+    ClassifierBody, DelayBody, EngineBody, FabricBody, FiltersView, Made, NeighboursView, PortView,
+    PortsView, QueuesView, RateBody, RoutesAsked, RoutesView,
+};
+use crate::config::RouteSection;
+use crate::filter::FilterSection;
+use crate::stress::StressBody;
+use crate::tally::Tally;
+
+/// What every path has at hand.
+#[derive(Clone)]
+pub struct Hall {
+    desk: Arc<Desk>,
+    streams: Arc<Semaphore>,
+}
+
+/// The document of all paths.
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Nilometer router", version = "1", license(name = "MIT OR Apache-2.0")),
+    paths(
+        tally,
+        ports,
+        port,
+        queues,
+        fabric,
+        set_fabric,
+        set_queue,
+        set_rate,
+        set_delay,
+        filters,
+        add_filter,
+        remove_filter,
+        neighbours,
+        routes,
+        add_route,
+        remove_route,
+        engine,
+        set_engine,
+        classifier,
+        set_classifier,
+        stress,
+        start_stress,
+        end_stress,
+        config,
+        events,
+        trace,
+        messages,
+        set_messages,
+        metrics_text,
+        document
+    )
+)]
+struct Document;
+
+/// The document as JSON, indented.
+///
+/// # Errors
+/// When it cannot be written, which a test rules out.
+pub fn openapi() -> anyhow::Result<String> {
+    Ok(Document::openapi().to_pretty_json()? + "\n")
+}
+
+/// Everything that can be asked for.
+pub fn paths(desk: Arc<Desk>) -> Router {
+    let hall = Hall { desk, streams: Arc::new(Semaphore::new(STREAMS_MAX)) };
+    Router::new()
+        .route("/v1/tally", get(tally))
+        .route("/v1/ports", get(ports))
+        .route("/v1/ports/{port}", get(port))
+        .route("/v1/ports/{port}/queue", put(set_queue))
+        .route("/v1/ports/{port}/rate", put(set_rate))
+        .route("/v1/ports/{port}/delay", put(set_delay))
+        .route("/v1/queues/{port}", get(queues))
+        .route("/v1/fabric", get(fabric).put(set_fabric))
+        .route("/v1/filters", get(filters).post(add_filter))
+        .route("/v1/filters/{id}", delete(remove_filter))
+        .route("/v1/neighbours", get(neighbours))
+        .route("/v1/routes", get(routes).post(add_route).delete(remove_route))
+        .route("/v1/engine", get(engine).put(set_engine))
+        .route("/v1/classifier", get(classifier).put(set_classifier))
+        .route("/v1/stress", get(stress).post(start_stress).delete(end_stress))
+        .route("/v1/config", get(config))
+        .route("/v1/events", get(events))
+        .route("/v1/trace", get(trace))
+        .route("/v1/messages", get(messages).put(set_messages))
+        .route("/v1/openapi.json", get(document))
+        .route("/metrics", get(metrics_text))
+        .fallback(|| async { Refused::missing("there is no such path; see /v1/openapi.json") })
+        .method_not_allowed_fallback(|| async {
+            let why = "this path is not asked so; see /v1/openapi.json";
+            Refused::new(StatusCode::METHOD_NOT_ALLOWED, why)
+        })
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(hall)
+}
+
+type Sent = Result<Bytes, BytesRejection>;
+type Segment<T> = Result<Path<T>, PathRejection>;
+type Asked<T> = Result<Query<T>, QueryRejection>;
+
+/// Done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Done {
+    /// What was done, in one line.
+    pub done: String,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct From {
+    /// The first number.
+    #[serde(default)]
+    from: u32,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct After {
+    /// Messages with greater numbers.
+    #[serde(default)]
+    after: u64,
+}
+
+/// A port in a path.
+#[derive(IntoParams)]
+#[into_params(names("port"))]
+#[expect(dead_code, reason = "it stands in the document; paths are read by their segments")]
+struct PortAsked(
+    /// Its number, or its interface's name; digits are always a number.
+    String,
+);
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct Prefix {
+    /// The prefix.
+    prefix: Option<String>,
+}
+
+/// What is to become of messages; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MessagesBody {
+    /// The least important that is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<Level>,
+    /// Where they go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination: Option<Destination>,
+    /// The file, for the destination `file`; by the socket alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+/// Does what may have to wait on a thread that may.
+async fn away<T: Send + 'static>(
+    hall: Hall,
+    work: impl FnOnce(&Desk) -> Result<T, Refused> + Send + 'static,
+) -> Result<T, Refused> {
+    let done = tokio::task::spawn_blocking(move || work(&hall.desk)).await;
+    done.unwrap_or_else(|_| {
+        Err(Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "the request failed; see messages"))
+    })
+}
+
+async fn shown<T: Serialize + Send + 'static>(
+    hall: Hall,
+    work: impl FnOnce(&Desk) -> Result<T, Refused> + Send + 'static,
+) -> Answer {
+    away(hall, work).await.map(|value| object(StatusCode::OK, &value))
+}
+
+async fn changed(
+    hall: Hall,
+    work: impl FnOnce(&Desk) -> Result<String, Refused> + Send + 'static,
+) -> Answer {
+    away(hall, work).await.map(|done| object(StatusCode::OK, &Done { done }))
+}
+
+fn body<T: for<'de> Deserialize<'de>>(sent: Sent) -> Result<T, Refused> {
+    read(&sent.map_err(|why| Refused::new(why.status(), why.body_text()))?)
+}
+
+fn segment<T>(asked: Segment<T>) -> Result<T, Refused> {
+    asked.map(|Path(segment)| segment).map_err(|why| Refused::missing(why.body_text()))
+}
+
+fn query<T>(asked: Asked<T>) -> Result<T, Refused> {
+    asked.map(|Query(query)| query).map_err(|why| Refused::bad(why.body_text()))
+}
+
+/// All counters.
+#[utoipa::path(get, path = "/v1/tally", responses((status = 200, body = Tally)))]
+async fn tally(State(hall): State<Hall>) -> Answer {
+    shown(hall, Desk::tally).await
+}
+
+/// All ports.
+#[utoipa::path(get, path = "/v1/ports", responses((status = 200, body = PortsView)))]
+async fn ports(State(hall): State<Hall>) -> Answer {
+    shown(hall, Desk::ports).await
+}
+
+/// One port.
+#[utoipa::path(get, path = "/v1/ports/{port}", params(PortAsked),
+    responses((status = 200, body = PortView), (status = 404, body = ErrorLine)))]
+async fn port(State(hall): State<Hall>, asked: Segment<String>) -> Answer {
+    let port = segment(asked)?;
+    shown(hall, move |desk| desk.port(desk.port_number(&port)?)).await
+}
+
+/// The queues of an output's discipline.
+#[utoipa::path(get, path = "/v1/queues/{port}", params(PortAsked, From),
+    responses((status = 200, body = QueuesView), (status = 404, body = ErrorLine)))]
+async fn queues(State(hall): State<Hall>, asked: Segment<String>, from: Asked<From>) -> Answer {
+    let (port, from) = (segment(asked)?, query(from)?.from);
+    shown(hall, move |desk| desk.queues(desk.port_number(&port)?, from)).await
+}
+
+/// The fabric at its last broadcast.
+#[utoipa::path(get, path = "/v1/fabric", responses((status = 200, body = FabricView)))]
+async fn fabric(State(hall): State<Hall>) -> Answer {
+    shown(hall, Desk::fabric).await
+}
+
+/// Changes the equations, the period or the speed-up.
+#[utoipa::path(put, path = "/v1/fabric", request_body = FabricBody,
+    responses((status = 200, body = Done), (status = 400, body = ErrorLine)))]
+async fn set_fabric(State(hall): State<Hall>, sent: Sent) -> Answer {
+    let body = body(sent)?;
+    changed(hall, move |desk| desk.set_fabric(body)).await
+}
+
+/// Gives an output another discipline: the `queue` table of a ROUTER.toml, as an object. Without a size it
+/// holds what the rate carries in 50 ms.
+#[utoipa::path(put, path = "/v1/ports/{port}/queue", params(PortAsked),
+    request_body = serde_json::Value,
+    responses((status = 200, body = Done), (status = 400, body = ErrorLine),
+        (status = 404, body = ErrorLine)))]
+async fn set_queue(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) -> Answer {
+    let (port, queue) = (segment(asked)?, body(sent)?);
+    changed(hall, move |desk| desk.set_queue(desk.port_number(&port)?, queue)).await
+}
+
+/// Holds an output's link to a rate.
+#[utoipa::path(put, path = "/v1/ports/{port}/rate", params(PortAsked),
+    request_body = RateBody,
+    responses((status = 200, body = Done), (status = 400, body = ErrorLine),
+        (status = 404, body = ErrorLine)))]
+async fn set_rate(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) -> Answer {
+    let (port, body) = (segment(asked)?, body::<RateBody>(sent)?);
+    changed(hall, move |desk| desk.set_rate(desk.port_number(&port)?, &body)).await
+}
+
+/// Makes an output's link longer.
+#[utoipa::path(put, path = "/v1/ports/{port}/delay", params(PortAsked),
+    request_body = DelayBody,
+    responses((status = 200, body = Done), (status = 400, body = ErrorLine),
+        (status = 404, body = ErrorLine)))]
+async fn set_delay(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) -> Answer {
+    let (port, body) = (segment(asked)?, body::<DelayBody>(sent)?);
+    changed(hall, move |desk| desk.set_delay(desk.port_number(&port)?, &body)).await
+}
+
+/// Filters, with the packets and bytes that they met.
+#[utoipa::path(get, path = "/v1/filters", params(From),
+    responses((status = 200, body = FiltersView)))]
+async fn filters(State(hall): State<Hall>, from: Asked<From>) -> Answer {
+    let from = query(from)?.from;
+    shown(hall, move |desk| desk.filters(from)).await
+}
+
+/// Enters a filter.
+#[utoipa::path(post, path = "/v1/filters", request_body = FilterSection,
+    responses((status = 201, body = Made), (status = 400, body = ErrorLine),
+        (status = 409, body = ErrorLine)))]
+async fn add_filter(State(hall): State<Hall>, sent: Sent) -> Answer {
+    let filter = body(sent)?;
+    let made = away(hall, move |desk| desk.add_filter(filter)).await?;
+    Ok(object(StatusCode::CREATED, &made))
+}
+
+/// Takes a filter out.
+#[utoipa::path(delete, path = "/v1/filters/{id}", params(("id" = u32, Path)),
+    responses((status = 200, body = Done), (status = 404, body = ErrorLine)))]
+async fn remove_filter(State(hall): State<Hall>, asked: Segment<u32>) -> Answer {
+    let id = segment(asked)?;
+    changed(hall, move |desk| desk.remove_filter(id)).await
+}
+
+/// Neighbours in both families.
+#[utoipa::path(get, path = "/v1/neighbours", responses((status = 200, body = NeighboursView)))]
+async fn neighbours(State(hall): State<Hall>) -> Answer {
+    shown(hall, Desk::neighbours).await
+}
+
+/// Routes: what was told about a prefix or an address; a list of those that packets go by; or, where
+/// nothing is asked for, how many there are and what was entered by hand.
+#[utoipa::path(get, path = "/v1/routes", params(RoutesAsked),
+    responses((status = 200, body = RoutesView), (status = 400, body = ErrorLine),
+        (status = 404, body = ErrorLine)))]
+async fn routes(State(hall): State<Hall>, asked: Asked<RoutesAsked>) -> Answer {
+    let asked = query(asked)?;
+    shown(hall, move |desk| desk.routes(&asked)).await
+}
+
+/// Enters a route by hand, in place of one to the same prefix; `interface` may be a port's number, too.
+#[utoipa::path(post, path = "/v1/routes", request_body = RouteSection,
+    responses((status = 201, body = Done), (status = 400, body = ErrorLine),
+        (status = 409, body = ErrorLine)))]
+async fn add_route(State(hall): State<Hall>, sent: Sent) -> Answer {
+    let route = body(sent)?;
+    let done = away(hall, move |desk| desk.add_route(route)).await?;
+    Ok(object(StatusCode::CREATED, &Done { done }))
+}
+
+/// Withdraws a route that was entered by hand.
+#[utoipa::path(delete, path = "/v1/routes", params(Prefix),
+    responses((status = 200, body = Done), (status = 400, body = ErrorLine),
+        (status = 404, body = ErrorLine)))]
+async fn remove_route(State(hall): State<Hall>, asked: Asked<Prefix>) -> Answer {
+    let missing = || Refused::bad("say which: ?prefix=198.18.0.0/16");
+    let prefix = query(asked)?.prefix.ok_or_else(missing)?;
+    changed(hall, move |desk| desk.remove_route(&prefix)).await
+}
+
+/// The lookup engines.
+#[utoipa::path(get, path = "/v1/engine", responses((status = 200, body = EngineBody)))]
+async fn engine(State(hall): State<Hall>) -> Answer {
+    shown(hall, |desk| Ok(desk.engine())).await
+}
+
+/// Looks routes up in other engines.
+#[utoipa::path(put, path = "/v1/engine", request_body = EngineBody,
+    responses((status = 200, body = Done), (status = 400, body = ErrorLine),
+        (status = 409, body = ErrorLine)))]
+async fn set_engine(State(hall): State<Hall>, sent: Sent) -> Answer {
+    let body = body::<EngineBody>(sent)?;
+    changed(hall, move |desk| desk.set_engine(&body)).await
+}
+
+/// The classifier.
+#[utoipa::path(get, path = "/v1/classifier", responses((status = 200, body = ClassifierBody)))]
+async fn classifier(State(hall): State<Hall>) -> Answer {
+    shown(hall, |desk| Ok(desk.classifier())).await
+}
+
+/// Finds filters by another classifier.
+#[utoipa::path(put, path = "/v1/classifier", request_body = ClassifierBody,
+    responses((status = 200, body = Done), (status = 400, body = ErrorLine),
+        (status = 409, body = ErrorLine)))]
+async fn set_classifier(State(hall): State<Hall>, sent: Sent) -> Answer {
+    let body = body(sent)?;
+    changed(hall, move |desk| desk.set_classifier(body)).await
+}
+
+/// How the stress test goes that was begun last, and what it was to come to.
+#[utoipa::path(get, path = "/v1/stress",
+    responses((status = 200, body = StressReport), (status = 404, body = ErrorLine)))]
+async fn stress(State(hall): State<Hall>) -> Answer {
+    shown(hall, Desk::stress).await
+}
+
+/// Begins the stress test of distributed queueing (Table 4) on the fabric as it is.
+#[utoipa::path(post, path = "/v1/stress", request_body = StressBody,
+    responses((status = 201, body = Done), (status = 400, body = ErrorLine),
+        (status = 409, body = ErrorLine)))]
+async fn start_stress(State(hall): State<Hall>, sent: Sent) -> Answer {
+    let body = body::<StressBody>(sent)?;
+    let done = away(hall, move |desk| desk.start_stress(body)).await?;
+    Ok(object(StatusCode::CREATED, &Done { done }))
+}
+
+/// Ends the stress test before its time.
+#[utoipa::path(delete, path = "/v1/stress", responses((status = 200, body = Done)))]
+async fn end_stress(State(hall): State<Hall>) -> Answer {
+    changed(hall, Desk::end_stress).await
+}
+
+/// The configuration in force, as a ROUTER.toml that makes this router again.
+#[utoipa::path(get, path = "/v1/config",
+    responses((status = 200, content_type = "application/toml", body = String)))]
+async fn config(State(hall): State<Hall>) -> Answer {
+    let text = away(hall, Desk::saved).await?;
+    Ok(written(StatusCode::OK, "application/toml", text))
+}
+
+/// Backlogs and rates by broadcast, at most 20 a second: events `fabric`, each a FabricView.
+#[utoipa::path(get, path = "/v1/events",
+    responses((status = 200, content_type = "text/event-stream", body = String)))]
+async fn events(State(hall): State<Hall>) -> Answer {
+    events::events(hall.desk, &hall.streams)
+}
+
+/// Packets of filters with `copy = true` as pcapng, until the connection ends.
+#[utoipa::path(get, path = "/v1/trace",
+    responses((status = 200, content_type = "application/x-pcapng", body = Vec<u8>),
+        (status = 409, body = ErrorLine)))]
+async fn trace(State(hall): State<Hall>) -> Answer {
+    trace::trace(hall.desk, &hall.streams).await
+}
+
+/// The latest messages.
+#[utoipa::path(get, path = "/v1/messages", params(After),
+    responses((status = 200, body = MessagesView)))]
+async fn messages(State(hall): State<Hall>, after: Asked<After>) -> Answer {
+    let after = query(after)?.after;
+    shown(hall, move |desk| Ok(desk.messages.view(after))).await
+}
+
+/// Changes which messages are kept and where they go.
+#[utoipa::path(put, path = "/v1/messages", request_body = MessagesBody,
+    responses((status = 200, body = Done), (status = 400, body = ErrorLine),
+        (status = 403, body = ErrorLine)))]
+async fn set_messages(
+    State(hall): State<Hall>,
+    Extension(peer): Extension<Peer>,
+    sent: Sent,
+) -> Answer {
+    let asked = body::<MessagesBody>(sent)?;
+    if asked.file.is_some() && peer != Peer::Owner {
+        let why = "a file is named by the socket alone, whose owner could write it as well";
+        return Err(Refused::new(StatusCode::FORBIDDEN, why));
+    }
+    changed(hall, move |desk| {
+        let file = asked.file.map(PathBuf::from);
+        match (asked.destination, file) {
+            (Some(to), file) => {
+                let set = desk.messages.set_destination(to, file.as_deref());
+                set.map_err(Refused::bad)?;
+            }
+            (None, Some(_)) => return Err(Refused::bad("`file` goes with `destination`")),
+            (None, None) => {}
+        }
+        asked.level.into_iter().for_each(|level| desk.messages.set_level(level));
+        Ok(desk.messages.kept())
+    })
+    .await
+}
+
+/// All counters as Prometheus reads them.
+#[utoipa::path(get, path = "/metrics",
+    responses((status = 200, content_type = "text/plain; version=0.0.4", body = String)))]
+async fn metrics_text(State(hall): State<Hall>) -> Answer {
+    let text = away(hall, metrics::metrics).await?;
+    Ok(written(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
+}
+
+/// This document.
+#[utoipa::path(get, path = "/v1/openapi.json",
+    responses((status = 200, content_type = "application/json", body = String)))]
+async fn document() -> Answer {
+    let text = openapi().map_err(Refused::unavailable)?;
+    Ok(written(StatusCode::OK, "application/json", text))
+}

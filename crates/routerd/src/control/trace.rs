@@ -1,0 +1,123 @@
+//! Packets of chosen flows, as a capture that is written while it is read.
+//!
+//! A filter with `copy = true` has copies of its packets made. Where somebody listens, the forwarding
+//! thread hands each on and never waits: what finds no room is counted and gone. One listener at a time
+//! has them; without one they go back to the memory at once. A stamp is the moment of the turn at which
+//! the copy was handed over, so packets of one turn may have the same.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::body::Bytes;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
+
+use super::answer::{Answer, Refused};
+use super::desk::Desk;
+use super::events::{Stream, place};
+use nilometer_files::table::capture::CaptureWriter;
+
+/// Copies that may wait for the listener.
+const COPIES_WAITING: usize = 4_096;
+/// Pieces of the capture that may wait for the network.
+const PIECES_WAITING: usize = 16;
+/// How long a piece may stay with the listener before it is sent as it is.
+const PIECE_WITHIN: Duration = Duration::from_millis(100);
+/// Bytes of a piece.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A packet that a filter chose.
+pub struct Traced {
+    /// The port that it came by.
+    pub port: usize,
+    /// When it was handed over.
+    pub stamp: SystemTime,
+    /// The frame, from its Ethernet header on.
+    pub frame: Vec<u8>,
+}
+
+/// The forwarding thread's end of a trace.
+pub struct Tracer {
+    to: Sender<Traced>,
+    lost: u64,
+}
+
+impl Tracer {
+    /// Hands a packet on, if there is room; whether somebody still listens.
+    pub fn hand_on(&mut self, packet: Traced) -> bool {
+        match self.to.try_send(packet) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_)) => {
+                self.lost += 1;
+                true
+            }
+            Err(TrySendError::Closed(_)) => false,
+        }
+    }
+
+    /// Whether nobody listens any more.
+    pub fn is_over(&self) -> bool {
+        self.to.is_closed()
+    }
+
+    /// Packets that found no room.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// Chosen packets as pcapng, from now on.
+///
+/// # Errors
+/// 409 when somebody else has them, 503 when there are too many streams.
+pub async fn trace(desk: Arc<Desk>, streams: &Arc<Semaphore>) -> Answer {
+    let place = place(streams)?;
+    let (to, packets) = channel(COPIES_WAITING);
+    let asked = Arc::clone(&desk);
+    let work = move || asked.ask(move |driver| begin(driver, to));
+    let names = tokio::task::spawn_blocking(work).await.map_err(Refused::unavailable)??;
+    let names = names.ok_or_else(|| Refused::conflict("another trace goes on; end it first"))?;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let writer = CaptureWriter::begin(Vec::new(), &names).map_err(Refused::unavailable)?;
+    let (say, pieces) = channel(PIECES_WAITING);
+    tokio::spawn(write(writer, packets, say));
+    Ok(Stream::new(pieces, place).answer("application/x-pcapng"))
+}
+
+/// Has copies handed on, unless others have them; the names of the ports.
+fn begin(driver: &mut crate::driver::Driver, to: Sender<Traced>) -> Option<Vec<String>> {
+    let names = driver.router().ports().iter().map(|port| port.plan().name.clone()).collect();
+    driver.set_tracer(Tracer { to, lost: 0 }).then_some(names)
+}
+
+/// Writes until nobody reads.
+async fn write(
+    mut writer: CaptureWriter<Vec<u8>>,
+    mut packets: Receiver<Traced>,
+    say: Sender<Bytes>,
+) {
+    loop {
+        let piece = std::mem::take(writer.writer_mut());
+        if !piece.is_empty() && say.send(Bytes::from(piece)).await.is_err() {
+            return;
+        }
+        // A piece is as much as came within the time, and not more than it may hold.
+        while writer.writer_mut().len() < PIECE_BYTES {
+            let Ok(packet) = tokio::time::timeout(PIECE_WITHIN, packets.recv()).await else {
+                break;
+            };
+            let Some(packet) = packet else { return };
+            let stamp = packet.stamp.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let stamp_ns = stamp.as_nanos() as u64;
+            let bytes = packet.frame.len() as u32;
+            let written =
+                writer.write_at(packet.port as u32, (stamp_ns, false), bytes, &packet.frame);
+            if written.is_err() || say.is_closed() {
+                return;
+            }
+        }
+        if say.is_closed() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,498 @@
+//! The loop that drives the pipeline by the real clock: one thread, all ports, batch after batch.
+//!
+//! ```text
+//!   each turn:   told to do? ─ for each port: receive ─ pipeline ─ advance ─ for each port: transmit
+//!                     nothing moved?  sleep until a packet, a timer of the pipeline, or a word
+//!                     few frames, and more to come?  rest until some have gathered
+//! ```
+//!
+//! Everything that forwards belongs to this thread, so there is not a lock on a packet's way. Whoever
+//! wants to look or to change something says so with a function, which runs between two turns and
+//! sees a router at rest ([`Remote::call`]); that is what "changed live, without loss" rests on.
+//! Routes are the exception: their tables are written by another thread while this one reads.
+//!
+//! # Overload
+//!
+//! A turn takes at most [`TAKEN_AT_ONCE`] frames from a port before the outputs are served, and the
+//! slow path is bounded by the pipeline. So work per turn is bounded, every port is served in every
+//! turn, and what is too much is dropped by the device's own ring before we have touched it, so that the
+//! paper's receiver livelock cannot begin in this thread. What the kernel spends before that is not ours.
+//!
+//! # Devices that go
+//!
+//! A link that goes down or an interface that is removed is a state of its port ([`Presence`]), and the
+//! router is told; the others go on. A port that is gone can be given another device.
+
+mod backlogs;
+mod gather;
+mod links;
+mod noticed;
+mod remote;
+mod seat;
+mod shortcuts;
+mod stalls;
+
+use nilometer_files::say;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result};
+use nilometer_router::memory::Place;
+use nilometer_router::pipeline::Router;
+use nilometer_wire::{Span, Time};
+
+use super::control::messages::{Level, Messages};
+use super::control::trace::{Traced, Tracer};
+use super::latest::HopsReader;
+use super::pace::Pace;
+use super::stress::Stress;
+pub use backlogs::{Course, PortCourses, Step, Waited};
+use gather::Gathering;
+use nilometer_linux::epoll::PromptTimers;
+use nilometer_linux::memory::{Census, Memory};
+use nilometer_linux::port::{Port, PortIo, PortStatistics, wait_with};
+use nilometer_linux::shortcut::Shortcuts;
+use nilometer_linux::tap::TapPort;
+use remote::Ear;
+pub use remote::Remote;
+use seat::Seat;
+pub use seat::{Lost, Presence};
+use shortcuts::Grants;
+pub use stalls::Stalls;
+
+/// Frames that a port may hand in before the outputs are served.
+pub const TAKEN_AT_ONCE: usize = 256;
+/// Frames that a port is handed before the next port is served.
+const GIVEN_AT_ONCE: usize = 256;
+/// A timer that is due this soon is waited for awake: the kernel's sleep is no finer.
+const AWAKE_FOR: Duration = Duration::from_micros(60);
+/// The longest sleep, so that a stop is noticed; and how often links are looked at.
+const ASLEEP_FOR: Duration = Duration::from_millis(100);
+
+/// How long the packets of a device without room are left alone.
+const STUCK_FOR: Duration = Duration::from_micros(200);
+
+/// The driver of one router.
+pub struct Driver {
+    router: Router,
+    seats: Vec<Seat>,
+    memory: Memory,
+    began: Instant,
+    taken: Vec<Place>,
+    /// Frames that devices handed in during this turn.
+    came: usize,
+    gathering: Gathering,
+    ear: Ear,
+    hops: HopsReader,
+    links_seen: Instant,
+    /// Turns that were made, and those after which it slept.
+    turns: (u64, u64),
+    /// Who is told what happens to ports; stderr where nobody is.
+    messages: Option<Messages>,
+    /// Who gets the copies that filters ask for.
+    tracer: Option<Tracer>,
+    /// Who is told which ports come and go.
+    watcher: Option<Sender<(usize, Presence)>>,
+    stress: Option<Box<Stress>>,
+    stalls: Option<stalls::Watch>,
+    backlogs: Option<Box<backlogs::Watch>>,
+    grants: Option<Box<Grants>>,
+}
+
+impl Driver {
+    /// A driver for `router`, whose next hops are those of a keeper and whose ports have no devices
+    /// yet, and a way to speak to it.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn new(mut router: Router, memory: Memory, hops: HopsReader) -> Result<(Driver, Remote)> {
+        let (ear, remote) = remote::line()?;
+        router.set_hops(Arc::clone(hops.current()));
+        let now = Instant::now();
+        let driver = Driver {
+            seats: router.ports().iter().map(|_| Seat::empty()).collect(),
+            gathering: Gathering::new(router.ports().len()),
+            router,
+            memory,
+            began: now,
+            taken: Vec::with_capacity(TAKEN_AT_ONCE),
+            came: 0,
+            ear,
+            hops,
+            links_seen: now,
+            turns: (0, 0),
+            messages: None,
+            tracer: None,
+            watcher: None,
+            stress: None,
+            stalls: None,
+            backlogs: None,
+            grants: None,
+        };
+        Ok((driver, remote))
+    }
+
+    /// Lets flows take shortcuts of this table from now on. Devices that were opened with it are given
+    /// afterwards.
+    pub fn set_shortcuts(&mut self, table: Shortcuts) {
+        self.grants = Some(Box::new(Grants::new(table)));
+    }
+
+    /// The table of shortcuts, for devices to be opened with.
+    pub fn shortcuts(&self) -> Option<Shortcuts> {
+        self.grants.as_ref().map(|grants| grants.table())
+    }
+
+    /// Gives port `number` a device and, where packets for the router are punted, the kernel's side.
+    /// The memory is that which both were opened with. Panics where there is no such port.
+    pub fn seat(&mut self, number: usize, device: Port, beside: Option<TapPort>) {
+        self.unseat(number);
+        let seat = &mut self.seats[number];
+        seat.device = Some(device);
+        seat.beside = beside;
+        self.look_at_link(number);
+    }
+
+    /// Takes the device from port `number`. Panics where there is no such port.
+    pub fn unseat(&mut self, number: usize) {
+        self.seats[number].clear(&mut self.memory);
+        self.router.fabric_mut().set_sending(number, 0);
+        self.set_presence(number, Presence::Gone);
+    }
+
+    /// The time since the router began.
+    pub fn now(&self) -> Time {
+        let nanos = self.began.elapsed().as_nanos();
+        Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// The router, to be looked at.
+    pub fn router(&self) -> &Router {
+        &self.router
+    }
+
+    /// The router, to be changed.
+    pub fn router_mut(&mut self) -> &mut Router {
+        &mut self.router
+    }
+
+    /// Paces the link of output `number`; without a rate only the device limits it. Where a link has a
+    /// rate or a length, packets are taken in as they come, for the sake of their times. Panics where
+    /// there is no such port.
+    pub fn set_pace(&mut self, number: usize, Pace { rate, burst_bytes, delay }: Pace) {
+        self.gathering.set_paced(number, rate.is_some() || delay > Span::ZERO);
+        let fabric = self.router.fabric_mut();
+        fabric.set_rate(number, rate);
+        fabric.set_burst(number, burst_bytes);
+        fabric.set_delay(number, delay);
+    }
+
+    /// The router and the memory that its packets lie in, for changes by which packets are dropped.
+    pub fn parts_mut(&mut self) -> (&mut Router, &mut Memory) {
+        (&mut self.router, &mut self.memory)
+    }
+
+    /// Whether the device of port `number` is there. Panics where there is no such port.
+    pub fn presence(&self, number: usize) -> Presence {
+        self.seats[number].presence
+    }
+
+    /// What the devices of port `number` have counted, one after the other. Panics where there is no
+    /// such port.
+    pub fn statistics(&mut self, number: usize) -> PortStatistics {
+        self.seats[number].statistics()
+    }
+
+    /// What left the pipeline by port `number` and got no further. Panics where there is no such port.
+    pub fn lost(&self, number: usize) -> Lost {
+        self.seats[number].lost
+    }
+
+    /// Tells `messages` from now on what happens to ports.
+    pub fn set_messages(&mut self, messages: Messages) {
+        self.messages = Some(messages);
+    }
+
+    /// Tells `watcher` from now on which ports come and go, and at once how they are. It is told by
+    /// messages, because who fails next hops may wait for this thread to take them.
+    pub fn watch(&mut self, watcher: Sender<(usize, Presence)>) {
+        for (number, seat) in self.seats.iter().enumerate() {
+            // Who has stopped watching does not want to know.
+            let _ = watcher.send((number, seat.presence));
+        }
+        self.watcher = Some(watcher);
+    }
+
+    /// Lets `tracer` have the copies that filters ask for; whether nobody has them already.
+    pub fn set_tracer(&mut self, tracer: Tracer) -> bool {
+        let is_free = self.tracer.as_ref().is_none_or(Tracer::is_over);
+        if is_free {
+            self.tracer = Some(tracer);
+        }
+        is_free
+    }
+
+    /// Plays `stress` from now on; whether none is being played.
+    pub fn set_stress(&mut self, stress: Stress) -> bool {
+        let is_free = self.stress.as_ref().is_none_or(|stress| stress.view().is_over);
+        if is_free {
+            self.stress = Some(Box::new(stress));
+        }
+        is_free
+    }
+
+    /// The stress test that was begun last.
+    pub fn stress(&self) -> Option<&Stress> {
+        self.stress.as_deref()
+    }
+
+    /// Ends the stress test that was begun last, if it is not over.
+    pub fn end_stress(&mut self) {
+        if let Some(stress) = &mut self.stress {
+            stress.end();
+        }
+    }
+
+    /// Hands the copies on that filters ask for.
+    fn trace(&mut self) {
+        while let Some((port, place)) = self.router.poll_copy() {
+            if let Some(tracer) = &mut self.tracer {
+                let frame = self.memory.frame(&place).to_vec();
+                if !tracer.hand_on(Traced { port, stamp: SystemTime::now(), frame }) {
+                    self.tracer = None;
+                }
+            }
+            self.memory.give(place);
+        }
+    }
+
+    fn say(&self, level: Level, text: String) {
+        match &self.messages {
+            Some(messages) => messages.say(level, text),
+            None if level <= Level::Warning => say!("{text}"),
+            None => {}
+        }
+    }
+
+    /// Where all packet buffers are.
+    pub fn census(&self) -> Census {
+        self.memory.census()
+    }
+
+    /// Turns that were made, and how many of them found nothing to do and slept.
+    pub fn turns(&self) -> (u64, u64) {
+        self.turns
+    }
+
+    /// Drives until `stop`; then gives the devices back.
+    ///
+    /// # Errors
+    /// When the kernel refuses to let the thread sleep.
+    pub fn run(&mut self, stop: &AtomicBool) -> Result<()> {
+        let _prompt = PromptTimers::new();
+        while !stop.load(Ordering::Acquire) {
+            self.turns.0 += 1;
+            if !self.turn() {
+                self.turns.1 += 1;
+                self.sleep()?;
+            } else if let Some(rest) = self.rest() {
+                thread::sleep(rest);
+            }
+        }
+        for seat in &mut self.seats {
+            seat.clear(&mut self.memory);
+        }
+        Ok(())
+    }
+
+    /// One turn; whether anything moved.
+    pub fn turn(&mut self) -> bool {
+        let mut moved = self.listen();
+        let have_routes_changed = self.hops.have_routes_changed();
+        if let Some(newer) = self.hops.newer() {
+            self.router.set_hops(Arc::clone(newer));
+            self.distrust();
+        } else if have_routes_changed {
+            self.distrust();
+        }
+        if self.links_seen.elapsed() >= ASLEEP_FOR {
+            self.links_seen = Instant::now();
+            (0..self.seats.len()).for_each(|number| self.look_at_link(number));
+        }
+        let now = self.now();
+        self.came = 0;
+        for number in 0..self.seats.len() {
+            moved |= self.take_in(now, number);
+        }
+        if let Some(watch) = &mut self.stalls {
+            watch.turn(self.came);
+        }
+        self.router.advance(now, &mut self.memory, &mut ());
+        if let Some(stress) = &mut self.stress {
+            moved |= stress.turn(now, &mut self.router, &mut self.memory);
+        }
+        self.trace();
+        if let Some(watch) = &mut self.backlogs {
+            watch.look(now, &self.router);
+        }
+        for number in 0..self.seats.len() {
+            moved |= self.let_out(now, number);
+        }
+        if let Some(watch) = &mut self.backlogs {
+            watch.look(now, &self.router);
+        }
+        if let Some(grants) = &mut self.grants {
+            let turn = shortcuts::Turn { now, router: &mut self.router, seats: &self.seats };
+            grants.turn(turn, &mut self.memory);
+        }
+        moved
+    }
+
+    /// Something has changed that shortcuts rest on.
+    fn distrust(&mut self) {
+        if let Some(grants) = &mut self.grants {
+            grants.distrust();
+        }
+    }
+
+    /// Does what was said. Who said it is answered when it holds for shortcuts as well.
+    fn listen(&mut self) -> bool {
+        let mut any = false;
+        while let Some(word) = self.ear.next_word() {
+            any = true;
+            if let Some(grants) = &mut self.grants {
+                grants.settle(&mut self.router);
+            }
+            let answer = word(self);
+            let now = self.now();
+            if let Some(grants) = &mut self.grants {
+                grants.revise(&mut shortcuts::Turn {
+                    now,
+                    router: &mut self.router,
+                    seats: &self.seats,
+                });
+            }
+            answer();
+        }
+        any
+    }
+
+    /// Frames from a port's device and from its kernel's side into the pipeline.
+    fn take_in(&mut self, now: Time, number: usize) -> bool {
+        let seat = &mut self.seats[number];
+        let mut count = 0;
+        if let Some(device) = &mut seat.device {
+            self.taken.clear();
+            match device.receive(&mut self.memory, &mut self.taken, TAKEN_AT_ONCE) {
+                Ok(taken) => (count, self.came) = (taken, self.came + taken),
+                Err(failure) => self.device_failed(number, &failure),
+            }
+            if let Some(grants) = self.grants.as_mut().filter(|_| self.router.may_offload()) {
+                grants.note(number, &self.taken, &self.memory);
+            }
+            self.router.receive(now, number, &self.taken, &mut self.memory, &mut ());
+        }
+        let seat = &mut self.seats[number];
+        if let Some(beside) = &mut seat.beside {
+            self.taken.clear();
+            // What fails here is the kernel's side alone; the device says so for both when it goes.
+            count += beside.receive(&mut self.memory, &mut self.taken, 64).unwrap_or(0);
+            for place in self.taken.drain(..) {
+                self.router.inject(now, number, place, &mut self.memory);
+            }
+        }
+        count > 0
+    }
+
+    /// Packets from the pipeline to a port's device and to its kernel's side.
+    fn let_out(&mut self, now: Time, number: usize) -> bool {
+        let moved = self.punt(number);
+        let seat = &mut self.seats[number];
+        let Some(device) = &mut seat.device else { return moved };
+        if seat.presence != Presence::Up {
+            return moved;
+        }
+        let room = device.room(&mut self.memory).min(GIVEN_AT_ONCE);
+        let (leaving, memory) = (&mut seat.leaving, &mut self.memory);
+        let most = room.saturating_sub(leaving.len());
+        self.router.transmit_all(now, number, most, memory, |place| leaving.push_back(place));
+        let waiting = !seat.leaving.is_empty();
+        let sent = device.transmit(&mut self.memory, &mut seat.leaving);
+        let flushed = device.flush(&mut self.memory);
+        seat.is_blocked = room == 0 || !seat.leaving.is_empty();
+        let sending = seat.leaving.len() as u32 + device.sending();
+        self.router.fabric_mut().set_sending(number, sending);
+        for failure in [sent.err(), flushed.err()].into_iter().flatten() {
+            self.device_failed(number, &failure);
+        }
+        moved || (waiting && !self.seats[number].is_blocked)
+    }
+
+    /// Packets for the router itself, to the kernel's side of the port that they came by.
+    fn punt(&mut self, number: usize) -> bool {
+        let seat = &mut self.seats[number];
+        let mut punted = VecDeque::new();
+        punted.extend(std::iter::from_fn(|| self.router.poll_punted(number)).take(64));
+        let any = !punted.is_empty();
+        if let Some(beside) = &mut seat.beside {
+            let _ = beside.transmit(&mut self.memory, &mut punted);
+            let _ = beside.flush(&mut self.memory);
+        }
+        seat.lost.unpunted += punted.len() as u64;
+        punted.into_iter().for_each(|place| self.memory.give(place));
+        any
+    }
+
+    /// How long to let frames gather after this turn.
+    fn rest(&mut self) -> Option<Duration> {
+        if self.came == 0 || self.seats.iter().any(|seat| seat.is_blocked) {
+            return None;
+        }
+        let now = self.now();
+        let due =
+            self.router.poll_timeout().map(|due| Duration::from_nanos(due.since(now).as_nanos()));
+        let free = due.map_or(ASLEEP_FOR, |due| due.saturating_sub(AWAKE_FOR));
+        self.gathering.rest(now, self.came, free)
+    }
+
+    /// Sleeps until there is something to do.
+    fn sleep(&mut self) -> Result<()> {
+        let now = self.now();
+        let stress = self.stress.as_ref().and_then(|stress| stress.poll_timeout());
+        let due = self.router.poll_timeout().into_iter().chain(stress).min();
+        let due = due.map(|due| due.since(now).as_nanos());
+        let has_grants = self.grants.as_ref().is_some_and(|grants| grants.is_any());
+        let most = if has_grants { shortcuts::EVERY } else { ASLEEP_FOR };
+        let rest = due.map_or(most, |nanos| Duration::from_nanos(nanos).min(most));
+        let is_stuck = self.seats.iter().any(|seat| seat.is_blocked);
+        if rest < AWAKE_FOR && !is_stuck {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        let rest = if is_stuck { rest.max(STUCK_FOR) } else { rest };
+        let mut polls = vec![(self.ear.descriptor(), libc::POLLIN)];
+        for seat in &mut self.seats {
+            let is_blocked = seat.is_blocked;
+            let mut add = |descriptor, events| polls.push((descriptor, events));
+            if let Some(device) = &mut seat.device {
+                device.interest(is_blocked, &mut add);
+            }
+            if let Some(beside) = &mut seat.beside {
+                beside.interest(false, &mut add);
+            }
+        }
+        self.hops.rest();
+        let began = Instant::now();
+        let is_woken = wait_with(&polls, rest).context("the router cannot sleep")?;
+        if let Some(stress) = self.stress.as_mut().filter(|_| !is_woken) {
+            let late = Span::from_nanos(began.elapsed().saturating_sub(rest).as_nanos() as u64);
+            stress.oversleep(late, self.router.fabric().made_up().unwrap_or(Span::ZERO));
+        }
+        self.ear.silence();
+        Ok(())
+    }
+}

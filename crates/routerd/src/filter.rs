@@ -1,0 +1,349 @@
+//! Filters as a person writes them: a `[[filter]]` of ROUTER.toml, and the same table by the API.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use nilometer_router::classifier::{
+    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, ClassifierVectors, Inputs,
+    Octet, Ports, Rule,
+};
+use nilometer_router::prefix::{Address, Malformed, Prefix};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+use super::config::{PORTS_MAX, RouterConfig};
+
+/// Whatever port a router has, a filter can name it.
+const _: () = assert!(PORTS_MAX <= Inputs::PORTS_MAX);
+
+/// A filter. What is absent matches everything; a filter with an address of one family is of that
+/// family, one without any is of both.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FilterSection {
+    /// What becomes of the packets.
+    pub action: ActionName,
+    /// The ports by which its packets come, by their interfaces; every port where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Vec<String>>,
+    /// Source addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Destination addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination: Option<String>,
+    /// Source ports: `80` or `1024-65535`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_ports: Option<String>,
+    /// Destination ports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination_ports: Option<String>,
+    /// `tcp`, `udp`, `icmp`, `icmpv6`, or a number of IANA's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// TCP flags that are set, those of SYN and ACK as `SA`; a small letter means not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flags: Option<String>,
+    /// The smallest goes first; among equals the first in the file.
+    pub priority: u32,
+    /// Whether a copy goes to management, whatever the action.
+    pub copy: bool,
+}
+
+/// A filter's rule for IPv4 and its rule for IPv6.
+pub type Rules = (Option<Rule<u32>>, Option<Rule<u128>>);
+
+/// What becomes of a packet. (`reserved` and `active` are refused, as they are not yet there.)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ActionName {
+    /// It is dropped.
+    Deny,
+    /// It is forwarded as its route says.
+    #[default]
+    Permit,
+}
+
+impl<'de> Deserialize<'de> for ActionName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ActionName, D::Error> {
+        match String::deserialize(deserializer)?.as_str() {
+            "deny" => Ok(ActionName::Deny),
+            "permit" => Ok(ActionName::Permit),
+            "reserved" => Err(D::Error::custom(
+                "the action `reserved` is not yet there, as there are no reservations; give \
+                 `permit`, and the port a queue that shares its link among flows",
+            )),
+            "active" => Err(D::Error::custom(
+                "the action `active` is not yet there, as there are no plugins; give `permit`, and \
+                 `copy` where a program is to see the packets",
+            )),
+            other => Err(D::Error::unknown_variant(other, &["deny", "permit"])),
+        }
+    }
+}
+
+impl ActionName {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            ActionName::Deny => "deny",
+            ActionName::Permit => "permit",
+        }
+    }
+}
+
+/// What finds the filter of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClassifierName {
+    /// Vectors with a bit for each rule, fastest up to 2,048 rules; beyond, and for rules that are
+    /// entered one by one, tables.
+    #[default]
+    Vectors,
+    /// Tables by the shapes of the rules.
+    Tuples,
+    /// One rule after the other.
+    Linear,
+}
+
+impl ClassifierName {
+    /// Those there are.
+    pub const ALL: [ClassifierName; 3] =
+        [ClassifierName::Vectors, ClassifierName::Tuples, ClassifierName::Linear];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            ClassifierName::Vectors => "vectors",
+            ClassifierName::Tuples => "tuples",
+            ClassifierName::Linear => "linear",
+        }
+    }
+
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn from_name(name: &str) -> Result<ClassifierName> {
+        let found = ClassifierName::ALL.into_iter().find(|classifier| classifier.name() == name);
+        let names = || ClassifierName::ALL.map(ClassifierName::name).join(", ");
+        found.ok_or_else(|| anyhow!("there is no classifier {name:?}; there are {}", names()))
+    }
+
+    /// One of its kind without rules, with room for so many.
+    pub fn classifier<A: Classified + Send + 'static>(
+        self,
+        rules_max: u32,
+    ) -> Box<dyn Classifier<A> + Send> {
+        match self {
+            ClassifierName::Tuples => Box::new(ClassifierTuples::<A>::new(rules_max)),
+            ClassifierName::Vectors => Box::new(ClassifierVectors::<A>::new(rules_max)),
+            ClassifierName::Linear => Box::new(ClassifierLinear::<A>::new(rules_max)),
+        }
+    }
+}
+
+impl fmt::Display for ClassifierName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The letters of TCP's flags, the lowest bit first.
+const FLAGS: &str = "FSRPAUEC";
+
+impl FilterSection {
+    /// Its rule for IPv4 and its rule for IPv6, of which one at least is there.
+    ///
+    /// # Errors
+    /// The first field that cannot be, by its name.
+    pub fn rules(&self) -> Result<Rules> {
+        let family = |text: &Option<String>| text.as_ref().map(|text| text.contains(':'));
+        let (source, destination) = (family(&self.source), family(&self.destination));
+        if let (Some(one), Some(other)) = (source, destination) {
+            ensure!(one == other, "filter: source and destination are of different families");
+        }
+        Ok(match source.or(destination) {
+            Some(false) => (Some(self.rule()?), None),
+            Some(true) => (None, Some(self.rule()?)),
+            None => (Some(self.rule()?), Some(self.rule()?)),
+        })
+    }
+
+    fn rule<A: Classified + Address>(&self) -> Result<Rule<A>>
+    where
+        Prefix<A>: FromStr<Err = Malformed>,
+    {
+        let action = match self.action {
+            ActionName::Deny => Action::Deny,
+            ActionName::Permit => Action::Permit,
+        };
+        let mut rule = Rule::any(self.priority, action);
+        prefix("source", &self.source, &mut rule.source)?;
+        prefix("destination", &self.destination, &mut rule.destination)?;
+        rule.source_ports = ports("source_ports", &self.source_ports)?;
+        rule.destination_ports = ports("destination_ports", &self.destination_ports)?;
+        rule.protocol = protocol(&self.protocol)?;
+        rule.flags = flags(&self.flags)?;
+        rule.is_copied = self.copy;
+        Ok(rule)
+    }
+
+    /// The ports whose packets it is for, as the router of this configuration numbers them.
+    ///
+    /// # Errors
+    /// Where one has no `[[port]]`, or none is named.
+    pub fn ports(&self, config: &RouterConfig) -> Result<Inputs> {
+        let Some(names) = &self.inputs else { return Ok(Inputs::ANY) };
+        let numbers = names.iter().map(|name| config.port_named(name));
+        let numbers = numbers.collect::<Result<Vec<usize>>>().context("filter.inputs")?;
+        Inputs::of(numbers)
+            .context("filter.inputs names no port; leave it out for the packets of every port")
+    }
+}
+
+fn prefix<A>(key: &str, text: &Option<String>, place: &mut Prefix<A>) -> Result<()>
+where
+    Prefix<A>: FromStr<Err = Malformed>,
+{
+    if let Some(text) = text {
+        *place = text.parse().map_err(|why| anyhow!("filter.{key}: `{text}`: {}", Shown(why)))?;
+    }
+    Ok(())
+}
+
+/// A malformed prefix in words.
+struct Shown(Malformed);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+fn ports(key: &str, text: &Option<String>) -> Result<Ports> {
+    let Some(text) = text else { return Ok(Ports::ANY) };
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let both = first.trim().parse().ok().zip(last.trim().parse().ok());
+    let range = both.and_then(|(first, last)| Ports::new(first, last));
+    range.ok_or_else(|| anyhow!("filter.{key}: `{text}` is no port, and no range as 1024-65535 is"))
+}
+
+fn protocol(text: &Option<String>) -> Result<Octet> {
+    let Some(text) = text else { return Ok(Octet::ANY) };
+    let number = match text.as_str() {
+        "icmp" => 1,
+        "tcp" => 6,
+        "udp" => 17,
+        "icmpv6" => 58,
+        other => other.parse().map_err(|_| {
+            anyhow!("filter.protocol: `{other}` is not tcp, udp, icmp, icmpv6 or a number to 255")
+        })?,
+    };
+    Ok(Octet::exact(number))
+}
+
+fn flags(text: &Option<String>) -> Result<Octet> {
+    let (mut value, mut mask) = (0, 0);
+    for letter in text.iter().flat_map(|text| text.chars()) {
+        let bit = FLAGS.find(letter.to_ascii_uppercase()).ok_or_else(|| {
+            anyhow!("filter.flags: `{letter}` is none of {FLAGS}, or those in small letters")
+        })?;
+        mask |= 1 << bit;
+        value |= u8::from(letter.is_ascii_uppercase()) << bit;
+    }
+    Ok(Octet::new(value, mask))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nilometer_router::header::Key;
+
+    fn some(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    #[test]
+    fn a_filter_means_what_it_says() {
+        let filter = FilterSection {
+            action: ActionName::Deny,
+            source: some("198.18.0.0/16"),
+            destination_ports: some("80-90"),
+            protocol: some("tcp"),
+            flags: some("Sa"),
+            ..FilterSection::default()
+        };
+        let (Some(rule), None) = filter.rules().expect("a rule") else { panic!("one of IPv4") };
+        let key = |source: u32, port: u16, flags: u8| Key {
+            source,
+            destination: 1,
+            protocol: 6,
+            source_port: 5,
+            destination_port: port,
+            flags,
+        };
+        let inside = u32::from(std::net::Ipv4Addr::new(198, 18, 3, 4));
+        assert!(rule.matches(&key(inside, 85, 0x02)));
+        assert!(!rule.matches(&key(inside, 85, 0x12)) && !rule.matches(&key(inside, 91, 0x02)));
+        assert!(!rule.matches(&key(inside ^ 1 << 31, 85, 0x02)));
+        let both = FilterSection::default().rules().expect("rules");
+        assert!(both.0.is_some() && both.1.is_some());
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let plain = FilterSection::default();
+        let cases = [
+            (FilterSection { source: some("198.18.0.1/16"), ..plain.clone() }, "filter.source"),
+            (FilterSection { source_ports: some("9-1"), ..plain.clone() }, "filter.source_ports"),
+            (FilterSection { protocol: some("tpc"), ..plain.clone() }, "filter.protocol"),
+            (FilterSection { flags: some("SX"), ..plain.clone() }, "`X`"),
+            (
+                FilterSection { source: some("::/0"), destination: some("0.0.0.0/0"), ..plain },
+                "families",
+            ),
+        ];
+        for (filter, words) in cases {
+            let error = format!("{:#}", filter.rules().expect_err(words));
+            assert!(error.contains(words) && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn actions_that_are_not_there_are_refused_as_not_yet() {
+        for (action, words) in [
+            (
+                "reserved",
+                "`reserved` is not yet there, as there are no reservations; give `permit`",
+            ),
+            ("active", "`active` is not yet there, as there are no plugins; give `permit`"),
+            ("allow", "unknown variant `allow`, expected `deny` or `permit`"),
+        ] {
+            let text = format!("[[port]]\ninterface = \"p0\"\n[[filter]]\naction = \"{action}\"\n");
+            let error = toml::from_str::<RouterConfig>(&text).expect_err("refused");
+            let line = nilometer_files::document::toml_error("r.toml", &text, &error).to_string();
+            assert!(line.starts_with("r.toml: line 4: ") && line.contains(words), "{line}");
+            assert_eq!(line.lines().count(), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn ports_of_a_filter_are_named_by_their_interfaces() {
+        let text = "[[port]]\ninterface = \"a\"\n[[port]]\ninterface = \"b\"\n";
+        let config: RouterConfig = toml::from_str(text).expect("two ports");
+        let inputs = |names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            let filter = FilterSection { inputs: Some(names), ..FilterSection::default() };
+            filter.ports(&config).map_err(|why| format!("{why:#}"))
+        };
+        assert_eq!(FilterSection::default().ports(&config).ok(), Some(Inputs::ANY));
+        assert_eq!(inputs(&["b"]).ok(), Inputs::of([1]));
+        assert_eq!(inputs(&["b", "a", "b"]).ok(), Inputs::of([0, 1]));
+        let unknown = "filter.inputs: no [[port]] has the interface c";
+        assert_eq!(inputs(&["a", "c"]), Err(unknown.to_owned()));
+        assert!(inputs(&[]).is_err_and(|why| why.contains("names no port")));
+    }
+}

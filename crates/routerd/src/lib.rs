@@ -1,0 +1,26 @@
+//! The running router: its configuration, the driver of its ports, control (HTTP, SNMP), and routes from daemons and the kernel.
+
+mod address;
+pub mod assemble;
+pub mod claims;
+pub mod config;
+pub mod control;
+pub mod driver;
+pub mod filter;
+pub mod fpm;
+mod hotplug;
+pub mod keeper;
+pub mod kernel;
+pub mod latest;
+pub mod manners;
+pub mod multicast;
+pub mod news;
+pub mod pace;
+pub mod queue_size;
+pub mod routes;
+pub mod running;
+pub mod shares;
+mod snmp;
+pub mod stress;
+pub mod tally;
+pub mod testbed;

@@ -1,0 +1,205 @@
+//! The objects: IF-MIB (RFC 2863), the counters of IP-MIB (RFC 4293), and our own, which
+//! `docs/NILOMETER-MIB.txt` describes.
+//!
+//! A port of number n has ifIndex n + 1. Counters begin with the router and end with it, so that a
+//! manager sees a discontinuity when it is started again (sysUpTime of the session tells).
+//!
+//! Our own objects are under Net-SNMP's place for local use: Nilometer has no enterprise number.
+
+use anyhow::{Result, anyhow};
+
+use super::Tree;
+use super::agentx::Value;
+use crate::control::answer::Refused;
+use crate::control::desk::Desk;
+use crate::control::view::{FilterView, PortView};
+use crate::tally::Tally;
+
+/// ifNumber, ifTable, ifXTable, the scalars of ip, and ours. The daemon has the host's, and a request goes
+/// to the longest registration that it lies within, so these are as long as the daemon's own.
+pub(super) const SUBTREES: [&[u32]; 9] = [
+    INTERFACES,
+    &[1, 3, 6, 1, 2, 1, 2, 2],
+    &[1, 3, 6, 1, 2, 1, 31, 1, 1],
+    IP,
+    &[1, 3, 6, 1, 2, 1, 4, 1],
+    &[1, 3, 6, 1, 2, 1, 4, 1, 0],
+    &[1, 3, 6, 1, 2, 1, 4, 2],
+    &[1, 3, 6, 1, 2, 1, 4, 2, 0],
+    OURS,
+];
+
+const INTERFACES: &[u32] = &[1, 3, 6, 1, 2, 1, 2];
+const IF_ENTRY: &[u32] = &[1, 3, 6, 1, 2, 1, 2, 2, 1];
+const IF_X_ENTRY: &[u32] = &[1, 3, 6, 1, 2, 1, 31, 1, 1, 1];
+const IP: &[u32] = &[1, 3, 6, 1, 2, 1, 4];
+/// netSnmpPlaypen, and a number that nobody else there is likely to have.
+const OURS: &[u32] = &[1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 7_711];
+const QUEUE_ENTRY: [u32; 3] = [1, 1, 1];
+const FILTER_ENTRY: [u32; 3] = [1, 2, 1];
+const FABRIC: [u32; 2] = [1, 3];
+/// `ethernetCsmacd` of IANAifType.
+const ETHERNET: i32 = 6;
+/// Discards by what the IP header says of itself, and by its addresses.
+const HEADER_ERRORS: [&str; 7] = [
+    "short",
+    "version",
+    "header_length",
+    "header_checksum",
+    "total_length",
+    "extensions",
+    "options",
+];
+const ADDRESS_ERRORS: [&str; 4] =
+    ["martian_source", "martian_destination", "reverse_path", "other_station"];
+
+/// All objects as they are now.
+pub(super) fn tree(desk: &Desk) -> Result<Tree> {
+    let told = |why: Refused| anyhow!(why.error);
+    let (tally, ports) = (desk.tally().map_err(told)?, desk.ports().map_err(told)?.ports);
+    let mut tree = Tree::new();
+    put(&mut tree, INTERFACES, &[1, 0], Value::Integer(ports.len() as i32));
+    for port in &ports {
+        interface(&mut tree, port);
+        queue(&mut tree, port);
+    }
+    internet(&mut tree, &tally);
+    let mut from = Some(0);
+    while let Some(first) = from {
+        let view = desk.filters(first).map_err(told)?;
+        view.filters.iter().for_each(|filter| one_filter(&mut tree, filter));
+        from = view.next;
+    }
+    fabric(&mut tree, &tally, desk)?;
+    Ok(tree)
+}
+
+fn put(tree: &mut Tree, base: &[u32], rest: &[u32], value: Value) {
+    tree.insert([base, rest].concat(), value);
+}
+
+fn sum<'a>(counts: impl IntoIterator<Item = &'a u64>) -> u64 {
+    counts.into_iter().sum()
+}
+
+fn interface(tree: &mut Tree, port: &PortView) {
+    let index = port.number as u32 + 1;
+    let counters = &port.counters;
+    // A link that nothing holds to a rate has that of a device which has none.
+    let rate = port.rate_bps.unwrap_or(0);
+    let status = match counters.state.as_str() {
+        "up" => 1,
+        "down" => 2,
+        _ => 6,
+    };
+    let mac: Vec<u8> =
+        port.mac.split(':').filter_map(|octet| u8::from_str_radix(octet, 16).ok()).collect();
+    let name = || Value::Octets(counters.name.clone().into_bytes());
+    let in_discards = sum(counters.discards.values()) + sum(counters.input_drops.values());
+    let columns = [
+        (1, Value::Integer(index as i32)),
+        (2, name()),
+        (3, Value::Integer(ETHERNET)),
+        (4, Value::Integer(i32::from(port.mtu_bytes))),
+        (5, Value::Gauge(rate)),
+        (6, Value::Octets(mac)),
+        (7, Value::Integer(1)),
+        (8, Value::Integer(status)),
+        (9, Value::Ticks(0)),
+        (10, Value::Counter(counters.in_bytes)),
+        (11, Value::Counter(counters.in_packets)),
+        (13, Value::Counter(in_discards)),
+        (14, Value::Counter(sum(counters.lost.values()))),
+        (16, Value::Counter(counters.out_bytes)),
+        (17, Value::Counter(counters.out_packets)),
+        (19, Value::Counter(sum(counters.output_drops.values()))),
+        (20, Value::Counter(0)),
+    ];
+    for (column, value) in columns {
+        put(tree, IF_ENTRY, &[column, index], value);
+    }
+    let columns = [
+        (1, name()),
+        (6, Value::Counter64(counters.in_bytes)),
+        (7, Value::Counter64(counters.in_packets)),
+        (10, Value::Counter64(counters.out_bytes)),
+        (11, Value::Counter64(counters.out_packets)),
+        (15, Value::Gauge(rate / 1_000_000)),
+    ];
+    for (column, value) in columns {
+        put(tree, IF_X_ENTRY, &[column, index], value);
+    }
+}
+
+fn internet(tree: &mut Tree, tally: &Tally) {
+    let discards = |names: &[&str]| {
+        let is_one = |reason: &String| names.contains(&reason.as_str());
+        let discards = tally.ports.iter().flat_map(|port| &port.discards);
+        discards.filter(|(reason, _)| is_one(reason)).map(|(_, count)| count).sum::<u64>()
+    };
+    let all: u64 = tally.ports.iter().map(|port| sum(port.discards.values())).sum();
+    let (header, address) = (discards(&HEADER_ERRORS), discards(&ADDRESS_ERRORS));
+    let (unspoken, no_route) = (discards(&["not_spoken"]), discards(&["no_route"]));
+    let rest = all.saturating_sub(header + address + unspoken + no_route);
+    let delivered = tally.punted + tally.absorbed;
+    let columns = [
+        (1, Value::Integer(1)),
+        (2, Value::Integer(64)),
+        (3, Value::Counter(tally.received)),
+        (4, Value::Counter(header)),
+        (5, Value::Counter(address)),
+        (6, Value::Counter(tally.transmitted.saturating_sub(tally.made + tally.injected))),
+        (7, Value::Counter(unspoken)),
+        (8, Value::Counter(rest)),
+        (9, Value::Counter(delivered)),
+        (10, Value::Counter(tally.made + tally.injected)),
+        (11, Value::Counter(tally.dropped)),
+        (12, Value::Counter(no_route)),
+    ];
+    for (column, value) in columns {
+        put(tree, IP, &[column, 0], value);
+    }
+}
+
+fn queue(tree: &mut Tree, port: &PortView) {
+    let (index, counters) = (port.number as u32 + 1, &port.counters);
+    let columns = [
+        (2, Value::Octets(counters.discipline.clone().into_bytes())),
+        (3, Value::Gauge(counters.waiting_packets)),
+        (4, Value::Gauge(counters.waiting_bytes)),
+        (5, Value::Counter64(sum(counters.output_drops.values()))),
+        (6, Value::Counter64(sum(counters.input_drops.values()))),
+    ];
+    for (column, value) in columns {
+        put(tree, OURS, &[&QUEUE_ENTRY[..], &[column, index]].concat(), value);
+    }
+}
+
+fn one_filter(tree: &mut Tree, view: &FilterView) {
+    let index = view.id + 1;
+    let action = format!("{:?}", view.filter.action).to_lowercase();
+    let columns = [
+        (2, Value::Octets(action.into_bytes())),
+        (3, Value::Counter64(view.packets)),
+        (4, Value::Counter64(view.bytes)),
+    ];
+    for (column, value) in columns {
+        put(tree, OURS, &[&FILTER_ENTRY[..], &[column, index]].concat(), value);
+    }
+}
+
+fn fabric(tree: &mut Tree, tally: &Tally, desk: &Desk) -> Result<()> {
+    let view = desk.fabric().map_err(|why| anyhow!(why.error))?;
+    let micros = view.period_us as u64;
+    let scalars = [
+        (1, Value::Octets(view.queueing.into_bytes())),
+        (2, Value::Counter64(tally.broadcasts)),
+        (3, Value::Gauge(micros)),
+        (4, Value::Gauge(view.link_rate_bps / 1_000)),
+        (5, Value::Gauge((view.speedup * 1_000.0) as u64)),
+    ];
+    for (number, value) in scalars {
+        put(tree, OURS, &[&FABRIC[..], &[number, 0]].concat(), value);
+    }
+    Ok(())
+}

@@ -1,0 +1,265 @@
+//! The router of a lab's testbed, as usual or as a ROUTER.toml says.
+//!
+//! The file is that of `route run`. Its two ports are called after what is behind them, `client` and
+//! `server`, which is also what their interfaces are called in the lab. Addresses, neighbours and routes
+//! are the lab's; what the file says of them, and what nothing in a lab could use, is refused by its name.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow, ensure};
+use nilometer_sim::queueing::QueueSpec;
+use nilometer_wire::{Rate, Span};
+
+use super::assemble::QUEUE_PACKETS;
+use super::config::{
+    AddressSection, ControlSection, NeighbourSection, PortSection, RouteSection, RouterConfig,
+    TablesSection,
+};
+use nilometer_files::document;
+use nilometer_linux::testbed::{DevicePort, PROGRAM_INTERFACES};
+
+/// Routes of each family that there is room for where nothing is said: a lab has a handful.
+const ROUTES: usize = 1 << 14;
+/// A full frame on Ethernet, of which a queue of so many packets is made at the most.
+const FRAME_BYTES: u64 = 1_538;
+/// Payload of an ATM cell.
+const CELL_PAYLOAD_BYTES: u64 = 48;
+/// The longest stay that is waited for: the longest delay that a link may have, and as long in a queue.
+const STAY_MAX: Span = Span::from_secs(120);
+
+/// A ROUTER.toml for a lab.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouterFile {
+    /// Where it was read.
+    pub path: PathBuf,
+    /// Its text, as it was read.
+    pub text: String,
+    config: RouterConfig,
+    /// Whether it has a seed of its own.
+    has_seed: bool,
+}
+
+impl RouterFile {
+    /// Reads a file and holds it to what a lab's router can be.
+    ///
+    /// # Errors
+    /// One line: the file, the key, and what to do.
+    pub fn read(path: &Path) -> Result<RouterFile> {
+        let text = document::bounded::read_text(path, document::bounded::TOML_BYTES_MAX)?;
+        let name = path.display().to_string();
+        let wrong = |error: toml::de::Error| document::toml_error(&name, &text, &error);
+        let mut config: RouterConfig = toml::from_str(&text).map_err(wrong)?;
+        let keys: toml::Table = toml::from_str(&text).map_err(wrong)?;
+        admit(&config, &keys).map_err(|why| anyhow!("{name}: {why:#}"))?;
+        let has = |table: &str, key: &str| keys.get(table).and_then(|it| it.get(key)).is_some();
+        if !has("tables", "routes_v4") {
+            config.tables.routes_v4 = ROUTES;
+        }
+        if !has("tables", "routes_v6") {
+            config.tables.routes_v6 = ROUTES;
+        }
+        let has_seed = keys.contains_key("seed");
+        Ok(RouterFile { path: path.to_owned(), text, config, has_seed })
+    }
+
+    /// The rate to which the link of a port is held, by its name.
+    pub fn rate(&self, port: &str) -> Option<Rate> {
+        self.port(port).and_then(|port| port.rate)
+    }
+
+    /// By how much the link of a port is made longer, by its name.
+    pub fn delay(&self, port: &str) -> Span {
+        self.port(port).map_or(Span::ZERO, |port| port.delay)
+    }
+
+    /// How long a packet may stay in each port: as long as a full queue takes to leave at the link's rate,
+    /// and its delay; two minutes at the most.
+    pub fn stays(&self) -> [Span; 2] {
+        PROGRAM_INTERFACES.map(|name| self.port(name).map_or(Span::ZERO, stay))
+    }
+
+    fn port(&self, name: &str) -> Option<&PortSection> {
+        self.config.ports.iter().find(|port| port.interface == name)
+    }
+}
+
+fn stay(port: &PortSection) -> Span {
+    let waiting = port.rate.map_or(Span::ZERO, |rate| rate.span_of(capacity_bytes(&port.queue)));
+    Span(waiting.0.saturating_add(port.delay.0).min(STAY_MAX.0))
+}
+
+/// What a queue holds at the most, bytes.
+fn capacity_bytes(queue: &Option<QueueSpec>) -> u64 {
+    let packets = |packets: u32| u64::from(packets) * FRAME_BYTES;
+    let Some(queue) = queue else { return packets(QUEUE_PACKETS) };
+    let by_cells = queue.buffer_cells.map(|cells| u64::from(cells) * CELL_PAYLOAD_BYTES);
+    let given = queue.buffer_packets.map(packets).or(queue.buffer_bytes.map(u64::from));
+    given.or(by_cells).unwrap_or_else(|| packets(QUEUE_PACKETS))
+}
+
+/// Refuses what a lab's router cannot be.
+fn admit(config: &RouterConfig, keys: &toml::Table) -> Result<()> {
+    let mut names: Vec<&str> = config.ports.iter().map(|port| port.interface.as_str()).collect();
+    names.sort_unstable();
+    let found = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    ensure!(
+        names == PROGRAM_INTERFACES,
+        "a lab's router has the ports client and server ([[port]] with interface = \"client\", and one \
+         with \"server\"); this file has {found}"
+    );
+    ensure!(
+        config.control == ControlSection::default(),
+        "control: nobody speaks to a lab's router; leave [control] out"
+    );
+    ensure!(
+        config.fabric.spare_ports == 0,
+        "fabric.spare_ports: no interface comes later in a lab; leave it out"
+    );
+    ensure!(
+        config.neighbours.is_empty(),
+        "neighbour: the lab enters those of its links; leave [[neighbour]] out"
+    );
+    let tables = keys.get("port").and_then(toml::Value::as_array);
+    for (port, keys) in config.ports.iter().zip(tables.into_iter().flatten()) {
+        let name = &port.interface;
+        let gone = [
+            ("addresses", !port.addresses.is_empty(), "the lab gives the ports their addresses"),
+            ("punt", port.punt.is_some(), "nothing runs beside a lab's router"),
+            ("hotplug", port.hotplug, "a lab's links are there from the start"),
+            ("multicast", port.multicast.is_some(), "a lab's traffic is TCP alone"),
+            (
+                "address_probes",
+                keys.get("address_probes").is_some(),
+                "only the lab's traffic is on its links, so they are not asked",
+            ),
+        ];
+        for (key, is_there, why) in gone {
+            ensure!(!is_there, "port {name}: {key}: {why}; leave it out");
+        }
+    }
+    config.check()
+}
+
+/// The router of a testbed: its ports with their addresses, neighbours and routes, and all else as the
+/// file says, or as usual.
+pub fn testbed_router(ports: &[DevicePort], seed: u64, file: Option<&RouterFile>) -> RouterConfig {
+    let mut config = file.map_or_else(usual, |file| file.config.clone());
+    if !file.is_some_and(|file| file.has_seed) {
+        config.seed = seed;
+    }
+    let mut sections = std::mem::take(&mut config.ports);
+    for port in ports {
+        let given = sections.iter().position(|section| section.interface == port.interface);
+        let section = given.map(|at| sections.swap_remove(at));
+        let section = section.unwrap_or_else(|| PortSection::new(port.interface));
+        // Its hosts are known, and nothing but the lab's traffic is to be on its links.
+        let mut section = PortSection { address_probes: 0, ..section };
+        for &(address, length) in &port.addresses {
+            section.addresses.push(AddressSection { address, length });
+        }
+        config.ports.push(section);
+        for &(address, mac) in &port.neighbours {
+            let octets = mac.map(|octet| format!("{octet:02x}"));
+            config.neighbours.push(NeighbourSection {
+                interface: port.interface.to_owned(),
+                address,
+                mac: octets.join(":"),
+            });
+        }
+        for (prefix, gateway) in &port.routes {
+            config.routes.push(RouteSection {
+                prefix: prefix.to_string(),
+                via: vec![*gateway],
+                interface: Some(port.interface.to_owned()),
+                fate: None,
+            });
+        }
+    }
+    config
+}
+
+fn usual() -> RouterConfig {
+    let (routes_v4, routes_v6) = (ROUTES, ROUTES);
+    let tables = TablesSection { routes_v4, routes_v6, ..TablesSection::default() };
+    RouterConfig { tables, ..RouterConfig::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PORTS: &str = "[[port]]\ninterface = \"client\"\n[[port]]\ninterface = \"server\"\n";
+
+    fn read(text: &str) -> Result<RouterFile> {
+        let name = format!("nilometer-router-{}-{}.toml", std::process::id(), text.len());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).expect("a scratch file");
+        let file = RouterFile::read(&path);
+        std::fs::remove_file(path).expect("clean");
+        file
+    }
+
+    #[test]
+    fn what_a_lab_gives_or_cannot_use_is_refused_by_its_name() {
+        for (text, words) in [
+            ("", "this file has none"),
+            ("[[port]]\ninterface = \"p0\"\n[[port]]\ninterface = \"server\"\n", "has p0, server"),
+            (
+                "[[port]]\ninterface = \"client\"\n[[port]]\ninterface = \"client\"\n",
+                "has client, client",
+            ),
+            (&format!("{PORTS}addresses = [\"198.18.0.1/24\"]\n"), "port server: addresses"),
+            (&format!("{PORTS}punt = \"cpu0\"\n"), "port server: punt"),
+            (&format!("{PORTS}hotplug = true\n"), "port server: hotplug"),
+            (&format!("{PORTS}address_probes = 1\n"), "port server: address_probes"),
+            (&format!("{PORTS}[port.multicast]\n"), "port server: multicast"),
+            (&format!("{PORTS}[control]\nlisten = \"127.0.0.1:1\"\n"), "leave [control] out"),
+            (&format!("{PORTS}[control]\nagentx = \"/x\"\n"), "leave [control] out"),
+            (&format!("{PORTS}[fabric]\nspare_ports = 1\n"), "fabric.spare_ports"),
+            (
+                &format!(
+                    "{PORTS}[[neighbour]]\ninterface = \"client\"\naddress = \"198.18.0.2\"\n\
+                     mac = \"02:00:00:00:00:01\"\n"
+                ),
+                "leave [[neighbour]] out",
+            ),
+            (&format!("{PORTS}rat = \"1 Mb/s\"\n"), "line 5: unknown key `rat`"),
+        ] {
+            let error = format!("{:#}", read(text).expect_err(words));
+            assert!(error.contains(words) && !error.contains('\n'), "{error}");
+            assert!(error.contains("nilometer-router-"), "{error} names no file");
+        }
+    }
+
+    #[test]
+    fn the_file_decides_and_the_lab_fills_in() {
+        let file = read(
+            "[tables]\nengine_v4 = \"lines\"\nroutes_v6 = 99\n[[port]]\ninterface = \"server\"\n\
+             delay = \"20 ms\"\n[[port]]\ninterface = \"client\"\nrate = \"8 Mb/s\"\n\
+             queue = { discipline = \"tail_drop\", buffer_bytes = 100000 }\n",
+        )
+        .expect("a file for a lab");
+        let port = |interface, address: &str| DevicePort {
+            interface,
+            addresses: vec![(address.parse().expect("an address"), 30)],
+            neighbours: Vec::new(),
+            routes: Vec::new(),
+        };
+        let ports = [port("client", "198.19.255.2"), port("server", "198.19.255.5")];
+        let config = testbed_router(&ports, 7, Some(&file));
+        let names: Vec<_> = config.ports.iter().map(|port| port.interface.as_str()).collect();
+        assert_eq!(names, PROGRAM_INTERFACES, "in the testbed's order");
+        assert_eq!((config.seed, config.tables.engine_v4.name()), (7, "lines"));
+        assert_eq!((config.tables.routes_v4, config.tables.routes_v6), (ROUTES, 99));
+        assert_eq!(config.ports[0].rate, Some(Rate::from_megabits(8)));
+        assert!(config.ports[0].queue.is_some() && config.ports[1].queue.is_none());
+        assert_eq!(config.ports[1].delay, Span::from_nanos(20_000_000));
+        assert_eq!(config.ports[0].addresses.len(), 1);
+        assert!(config.ports.iter().all(|port| port.address_probes == 0));
+        // 100,000 bytes at 8 Mb/s take 100 ms.
+        assert_eq!(file.stays(), [100, 20].map(|ms| Span::from_nanos(1_000_000 * ms)));
+        let seeded = read(&format!("seed = 5\n{PORTS}")).expect("a file for a lab");
+        assert_eq!(testbed_router(&ports, 7, Some(&seeded)).seed, 5);
+        assert_eq!(testbed_router(&ports, 7, None).seed, 7);
+    }
+}
