@@ -4,6 +4,7 @@
 //! end of this file) before it is let loose on the repository. A complaint names the file, the line
 //! where there is one, and what to do.
 
+mod circles;
 mod documents;
 mod doors;
 
