@@ -13,6 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod limits;
+mod shares;
 
 /// No source file may be longer, tests included.
 const LINES_CEILING: usize = 600;
@@ -40,6 +41,7 @@ const SHELL: [&str; 7] = ["linux", "files", "report", "routerd", "bench", "lab",
 const SAFETY_REACH_LINES: usize = 8;
 
 /// A text file of the repository, its path relative to the root.
+#[derive(Clone)]
 struct Source {
     path: String,
     text: String,
