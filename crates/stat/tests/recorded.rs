@@ -336,11 +336,11 @@ fn inversions(table: &mut String) {
                 flows.add(seen, rng.below(interval) == 0);
             }
         }
-        flows.add_alike(3, true, 40);
+        flows.add_alike(3, 1, 40);
         let found = flows.invert().expect("a law");
         said.numbers(found.bins().flat_map(|(low, share)| [low, share]));
-        for (packets, syn) in [(1, false), (1, true), (2, false), (7, false), (40, true)] {
-            for (bin, share) in found.lengths_of(packets, syn) {
+        for (packets, marked) in [(1, 0), (1, 1), (2, 0), (7, 0), (40, 1)] {
+            for (bin, share) in found.lengths_of(packets, marked) {
                 said.whole(bin);
                 said.number(share);
             }

@@ -51,7 +51,8 @@ use crate::pool::Prefix;
 use crate::popularity::Popularity;
 use crate::round_trips::RoundTrips;
 use crate::runner::{InTurn, Runner};
-use crate::sampled::{Group, Kinds, SampledFiles};
+use crate::sampled::SampledFiles;
+use crate::sampled_records::{Group, Kinds};
 use crate::store::Store;
 use crate::thinned;
 use crate::told;
@@ -305,6 +306,7 @@ impl Found {
 
     fn warnings(&self, measured: &Measured, coverage: &Coverage) -> Vec<String> {
         let mut warnings = told::sampled(measured, &self.others.kinds);
+        warnings.extend(told::sampled_sizes(&self.inversions));
         if coverage.records_without_flags > 0 {
             warnings.push(format!(
                 "{} TCP records carry no flags: where their flows begin and end is told by packets, \

@@ -17,7 +17,7 @@ use nilometer_stat::inversion::{Estimate, Inversion};
 use nilometer_stat::{Empirical, Form};
 use serde::{Deserialize, Serialize};
 
-use crate::sampled::Group;
+use crate::sampled_records::Group;
 
 /// Knots of the table of lengths where flows were counted.
 const LENGTH_KNOTS: usize = 512;
@@ -37,7 +37,7 @@ pub enum Method {
     /// Every packet was metered, and flows were counted.
     #[serde(rename = "counted")]
     Counted,
-    /// Packets were sampled: flows by their SYNs, the law of lengths by expectation-maximisation.
+    /// Packets were sampled: flows by their SYNs, and FINs where each has one, the law of lengths by expectation-maximisation.
     #[serde(rename = "syn-joint-em")]
     SynJointEm,
     /// Packets were sampled and no flags recorded, so that flows are not identified: at least so many.

@@ -18,7 +18,7 @@ use crate::lengths::{Waits, is_sampled};
 use crate::limits::Limits;
 use crate::model::Coverage;
 use crate::runner::Runner;
-use crate::sampled::Kinds;
+use crate::sampled_records::Kinds;
 use crate::services::Services;
 use crate::store::{Part, Store};
 use crate::unflagged::befores::{Befores, Doubtful};

@@ -1,15 +1,20 @@
 //! What a person should know of how a model was made, in plain words.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use nilometer_flow::repair::{Reason, RepairCounts};
+use nilometer_stat::inversion::Inversion;
 
 use crate::lengths::Measured;
 use crate::model::{Identification, SampledGaps};
-use crate::sampled::Kinds;
+use crate::sampled_records::{Group, Kinds};
+
+/// A law is identified that is told to within this KS distance.
+const SPREAD_MAX: f64 = 0.05;
 
 /// What repair changed beyond the joining of pieces, in plain words.
 pub(crate) fn repaired(counts: &RepairCounts) -> Vec<String> {
@@ -38,12 +43,34 @@ pub(crate) fn sampled(measured: &Measured, sampled: &Kinds) -> Vec<String> {
             measured.flow_count
         )];
     }
+    let marks = if sampled.counts_ends() { "SYNs and FINs" } else { "SYNs" };
     vec![format!(
-        "packets were sampled {rate}: {:.0} TCP flows ({least:.0} to {most:.0}, 95 %) by their SYNs, \
-         lengths by expectation-maximisation; file sizes are lengths times mean payload, \
-         acknowledgements among them",
+        "packets were sampled {rate}: {:.0} TCP flows ({least:.0} to {most:.0}, 95 %) by their {marks}, \
+         lengths by expectation-maximisation; file sizes are full packets and a last one, beside control \
+         packets",
         measured.flow_count
     )]
+}
+
+/// How badly sizes of sampled files are known, where they are, and what to do.
+pub(crate) fn sampled_sizes(inversions: &BTreeMap<Group, Inversion>) -> Option<String> {
+    let carrying = inversions.iter().filter(|(group, _)| !group.is_bare && !group.returns);
+    let spreads: Vec<Option<f64>> = carrying.map(|(_, found)| found.spread).collect();
+    if spreads.contains(&None) {
+        return Some(
+            "sizes of files are not identified: what the packets of sampled records carry is not known, and \
+             those of the model are lengths times mean payload"
+                .into(),
+        );
+    }
+    let spread = spreads.into_iter().flatten().fold(0.0, f64::max);
+    (spread > SPREAD_MAX).then(|| {
+        format!(
+            "sizes of files are not identified: laws as far apart as KS {spread:.2} (95 %) would leave such \
+             records, and what stands in the model is their mean; give a longer input, or one of which more \
+             packets were sampled"
+        )
+    })
 }
 
 /// Files below which Figure 4 tells sessions badly.

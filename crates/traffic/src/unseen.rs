@@ -13,7 +13,7 @@
 
 use alloc::collections::BTreeMap;
 
-use nilometer_stat::inversion::{Inversion, InversionError, SampledFlows};
+use nilometer_stat::inversion::{Framing, Inversion, InversionError, SampledFlows};
 
 /// Packets of a flow at least.
 const PACKETS_MIN: f64 = 2.0;
@@ -30,12 +30,14 @@ fn at_least(counts: &Counts) -> f64 {
     seen + of(1) * (of(1) - 1.0).max(0.0) / (2.0 * (of(2) + 1.0))
 }
 
-/// The inversion of records without flags, of which there were `flows_of_seen` for each that was seen, if that is known.
+/// The inversion of records without flags, of which there were `flows_of_seen` for each that was seen, if that is known,
+/// and what is known of the packets of each flow.
 ///
 /// # Errors
 /// Where the interval is below 2.
 pub(crate) fn invert(
     interval: u32,
+    framing: Framing,
     counts: &Counts,
     flows_of_seen: Option<f64>,
 ) -> Result<Inversion, InversionError> {
@@ -45,15 +47,15 @@ pub(crate) fn invert(
     let most = (packets * n / PACKETS_MIN).max(seen);
     let flows = flows_of_seen.map_or_else(|| at_least(counts), |of| seen * of).min(most);
     let mut missing = libm::round(flows / n).max(1.0) as u64;
-    let mut sampled = SampledFlows::new(interval)?;
+    let mut sampled = SampledFlows::new(interval)?.with_framing(framing);
     // From the longest on: what is missing of one in N is had from the shortest.
     for (&packets, &records) in counts.iter().rev() {
         let is_shortest = counts.keys().next() == Some(&packets);
         let share = libm::round(records as f64 / n) as u64;
         let with = if is_shortest { missing } else { share.min(missing) }.min(records);
         missing -= with;
-        sampled.add_alike(packets, true, with);
-        sampled.add_alike(packets, false, records - with);
+        sampled.add_alike(packets, 1, with);
+        sampled.add_alike(packets, 0, records - with);
     }
     let mut found = sampled.invert()?;
     if flows_of_seen.is_none() {
@@ -83,19 +85,23 @@ mod tests {
         }
         seen.remove(&0);
         assert!((at_least(&seen) / 10_000.0 - 1.0).abs() < 0.06, "{}", at_least(&seen));
-        let found = invert(10, &seen, None).expect("an inversion");
+        let found = invert(10, Framing::default(), &seen, None).expect("an inversion");
         let [low, high] = found.flows.interval;
         assert!(low < 10_000.0 && high > 10_000.0, "{low} to {high}");
         assert!((found.flows.value / at_least(&seen) - 1.0).abs() < 0.02, "{}", found.flows.value);
-        let like_others = invert(10, &seen, Some(1.2)).expect("an inversion");
+        let like_others = invert(10, Framing::default(), &seen, Some(1.2)).expect("an inversion");
         let records = seen.values().sum::<u64>() as f64;
         assert!((like_others.flows.value / (1.2 * records) - 1.0).abs() < 0.01);
-        assert_eq!(invert(1, &seen, None).err(), Some(InversionError::Interval(1)));
+        assert_eq!(
+            invert(1, Framing::default(), &seen, None).err(),
+            Some(InversionError::Interval(1))
+        );
     }
 
     #[test]
     fn a_single_record_is_read() {
-        let found = invert(1_000, &Counts::from([(1, 1)]), None).expect("an inversion");
+        let found =
+            invert(1_000, Framing::default(), &Counts::from([(1, 1)]), None).expect("an inversion");
         assert_eq!(found.flows.interval, [1.0, 500.0]);
     }
 }

@@ -1,7 +1,8 @@
 //! The shares of the bins that the records ask for, by an accelerated expectation-maximisation.
 //!
-//! Expectation: each record is dealt to the bins in proportion to share times chance, each flow that
-//! nobody saw likewise. Maximisation: what a bin was dealt, divided by all flows, is its new share. The
+//! Expectation: each record is dealt to the bins in proportion to share times chance, and so are the flows that
+//! nobody saw. How many these are is said by the shares so far; where nothing but the records is known, by N times the
+//! SYNs (`Grid::missed`). Maximisation: what a bin was dealt, divided by all flows, is its new share. The
 //! likelihood never falls, and climbs for thousands of rounds where records tell little. So two rounds
 //! are taken at a time, and a third step follows their direction as far as their curvature allows
 //! (Varadhan & Roland, *Scandinavian Journal of Statistics* 35, 2008: SQUAREM, step length S3), in
@@ -25,8 +26,6 @@ const GAIN_MIN: f64 = 1e-3;
 /// What is to be solved.
 pub(super) struct Problem<'a> {
     pub grid: &'a Grid,
-    /// Flows that no record tells of.
-    pub unseen: f64,
     pub reference: &'a [f64],
     /// Flows that the reference counts for.
     pub weight: f64,
@@ -52,8 +51,9 @@ impl Problem<'_> {
                 *dealt += each * chance * share;
             }
         }
-        let dark: f64 = grid.unseen.iter().zip(shares).map(|(chance, share)| chance * share).sum();
-        let each = self.unseen / dark.max(SHARE_MIN);
+        let seen = grid.seen(shares);
+        let missed = |missed: f64| missed / (1.0 - seen).max(SHARE_MIN);
+        let each = grid.missed.map_or(grid.records / seen, missed);
         for ((dealt, share), chance) in dealt.iter_mut().zip(shares).zip(&grid.unseen) {
             *dealt += each * chance * share;
         }
@@ -64,7 +64,7 @@ impl Problem<'_> {
     fn objective(&self, shares: &[f64]) -> f64 {
         let pull = self.reference.iter().zip(shares);
         let pull: f64 = pull.map(|(reference, share)| reference * libm::log(*share)).sum();
-        self.grid.likelihood(self.unseen, shares) + self.weight * pull
+        self.grid.likelihood(shares) + self.weight * pull
     }
 
     /// Two steps and what follows from them.
@@ -128,10 +128,9 @@ mod tests {
     use crate::Rng;
     use alloc::collections::BTreeMap;
 
-    fn records(interval: u64) -> (BTreeMap<(u64, bool), u64>, f64) {
+    fn records(interval: u64) -> BTreeMap<(u64, u32), u64> {
         let mut rng = Rng::new(3, 0x656d, interval);
         let mut counts = BTreeMap::new();
-        let mut seen = 0.0;
         for _ in 0..60_000 {
             let length = crate::pareto(&mut rng, 1.2, 2.0).min(1e5) as u64;
             let mut packets = 0;
@@ -139,22 +138,21 @@ mod tests {
             packets += u64::from(syn);
             packets += (1..length).filter(|_| rng.below(interval) == 0).count() as u64;
             if packets > 0 {
-                seen += 1.0;
-                *counts.entry((packets, syn)).or_default() += 1;
+                *counts.entry((packets, u32::from(syn))).or_default() += 1;
             }
         }
-        (counts, 60_000.0 - seen)
+        counts
     }
 
     /// The naive twin takes plain steps until nothing moves.
     #[test]
     fn accelerated_steps_end_where_plain_ones_do_and_are_fewer() {
         for interval in [10, 50] {
-            let (counts, unseen) = records(interval);
-            let grid = Grid::new(&counts, interval as f64);
+            let counts = records(interval);
+            let grid = Grid::new(&counts, interval as f64, 1);
             let reference = normalised(alloc::vec![1.0; grid.bins.len()]);
             let weight = 60_000.0 / interval as f64;
-            let problem = Problem { grid: &grid, unseen, reference: &reference, weight };
+            let problem = Problem { grid: &grid, reference: &reference, weight };
             let found = problem.solve();
             let reached = problem.objective(&found.shares);
             let mut plain = reference.clone();
@@ -172,10 +170,10 @@ mod tests {
 
     #[test]
     fn a_heavy_reference_is_kept() {
-        let (counts, unseen) = records(10);
-        let grid = Grid::new(&counts, 10.0);
+        let counts = records(10);
+        let grid = Grid::new(&counts, 10.0, 1);
         let reference = normalised((1..=grid.bins.len()).map(|at| 1.0 / at as f64).collect());
-        let problem = Problem { grid: &grid, unseen, reference: &reference, weight: 1e12 };
+        let problem = Problem { grid: &grid, reference: &reference, weight: 1e12 };
         let found = problem.solve();
         for (share, reference) in found.shares.iter().zip(&reference) {
             assert!((share / reference - 1.0).abs() < 1e-3);

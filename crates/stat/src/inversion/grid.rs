@@ -2,13 +2,13 @@
 //!
 //! Short lengths stand alone, longer ones in bins each a sixteenth wider than the one before, so that
 //! a few hundred numbers describe flows of one packet and of billions. A packet is sampled with the
-//! chance p = 1/N, and a flow's first packet is its SYN. So of a flow of L packets (Duffield, Lund and
+//! chance p = 1/N. Of its packets M are *marked*, which means that flags tell them: the first one is the
+//! SYN, and where each flow has a FIN, that is another. So of a flow of L packets (for M = 1: Duffield, Lund and
 //! Thorup, *Estimating Flow Distributions from Sampled Flow Statistics*, SIGCOMM 2003)
 //!
 //! ```text
-//!   P(j packets, the SYN among them) = p · Bin(j − 1; L − 1, p)
-//!   P(j packets, without the SYN)    = (1 − p) · Bin(j; L − 1, p)
-//!   P(nothing)                       = (1 − p)^L
+//!   P(j packets, m marked ones among them) = Bin(m; M, p) · Bin(j − m; L − M, p)
+//!   P(nothing)                             = (1 − p)^L
 //! ```
 //!
 //! and a bin has the mean of these over its lengths. Counts of packets are grouped where grouping
@@ -17,6 +17,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use super::reference::SHARE_MIN;
 use crate::special::ln_binomial;
 
 /// Each bin begins this much farther than the one before.
@@ -66,8 +67,14 @@ pub(super) struct Row {
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
     pub interval: f64,
+    /// Marked packets of each flow.
+    pub marks: f64,
     pub bins: Vec<Bin>,
     pub rows: Vec<Row>,
+    /// All records.
+    pub records: f64,
+    /// Flows without a record, where that is known.
+    pub missed: Option<f64>,
     /// The chance that nothing of a flow is seen, by bin.
     pub unseen: Vec<f64>,
 }
@@ -95,8 +102,8 @@ fn group(packets: u64) -> u64 {
 }
 
 impl Grid {
-    /// The grid of records counted by (packets, with SYN), sampled 1 in `interval`.
-    pub fn new(counts: &BTreeMap<(u64, bool), u64>, interval: f64) -> Grid {
+    /// The grid of records counted by (packets, marked ones), sampled 1 in `interval`, of flows with so many `marks`.
+    pub fn new(counts: &BTreeMap<(u64, u32), u64>, interval: f64, marks: u32) -> Grid {
         let most = counts.keys().map(|&(packets, _)| packets).max().unwrap_or(1);
         let bins = bins(BEYOND * most as f64 * interval);
         let chance = 1.0 / interval;
@@ -105,29 +112,33 @@ impl Grid {
             sum / count
         };
         let unseen = bins.iter().map(|bin| mean(bin, &|l| libm::exp(l * libm::log1p(-chance))));
-        let mut grid = Grid { interval, unseen: unseen.collect(), bins, rows: Vec::new() };
-        let mut grouped: BTreeMap<(u64, bool), u64> = BTreeMap::new();
-        for (&(packets, syn), &count) in counts {
-            *grouped.entry((group(packets), syn)).or_default() += count;
+        let records = counts.values().sum::<u64>() as f64;
+        let unseen = unseen.collect();
+        let marks = f64::from(marks);
+        let mut grid =
+            Grid { interval, marks, unseen, bins, rows: Vec::new(), records, missed: None };
+        let mut grouped: BTreeMap<(u64, u32), u64> = BTreeMap::new();
+        for (&(packets, marked), &count) in counts {
+            *grouped.entry((group(packets), marked)).or_default() += count;
         }
-        for ((packets, syn), count) in grouped {
-            let row = grid.row(packets, syn);
+        for ((packets, marked), count) in grouped {
+            let row = grid.row(packets, marked);
             grid.rows.push(Row { count: count as f64, ..row });
         }
         grid
     }
 
-    /// How probable each bin makes a record of `packets` packets, with or without the SYN.
-    pub fn row(&self, packets: u64, syn: bool) -> Row {
-        let (j, p) = (packets as f64, 1.0 / self.interval);
+    /// How probable each bin makes a record of `packets` packets, so many of which are `marked`.
+    pub fn row(&self, packets: u64, marked: u32) -> Row {
+        let (j, m, p) = (packets as f64, f64::from(marked), 1.0 / self.interval);
         if packets >= CERTAIN_PACKETS {
             let at = self.bins.partition_point(|bin| bin.to < j * self.interval);
             let first = at.min(self.bins.len() - 1);
             return Row { count: 1.0, first, chances: alloc::vec![1.0] };
         }
-        let ln_chance = |length: f64| match syn {
-            true => libm::log(p) + ln_binomial(j - 1.0, length - 1.0, p),
-            false => libm::log1p(-p) + ln_binomial(j, length - 1.0, p),
+        let ln_chance = |length: f64| {
+            let marks = self.marks.min(length);
+            ln_binomial(m, marks, p) + ln_binomial(j - m, length - marks, p)
         };
         let of_bin = |bin: &Bin| {
             let (sum, count) = bin
@@ -142,6 +153,27 @@ impl Grid {
         chances.truncate(used);
         let skipped = chances.iter().position(|&chance| chance > least).unwrap_or(0);
         Row { count: 1.0, first: first + skipped, chances: chances.split_off(skipped) }
+    }
+}
+
+impl Grid {
+    /// The share of flows that leave a record.
+    pub fn seen(&self, shares: &[f64]) -> f64 {
+        let seen = self.unseen.iter().zip(shares).map(|(unseen, share)| (1.0 - unseen) * share);
+        seen.sum::<f64>().max(SHARE_MIN)
+    }
+
+    /// The logarithm of the likelihood of all records: given that these flows left some, or with those that left none,
+    /// if their number is known.
+    pub fn likelihood(&self, shares: &[f64]) -> f64 {
+        let each =
+            self.rows.iter().map(|row| row.count * libm::log(row.chance(shares).max(SHARE_MIN)));
+        let seen = self.seen(shares);
+        let of_others = match self.missed {
+            Some(missed) => missed * libm::log((1.0 - seen).max(SHARE_MIN)),
+            None => -self.records * libm::log(seen),
+        };
+        each.sum::<f64>() + of_others
     }
 }
 
@@ -180,26 +212,26 @@ mod tests {
     /// Whatever a flow's length, it is seen in one of these ways.
     #[test]
     fn the_chances_of_a_bin_sum_to_one() {
-        let counts = BTreeMap::from([((60, false), 1)]);
-        let grid = Grid::new(&counts, 10.0);
-        let mut sums = grid.unseen.clone();
-        for packets in 1..120 {
-            for syn in [false, true] {
-                let row = grid.row(packets, syn);
+        let counts = BTreeMap::from([((60, 0), 1)]);
+        for marks in [1, 2] {
+            let grid = Grid::new(&counts, 10.0, marks);
+            let mut sums = grid.unseen.clone();
+            for (packets, marked) in (1..120).flat_map(|j| (0..=marks).map(move |m| (j, m))) {
+                let row = grid.row(packets, marked);
                 for (sum, chance) in sums[row.first..].iter_mut().zip(&row.chances) {
                     *sum += chance;
                 }
             }
-        }
-        for (bin, sum) in grid.bins.iter().zip(&sums).filter(|(bin, _)| bin.to < 600.0) {
-            assert!((sum - 1.0).abs() < 1e-6, "{bin:?}: {sum}");
+            for (bin, sum) in grid.bins.iter().zip(&sums).filter(|(bin, _)| bin.to < 600.0) {
+                assert!((sum - 1.0).abs() < 1e-6, "{bin:?}: {sum}");
+            }
         }
     }
 
     #[test]
     fn many_packets_tell_the_length() {
-        let counts = BTreeMap::from([((1_000_000, true), 3), ((u64::MAX, false), 1)]);
-        let grid = Grid::new(&counts, 4_294_967_295.0);
+        let counts = BTreeMap::from([((1_000_000, 1), 3), ((u64::MAX, 0), 1)]);
+        let grid = Grid::new(&counts, 4_294_967_295.0, 1);
         for row in &grid.rows {
             assert_eq!(row.chances, [1.0]);
         }
@@ -210,9 +242,9 @@ mod tests {
 
     #[test]
     fn a_long_record_tells_the_bin_of_its_flow() {
-        let grid = Grid::new(&BTreeMap::from([((5_000, true), 1)]), 10.0);
+        let grid = Grid::new(&BTreeMap::from([((5_000, 1), 1)]), 10.0, 1);
         for packets in [CERTAIN_PACKETS, 5_000] {
-            let row = grid.row(packets, true);
+            let row = grid.row(packets, 1);
             let (bin, length) = (grid.bins[row.first], 10.0 * packets as f64);
             assert!(bin.from <= length && length <= bin.to, "{bin:?} for {length}");
             assert_eq!(row.chances, [1.0]);
@@ -223,14 +255,14 @@ mod tests {
     /// last.
     #[test]
     fn long_records_are_of_one_bin() {
-        let grid = Grid::new(&BTreeMap::from([((5_000, false), 1)]), 10.0);
+        let grid = Grid::new(&BTreeMap::from([((5_000, 0), 1)]), 10.0, 1);
         for packets in [4_096, 4_097, 5_000, 9_999] {
-            let row = grid.row(packets, true);
+            let row = grid.row(packets, 1);
             let bin = grid.bins[row.first];
             assert!(bin.from <= 10.0 * packets as f64 && 10.0 * packets as f64 <= bin.to);
             assert_eq!((row.chances.as_slice(), row.count), ([1.0].as_slice(), 1.0));
         }
-        assert_eq!(grid.row(u64::MAX, false).first, grid.bins.len() - 1);
-        assert!(grid.row(4_095, true).chances.len() > 1);
+        assert_eq!(grid.row(u64::MAX, 0).first, grid.bins.len() - 1);
+        assert!(grid.row(4_095, 1).chances.len() > 1);
     }
 }

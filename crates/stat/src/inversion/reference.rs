@@ -1,36 +1,27 @@
-//! The shape that lengths of flows take where the records leave it open.
-//!
-//! Of flows much shorter than the sampling interval, records tell little more than how many there are
-//! and how many packets they have together; many laws do that, and which one comes out of an
-//! expectation-maximisation that knows nothing else is an accident of where it began. So two families
-//! of laws that flows are known to follow are held against the records, each with few numbers:
+//! Laws that lengths of flows are known to follow, each with few numbers.
 //!
 //! * *mice and elephants*: short flows with a geometric law, long ones with a Pareto law;
-//! * *lognormal*.
+//! * *lognormal*;
+//! * *lognormal with a tail*: most flows lognormal, the others with a Pareto law (the files of the Web:
+//!   Barford and Crovella, SIGMETRICS 1998);
+//! * *two lognormals*: short answers and long downloads;
+//! * *Weibull*.
 //!
-//! The numbers maximise the likelihood of the records times a weak prior (`BELIEFS`, deviations of a
-//! factor of two for lengths and of 15 % for the tail index, which measurements put between 1.0 and
-//! 1.5: Crovella & Bestavros 1997); the family that does so better is the reference.
+//! They are laws of the packets beyond the *control* packets that every flow has with it (its SYN, and its FIN where
+//! that carries nothing), at least one of them. Where that is known it is most of what can be known of short flows: of
+//! flows that carry files, lengths of one packet were found where there were none, at 1:100 a tenth of all and at
+//! 1:1000 a fifth. Flows of control packets alone are a thousandth ([`BARE`]) unless records ask for more.
 
 use core::f64::consts::SQRT_2;
 
 use alloc::vec::Vec;
 
-use super::grid::{Bin, Grid};
-use crate::simplex::minimise;
+use super::grid::Bin;
 
-/// A centre and a deviation: what is believed of a number before any record is seen.
-type Belief = (f64, f64);
-
-/// Of mice and elephants: the logit of the elephants' share, the logarithms of the mice's mean beyond
-/// their first packet, of the elephants' least length and of their tail index.
-const MICE_BELIEFS: [Belief; 4] = [(0.0, 1.4), (1.0, 0.7), (1.4, 0.7), (0.2, 0.14)];
-/// Of the lognormal: the mean of the logarithm, and the logarithm of its deviation.
-const LOGNORMAL_BELIEFS: [Belief; 2] = [(2.0, 0.7), (0.4, 0.35)];
-/// Logarithms of the elephants' least length at which searches begin.
-const STARTS: [f64; 3] = [0.4, 1.4, 2.5];
-/// A search ends when its likelihoods differ by no more, in natural logarithms.
-const TOLERANCE: f64 = 1e-3;
+/// The share of flows that have control packets and no others.
+const BARE: f64 = 1e-3;
+/// Where a Pareto law begins that begins smoothly, over its least size.
+const BEGINNINGS: [f64; 4] = [0.75, 0.9, 1.1, 1.33];
 /// No bin has a share below this.
 pub(super) const SHARE_MIN: f64 = 1e-300;
 
@@ -55,104 +46,149 @@ pub enum Reference {
         /// The deviation of the length's logarithm.
         sigma: f64,
     },
+    /// A lognormal law, rounded up, and a Pareto law of the longest.
+    LognormalAndTail {
+        /// The mean of the length's logarithm.
+        mu: f64,
+        /// The deviation of the length's logarithm.
+        sigma: f64,
+        /// The share of the flows that follow the Pareto law.
+        tail: f64,
+        /// The least length of those.
+        least: f64,
+        /// Their tail index.
+        index: f64,
+    },
+    /// Two lognormal laws, rounded up.
+    TwoLognormals {
+        /// The share of the flows that follow the second law, of longer ones.
+        second: f64,
+        /// The means of the length's logarithm.
+        mu: [f64; 2],
+        /// The deviations of the length's logarithm.
+        sigma: [f64; 2],
+    },
+    /// A Weibull law, rounded up.
+    Weibull {
+        /// Its scale, packets.
+        scale: f64,
+        /// Its shape: 1 is exponential, less has a longer tail.
+        shape: f64,
+    },
+}
+
+/// How lengths of flows are made of what the law says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Layout {
+    /// Packets of each flow beside those that the law counts.
+    pub control: f64,
+    /// The law is of files, whose segments are rounded up to packets; otherwise a Pareto law is rounded down.
+    pub is_rounded_up: bool,
+}
+
+/// P(X > `x`) of a lognormal law.
+fn lognormal(x: f64, mu: f64, sigma: f64) -> f64 {
+    if x <= 0.0 { 1.0 } else { 0.5 * libm::erfc((libm::log(x) - mu) / (sigma * SQRT_2)) }
+}
+
+/// P(X > `x`) of a Pareto law.
+fn pareto(x: f64, least: f64, index: f64) -> f64 {
+    if x <= least { 1.0 } else { libm::pow(least / x, index) }
 }
 
 impl Reference {
-    fn mice([elephants, mice, least, index]: &[f64; 4]) -> Reference {
-        Reference::MiceAndElephants {
-            elephants: 1.0 / (1.0 + libm::exp(-elephants)),
-            mice_mean: 1.0 + libm::exp(*mice),
-            least: libm::exp(*least).max(1.0),
-            index: libm::exp(*index),
-        }
+    /// P(X > `x`), where X has fractions.
+    pub(super) fn beyond(&self, x: f64) -> f64 {
+        self.beyond_each(x, |least, index| pareto(x, least, index))
     }
 
-    fn lognormal([mu, sigma]: &[f64; 2]) -> Reference {
-        Reference::Lognormal { mu: *mu, sigma: libm::exp(*sigma) }
+    /// The same where a Pareto law does not begin at once, but within a third of its least size.
+    pub(super) fn beyond_smoothly(&self, x: f64) -> f64 {
+        self.beyond_each(x, |least, index| {
+            let each = BEGINNINGS.iter().map(|begin| pareto(x, begin * least, index));
+            each.sum::<f64>() / BEGINNINGS.len() as f64
+        })
     }
 
-    /// P(L ≥ `length`).
-    fn survival(&self, length: f64) -> f64 {
+    /// The same with what lies beyond `x` of a Pareto law, by its least size and index.
+    fn beyond_each(&self, x: f64, pareto: impl Fn(f64, f64) -> f64) -> f64 {
         match *self {
+            _ if x <= 0.0 => 1.0,
             Reference::MiceAndElephants { elephants, mice_mean, least, index } => {
-                let mouse = libm::pow(1.0 - 1.0 / mice_mean, length - 1.0);
-                let elephant = libm::pow((least / length).min(1.0), index);
-                elephants * elephant + (1.0 - elephants) * mouse
+                let mouse = libm::pow(1.0 - 1.0 / mice_mean, x);
+                elephants * pareto(least, index) + (1.0 - elephants) * mouse
             }
-            Reference::Lognormal { .. } if length <= 1.0 => 1.0,
-            Reference::Lognormal { mu, sigma } => {
-                0.5 * libm::erfc((libm::log(length - 1.0) - mu) / (sigma * SQRT_2))
+            Reference::Lognormal { mu, sigma } => lognormal(x, mu, sigma),
+            Reference::LognormalAndTail { mu, sigma, tail, least, index } => {
+                tail * pareto(least, index) + (1.0 - tail) * lognormal(x, mu, sigma)
             }
+            Reference::TwoLognormals { second, mu, sigma } => {
+                let [one, other] = [0, 1].map(|at| lognormal(x, mu[at], sigma[at]));
+                second * other + (1.0 - second) * one
+            }
+            Reference::Weibull { scale, shape } => libm::exp(-libm::pow(x / scale, shape)),
         }
+    }
+
+    /// P(L ≥ `length`), of whole packets.
+    fn survival(&self, length: f64, is_rounded_up: bool) -> f64 {
+        let at = if is_rounded_up { length - 1.0 } else { length };
+        self.beyond_each(length - 1.0, |least, index| pareto(at, least, index))
     }
 
     /// The shares of the bins.
-    pub(super) fn shares(&self, bins: &[Bin]) -> Vec<f64> {
-        let share = |bin: &Bin| self.survival(bin.from) - self.survival(bin.to + 1.0);
+    pub(super) fn shares(&self, bins: &[Bin], layout: Layout) -> Vec<f64> {
+        let Layout { control, is_rounded_up } = layout;
+        let survival = |length: f64| self.survival(length - control, is_rounded_up);
+        let share = |bin: &Bin| match bin.to <= control {
+            true => BARE / control,
+            false => survival(bin.from) - survival(bin.to + 1.0),
+        };
         let mut shares: Vec<f64> = bins.iter().map(|bin| share(bin).max(SHARE_MIN)).collect();
         let total: f64 = shares.iter().sum();
         shares.iter_mut().for_each(|share| *share /= total);
         shares
     }
-
-    /// The law that fits the records best, with `unseen` flows of which there is no record.
-    pub(super) fn of(grid: &Grid, unseen: f64) -> Reference {
-        let misfit = |law: Reference| -grid.likelihood(unseen, &law.shares(&grid.bins));
-        let mice = |at: &[f64; 4]| misfit(Reference::mice(at)) + doubt(at, &MICE_BELIEFS);
-        let lognormal =
-            |at: &[f64; 2]| misfit(Reference::lognormal(at)) + doubt(at, &LOGNORMAL_BELIEFS);
-        let (at, mut least) =
-            minimise(&lognormal, LOGNORMAL_BELIEFS.map(|(centre, _)| centre), 0.5, TOLERANCE);
-        let mut best = Reference::lognormal(&at);
-        for start in STARTS {
-            let mut from = MICE_BELIEFS.map(|(centre, _)| centre);
-            from[2] = start;
-            let (at, value) = minimise(&mice, from, 0.5, TOLERANCE);
-            if value < least {
-                (best, least) = (Reference::mice(&at), value);
-            }
-        }
-        best
-    }
-}
-
-/// What it costs to leave one's beliefs: the negative logarithm of normal laws.
-fn doubt(at: &[f64], beliefs: &[Belief]) -> f64 {
-    let one = |(x, (centre, deviation)): (&f64, &Belief)| {
-        let off = (x - centre) / deviation;
-        0.5 * off * off
-    };
-    at.iter().zip(beliefs).map(one).sum()
-}
-
-impl Grid {
-    /// The logarithm of the likelihood of all records and of `unseen` flows without one.
-    pub(super) fn likelihood(&self, unseen: f64, shares: &[f64]) -> f64 {
-        let dark: f64 = self.unseen.iter().zip(shares).map(|(chance, share)| chance * share).sum();
-        let seen =
-            self.rows.iter().map(|row| row.count * libm::log(row.chance(shares).max(SHARE_MIN)));
-        seen.sum::<f64>() + unseen * libm::log(dark.max(SHARE_MIN))
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::grid::Grid;
     use super::*;
     use alloc::collections::BTreeMap;
 
+    const PLAIN: Layout = Layout { control: 0.0, is_rounded_up: false };
+    const ALL: [Reference; 5] = [
+        Reference::Lognormal { mu: 2.0, sigma: 1.5 },
+        Reference::MiceAndElephants { elephants: 0.4, mice_mean: 3.0, least: 2.5, index: 1.2 },
+        Reference::LognormalAndTail { mu: 1.0, sigma: 1.1, tail: 0.1, least: 9.0, index: 1.2 },
+        Reference::TwoLognormals { second: 0.4, mu: [0.5, 3.0], sigma: [0.7, 0.9] },
+        Reference::Weibull { scale: 14.0, shape: 0.5 },
+    ];
+
     #[test]
     fn shares_are_those_of_the_law() {
-        let grid = Grid::new(&BTreeMap::from([((4_000, true), 1)]), 10.0);
-        let laws = [
-            Reference::Lognormal { mu: 2.0, sigma: 1.5 },
-            Reference::MiceAndElephants { elephants: 0.4, mice_mean: 3.0, least: 2.5, index: 1.2 },
-        ];
-        for law in laws {
-            let shares = law.shares(&grid.bins);
+        let grid = Grid::new(&BTreeMap::from([((4_000, 1), 1)]), 10.0, 1);
+        for (law, is_rounded_up) in ALL.iter().flat_map(|law| [(law, false), (law, true)]) {
+            let shares = law.shares(&grid.bins, Layout { is_rounded_up, ..PLAIN });
             assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-            let first = 1.0 - law.survival(2.0);
+            let first = 1.0 - law.survival(2.0, is_rounded_up);
             assert!((shares[0] / first - 1.0).abs() < 1e-3, "{law:?}: {} {first}", shares[0]);
-            assert_eq!(law.survival(1.0), 1.0);
+            assert_eq!(law.survival(1.0, is_rounded_up), 1.0);
+        }
+    }
+
+    /// Of each flow two packets are control: lengths are those of the law and two more, and next to none is shorter.
+    #[test]
+    fn control_packets_lie_before_the_law() {
+        let grid = Grid::new(&BTreeMap::from([((4_000, 1), 1)]), 10.0, 1);
+        for law in ALL {
+            let plain = law.shares(&grid.bins, PLAIN);
+            let moved = law.shares(&grid.bins, Layout { control: 2.0, ..PLAIN });
+            assert!((moved[..2].iter().sum::<f64>() / BARE - 1.0).abs() < 0.01, "{moved:?}");
+            for at in 0..10 {
+                assert!((moved[at + 2] / plain[at] - 1.0).abs() < 2.0 * BARE, "{at}");
+            }
         }
     }
 
@@ -168,19 +204,23 @@ mod tests {
         let near = |found: f64, expected: f64| {
             assert!((found / expected - 1.0).abs() < 1e-12, "{found} for {expected}");
         };
-        near(law(0.0).survival(2.0), 0.75);
-        near(law(0.0).survival(3.0), 0.5625);
-        near(law(1.0).survival(1.5), 1.0);
-        near(law(1.0).survival(2.0), 1.0);
-        near(law(1.0).survival(4.0), 0.25);
-        near(law(1.0).survival(10.0), 0.04);
-        near(law(0.25).survival(3.0), 0.25 * (4.0 / 9.0) + 0.75 * 0.5625);
-        near(law(0.75).survival(2.0), 0.75 + 0.25 * 0.75);
+        near(law(0.0).survival(2.0, false), 0.75);
+        near(law(0.0).survival(3.0, false), 0.5625);
+        near(law(1.0).survival(1.5, false), 1.0);
+        near(law(1.0).survival(2.0, false), 1.0);
+        near(law(1.0).survival(4.0, false), 0.25);
+        near(law(1.0).survival(5.0, true), 0.25);
+        near(law(1.0).survival(10.0, false), 0.04);
+        near(law(0.25).survival(3.0, false), 0.25 * (4.0 / 9.0) + 0.75 * 0.5625);
+        near(law(0.75).survival(2.0, false), 0.75 + 0.25 * 0.75);
+        near(Reference::Weibull { scale: 4.0, shape: 0.5 }.beyond(16.0), libm::exp(-2.0));
         // Half of a lognormal law lies beyond its median, and what is above it is rounded up.
         let law = Reference::Lognormal { mu: 0.0, sigma: 0.5 };
-        near(law.survival(2.0), 0.5);
-        near(law.survival(1.0 + libm::exp(0.5)), 0.158_655_253_931_457_05);
-        near(law.survival(1.0 + libm::exp(-1.0)), 0.977_249_868_051_820_8);
-        assert_eq!((law.survival(1.0), law.survival(0.5)), (1.0, 1.0));
+        near(law.survival(2.0, false), 0.5);
+        near(law.survival(1.0 + libm::exp(0.5), false), 0.158_655_253_931_457_05);
+        near(law.survival(1.0 + libm::exp(-1.0), true), 0.977_249_868_051_820_8);
+        assert_eq!((law.survival(1.0, false), law.survival(0.5, false)), (1.0, 1.0));
+        let law = Reference::TwoLognormals { second: 0.25, mu: [0.0, 2.0], sigma: [0.5, 1.0] };
+        near(law.beyond(1.0), 0.75 * 0.5 + 0.25 * 0.977_249_868_051_820_8);
     }
 }

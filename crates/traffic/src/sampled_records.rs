@@ -1,0 +1,276 @@
+//! Sampled flows counted by what their records say, in groups whose lengths have one law.
+//!
+//! There are no more kinds of records than numbers of packets that differ, however many records there are. Each group is
+//! inverted by itself (`nilometer_stat::inversion`), with what records of one packet tell of its packets (`segments`).
+
+use alloc::collections::BTreeMap;
+
+use nilometer_flow::FlowRecord;
+use nilometer_stat::inversion::{Framing, Inversion, InversionError, SampledFlows};
+
+use crate::files::{payload_bytes, represented_octets};
+use crate::segments::{Segments, Singles};
+use crate::services::Services;
+use crate::unseen;
+
+/// Flows that are alike, and whose lengths have one law.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Group {
+    pub interval: u32,
+    /// Their exporter does not record flags.
+    pub is_bare: bool,
+    /// They acknowledge files and ask for them.
+    pub returns: bool,
+}
+
+impl Group {
+    pub fn of(record: &FlowRecord, services: &Services) -> Group {
+        let (interval, is_bare) = (record.sampling_interval, record.tcp_flags == 0);
+        Group { interval, is_bare, returns: services.returns(record) }
+    }
+}
+
+/// What a record says of the length of its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seen {
+    pub packets: u64,
+    has_start: bool,
+    has_end: bool,
+}
+
+impl Seen {
+    pub fn of(record: &FlowRecord) -> Seen {
+        let (has_start, has_end) = (record.has_start(), record.has_end());
+        Seen { packets: record.packets, has_start, has_end }
+    }
+
+    /// Packets that flags tell, where these are so many of each flow: the SYN, or the SYN and the FIN.
+    pub fn marked(self, marks: u32) -> u32 {
+        let both = u32::from(self.has_start) + u32::from(self.has_end);
+        let marked = if marks == 1 { u32::from(self.has_start) } else { both };
+        if self.packets == 1 { marked.min(1) } else { marked }
+    }
+}
+
+/// Records of one kind: how many, packets and payload and IP bytes of all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Kind {
+    pub records: u64,
+    pub packets: u128,
+    pub payload: u128,
+    pub octets: u128,
+}
+
+/// Sampled flows by group, and by packets and flags.
+#[derive(Debug, Default)]
+pub(crate) struct Kinds {
+    pub of: BTreeMap<Group, BTreeMap<Seen, Kind>>,
+    /// Those of one packet.
+    singles: BTreeMap<Group, Singles>,
+    /// Records that were joined to earlier ones.
+    pub joined: u64,
+    /// The bytes that flows stand for.
+    pub octets: u64,
+}
+
+impl Kinds {
+    /// The kinds of joined `records`.
+    pub fn of(records: &[FlowRecord], joined: u64, services: &Services) -> Kinds {
+        let mut kinds = Kinds { joined, ..Kinds::default() };
+        for record in records {
+            let group = Group::of(record, services);
+            kinds.singles.entry(group).or_default().note(record);
+            let of_group = kinds.of.entry(group).or_default();
+            of_group.entry(Seen::of(record)).or_default().add(&Kind {
+                records: 1,
+                packets: record.packets.into(),
+                payload: payload_bytes(record).into(),
+                octets: record.octets.into(),
+            });
+            kinds.octets += represented_octets(record);
+        }
+        kinds
+    }
+
+    /// Adds those of other records.
+    pub fn merge(&mut self, more: Kinds) {
+        for (group, more) in more.of {
+            let of_group = self.of.entry(group).or_default();
+            for (key, kind) in more {
+                of_group.entry(key).or_default().add(&kind);
+            }
+        }
+        for (group, more) in more.singles {
+            self.singles.entry(group).or_default().merge(&more);
+        }
+        self.joined += more.joined;
+        self.octets += more.octets;
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// The least and the greatest sampling interval, if there are any.
+    pub fn intervals(&self) -> Option<(u32, u32)> {
+        Some((self.of.first_key_value()?.0.interval, self.of.last_key_value()?.0.interval))
+    }
+
+    /// How flows of a group that carry files divide them; those without flags as those with them. Nothing is known of it
+    /// where flows were sampled, and not their packets.
+    pub fn segments(&self, group: Group) -> Option<Segments> {
+        let with_flags = Group { is_bare: false, ..group };
+        let are_known = !group.returns && self.flows(with_flags, 1)?.are_of_sampled_packets();
+        if are_known { self.singles.get(&with_flags)?.segments() } else { None }
+    }
+
+    /// Packets that flags tell of each flow of a group.
+    fn marks(&self, group: Group) -> u32 {
+        let singles = self.singles.get(&group).filter(|_| self.segments(group).is_some());
+        singles.map_or(1, Singles::marks)
+    }
+
+    /// The records of a group with so many `marks`, for inversion.
+    fn flows(&self, group: Group, marks: u32) -> Option<SampledFlows> {
+        let framing = Framing { marks, ..Framing::default() };
+        let mut flows = SampledFlows::new(group.interval).ok()?.with_framing(framing);
+        for (seen, kind) in self.of.get(&group)? {
+            flows.add_alike(seen.packets, seen.marked(marks), kind.records);
+        }
+        Some(flows)
+    }
+
+    /// What is known of the packets of a group's flows.
+    pub fn framing(&self, group: Group) -> Framing {
+        let known = self.segments(group).map(|Segments { control, remainders, .. }| {
+            let marks = if group.is_bare { 1 } else { self.marks(group) };
+            Framing { control, marks, remainders }
+        });
+        known.unwrap_or_default()
+    }
+
+    /// One inversion for each group, where it has SYNs or others tell how many flows it has.
+    pub fn invert(&self) -> Result<BTreeMap<Group, Inversion>, InversionError> {
+        let mut found = BTreeMap::new();
+        for &group in self.of.keys().filter(|group| !group.is_bare) {
+            let framing = self.framing(group);
+            let flows = self.flows(group, framing.marks);
+            let flows = flows.ok_or(InversionError::Interval(group.interval))?;
+            match flows.with_framing(framing).invert() {
+                Err(InversionError::NoSyn(_)) => None,
+                other => found.insert(group, other?),
+            };
+        }
+        for (&group, kinds) in &self.of {
+            if found.contains_key(&group) {
+                continue;
+            }
+            let like = self.flows_of_seen(group, &found);
+            if !group.is_bare && like.is_none() {
+                return Err(InversionError::NoSyn(kinds.values().map(|kind| kind.records).sum()));
+            }
+            let mut counts = unseen::Counts::new();
+            for (seen, kind) in kinds {
+                *counts.entry(seen.packets).or_default() += kind.records;
+            }
+            let inversion = unseen::invert(group.interval, self.framing(group), &counts, like)?;
+            found.insert(group, inversion);
+        }
+        Ok(found)
+    }
+
+    /// Flows for each that was seen of a group, by others of its sampling interval: those that have flags, or
+    /// those of the other direction, of which there are as many.
+    fn flows_of_seen(&self, group: Group, found: &BTreeMap<Group, Inversion>) -> Option<f64> {
+        let records = |group: &Group| -> f64 {
+            self.of[group].values().map(|kind| kind.records).sum::<u64>() as f64
+        };
+        let with_flags = Group { is_bare: false, ..group };
+        let other_way = Group { returns: !group.returns, ..with_flags };
+        match (found.get(&with_flags), found.get(&other_way)) {
+            (Some(like), _) if group.is_bare => Some(like.flows.value / records(&with_flags)),
+            (None, Some(other)) if !group.is_bare => Some(other.flows.value / records(&group)),
+            _ => None,
+        }
+    }
+
+    /// Are flows counted by their FINs, too?
+    pub fn counts_ends(&self) -> bool {
+        self.of.keys().any(|group| self.framing(*group).marks > 1)
+    }
+
+    /// Is there none of which flags are recorded?
+    pub fn is_bare(&self) -> bool {
+        self.of.keys().all(|group| group.is_bare)
+    }
+}
+
+impl Kind {
+    pub fn add(&mut self, more: &Kind) {
+        self.records += more.records;
+        self.packets += more.packets;
+        self.payload += more.payload;
+        self.octets += more.octets;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use nilometer_flow::record::{TCP, tcp_flags};
+    use nilometer_flow::{EndReason, FlowKey};
+
+    fn record(number: u64) -> FlowRecord {
+        let packets = 1 + number % 3;
+        FlowRecord {
+            key: FlowKey {
+                source: core::net::Ipv4Addr::new(198, 18, 0, 1).into(),
+                destination: core::net::Ipv4Addr::new(198, 19, 0, 1).into(),
+                source_port: number as u16,
+                destination_port: 80,
+                protocol: TCP,
+            },
+            start_ns: number,
+            end_ns: number + 5,
+            packets,
+            octets: packets * (100 + number),
+            tcp_flags: if number.is_multiple_of(4) { tcp_flags::SYN } else { tcp_flags::ACK },
+            payload_octets: None,
+            opened: None,
+            end_reason: EndReason::Unknown,
+            sampling_interval: [10, 100][usize::from(number.is_multiple_of(5))],
+        }
+    }
+
+    /// However records are parted, their kinds are the sums over records of as many packets.
+    #[test]
+    fn kinds_of_parts_are_those_of_all() {
+        let records: Vec<FlowRecord> = (0..600).map(record).collect();
+        let services = Services::default();
+        let all = Kinds::of(&records, 7, &services);
+        let mut parts = Kinds::default();
+        assert!(parts.is_empty() && parts.intervals().is_none());
+        records.chunks(70).for_each(|part| parts.merge(Kinds::of(part, 0, &services)));
+        parts.joined += 7;
+        assert_eq!(alloc::format!("{all:?}"), alloc::format!("{parts:?}"));
+        assert_eq!((all.is_empty(), all.intervals()), (false, Some((10, 100))));
+        assert_eq!(all.octets, records.iter().map(represented_octets).sum::<u64>());
+        for (group, kinds) in &all.of {
+            for (seen, kind) in kinds {
+                let alike = records.iter().filter(|one| {
+                    one.sampling_interval == group.interval && Seen::of(one) == *seen
+                });
+                let alike: Vec<&FlowRecord> = alike.collect();
+                let sum = |of: fn(&FlowRecord) -> u64| -> u128 {
+                    alike.iter().map(|one| u128::from(of(one))).sum()
+                };
+                assert_eq!(kind.records, alike.len() as u64);
+                assert_eq!(kind.packets, sum(|one| one.packets));
+                assert_eq!(kind.payload, sum(payload_bytes));
+                assert_eq!(kind.octets, sum(|one| one.octets));
+            }
+        }
+    }
+}
