@@ -8,9 +8,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::link::LinkType;
-use crate::packet::{IpPacket, Transport};
-use crate::plain;
+use crate::parsed::{IpPacket, Transport};
 
 /// Bits of a tuple's first word, above ports and protocol: the address is of IPv6.
 const SOURCE_IS_WIDE: u64 = 1 << 48;
@@ -64,16 +62,6 @@ pub struct Brief {
 }
 
 impl Brief {
-    /// What a frame carries, if it is a usual one: Ethernet, IP, TCP or UDP, and nothing to doubt. Others are
-    /// for [`parse`](crate::packet::parse), which finds the same packet in this one.
-    #[inline(always)]
-    pub fn of_usual(link: LinkType, frame: &[u8], original_bytes: u32) -> Option<Brief> {
-        match link {
-            LinkType::Ethernet => plain::read(frame, original_bytes).map(|plain| plain.brief),
-            _ => None,
-        }
-    }
-
     /// A packet in brief.
     pub fn of(packet: &IpPacket) -> Brief {
         let (body, payload_bytes, sequence, flags) = match packet.transport {
@@ -182,7 +170,7 @@ impl Tuple {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::{Fragment, TcpSegment};
+    use crate::parsed::{Fragment, TcpSegment};
     use alloc::vec::Vec;
 
     fn packet(source: IpAddr, destination: IpAddr, transport: Transport) -> IpPacket {

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use crate::ip::{self, Layer};
-use crate::packet::Fragment;
+use crate::parsed::Fragment;
 use crate::transport::{ICMP, ICMPV6, TCP, UDP, UDP_HEADER_BYTES};
 use crate::view::{View, word};
 

@@ -1,7 +1,7 @@
 //! The headers between IP and the transport: IPv6 extension headers (RFC 8200, section 4) and the
 //! authentication header of either version (RFC 4302).
 
-use crate::packet::{Fragment, Malformed};
+use crate::parsed::{Fragment, Malformed};
 use crate::view::{Stop, View, word};
 
 /// How many extension headers are followed.

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::extension;
-use crate::packet::{Fragment, Malformed};
+use crate::parsed::{Fragment, Malformed};
 use crate::view::{Stop, View, word};
 
 const IPV4_HEADER_BYTES: usize = 20;

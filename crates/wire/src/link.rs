@@ -3,9 +3,9 @@
 //! Numbers and layouts are those of the pcap link-layer header types
 //! (<https://www.tcpdump.org/linktypes.html>).
 
-use crate::packet::{Malformed, Payload};
-use crate::view::{Stop, View, word};
-use crate::{ether, ppp};
+use crate::ether::{self, ppp};
+use crate::parsed::Malformed;
+use crate::view::{Payload, Stop, View, word};
 
 /// How many headers may stand before IP: tags, labels, session headers.
 pub(crate) const HEADERS_MAX: u8 = 16;

@@ -8,7 +8,8 @@
 
 use crate::brief::{Body, Brief, Tuple};
 use crate::ether::ethertype;
-use crate::packet::{Fragment, IpPacket, TcpSegment, Transport};
+use crate::link::LinkType;
+use crate::parsed::{Fragment, IpPacket, TcpSegment, Transport};
 use crate::transport::{TCP, UDP, cut_options_bytes, options, time_stamps};
 use crate::tunnel;
 use crate::view::{double_word, word};
@@ -34,6 +35,18 @@ pub(crate) struct Plain<'a> {
     hop_limit: u8,
     acknowledgement: u32,
     window: u16,
+}
+
+impl Brief {
+    /// What a frame carries, if it is a usual one: Ethernet, IP, TCP or UDP, and nothing to doubt. Others are
+    /// for [`parse`](crate::packet::parse), which finds the same packet in this one.
+    #[inline(always)]
+    pub fn of_usual(link: LinkType, frame: &[u8], original_bytes: u32) -> Option<Brief> {
+        match link {
+            LinkType::Ethernet => read(frame, original_bytes).map(|plain| plain.brief),
+            _ => None,
+        }
+    }
 }
 
 /// The packet of such a frame of Ethernet; `None` where it may be another.

@@ -1,6 +1,6 @@
 //! The transport header: TCP, UDP, SCTP and ICMP.
 
-use crate::packet::{Fragment, Malformed, TcpSegment, TimeStamps, Transport};
+use crate::parsed::{Fragment, Malformed, TcpSegment, TimeStamps, Transport};
 use crate::view::{Stop, View, double_word, word};
 
 pub(crate) const ICMP: u8 = 1;

@@ -7,9 +7,9 @@
 use crate::ether;
 use crate::ip::Layer;
 use crate::link::HEADERS_MAX;
-use crate::packet::{Fragment, Malformed, Payload, Transport};
+use crate::parsed::{Fragment, Malformed, Transport};
 use crate::transport::UDP_HEADER_BYTES;
-use crate::view::{Stop, View, word};
+use crate::view::{Payload, Stop, View, word};
 
 const IPV4_IN_IP: u8 = 4;
 const IPV6_IN_IP: u8 = 41;

@@ -5,7 +5,7 @@
 //! they are not there: the capture was cut (`Stop::Cut`, nobody's fault), or the packet itself ends
 //! too early (`Stop::Malformed`).
 
-use crate::packet::Malformed;
+use crate::parsed::Malformed;
 
 /// Why a parser could not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,15 @@ impl<'a> View<'a> {
     pub(crate) fn continued(self) -> View<'a> {
         View { seen: self.seen, length: self.length.max(usize::from(u16::MAX)) }
     }
+}
+
+/// What stands behind a link header, or inside a tunnel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Payload<'a> {
+    /// IP, of the given version where the header before it named one.
+    Ip(View<'a>, Option<u8>),
+    /// Something else, with its ethertype where it has one.
+    Other(Option<u16>),
 }
 
 /// The big-endian 16-bit word at `at`; the caller has asked for these bytes.

@@ -1,8 +1,10 @@
 //! Ethernet and what may stand between its addresses and IP: VLAN tags, LLC, SNAP, fabric tags.
 
-use crate::packet::{Malformed, Payload};
-use crate::view::{Stop, View, word};
-use crate::{mpls, ppp};
+mod mpls;
+pub(crate) mod ppp;
+
+use crate::parsed::Malformed;
+use crate::view::{Payload, Stop, View, word};
 
 /// Ethertypes that lead on.
 pub(crate) mod ethertype {

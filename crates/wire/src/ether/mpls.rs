@@ -5,9 +5,9 @@
 //! since most Ethernet addresses begin with a zero nibble too, both readings are tried; the frame is
 //! opened only if exactly one of them arrives at a sound IP version.
 
-use crate::ether;
-use crate::packet::{Malformed, Payload};
-use crate::view::{Stop, View};
+use super::frame;
+use crate::parsed::Malformed;
+use crate::view::{Payload, Stop, View};
 
 /// Headers allowed inside a pseudowire; few, since two readings are tried at each.
 const PSEUDOWIRE_HEADERS_MAX: u8 = 4;
@@ -46,7 +46,7 @@ fn below(kind: u16, view: View<'_>, headers_left: u8) -> Payload<'_> {
 
 /// The IP inside an Ethernet frame, if the bytes read as one.
 fn pseudowire(view: View<'_>, headers_left: u8) -> Option<Payload<'_>> {
-    match ether::frame(view, headers_left) {
+    match frame(view, headers_left) {
         Ok(Payload::Ip(inner, version))
             if inner.seen().first().map(|byte| byte >> 4) == version =>
         {

@@ -1,9 +1,8 @@
 //! PPP (RFC 1661), its HDLC-like framing (RFC 1662) and its session over Ethernet (RFC 2516).
 
-use crate::ether::ethertype;
-use crate::mpls;
-use crate::packet::{Malformed, Payload};
-use crate::view::{Stop, View, word};
+use super::{ethertype, mpls};
+use crate::parsed::Malformed;
+use crate::view::{Payload, Stop, View, word};
 
 /// A PPPoE session header, then PPP.
 pub(crate) fn session(view: View<'_>, headers_left: u8) -> Result<Payload<'_>, Stop> {
