@@ -24,7 +24,7 @@ use nilometer_wire::{Rate, Span, Time};
 use crate::bounded::Bounded;
 use crate::capacity::Capacity;
 use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
-use crate::settings::SettingsError;
+use crate::settings_error::SettingsError;
 
 /// A probability of 1.
 const ONE: u64 = 1 << 53;

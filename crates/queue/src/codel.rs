@@ -20,7 +20,7 @@ use nilometer_wire::{Span, Time};
 use crate::bounded::Bounded;
 use crate::capacity::Capacity;
 use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
-use crate::settings::SettingsError;
+use crate::settings_error::SettingsError;
 
 /// Intervals since the last drop within which the count is taken up again.
 const MEMORY_INTERVALS: u64 = 16;

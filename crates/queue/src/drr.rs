@@ -11,7 +11,7 @@ use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
 use crate::fifos::End;
 use crate::ranking::Ranking;
 use crate::round_robin::{Layout, QueueState, RoundRobin, TOGETHER, WeightError};
-use crate::settings::SettingsError;
+use crate::settings_error::SettingsError;
 
 /// Deficit round robin with longest-queue drop.
 #[derive(Clone, Debug)]

@@ -24,8 +24,9 @@ use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
 use crate::fifos::{End, Fifo, Fifos, NONE};
 use crate::hashing::{Hashing, Spread};
 use crate::heap::IndexedHeap;
-use crate::round_robin::{LARGEST_MTU_BYTES, MOST_QUEUES, QueueState};
-use crate::settings::SettingsError;
+use crate::limits::{LARGEST_MTU_BYTES, MOST_QUEUES};
+use crate::round_robin::QueueState;
+use crate::settings_error::SettingsError;
 
 /// The least quantum, so that a queue in debt for one largest packet is out of it in few rounds.
 const LEAST_QUANTUM_BYTES: u32 = 256;

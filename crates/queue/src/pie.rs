@@ -28,7 +28,7 @@ use crate::bounded::Bounded;
 use crate::capacity::Capacity;
 use crate::codel::{Source, Stamped};
 use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
-use crate::settings::SettingsError;
+use crate::settings_error::SettingsError;
 
 /// DQ_THRESHOLD: bytes over which the rate of departure is measured.
 const STRETCH_BYTES: u64 = 1 << 14;

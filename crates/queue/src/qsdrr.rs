@@ -23,7 +23,7 @@ use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
 use crate::fifos::End;
 use crate::ranking::Ranking;
 use crate::round_robin::{Layout, QueueState, RoundRobin, TOGETHER, WeightError};
-use crate::settings::SettingsError;
+use crate::settings_error::SettingsError;
 
 /// What the published text of QSDRR leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ use nilometer_wire::{Rate, Time};
 use crate::bounded::Bounded;
 use crate::capacity::Capacity;
 use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
-use crate::settings::SettingsError;
+use crate::settings_error::SettingsError;
 
 /// RED's parameters. The defaults are Table 3 of the router paper of 2005.
 #[derive(Clone, Copy, Debug, PartialEq)]

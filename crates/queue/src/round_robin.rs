@@ -23,18 +23,13 @@ use crate::capacity::{Capacity, Occupancy};
 use crate::discipline::{Backlog, Drops, Packet, Reason};
 use crate::fifos::{End, Fifo, Fifos, NONE};
 use crate::hashing::{Hashing, Spread};
-use crate::settings::SettingsError;
+use crate::settings_error::SettingsError;
 use nilometer_wire::fetch::ask_for;
 
-/// The largest number of queues.
-pub const MOST_QUEUES: u32 = 1 << 20;
-/// The largest packet that a queue may be told to expect, and the largest weight: their product and
-/// one more packet still fit a deficit of 32 bits.
-pub const LARGEST_MTU_BYTES: u32 = 65_535;
+pub use crate::limits::{LARGEST_MTU_BYTES, LARGEST_WEIGHT, MOST_QUEUES};
+
 /// Packets that are expected together.
 pub(crate) const TOGETHER: usize = 32;
-/// The largest weight.
-pub const LARGEST_WEIGHT: u32 = 65_535;
 
 /// Queues that share a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

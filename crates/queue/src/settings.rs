@@ -1,6 +1,4 @@
-//! Everything that a discipline can be told, in one plain structure, and what may be wrong with it.
-
-use core::fmt;
+//! Everything that a discipline can be told, in one plain structure.
 
 use nilometer_wire::Rate;
 
@@ -13,8 +11,9 @@ use crate::hashing::Hashing;
 use crate::pie::PieOptions;
 use crate::qsdrr::QsdrrOptions;
 use crate::red::RedOptions;
-use crate::round_robin::{LARGEST_MTU_BYTES, MOST_QUEUES};
 use crate::tdrr::TdrrOptions;
+
+pub use crate::settings_error::SettingsError;
 
 /// Every discipline there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -81,11 +80,13 @@ pub struct Settings {
     pub kind: Kind,
     /// What its queues hold together.
     pub capacity: Capacity,
-    /// How many queues DRR, TDRR and QSDRR have, 1 to [`MOST_QUEUES`].
+    /// How many queues DRR, TDRR and QSDRR have, 1 to
+    /// [`MOST_QUEUES`](crate::round_robin::MOST_QUEUES).
     pub queues: u32,
     /// How they spread flows over their queues.
     pub hashing: Hashing,
-    /// The largest packet of the link, 1 to [`LARGEST_MTU_BYTES`]; one that is larger is dropped as
+    /// The largest packet of the link, 1 to
+    /// [`LARGEST_MTU_BYTES`](crate::round_robin::LARGEST_MTU_BYTES); one that is larger is dropped as
     /// too big, whatever the discipline. The quantum of the DRR kinds at weight 1.
     pub mtu_bytes: u32,
     /// The link's: by it RED and Blue know since when the link has been idle.
@@ -136,54 +137,3 @@ impl Settings {
         }
     }
 }
-
-/// What is wrong with the settings of a discipline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SettingsError {
-    /// A buffer that holds nothing.
-    NoCapacity,
-    /// A number of queues out of its range.
-    Queues(u32),
-    /// An MTU out of its range.
-    Mtu(u32),
-    /// RED: what is wrong.
-    Red(&'static str),
-    /// Blue: what is wrong.
-    Blue(&'static str),
-    /// TDRR: what is wrong.
-    Tdrr(&'static str),
-    /// QSDRR: what is wrong.
-    Qsdrr(&'static str),
-    /// CoDel: what is wrong.
-    CoDel(&'static str),
-    /// FQ-CoDel: what is wrong.
-    FqCoDel(&'static str),
-    /// PIE: what is wrong.
-    Pie(&'static str),
-    /// Token bucket: what is wrong.
-    TokenBucket(&'static str),
-}
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SettingsError::NoCapacity => f.write_str("capacity: a buffer of 0 holds nothing"),
-            SettingsError::Queues(queues) => {
-                write!(f, "queues: {queues} is not 1 to {MOST_QUEUES}")
-            }
-            SettingsError::Mtu(bytes) => {
-                write!(f, "mtu_bytes: {bytes} is not 1 to {LARGEST_MTU_BYTES}")
-            }
-            SettingsError::Red(wrong) => write!(f, "red: {wrong}"),
-            SettingsError::Blue(wrong) => write!(f, "blue: {wrong}"),
-            SettingsError::Tdrr(wrong) => write!(f, "tdrr: {wrong}"),
-            SettingsError::Qsdrr(wrong) => write!(f, "qsdrr: {wrong}"),
-            SettingsError::CoDel(wrong) => write!(f, "codel: {wrong}"),
-            SettingsError::FqCoDel(wrong) => write!(f, "fq_codel: {wrong}"),
-            SettingsError::Pie(wrong) => write!(f, "pie: {wrong}"),
-            SettingsError::TokenBucket(wrong) => write!(f, "token bucket: {wrong}"),
-        }
-    }
-}
-
-impl core::error::Error for SettingsError {}

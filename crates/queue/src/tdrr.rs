@@ -22,7 +22,7 @@ use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
 use crate::fifos::End;
 use crate::heap::IndexedHeap;
 use crate::round_robin::{Layout, QueueState, RoundRobin, WeightError};
-use crate::settings::SettingsError;
+use crate::settings_error::SettingsError;
 
 /// How a queue's throughput is averaged.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,7 +11,7 @@
 use nilometer_wire::{Rate, Span, Time};
 
 use crate::discipline::{Backlog, Discipline, Drops, Packet, Reason};
-use crate::settings::SettingsError;
+use crate::settings_error::SettingsError;
 
 /// Units of a byte: 8 bits for 10¹² picoseconds.
 const UNITS_PER_BYTE: u128 = 8_000_000_000_000;
