@@ -19,9 +19,9 @@ use alloc::collections::VecDeque;
 use hashbrown::HashMap;
 use nilometer_wire::{Span, Time};
 
+use crate::entry::Entry;
 use crate::fingerprint::Fingerprint;
 use crate::keyed::Keyed;
-use crate::passage::Entry;
 use crate::ring::Ring;
 
 /// The most orphans that are compared with one damaged packet, newest first.

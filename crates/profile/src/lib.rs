@@ -8,8 +8,10 @@
 
 extern crate alloc;
 
+mod config;
 mod corruption;
 pub mod delay;
+mod entry;
 pub mod fingerprint;
 mod keyed;
 pub mod matcher;

@@ -19,36 +19,14 @@ use alloc::collections::VecDeque;
 use hashbrown::HashMap;
 use nilometer_wire::{Span, Time};
 
+use crate::config::MatcherConfig;
 use crate::corruption::Orphans;
+use crate::entry::{Entry, EntryState};
 use crate::fingerprint::Fingerprint;
 use crate::keyed::Keyed;
-use crate::matcher::MatcherConfig;
 use crate::order::{FlowOrder, Passed};
 use crate::ring::Ring;
 use crate::verdict::{Counts, Direction, Fate, Verdict};
-
-/// A packet that entered.
-#[derive(Debug)]
-pub struct Entry {
-    pub at: Time,
-    pub print: Fingerprint,
-    next: Option<u64>,
-    state: EntryState,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EntryState {
-    Waiting,
-    Met,
-    Consumed,
-}
-
-impl Entry {
-    /// Neither matched nor addressed to the device.
-    pub fn is_waiting(&self) -> bool {
-        self.state == EntryState::Waiting
-    }
-}
 
 /// A packet that left.
 #[derive(Debug)]
