@@ -10,6 +10,7 @@ pub mod datagram;
 pub mod endpoint;
 pub mod fault;
 mod followers;
+mod hop;
 mod lanes;
 pub mod link;
 pub mod member;

@@ -38,9 +38,9 @@ use nilometer_stat::Rng;
 use nilometer_wire::{Port, Rate, Span, Time};
 
 use crate::followers::Followers;
+use crate::hop::{Hop, Turns, Way};
 use crate::packet::{Packet, Route};
 use crate::parcel::{Annex, Parcel};
-use crate::plan::{Hop, Turns, Way};
 
 /// The purpose of the random stream of processing times.
 const PURPOSE_OVERHEAD: u32 = 0x4c49_0001;
