@@ -10,8 +10,9 @@
 
 use nilometer_wire::brief::Brief;
 
-use crate::cache::Slot;
 use crate::meter::Meter;
+
+pub use crate::coming::Coming;
 
 /// Packets on the belt.
 const LENGTH: usize = 16;
@@ -21,24 +22,6 @@ const FLOWS_MANY: usize = 1 << 13;
 const TO_FLOW: usize = 6;
 /// How far their neighbours are.
 const TO_NEIGHBOURS: usize = 11;
-
-/// A packet on its way to the meter.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Coming {
-    /// When it was seen, ns since 1970.
-    pub(crate) stamp_ns: u64,
-    /// The packet.
-    pub packet: Brief,
-    pub(crate) place: Place,
-}
-
-/// Where a packet's flow is to be looked for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place {
-    pub(crate) hash: u64,
-    /// Where it stood a while ago, or another one with the same hash; perhaps nobody does any more.
-    pub(crate) slot: Option<Slot>,
-}
 
 /// The belt.
 #[derive(Debug)]

@@ -57,6 +57,13 @@ impl Hashing {
     }
 }
 
+impl FlowKey {
+    /// A hash that is the same on every machine and in every run, well mixed in all its bits.
+    pub fn hash_word(&self) -> u64 {
+        of(self)
+    }
+}
+
 /// The hash of a key that is the same for good.
 #[inline]
 pub(crate) fn of(key: &FlowKey) -> u64 {

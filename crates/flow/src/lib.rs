@@ -8,6 +8,7 @@ pub mod belt;
 mod bytes;
 mod cache;
 pub mod collector;
+mod coming;
 pub mod connections;
 pub mod counts;
 mod coverage;

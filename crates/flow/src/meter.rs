@@ -26,8 +26,8 @@
 use nilometer_wire::brief::{Brief, Tuple};
 use nilometer_wire::packet::IpPacket;
 
-use crate::belt::{Coming, Place};
 use crate::cache::{Cache, Order, Slot};
+use crate::coming::{Coming, Place};
 use crate::live::{Live, ends_flow, key_of_tuple};
 use crate::record::{EndReason, FlowRecord};
 

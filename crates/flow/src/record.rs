@@ -50,11 +50,6 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
-    /// A hash that is the same on every machine and in every run, well mixed in all its bits.
-    pub fn hash_word(&self) -> u64 {
-        crate::hash::of(self)
-    }
-
     /// The key of the packets that go the other way.
     pub fn reversed(self) -> FlowKey {
         FlowKey {

@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use core::mem::size_of;
 use core::net::IpAddr;
 
+use super::domain::DomainKey;
 use super::message::Header;
-use super::session::DomainKey;
 
 /// Whose records of which template.
 type Template = (DomainKey, u16);

@@ -19,6 +19,7 @@
 //! | `session` | all of them together, for every exporter and domain: the door |
 
 mod definition;
+mod domain;
 mod element;
 mod flow;
 mod held;

@@ -15,6 +15,7 @@ use alloc::collections::BTreeMap;
 use core::net::IpAddr;
 
 use super::definition::{Definition, Entries, Entry};
+use super::domain::DomainKey;
 use super::held::{Held, HeldSet};
 use super::message::{self, Dialect, Error, Header, SET_HEADER_BYTES, Set};
 use super::plan::{Places, Plan};
@@ -67,14 +68,6 @@ impl Default for Limits {
             held_bytes_max: 16 << 20,
         }
     }
-}
-
-/// A domain, unmistakably.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct DomainKey {
-    pub(super) address: IpAddr,
-    pub(super) dialect: Dialect,
-    pub(super) id: u32,
 }
 
 /// What is known of a domain.
