@@ -16,12 +16,11 @@ use crate::sender::{Arrival, NEVER, Sender};
 use crate::sequence::{unwrap, wrap};
 use crate::state::State;
 use crate::statistics::Statistics;
+use crate::timestamps;
 use crate::transmit::Chunk;
 
 /// How long the peer's newest timestamp is good for comparison (RFC 7323, 5.5).
 const TIMESTAMP_LIFE: Span = Span::from_secs(24 * 86_400);
-/// The clock of the timestamp option ticks once in this many picoseconds (a millisecond, as Linux).
-const TICK: u64 = 1_000_000_000;
 
 /// A segment to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,19 +299,13 @@ impl Connection {
         }
     }
 
-    /// Timestamps as they stand in a segment sent at `now`.
-    pub(crate) fn timestamp(now: Time) -> u32 {
-        ((now.0 / TICK) as u32).wrapping_add(1)
-    }
-
     /// The round-trip time that the echoed timestamp tells.
     pub(crate) fn echoed(&self, now: Time, segment: &Segment) -> Option<Span> {
         let echo = segment.timestamps[1];
         if !segment.has_timestamps() || echo == 0 {
             return None;
         }
-        let ticks = Connection::timestamp(now).wrapping_sub(echo);
-        (ticks < 1 << 31).then(|| Span(u64::from(ticks.max(1)) * TICK))
+        timestamps::since(now, echo)
     }
 
     /// Whether the timestamp is not older than the newest, as far as that can be told.
@@ -345,7 +338,7 @@ impl Connection {
         let flags = if self.echoes_mark { flags | ECE } else { flags };
         segment.acknowledge([sequence, acknowledgement], length as u16, window, flags);
         if self.has_timestamps {
-            segment.set_timestamps(Connection::timestamp(now), self.recent_timestamp);
+            segment.set_timestamps(timestamps::at(now), self.recent_timestamp);
         }
         self.statistics.segments_sent += 1;
     }
@@ -397,6 +390,24 @@ impl Connection {
     pub fn write(&mut self, bytes: u64) {
         self.sender.hold.on_write(false);
         self.sender.write(bytes);
+    }
+
+    /// Adds `bytes` to what is to be sent and says that more follows at once: a small segment waits
+    /// for the next write or acknowledgement.
+    pub fn write_more(&mut self, bytes: u64) {
+        self.sender.hold.on_write(true);
+        self.sender.write(bytes);
+    }
+
+    /// Whether small segments wait for acknowledgements (RFC 896). Switching it off lets go what is
+    /// held back.
+    pub fn set_nagle(&mut self, is_on: bool) {
+        self.sender.hold.set_nagle(is_on);
+    }
+
+    /// Whether small segments wait until this is taken back.
+    pub fn set_cork(&mut self, is_on: bool) {
+        self.sender.hold.set_cork(is_on);
     }
 
     /// Takes up to `bytes` that were received and returns how many there were; always 0 with

@@ -8,6 +8,7 @@ use crate::segment::{ACK, CWR, ECE, FIN, RST, SYN, Segment};
 use crate::sender::NEVER;
 use crate::sequence::{unwrap, wrap};
 use crate::state::State;
+use crate::timestamps;
 
 /// MSS of a peer that does not name one (RFC 9293, 3.7.1).
 const DEFAULT_MSS: u16 = 536;
@@ -168,7 +169,7 @@ impl Connection {
                     segment.flags |= ACK;
                     segment.acknowledgement = number;
                     if self.has_timestamps {
-                        let value = Connection::timestamp(now);
+                        let value = timestamps::at(now);
                         segment.set_timestamps(value, self.recent_timestamp);
                     }
                 }
@@ -195,7 +196,7 @@ impl Connection {
             segment.set_sack_permitted();
         }
         if self.config.timestamps && (!has_peer || self.has_timestamps) {
-            segment.set_timestamps(Connection::timestamp(now), self.recent_timestamp);
+            segment.set_timestamps(timestamps::at(now), self.recent_timestamp);
         }
         if has_peer {
             segment.flags |= ACK;

@@ -5,8 +5,6 @@
 //! (`TCP_CORK`), or until the next write or acknowledgement (`MSG_MORE`). Nothing is held for ever:
 //! if nothing is under way the persist timer lets it go, as Linux does.
 
-use crate::connection::Connection;
-
 /// Why a small segment may have to wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hold {
@@ -38,26 +36,16 @@ impl Hold {
     pub const fn on_ack(&mut self) {
         self.has_more = false;
     }
-}
 
-impl Connection {
-    /// Adds `bytes` to what is to be sent and says that more follows at once: a small segment waits
-    /// for the next write or acknowledgement.
-    pub fn write_more(&mut self, bytes: u64) {
-        self.sender.hold.on_write(true);
-        self.sender.write(bytes);
-    }
-
-    /// Whether small segments wait for acknowledgements (RFC 896). Switching it off lets go what is
-    /// held back.
-    pub fn set_nagle(&mut self, is_on: bool) {
-        self.sender.hold.is_nagle = is_on;
-        self.sender.hold.is_pushed |= !is_on;
+    /// Whether small segments wait for acknowledgements. Switching it off lets go what is held back.
+    pub const fn set_nagle(&mut self, is_on: bool) {
+        self.is_nagle = is_on;
+        self.is_pushed |= !is_on;
     }
 
     /// Whether small segments wait until this is taken back.
-    pub fn set_cork(&mut self, is_on: bool) {
-        self.sender.hold.is_corked = is_on;
-        self.sender.hold.is_pushed |= !is_on;
+    pub const fn set_cork(&mut self, is_on: bool) {
+        self.is_corked = is_on;
+        self.is_pushed |= !is_on;
     }
 }

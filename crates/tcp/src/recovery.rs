@@ -15,10 +15,10 @@ use nilometer_wire::Time;
 
 use crate::config::Recovery;
 use crate::controller::{Congestion, Controller};
+use crate::doubt::Step;
 use crate::prr::{Progress, Reduction};
 use crate::scoreboard::DUPLICATE_THRESHOLD;
 use crate::sender::{Advance, Arrival, Phase, Sender};
-use crate::spurious::Step;
 use crate::statistics::Statistics;
 
 impl Sender {

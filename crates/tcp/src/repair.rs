@@ -10,14 +10,12 @@
 //! One timer serves three purposes, as at most one is of use at a time: looking again for losses,
 //! probing the tail, and the retransmission timeout.
 
-use alloc::boxed::Box;
-
 use nilometer_wire::{Span, Time};
 
-use crate::config::Config;
 use crate::controller::{Acked, Congestion, Controller};
 use crate::prr::{Progress, Reduction};
-use crate::rack::{Rack, Sums};
+use crate::rack::Sums;
+use crate::rack_state::{Alarm, Repair};
 use crate::sender::{Arrival, NEVER, Phase, Sender};
 use crate::sequence::unwrap;
 use crate::statistics::Statistics;
@@ -25,82 +23,6 @@ use crate::transmit::Chunk;
 
 /// Added to what RACK and the probe wait for: the peer's and our own timers are not exact.
 const MARGIN: Span = Span::from_nanos(2_000_000);
-
-/// What the timer is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Alarm {
-    /// Everything that was sent long enough ago is lost.
-    Timeout,
-    /// Segments that are waited for may be lost now.
-    Reordering,
-    /// No acknowledgement came: ask for one.
-    Tail,
-}
-
-/// What a sender with records knows beyond them.
-#[derive(Clone, Debug)]
-pub(crate) struct Repair {
-    rack: Rack,
-    alarm: Alarm,
-    /// Whether the window is being reduced because of a mark.
-    is_reducing: bool,
-    /// Whether a tail probe is to be sent.
-    probes_tail: bool,
-    /// What must be acknowledged before another tail probe, and whether the last one repeated data.
-    probed: Option<(u64, bool)>,
-    /// Least timeout, added to the wait for the tail of one segment: its acknowledgement may be
-    /// delayed.
-    delay: Span,
-    usage: Usage,
-    has_tail_probe: bool,
-}
-
-/// How much of the window was used lately: what lets it grow.
-#[derive(Clone, Copy, Debug, Default)]
-struct Usage {
-    is_limited: bool,
-    /// Most bytes outstanding since the window was last used up.
-    most: u64,
-    /// When this is acknowledged, the judgement is a round trip old.
-    until: u64,
-    has_sent: bool,
-}
-
-impl Repair {
-    /// For a connection whose handshake is about to end.
-    pub fn new(config: &Config, mss: u32) -> Repair {
-        Repair {
-            rack: Rack::new(mss),
-            alarm: Alarm::Timeout,
-            is_reducing: false,
-            probes_tail: false,
-            probed: None,
-            delay: config.rto_min,
-            usage: Usage::default(),
-            has_tail_probe: config.tail_probe,
-        }
-    }
-
-    /// Segments in each state.
-    pub const fn segments(&self) -> &Sums {
-        self.rack.segments()
-    }
-
-    /// Bytes in each state.
-    pub const fn bytes(&self) -> &Sums {
-        self.rack.bytes()
-    }
-
-    /// By how many segments one was overtaken, and how often.
-    pub const fn reordering(&self) -> (u64, u64) {
-        self.rack.reordering()
-    }
-
-    /// Whether a mark is being answered.
-    pub const fn is_reducing(&self) -> bool {
-        self.is_reducing
-    }
-}
 
 impl Sender {
     /// An acknowledgement, also one from before `una`: its blocks may be news.
@@ -459,9 +381,6 @@ impl Sender {
         }
     }
 }
-
-/// The records of a connection that has the SACK option and uses them.
-pub(crate) type Records = Option<Box<Repair>>;
 
 #[cfg(test)]
 mod tests;

@@ -11,14 +11,14 @@ use nilometer_wire::{Span, Time};
 
 use crate::config::{Config, IdleRestart, Recovery};
 use crate::controller::{Acked, Any, Controller, Window};
+use crate::doubt::Doubt;
 use crate::flight::Flight;
 use crate::hold::Hold;
-use crate::repair::{Records, Repair};
+use crate::rack_state::{Records, Repair};
 use crate::rtt::Estimator;
 use crate::scoreboard::Scoreboard;
 use crate::segment::Segment;
 use crate::sequence::unwrap;
-use crate::spurious::Doubt;
 use crate::statistics::Statistics;
 
 /// No deadline.

@@ -9,46 +9,15 @@
 
 use nilometer_wire::Time;
 
-use crate::connection::Connection;
 use crate::controller::Controller;
+use crate::doubt::{Doubt, Step};
 use crate::sender::{Arrival, Phase, Sender};
 use crate::sequence::unwrap;
 use crate::statistics::Statistics;
+use crate::timestamps;
 
 /// How many new segments F-RTO sends after the first acknowledgement.
 const PROBES: u8 = 2;
-
-/// Where F-RTO stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Nothing is in question.
-    #[default]
-    Off,
-    /// The first segment was sent again; its acknowledgement is awaited (step 2).
-    First,
-    /// New data was sent; the next acknowledgement decides (step 3).
-    Second,
-}
-
-/// What is remembered of an episode to be able to take it back.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Doubt {
-    /// Timestamp of the first segment sent again.
-    stamp: Option<u32>,
-    /// Bytes sent again that the receiver did not report as duplicates.
-    unexplained: u64,
-    /// `una` when it began.
-    start: u64,
-    /// Once this is acknowledged no more signs are awaited.
-    until: u64,
-    /// [`Sender::reduced_until`] when it began.
-    reduced_until: u64,
-    /// Whether the peer was then yet to be told of an earlier reduction, which stands.
-    had_to_tell: bool,
-    pub step: Step,
-    /// Whether originals were reported that had not been sent again.
-    pub saw_original: bool,
-}
 
 impl Sender {
     /// An episode of recovery begins.
@@ -85,7 +54,7 @@ impl Sender {
 
     /// `bytes` were sent again.
     pub(crate) fn doubt_repeat(&mut self, now: Time, bytes: u64) {
-        self.doubt.stamp.get_or_insert(Connection::timestamp(now));
+        self.doubt.stamp.get_or_insert(timestamps::at(now));
         self.doubt.unexplained += bytes;
     }
 

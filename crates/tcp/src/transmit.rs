@@ -15,8 +15,8 @@ use nilometer_wire::Time;
 
 use crate::config::IdleRestart;
 use crate::controller::{Any, Controller};
+use crate::doubt::Step;
 use crate::sender::{NEVER, Phase, Sender};
-use crate::spurious::Step;
 use crate::statistics::Statistics;
 
 /// What to send: offsets `[start, right)`, the FIN's among them if it is reached.

@@ -1,7 +1,7 @@
 //! The sender with records, step by step: what is believed, when the tail is probed, what is cut.
 
 use super::*;
-use crate::config::Algorithm;
+use crate::config::{Algorithm, Config};
 use crate::segment::Segment;
 
 const MSS: u64 = 1_000;

@@ -8,7 +8,7 @@ use nilometer_wire::Span;
 use super::*;
 use crate::config::{Algorithm, Config};
 use crate::flight::Flight;
-use crate::repair::Repair;
+use crate::rack_state::Repair;
 
 const MSS: u64 = 1_000;
 const NOW: Time = Time(5_000_000_000_000);

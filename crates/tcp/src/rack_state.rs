@@ -1,0 +1,87 @@
+//! What a sender with a record of each segment knows beyond the records.
+
+use alloc::boxed::Box;
+
+use nilometer_wire::Span;
+
+use crate::config::Config;
+use crate::rack::{Rack, Sums};
+
+/// What the timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alarm {
+    /// Everything that was sent long enough ago is lost.
+    Timeout,
+    /// Segments that are waited for may be lost now.
+    Reordering,
+    /// No acknowledgement came: ask for one.
+    Tail,
+}
+
+/// What a sender with records knows beyond them.
+#[derive(Clone, Debug)]
+pub(crate) struct Repair {
+    pub rack: Rack,
+    pub alarm: Alarm,
+    /// Whether the window is being reduced because of a mark.
+    pub is_reducing: bool,
+    /// Whether a tail probe is to be sent.
+    pub probes_tail: bool,
+    /// What must be acknowledged before another tail probe, and whether the last one repeated data.
+    pub probed: Option<(u64, bool)>,
+    /// Least timeout, added to the wait for the tail of one segment: its acknowledgement may be
+    /// delayed.
+    pub delay: Span,
+    pub usage: Usage,
+    pub has_tail_probe: bool,
+}
+
+/// How much of the window was used lately: what lets it grow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    pub is_limited: bool,
+    /// Most bytes outstanding since the window was last used up.
+    pub most: u64,
+    /// When this is acknowledged, the judgement is a round trip old.
+    pub until: u64,
+    pub has_sent: bool,
+}
+
+impl Repair {
+    /// For a connection whose handshake is about to end.
+    pub fn new(config: &Config, mss: u32) -> Repair {
+        Repair {
+            rack: Rack::new(mss),
+            alarm: Alarm::Timeout,
+            is_reducing: false,
+            probes_tail: false,
+            probed: None,
+            delay: config.rto_min,
+            usage: Usage::default(),
+            has_tail_probe: config.tail_probe,
+        }
+    }
+
+    /// Segments in each state.
+    pub const fn segments(&self) -> &Sums {
+        self.rack.segments()
+    }
+
+    /// Bytes in each state.
+    pub const fn bytes(&self) -> &Sums {
+        self.rack.bytes()
+    }
+
+    /// By how many segments one was overtaken, and how often.
+    pub const fn reordering(&self) -> (u64, u64) {
+        self.rack.reordering()
+    }
+
+    /// Whether a mark is being answered.
+    pub const fn is_reducing(&self) -> bool {
+        self.is_reducing
+    }
+}
+
+/// The records of a connection that has the SACK option and uses them.
+pub(crate) type Records = Option<Box<Repair>>;
