@@ -6,32 +6,12 @@
 
 use alloc::vec::Vec;
 
-use super::kernel::Classified;
+use super::kernel::{Block, Classified, LANES};
 use super::rule::Rule;
 use crate::header::Key;
 
-/// Rules of a block.
-pub(super) const LANES: usize = 8;
 /// No block.
 pub(super) const NONE: u32 = u32::MAX;
-
-/// Eight rules. A lane without one asks for a source that no packet has: no bits, of value one.
-#[derive(Clone, Debug)]
-#[repr(C, align(64))]
-pub(super) struct Block<A> {
-    pub source: [A; LANES],
-    pub source_mask: [A; LANES],
-    pub destination: [A; LANES],
-    pub destination_mask: [A; LANES],
-    /// First source ports, then first destination ports.
-    pub port: [u16; 2 * LANES],
-    /// How many ports more, in the same order.
-    pub port_span: [u16; 2 * LANES],
-    /// Protocol and flags.
-    pub octets: [u16; LANES],
-    pub octets_mask: [u16; LANES],
-    pub ids: [u32; LANES],
-}
 
 impl<A: Classified> Block<A> {
     const EMPTY: Block<A> = Block {

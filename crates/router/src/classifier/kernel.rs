@@ -1,187 +1,29 @@
-//! The comparison of one header with eight rules, and the search among vectors, with the instructions that
-//! there are.
+//! The comparison of one header with eight rules, with the instructions that there are.
 
 use core::fmt::Debug;
 
-use super::block::{Block, LANES};
-#[cfg(target_arch = "x86_64")]
-use super::gathered::{self, GATHERED};
-use super::rule::RuleId;
-use super::settled::ClassifierVectors;
-use super::tuples::ClassifierTuples;
 use crate::header::Key;
 use crate::prefix::Address;
 
-/// Which instructions searches may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Instructions {
-    /// Those that every processor of its kind has.
-    Common,
-    /// Those on 256 bits at once.
-    #[cfg(target_arch = "x86_64")]
-    Wide,
-    /// Those, and gathers of sixteen words that are fast (`gathered.rs`).
-    #[cfg(target_arch = "x86_64")]
-    Gathering,
-}
+/// Rules of a block.
+pub(super) const LANES: usize = 8;
 
-impl Instructions {
-    /// The best that this processor has.
-    pub fn best() -> Instructions {
-        Instructions::all().last().unwrap_or(Instructions::Common)
-    }
-
-    /// All that this processor has, the best at last.
-    pub fn all() -> impl Iterator<Item = Instructions> {
-        #[cfg(target_arch = "x86_64")]
-        let more = {
-            let is_wide = has_avx2();
-            let wide = is_wide.then_some(Instructions::Wide);
-            let gathering = (is_wide && gathers_fast()).then_some(Instructions::Gathering);
-            wide.into_iter().chain(gathering)
-        };
-        #[cfg(not(target_arch = "x86_64"))]
-        let more = core::iter::empty();
-        core::iter::once(Instructions::Common).chain(more)
-    }
-
-    /// The first rule of `classifier` for each of `keys`.
-    #[inline]
-    pub fn search_all<A: Classified>(
-        self,
-        classifier: &ClassifierTuples<A>,
-        keys: &[Key<A>],
-        found: &mut [Option<RuleId>],
-    ) {
-        match self {
-            Instructions::Common => classifier.search_all::<false>(keys, found),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: `best` has asked the processor for each of these instructions.
-            Instructions::Wide | Instructions::Gathering => unsafe {
-                search_all_wide(classifier, keys, found);
-            },
-        }
-    }
-
-    /// The first settled rule of `classifier` for each of `keys`.
-    #[inline]
-    pub fn search_settled<A: Classified>(
-        self,
-        classifier: &ClassifierVectors<A>,
-        keys: &[Key<A>],
-        found: &mut [Option<RuleId>],
-    ) {
-        match self {
-            Instructions::Common => classifier.search_all(keys, found),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: `best` has asked the processor for each of these instructions.
-            Instructions::Wide => unsafe { search_settled_wide(classifier, keys, found) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: `best` has asked the processor for each of these instructions.
-            Instructions::Gathering => unsafe {
-                search_settled_gathering(classifier, keys, found);
-            },
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
-fn search_settled_wide<A: Classified>(
-    classifier: &ClassifierVectors<A>,
-    keys: &[Key<A>],
-    found: &mut [Option<RuleId>],
-) {
-    classifier.search_all(keys, found);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512cd,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt,lzcnt")]
-fn search_settled_gathering<A: Classified>(
-    classifier: &ClassifierVectors<A>,
-    keys: &[Key<A>],
-    found: &mut [Option<RuleId>],
-) {
-    /// Headers of which it takes less time to search them one by one.
-    const FEW: usize = 4;
-    for (keys, found) in keys.chunks(GATHERED).zip(found.chunks_mut(GATHERED)) {
-        if keys.len() < FEW {
-            classifier.search_all(keys, found);
-            continue;
-        }
-        let mut sixteen = [keys[0]; GATHERED];
-        sixteen[..keys.len()].copy_from_slice(keys);
-        let places = gathered::search(classifier.vectors(), &sixteen);
-        for (found, place) in found.iter_mut().zip(places) {
-            *found = classifier.id_of(place);
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
-fn search_all_wide<A: Classified>(
-    classifier: &ClassifierTuples<A>,
-    keys: &[Key<A>],
-    found: &mut [Option<RuleId>],
-) {
-    classifier.search_all::<true>(keys, found);
-}
-
-/// Whether the processor has AVX2, BMI1, BMI2, POPCNT and LZCNT, and the system keeps the wide
-/// registers (Intel's manual, volume 1, 14.7.1).
-#[cfg(target_arch = "x86_64")]
-fn has_avx2() -> bool {
-    const KEPT: u64 = 6;
-    let is_known = processor(0)[0] >= 7 && processor(0x8000_0000)[0] >= 0x8000_0001;
-    let has = |register: u32, bits: u32| register & bits == bits;
-    is_known
-        && has(processor(1)[2], 1 << 23 | 1 << 27)
-        && has(processor(0x8000_0001)[2], 1 << 5)
-        && has(processor(7)[1], 1 << 3 | 1 << 5 | 1 << 8)
-        && kept_registers() & KEPT == KEPT
-}
-
-/// Whether a processor with AVX2 has AVX-512 F, CD, BW, DQ and VL, and the system keeps its registers
-/// (Intel's manual, volume 1, 15.2 to 15.4).
-#[cfg(target_arch = "x86_64")]
-fn gathers() -> bool {
-    const KEPT: u64 = 0xe6;
-    const FOUNDATIONS: u32 = 1 << 16 | 1 << 17 | 1 << 28 | 1 << 30 | 1 << 31;
-    processor(7)[1] & FOUNDATIONS == FOUNDATIONS && kept_registers() & KEPT == KEPT
-}
-
-/// Whether it gathers, and has FP16.
-#[cfg(target_arch = "x86_64")]
-fn gathers_fast() -> bool {
-    gathers() && processor(7)[3] >> 23 & 1 == 1
-}
-
-/// What the processor says of itself in `leaf`, which it knows: EAX, EBX, ECX, EDX.
-#[cfg(target_arch = "x86_64")]
-fn processor(leaf: u32) -> [u32; 4] {
-    // SAFETY: every x86-64 processor has CPUID.
-    #[allow(unused_unsafe, reason = "safe in newer compilers")]
-    let said = unsafe { core::arch::x86_64::__cpuid_count(leaf, 0) };
-    [said.eax, said.ebx, said.ecx, said.edx]
-}
-
-/// Which registers the system keeps for every thread; none where that cannot be asked.
-#[cfg(target_arch = "x86_64")]
-fn kept_registers() -> u64 {
-    #[target_feature(enable = "xsave")]
-    fn ask() -> u64 {
-        // SAFETY: register 0 is there wherever XGETBV is.
-        #[allow(unused_unsafe, reason = "safe in newer compilers")]
-        unsafe {
-            core::arch::x86_64::_xgetbv(0)
-        }
-    }
-    if processor(1)[2] >> 27 & 1 == 0 {
-        return 0;
-    }
-    // SAFETY: bit 27 says that XGETBV is there.
-    unsafe { ask() }
+/// Eight rules. A lane without one asks for a source that no packet has: no bits, of value one.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Block<A> {
+    pub source: [A; LANES],
+    pub source_mask: [A; LANES],
+    pub destination: [A; LANES],
+    pub destination_mask: [A; LANES],
+    /// First source ports, then first destination ports.
+    pub port: [u16; 2 * LANES],
+    /// How many ports more, in the same order.
+    pub port_span: [u16; 2 * LANES],
+    /// Protocol and flags.
+    pub octets: [u16; LANES],
+    pub octets_mask: [u16; LANES],
+    pub ids: [u32; LANES],
 }
 
 /// An address that rules can be compared with: `u32` and `u128`, no others.
@@ -372,7 +214,9 @@ fn rest<A>(block: &Block<A>, key: &Key<A>) -> [u16; LANES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classifier::{Action, Classifier, ClassifierVectors, Octet, Ports, Rule};
+    use crate::classifier::instructions::{Instructions, gathers, has_avx2};
+    use crate::classifier::{Action, Classifier, ClassifierTuples, ClassifierVectors};
+    use crate::classifier::{Octet, Ports, Rule, RuleId};
     use crate::prefix::Prefix;
     use nilometer_stat::Rng;
 
@@ -401,18 +245,6 @@ mod tests {
             flags: Octet::new(from.flags, 2),
             ..Rule::any(rng.below(50) as u32, Action::Permit)
         }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[test]
-    fn the_processor_is_asked_as_the_standard_library_asks_it() {
-        extern crate std;
-        use std::is_x86_feature_detected as has;
-        let bits = has!("bmi1") && has!("bmi2") && has!("popcnt") && has!("lzcnt");
-        assert_eq!(has_avx2(), has!("avx2") && bits);
-        let foundations = has!("avx512f") && has!("avx512cd") && has!("avx512bw");
-        assert_eq!(gathers(), foundations && has!("avx512dq") && has!("avx512vl"));
-        assert_eq!(gathers_fast(), gathers() && has!("avx512fp16"));
     }
 
     fn all_instructions_find_the_same<A: Classified>(address: fn(u64) -> A) {

@@ -42,7 +42,8 @@ pub mod cache;
 pub mod classbench;
 #[cfg(target_arch = "x86_64")]
 mod gathered;
-pub(crate) mod kernel;
+pub(crate) mod instructions;
+mod kernel;
 pub mod linear;
 mod plan;
 pub mod rule;

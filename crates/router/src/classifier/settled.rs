@@ -11,10 +11,13 @@
 //! Sets beyond [`RULES_SETTLED_MAX`] stay in the tables altogether: vectors grow with the square of the
 //! rules, and where they leave the cache the tables win.
 
+mod kernel;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::kernel::{Classified, Instructions};
+use super::instructions::Instructions;
+use super::kernel::Classified;
 use super::rule::{Classifier, Refused, Rule, RuleId};
 use super::tuples::ClassifierTuples;
 use super::vectors::Vectors;

@@ -1,12 +1,15 @@
 //! The classifier: a few hash tables of blocks of rules.
 
+mod kernel;
+
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::block::{Blocks, NONE};
-use super::kernel::{Classified, Instructions};
+use super::instructions::Instructions;
+use super::kernel::Classified;
 use super::plan::{BUCKET_RULES, TABLES_MAX, plan, tuple_for};
 use super::rule::{Classifier, Refused, Rule, RuleId};
 use super::table::{Slot, Table, Tuple};

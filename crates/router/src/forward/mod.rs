@@ -14,6 +14,7 @@ pub mod icmp;
 pub mod limit;
 pub mod martian;
 pub mod options;
+mod problem;
 pub mod reassemble;
 pub mod redirect;
 pub mod report;

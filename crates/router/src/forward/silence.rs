@@ -16,8 +16,8 @@
 
 use nilometer_wire::checksum::internet_checksum;
 
-use super::icmp::Problem;
 use super::martian::{Filter, Martian};
+use super::problem::Problem;
 use super::{double_word, ipv4_extent, word};
 use crate::header::{AnyKey, Header, LATER_FRAGMENT, protocol};
 

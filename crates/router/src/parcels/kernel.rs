@@ -19,7 +19,7 @@ use nilometer_wire::fetch::ask_for;
 
 use super::account::FIRST_BITS;
 use super::layout;
-use crate::classifier::kernel::Instructions;
+use crate::classifier::instructions::Instructions;
 use crate::fib::NextHop;
 use crate::prefix::Address;
 use crate::slots::memory::Memory;

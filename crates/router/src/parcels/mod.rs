@@ -33,7 +33,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::classifier::kernel::Instructions;
+use crate::classifier::instructions::Instructions;
 use crate::fib::{Fib, Full, Lookups, NextHop, ServingFib};
 use crate::prefix::Prefix;
 use crate::slots::home::Writing;

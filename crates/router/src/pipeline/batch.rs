@@ -1,19 +1,19 @@
-//! A batch on its way: what each stage leaves for the next, in arrays side by side.
+//! The first stages of a batch: headers are read, filters and routes found.
 
-use alloc::vec;
-use alloc::vec::Vec;
 use core::mem;
 
+use super::Router;
+use super::port::Port;
 use super::replicate::is_for_group;
-use super::{BATCH, Router};
-use crate::classifier::RuleId;
+use super::slow::Why;
+use super::version::Version;
 use crate::discard::Discard;
-use crate::fib::NextHop;
-use crate::forward::ecmp::{flow_hash_ipv4, flow_hash_ipv6};
+use crate::forward::ecmp::flow_hash_ipv6;
 use crate::header::{AnyKey, ETHERNET_BYTES, Fields, Header, IPV4_BYTES, Key, Unusable, protocol};
-use crate::memory::{Memory, Place, Ticket};
-use crate::neighbour::{Station, station};
-use crate::pipeline::slow::Why;
+use crate::memory::{Memory, Place};
+use crate::neighbour::{Family, Station, station};
+
+pub use super::lane::{Brief, Lane, Lanes};
 
 /// Frames between the one that is read and the one whose line is asked for: no more, because buffers of
 /// a power of two share a few sets of the first cache.
@@ -21,106 +21,6 @@ pub(super) const AHEAD: usize = 8;
 /// The same where headers are read for the first time, from further away. (All at once they would wait for
 /// each other: a processor keeps track of a dozen lines or so that are on their way.)
 const AHEAD_AT_FIRST: usize = 12;
-
-/// What deciding needs of a header besides its key.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Brief {
-    /// Where the frame lies.
-    pub place: Place,
-    /// The hash of its flow.
-    pub hash: u64,
-    /// Bytes of the IP packet.
-    pub ip_bytes: u16,
-    /// Type of service or traffic class.
-    pub traffic_class: u8,
-    /// Time to live or hop limit.
-    pub hop_limit: u8,
-    /// The header's notes.
-    pub notes: u8,
-}
-
-impl Brief {
-    #[inline(always)]
-    fn of<A>(place: Place, hash: u64, fields: &Fields<A>) -> Brief {
-        let &Fields { ip_bytes, traffic_class, hop_limit, notes, .. } = fields;
-        Brief { place, hash, ip_bytes, traffic_class, hop_limit, notes }
-    }
-}
-
-/// The packets of one family in a batch: places for [`BATCH`] of them in arrays side by side.
-#[derive(Debug)]
-pub struct Lane<A> {
-    /// How many there are.
-    pub(super) packets: usize,
-    pub(super) briefs: Vec<Brief>,
-    pub(super) keys: Vec<Key<A>>,
-    pub(super) destinations: Vec<A>,
-    pub(super) rules: Vec<Option<RuleId>>,
-    pub(super) next: Vec<Option<NextHop>>,
-}
-
-impl<A> Lane<A> {
-    /// What stands for a lane that is elsewhere.
-    pub(super) fn empty() -> Lane<A> {
-        Lane {
-            packets: 0,
-            briefs: Vec::new(),
-            keys: Vec::new(),
-            destinations: Vec::new(),
-            rules: Vec::new(),
-            next: Vec::new(),
-        }
-    }
-}
-
-impl<A: Copy + Default> Lane<A> {
-    fn new() -> Lane<A> {
-        Lane {
-            packets: 0,
-            briefs: vec![Brief::default(); BATCH],
-            keys: vec![Key::default(); BATCH],
-            destinations: vec![A::default(); BATCH],
-            rules: vec![None; BATCH],
-            next: vec![None; BATCH],
-        }
-    }
-
-    /// One more packet, of which there are never more than places.
-    #[inline(always)]
-    fn push(&mut self, brief: Brief, key: Key<A>) {
-        let at = self.packets;
-        self.briefs[at] = brief;
-        self.keys[at] = key;
-        self.destinations[at] = key.destination;
-        self.packets = at + 1;
-    }
-}
-
-impl Lane<u32> {
-    #[inline(always)]
-    fn push_fields(&mut self, seed: u64, place: Place, fields: &Fields<u32>) {
-        let hash = flow_hash_ipv4(seed, &fields.key, fields.notes);
-        self.push(Brief::of(place, hash, fields), fields.key);
-    }
-}
-
-/// A batch.
-#[derive(Debug)]
-pub struct Lanes {
-    pub(super) lane4: Lane<u32>,
-    pub(super) lane6: Lane<u128>,
-    /// What is to be queued: the output, and the ticket.
-    pub(super) decided: Vec<(u16, Ticket)>,
-    /// What leaves and was marked by a queue.
-    pub(super) marked: Vec<Place>,
-}
-
-impl Default for Lanes {
-    fn default() -> Lanes {
-        let (lane4, lane6) = (Lane::new(), Lane::new());
-        Lanes { lane4, lane6, decided: Vec::with_capacity(BATCH), marked: Vec::new() }
-    }
-}
 
 impl Router {
     /// Reads the headers of a batch: packets into their lanes, the rest to where it belongs.
@@ -253,6 +153,16 @@ impl Router {
         if lane6.packets > 0 {
             self.tables.routes6.look_up(&lane6.destinations[six], &mut lane6.next[six]);
         }
+    }
+}
+
+impl Port {
+    /// Whether who sends to `destination` means this link: a group, a link-local address, one of the
+    /// port's own.
+    pub(super) fn is_of_link(&self, destination: u128) -> bool {
+        destination.is_multicast()
+            || destination.is_link_local()
+            || self.discovery.table.own().has(destination)
     }
 }
 

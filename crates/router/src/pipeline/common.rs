@@ -10,8 +10,9 @@
 use alloc::vec::Vec;
 
 use super::Router;
-use super::batch::{AHEAD, Lane};
+use super::batch::AHEAD;
 use super::decide::rewrite;
+use super::lane::Lane;
 use super::version::Version;
 use crate::classifier::Action;
 use crate::forward::hop;

@@ -11,7 +11,7 @@ use nilometer_wire::Time;
 
 use super::Router;
 use super::adjacency::Kept;
-use super::batch::{Brief, Lane};
+use super::lane::{Brief, Lane};
 use super::port::PortPlan;
 use super::slow::Why;
 use super::version::Version;

@@ -1,77 +1,26 @@
-//! What ports do for groups: the plan of a port, the questions to its hosts, and what they answered.
+//! What ports do for groups: the questions to their hosts, and what they answered.
 //!
 //! Membership is asked for by IGMP where the port has an IPv4 address, and by MLD where it has IPv6.
 //! A message of either that comes to a port which serves groups ends here; on other ports it goes to who
 //! runs beside the forwarding plane, or nowhere.
 
 use alloc::vec::Vec;
-use core::fmt;
 use core::net::IpAddr;
 
 use nilometer_wire::{Span, Time};
 
 use super::port::{Port, PortError};
-use super::version::Version;
 use super::{Router, RouterError};
 use crate::discard::Discard;
 use crate::header::{AnyKey, ETHERNET_BYTES, Header, Key, protocol};
 use crate::memory::{Memory, Place};
-use crate::multicast::{GroupTable, Membership, Settings, SettingsError, StaticError};
+use crate::multicast::{GroupTable, Membership, Protocol, StaticError};
 use crate::neighbour::FRAME_BYTES_MAX;
+
+pub use super::multicast_plan::{MulticastError, MulticastPlan, StaticGroup};
 
 /// ICMPv6 types of MLD (RFC 2710, 3; RFC 3810, 5).
 const LISTENERS: [u8; 4] = [130, 131, 132, 143];
-
-/// What a port does for groups.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MulticastPlan {
-    /// Timers and limits of IGMP.
-    pub igmp: Settings,
-    /// Timers and limits of MLD.
-    pub mld: Settings,
-    /// Packets leave only if they came with a greater time to live or hop limit than this.
-    pub ttl_threshold: u8,
-    /// What leaves by the port whatever its hosts say.
-    pub groups: Vec<StaticGroup>,
-}
-
-/// A group that is forwarded without being asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StaticGroup {
-    /// The group.
-    pub group: IpAddr,
-    /// From this source alone; without one, from all.
-    pub source: Option<IpAddr>,
-}
-
-/// Why a port cannot do this for groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MulticastError {
-    /// A timer or a limit.
-    Settings(SettingsError),
-    /// This group cannot be static.
-    Static(StaticGroup, StaticError),
-    /// Multicast is off on the port.
-    Off,
-}
-
-impl fmt::Display for MulticastError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MulticastError::Settings(why) => why.fmt(f),
-            MulticastError::Static(fixed, why) => write!(f, "{}: {why}", fixed.group),
-            MulticastError::Off => write!(f, "multicast is off on the port"),
-        }
-    }
-}
-
-impl core::error::Error for MulticastError {}
-
-impl From<SettingsError> for MulticastError {
-    fn from(why: SettingsError) -> MulticastError {
-        MulticastError::Settings(why)
-    }
-}
 
 /// Groups of one family.
 #[derive(Debug)]
@@ -81,7 +30,7 @@ pub(super) struct Side<A> {
     memberships: Vec<Option<Membership<A>>>,
 }
 
-impl<A: Version> Side<A> {
+impl<A: Protocol> Side<A> {
     fn new(ports: usize) -> Side<A> {
         Side { table: GroupTable::new(), memberships: (0..ports).map(|_| None).collect() }
     }

@@ -31,9 +31,12 @@ mod common;
 mod decide;
 pub mod engine;
 pub mod groups;
+mod lane;
+mod multicast_plan;
 mod onward;
 mod own;
 pub mod port;
+mod port_plan;
 mod replicate;
 pub mod reverse;
 mod send;
@@ -42,6 +45,7 @@ pub mod slow;
 pub mod stage;
 mod tell;
 mod version;
+mod ways_back;
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -64,14 +68,14 @@ use crate::next_hop::Snapshot;
 
 use account::Account;
 use adjacency::Adjacencies;
-use batch::Lanes;
 use broadcasts::Broadcasts;
 use engine::Tables;
 use groups::Groups;
+use lane::Lanes;
 use port::{Port, PortPlan};
-use reverse::WaysBack;
 use slow::SlowPath;
 use stage::{Probe, Stage};
+use ways_back::WaysBack;
 
 /// Packets that a stage goes over before the next begins.
 pub const BATCH: usize = 256;

@@ -18,8 +18,8 @@ use core::mem;
 
 use nilometer_wire::Time;
 
-use super::batch::Brief;
 use super::groups::is_mld;
+use super::lane::Brief;
 use super::slow::Why;
 use super::version::Version;
 use super::{GiveBack, Router};

@@ -5,12 +5,12 @@ use core::array;
 use core::net::IpAddr;
 
 use super::Router;
-use super::batch::{Lane, Lanes};
 use super::broadcasts::Broadcasts;
 use super::engine::{Filters, Tables};
 use super::groups::{Groups, Side};
+use super::lane::{Lane, Lanes};
 use super::port::{Held, Port};
-use super::reverse::WaysBack;
+use super::ways_back::WaysBack;
 use crate::classifier::Classified;
 use crate::fib::NextHop;
 use crate::forward::hop;

@@ -19,19 +19,21 @@
 //! next hops, and with two bytes (`Lines<2>`) there are 65,534.
 //!
 //! A burst goes through in two passes. The first reads the roots and asks for the blocks' lines
-//! (`kernel.rs`), the second counts and loads, by when the lines have come. There is no branch in either:
+//! (`bursts.rs`), the second counts and loads, by when the lines have come. There is no branch in either:
 //! slots with one answer share a block which looks like any other.
 //!
 //! A network with routes inside has the answer `ESCAPE`, a bit of its own, and behind the
 //! answers an offset: to a bitmap of its 256 addresses with the answers behind it, found as above. Of
 //! 900,000 routes some 900 are longer than 24 bits; a burst looks for escapes once, at its end.
 
+mod bursts;
+
 use alloc::vec::Vec;
 
+use super::Layout;
 use super::division::Divided;
 use super::memory::Memory;
 use super::routes::{Leaf, Run, next_hop};
-use super::{Layout, kernel};
 use crate::fib::NextHop;
 use crate::tree_bitmap::Instructions;
 
@@ -186,7 +188,7 @@ impl<const BYTES: usize> Layout<u32> for Lines<BYTES> {
         addresses: &[u32],
         next_hops: &mut [Option<NextHop>],
     ) {
-        let done = kernel::find_bursts::<BYTES>(memory, instructions, addresses, next_hops);
+        let done = bursts::find_bursts::<BYTES>(memory, instructions, addresses, next_hops);
         for (address, next) in addresses[done..].iter().zip(&mut next_hops[done..]) {
             let block = memory.root(address.slot(BITS));
             *next = next_hop(Self::find(memory, block, *address));

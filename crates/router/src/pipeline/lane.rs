@@ -1,0 +1,111 @@
+//! A batch on its way: what each stage leaves for the next, in arrays side by side.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::BATCH;
+use crate::classifier::RuleId;
+use crate::fib::NextHop;
+use crate::forward::ecmp::flow_hash_ipv4;
+use crate::header::{Fields, Key};
+use crate::memory::{Place, Ticket};
+
+/// What deciding needs of a header besides its key.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Brief {
+    /// Where the frame lies.
+    pub place: Place,
+    /// The hash of its flow.
+    pub hash: u64,
+    /// Bytes of the IP packet.
+    pub ip_bytes: u16,
+    /// Type of service or traffic class.
+    pub traffic_class: u8,
+    /// Time to live or hop limit.
+    pub hop_limit: u8,
+    /// The header's notes.
+    pub notes: u8,
+}
+
+impl Brief {
+    #[inline(always)]
+    pub(super) fn of<A>(place: Place, hash: u64, fields: &Fields<A>) -> Brief {
+        let &Fields { ip_bytes, traffic_class, hop_limit, notes, .. } = fields;
+        Brief { place, hash, ip_bytes, traffic_class, hop_limit, notes }
+    }
+}
+
+/// The packets of one family in a batch: places for [`BATCH`] of them in arrays side by side.
+#[derive(Debug)]
+pub struct Lane<A> {
+    /// How many there are.
+    pub(super) packets: usize,
+    pub(super) briefs: Vec<Brief>,
+    pub(super) keys: Vec<Key<A>>,
+    pub(super) destinations: Vec<A>,
+    pub(super) rules: Vec<Option<RuleId>>,
+    pub(super) next: Vec<Option<NextHop>>,
+}
+
+impl<A> Lane<A> {
+    /// What stands for a lane that is elsewhere.
+    pub(super) fn empty() -> Lane<A> {
+        Lane {
+            packets: 0,
+            briefs: Vec::new(),
+            keys: Vec::new(),
+            destinations: Vec::new(),
+            rules: Vec::new(),
+            next: Vec::new(),
+        }
+    }
+}
+
+impl<A: Copy + Default> Lane<A> {
+    fn new() -> Lane<A> {
+        Lane {
+            packets: 0,
+            briefs: vec![Brief::default(); BATCH],
+            keys: vec![Key::default(); BATCH],
+            destinations: vec![A::default(); BATCH],
+            rules: vec![None; BATCH],
+            next: vec![None; BATCH],
+        }
+    }
+
+    /// One more packet, of which there are never more than places.
+    #[inline(always)]
+    pub(super) fn push(&mut self, brief: Brief, key: Key<A>) {
+        let at = self.packets;
+        self.briefs[at] = brief;
+        self.keys[at] = key;
+        self.destinations[at] = key.destination;
+        self.packets = at + 1;
+    }
+}
+
+impl Lane<u32> {
+    #[inline(always)]
+    pub(super) fn push_fields(&mut self, seed: u64, place: Place, fields: &Fields<u32>) {
+        let hash = flow_hash_ipv4(seed, &fields.key, fields.notes);
+        self.push(Brief::of(place, hash, fields), fields.key);
+    }
+}
+
+/// A batch.
+#[derive(Debug)]
+pub struct Lanes {
+    pub(super) lane4: Lane<u32>,
+    pub(super) lane6: Lane<u128>,
+    /// What is to be queued: the output, and the ticket.
+    pub(super) decided: Vec<(u16, Ticket)>,
+    /// What leaves and was marked by a queue.
+    pub(super) marked: Vec<Place>,
+}
+
+impl Default for Lanes {
+    fn default() -> Lanes {
+        let (lane4, lane6) = (Lane::new(), Lane::new());
+        Lanes { lane4, lane6, decided: Vec::with_capacity(BATCH), marked: Vec::new() }
+    }
+}

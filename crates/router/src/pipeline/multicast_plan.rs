@@ -1,0 +1,58 @@
+//! What a port is to do for groups, and why it cannot.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
+
+use crate::multicast::{Settings, SettingsError, StaticError};
+
+/// What a port does for groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MulticastPlan {
+    /// Timers and limits of IGMP.
+    pub igmp: Settings,
+    /// Timers and limits of MLD.
+    pub mld: Settings,
+    /// Packets leave only if they came with a greater time to live or hop limit than this.
+    pub ttl_threshold: u8,
+    /// What leaves by the port whatever its hosts say.
+    pub groups: Vec<StaticGroup>,
+}
+
+/// A group that is forwarded without being asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StaticGroup {
+    /// The group.
+    pub group: IpAddr,
+    /// From this source alone; without one, from all.
+    pub source: Option<IpAddr>,
+}
+
+/// Why a port cannot do this for groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MulticastError {
+    /// A timer or a limit.
+    Settings(SettingsError),
+    /// This group cannot be static.
+    Static(StaticGroup, StaticError),
+    /// Multicast is off on the port.
+    Off,
+}
+
+impl fmt::Display for MulticastError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MulticastError::Settings(why) => why.fmt(f),
+            MulticastError::Static(fixed, why) => write!(f, "{}: {why}", fixed.group),
+            MulticastError::Off => write!(f, "multicast is off on the port"),
+        }
+    }
+}
+
+impl core::error::Error for MulticastError {}
+
+impl From<SettingsError> for MulticastError {
+    fn from(why: SettingsError) -> MulticastError {
+        MulticastError::Settings(why)
+    }
+}
