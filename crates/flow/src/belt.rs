@@ -54,11 +54,11 @@ impl Belt {
     pub fn pass(&mut self, meter: &Meter, stamp_ns: u64, packet: &Brief) -> Option<Coming> {
         let coming = Coming { stamp_ns, packet: *packet, place: meter.place_of(packet) };
         let due = if self.on - self.off == LENGTH { self.take_off() } else { None };
-        meter.cache.ask_for_place(coming.place.hash);
+        meter.cache.prefetch_place(coming.place.hash);
         let finding = &mut self.places[self.on.wrapping_sub(TO_FLOW) % LENGTH].place;
-        finding.slot = meter.cache.ask_for_flow(finding.hash);
+        finding.slot = meter.cache.prefetch_flow(finding.hash);
         if let Some(slot) = self.places[self.on.wrapping_sub(TO_NEIGHBOURS) % LENGTH].place.slot {
-            meter.cache.ask_for_neighbours(slot);
+            meter.cache.prefetch_neighbours(slot);
         }
         self.places[self.on % LENGTH] = coming;
         self.on += 1;

@@ -10,7 +10,7 @@
 
 use alloc::vec::Vec;
 
-use nilometer_wire::fetch::ask_for;
+use nilometer_wire::prefetch::prefetch;
 
 use crate::hash::Hashing;
 use crate::index::Index;
@@ -82,50 +82,50 @@ impl<V> Cache<V> {
 
     /// Asks for the place where a flow with this hash is looked for.
     #[inline(always)]
-    pub(crate) fn ask_for_place(&self, hash: u64) {
-        self.index.ask_for(hash);
+    pub(crate) fn prefetch_place(&self, hash: u64) {
+        self.index.prefetch(hash);
     }
 
     /// Asks for the flow with this hash, if there is one, and for its place in the order of those seen; says
     /// where it stands. It may be another one with the same hash.
     #[inline(always)]
-    pub(crate) fn ask_for_flow(&self, hash: u64) -> Option<Slot> {
+    pub(crate) fn prefetch_flow(&self, hash: u64) -> Option<Slot> {
         let slot = self.index.find(hash, |_| true)?;
-        self.ask_for_entry(slot);
-        self.orders[Order::Seen as usize].ask_for(slot);
+        self.prefetch_entry(slot);
+        self.orders[Order::Seen as usize].prefetch(slot);
         Some(Slot(slot))
     }
 
     /// Asks for a flow's neighbours in the order of those seen.
     #[inline(always)]
-    pub(crate) fn ask_for_neighbours(&self, slot: Slot) {
-        self.orders[Order::Seen as usize].ask_for_neighbours(slot.0);
+    pub(crate) fn prefetch_neighbours(&self, slot: Slot) {
+        self.orders[Order::Seen as usize].prefetch_neighbours(slot.0);
     }
 
     /// Asks for what it takes to end the flows that stand next in an order, whose hashes are `hash_of` them:
     /// for a flow farther off itself, for one nearer by its place in the index and its neighbours.
-    pub(crate) fn ask_for_next(&self, order: Order, hash_of: impl Fn(&V) -> u64) {
+    pub(crate) fn prefetch_next(&self, order: Order, hash_of: impl Fn(&V) -> u64) {
         let (order, seen) = (&self.orders[order as usize], &self.orders[Order::Seen as usize]);
         let mut next = order.first();
         for ahead in 0..FLOWS_AHEAD {
             let Some(slot) = next else { return };
             if ahead == FLOWS_AHEAD / 2 {
-                self.index.ask_for(hash_of(self.value(Slot(slot))));
-                seen.ask_for_neighbours(slot);
+                self.index.prefetch(hash_of(self.value(Slot(slot))));
+                seen.prefetch_neighbours(slot);
             }
             next = order.after(slot);
         }
         if let Some(slot) = next {
-            self.ask_for_entry(slot);
-            self.orders.iter().for_each(|order| order.ask_for(slot));
+            self.prefetch_entry(slot);
+            self.orders.iter().for_each(|order| order.prefetch(slot));
         }
     }
 
     #[inline(always)]
-    fn ask_for_entry(&self, slot: u32) {
+    fn prefetch_entry(&self, slot: u32) {
         let entry = &raw const self.entries[slot as usize];
         for line in 0..size_of::<Option<V>>().div_ceil(64) {
-            ask_for(entry.wrapping_byte_add(line * 64));
+            prefetch(entry.wrapping_byte_add(line * 64));
         }
     }
 
@@ -189,8 +189,8 @@ impl<V> Cache<V> {
 
 impl<V: Keyed> Cache<V> {
     /// Asks for the place where the flow of `key` is looked for.
-    pub(crate) fn ask_for(&self, key: &FlowKey) {
-        self.ask_for_place(self.hashing.of(key));
+    pub(crate) fn prefetch(&self, key: &FlowKey) {
+        self.prefetch_place(self.hashing.of(key));
     }
 
     /// The flow of `key`.

@@ -103,7 +103,7 @@ impl ConnectionCounter {
 
     /// Marks what waits, after all of its places were asked for.
     fn mark_waiting(&mut self) {
-        self.waiting.iter().for_each(|word| self.words.ask_for(*word));
+        self.waiting.iter().for_each(|word| self.words.prefetch(*word));
         for word in self.waiting.drain(..) {
             let may_grow = self.words.len() + self.wide.len() < self.limit;
             let before = self.words.mark(word, may_grow);

@@ -9,7 +9,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use nilometer_wire::fetch::ask_for;
+use nilometer_wire::prefetch::prefetch;
 
 /// Words at the beginning.
 const WORDS_MIN: usize = 1 << 10;
@@ -47,8 +47,8 @@ impl Index {
 
     /// Asks for the place where `hash` belongs.
     #[inline(always)]
-    pub(crate) fn ask_for(&self, hash: u64) {
-        ask_for(&raw const self.words[self.home(hash)]);
+    pub(crate) fn prefetch(&self, hash: u64) {
+        prefetch(&raw const self.words[self.home(hash)]);
     }
 
     /// The slot with this hash for which `is_it`.

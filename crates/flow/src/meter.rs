@@ -195,7 +195,7 @@ impl Meter {
     /// Ends every flow that lives, the least recently seen first. What follows may be of another time.
     pub fn flush(&mut self, out: &mut impl FnMut(FlowRecord)) {
         while let Some(slot) = self.cache.first(Order::Seen) {
-            self.ask_for_next(Order::Seen);
+            self.prefetch_next(Order::Seen);
             self.end(slot, EndReason::ForcedEnd, out);
         }
         (self.now_ns, self.due_ns) = (0, u64::MAX);
@@ -237,8 +237,8 @@ impl Meter {
 
     /// Asks for what will be needed to end the flows that stand next in an order.
     #[inline]
-    fn ask_for_next(&self, order: Order) {
-        self.cache.ask_for_next(order, |metered| self.cache.hashing.of_tuple(&metered.tuple));
+    fn prefetch_next(&self, order: Order) {
+        self.cache.prefetch_next(order, |metered| self.cache.hashing.of_tuple(&metered.tuple));
     }
 
     /// The flow of this packet that lives.
@@ -288,7 +288,7 @@ impl Meter {
                 self.due_ns = closes_ns;
                 break;
             }
-            self.ask_for_next(Order::Closing);
+            self.prefetch_next(Order::Closing);
             self.end(slot, EndReason::EndOfFlow, out);
         }
         while let Some(slot) = self.cache.first(Order::Seen) {
@@ -297,7 +297,7 @@ impl Meter {
                 self.due_ns = self.due_ns.min(self.idle_at_ns(seen_ns));
                 break;
             }
-            self.ask_for_next(Order::Seen);
+            self.prefetch_next(Order::Seen);
             self.end(slot, EndReason::IdleTimeout, out);
         }
     }

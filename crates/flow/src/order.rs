@@ -8,7 +8,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use nilometer_wire::fetch::ask_for;
+use nilometer_wire::prefetch::prefetch;
 
 const POST: u32 = 0;
 
@@ -49,16 +49,16 @@ impl Sequence {
 
     /// Asks for a slot's place.
     #[inline(always)]
-    pub(crate) fn ask_for(&self, slot: u32) {
-        ask_for(&raw const self.links[slot as usize + 1]);
+    pub(crate) fn prefetch(&self, slot: u32) {
+        prefetch(&raw const self.links[slot as usize + 1]);
     }
 
     /// Asks for the places of a slot's neighbours.
     #[inline(always)]
-    pub(crate) fn ask_for_neighbours(&self, slot: u32) {
+    pub(crate) fn prefetch_neighbours(&self, slot: u32) {
         let Link { previous, next } = self.links[slot as usize + 1];
-        ask_for(&raw const self.links[previous as usize]);
-        ask_for(&raw const self.links[next as usize]);
+        prefetch(&raw const self.links[previous as usize]);
+        prefetch(&raw const self.links[next as usize]);
     }
 
     /// Moves a slot to the end, or puts it there.

@@ -3,13 +3,13 @@
 //! An address and a port are 48 bits, two of them 96: a conversation is its own key, and equality is
 //! that of numbers. The table is probed from the place that the top bits of a hash name, so that a step
 //! further is mostly in the same line of the cache, and doubling it moves words in their order. Whoever has
-//! several words to mark asks for all of them first ([`Words::ask_for`]), and waits for memory once.
+//! several words to mark asks for all of them first ([`Words::prefetch`]), and waits for memory once.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use nilometer_wire::fetch::ask_for;
+use nilometer_wire::prefetch::prefetch;
 
 use crate::hash::Hashing;
 use crate::record::FlowKey;
@@ -56,8 +56,8 @@ impl Words {
     }
 
     /// Asks for the place where `word` belongs.
-    pub(crate) fn ask_for(&self, word: u128) {
-        ask_for(&raw const self.slots[self.place(word)]);
+    pub(crate) fn prefetch(&self, word: u128) {
+        prefetch(&raw const self.slots[self.place(word)]);
     }
 
     /// Adds the marks of `word` to its conversation, which comes with them if it is new and `may_grow`.

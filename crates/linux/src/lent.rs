@@ -1,7 +1,7 @@
 //! The ports' packet memory, as the pipeline asks for it.
 
 use nilometer_router::memory::{Memory as Asked, Place};
-use nilometer_wire::fetch::ask_for;
+use nilometer_wire::prefetch::prefetch;
 
 use crate::memory::Memory;
 
@@ -19,7 +19,7 @@ impl Asked for Memory {
 
     #[inline(always)]
     fn expect(&self, place: Place) {
-        ask_for(self.whereabouts(&place));
+        prefetch(self.whereabouts(&place));
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use nilometer_wire::fetch::ask_for;
+use nilometer_wire::prefetch::prefetch;
 
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -156,7 +156,7 @@ impl<T> Fifos<T> {
             self.free.push(front);
             front = next;
             length -= 1;
-            ask_for(self.slots.as_ptr().wrapping_add(front as usize));
+            prefetch(self.slots.as_ptr().wrapping_add(front as usize));
             wants_more = give(item, bytes);
         }
         (fifo.front, fifo.length) = (front, length);
@@ -165,8 +165,8 @@ impl<T> Fifos<T> {
 
     /// Asks for the slot at `end` of `fifo`.
     #[inline]
-    pub(crate) fn ask(&self, fifo: &Fifo, end: End) {
-        ask_for(self.slots.as_ptr().wrapping_add(fifo.slot(end) as usize));
+    pub(crate) fn prefetch(&self, fifo: &Fifo, end: End) {
+        prefetch(self.slots.as_ptr().wrapping_add(fifo.slot(end) as usize));
     }
 
     /// How many items all lists hold.

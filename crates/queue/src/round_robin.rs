@@ -24,7 +24,7 @@ use crate::discipline::{Backlog, Drops, Packet, Reason};
 use crate::fifos::{End, Fifo, Fifos, NONE};
 use crate::hashing::{Hashing, Spread};
 use crate::settings_error::SettingsError;
-use nilometer_wire::fetch::ask_for;
+use nilometer_wire::prefetch::prefetch;
 
 pub use crate::limits::{LARGEST_MTU_BYTES, LARGEST_WEIGHT, MOST_QUEUES};
 
@@ -200,10 +200,10 @@ impl<P: Packet> RoundRobin<P> {
         let mut numbers = [0; TOGETHER];
         for (number, packet) in numbers.iter_mut().zip(packets) {
             *number = self.spread.queue(packet.flow());
-            ask_for(&raw const self.queues[*number as usize]);
+            prefetch(&raw const self.queues[*number as usize]);
         }
         for number in numbers.iter().take(packets.len()) {
-            self.packets.ask(&self.queues[*number as usize].waiting, End::Tail);
+            self.packets.prefetch(&self.queues[*number as usize].waiting, End::Tail);
         }
         numbers
     }
@@ -351,10 +351,10 @@ impl<P: Packet> RoundRobin<P> {
     #[inline]
     fn look_ahead(&self) {
         let Some(queue) = self.queues.get(self.current as usize) else { return };
-        self.packets.ask(&queue.waiting, End::Front);
+        self.packets.prefetch(&queue.waiting, End::Front);
         let Some(next) = self.queues.get(queue.next as usize) else { return };
-        self.packets.ask(&next.waiting, End::Front);
-        ask_for(self.queues.as_ptr().wrapping_add(next.next as usize));
+        self.packets.prefetch(&next.waiting, End::Front);
+        prefetch(self.queues.as_ptr().wrapping_add(next.next as usize));
     }
 
     /// The packet that [`RoundRobin::send`] chose.

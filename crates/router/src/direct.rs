@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU16, Ordering};
 
-use nilometer_wire::fetch::ask_for;
+use nilometer_wire::prefetch::prefetch;
 
 use crate::fib::{Fib, Full, Lookups, NextHop, ServingFib};
 use crate::prefix::Prefix;
@@ -245,7 +245,7 @@ impl Lookups<u32> for DirectReader {
     fn look_up(&mut self, addresses: &[u32], next_hops: &mut [Option<NextHop>]) {
         assert_eq!(addresses.len(), next_hops.len(), "a next hop for each address");
         let ask = |address: &u32| {
-            ask_for(self.memory.networks.as_ptr().wrapping_add((address >> 8) as usize));
+            prefetch(self.memory.networks.as_ptr().wrapping_add((address >> 8) as usize));
         };
         let mut bursts = addresses.chunks(BURST);
         bursts.next().into_iter().flatten().for_each(ask);

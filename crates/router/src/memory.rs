@@ -2,7 +2,7 @@
 
 use nilometer_queue::Packet;
 use nilometer_wire::Ecn;
-use nilometer_wire::fetch::ask_for;
+use nilometer_wire::prefetch::prefetch;
 
 /// A frame in the memory, from its Ethernet header on, without the check sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub trait Memory {
     /// without looking whether it is one says so faster than this.
     #[inline(always)]
     fn expect(&self, place: Place) {
-        ask_for(self.frame(place).as_ptr());
+        prefetch(self.frame(place).as_ptr());
     }
 
     /// The bytes of a frame, to change.

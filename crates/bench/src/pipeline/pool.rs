@@ -10,7 +10,7 @@ use nilometer_router::header::{ETHERNET_BYTES, IPV4_BYTES, protocol};
 use nilometer_router::memory::{Memory, Place};
 use nilometer_router::neighbour::Mac;
 use nilometer_wire::checksum::internet_checksum;
-use nilometer_wire::fetch::ask_for;
+use nilometer_wire::prefetch::prefetch;
 
 use nilometer_linux::pages::ask_for_large_pages;
 
@@ -74,7 +74,7 @@ impl Memory for Pool {
 
     #[inline(always)]
     fn expect(&self, place: Place) {
-        ask_for(self.bytes.as_ptr().wrapping_add(Pool::range(place).start));
+        prefetch(self.bytes.as_ptr().wrapping_add(Pool::range(place).start));
     }
 
     #[inline]

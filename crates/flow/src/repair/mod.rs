@@ -291,7 +291,7 @@ impl Repair {
         let mut left = records.as_slice();
         while !left.is_empty() {
             let (now, later) = left.split_at(left.len().min(AT_A_TIME));
-            now.iter().for_each(|record| self.waiting.ask_for(&record.key));
+            now.iter().for_each(|record| self.waiting.prefetch(&record.key));
             now.iter().for_each(|record| self.take(record.clone(), out));
             left = later;
         }
@@ -317,7 +317,7 @@ impl Repair {
     /// Settles what waits: no more is to come.
     pub fn finish(&mut self, out: &mut impl FnMut(FlowRecord)) {
         while let Some(slot) = self.waiting.first(Order::Seen) {
-            self.ask_for_next(Order::Seen);
+            self.prefetch_next(Order::Seen);
             self.settle(slot, out);
         }
         self.counts.assert_conserved();
@@ -354,7 +354,7 @@ impl Repair {
                 let together = self.waiting.value(slot);
                 let wait_ns = together.wait_ns();
                 if together.end_ns().saturating_add(wait_ns) < self.now_ns {
-                    self.ask_for_next(order);
+                    self.prefetch_next(order);
                     self.settle(slot, out);
                 } else if order == Order::Closing && wait_ns != DOUBLE_WAIT_NS {
                     self.waiting.move_last(order, slot);
@@ -366,8 +366,8 @@ impl Repair {
     }
 
     /// Asks for what will be needed to settle the tuples that stand next in an order.
-    fn ask_for_next(&self, order: Order) {
-        self.waiting.ask_for_next(order, |together| self.waiting.hashing.of(together.key()));
+    fn prefetch_next(&self, order: Order) {
+        self.waiting.prefetch_next(order, |together| self.waiting.hashing.of(together.key()));
     }
 
     fn settle(&mut self, slot: Slot, out: &mut impl FnMut(FlowRecord)) {

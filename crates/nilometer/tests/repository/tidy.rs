@@ -28,7 +28,7 @@ const UNSAFE_ROOMS: [&str; 16] = [
     "crates/nilometer/examples/",
     "crates/bench/examples/",
     "crates/sim/examples/wasm.rs",
-    "crates/wire/src/fetch.rs",
+    "crates/wire/src/prefetch.rs",
     "crates/router/src/classifier/gathered.rs",
     "crates/router/src/classifier/instructions.rs",
     "crates/router/src/classifier/kernel.rs",

@@ -12,7 +12,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use nilometer_wire::fetch::ask_for;
+use nilometer_wire::prefetch::prefetch;
 
 use super::by_port::ByPort;
 use super::kernel::Classified;
@@ -184,7 +184,7 @@ impl<A: Classified + Default> FlowCache<A> {
         let mut places = [0; TOGETHER];
         for (place, key) in places.iter_mut().zip(keys) {
             *place = digest(A::words(key, list)) as usize & (self.sets.len() - 1);
-            ask_for(&raw const self.sets[*place]);
+            prefetch(&raw const self.sets[*place]);
         }
         let mut unknown = [Key::default(); TOGETHER];
         let mut asked = [0; TOGETHER];

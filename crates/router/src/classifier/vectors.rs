@@ -25,7 +25,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use nilometer_wire::fetch::ask_for;
+use nilometer_wire::prefetch::prefetch;
 
 use super::kernel::Classified;
 use super::rule::{Octet, Ports, Rule};
@@ -154,7 +154,7 @@ impl Vectors {
             let values = values_of(key).into_iter().enumerate();
             for (row, (part, value)) in rows[..parts::<A>()].iter_mut().zip(values) {
                 *row = self.classes.place(part, value);
-                ask_for(self.classes.classes.as_ptr().wrapping_add(*row as usize));
+                prefetch(self.classes.classes.as_ptr().wrapping_add(*row as usize));
             }
         }
         let mut words = [Summary::MAX; SOME];
@@ -166,7 +166,7 @@ impl Vectors {
             }
             let first = words.trailing_zeros() as usize;
             for row in &rows[..parts::<A>()] {
-                ask_for(self.vectors.as_ptr().wrapping_add(*row as usize + first));
+                prefetch(self.vectors.as_ptr().wrapping_add(*row as usize + first));
             }
         }
         core::array::from_fn(|at| self.first(&rows[at][..parts::<A>()], words[at]))

@@ -15,7 +15,7 @@
 //! it is a tree or parts; nobody writes to it before all readers have passed. Only the bytes of a block
 //! itself are read, as those beside it may be written.
 
-use nilometer_wire::fetch::ask_for;
+use nilometer_wire::prefetch::prefetch;
 
 use super::account::FIRST_BITS;
 use super::layout;
@@ -26,10 +26,10 @@ use crate::slots::memory::Memory;
 use crate::slots::routes::next_hop;
 
 /// Asks for the first words of `addresses`.
-pub(super) fn ask_roots(memory: &Memory, addresses: &[u128]) {
+pub(super) fn prefetch_roots(memory: &Memory, addresses: &[u128]) {
     let roots = memory.words().as_ptr();
     for address in addresses {
-        ask_for(roots.wrapping_add(address.bits(0, FIRST_BITS) as usize));
+        prefetch(roots.wrapping_add(address.bits(0, FIRST_BITS) as usize));
     }
 }
 
@@ -123,7 +123,7 @@ mod wide {
         let mut batch = Batch { words, addresses, found: none(), keys: none(), behind: none() };
         batch.descend();
         let kinds = batch.kinds(next_hops.len());
-        bits(kinds.lines).for_each(|number| ask_for(batch.block(batch.found.0[number])));
+        bits(kinds.lines).for_each(|number| prefetch(batch.block(batch.found.0[number])));
         for number in bits(kinds.answers) {
             next_hops[number] = next_hop((batch.found.0[number] >> 16) as Leaf);
         }
@@ -283,7 +283,7 @@ mod wide {
                 let line = (word >> layout::TAG_BITS) + 4 * (1 + passed);
                 let keys = const { layout::keys_max(WIDTH, BYTES) as u32 };
                 self.found.0[number] = line << layout::TAG_BITS | keys;
-                ask_for(self.words.wrapping_add(line as usize * 16));
+                prefetch(self.words.wrapping_add(line as usize * 16));
             }
         }
 

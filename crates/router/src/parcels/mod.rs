@@ -291,7 +291,7 @@ impl<const BYTES: usize> Lookups<u128> for ParcelReader<BYTES> {
     }
 
     fn expect(&self, addresses: &[u128]) {
-        kernel::ask_roots(&self.memory, addresses);
+        kernel::prefetch_roots(&self.memory, addresses);
     }
 }
 

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-use nilometer_wire::fetch::ask_for;
+use nilometer_wire::prefetch::prefetch;
 
 use crate::classifier::{
     Action, ByPort, Classified, Classifier, FlowCache, Inputs, Refused, Rule, RuleId,
@@ -149,7 +149,7 @@ impl<A: Classified> Filters<A> {
     #[inline(always)]
     pub(super) fn ask(&self, found: Option<RuleId>) {
         if let Some(id) = found {
-            ask_for(self.filters.as_ptr().wrapping_add(id.0 as usize));
+            prefetch(self.filters.as_ptr().wrapping_add(id.0 as usize));
         }
     }
 

@@ -8,7 +8,7 @@
 
 use core::sync::atomic::Ordering;
 
-use nilometer_wire::fetch::ask_for;
+use nilometer_wire::prefetch::prefetch;
 
 use super::Layout;
 use super::division::Divided;
@@ -18,21 +18,21 @@ use crate::fib::NextHop;
 use crate::tree_bitmap::Instructions;
 
 /// Asks for the roots of `addresses`.
-pub(super) fn ask_roots<A: Divided>(memory: &Memory, addresses: &[A], bits: u32) {
+pub(super) fn prefetch_roots<A: Divided>(memory: &Memory, addresses: &[A], bits: u32) {
     let roots = memory.words().as_ptr();
     for address in addresses {
-        ask_for(roots.wrapping_add(address.slot(bits)));
+        prefetch(roots.wrapping_add(address.slot(bits)));
     }
 }
 
 /// Asks for the blocks of `addresses`, of which roots are read and nothing behind them.
 #[inline(always)]
-pub(super) fn ask<A: Divided>(memory: &Memory, addresses: &[A], bits: u32) {
+pub(super) fn prefetch_blocks<A: Divided>(memory: &Memory, addresses: &[A], bits: u32) {
     let words = memory.words();
     let roots = &words[..A::slots(bits)];
     for address in addresses {
         let block = roots[address.slot(bits)].load(Ordering::Relaxed);
-        ask_for(words.as_ptr().wrapping_add(block as usize));
+        prefetch(words.as_ptr().wrapping_add(block as usize));
     }
 }
 

@@ -265,17 +265,20 @@ impl<A: Divided, L: Layout<A>> Lookups<A> for SlotReader<A, L> {
     fn look_up(&mut self, addresses: &[A], next_hops: &mut [Option<NextHop>]) {
         assert_eq!(addresses.len(), next_hops.len(), "a next hop for each address");
         let (memory, mut chunks) = (&*self.memory, addresses.chunks(AHEAD));
-        chunks.next().into_iter().for_each(|first| kernel::ask(memory, first, L::BITS));
+        chunks.next().into_iter().for_each(|first| kernel::prefetch_blocks(memory, first, L::BITS));
         memory.readers.pass(self.place);
         for (addresses, next_hops) in addresses.chunks(AHEAD).zip(next_hops.chunks_mut(AHEAD)) {
-            chunks.next().into_iter().for_each(|later| kernel::ask(memory, later, L::BITS));
+            chunks
+                .next()
+                .into_iter()
+                .for_each(|later| kernel::prefetch_blocks(memory, later, L::BITS));
             L::find_all(memory, self.instructions, addresses, next_hops);
         }
         self.memory.readers.rest(self.place);
     }
 
     fn expect(&self, addresses: &[A]) {
-        kernel::ask_roots(&self.memory, addresses, L::BITS);
+        kernel::prefetch_roots(&self.memory, addresses, L::BITS);
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// Asks for the line of `at`, wherever that is.
 #[inline(always)]
-pub fn ask_for<T>(at: *const T) {
+pub fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
