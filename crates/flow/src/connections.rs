@@ -10,10 +10,10 @@ use hashbrown::HashTable;
 use nilometer_wire::brief::{Body, Brief};
 use nilometer_wire::packet::IpPacket;
 
+use crate::connection_set::{ConnectionSet, ENDED, OPENED, word_of};
 use crate::hash::Hashing;
 use crate::live::key_of_tuple;
 use crate::record::{FlowKey, tcp_flags};
-use crate::words::{ENDED, OPENED, Words, word_of};
 
 /// Packets or flows that are looked up together.
 const TOGETHER: usize = 32;
@@ -34,7 +34,7 @@ pub struct ConnectionCounts {
 /// Counts connections, up to a limit.
 #[derive(Debug)]
 pub struct ConnectionCounter {
-    words: Words,
+    marked: ConnectionSet,
     /// Words that wait to be marked together.
     waiting: Vec<u128>,
     /// Conversations that no word holds.
@@ -55,7 +55,7 @@ impl ConnectionCounter {
     /// A counter of at most `limit` connections, some 30 bytes each of IPv4 and 50 of IPv6.
     pub fn new(limit: usize) -> ConnectionCounter {
         ConnectionCounter {
-            words: Words::new(),
+            marked: ConnectionSet::new(),
             waiting: Vec::with_capacity(TOGETHER),
             wide: HashTable::new(),
             hashing: Hashing::default(),
@@ -103,10 +103,10 @@ impl ConnectionCounter {
 
     /// Marks what waits, after all of its places were asked for.
     fn mark_waiting(&mut self) {
-        self.waiting.iter().for_each(|word| self.words.prefetch(*word));
+        self.waiting.iter().for_each(|word| self.marked.prefetch(*word));
         for word in self.waiting.drain(..) {
-            let may_grow = self.words.len() + self.wide.len() < self.limit;
-            let before = self.words.mark(word, may_grow);
+            let may_grow = self.marked.len() + self.wide.len() < self.limit;
+            let before = self.marked.mark(word, may_grow);
             let is_new = before == 0;
             if is_new && !may_grow {
                 self.counts.lower_bound = true;
@@ -123,7 +123,7 @@ impl ConnectionCounter {
         let Some(connection) = self.wide.find_mut(hash, |connection| connection.key == key) else {
             // What waits was there before.
             self.mark_waiting();
-            if self.words.len() + self.wide.len() >= self.limit {
+            if self.marked.len() + self.wide.len() >= self.limit {
                 self.counts.lower_bound = true;
                 return;
             }

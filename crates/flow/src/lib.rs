@@ -4,11 +4,10 @@
 extern crate alloc;
 
 pub mod anonymise;
-pub mod belt;
 mod bytes;
 mod cache;
 pub mod collector;
-mod coming;
+mod connection_set;
 pub mod connections;
 pub mod counts;
 mod coverage;
@@ -25,11 +24,12 @@ pub mod netflow5;
 pub mod netflow7;
 pub mod nfcapd;
 mod order;
+pub mod prefetch_queue;
+mod queued;
 pub mod record;
 pub mod repair;
 pub mod sequence;
 pub mod sflow;
 pub mod template;
-mod words;
 
 pub use record::{EndReason, FlowKey, FlowRecord};

@@ -27,8 +27,8 @@ use nilometer_wire::brief::{Brief, Tuple};
 use nilometer_wire::packet::IpPacket;
 
 use crate::cache::{Cache, Order, Slot};
-use crate::coming::{Coming, Place};
 use crate::live::{Live, ends_flow, key_of_tuple};
+use crate::queued::{Place, Queued};
 use crate::record::{EndReason, FlowRecord};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
@@ -148,10 +148,10 @@ impl Meter {
         self.observe_at(stamp_ns, packet, self.place_of(packet), out)
     }
 
-    /// Takes a packet off a [`Belt`](crate::belt::Belt), likewise.
+    /// Takes a packet from a [`PrefetchQueue`](crate::prefetch_queue::PrefetchQueue), likewise.
     #[inline(always)]
-    pub fn observe_coming(&mut self, coming: &Coming, out: &mut impl FnMut(FlowRecord)) -> bool {
-        self.observe_at(coming.stamp_ns, &coming.packet, coming.place, out)
+    pub fn observe_queued(&mut self, queued: &Queued, out: &mut impl FnMut(FlowRecord)) -> bool {
+        self.observe_at(queued.stamp_ns, &queued.packet, queued.place, out)
     }
 
     /// Where the flow of a packet is to be looked for.

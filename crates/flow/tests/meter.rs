@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use nilometer_flow::belt::Belt;
 use nilometer_flow::connections::ConnectionCounter;
 use nilometer_flow::meter::{Meter, MeterConfig};
+use nilometer_flow::prefetch_queue::PrefetchQueue;
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use nilometer_wire::brief::Brief;
 use nilometer_wire::packet::{Fragment, IpPacket, TcpSegment, Transport};
@@ -371,10 +371,10 @@ fn payload_is_unknown_where_a_transport_header_was_cut() {
     }
 }
 
-/// Twenty thousand flows that live together, more than go by without the belt: some end, some begin anew, some
-/// are pushed out, and their slots are others' before a packet has come to the end of its ride.
+/// Twenty thousand flows that live together, more than bypass the queue: some end, some begin anew, some
+/// are pushed out, and their slots are others' before a packet has left the queue.
 #[test]
-fn packets_that_ride_are_metered_as_those_that_do_not() {
+fn queued_packets_are_metered_as_those_that_bypass_the_queue() {
     for (seed, flows_max) in [(5, 1 << 20), (6, 9_000)] {
         let timers = MeterConfig {
             active_timeout_ns: 40_000_000,
@@ -385,7 +385,7 @@ fn packets_that_ride_are_metered_as_those_that_do_not() {
         let mut meters = [(); 2].map(|()| Meter::new(timers));
         let mut records = [(); 2].map(|()| Vec::new());
         let mut news = [(); 2].map(|()| Vec::new());
-        let (mut belt, mut rode) = (Belt::default(), 0);
+        let (mut queue, mut through) = (PrefetchQueue::default(), 0);
         let mut chance = Chance(seed);
         for n in 0..300_000u64 {
             let mut ip = chance.packet();
@@ -396,8 +396,8 @@ fn packets_that_ride_are_metered_as_those_that_do_not() {
             if theirs.observe_brief(stamp_ns, &packet, &mut |record| records[1].push(record)) {
                 news[1].push(packet);
             }
-            let coming = match belt.carries(ours) {
-                true => belt.pass(ours, stamp_ns, &packet),
+            let queued = match queue.is_used(ours) {
+                true => queue.push(ours, stamp_ns, &packet),
                 false => {
                     if ours.observe_brief(stamp_ns, &packet, &mut |record| records[0].push(record))
                     {
@@ -408,17 +408,17 @@ fn packets_that_ride_are_metered_as_those_that_do_not() {
             };
             // Now and then nobody knows whether more will come.
             let left = if n % 50_000 == 0 { usize::MAX } else { 0 };
-            for coming in coming.into_iter().chain((0..left).map_while(|_| belt.take_off())) {
-                rode += 1;
-                if ours.observe_coming(&coming, &mut |record| records[0].push(record)) {
-                    news[0].push(coming.packet);
+            for queued in queued.into_iter().chain((0..left).map_while(|_| queue.pop())) {
+                through += 1;
+                if ours.observe_queued(&queued, &mut |record| records[0].push(record)) {
+                    news[0].push(queued.packet);
                 }
             }
         }
-        while let Some(coming) = belt.take_off() {
-            rode += 1;
-            if meters[0].observe_coming(&coming, &mut |record| records[0].push(record)) {
-                news[0].push(coming.packet);
+        while let Some(queued) = queue.pop() {
+            through += 1;
+            if meters[0].observe_queued(&queued, &mut |record| records[0].push(record)) {
+                news[0].push(queued.packet);
             }
         }
         let [ours, theirs] = meters.map(|mut meter| {
@@ -428,7 +428,7 @@ fn packets_that_ride_are_metered_as_those_that_do_not() {
         });
         assert_eq!(ours, theirs);
         assert_eq!(ours.evicted > 1_000, flows_max < 10_000);
-        assert!((200_000..300_000).contains(&rode), "{rode} packets of 300,000 rode");
+        assert!((200_000..300_000).contains(&through), "{through} packets of 300,000 were queued");
         assert!(records[0] == records[1] && news[0] == news[1], "seed {seed}");
     }
 }

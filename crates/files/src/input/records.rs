@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use nilometer_flow::FlowRecord;
-use nilometer_flow::belt::Belt;
 use nilometer_flow::collector::Format;
 use nilometer_flow::connections::ConnectionCounter;
 use nilometer_flow::echoes::Echoes;
 use nilometer_flow::handshake::Handshakes;
 use nilometer_flow::meter::{Meter, MeterConfig};
+use nilometer_flow::prefetch_queue::PrefetchQueue;
 use nilometer_flow::repair::RepairCounts;
 use nilometer_wire::brief::Brief;
 use nilometer_wire::link::LinkType;
@@ -176,7 +176,7 @@ pub(super) struct Reading<'a> {
     digests: bool,
     refuses_piped_packets: bool,
     /// Packets on their way to the meter.
-    belt: Belt,
+    queue: PrefetchQueue,
     meter: Meter,
     /// None where they are not to be counted.
     pub(super) connections: Option<ConnectionCounter>,
@@ -210,7 +210,7 @@ impl<'a> Reading<'a> {
             read_as: options.read_as,
             digests: options.digests,
             refuses_piped_packets: options.refuses_piped_packets,
-            belt: Belt::default(),
+            queue: PrefetchQueue::default(),
             meter: Meter::new(options.meter),
             connections: options
                 .counts_connections

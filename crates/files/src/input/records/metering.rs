@@ -1,6 +1,6 @@
 //! Packets on their way to the meter, or to who watches them in its place.
 
-use nilometer_flow::belt::Coming;
+use nilometer_flow::prefetch_queue::Queued;
 use nilometer_wire::brief::Brief;
 use nilometer_wire::packet::IpPacket;
 
@@ -42,7 +42,7 @@ impl Reading<'_> {
             series.packet(stamp_ns, packet.ip_bytes);
         }
         let stamp_ns = self.stamped(stamp_ns);
-        if self.belt.carries(&self.meter) {
+        if self.queue.is_used(&self.meter) {
             self.meter_carried(stamp_ns, packet);
         } else {
             let out = &mut self.out;
@@ -55,16 +55,16 @@ impl Reading<'_> {
 
     #[inline(never)]
     fn meter_carried(&mut self, stamp_ns: u64, packet: &Brief) {
-        if let Some(coming) = self.belt.pass(&self.meter, stamp_ns, packet) {
-            self.meter_coming(&coming);
+        if let Some(queued) = self.queue.push(&self.meter, stamp_ns, packet) {
+            self.meter_queued(&queued);
         }
     }
 
     #[inline(always)]
-    fn meter_coming(&mut self, coming: &Coming) {
+    fn meter_queued(&mut self, queued: &Queued) {
         let out = &mut self.out;
-        let is_news = self.meter.observe_coming(coming, &mut |record| out.give(record));
-        self.note_connection(is_news, &coming.packet);
+        let is_news = self.meter.observe_queued(queued, &mut |record| out.give(record));
+        self.note_connection(is_news, &queued.packet);
     }
 
     #[inline(always)]
@@ -76,8 +76,8 @@ impl Reading<'_> {
 
     /// Meters what is on its way, and hands on the records that wait.
     pub(in crate::input) fn meter_waiting(&mut self) {
-        while let Some(coming) = self.belt.take_off() {
-            self.meter_coming(&coming);
+        while let Some(queued) = self.queue.pop() {
+            self.meter_queued(&queued);
         }
         self.out.hand_on();
     }

@@ -1,9 +1,9 @@
-//! Conversations of IPv4, each in one word of 128 bits: both ends, and two marks.
+//! A set of connections of IPv4, each in one word of 128 bits: both ends, and two marks.
 //!
 //! An address and a port are 48 bits, two of them 96: a conversation is its own key, and equality is
 //! that of numbers. The table is probed from the place that the top bits of a hash name, so that a step
 //! further is mostly in the same line of the cache, and doubling it moves words in their order. Whoever has
-//! several words to mark asks for all of them first ([`Words::prefetch`]), and waits for memory once.
+//! several words to mark prefetches all of them first ([`ConnectionSet::prefetch`]), and waits for memory once.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -38,16 +38,16 @@ pub(crate) fn word_of(key: &FlowKey) -> Option<u128> {
 
 /// The table.
 #[derive(Debug)]
-pub(crate) struct Words {
+pub(crate) struct ConnectionSet {
     slots: Vec<u128>,
     taken: usize,
     hashing: Hashing,
 }
 
-impl Words {
+impl ConnectionSet {
     /// An empty table.
-    pub(crate) fn new() -> Words {
-        Words { slots: vec![0; SLOTS_MIN], taken: 0, hashing: Hashing::default() }
+    pub(crate) fn new() -> ConnectionSet {
+        ConnectionSet { slots: vec![0; SLOTS_MIN], taken: 0, hashing: Hashing::default() }
     }
 
     /// Conversations in the table.
@@ -130,7 +130,8 @@ mod tests {
     /// A map knows the same, however often the table was doubled.
     #[test]
     fn marks_are_those_of_a_map() {
-        let (mut words, mut map, mut chance) = (Words::new(), BTreeMap::<u128, u128>::new(), 3u64);
+        let (mut words, mut map, mut chance) =
+            (ConnectionSet::new(), BTreeMap::<u128, u128>::new(), 3u64);
         for round in 0..20_000 {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let key = key((chance >> 40) as u32 % 3_000, (chance >> 60) as u16);
@@ -149,7 +150,7 @@ mod tests {
 
     #[test]
     fn conversations_spread_over_the_table() {
-        let words = Words::new();
+        let words = ConnectionSet::new();
         let places = (0..SLOTS_MIN as u32).map(|host| words.place(word_of(&key(host, 9)).unwrap()));
         let places: alloc::collections::BTreeSet<usize> = places.collect();
         // By chance 1 - 1/e of them are taken, 647 of 1,024.

@@ -6,7 +6,7 @@ use crate::cache::Slot;
 
 /// A packet on its way to the meter.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Coming {
+pub struct Queued {
     /// When it was seen, ns since 1970.
     pub(crate) stamp_ns: u64,
     /// The packet.

@@ -1,0 +1,78 @@
+//! The meter's prefetch queue: while packets wait in it, the memory that their flows need is prefetched.
+//!
+//! The flows of a busy link lie in memory that no processor's cache holds, and each packet is of another
+//! one: a meter that looked for a flow when its packet is there would wait for memory three times, for the
+//! word of the index, for the flow, and for its neighbours in the order of those seen. So packets pass
+//! three stages of a queue before they are metered. At each stage the next lines are prefetched, by what has
+//! come of the ones before, and what one packet waits for comes while others are read and metered. In batches,
+//! which wait together, nothing would be read meanwhile. While flows are few all of this is in the cache, and
+//! packets bypass the queue.
+
+use nilometer_wire::brief::Brief;
+
+use crate::meter::Meter;
+
+pub use crate::queued::Queued;
+
+/// Packets in the queue.
+const LENGTH: usize = 16;
+/// With as many flows, a megabyte, packets are queued.
+const FLOWS_MANY: usize = 1 << 13;
+/// How far behind its beginning flows are found in the index and asked for.
+const TO_FLOW: usize = 6;
+/// How far their neighbours are.
+const TO_NEIGHBOURS: usize = 11;
+
+/// The queue.
+#[derive(Debug)]
+pub struct PrefetchQueue {
+    places: [Queued; LENGTH],
+    /// Packets pushed.
+    pushed: usize,
+    /// Packets popped.
+    popped: usize,
+}
+
+impl Default for PrefetchQueue {
+    /// An empty queue.
+    fn default() -> PrefetchQueue {
+        PrefetchQueue { places: [Queued::default(); LENGTH], pushed: 0, popped: 0 }
+    }
+}
+
+impl PrefetchQueue {
+    /// Is queueing of use with so many flows, or are packets still in the queue, which come first? Else the
+    /// meter takes packets by itself.
+    #[inline(always)]
+    pub fn is_used(&self, meter: &Meter) -> bool {
+        self.pushed != self.popped || meter.cache.len() >= FLOWS_MANY
+    }
+
+    /// Queues a packet that is stamped `stamp_ns` (ns since 1970); the one whose turn it is leaves, and is for
+    /// [`Meter::observe_queued`] of the same meter.
+    #[inline(always)]
+    pub fn push(&mut self, meter: &Meter, stamp_ns: u64, packet: &Brief) -> Option<Queued> {
+        let queued = Queued { stamp_ns, packet: *packet, place: meter.place_of(packet) };
+        let due = if self.pushed - self.popped == LENGTH { self.pop() } else { None };
+        meter.cache.prefetch_place(queued.place.hash);
+        let finding = &mut self.places[self.pushed.wrapping_sub(TO_FLOW) % LENGTH].place;
+        finding.slot = meter.cache.prefetch_flow(finding.hash);
+        if let Some(slot) = self.places[self.pushed.wrapping_sub(TO_NEIGHBOURS) % LENGTH].place.slot
+        {
+            meter.cache.prefetch_neighbours(slot);
+        }
+        self.places[self.pushed % LENGTH] = queued;
+        self.pushed += 1;
+        due
+    }
+
+    /// Takes the next packet out, until the queue is empty: before the meter is flushed, and when nobody knows
+    /// whether more will come.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Queued> {
+        (self.pushed != self.popped).then(|| {
+            self.popped += 1;
+            self.places[(self.popped - 1) % LENGTH]
+        })
+    }
+}
