@@ -269,7 +269,7 @@ impl Connection {
         if self.state != State::TimeWait {
             self.sender.on_ack(ack, &arrival, &mut self.statistics);
         }
-        self.sender.hold.on_ack();
+        self.sender.nagle.on_ack();
         if self.sender.has_fin && self.sender.una > self.sender.end {
             self.fin_acknowledged(now);
         }
@@ -388,26 +388,26 @@ impl Connection {
     /// Adds `bytes` to what is to be sent; without effect after [`Connection::close`]. A quarter of
     /// 2⁶⁴ is taken for an application that never stops.
     pub fn write(&mut self, bytes: u64) {
-        self.sender.hold.on_write(false);
+        self.sender.nagle.on_write(false);
         self.sender.write(bytes);
     }
 
     /// Adds `bytes` to what is to be sent and says that more follows at once: a small segment waits
     /// for the next write or acknowledgement.
     pub fn write_more(&mut self, bytes: u64) {
-        self.sender.hold.on_write(true);
+        self.sender.nagle.on_write(true);
         self.sender.write(bytes);
     }
 
     /// Whether small segments wait for acknowledgements (RFC 896). Switching it off lets go what is
     /// held back.
     pub fn set_nagle(&mut self, is_on: bool) {
-        self.sender.hold.set_nagle(is_on);
+        self.sender.nagle.set_nagle(is_on);
     }
 
     /// Whether small segments wait until this is taken back.
     pub fn set_cork(&mut self, is_on: bool) {
-        self.sender.hold.set_cork(is_on);
+        self.sender.nagle.set_cork(is_on);
     }
 
     /// Takes up to `bytes` that were received and returns how many there were; always 0 with

@@ -23,14 +23,14 @@ impl Connection {
     /// What the sender is doing about congestion. Where [`crate::Recovery::Rack`] is not used a
     /// mark is answered at once, so that there is no [`Episode::Reduction`].
     pub fn episode(&self) -> Episode {
-        let repair = self.sender.repair.as_ref();
+        let state = self.sender.rack_state.as_ref();
         match self.sender.phase {
             Phase::Recovery => Episode::Recovery,
             Phase::Loss => Episode::Loss,
-            Phase::Open if repair.is_some_and(|repair| repair.is_reducing()) => Episode::Reduction,
+            Phase::Open if state.is_some_and(|state| state.is_reducing()) => Episode::Reduction,
             Phase::Open => {
-                let has_sacked = match repair {
-                    Some(repair) => repair.segments().sacked > 0,
+                let has_sacked = match state {
+                    Some(state) => state.segments().sacked > 0,
                     None => self.sender.duplicates > 0 || !self.sender.scoreboard.is_empty(),
                 };
                 if has_sacked { Episode::Disorder } else { Episode::Open }
@@ -40,7 +40,7 @@ impl Connection {
 
     /// Segments under way by their state, with [`crate::Recovery::Rack`] and a peer that has SACK.
     pub fn segments(&self) -> Option<Sums> {
-        self.sender.repair.as_ref().map(|repair| *repair.segments())
+        self.sender.rack_state.as_ref().map(|state| *state.segments())
     }
 
     /// Bytes that were written, and one more for the FIN of a connection that was closed, that have not been
@@ -52,7 +52,7 @@ impl Connection {
     /// By how many segments one was overtaken at most, at first the threshold of three, and how
     /// many acknowledgements told of that; where [`Connection::segments`] has something to tell.
     pub fn reordering(&self) -> Option<(u64, u64)> {
-        self.sender.repair.as_ref().map(|repair| repair.reordering())
+        self.sender.rack_state.as_ref().map(|state| state.reordering())
     }
 }
 

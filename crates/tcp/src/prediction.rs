@@ -35,13 +35,13 @@ impl Connection {
                 && sender.una == sender.max
                 && ecn != Ecn::Congestion
                 && !sender.is_doubtful
-                && sender.repair.is_none()
+                && sender.rack_state.is_none()
                 && self.receiver.takes_next(segment.length);
             if is_expected {
                 // A sender that has nothing to send has nothing to send.
                 sender.is_spent &= sender.una == sender.last();
                 sender.update_window(start, sender.una, window);
-                sender.hold.on_ack();
+                sender.nagle.on_ack();
                 if self.has_timestamps {
                     self.keep_timestamp(now, start, segment);
                 }
@@ -59,7 +59,7 @@ impl Connection {
         let echoed = if is_echoed { self.echoed(now, segment) } else { None };
         let arrival = Arrival { now, segment, echoed, is_bare };
         self.sender.on_ack(ack, &arrival, &mut self.statistics);
-        self.sender.hold.on_ack();
+        self.sender.nagle.on_ack();
         if self.has_timestamps {
             self.keep_timestamp(now, start, segment);
         }

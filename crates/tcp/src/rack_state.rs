@@ -20,7 +20,7 @@ pub(crate) enum Alarm {
 
 /// What a sender with records knows beyond them.
 #[derive(Clone, Debug)]
-pub(crate) struct Repair {
+pub(crate) struct RackState {
     pub rack: Rack,
     pub alarm: Alarm,
     /// Whether the window is being reduced because of a mark.
@@ -47,10 +47,10 @@ pub(crate) struct Usage {
     pub has_sent: bool,
 }
 
-impl Repair {
+impl RackState {
     /// For a connection whose handshake is about to end.
-    pub fn new(config: &Config, mss: u32) -> Repair {
-        Repair {
+    pub fn new(config: &Config, mss: u32) -> RackState {
+        RackState {
             rack: Rack::new(mss),
             alarm: Alarm::Timeout,
             is_reducing: false,
@@ -84,4 +84,4 @@ impl Repair {
 }
 
 /// The records of a connection that has the SACK option and uses them.
-pub(crate) type Records = Option<Box<Repair>>;
+pub(crate) type Records = Option<Box<RackState>>;

@@ -211,9 +211,9 @@ impl Sender {
 
     /// The retransmission timer ran out with something under way.
     pub(crate) fn on_timeout(&mut self, now: Time, counts: &mut Statistics) {
-        if let Some(mut repair) = self.repair.take() {
-            self.on_alarm(&mut repair, now, counts);
-            self.repair = Some(repair);
+        if let Some(mut state) = self.rack_state.take() {
+            self.on_alarm(&mut state, now, counts);
+            self.rack_state = Some(state);
             return;
         }
         counts.timeouts += 1;
@@ -272,9 +272,9 @@ impl Sender {
     /// The peer echoed a congestion mark and acknowledged `ack` (RFC 3168, section 6.1.2): once per
     /// window.
     pub(crate) fn on_mark(&mut self, ack: u64, now: Time, counts: &mut Statistics) {
-        if let Some(mut repair) = self.repair.take() {
-            self.on_mark_with_records(&mut repair, ack, now, counts);
-            self.repair = Some(repair);
+        if let Some(mut state) = self.rack_state.take() {
+            self.on_mark_with_records(&mut state, ack, now, counts);
+            self.rack_state = Some(state);
             return;
         }
         if !self.is_new_mark(ack) {

@@ -13,8 +13,8 @@ use crate::config::{Config, IdleRestart, Recovery};
 use crate::controller::{Acked, Any, Controller, Window};
 use crate::doubt::Doubt;
 use crate::flight::Flight;
-use crate::hold::Hold;
-use crate::rack_state::{Records, Repair};
+use crate::nagle::Nagle;
+use crate::rack_state::{RackState, Records};
 use crate::rtt::Estimator;
 use crate::scoreboard::Scoreboard;
 use crate::segment::Segment;
@@ -87,13 +87,13 @@ pub(crate) struct Sender {
     pub is_doubtful: bool,
     /// New segments that F-RTO may still send.
     pub probes: u8,
-    pub hold: Hold,
+    pub nagle: Nagle,
     /// When the retransmission (or persist) timer runs out.
     pub deadline: Time,
     /// When pacing lets the next segment go.
     pub paced_until: Time,
     /// The records of segments, with [`Recovery::Rack`].
-    pub repair: Records,
+    pub rack_state: Records,
     /// A record of each segment under way, where one is wanted.
     pub flight: Option<Box<Flight>>,
     pub last_sent: Time,
@@ -155,7 +155,7 @@ impl Sender {
             is_spent: false,
             has_limited_transmit: config.limited_transmit,
             limited_from: 0,
-            hold: Hold::new(config.nagle),
+            nagle: Nagle::new(config.nagle),
             counts_reported: config.recovery == Recovery::Rack,
             duplicates: 0,
             deadline: NEVER,
@@ -176,7 +176,7 @@ impl Sender {
             rescued: false,
             scoreboard: Scoreboard::default(),
             prr: crate::prr::Reduction::default(),
-            repair: None,
+            rack_state: None,
             has_prr: config.prr,
             last_sent: Time::ZERO,
             idle_restart: config.idle_restart,
@@ -203,7 +203,7 @@ impl Sender {
         self.controller = Any::new(config, &self.window, u64::from(self.initial));
         let is_recorded = self.recovery == Recovery::Rack;
         if is_recorded {
-            self.repair = Some(Box::new(Repair::new(config, mss)));
+            self.rack_state = Some(Box::new(RackState::new(config, mss)));
         }
         if self.controller.needs_delivery() || (config.times_each_ack() && !is_recorded) {
             let is_for_timeout = self.controller.needs_delivery() || config.rtt_each_ack;
@@ -240,7 +240,7 @@ impl Sender {
             && !self.repeat_first
             && !self.probe
             && self.flight.is_none()
-            && self.repair.is_none()
+            && self.rack_state.is_none()
     }
 
     /// Payload bytes acknowledged.
@@ -251,8 +251,8 @@ impl Sender {
     /// Bytes under way as this kind of recovery counts them.
     #[inline]
     pub fn in_flight(&self) -> u64 {
-        if let Some(repair) = &self.repair {
-            return repair.bytes().in_flight();
+        if let Some(state) = &self.rack_state {
+            return state.bytes().in_flight();
         }
         if self.has_sack && (self.phase != Phase::Open || self.has_holes()) {
             self.scoreboard.pipe(self.una, self.next, self.window.mss)
@@ -329,7 +329,7 @@ impl Sender {
         self.phase == Phase::Open
             && !self.is_doubtful
             && !has_reports
-            && self.repair.is_none()
+            && self.rack_state.is_none()
             && self.flight.is_none()
     }
 
@@ -340,7 +340,7 @@ impl Sender {
         arrival: &Arrival<'_>,
         counts: &mut Statistics,
     ) {
-        if self.repair.is_some() {
+        if self.rack_state.is_some() {
             return self.on_ack_recorded(ack, arrival, counts);
         }
         let sacked = if self.has_sack { self.record_blocks(ack, arrival) } else { 0 };
@@ -413,9 +413,9 @@ impl Sender {
 
     #[inline(never)]
     fn on_ack_recorded(&mut self, ack: u64, arrival: &Arrival<'_>, counts: &mut Statistics) {
-        if let Some(mut repair) = self.repair.take() {
-            self.on_ack_with_records(&mut repair, ack, arrival, counts);
-            self.repair = Some(repair);
+        if let Some(mut state) = self.rack_state.take() {
+            self.on_ack_with_records(&mut state, ack, arrival, counts);
+            self.rack_state = Some(state);
         }
     }
 

@@ -40,7 +40,7 @@ impl Sender {
     pub(crate) fn transmit_plain(&mut self, now: Time, counts: &mut Statistics) -> Option<u64> {
         let is_asked = self.repeat_first | self.has_fin | self.cwr | self.is_persisting;
         let is_plain = !is_asked && self.probes == 0 && self.phase == Phase::Open;
-        let is_recorded = self.repair.is_some() || self.flight.is_some();
+        let is_recorded = self.rack_state.is_some() || self.flight.is_some();
         if !is_plain || is_recorded || now < self.paced_until || self.paces() {
             return None;
         }
@@ -72,7 +72,7 @@ impl Sender {
     /// The next segment, entered into the account as sent.
     #[inline(never)]
     pub(crate) fn transmit(&mut self, now: Time, counts: &mut Statistics) -> Option<Chunk> {
-        if self.repair.is_some() {
+        if self.rack_state.is_some() {
             return self.transmit_recorded(now, counts);
         }
         let is_selective = self.has_sack && self.phase != Phase::Open;
@@ -99,9 +99,9 @@ impl Sender {
 
     #[inline(never)]
     fn transmit_recorded(&mut self, now: Time, counts: &mut Statistics) -> Option<Chunk> {
-        let mut repair = self.repair.take()?;
-        let chunk = self.transmit_with_records(&mut repair, now, counts);
-        self.repair = Some(repair);
+        let mut state = self.rack_state.take()?;
+        let chunk = self.transmit_with_records(&mut state, now, counts);
+        self.rack_state = Some(state);
         chunk
     }
 
@@ -236,7 +236,7 @@ impl Sender {
             return self.squeeze(now);
         }
         let is_small = length < u64::from(self.window.mss) && !has_fin;
-        if is_small && !self.probe && self.hold.keeps(self.outstanding() > 0) {
+        if is_small && !self.probe && self.nagle.keeps(self.outstanding() > 0) {
             self.is_window_limited = false;
             self.persist(now);
             return None;

@@ -8,7 +8,7 @@ use nilometer_wire::Span;
 use super::*;
 use crate::config::{Algorithm, Config};
 use crate::flight::Flight;
-use crate::rack_state::Repair;
+use crate::rack_state::RackState;
 
 const MSS: u64 = 1_000;
 const NOW: Time = Time(5_000_000_000_000);
@@ -74,7 +74,7 @@ fn the_short_path_leaves_alone_what_it_does_not_take() {
         ("losses are repaired", |sender| sender.phase = Phase::Recovery),
         ("a timeout's losses are repaired", |sender| sender.phase = Phase::Loss),
         ("a record is kept for repairs", |sender| {
-            sender.repair = Some(Box::new(Repair::new(&Config::linux(), 1_000)));
+            sender.rack_state = Some(Box::new(RackState::new(&Config::linux(), 1_000)));
         }),
         ("a record is kept of the flight", |sender| {
             sender.flight = Some(Box::new(Flight::new(true)));
@@ -131,7 +131,7 @@ fn a_sender_rests_when_all_is_acknowledged_and_nothing_is_asked_of_it() {
         |sender| sender.repeat_first = true,
         |sender| sender.probe = true,
         |sender| sender.flight = Some(Box::new(Flight::new(true))),
-        |sender| sender.repair = Some(Box::new(Repair::new(&Config::linux(), 1_000))),
+        |sender| sender.rack_state = Some(Box::new(RackState::new(&Config::linux(), 1_000))),
     ];
     for change in changes {
         let mut sender = sender.clone();

@@ -31,8 +31,8 @@ impl Stage {
         Stage { sender, now: Time::ZERO + MS * 1_000, counts: Statistics::default() }
     }
 
-    fn repair(&mut self) -> &mut Repair {
-        self.sender.repair.as_mut().expect("there are records")
+    fn state(&mut self) -> &mut RackState {
+        self.sender.rack_state.as_mut().expect("there are records")
     }
 
     /// Sends all that may leave; where it begins.
@@ -85,7 +85,7 @@ fn blocks_that_cannot_be_are_not_believed() {
         assert_eq!(stage.write(5), [1, 1_001, 2_001, 3_001, 4_001]);
         stage.wait(50);
         stage.ack(1_001, &[block]);
-        let bytes = *stage.repair().bytes();
+        let bytes = *stage.state().bytes();
         assert_eq!((bytes.outstanding, bytes.sacked), (4 * MSS, expected), "{block:?}");
     }
 }
@@ -124,15 +124,15 @@ fn a_probe_that_repaired_a_loss_cuts_the_window_once() {
         stage.alarm(102);
         assert_eq!(stage.send(), [1_001]);
         stage.wait(50);
-        assert_eq!(stage.repair().probed, Some((2_001, true)));
+        assert_eq!(stage.state().probed, Some((2_001, true)));
         stage
     };
     // All is acknowledged, and a duplicate says that both copies arrived.
     let mut stage = probed();
     stage.ack(2_001, &[]);
-    assert_eq!(stage.repair().probed, Some((2_001, true)), "not yet known");
+    assert_eq!(stage.state().probed, Some((2_001, true)), "not yet known");
     stage.ack(2_001, &[]);
-    assert_eq!(stage.repair().probed, None);
+    assert_eq!(stage.state().probed, None);
     assert_eq!(stage.sender.window.ssthresh, u64::MAX);
     // More is acknowledged, and no duplicate came: it had been lost.
     let mut stage = probed();
@@ -140,7 +140,7 @@ fn a_probe_that_repaired_a_loss_cuts_the_window_once() {
     stage.write(1);
     stage.wait(50);
     stage.ack(3_001, &[]);
-    assert_eq!(stage.repair().probed, None);
+    assert_eq!(stage.state().probed, None);
     let cut = stage.sender.window.ssthresh;
     assert_ne!(cut, u64::MAX);
     assert_eq!((stage.sender.window.cwnd, stage.sender.phase), (cut, Phase::Open));
@@ -149,15 +149,15 @@ fn a_probe_that_repaired_a_loss_cuts_the_window_once() {
     stage.ack(2_001, &[]);
     stage.write(1);
     stage.wait(50);
-    stage.repair().is_reducing = true;
+    stage.state().is_reducing = true;
     stage.sender.recover = 9_001;
     stage.ack(3_001, &[]);
-    assert_eq!((stage.repair().probed, stage.sender.window.ssthresh), (None, u64::MAX));
+    assert_eq!((stage.state().probed, stage.sender.window.ssthresh), (None, u64::MAX));
     // What is not reached says nothing.
     let mut stage = probed();
     stage.ack(1_001, &[]);
     stage.ack(1_001, &[]);
-    assert_eq!(stage.repair().probed, Some((2_001, true)));
+    assert_eq!(stage.state().probed, Some((2_001, true)));
 }
 
 /// A probe of new data is at its end when that is acknowledged.
@@ -167,12 +167,12 @@ fn a_probe_of_new_data_is_over_with_its_acknowledgement() {
     stage.write(3);
     stage.alarm(102);
     assert_eq!(stage.send(), [2_001]);
-    assert_eq!(stage.repair().probed, Some((3_001, false)));
+    assert_eq!(stage.state().probed, Some((3_001, false)));
     stage.wait(50);
     stage.ack(2_001, &[]);
-    assert_eq!(stage.repair().probed, Some((3_001, false)));
+    assert_eq!(stage.state().probed, Some((3_001, false)));
     stage.ack(3_001, &[]);
-    assert_eq!((stage.repair().probed, stage.sender.window.ssthresh), (None, u64::MAX));
+    assert_eq!((stage.state().probed, stage.sender.window.ssthresh), (None, u64::MAX));
 }
 
 /// While one probe is not answered there is no second, but the timeout.
@@ -184,12 +184,12 @@ fn the_tail_is_probed_once() {
     stage.send();
     stage.wait(10);
     stage.write(1);
-    assert_eq!(stage.repair().alarm, Alarm::Tail);
+    assert_eq!(stage.state().alarm, Alarm::Tail);
     let deadline = stage.sender.deadline;
     stage.now = deadline;
     stage.sender.on_timeout(deadline, &mut stage.counts);
-    assert_eq!(stage.repair().alarm, Alarm::Timeout);
-    assert!(!stage.repair().probes_tail);
+    assert_eq!(stage.state().alarm, Alarm::Timeout);
+    assert!(!stage.state().probes_tail);
     assert_eq!((stage.send().len(), stage.counts.timeouts), (0, 0));
 }
 
@@ -202,7 +202,7 @@ fn what_ends_the_stream_does_not_wait_for_the_window() {
         stage.sender.has_fin = true;
         change(&mut stage.sender);
         stage.send();
-        (stage.sender.max - 1, stage.repair().segments().outstanding)
+        (stage.sender.max - 1, stage.state().segments().outstanding)
     };
     assert_eq!(last(0, |_| {}), (2_001, 2), "the FIN goes with the last segment");
     assert_eq!(last(999, |_| {}), (3_000, 3), "with data");
@@ -234,7 +234,7 @@ fn a_window_grows_that_was_used() {
 #[test]
 fn a_timeout_begins_with_one_segment() {
     let mut stage = Stage::new(10);
-    stage.repair().has_tail_probe = false;
+    stage.state().has_tail_probe = false;
     stage.write(4);
     stage.alarm(250);
     let sender = &stage.sender;
@@ -253,10 +253,10 @@ fn a_window_that_keeps_all_back_was_used_up() {
     let limited = |cwnd: u64, segments: u64| {
         let mut stage = Stage::new(10);
         stage.write(3);
-        assert!(!stage.repair().usage.is_limited, "three of ten");
+        assert!(!stage.state().usage.is_limited, "three of ten");
         stage.sender.window.cwnd = cwnd * MSS;
         assert!(stage.write(segments).is_empty());
-        stage.repair().usage.is_limited
+        stage.state().usage.is_limited
     };
     assert_eq!([limited(3, 5), limited(3, 0)], [true, false]);
 }
@@ -270,7 +270,7 @@ fn the_most_that_was_used_holds_for_a_round_trip() {
         stage.wait(50);
         stage.ack(ack, &[]);
         stage.write(segments);
-        let usage = stage.repair().usage;
+        let usage = stage.state().usage;
         (usage.most / MSS, usage.until)
     };
     assert_eq!(usage(1_001, 1), (3, 3_001), "as many as before");
@@ -284,12 +284,12 @@ fn the_most_that_was_used_holds_for_a_round_trip() {
 fn looking_for_losses_in_vain_leaves_the_window() {
     let mut stage = Stage::new(10);
     stage.write(3);
-    stage.repair().alarm = Alarm::Reordering;
+    stage.state().alarm = Alarm::Reordering;
     let before = stage.sender.window;
     stage.sender.on_timeout(stage.now, &mut stage.counts);
     assert_eq!((stage.sender.window, stage.sender.phase), (before, Phase::Open));
     assert_eq!((stage.counts.timeouts, stage.counts.fast_recoveries), (0, 0));
-    let alarm = stage.repair().alarm;
+    let alarm = stage.state().alarm;
     assert_eq!((alarm, stage.sender.deadline.since(stage.now)), (Alarm::Timeout, MS * 250));
 }
 
@@ -309,6 +309,6 @@ fn a_probe_is_over_with_all_that_it_sent() {
         assert_eq!(stage.send().len(), 2);
         stage.alarm(102);
         assert_eq!(stage.send().len(), 1);
-        assert_eq!(stage.repair().probed, Some(expected), "{segments}, FIN {has_fin}");
+        assert_eq!(stage.state().probed, Some(expected), "{segments}, FIN {has_fin}");
     }
 }

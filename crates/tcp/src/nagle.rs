@@ -1,4 +1,4 @@
-//! What an application says about small segments: hold them back, or let them go.
+//! Nagle's algorithm (RFC 896) and what an application says about small segments: hold, or let go.
 //!
 //! Nagle's algorithm (RFC 896) holds a small segment while anything is under way. Applications that
 //! know better switch it off, or the reverse: they keep small segments back until they say so
@@ -7,7 +7,7 @@
 
 /// Why a small segment may have to wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hold {
+pub(crate) struct Nagle {
     is_nagle: bool,
     is_corked: bool,
     /// Until the next write or acknowledgement.
@@ -16,9 +16,9 @@ pub(crate) struct Hold {
     is_pushed: bool,
 }
 
-impl Hold {
-    pub const fn new(is_nagle: bool) -> Hold {
-        Hold { is_nagle, is_corked: false, has_more: false, is_pushed: false }
+impl Nagle {
+    pub const fn new(is_nagle: bool) -> Nagle {
+        Nagle { is_nagle, is_corked: false, has_more: false, is_pushed: false }
     }
 
     /// Whether a small segment waits.
