@@ -15,7 +15,7 @@ use crate::qsdrr::Qsdrr;
 use crate::red::Red;
 use crate::round_robin::{LARGEST_MTU_BYTES, Layout, QueueState, WeightError};
 use crate::settings::{Kind, Settings, SettingsError};
-use crate::tail_drop::{Foretold, TailDrop};
+use crate::tail_drop::{TailDrop, VirtualTailDrop};
 use crate::tdrr::Tdrr;
 
 /// The purposes of what is drawn from a run's seed.
@@ -128,9 +128,9 @@ impl<P: Packet> Any<P> {
 
     /// What decides as this discipline does when it is empty, on arrival and without the packets: if
     /// it is tail drop.
-    pub fn foretold(&self) -> Option<Foretold> {
+    pub fn virtual_tail_drop(&self) -> Option<VirtualTailDrop> {
         match &self.variant {
-            Variant::TailDrop(drop) => Some(Foretold::new(drop.capacity(), self.mtu_bytes)),
+            Variant::TailDrop(drop) => Some(VirtualTailDrop::new(drop.capacity(), self.mtu_bytes)),
             _ => None,
         }
     }

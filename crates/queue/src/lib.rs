@@ -45,5 +45,5 @@ pub use round_robin::{QueueState, WeightError};
 pub use settings::{Kind, Settings, SettingsError};
 pub use shaper::Shaper;
 pub use sharing::{Alpha, Shares, Sharing};
-pub use tail_drop::{Foretold, TailDrop};
+pub use tail_drop::{TailDrop, VirtualTailDrop};
 pub use token_bucket::{Policer, TokenBucket};

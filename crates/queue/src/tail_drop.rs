@@ -2,7 +2,7 @@
 //!
 //! What happens to a packet is decided when it comes: nothing that comes later changes it. Where the
 //! transmitter's rate is fixed its departure is known then, too, and the packet need not be kept:
-//! [`Foretold`] keeps a moment and a length for each that waits.
+//! [`VirtualTailDrop`] keeps a moment and a length for each that waits.
 
 use nilometer_wire::Time;
 
@@ -30,16 +30,16 @@ impl<P: Packet> TailDrop<P> {
 
 /// Tail drop before a transmitter whose departures are known in advance.
 #[derive(Clone, Debug)]
-pub struct Foretold {
+pub struct VirtualTailDrop {
     /// When each begins to leave the buffer, and its length.
     waiting: Bounded<(Time, u32)>,
     mtu_bytes: u32,
 }
 
-impl Foretold {
+impl VirtualTailDrop {
     /// An empty queue that holds `capacity`, of packets of at most `mtu_bytes`.
-    pub fn new(capacity: Capacity, mtu_bytes: u32) -> Foretold {
-        Foretold { waiting: Bounded::new(capacity), mtu_bytes }
+    pub fn new(capacity: Capacity, mtu_bytes: u32) -> VirtualTailDrop {
+        VirtualTailDrop { waiting: Bounded::new(capacity), mtu_bytes }
     }
 
     /// Why a packet of `bytes` is dropped that comes at `now`, if it is. Those that leave at `now`

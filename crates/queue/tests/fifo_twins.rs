@@ -206,7 +206,7 @@ fn tail_drop_decides_as_its_twin_does() {
 /// Before a transmitter of constant rate, tail drop that keeps nothing but moments drops what tail drop
 /// with the packets drops.
 #[test]
-fn foretold_tail_drop_decides_as_tail_drop_does() {
+fn virtual_tail_drop_decides_as_tail_drop_does() {
     const MTU_BYTES: u32 = 1_400;
     let rate = Rate::from_megabits(8);
     let (mut dropped, mut oversized) = (0, 0);
@@ -216,7 +216,7 @@ fn foretold_tail_drop_decides_as_tail_drop_does() {
         let mut settings = Settings::new(Kind::TailDrop, capacity, rate);
         settings.mtu_bytes = MTU_BYTES;
         let mut kept = Any::<Piece>::new(&settings).expect("sane settings");
-        let mut foretold = kept.foretold().expect("it is tail drop");
+        let mut virtual_drop = kept.virtual_tail_drop().expect("it is tail drop");
         let (mut now, mut kept_free, mut free) = (Time::ZERO, Time::ZERO, Time::ZERO);
         for id in 0..2_000 {
             now += Span::from_nanos(1_000 * rng.below(1_500));
@@ -232,7 +232,7 @@ fn foretold_tail_drop_decides_as_tail_drop_does() {
             depart(&mut kept, &mut drops);
             kept.enqueue(now, Piece::new(id, 0, bytes), &mut drops);
             depart(&mut kept, &mut drops);
-            let refusal = foretold.refusal(now, bytes);
+            let refusal = virtual_drop.refusal(now, bytes);
             assert_eq!(u64::from(refusal.is_some()), drops.total_packets(), "seed {seed}, {id}");
             if let Some(reason) = refusal {
                 assert_eq!(drops.packets(reason), 1, "seed {seed}, {id}");
@@ -240,10 +240,10 @@ fn foretold_tail_drop_decides_as_tail_drop_does() {
                 dropped += 1;
             } else {
                 let start = free.max(now);
-                foretold.push(start, bytes);
+                virtual_drop.push(start, bytes);
                 free = start + rate.span_of(u64::from(bytes));
             }
-            assert_eq!(foretold.backlog(now), kept.backlog(), "seed {seed}, {id}");
+            assert_eq!(virtual_drop.backlog(now), kept.backlog(), "seed {seed}, {id}");
         }
     }
     assert!(oversized > 100 && dropped > oversized + 100, "{dropped}, {oversized}");

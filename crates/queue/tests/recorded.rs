@@ -80,7 +80,11 @@ fn decisions(kind: Kind, number: usize, table: &mut String) {
     for weighted in 0..4 {
         digest.say(queue.set_weight(weighted, 1 + weighted));
     }
-    digest.say((queue.set_weight(99, 1), queue.set_weight(0, 0), queue.foretold().is_some()));
+    digest.say((
+        queue.set_weight(99, 1),
+        queue.set_weight(0, 0),
+        queue.virtual_tail_drop().is_some(),
+    ));
     let (mut rng, mut drops) = (Rng::new(21, 5, number as u64), Vec::new());
     let (mut now, mut free_at) = (Time::ZERO, Time::ZERO);
     let (mut left, mut marked) = (0, 0);

@@ -33,7 +33,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::mem::{offset_of, replace};
 
-use nilometer_queue::{Any, Backlog, Discipline, Drops, Foretold, Ledger, Reason, Tally};
+use nilometer_queue::{Any, Backlog, Discipline, Drops, Ledger, Reason, Tally, VirtualTailDrop};
 use nilometer_stat::Rng;
 use nilometer_wire::{Port, Rate, Span, Time};
 
@@ -117,7 +117,7 @@ pub struct Link {
     out_bytes: u64,
     rate: Rate,
     discipline: Option<Box<Any<Packet>>>,
-    foretold: Option<Box<Foretold>>,
+    virtual_drop: Option<Box<VirtualTailDrop>>,
     overhead: Option<Box<Overhead>>,
     /// Of a link without a flight of its own: departures that lay behind the horizon.
     ahead: VecDeque<(Time, u16)>,
@@ -132,10 +132,10 @@ const _: () = assert!(offset_of!(Link, followers) == 64);
 impl Link {
     /// A link of `rate` and `delay` that takes packets of at most `mtu` bytes.
     pub fn new(rate: Rate, delay: Span, mtu: u16, queue: Queue) -> Link {
-        let (limit, foretold, discipline) = match queue {
+        let (limit, virtual_drop, discipline) = match queue {
             Queue::Fifo { limit_bytes } => (rate.span_of(limit_bytes), None, None),
-            Queue::Discipline(discipline) => match discipline.foretold() {
-                Some(foretold) => (Span(u64::MAX), Some(Box::new(foretold)), None),
+            Queue::Discipline(discipline) => match discipline.virtual_tail_drop() {
+                Some(virtual_drop) => (Span(u64::MAX), Some(Box::new(virtual_drop)), None),
                 None => (Span::ZERO, None, Some(Box::new(discipline))),
             },
         };
@@ -148,7 +148,7 @@ impl Link {
             is_fifo: discipline.is_none(),
             is_busy: false,
             is_streaming: false,
-            is_particular: foretold.is_some(),
+            is_particular: virtual_drop.is_some(),
             last_span: Span::ZERO,
             alike: 0,
             pending: 0,
@@ -160,7 +160,7 @@ impl Link {
             out_bytes: 0,
             rate,
             discipline,
-            foretold,
+            virtual_drop,
             overhead: None,
             ahead: VecDeque::new(),
             in_packets: 0,
@@ -217,11 +217,11 @@ impl Link {
         if let Some(overhead) = &mut self.overhead {
             start += Span(overhead.chance.below(overhead.most.0));
         }
-        if let Some(foretold) = &mut self.foretold {
-            if let Some(reason) = foretold.refusal(now, u32::from(bytes)) {
+        if let Some(virtual_drop) = &mut self.virtual_drop {
+            if let Some(reason) = virtual_drop.refusal(now, u32::from(bytes)) {
                 return Err(reason);
             }
-            foretold.push(start, u32::from(bytes));
+            virtual_drop.push(start, u32::from(bytes));
         }
         Ok(start)
     }
@@ -384,8 +384,8 @@ impl Link {
     /// What waits at `now`, after [`Link::depart`] had nothing more to give. A FIFO limited in bytes
     /// knows its bytes alone, the rest of the packet on the link included.
     pub fn backlog(&self, now: Time) -> Backlog {
-        if let Some(foretold) = &self.foretold {
-            return foretold.backlog(now);
+        if let Some(virtual_drop) = &self.virtual_drop {
+            return virtual_drop.backlog(now);
         }
         match &self.discipline {
             Some(discipline) => discipline.backlog(),
