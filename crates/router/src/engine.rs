@@ -23,7 +23,7 @@ use core::str::FromStr;
 
 use crate::direct::Direct;
 use crate::fib::{Full, ServingFib};
-use crate::parcels::ParcelFib;
+use crate::ipv6_fib::Ipv6Fib;
 use crate::prefix::Address;
 use crate::slots::{Layout, Lines, Poptrie, Ranges, SlotFib};
 use crate::tree_bitmap::TreeBitmap;
@@ -36,7 +36,7 @@ const WORDS_MAX: u64 = 1 << 27;
 pub enum Engine {
     /// Routes packed into lines of the cache, up to 254 next hops: the fast one. Those of IPv4 by /18
     /// ([`Lines`]), those of IPv6 by parcels that are as small as there are routes in them
-    /// ([`ParcelFib`]).
+    /// ([`Ipv6Fib`]).
     Lines,
     /// The same with answers of two bytes, for up to 65,534 next hops.
     WideLines,
@@ -199,8 +199,8 @@ impl Routed for u128 {
 
     fn table(engine: Engine, prefixes: usize) -> Result<Box<dyn ServingFib<u128>>, EngineFault> {
         Ok(match engine {
-            Engine::Lines => Box::new(ParcelFib::<1>::new(parcel_words(prefixes))?),
-            Engine::WideLines => Box::new(ParcelFib::<2>::new(parcel_words(prefixes))?),
+            Engine::Lines => Box::new(Ipv6Fib::<1>::new(parcel_words(prefixes))?),
+            Engine::WideLines => Box::new(Ipv6Fib::<2>::new(parcel_words(prefixes))?),
             Engine::TreeBitmap => {
                 Box::new(TreeBitmap::<u128>::new(tree_bitmap_words::<u128>(prefixes))?)
             }

@@ -4,11 +4,11 @@ use std::net::IpAddr;
 
 use nilometer_router::forward::fragment::Fragments;
 use nilometer_router::forward::icmp::{IPV4_ERROR_BYTES, IPV6_ERROR_BYTES, Problem};
+use nilometer_router::forward::icmp_suppression::Arrival;
 use nilometer_router::forward::limit::{Allowance, Allowances, KINDS, Limits};
 use nilometer_router::forward::martian::Filter;
 use nilometer_router::forward::options::{Options, SourceRouting, Visit};
 use nilometer_router::forward::report::{Cause, Reporter};
-use nilometer_router::forward::silence::Arrival;
 use nilometer_router::forward::{ecmp, extension, hop};
 use nilometer_router::header::{AnyKey, Header};
 use nilometer_stat::Rng;

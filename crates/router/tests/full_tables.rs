@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use nilometer_router::{Address, Fib, FibLinear, Lines, NextHop, ParcelFib, Prefix};
+use nilometer_router::{Address, Fib, FibLinear, Ipv6Fib, Lines, NextHop, Prefix};
 use nilometer_router::{ServingFib, SlotFib};
 use nilometer_stat::Rng;
 
@@ -224,9 +224,9 @@ fn what_is_in_a_full_table_of_slots_can_change_and_go() {
 #[test]
 fn what_is_in_a_full_table_of_parcels_can_change_and_go() {
     for next_hops in [2, 200] {
-        let parcels = || ParcelFib::<1>::new((1 << 16) + ROOM).expect("room");
+        let parcels = || Ipv6Fib::<1>::new((1 << 16) + ROOM).expect("room");
         hold(|| Box::new(parcels()), next_hops, 0);
-        let parcels = || ParcelFib::<2>::new((1 << 16) + ROOM).expect("room");
+        let parcels = || Ipv6Fib::<2>::new((1 << 16) + ROOM).expect("room");
         hold(|| Box::new(parcels()), next_hops, 0);
     }
 }

@@ -34,7 +34,7 @@ const UNSAFE_ROOMS: [&str; 16] = [
     "crates/router/src/classifier/kernel.rs",
     "crates/router/src/classifier/settled/kernel.rs",
     "crates/router/src/classifier/tuples/kernel.rs",
-    "crates/router/src/parcels/kernel.rs",
+    "crates/router/src/ipv6_fib/kernel.rs",
     "crates/router/src/slots/kernel.rs",
     "crates/router/src/slots/lines/bursts.rs",
     "crates/router/src/tree_bitmap/search.rs",

@@ -16,8 +16,8 @@ use nilometer_wire::checksum::{Checksum, internet_checksum};
 
 use super::fragment::sum_header;
 use super::icmp::{Origin, Problem, finish_icmpv6, ipv4_header, ipv6_header};
+use super::icmp_suppression::{Arrival, Suppression};
 use super::options::{Options, SourceRouting, Visit};
-use super::silence::{Arrival, Silence};
 use super::{double_word, ipv4_extent, word};
 use crate::header::{AnyKey, FRAGMENT, Header, protocol};
 
@@ -38,28 +38,29 @@ pub fn reply_ipv4(
     arrival: Arrival,
     origin: Origin<u32>,
     visit: Visit<'_>,
-) -> Result<Vec<u8>, Silence> {
-    arrival.silence_ipv4(request).map_or(Ok(()), Err)?;
-    let (header_bytes, total_bytes) = ipv4_extent(request).ok_or(Silence::Unsound)?;
+) -> Result<Vec<u8>, Suppression> {
+    arrival.suppression_ipv4(request).map_or(Ok(()), Err)?;
+    let (header_bytes, total_bytes) = ipv4_extent(request).ok_or(Suppression::Unsound)?;
     let message = &request[header_bytes..total_bytes];
     let is_request = request[9] == protocol::ICMP
         && word(request, 6) & 0x2000 == 0
         && message.len() >= ICMP_BYTES
         && message[0] == ECHO_V4;
     if !is_request {
-        return Err(Silence::Unwanted);
+        return Err(Suppression::Unwanted);
     }
     if internet_checksum(&[message]) != 0 {
-        return Err(Silence::Unsound);
+        return Err(Suppression::Unsound);
     }
-    let options = Options::read(request, SourceRouting::Follow).map_err(|_| Silence::Unsound)?;
+    let options =
+        Options::read(request, SourceRouting::Follow).map_err(|_| Suppression::Unsound)?;
     let mut packet = ipv4_header(request[1] & CLASS, origin, &request[12..16]);
     push_options(&mut packet, request, &options)?;
     packet[0] = 0x40 | (packet.len() / 4) as u8;
     let message_at = packet.len();
     packet.extend(message);
     packet[message_at] = ECHO_REPLY_V4;
-    let total_bytes = u16::try_from(packet.len()).map_err(|_| Silence::Unsound)?;
+    let total_bytes = u16::try_from(packet.len()).map_err(|_| Suppression::Unsound)?;
     packet[2..4].copy_from_slice(&total_bytes.to_be_bytes());
     if let Ok(in_reply) = Options::read(&packet, SourceRouting::Follow) {
         in_reply.fill(&mut packet, visit);
@@ -83,11 +84,15 @@ pub fn reply_goes_to(request: &[u8]) -> u32 {
 }
 
 /// Appends the options that come back with a reply, the source route turned around, and pads them.
-fn push_options(packet: &mut Vec<u8>, request: &[u8], options: &Options) -> Result<(), Silence> {
+fn push_options(
+    packet: &mut Vec<u8>,
+    request: &[u8],
+    options: &Options,
+) -> Result<(), Suppression> {
     let option = |at: usize| &request[at..at + usize::from(request[at + 1])];
     if let Some(route) = options.source_route {
         if route.next.is_some() {
-            return Err(Silence::Unwanted); // it is to go on, not to be answered
+            return Err(Suppression::Unwanted); // it is to go on, not to be answered
         }
         let there = option(route.at);
         let hops = (there.len() - 3) / 4;
@@ -118,25 +123,25 @@ pub fn reply_ipv6(
     request: &[u8],
     arrival: Arrival,
     origin: Origin<u128>,
-) -> Result<Vec<u8>, Silence> {
+) -> Result<Vec<u8>, Suppression> {
     // Like Packet Too Big, an echo reply may answer what was sent to many.
-    arrival.silence_ipv6(request, Problem::TooBig { mtu_bytes: 0 }).map_or(Ok(()), Err)?;
-    let header = Header::read_ipv6(request).map_err(|_| Silence::Unsound)?;
-    let AnyKey::V6(key) = header.key else { return Err(Silence::OtherVersion) };
+    arrival.suppression_ipv6(request, Problem::TooBig { mtu_bytes: 0 }).map_or(Ok(()), Err)?;
+    let header = Header::read_ipv6(request).map_err(|_| Suppression::Unsound)?;
+    let AnyKey::V6(key) = header.key else { return Err(Suppression::OtherVersion) };
     let message = &request[usize::from(header.transport_at)..usize::from(header.ip_bytes)];
     let is_request = key.protocol == protocol::ICMPV6
         && header.notes & FRAGMENT == 0
         && message.len() >= ICMP_BYTES
         && message[0] == ECHO_V6;
     if !is_request {
-        return Err(Silence::Unwanted);
+        return Err(Suppression::Unwanted);
     }
     let [from, to] = [key.source, key.destination].map(|a| IpAddr::from(a.to_be_bytes()));
     let mut checksum = Checksum::new();
     checksum.add_pseudo_header(from, to, protocol::ICMPV6, message.len() as u32);
     checksum.add(message);
     if checksum.finish() != 0 {
-        return Err(Silence::Unsound);
+        return Err(Suppression::Unsound);
     }
     let mut packet = ipv6_header(header.traffic_class & CLASS, origin, &request[8..24]);
     packet.push(ECHO_REPLY_V6);
@@ -175,7 +180,7 @@ mod tests {
         packet
     }
 
-    fn reply(request: &[u8]) -> Result<Vec<u8>, Silence> {
+    fn reply(request: &[u8]) -> Result<Vec<u8>, Suppression> {
         reply_ipv4(request, Arrival::default(), ORIGIN, VISIT)
     }
 
@@ -215,7 +220,7 @@ mod tests {
         let empty = super::tests::reply(&request(&[137, 3, 4], 8)).expect("a reply");
         assert_eq!((double_word(&empty, 16), &empty[20..23]), (HOST, &[137, 3, 4][..]));
         let underway = [131, 7, 4, 198, 18, 9, 9];
-        assert_eq!(super::tests::reply(&request(&underway, 8)), Err(Silence::Unwanted));
+        assert_eq!(super::tests::reply(&request(&underway, 8)), Err(Suppression::Unwanted));
     }
 
     #[test]
@@ -227,18 +232,21 @@ mod tests {
             sum_header(&mut packet);
             reply(&packet)
         };
-        assert_eq!(changed(24, 0xff), Err(Silence::Unsound), "the checksum");
+        assert_eq!(changed(24, 0xff), Err(Suppression::Unsound), "the checksum");
         for kind in (0..=u8::MAX).filter(|kind| *kind != ECHO_V4) {
-            let silence = changed(20, kind).expect_err("redirects, information, all but echo");
-            assert!(matches!(silence, Silence::Unwanted | Silence::IcmpError), "type {kind}");
+            let suppression = changed(20, kind).expect_err("redirects, information, all but echo");
+            assert!(
+                matches!(suppression, Suppression::Unwanted | Suppression::IcmpError),
+                "type {kind}"
+            );
         }
-        assert_eq!(changed(9, 17), Err(Silence::Unwanted), "UDP");
-        assert_eq!(changed(6, 0x20), Err(Silence::Unwanted), "a first fragment");
-        assert_eq!(changed(12, 127), Err(Silence::BadSource));
-        assert_eq!(changed(16, 224), Err(Silence::Broadcast));
+        assert_eq!(changed(9, 17), Err(Suppression::Unwanted), "UDP");
+        assert_eq!(changed(6, 0x20), Err(Suppression::Unwanted), "a first fragment");
+        assert_eq!(changed(12, 127), Err(Suppression::BadSource));
+        assert_eq!(changed(16, 224), Err(Suppression::Broadcast));
         let arrival = Arrival { to_broadcast: true, ..Arrival::default() };
-        let silence = reply_ipv4(&sound, arrival, ORIGIN, VISIT);
-        assert_eq!(silence, Err(Silence::Broadcast));
+        let suppression = reply_ipv4(&sound, arrival, ORIGIN, VISIT);
+        assert_eq!(suppression, Err(Suppression::Broadcast));
     }
 
     #[test]
@@ -254,8 +262,8 @@ mod tests {
                 assert_eq!(reply[24..40], request[8..24]);
                 assert_eq!(transport_checksum_ok(&reply), Some(true));
                 request[45] ^= 1;
-                let silence = reply_ipv6(&request, Arrival::default(), origin);
-                assert_eq!(silence, Err(Silence::Unsound));
+                let suppression = reply_ipv6(&request, Arrival::default(), origin);
+                assert_eq!(suppression, Err(Suppression::Unsound));
             }
         }
     }

@@ -10,8 +10,8 @@
 //! (4.3.2.5). The two bits that have become ECN's since are left zero: an error is not
 //! ECN-capable (RFC 3168, 6.1.1 and 23). An IPv6 error is of the same class, CS6.
 //!
-//! What must never be answered is refused here, not only by who asks ([`super::silence`]); how often
-//! is for [`super::limit`]. IPv6 redirects belong to neighbour discovery (RFC 4861) and are not made
+//! What must never be answered is refused here, not only by who asks ([`super::icmp_suppression`]); how
+//! often is for [`super::limit`]. IPv6 redirects belong to neighbour discovery (RFC 4861) and are not made
 //! here. Source quench is not sent (RFC 6633, against 4.3.3.3's mere discouragement), nor are the
 //! codes for networks and hosts by type of service, for we do not route by it.
 
@@ -21,8 +21,8 @@ use core::net::Ipv6Addr;
 use nilometer_wire::checksum::{Checksum, internet_checksum};
 
 use super::fragment::sum_header;
+use super::icmp_suppression::{Arrival, Suppression};
 use super::problem::Numbers;
-use super::silence::{Arrival, Silence};
 use super::{ipv4_extent, ipv6_extent};
 use crate::header::{IPV6_BYTES, protocol};
 
@@ -52,15 +52,15 @@ pub struct Origin<A> {
 /// The IPv4 packet that tells the sender of `original` of a problem.
 ///
 /// # Errors
-/// [`Silence`], when nothing may be said.
+/// [`Suppression`], when nothing may be said.
 pub fn error_ipv4(
     problem: Problem,
     original: &[u8],
     arrival: Arrival,
     origin: Origin<u32>,
-) -> Result<Vec<u8>, Silence> {
-    arrival.silence_ipv4(original).map_or(Ok(()), Err)?;
-    let (_, total_bytes) = ipv4_extent(original).ok_or(Silence::Unsound)?;
+) -> Result<Vec<u8>, Suppression> {
+    arrival.suppression_ipv4(original).map_or(Ok(()), Err)?;
+    let (_, total_bytes) = ipv4_extent(original).ok_or(Suppression::Unsound)?;
     let quote = &original[..total_bytes.min(IPV4_ERROR_BYTES - 20 - ICMP_BYTES)];
     let traffic_class = INTERNETWORK_CONTROL | original[1] & 0x1c;
     let mut packet = ipv4_header(traffic_class, origin, &original[12..16]);
@@ -76,16 +76,16 @@ pub fn error_ipv4(
 /// The IPv6 packet that tells the sender of `original` of a problem.
 ///
 /// # Errors
-/// [`Silence`], when nothing may be said, or only in IPv4.
+/// [`Suppression`], when nothing may be said, or only in IPv4.
 pub fn error_ipv6(
     problem: Problem,
     original: &[u8],
     arrival: Arrival,
     origin: Origin<u128>,
-) -> Result<Vec<u8>, Silence> {
-    arrival.silence_ipv6(original, problem).map_or(Ok(()), Err)?;
-    let numbers = problem.ipv6().ok_or(Silence::OtherVersion)?;
-    let total_bytes = ipv6_extent(original).ok_or(Silence::Unsound)?;
+) -> Result<Vec<u8>, Suppression> {
+    arrival.suppression_ipv6(original, problem).map_or(Ok(()), Err)?;
+    let numbers = problem.ipv6().ok_or(Suppression::OtherVersion)?;
+    let total_bytes = ipv6_extent(original).ok_or(Suppression::Unsound)?;
     let quote = &original[..total_bytes.min(IPV6_ERROR_BYTES - IPV6_BYTES - ICMP_BYTES)];
     let mut packet = ipv6_header(INTERNETWORK_CONTROL, origin, &original[8..24]);
     push_message(&mut packet, numbers, quote);
@@ -234,7 +234,7 @@ mod tests {
     fn ipv6_redirects_are_made_elsewhere() {
         let problem = Problem::Redirect { gateway: 1 };
         let refused = error_ipv6(problem, &udp6(4), Arrival::default(), ROUTER6);
-        assert_eq!(refused, Err(Silence::OtherVersion));
+        assert_eq!(refused, Err(Suppression::OtherVersion));
         let answer = error_ipv4(problem, &udp4(4), Arrival::default(), ROUTER).unwrap();
         assert_eq!(answer[20..28], [5, 1, answer[22], answer[23], 0, 0, 0, 1]);
     }

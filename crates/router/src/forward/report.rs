@@ -13,15 +13,15 @@ use super::double_word;
 use super::echo;
 use super::hop;
 use super::icmp::{Origin, Problem, error_ipv4, error_ipv6};
+use super::icmp_suppression::{Arrival, SUPPRESSIONS, Suppression};
 use super::limit::{KINDS, Kind, Limiter, Limits};
 use super::options::Visit;
-use super::silence::{Arrival, SILENCES, Silence};
 
 /// Why no message came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
     /// It may never be.
-    Silent(Silence),
+    Silent(Suppression),
     /// Not so often.
     Limited,
 }
@@ -33,8 +33,8 @@ pub struct Account {
     pub sent: [u64; KINDS],
     /// Held back by the limits, by [`Kind`].
     pub limited: [u64; KINDS],
-    /// Not answered, by [`Silence`].
-    pub silent: [u64; SILENCES],
+    /// Not answered, by [`Suppression`].
+    pub silent: [u64; SUPPRESSIONS],
 }
 
 impl Account {
@@ -62,7 +62,7 @@ pub struct Reporter {
     hop_limit: u8,
     answers_echo: bool,
     identification: u16,
-    silent: [u64; SILENCES],
+    silent: [u64; SUPPRESSIONS],
 }
 
 impl Reporter {
@@ -73,7 +73,7 @@ impl Reporter {
             hop_limit: hop::ORIGINATED,
             answers_echo: true,
             identification: seed as u16,
-            silent: [0; SILENCES],
+            silent: [0; SUPPRESSIONS],
         }
     }
 
@@ -103,7 +103,7 @@ impl Reporter {
         problem: Problem,
         source: u32,
     ) -> Result<Vec<u8>, Unsent> {
-        self.unless_silent(cause.arrival.silence_ipv4(cause.packet))?;
+        self.unless_silent(cause.arrival.suppression_ipv4(cause.packet))?;
         let sender = u128::from(double_word(cause.packet, 12));
         self.unless_limited(cause.now, kind_of(problem), sender)?;
         let origin = self.origin(source);
@@ -120,11 +120,11 @@ impl Reporter {
         problem: Problem,
         source: u128,
     ) -> Result<Vec<u8>, Unsent> {
-        let silence = match problem.ipv6() {
-            None => Some(Silence::OtherVersion),
-            Some(_) => cause.arrival.silence_ipv6(cause.packet, problem),
+        let suppression = match problem.ipv6() {
+            None => Some(Suppression::OtherVersion),
+            Some(_) => cause.arrival.suppression_ipv6(cause.packet, problem),
         };
-        self.unless_silent(silence)?;
+        self.unless_silent(suppression)?;
         self.unless_limited(cause.now, kind_of(problem), sender_ipv6(cause.packet))?;
         let origin = self.origin(source);
         error_ipv6(problem, cause.packet, cause.arrival, origin).map_err(Unsent::Silent)
@@ -138,7 +138,7 @@ impl Reporter {
         let origin = self.origin(double_word(cause.packet, 16));
         let reply = match self.answers_echo {
             true => echo::reply_ipv4(cause.packet, cause.arrival, origin, visit),
-            false => Err(Silence::Unwanted),
+            false => Err(Suppression::Unwanted),
         };
         self.unless_silent(reply.as_ref().err().copied())?;
         let sender = u128::from(double_word(cause.packet, 12));
@@ -155,16 +155,16 @@ impl Reporter {
         let origin = self.origin(source);
         let reply = match self.answers_echo {
             true => echo::reply_ipv6(cause.packet, cause.arrival, origin),
-            false => Err(Silence::Unwanted),
+            false => Err(Suppression::Unwanted),
         };
         self.unless_silent(reply.as_ref().err().copied())?;
         self.unless_limited(cause.now, Kind::Echo, sender_ipv6(cause.packet))?;
         reply.map_err(Unsent::Silent)
     }
 
-    /// Counts a message that was wanted but cannot be sent: [`Silence::NoWay`].
+    /// Counts a message that was wanted but cannot be sent: [`Suppression::NoWay`].
     pub fn give_up(&mut self) {
-        self.silent[Silence::NoWay as usize] += 1;
+        self.silent[Suppression::NoWay as usize] += 1;
     }
 
     /// What became of all calls so far.
@@ -181,10 +181,10 @@ impl Reporter {
         Origin { source, hop_limit: self.hop_limit, identification: self.identification }
     }
 
-    fn unless_silent(&mut self, silence: Option<Silence>) -> Result<(), Unsent> {
-        let Some(silence) = silence else { return Ok(()) };
-        self.silent[silence as usize] += 1;
-        Err(Unsent::Silent(silence))
+    fn unless_silent(&mut self, suppression: Option<Suppression>) -> Result<(), Unsent> {
+        let Some(suppression) = suppression else { return Ok(()) };
+        self.silent[suppression as usize] += 1;
+        Err(Unsent::Silent(suppression))
     }
 
     fn unless_limited(&mut self, now: Time, kind: Kind, to: u128) -> Result<(), Unsent> {
@@ -244,9 +244,13 @@ mod tests {
         let exceeded = Kind::TimeExceeded as usize;
         assert!((35..=40).contains(&account.sent[exceeded]), "10 a second for 3 s and a burst");
         assert_eq!(account.sent[exceeded] + account.limited[exceeded], 2_000);
-        assert_eq!(account.silent[Silence::IcmpError as usize], 2_000);
-        assert_eq!(account.silent[Silence::Unsound as usize], 6_000, "IPv4 to IPv6's functions");
-        assert_eq!(account.silent[Silence::Unwanted as usize], 1_000, "a reply");
+        assert_eq!(account.silent[Suppression::IcmpError as usize], 2_000);
+        assert_eq!(
+            account.silent[Suppression::Unsound as usize],
+            6_000,
+            "IPv4 to IPv6's functions"
+        );
+        assert_eq!(account.silent[Suppression::Unwanted as usize], 1_000, "a reply");
     }
 
     #[test]
@@ -272,7 +276,7 @@ mod tests {
         assert_eq!((first[8], second[8]), (17, 17));
         assert_ne!(first[4..6], second[4..6], "each has its identification");
         reporter.set_answers_echo(false);
-        let silence = reporter.echo_ipv4(cause, visit());
-        assert_eq!(silence, Err(Unsent::Silent(Silence::Unwanted)));
+        let suppression = reporter.echo_ipv4(cause, visit());
+        assert_eq!(suppression, Err(Unsent::Silent(Suppression::Unwanted)));
     }
 }

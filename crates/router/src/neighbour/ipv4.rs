@@ -18,7 +18,7 @@ use super::own::{ADDRESSES_MAX, Own, OwnError};
 use super::settings::{Settings, SettingsError};
 use super::states::Answer;
 use super::table::{Solicit, Table};
-use super::{BROADCAST, Mac, is_station};
+use super::{BROADCAST, Mac, is_unicast};
 use crate::prefix::Prefix;
 
 /// Most answers and announcements that wait to be sent.
@@ -126,7 +126,7 @@ impl<B: Copy> Arp<B> {
     }
 
     fn is_other_station(&self, mac: Mac) -> bool {
-        is_station(mac) && mac != self.table.own.mac()
+        is_unicast(mac) && mac != self.table.own.mac()
     }
 
     fn reply(&mut self, request: &ArpPacket) {

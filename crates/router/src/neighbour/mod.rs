@@ -70,16 +70,16 @@ pub type Mac = [u8; 6];
 
 /// A link-layer address as a number, its first octet lowest. (As six octets it would pass through memory
 /// between functions, stored in one width and loaded in another, which no processor forwards.)
-pub(crate) type Station = u64;
+pub(crate) type LinkAddress = u64;
 
 #[inline(always)]
-pub(crate) fn station([a, b, c, d, e, f]: Mac) -> Station {
+pub(crate) fn link_address([a, b, c, d, e, f]: Mac) -> LinkAddress {
     u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
 }
 
 #[inline(always)]
-pub(crate) fn mac(station: Station) -> Mac {
-    let [a, b, c, d, e, f, _, _] = station.to_le_bytes();
+pub(crate) fn mac(link_address: LinkAddress) -> Mac {
+    let [a, b, c, d, e, f, _, _] = link_address.to_le_bytes();
     [a, b, c, d, e, f]
 }
 
@@ -90,6 +90,6 @@ pub const BROADCAST: Mac = [0xff; 6];
 pub const FRAME_BYTES_MAX: usize = 256;
 
 /// Whether a station can have this link-layer address: no group bit, not all zeros.
-pub fn is_station(mac: Mac) -> bool {
+pub fn is_unicast(mac: Mac) -> bool {
     mac[0] & 1 == 0 && mac != [0; 6]
 }

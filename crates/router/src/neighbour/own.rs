@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{Family, Mac, Reason, is_station};
+use super::{Family, Mac, Reason, is_unicast};
 use crate::prefix::Prefix;
 
 /// Most addresses of one family on one port.
@@ -70,7 +70,7 @@ impl<A: Family> Own<A> {
     /// [`OwnError::Mac`].
     pub fn new(mac: Mac) -> Result<Own<A>, OwnError> {
         let own = Own { mac, addresses: Vec::new(), wanted: Vec::new(), beginnings: [0; 4] };
-        is_station(mac).then_some(own).ok_or(OwnError::Mac)
+        is_unicast(mac).then_some(own).ok_or(OwnError::Mac)
     }
 
     /// The port's link-layer address.

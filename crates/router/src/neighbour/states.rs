@@ -7,7 +7,7 @@ use super::chains::Chain;
 use super::ledger::{Ignored, Reason};
 use super::table::{Body, Given, Hot, Outcome, State, Table};
 use super::waiting::Queue;
-use super::{Family, Mac, is_station, station};
+use super::{Family, Mac, is_unicast, link_address};
 
 /// How long a drawn reachable time is used (RFC 4861, 6.3.4: "every few hours").
 const DRAWN_FOR: Span = Span::from_secs(7_200);
@@ -137,7 +137,7 @@ impl<A: Family, B: Copy> Table<A, B> {
             Given::Permanent => self.own.check_given(address)?,
             Given::Reachable | Given::Stale => self.own.check(address)?,
         }
-        if !is_station(mac) || mac == self.own.mac() {
+        if !is_unicast(mac) || mac == self.own.mac() {
             return Err(Reason::NotHost);
         }
         let place = match self.index.find(address) {
@@ -184,7 +184,7 @@ impl<A: Family, B: Copy> Table<A, B> {
         if self.own.has(address) || mac == Some(self.own.mac()) {
             return Err(Ignored::Conflict);
         }
-        if mac.is_some_and(|mac| !is_station(mac)) {
+        if mac.is_some_and(|mac| !is_unicast(mac)) {
             return Err(Ignored::NotHost);
         }
         self.own.check(address).map_err(|reason| match reason {
@@ -199,7 +199,7 @@ impl<A: Family, B: Copy> Table<A, B> {
     }
 
     fn set_mac(&mut self, now: Time, place: u32, mac: Mac) {
-        self.hot[place as usize].station = station(mac);
+        self.hot[place as usize].link_address = link_address(mac);
         self.bodies[place as usize].changed = now;
     }
 
@@ -223,7 +223,7 @@ impl<A: Family, B: Copy> Table<A, B> {
         }
         if self.bodies.len() < self.settings.entries_max {
             self.chains.add_place();
-            self.hot.push(Hot { key: 0, station: 0 });
+            self.hot.push(Hot { key: 0, link_address: 0 });
             self.bodies.push(Body {
                 address: A::NONE,
                 state: State::Incomplete,

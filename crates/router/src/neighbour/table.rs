@@ -11,7 +11,7 @@ use super::ledger::{Ledger, Reason};
 use super::own::{Own, OwnError};
 use super::settings::{Settings, SettingsError};
 use super::waiting::{Queue, Room};
-use super::{Family, Mac, Station, mac};
+use super::{Family, LinkAddress, Mac, mac};
 
 /// A place and its key, to be kept beside a next hop. It is void as soon as there is anything to do or
 /// to know before the entry may be used.
@@ -105,13 +105,13 @@ pub struct Entry<A> {
 pub(super) struct Hot {
     /// Twice the number of times the place was given away, and one if nothing is to do on use.
     pub(super) key: u32,
-    pub(super) station: Station,
+    pub(super) link_address: LinkAddress,
 }
 
 impl Hot {
     #[inline]
     pub(super) fn mac(&self) -> Mac {
-        mac(self.station)
+        mac(self.link_address)
     }
 }
 
@@ -175,14 +175,14 @@ impl<A: Family, B: Copy> Table<A, B> {
     /// The link-layer address behind a handle, as long as it may be used without another thought.
     #[inline(always)]
     pub fn ready(&self, handle: Handle) -> Option<Mac> {
-        self.ready_station(handle).map(mac)
+        self.ready_link_address(handle).map(mac)
     }
 
     /// The same as a number.
     #[inline(always)]
-    pub(crate) fn ready_station(&self, handle: Handle) -> Option<Station> {
+    pub(crate) fn ready_link_address(&self, handle: Handle) -> Option<LinkAddress> {
         let hot = self.hot.get(handle.place as usize)?;
-        (hot.key == handle.key).then_some(hot.station)
+        (hot.key == handle.key).then_some(hot.link_address)
     }
 
     /// The link-layer address of a next hop. The use of a stale entry starts its delay (7.3.3);

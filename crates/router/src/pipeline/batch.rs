@@ -11,7 +11,7 @@ use crate::discard::Discard;
 use crate::forward::ecmp::flow_hash_ipv6;
 use crate::header::{AnyKey, ETHERNET_BYTES, Fields, Header, IPV4_BYTES, Key, Unusable, protocol};
 use crate::memory::{Memory, Place};
-use crate::neighbour::{Family, Station, station};
+use crate::neighbour::{Family, LinkAddress, link_address};
 
 pub use super::lane::{Brief, Lane, Lanes};
 
@@ -45,7 +45,7 @@ impl Router {
             if let Some(ahead) = frames.get(at + AHEAD_AT_FIRST) {
                 memory.expect(*ahead);
             }
-            if let Some((head, packet)) = usual(memory.frame(place), station(mac)) {
+            if let Some((head, packet)) = usual(memory.frame(place), link_address(mac)) {
                 match Fields::<u32>::read_usual(head, packet) {
                     Ok(fields) => lane4.push_fields(seed, place, &fields),
                     Err(fault) => self.discard(input, place, fault.into(), memory),
@@ -169,7 +169,7 @@ impl Port {
 /// The header and the packet in a frame that is as nearly all are: for this station alone, and of IPv4 with
 /// a header of five words.
 #[inline(always)]
-fn usual(frame: &[u8], mac: Station) -> Option<(&[u8; IPV4_BYTES], &[u8])> {
+fn usual(frame: &[u8], mac: LinkAddress) -> Option<(&[u8; IPV4_BYTES], &[u8])> {
     let (ethernet, packet) = frame.split_first_chunk::<ETHERNET_BYTES>()?;
     let head = packet.first_chunk::<IPV4_BYTES>()?;
     let to = ethernet.first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight));

@@ -49,7 +49,7 @@ impl Router {
             let Some(next) = next_hops[at] else { return at };
             let kept = adjacencies.find(hops, next, brief.hash);
             let Some(port) = ports.get(usize::from(kept.output)) else { return at };
-            let Some(station) = port.ready(kept) else { return at };
+            let Some(link_address) = port.ready(kept) else { return at };
             let filter = filters.found(rules[at]);
             let is_let = |action, is_copied: bool| action != Action::Deny && !is_copied;
             if filter.as_ref().is_some_and(|filter| !is_let(filter.action, filter.is_copied))
@@ -68,7 +68,7 @@ impl Router {
             if let Some(filter) = filter {
                 filter.count(brief.ip_bytes);
             }
-            decided.push((kept.output, rewrite::<A, M>(&port.plan, brief, station, memory)));
+            decided.push((kept.output, rewrite::<A, M>(&port.plan, brief, link_address, memory)));
         }
         packets
     }

@@ -22,7 +22,7 @@ use crate::forward::urpf::Mode;
 use crate::forward::{hop, tiny};
 use crate::header::{self, ETHERNET_BYTES, Header, Key};
 use crate::memory::{Memory, Place, Ticket};
-use crate::neighbour::{Handle, Lookup, Mac, Station, mac, station};
+use crate::neighbour::{Handle, LinkAddress, Lookup, Mac, link_address, mac};
 use crate::next_hop::{Hop, Rejection};
 
 /// Why a packet leaves the fast path.
@@ -58,9 +58,9 @@ impl Router {
             let (brief, key) = (&lane.briefs[at], &lane.keys[at]);
             let found = (lane.rules[at], lane.next[at]);
             match self.judge(now, input, brief, key, found, memory) {
-                Ok((output, station)) => {
+                Ok((output, link_address)) => {
                     let plan = &self.ports[usize::from(output)].plan;
-                    decided.push((output, rewrite::<A, M>(plan, brief, station, memory)));
+                    decided.push((output, rewrite::<A, M>(plan, brief, link_address, memory)));
                 }
                 Err(turn) => self.turn_off(now, input, (brief, key), turn, memory),
             }
@@ -101,7 +101,7 @@ impl Router {
         key: &Key<A>,
         found: (Option<RuleId>, Option<NextHop>),
         memory: &mut M,
-    ) -> Result<(u16, Station), Turn> {
+    ) -> Result<(u16, LinkAddress), Turn> {
         let (action, is_copied) = A::filters(&mut self.tables).meet(found.0, brief.ip_bytes);
         if is_copied {
             self.copy_to_management(input, brief.place, memory);
@@ -156,7 +156,7 @@ impl Router {
             self.redirect(now, input, brief.place, gateway, memory);
         }
         match self.ports[usize::from(output)].ready(kept) {
-            Some(station) => Ok((output, station)),
+            Some(link_address) => Ok((output, link_address)),
             None => self.find_station(now, key, self.way(next, brief.hash)?),
         }
     }
@@ -184,7 +184,7 @@ impl Router {
         now: Time,
         key: &Key<A>,
         (output, gateway, hop): Way,
-    ) -> Result<(u16, Station), Turn> {
+    ) -> Result<(u16, LinkAddress), Turn> {
         let mac = match gateway {
             Some(gateway) => self.mac_of_gateway(now, output, gateway, hop)?,
             None => {
@@ -193,7 +193,7 @@ impl Router {
                 mac_of(lookup, output, key.destination.address())?.0
             }
         };
-        Ok((output, station(mac)))
+        Ok((output, link_address(mac)))
     }
 
     /// A packet with an address that may not be forwarded goes nowhere, unless it is of the link and
@@ -248,7 +248,7 @@ impl Router {
     ) -> Result<Mac, Turn> {
         let kept = self.adjacencies.of(hop);
         match self.ports[usize::from(kept.output)].ready(kept) {
-            Some(station) => Ok(mac(station)),
+            Some(link_address) => Ok(mac(link_address)),
             None => self.find_gateway(now, output, gateway, hop),
         }
     }
@@ -299,7 +299,7 @@ impl Router {
 pub(super) fn rewrite<A: Version, M: Memory>(
     plan: &PortPlan,
     brief: &Brief,
-    to: Station,
+    to: LinkAddress,
     memory: &mut M,
 ) -> Ticket {
     // What stands behind the packet is padding of the link that it came by.
@@ -308,7 +308,7 @@ pub(super) fn rewrite<A: Version, M: Memory>(
         memory.frame_mut(place).split_first_chunk_mut::<ETHERNET_BYTES>()
     {
         // Both addresses in as few and as wide stores as they fit into.
-        let from = station(plan.mac);
+        let from = link_address(plan.mac);
         ethernet[..8].copy_from_slice(&(to | from << 48).to_le_bytes());
         ethernet[8..12].copy_from_slice(&((from >> 16) as u32).to_le_bytes());
         ethernet[12..].copy_from_slice(&A::ETHERTYPE);

@@ -31,6 +31,7 @@ mod common;
 mod decide;
 pub mod engine;
 pub mod groups;
+mod icmp_errors;
 mod lane;
 mod multicast_plan;
 mod onward;
@@ -43,7 +44,6 @@ mod send;
 pub mod shortcut;
 pub mod slow;
 pub mod stage;
-mod tell;
 mod version;
 mod ways_back;
 

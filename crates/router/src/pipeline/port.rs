@@ -10,7 +10,7 @@ use super::broadcasts::Broadcasts;
 use crate::discard::{Discard, Discards};
 use crate::forward::urpf::Mode;
 use crate::memory::{Place, Ticket};
-use crate::neighbour::{Arp, Discovery, FRAME_BYTES_MAX, Own, Settings, Station, Table};
+use crate::neighbour::{Arp, Discovery, FRAME_BYTES_MAX, LinkAddress, Own, Settings, Table};
 
 pub use super::port_plan::{PortError, PortPlan};
 
@@ -78,12 +78,12 @@ impl Port {
         Ok(port)
     }
 
-    /// The station of a gateway, if the handle that is kept says it.
+    /// The link-layer address of a gateway, if the handle that is kept says it.
     #[inline(always)]
-    pub(super) fn ready(&self, kept: Kept) -> Option<Station> {
+    pub(super) fn ready(&self, kept: Kept) -> Option<LinkAddress> {
         match kept.is_six {
-            false => self.arp.table.ready_station(kept.handle),
-            true => self.discovery.table.ready_station(kept.handle),
+            false => self.arp.table.ready_link_address(kept.handle),
+            true => self.discovery.table.ready_link_address(kept.handle),
         }
     }
 

@@ -9,13 +9,13 @@ mod discovery;
 mod frames;
 mod groups;
 mod hostile;
+mod icmp_errors;
 mod options;
 mod own;
 mod recorded;
 mod reverse;
 mod shortcut;
 mod storm;
-mod tell;
 mod words;
 
 use std::net::{IpAddr, Ipv4Addr};

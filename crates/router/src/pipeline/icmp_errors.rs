@@ -1,4 +1,4 @@
-//! What senders are told: which problem, from which address, and of a better router.
+//! ICMP errors and redirects: which problem senders are told of, from which address.
 //!
 //! A message is from an address of the port by which it leaves (RFC 1812, 4.3.2.4), so the way to the
 //! one who is told is found first and the message made for it. A port without an address speaks with
@@ -16,10 +16,10 @@ use super::slow::Why;
 use super::version::Version;
 use crate::discard::Discard;
 use crate::forward::icmp::Problem;
+use crate::forward::icmp_suppression::Arrival;
 use crate::forward::options::{Options, SourceRouting};
 use crate::forward::redirect;
 use crate::forward::report::Cause;
-use crate::forward::silence::Arrival;
 use crate::forward::{ecmp, hop};
 use crate::header::{AnyKey, ETHERNET_BYTES, Header};
 use crate::memory::{Memory, Place};

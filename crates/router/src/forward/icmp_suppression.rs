@@ -35,7 +35,7 @@ pub struct Arrival {
 /// Why nothing is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Silence {
+pub enum Suppression {
     /// The packet failed the checks of its header.
     Unsound,
     /// It is an ICMP error, or may be one.
@@ -57,48 +57,48 @@ pub enum Silence {
 }
 
 /// The number of reasons.
-pub const SILENCES: usize = 9;
+pub const SUPPRESSIONS: usize = 9;
 
 impl Arrival {
     /// Why no ICMP error may answer the IPv4 packet `original`, if none may.
-    pub fn silence_ipv4(&self, original: &[u8]) -> Option<Silence> {
+    pub fn suppression_ipv4(&self, original: &[u8]) -> Option<Suppression> {
         let Some((header_bytes, total_bytes)) = ipv4_extent(original) else {
-            return Some(Silence::Unsound);
+            return Some(Suppression::Unsound);
         };
         if internet_checksum(&[&original[..header_bytes]]) != 0 {
-            return Some(Silence::Unsound);
+            return Some(Suppression::Unsound);
         }
         let (source, destination) = (double_word(original, 12), double_word(original, 16));
         if word(original, 6) & 0x1fff != 0 {
-            return Some(Silence::LaterFragment);
+            return Some(Suppression::LaterFragment);
         }
         if self.by_link_broadcast {
-            return Some(Silence::LinkBroadcast);
+            return Some(Suppression::LinkBroadcast);
         }
         if self.to_broadcast || destination >> 28 == 0xe || destination == u32::MAX {
-            return Some(Silence::Broadcast);
+            return Some(Suppression::Broadcast);
         }
         if self.from_broadcast || is_no_host(Filter::Standard.source_ipv4(source)) {
-            return Some(Silence::BadSource);
+            return Some(Suppression::BadSource);
         }
         let kind = original[header_bytes..total_bytes].first();
         let is_icmp = original[9] == protocol::ICMP;
-        (is_icmp && !kind.is_some_and(|kind| is_query(*kind))).then_some(Silence::IcmpError)
+        (is_icmp && !kind.is_some_and(|kind| is_query(*kind))).then_some(Suppression::IcmpError)
     }
 
     /// Why no ICMPv6 error may tell of `problem` with the IPv6 packet `original`, if none may.
-    pub fn silence_ipv6(&self, original: &[u8], problem: Problem) -> Option<Silence> {
-        let Ok(header) = Header::read_ipv6(original) else { return Some(Silence::Unsound) };
-        let AnyKey::V6(key) = header.key else { return Some(Silence::OtherVersion) };
+    pub fn suppression_ipv6(&self, original: &[u8], problem: Problem) -> Option<Suppression> {
+        let Ok(header) = Header::read_ipv6(original) else { return Some(Suppression::Unsound) };
+        let AnyKey::V6(key) = header.key else { return Some(Suppression::OtherVersion) };
         let may_answer_many = matches!(problem, Problem::TooBig { .. } | Problem::Option { .. });
         if self.by_link_broadcast && !may_answer_many {
-            return Some(Silence::LinkBroadcast);
+            return Some(Suppression::LinkBroadcast);
         }
         if key.destination >> 120 == 0xff && !may_answer_many {
-            return Some(Silence::Broadcast);
+            return Some(Suppression::Broadcast);
         }
         if self.from_broadcast || is_no_host(Filter::Standard.source_ipv6(key.source)) {
-            return Some(Silence::BadSource);
+            return Some(Suppression::BadSource);
         }
         if key.protocol != protocol::ICMPV6 {
             return None;
@@ -106,7 +106,7 @@ impl Arrival {
         let kind = original[..usize::from(header.ip_bytes)].get(usize::from(header.transport_at));
         let is_told = header.notes & LATER_FRAGMENT == 0
             && kind.is_some_and(|kind| *kind >= 128 && *kind != REDIRECT_V6);
-        (!is_told).then_some(Silence::IcmpError)
+        (!is_told).then_some(Suppression::IcmpError)
     }
 }
 
@@ -147,11 +147,11 @@ mod tests {
     fn icmp_errors_are_never_answered() {
         for kind in 0..=u8::MAX {
             let packet = icmp("198.18.0.1", "198.19.0.1", kind);
-            let silence = Arrival::default().silence_ipv4(&packet);
-            assert_eq!(silence.is_none(), is_query(kind), "type {kind}");
+            let suppression = Arrival::default().suppression_ipv4(&packet);
+            assert_eq!(suppression.is_none(), is_query(kind), "type {kind}");
             let packet = icmp("fd00::1", "fd00:1::1", kind);
-            let silence = Arrival::default().silence_ipv6(&packet, TOO_BIG);
-            assert_eq!(silence.is_none(), kind >= 128 && kind != 137, "ICMPv6 type {kind}");
+            let suppression = Arrival::default().suppression_ipv6(&packet, TOO_BIG);
+            assert_eq!(suppression.is_none(), kind >= 128 && kind != 137, "ICMPv6 type {kind}");
         }
         for error in [3, 4, 5, 11, 12] {
             assert!(!is_query(error));
@@ -160,21 +160,21 @@ mod tests {
         bare.truncate(20);
         bare[3] = 20;
         sum_header(&mut bare);
-        assert_eq!(Arrival::default().silence_ipv4(&bare), Some(Silence::IcmpError));
+        assert_eq!(Arrival::default().suppression_ipv4(&bare), Some(Suppression::IcmpError));
     }
 
     #[test]
     fn broadcasts_and_multicasts_are_not_answered() {
         let one = udp("198.18.0.1", "198.19.0.1");
         let answered = Arrival::default();
-        assert_eq!(answered.silence_ipv4(&one), None);
+        assert_eq!(answered.suppression_ipv4(&one), None);
         let by_link = Arrival { by_link_broadcast: true, ..answered };
-        assert_eq!(by_link.silence_ipv4(&one), Some(Silence::LinkBroadcast));
+        assert_eq!(by_link.suppression_ipv4(&one), Some(Suppression::LinkBroadcast));
         let to_many = Arrival { to_broadcast: true, ..answered };
-        assert_eq!(to_many.silence_ipv4(&one), Some(Silence::Broadcast));
+        assert_eq!(to_many.suppression_ipv4(&one), Some(Suppression::Broadcast));
         for group in ["224.0.0.5", "239.255.255.255", "255.255.255.255"] {
-            let silence = answered.silence_ipv4(&udp("198.18.0.1", group));
-            assert_eq!(silence, Some(Silence::Broadcast), "{group}");
+            let suppression = answered.suppression_ipv4(&udp("198.18.0.1", group));
+            assert_eq!(suppression, Some(Suppression::Broadcast), "{group}");
         }
     }
 
@@ -189,7 +189,8 @@ mod tests {
             (TOO_BIG, true),
             (Problem::Option { pointer: 42 }, true),
         ] {
-            let told = |arrival: Arrival, packet| arrival.silence_ipv6(packet, problem).is_none();
+            let told =
+                |arrival: Arrival, packet| arrival.suppression_ipv6(packet, problem).is_none();
             assert!(told(Arrival::default(), &one));
             assert_eq!(told(Arrival::default(), &many), is_heard, "{problem:?}");
             assert_eq!(told(by_link, &one), is_heard, "{problem:?}");
@@ -199,33 +200,33 @@ mod tests {
     #[test]
     fn a_source_that_is_not_one_host_is_not_answered() {
         for source in ["0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.1", "240.0.0.1"] {
-            let silence = Arrival::default().silence_ipv4(&udp(source, "198.19.0.1"));
-            assert_eq!(silence, Some(Silence::BadSource), "{source}");
+            let suppression = Arrival::default().suppression_ipv4(&udp(source, "198.19.0.1"));
+            assert_eq!(suppression, Some(Suppression::BadSource), "{source}");
         }
         for source in ["::", "::1", "ff02::1", "::ffff:198.18.0.1"] {
-            let silence = Arrival::default().silence_ipv6(&udp(source, "fd00::1"), TOO_BIG);
-            assert_eq!(silence, Some(Silence::BadSource), "{source}");
+            let suppression = Arrival::default().suppression_ipv6(&udp(source, "fd00::1"), TOO_BIG);
+            assert_eq!(suppression, Some(Suppression::BadSource), "{source}");
         }
         let arrival = Arrival { from_broadcast: true, ..Arrival::default() };
-        let silence = arrival.silence_ipv4(&udp("198.18.0.255", "198.19.0.1"));
-        assert_eq!(silence, Some(Silence::BadSource));
-        assert_eq!(Arrival::default().silence_ipv6(&udp("fe80::1", "fd00::1"), TOO_BIG), None);
-        assert_eq!(Arrival::default().silence_ipv4(&udp("169.254.3.9", "169.254.3.1")), None);
+        let suppression = arrival.suppression_ipv4(&udp("198.18.0.255", "198.19.0.1"));
+        assert_eq!(suppression, Some(Suppression::BadSource));
+        assert_eq!(Arrival::default().suppression_ipv6(&udp("fe80::1", "fd00::1"), TOO_BIG), None);
+        assert_eq!(Arrival::default().suppression_ipv4(&udp("169.254.3.9", "169.254.3.1")), None);
     }
 
     #[test]
     fn later_fragments_are_not_answered() {
         let mut packet = udp("198.18.0.1", "198.19.0.1");
-        for (flags, silence) in [(0x2000u16, None), (1, Some(Silence::LaterFragment))] {
+        for (flags, suppression) in [(0x2000u16, None), (1, Some(Suppression::LaterFragment))] {
             packet[6..8].copy_from_slice(&flags.to_be_bytes());
             sum_header(&mut packet);
-            assert_eq!(Arrival::default().silence_ipv4(&packet), silence);
+            assert_eq!(Arrival::default().suppression_ipv4(&packet), suppression);
         }
         let [from, to] = ["fd00::1", "fd00:1::1"].map(|text| text.parse::<IpAddr>().unwrap());
-        for (inside, silence) in [(17, None), (58, Some(Silence::IcmpError))] {
+        for (inside, suppression) in [(17, None), (58, Some(Suppression::IcmpError))] {
             let later = [inside, 0, 0, 8, 0, 0, 0, 1, 128, 0, 0, 0, 0, 0, 0, 0];
             let packet = build::ip_packet(from, to, protocol::FRAGMENT, later.to_vec());
-            assert_eq!(Arrival::default().silence_ipv6(&packet, TOO_BIG), silence);
+            assert_eq!(Arrival::default().suppression_ipv6(&packet, TOO_BIG), suppression);
         }
     }
 
@@ -233,12 +234,15 @@ mod tests {
     fn what_is_no_packet_is_not_answered() {
         let packet = udp("198.18.0.1", "198.19.0.1");
         for end in 0..packet.len() {
-            assert_eq!(Arrival::default().silence_ipv4(&packet[..end]), Some(Silence::Unsound));
+            assert_eq!(
+                Arrival::default().suppression_ipv4(&packet[..end]),
+                Some(Suppression::Unsound)
+            );
         }
         let packet = udp("fd00::1", "fd00:1::1");
         for end in 0..packet.len() {
-            let silence = Arrival::default().silence_ipv6(&packet[..end], TOO_BIG);
-            assert_eq!(silence, Some(Silence::Unsound));
+            let suppression = Arrival::default().suppression_ipv6(&packet[..end], TOO_BIG);
+            assert_eq!(suppression, Some(Suppression::Unsound));
         }
     }
 }

@@ -61,7 +61,7 @@ mod wide {
     use core::arch::x86_64::*;
 
     use super::*;
-    use crate::parcels::BURST;
+    use crate::ipv6_fib::BURST;
     use crate::slots::routes::Leaf;
 
     /// Addresses that go down side by side, and how often that many are in a batch.
@@ -417,18 +417,18 @@ mod wide {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parcels::{BURST, ParcelFib};
+    use crate::ipv6_fib::{BURST, Ipv6Fib};
     use crate::{Fib, Prefix};
     use nilometer_stat::Rng;
 
     fn hold<const BYTES: usize>(count: u64, lengths: (u32, u32), differ: u128) {
         let mut rng = Rng::new(count, 1, 0);
-        let mut table = ParcelFib::<BYTES>::new(1 << 20).expect("room");
+        let mut table = Ipv6Fib::<BYTES>::new(1 << 20).expect("room");
         let any = |rng: &mut Rng| u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
         for _ in 0..count {
             let length = lengths.0 + rng.below(u64::from(lengths.1 - lengths.0 + 1)) as u32;
             let prefix = Prefix::new(any(&mut rng) & differ, length).expect("sound");
-            let next = NextHop(rng.below(u64::from(ParcelFib::<BYTES>::LEAF_MAX)) as u16);
+            let next = NextHop(rng.below(u64::from(Ipv6Fib::<BYTES>::LEAF_MAX)) as u16);
             table.insert(prefix, next).expect("room");
         }
         for count in [0, 1, 7, 8, 63, BURST] {

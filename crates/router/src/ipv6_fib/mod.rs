@@ -48,7 +48,7 @@ const BURST: usize = 64;
 /// its one writer. A route that is in it can always be changed and withdrawn: for that the writer waits for
 /// the readers' batches, if need be.
 #[derive(Debug)]
-pub struct ParcelFib<const BYTES: usize = 1> {
+pub struct Ipv6Fib<const BYTES: usize = 1> {
     memory: Arc<Memory>,
     blocks: Blocks,
     account: Account,
@@ -58,7 +58,7 @@ pub struct ParcelFib<const BYTES: usize = 1> {
 
 /// One who looks up in a table of parcels that is being changed. Dropped, it counts no longer.
 #[derive(Debug)]
-pub struct ParcelReader<const BYTES: usize> {
+pub struct Ipv6Reader<const BYTES: usize> {
     memory: Arc<Memory>,
     instructions: Instructions,
     place: usize,
@@ -71,7 +71,7 @@ struct Divided {
     home: Block,
 }
 
-impl<const BYTES: usize> ParcelFib<BYTES> {
+impl<const BYTES: usize> Ipv6Fib<BYTES> {
     /// The greatest answer there can be: a next hop plus one.
     pub const LEAF_MAX: Leaf = if BYTES == 1 { 0xfe } else { 0xfffe };
     const SOUND: () = assert!(BYTES == 1 || BYTES == 2);
@@ -88,7 +88,7 @@ impl<const BYTES: usize> ParcelFib<BYTES> {
         if words <= 1 << FIRST_BITS || words > layout::WORDS_MAX {
             return Err(Full);
         }
-        Ok(ParcelFib {
+        Ok(Ipv6Fib {
             memory: Arc::new(Memory::new(words)),
             blocks: Blocks::new(1 << FIRST_BITS, words),
             account: Account::new(),
@@ -228,7 +228,7 @@ impl<const BYTES: usize> ParcelFib<BYTES> {
     }
 }
 
-impl<const BYTES: usize> Fib<u128> for ParcelFib<BYTES> {
+impl<const BYTES: usize> Fib<u128> for Ipv6Fib<BYTES> {
     fn insert(&mut self, prefix: Prefix<u128>, next: NextHop) -> Result<Option<NextHop>, Full> {
         let leaf = Self::admitted(next)?;
         let mut divided = Vec::new();
@@ -258,12 +258,12 @@ impl<const BYTES: usize> Fib<u128> for ParcelFib<BYTES> {
     }
 }
 
-impl<const BYTES: usize> ServingFib<u128> for ParcelFib<BYTES> {
+impl<const BYTES: usize> ServingFib<u128> for Ipv6Fib<BYTES> {
     fn reader(&self) -> Option<Box<dyn Lookups<u128>>> {
         let place = self.memory.readers.admit()?;
         let memory = Arc::clone(&self.memory);
         let instructions = Instructions::best();
-        Some(Box::new(ParcelReader::<BYTES> { memory, instructions, place }))
+        Some(Box::new(Ipv6Reader::<BYTES> { memory, instructions, place }))
     }
 
     fn balances(&self) -> bool {
@@ -280,7 +280,7 @@ impl<const BYTES: usize> ServingFib<u128> for ParcelFib<BYTES> {
     }
 }
 
-impl<const BYTES: usize> Lookups<u128> for ParcelReader<BYTES> {
+impl<const BYTES: usize> Lookups<u128> for Ipv6Reader<BYTES> {
     fn look_up(&mut self, addresses: &[u128], next_hops: &mut [Option<NextHop>]) {
         assert_eq!(addresses.len(), next_hops.len(), "a next hop for each address");
         self.memory.readers.pass(self.place);
@@ -295,7 +295,7 @@ impl<const BYTES: usize> Lookups<u128> for ParcelReader<BYTES> {
     }
 }
 
-impl<const BYTES: usize> Drop for ParcelReader<BYTES> {
+impl<const BYTES: usize> Drop for Ipv6Reader<BYTES> {
     fn drop(&mut self) {
         self.memory.readers.dismiss(self.place);
     }

@@ -1,10 +1,10 @@
-//! Tables of parcels against a map that is asked for each length, operation by operation.
+//! Tables of IPv6 against a map that is asked for each length, operation by operation.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use nilometer_router::{Engine, Fib, Full, NextHop, ParcelFib, Prefix, Routed, ServingFib};
+use nilometer_router::{Engine, Fib, Full, Ipv6Fib, NextHop, Prefix, Routed, ServingFib};
 use nilometer_stat::Rng;
 
 /// The routes, and which of their lengths there are.
@@ -141,14 +141,14 @@ fn hold(
 #[test]
 fn parcels_answer_as_the_map_does() {
     for seed in 0..3 {
-        let mut ours = ParcelFib::<1>::new(1 << 20).expect("room");
+        let mut ours = Ipv6Fib::<1>::new(1 << 20).expect("room");
         hold(&mut ours, &CROWDS, 254, seed, 24_000);
-        let mut ours = ParcelFib::<2>::new(1 << 20).expect("room");
+        let mut ours = Ipv6Fib::<2>::new(1 << 20).expect("room");
         hold(&mut ours, &CROWDS, 65_534, seed, 12_000);
     }
     // Each alone, with so few next hops that neighbours are often alike.
     for (seed, crowd) in CROWDS.iter().enumerate() {
-        let mut ours = ParcelFib::<1>::new(1 << 20).expect("room");
+        let mut ours = Ipv6Fib::<1>::new(1 << 20).expect("room");
         hold(&mut ours, &[*crowd], 3, seed as u64, 6_000);
     }
 }
@@ -156,7 +156,7 @@ fn parcels_answer_as_the_map_does() {
 /// A covering route changes the answers of parcels that are full, and never their being divided.
 #[test]
 fn covers_that_change_make_nothing_overflow() {
-    let mut ours = ParcelFib::<2>::new(1 << 20).expect("room");
+    let mut ours = Ipv6Fib::<2>::new(1 << 20).expect("room");
     let mut twin = ByLength::new();
     let whole: Prefix<u128> = "2001:db8::/32".parse().expect("a prefix");
     // Every second network answers as what covers it all, and then no more.
@@ -223,7 +223,7 @@ fn loading_is_inserting() {
 /// A route that a parcel has already may change its next hop, as full as the parcel is.
 #[test]
 fn a_route_replaced_divides_nothing() {
-    let mut ours = ParcelFib::<1>::new(1 << 17).expect("room");
+    let mut ours = Ipv6Fib::<1>::new(1 << 17).expect("room");
     let route = |number: u128| Prefix::new(0x2001 << 112 | number << 97, 32).expect("sound");
     for number in 0..186 {
         assert_eq!(ours.insert(route(number), NextHop(1)), Ok(None));
@@ -241,7 +241,7 @@ fn a_full_table_is_as_it_was() {
     let (mut refused, mut divided) = (0, 0);
     for (seed, crowd) in CROWDS.iter().enumerate() {
         let mut rng = Rng::new(seed as u64, 1, 0);
-        let mut ours = ParcelFib::<1>::new((1 << 16) + 1_200).expect("room");
+        let mut ours = Ipv6Fib::<1>::new((1 << 16) + 1_200).expect("room");
         let mut twin = ByLength::new();
         for _ in 0..3_000 {
             let prefix = crowd.prefix(&mut rng);
@@ -261,11 +261,11 @@ fn a_full_table_is_as_it_was() {
         }
     }
     assert!(refused > 3_000 && divided > 3_000, "{refused} {divided}");
-    assert!(matches!(ParcelFib::<1>::new(100), Err(Full)));
+    assert!(matches!(Ipv6Fib::<1>::new(100), Err(Full)));
     // More words than one can refer to.
-    assert!(matches!(ParcelFib::<1>::new((1 << 27) + 1), Err(Full)));
+    assert!(matches!(Ipv6Fib::<1>::new((1 << 27) + 1), Err(Full)));
     // A next hop that the answers cannot name.
-    let mut ours = ParcelFib::<1>::new(1 << 17).expect("room");
+    let mut ours = Ipv6Fib::<1>::new(1 << 17).expect("room");
     let prefix = "fd00::/8".parse().expect("a prefix");
     assert_eq!(ours.insert(prefix, NextHop(254)), Err(Full));
 }
@@ -274,7 +274,7 @@ fn a_full_table_is_as_it_was() {
 /// that some moment had.
 #[test]
 fn readers_see_before_or_after_and_nothing_between() {
-    let mut table = ParcelFib::<1>::new((1 << 16) + 60_000).expect("room");
+    let mut table = Ipv6Fib::<1>::new((1 << 16) + 60_000).expect("room");
     let parse = |text: &str| text.parse::<Prefix<u128>>().expect("a prefix");
     table.insert(parse("2001:d00::/24"), NextHop(251)).expect("room");
     table.insert(parse("2001:db8::/32"), NextHop(252)).expect("room");

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use nilometer_router::classifier::{Action, Octet, Rule, RuleId};
 use nilometer_router::discard::Discard;
-use nilometer_router::forward::silence::Silence;
+use nilometer_router::forward::icmp_suppression::Suppression;
 use nilometer_router::neighbour::{Given, link_local};
 use nilometer_router::next_hop::{Hop, Rejection};
 use nilometer_wire::{Time, build};
@@ -42,7 +42,11 @@ fn broadcasts_of_every_port_are_known() {
         assert!(out.is_empty(), "{from} to {to}: {out:?}");
         assert_eq!(bench.router.ports()[0].discards().of(why), before + 1, "{from} to {to}");
     }
-    assert_eq!(bench.router.reports().silent[Silence::Broadcast as usize], 1, "the expired one");
+    assert_eq!(
+        bench.router.reports().silent[Suppression::Broadcast as usize],
+        1,
+        "the expired one"
+    );
     // An echo request to all is not answered, though it is for the router as well (5.3.5.2).
     let echo = build::icmp(ip("198.19.0.9"), ip("198.18.2.255"), 8, 0, &[0; 9]);
     assert!(bench.pass(0, &framed(0, &echo)).is_empty());
@@ -101,7 +105,7 @@ fn an_error_to_whom_there_is_no_way_is_counted() {
     let mut bench = Bench::new();
     let packet = with_hop_limit(udp("198.51.7.9", "198.19.1.9", 30), 1);
     assert!(bench.pass(0, &framed(0, &packet)).is_empty());
-    assert_eq!(bench.router.reports().silent[Silence::NoWay as usize], 1);
+    assert_eq!(bench.router.reports().silent[Suppression::NoWay as usize], 1);
 }
 
 #[test]
