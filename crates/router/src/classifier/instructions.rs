@@ -90,12 +90,12 @@ fn kept_registers() -> u64 {
     unsafe { ask() }
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod tests {
-    use super::*;
-
+    #[cfg(target_arch = "x86_64")]
     #[test]
     fn the_processor_is_asked_as_the_standard_library_asks_it() {
+        use super::{gathers, gathers_fast, has_avx2};
         extern crate std;
         use std::is_x86_feature_detected as has;
         let bits = has!("bmi1") && has!("bmi2") && has!("popcnt") && has!("lzcnt");
