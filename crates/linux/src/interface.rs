@@ -18,7 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::netlink::MacAddress;
-use super::port::PortError;
+use super::port_io::PortError;
 
 /// An interface in the namespace of the thread that opened it.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::memory::{Memory, Packet};
 use super::netlink::MacAddress;
-use super::port::{PortError, PortIo, PortStatistics};
+use super::port_io::{PortError, PortIo, PortStatistics};
 
 /// One direction of the wire.
 struct Lane {

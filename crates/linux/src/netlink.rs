@@ -6,7 +6,6 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd};
 
 use anyhow::{Context, Result, anyhow, bail};
 use netlink_packet_core::{
@@ -14,9 +13,7 @@ use netlink_packet_core::{
     NetlinkHeader, NetlinkMessage, NetlinkPayload, NlasIterator,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
-use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State, Stats64,
-};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, State, Stats64};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
@@ -26,7 +23,6 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-use super::namespace::Namespace;
 use super::prefix::Prefix;
 
 /// An Ethernet address.
@@ -34,17 +30,6 @@ pub type MacAddress = [u8; 6];
 
 /// The routing table of addresses that are the host's own (`RT_TABLE_LOCAL`).
 const LOCAL_TABLE: u8 = 255;
-
-/// One end of a veth pair: what it is called and where it goes.
-#[derive(Debug, Clone, Copy)]
-pub struct VethEnd<'a> {
-    /// The namespace in which the end appears.
-    pub namespace: &'a Namespace,
-    /// The interface's name, at most 15 bytes.
-    pub name: &'a str,
-    /// Its Ethernet address.
-    pub mac: MacAddress,
-}
 
 /// What an interface has counted since it was made (`IFLA_STATS64`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -104,28 +89,6 @@ impl Netlink {
         };
         let socket = open().context("cannot open a routing netlink socket")?;
         Ok(Netlink { socket, sequence: 0 })
-    }
-
-    /// Makes a veth pair, each end at once in its own namespace, both down.
-    pub fn create_veth(&mut self, one: VethEnd, other: VethEnd, mtu_bytes: u32) -> Result<()> {
-        let end = |end: VethEnd| {
-            let mut message = LinkMessage::default();
-            message.attributes = vec![
-                LinkAttribute::IfName(end.name.into()),
-                LinkAttribute::Mtu(mtu_bytes),
-                LinkAttribute::Address(end.mac.to_vec()),
-                LinkAttribute::NetNsFd(end.namespace.as_fd().as_raw_fd()),
-            ];
-            message
-        };
-        let mut message = end(one);
-        message.attributes.push(LinkAttribute::LinkInfo(vec![
-            LinkInfo::Kind(InfoKind::Veth),
-            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(end(other)))),
-        ]));
-        self.request(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
-            .with_context(|| format!("cannot create the veth pair {} - {}", one.name, other.name))
-            .map(drop)
     }
 
     /// Takes an interface up.
@@ -275,7 +238,7 @@ impl Netlink {
     }
 
     /// Sends one request and gathers what the kernel says until it acknowledges or refuses.
-    fn request(
+    pub(super) fn request(
         &mut self,
         message: RouteNetlinkMessage,
         flags: u16,

@@ -166,8 +166,9 @@ mod tests {
     use super::*;
     use crate::memory::{Memory, MemoryConfig};
     use crate::namespace::Namespace;
-    use crate::netlink::{Netlink, VethEnd};
+    use crate::netlink::Netlink;
     use crate::port::PortIo;
+    use crate::veth::VethEnd;
     use crate::xdp::{XdpConfig, XdpPort};
 
     #[test]

@@ -24,7 +24,7 @@ use anyhow::{Context, Result, ensure};
 use super::interface::Interface;
 use super::memory::{Account, HEAD_ROOM_BYTES, Memory, Packet};
 use super::netlink::MacAddress;
-use super::port::{ChecksumOffload, PortError, PortIo, PortStatistics};
+use super::port_io::{ChecksumOffload, PortError, PortIo, PortStatistics};
 use super::ring::{bind, set_option};
 use super::virtio_header::{self, HEADER_BYTES};
 

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, ensure};
 use super::interface::{self, Interface};
 use super::memory::{Account, HEAD_ROOM_BYTES, Memory, Packet};
 use super::netlink::MacAddress;
-use super::port::{ChecksumOffload, PortError, PortIo, PortStatistics};
+use super::port_io::{ChecksumOffload, PortError, PortIo, PortStatistics};
 use super::virtio_header::{self, HEADER_BYTES};
 
 /// `IFF_TUN_EXCL`: an interface of the name must not exist.

@@ -24,9 +24,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::namespace::Namespace;
-use super::netlink::{LinkStatistics, MacAddress, Netlink, VethEnd};
+use super::netlink::{LinkStatistics, MacAddress, Netlink};
 use super::offload;
 use super::prefix::Prefix;
+use super::veth::VethEnd;
 
 /// The client's interface, in the client's namespace.
 pub const CLIENT_INTERFACE: &str = "c0";

@@ -12,13 +12,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use nilometer_linux::namespace::Namespace;
-use nilometer_linux::netlink::{LinkStatistics, Netlink, VethEnd};
+use nilometer_linux::netlink::{LinkStatistics, Netlink};
 use nilometer_linux::offload;
 use nilometer_linux::privilege::{self, Privilege};
 use nilometer_linux::ring::{Ring, RingConfig, RingStatistics};
 use nilometer_linux::testbed::{
     CLIENT_INTERFACE, DeviceKind, SERVER_INTERFACE, Testbed, TestbedConfig,
 };
+use nilometer_linux::veth::VethEnd;
 use socket2::{Domain, Socket, Type};
 
 const TRANSFER_BYTES: usize = 200_000;

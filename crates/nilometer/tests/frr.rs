@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use nilometer_linux::namespace::Namespace;
-use nilometer_linux::netlink::{Netlink, VethEnd};
+use nilometer_linux::netlink::Netlink;
+use nilometer_linux::veth::VethEnd;
 use nilometer_router::{Hop, Prefix, RouteLimits, Source};
 use nilometer_routerd::fpm::{FpmConfig, FpmListener};
 use nilometer_routerd::keeper::{Engines, Keeper};

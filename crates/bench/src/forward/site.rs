@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use nilometer_linux::namespace::Namespace;
-use nilometer_linux::netlink::{MacAddress, Netlink, VethEnd};
+use nilometer_linux::netlink::{MacAddress, Netlink};
 use nilometer_linux::offload;
+use nilometer_linux::veth::VethEnd;
 
 /// How long links may take until they carry traffic.
 const READY_WITHIN: Duration = Duration::from_secs(10);

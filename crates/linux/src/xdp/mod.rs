@@ -32,7 +32,7 @@ use anyhow::{Context, Result, ensure};
 use super::interface::Interface;
 use super::memory::{Account, Memory, Packet};
 use super::netlink::MacAddress;
-use super::port::{ChecksumOffload, PortError, PortIo, PortStatistics};
+use super::port_io::{ChecksumOffload, PortError, PortIo, PortStatistics};
 use super::ring::pending_error;
 use super::shortcut::Shortcuts;
 use batch::{BatchSender, WORTH_WHILE};

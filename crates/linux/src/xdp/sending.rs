@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::super::memory::{Memory, Packet};
 use super::super::partial_checksum::partial_checksum;
-use super::super::port::PortError;
+use super::super::port_io::PortError;
 use super::XdpPort;
 use super::batch::{BatchSender, FRAMES_MAX, NotSent, Sent};
 use super::socket::METADATA_BYTES;

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 
 use anyhow::Result;
 use nilometer_linux::namespace::Namespace;
-use nilometer_linux::netlink::{Netlink, VethEnd};
+use nilometer_linux::netlink::Netlink;
+use nilometer_linux::veth::VethEnd;
 
 /// A link, up at both ends: `ours` is the router's, `theirs` the other's. Their link-layer addresses are
 /// 02:00:00:00:NUMBER:01 and :02.

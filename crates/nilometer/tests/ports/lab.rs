@@ -9,11 +9,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use nilometer_linux::memory::{Memory, MemoryConfig, Packet};
 use nilometer_linux::namespace::Namespace;
-use nilometer_linux::netlink::{Netlink, VethEnd};
+use nilometer_linux::netlink::Netlink;
 use nilometer_linux::offload;
 use nilometer_linux::packet_port::{PacketPort, PacketPortConfig};
 use nilometer_linux::port::{ChecksumOffload, Port, PortError, PortIo};
 use nilometer_linux::privilege::{self, Privilege};
+use nilometer_linux::veth::VethEnd;
 use nilometer_linux::xdp::{XdpConfig, XdpMode, XdpPort};
 use nilometer_stat::Rng;
 
