@@ -11,6 +11,8 @@ pub const ADDRESSES: usize = 1 << 20;
 pub const RANDOM_SEED: u64 = 1;
 /// Seed of the addresses that are drawn from prefixes.
 pub const DRAWN_SEED: u64 = 2;
+/// Addresses that are looked up in one call, as many as a driver hands over at once.
+pub const BURST: usize = 64;
 
 /// The generator splitmix64.
 #[derive(Clone, Debug)]

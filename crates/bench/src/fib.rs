@@ -14,18 +14,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use nilometer_router::prefix::Malformed;
-use nilometer_router::{Engine, Full, Lookups, NextHop, Prefix, Routed, ServingFib};
-use serde::Serialize;
+use nilometer_router::{Engine, Lookups, NextHop, Prefix, Routed, ServingFib};
 
-use super::addresses::{Drawn, SplitMix64, drawn, random};
+use super::addresses::{BURST, Drawn, SplitMix64, drawn, random};
+pub use super::fib_times::{EngineTimes, FibTimes};
 use super::peer::Peer;
 use super::prefixes::{Family, Prefixes, read_prefixes};
-use super::under_updates::{UnderUpdates, time_under_updates};
+use super::under_updates::{at_last, time_under_updates};
 use nilometer_linux::clock::{median, thread_time};
 use nilometer_linux::pages::ask_for_large_pages;
 
-/// Addresses that are looked up in one call, as many as a driver hands over at once.
-pub const BURST: usize = 64;
 /// Passes over the addresses in one round.
 const PASSES: usize = 2;
 /// Withdrawals at most, each with an announcement behind it.
@@ -54,58 +52,6 @@ pub struct Options {
     pub peer: Option<PathBuf>,
     /// Pairs of measurements with and without updates; 0 for no such measurements.
     pub pairs_under_updates: u32,
-}
-
-/// What came out.
-#[derive(Clone, Debug, Serialize)]
-pub struct FibTimes {
-    /// 4 or 6.
-    pub family: u8,
-    /// Prefixes of the family, duplicates included.
-    pub prefixes: usize,
-    /// Prefixes of the other family.
-    pub skipped: usize,
-    /// Each table.
-    pub engines: Vec<EngineTimes>,
-    /// The tables of the peer.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub peers: Vec<EngineTimes>,
-}
-
-/// What came out of one table.
-#[derive(Clone, Debug, Serialize)]
-pub struct EngineTimes {
-    /// Its name.
-    pub engine: String,
-    /// Bytes that lookups read, for each different prefix.
-    pub bytes_per_prefix: f64,
-    /// CPU time in which the empty table took all prefixes, in seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub load_seconds: Option<f64>,
-    /// Million lookups a second of CPU time, random addresses.
-    pub mlookups_random: f64,
-    /// The same, addresses drawn from the prefixes.
-    pub mlookups_prefix: f64,
-    /// Updates a second of the writer's CPU time while another thread looks up.
-    pub updates_per_second: f64,
-    /// Sum of next hops of the random addresses.
-    pub checksum_random: u64,
-    /// Sum of next hops of the addresses drawn from prefixes.
-    pub checksum_prefix: u64,
-    /// What updates of several paces take away, if that was asked.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub under_updates: Vec<UnderUpdates>,
-}
-
-impl FibTimes {
-    /// Which table differs from the first, if one does.
-    pub fn disagreement(&self) -> Option<String> {
-        let sums = |times: &EngineTimes| (times.checksum_random, times.checksum_prefix);
-        let first = self.engines.first()?;
-        let mut others = self.engines.iter().chain(&self.peers);
-        let other = others.find(|other| sums(other) != sums(first))?;
-        Some(format!("{} and {} disagree: see the checksums", first.engine, other.engine))
-    }
 }
 
 /// Times all tables on the prefixes of a file.
@@ -268,14 +214,4 @@ fn update_rate<A: Drawn>(
         looks_up.join().map_err(|_| anyhow!("the reader has stopped"))?;
         Ok(updates as f64 / seconds)
     })
-}
-
-/// Makes a change when readers have passed, so that there is room for it.
-pub fn at_last<T>(mut change: impl FnMut() -> Result<T, Full>) -> T {
-    loop {
-        match change() {
-            Ok(made) => return made,
-            Err(Full) => thread::yield_now(),
-        }
-    }
 }

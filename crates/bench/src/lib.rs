@@ -3,6 +3,7 @@
 pub mod addresses;
 pub mod classify;
 pub mod fib;
+pub mod fib_times;
 pub mod forward;
 pub mod headers;
 pub mod peer;

@@ -14,7 +14,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::fib::EngineTimes;
+use super::fib_times::EngineTimes;
 use nilometer_linux::clock::median;
 
 /// Most tables of a program.

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use super::fib::{EngineTimes, FibTimes};
+use super::fib_times::{EngineTimes, FibTimes};
 
 /// As [`BEGINNING`] has it.
 const WIDTH: f64 = 940.0;

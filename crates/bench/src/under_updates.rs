@@ -13,11 +13,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
-use nilometer_router::{Lookups, Prefix, ServingFib};
+use nilometer_router::{Full, Lookups, Prefix, ServingFib};
 use serde::Serialize;
 
-use super::addresses::{Drawn, SplitMix64};
-use super::fib::{BURST, at_last};
+use super::addresses::{BURST, Drawn, SplitMix64};
 use nilometer_linux::clock::{median, thread_time};
 
 /// Updates a second that are tried.
@@ -176,6 +175,16 @@ fn median_interval(values: &[f64]) -> (f64, f64) {
     }
     let k = k.max(1);
     (sorted[k - 1], sorted[count - k])
+}
+
+/// Makes a change when readers have passed, so that there is room for it.
+pub fn at_last<T>(mut change: impl FnMut() -> Result<T, Full>) -> T {
+    loop {
+        match change() {
+            Ok(made) => return made,
+            Err(Full) => thread::yield_now(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@
 //! half of the filters, as far as they do not overlap, as one set with intervals, and HTB at the
 //! output. So the kernel has less to do.
 
+pub mod comparison;
 pub mod course;
 pub mod dut;
 pub mod figures;

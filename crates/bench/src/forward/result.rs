@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::comparison::Comparison;
 use super::price::UNTOLD_MAX;
-use super::repeat::Comparison;
 use nilometer_routerd::tally::Paths;
 
 /// A device's figures under one load.

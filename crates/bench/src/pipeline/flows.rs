@@ -17,8 +17,8 @@ use nilometer_router::{Key, NextHop, Rule};
 
 use super::super::addresses::{Drawn, SplitMix64};
 use super::super::headers::one;
-use super::machine::{gateway, unlooked};
-use super::tables::{NEXT_HOPS, Routes, below, stream};
+use super::machine::unlooked;
+use super::tables::{NEXT_HOPS, Routes, below, gateway, stream};
 use super::{Options, Variant};
 
 /// Headers that are drawn for each that is wanted: outputs have unequal shares of them.

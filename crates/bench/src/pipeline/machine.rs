@@ -20,7 +20,7 @@ use nilometer_router::{
 };
 use nilometer_wire::{Rate, Span, Time};
 
-use super::tables::{NEXT_HOPS, Routes};
+use super::tables::{NEXT_HOPS, Routes, gateway};
 use super::{LINKS_PPS, Options, Variant};
 use nilometer_linux::pages::ask_for_large_pages;
 
@@ -48,12 +48,6 @@ pub fn mac(port: usize) -> Mac {
 /// The link-layer address of a gateway.
 fn mac_of_gateway(number: u16) -> Mac {
     [2, 0, 0, 1, 0, number as u8]
-}
-
-/// The port of a next hop and the address of its gateway.
-pub fn gateway(number: u16, ports: usize) -> (u16, Ipv4Addr) {
-    let ports = ports as u16;
-    (number % ports, Ipv4Addr::new(198, 18, (number % ports) as u8, 2 + (number / ports) as u8))
 }
 
 /// The rate of each link.

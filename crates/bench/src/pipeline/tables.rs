@@ -6,6 +6,7 @@
 //! and a last one that matches everything.
 
 use std::collections::HashSet;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,7 +20,6 @@ use nilometer_router::{
 use super::super::addresses::{Drawn, SplitMix64};
 use super::super::prefixes::read_prefixes;
 use super::Options;
-use super::machine::gateway;
 use nilometer_files::document::bounded::{LINES_BYTES_MAX, read_text};
 use nilometer_linux::pages::ask_for_large_pages;
 
@@ -65,6 +65,12 @@ pub(super) fn stream(seed: u64, purpose: u64) -> SplitMix64 {
 /// A number below `count`.
 pub(super) fn below(stream: &mut SplitMix64, count: usize) -> usize {
     ((u128::from(stream.output()) * count as u128) >> 64) as usize
+}
+
+/// The port of a next hop and the address of its gateway.
+pub fn gateway(number: u16, ports: usize) -> (u16, Ipv4Addr) {
+    let ports = ports as u16;
+    (number % ports, Ipv4Addr::new(198, 18, (number % ports) as u8, 2 + (number / ports) as u8))
 }
 
 /// A table with its next hops.
