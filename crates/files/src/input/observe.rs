@@ -1,7 +1,6 @@
 //! Captures observed, to be held against others.
 
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use nilometer_conversation::{Limits, Side};
@@ -9,6 +8,7 @@ use nilometer_likeness::observed::CONNECTIONS_MAX;
 use nilometer_likeness::{Observed, Observer};
 use nilometer_wire::packet::IpPacket;
 
+pub use super::pipe::{ONCE, can_be_read_again, is_pipe};
 use super::records::{Progress, read_packets};
 use super::summary::FlowSummary;
 
@@ -34,26 +34,6 @@ pub fn observe_side(
 ) -> Result<(Observed, FlowSummary)> {
     let limits = Limits::default();
     observe_by(Observer::new(limits).of_one_side(limits, only), inputs, progress)
-}
-
-/// Why packets that come through a pipe are refused, and what to do.
-pub const ONCE: &str = "captures are read twice, and a pipe can be read once: write it to a file first \
-                        (`... > capture.pcap`) and give that file";
-
-/// Can it be read once only?
-pub fn is_pipe(input: &Path) -> bool {
-    input == Path::new("-") || input.metadata().is_ok_and(|about| about.file_type().is_fifo())
-}
-
-/// Refuses what can be read once only.
-///
-/// # Errors
-/// That it is a pipe or the like, and what to do.
-pub fn can_be_read_again(input: &Path) -> Result<()> {
-    if is_pipe(input) {
-        bail!("{}: {ONCE}", input.display());
-    }
-    Ok(())
 }
 
 fn observe_by(

@@ -13,7 +13,7 @@
 
 use std::io::Read;
 
-use super::capture::{CapturedPacket, Ending, FRAME_MAX_BYTES, HeaderError, ReadError};
+use super::captured::{CapturedPacket, Ending, FRAME_MAX_BYTES, HeaderError, ReadError};
 use super::window::Window;
 
 /// Bytes of the file header.

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 use std::io::Read;
 
-use super::capture::{CapturedPacket, Ending, FRAME_MAX_BYTES, HeaderError, ReadError};
+use super::captured::{CapturedPacket, Ending, FRAME_MAX_BYTES, HeaderError, ReadError};
 use super::window::Window;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;

@@ -14,8 +14,8 @@ use nilometer_flow::collector::Format;
 use nilometer_flow::connections::ConnectionCounter;
 use nilometer_flow::echoes::Echoes;
 use nilometer_flow::handshake::Handshakes;
-use nilometer_flow::meter::{Meter, MeterConfig};
 use nilometer_flow::prefetch_queue::PrefetchQueue;
+use nilometer_flow::meter::Meter;
 use nilometer_flow::repair::RepairCounts;
 use nilometer_wire::brief::Brief;
 use nilometer_wire::link::LinkType;
@@ -24,12 +24,9 @@ use nilometer_wire::packet::{IpPacket, Parsed, parse};
 use super::beside::{Beside, ROUND_TRIPS_MAX};
 use super::capture::{Capture, CapturedPacket};
 use super::choice::{Preamble, ReadAs};
-use super::delivery::Delivery;
 use super::expand::files;
-use super::exports::{Exporters, evidence};
-use super::observe::{ONCE, is_pipe};
 use super::open::{self, Input};
-use super::passed_over::PassedOver;
+use super::pipe::{ONCE, is_pipe};
 use super::series::PacketSeries;
 use super::sites::Sites;
 use super::source::{Gauge, NotRead, Stream};
@@ -37,8 +34,19 @@ use super::summary::{FlowSummary, Seen, describe_link};
 use super::window::Window;
 use crate::table::flows::read_part_mark;
 
+mod archives;
 mod beside_packets;
+mod delivery;
+mod exports;
+mod lines;
 mod metering;
+mod options;
+mod passed_over;
+
+use delivery::Delivery;
+use exports::{Exporters, evidence};
+pub use options::FlowOptions;
+use passed_over::PassedOver;
 
 /// Progress is told after this many packets, datagrams or records.
 const PROGRESS_EVERY: u64 = 8_192;
@@ -48,41 +56,6 @@ const CONNECTIONS_MAX: usize = 1 << 23;
 
 /// Openings, and connections with time stamps, watched at once.
 const OPENINGS_MAX: usize = 1 << 20;
-
-/// How inputs are read.
-#[derive(Clone, Copy, Debug)]
-pub struct FlowOptions {
-    /// When flows end, and how many are kept at once.
-    pub meter: MeterConfig,
-    /// What captures are read as; `None` lets each capture decide.
-    pub read_as: Option<ReadAs>,
-    /// Repair the records on their way, so that what an exporter split is one again.
-    pub repairs: bool,
-    /// Say what a model wants to know beside the records: how bursty packets are on every time scale, and the
-    /// round trips that the openings of connections show. Records are screened, and each input is by itself.
-    pub for_model: bool,
-    /// Count TCP connections; without it the summary has none.
-    pub counts_connections: bool,
-    /// Digest the inputs: wherever something is kept that is made of them.
-    pub digests: bool,
-    /// Refuse packets that come through a pipe, which cannot be read a second time; records may.
-    pub refuses_piped_packets: bool,
-}
-
-impl Default for FlowOptions {
-    /// Usual timers, captures decide, records as they are, connections counted, inputs digested.
-    fn default() -> FlowOptions {
-        FlowOptions {
-            meter: MeterConfig::default(),
-            read_as: None,
-            repairs: false,
-            for_model: false,
-            counts_connections: true,
-            digests: true,
-            refuses_piped_packets: false,
-        }
-    }
-}
 
 /// How far reading has come.
 #[derive(Clone, Copy, Debug)]

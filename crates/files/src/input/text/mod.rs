@@ -12,20 +12,18 @@ mod fields;
 mod row;
 mod values;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use nilometer_flow::FlowRecord;
 use nilometer_flow::counts::{Counts, Skip};
 use serde_json::{Map, Value};
 
-use super::capture::Ending;
-use super::records::Reading;
-use super::source::{Gauge, Stream};
+use super::source::Stream;
 use super::window::Window;
 use fields::Fields;
 use row::Row;
 
 /// The longest line.
-const LINE_BYTES_MAX: usize = 1 << 20;
+pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 /// The most columns that are looked at.
 const COLUMNS_MAX: usize = 1_024;
 
@@ -116,63 +114,11 @@ fn split(line: &str, separator: u8) -> Vec<String> {
     values
 }
 
-impl Reading<'_> {
-    /// Reads a file of lines; gives back the stream, to be read to its end.
-    pub(super) fn read_text(
-        &mut self,
-        gauge: &Gauge,
-        mut layout: Layout,
-        mut window: Window<Stream>,
-    ) -> Result<Window<Stream>> {
-        self.formats.insert(layout.name());
-        let before = self.exporters.archived;
-        let mut is_header = matches!(layout, Layout::Columns { .. });
-        let mut halved = 0;
-        let ending = loop {
-            let offset = window.offset();
-            let line = next_line(&mut window);
-            let line = match line.with_context(|| format!("{}: cannot be read", gauge.name()))? {
-                Line::Text(line) => line,
-                Line::End => break Ending::Whole,
-                Line::TooLong => {
-                    let what = format!("a line of more than {LINE_BYTES_MAX} bytes");
-                    break Ending::Damaged { offset, what };
-                }
-            };
-            let line = line.trim_end_matches(['\r', '\n']);
-            if std::mem::take(&mut is_header) || line.trim().is_empty() {
-                continue;
-            }
-            if let Some(rest) = line.strip_prefix('#') {
-                if let (Layout::Zeek(fields), Some(names)) =
-                    (&mut layout, rest.strip_prefix("fields\t"))
-                {
-                    let found = zeek_fields(names).with_context(|| gauge.name().to_owned())?;
-                    *fields = Some(found);
-                }
-                continue;
-            }
-            let mut flows = std::mem::take(&mut self.exporters.flows);
-            let counts = &mut self.exporters.archived;
-            halved += u64::from(take_line(&layout, line, counts, &mut flows));
-            counts.assert_balanced();
-            self.take_archived(gauge, flows)?;
-        };
-        self.summary.note_ending(gauge, &ending);
-        let skipped = self.exporters.archived.skips.records() - before.skips.records();
-        let mut warn = |count: u64, what: &str| {
-            if count > 0 {
-                self.summary.warnings.push(format!("{}: {count} {what}", gauge.name()));
-            }
-        };
-        warn(skipped, "lines are no flow records and were left out");
-        warn(halved, "lines tell the packets of both directions in one sum; each was given half");
-        self.warn_of_archive(gauge);
-        Ok(window)
-    }
-}
-
-fn zeek_fields(names: &str) -> Result<Fields> {
+/// What the columns of Zeek's log are, by its line of names.
+///
+/// # Errors
+/// When it is a log of something else.
+pub(super) fn zeek_fields(names: &str) -> Result<Fields> {
     let fields = Fields::of(names.trim_end().split('\t'));
     match fields.filter(|fields| fields.missing().is_none()) {
         Some(fields) => Ok(fields),
@@ -180,13 +126,15 @@ fn zeek_fields(names: &str) -> Result<Fields> {
     }
 }
 
-enum Line {
+/// What comes next of a file of lines.
+pub(super) enum Line {
     Text(String),
     TooLong,
     End,
 }
 
-fn next_line(window: &mut Window<Stream>) -> std::io::Result<Line> {
+/// Takes the next line.
+pub(super) fn next_line(window: &mut Window<Stream>) -> std::io::Result<Line> {
     let mut wanted = 4 * 1024;
     loop {
         let here = window.peek(wanted)?;
@@ -213,7 +161,7 @@ fn next_line(window: &mut Window<Stream>) -> std::io::Result<Line> {
 }
 
 /// The records of a line; were its packets told for both directions together?
-fn take_line(
+pub(super) fn take_line(
     layout: &Layout,
     line: &str,
     counts: &mut Counts,

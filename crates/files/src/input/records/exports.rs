@@ -22,14 +22,14 @@ use nilometer_flow::template::{Exporter, Limits};
 use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{IpPacket, Parsed, Transport, parse};
 
-use super::capture::CapturedPacket;
-use super::choice::{Evidence, ReadAs};
-use super::datagrams::Datagrams;
-use super::records::Reading;
-use super::source::{Gauge, Stream};
-use super::summary::{ExportSummary, of_all};
-use super::udp;
-use super::window::Window;
+use super::super::capture::CapturedPacket;
+use super::super::choice::{Evidence, ReadAs};
+use super::super::datagrams::Datagrams;
+use super::super::source::{Gauge, Stream};
+use super::super::summary::{ExportSummary, of_all};
+use super::super::udp;
+use super::super::window::Window;
+use super::Reading;
 use crate::table::flows::read_flow_table;
 
 /// What became of what contradicts itself.
@@ -46,7 +46,7 @@ const NO_FLOWS: [(Skip, &str); 5] = [
 
 /// What is known of exporters and of what they exported.
 #[derive(Debug)]
-pub(super) struct Exporters {
+pub(in crate::input) struct Exporters {
     collector: Collector,
     /// The counts of files that collectors wrote, and as they were when last warned of.
     pub(super) archived: Counts,
@@ -162,7 +162,12 @@ impl Reading<'_> {
     }
 
     /// A datagram that a socket heard; what is no export is counted as such.
-    pub(super) fn take_heard(&mut self, exporter: Exporter, received_ns: u64, datagram: &[u8]) {
+    pub(in crate::input) fn take_heard(
+        &mut self,
+        exporter: Exporter,
+        received_ns: u64,
+        datagram: &[u8],
+    ) {
         if Format::of(datagram).is_none() {
             self.exporters.sums.other_packets += 1;
             return;
@@ -227,7 +232,7 @@ impl Reading<'_> {
         }
     }
 
-    pub(super) fn note_exports(&mut self, name: &str) {
+    pub(in crate::input) fn note_exports(&mut self, name: &str) {
         let now = self.exporters.collector.counts();
         let before = std::mem::replace(&mut self.exporters.before, now);
         let mut sums = std::mem::take(&mut self.exporters.sums);

@@ -6,9 +6,9 @@
 
 use anyhow::{Error, Result, bail};
 
-use super::expand::File;
-use super::records::Reading;
-use super::summary::FlowSummary;
+use super::super::expand::File;
+use super::super::summary::FlowSummary;
+use super::Reading;
 
 /// Files that are named in the warning.
 const NAMED_MAX: usize = 5;

@@ -5,8 +5,8 @@ use nilometer_flow::FlowRecord;
 use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, Repair, RepairCounts, Screen};
 use nilometer_traffic::gather::is_screened;
 
-use super::records::Sink;
-use super::summary::FlowSummary;
+use super::super::summary::FlowSummary;
+use super::Sink;
 
 /// Five-tuples that wait for their repair at most, some 200 bytes each.
 const WAITING_MAX: usize = 1 << 20;
@@ -15,7 +15,7 @@ const WAITING_MAX: usize = 1 << 20;
 const TOGETHER: usize = 64;
 
 /// Takes every record as it was metered, decoded or read.
-pub(super) struct Delivery<'a> {
+pub(in crate::input) struct Delivery<'a> {
     records: u64,
     /// For a model, which repairs records when all are there.
     screen: Option<Screen>,
@@ -107,7 +107,7 @@ impl Delivery<'_> {
     }
 
     /// Fails once a record could not be handed over.
-    pub(super) fn check(&mut self) -> Result<()> {
+    pub(in crate::input) fn check(&mut self) -> Result<()> {
         self.given.failed.take().map_or(Ok(()), Err)
     }
 

@@ -1,0 +1,94 @@
+//! What every capture container yields: packets, an ending, and the errors of its header.
+
+use std::fmt;
+use std::io;
+
+/// The longest frame that is read, captured or not: the longest packet that Linux makes (its
+/// GSO_MAX_SIZE, BIG TCP) and room for link headers. A record that claims more is damage, no frame.
+pub const FRAME_MAX_BYTES: u32 = 524_280 + 128;
+
+/// One packet of a capture, as the container gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapturedPacket<'a> {
+    /// When it was seen, ns since 1970, saturating; `None` where the container keeps no stamp.
+    pub stamp_ns: Option<u64>,
+    /// The LINKTYPE number of the frame, as tcpdump.org registers them.
+    pub link_type: u32,
+    /// Length of the frame on the link; never below what was captured.
+    pub original_bytes: u32,
+    /// What was captured of the frame, from its link-layer header on.
+    pub frame: &'a [u8],
+}
+
+/// How a capture ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// At the end of a record.
+    Whole,
+    /// Within the record that begins at this offset: the writer was stopped.
+    Cut {
+        /// Byte offset of the record in the (uncompressed) file.
+        offset: u64,
+    },
+    /// A record makes no sense, and nothing behind it can be found.
+    Damaged {
+        /// Byte offset of the record in the (uncompressed) file.
+        offset: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// Why the beginning of a file is not that of a capture.
+#[derive(Debug)]
+pub enum HeaderError {
+    /// The first bytes are of no container known here.
+    Magic,
+    /// The file ends within its header.
+    Cut {
+        /// Bytes there are.
+        present: usize,
+        /// Bytes of the header.
+        needed: usize,
+    },
+    /// A version that is not known.
+    Version {
+        /// Name of the container.
+        container: &'static str,
+        /// Its major version.
+        major: u32,
+        /// Its minor version.
+        minor: u32,
+    },
+    /// The header contradicts itself.
+    Damaged(String),
+    /// The stream cannot be read.
+    Read(io::Error),
+}
+
+impl fmt::Display for HeaderError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HeaderError::Magic => write!(to, "not a capture"),
+            HeaderError::Cut { present, needed } => {
+                write!(to, "cut in its file header: {present} bytes of {needed} are there")
+            }
+            HeaderError::Version { container, major, minor } => {
+                write!(to, "{container} version {major}.{minor} is not known")
+            }
+            HeaderError::Damaged(what) => write!(to, "its file header is damaged: {what}"),
+            HeaderError::Read(error) => write!(to, "cannot be read: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for HeaderError {}
+
+impl From<io::Error> for HeaderError {
+    fn from(error: io::Error) -> HeaderError {
+        HeaderError::Read(error)
+    }
+}
+
+/// The stream under a capture could not be read.
+pub type ReadError = io::Error;

@@ -1,0 +1,26 @@
+//! Pipes: inputs that can be read once only, and what is told to who needs to read twice.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+/// Why packets that come through a pipe are refused, and what to do.
+pub const ONCE: &str = "captures are read twice, and a pipe can be read once: write it to a file first \
+                        (`... > capture.pcap`) and give that file";
+
+/// Can it be read once only?
+pub fn is_pipe(input: &Path) -> bool {
+    input == Path::new("-") || input.metadata().is_ok_and(|about| about.file_type().is_fifo())
+}
+
+/// Refuses what can be read once only.
+///
+/// # Errors
+/// That it is a pipe or the like, and what to do.
+pub fn can_be_read_again(input: &Path) -> Result<()> {
+    if is_pipe(input) {
+        bail!("{}: {ONCE}", input.display());
+    }
+    Ok(())
+}
