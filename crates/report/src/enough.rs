@@ -6,7 +6,12 @@
 //! widest floor follows from it.
 
 use super::story::{Fidelity, Trait};
-use super::verdict::NEARLY_MAX;
+
+/// Up to this many floors, measured traffic is as like the model as a second sample.
+pub const ALIKE_MAX: f64 = 1.5;
+
+/// Up to this many floors, it is nearly so; beyond, it differs.
+pub const NEARLY_MAX: f64 = 2.0;
 
 /// The widest floor of a KS distance by which likeness can be told. Times of an exponential law and
 /// times twice as long are 0.25 apart; from this floor on, that much is within [`NEARLY_MAX`] floors.

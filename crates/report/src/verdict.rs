@@ -11,15 +11,10 @@
 //! however few it took to show it. Last, the sentence says when the model speaks for little of its
 //! input, or was itself learnt from few flows: the traffic is then like a model of something else.
 
+pub use super::enough::{ALIKE_MAX, NEARLY_MAX};
 use super::enough::{KS_FLOOR_MAX, is_too_few, ks_floor};
 use super::format::{self, count, percent, plural, time_ns, times};
 use super::story::{Coverage, Fidelity, PacketCounts, Percentiles, Story, Trait};
-
-/// Up to this many floors, measured traffic is as like the model as a second sample.
-pub const ALIKE_MAX: f64 = 1.5;
-
-/// Up to this many floors, it is nearly so; beyond, it differs.
-pub const NEARLY_MAX: f64 = 2.0;
 
 /// Active sessions that are farther off than this share are worth a word.
 pub const SESSIONS_OFF: f64 = 0.25;
