@@ -321,7 +321,7 @@ fn filter(router: &mut Router, config: &RouterConfig) -> Result<()> {
     };
     for (number, filter) in config.filters.iter().enumerate() {
         let (four, six) = filter.rules().with_context(|| format!("filter {number}"))?;
-        let inputs = filter.ports(config).with_context(|| format!("filter {number}"))?;
+        let inputs = config.inputs_of(filter).with_context(|| format!("filter {number}"))?;
         let (id, tables) = (RuleId(number as u32), router.tables_mut());
         if let Some(rule) = four {
             insert(tables.filters4.insert_at(id, inputs, rule), number)?;

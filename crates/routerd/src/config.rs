@@ -4,12 +4,12 @@
 //! field. Rates and times are written with their units (`500 Mb/s` or `500mbit`, `20 ms`), as in a scenario; the
 //! table of a queue is the same as there, but that it may leave its size out.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result};
 use nilometer_router::Engine;
+use nilometer_router::classifier::Inputs;
 use nilometer_router::pipeline::port::PortPlan;
 use nilometer_sim::quantity::{
     de_rate, de_rate_if, de_size_if, de_span, ser_rate, ser_rate_if, ser_span,
@@ -24,15 +24,14 @@ pub use super::address::AddressSection;
 use super::filter::{ClassifierName, FilterSection};
 use super::manners::MannersSection;
 use super::multicast::MulticastSection;
-use super::pace::{checked_burst, checked_delay};
-use super::shares::shares;
-use nilometer_linux::shortcut::Shortcuts;
 
 /// A ROUTER.toml with every key.
 pub const TEMPLATE: &str = include_str!("../../../examples/router.toml");
 
 /// Ports that a router may have, spare ones included.
 pub const PORTS_MAX: usize = 128;
+/// Whatever port a router has, a filter can name it.
+const _: () = assert!(PORTS_MAX <= Inputs::PORTS_MAX);
 
 /// A ROUTER.toml.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -358,42 +357,6 @@ pub struct NeighbourSection {
 }
 
 impl RouterConfig {
-    /// Holds the numbers to what can be built.
-    ///
-    /// # Errors
-    /// The first field that cannot be, by its name.
-    pub fn check(&self) -> Result<()> {
-        let ports = self.ports.len();
-        ensure!(ports > 0, "a router has at least one [[port]], and this one has none");
-        let all = ports + self.fabric.spare_ports;
-        ensure!(all <= PORTS_MAX, "{all} ports, spare ones included: {PORTS_MAX} are the most");
-        for (number, port) in self.ports.iter().enumerate() {
-            let name = &port.interface;
-            let twice = self.ports[..number].iter().any(|other| other.interface == *name);
-            ensure!(!twice, "port.interface: {name} is given twice");
-            let burst = port.burst_bytes.map_or(Ok(()), checked_burst);
-            let delay = checked_delay(port.delay).map(|_| ());
-            burst.and(delay).map_err(|why| anyhow::anyhow!("port {name}: {why}"))?;
-        }
-        for neighbour in &self.neighbours {
-            self.port_named(&neighbour.interface)?;
-        }
-        let mut prefixes = BTreeSet::new();
-        for RouteSection { prefix, .. } in &self.routes {
-            let is_new = prefixes.insert(prefix);
-            ensure!(is_new, "route: {prefix} is entered twice; `via` takes several gateways");
-        }
-        ensure!(self.manners.hop_limit > 0, "manners.hop_limit is 0, and no packet would arrive");
-        let shortcuts = self.tables.shortcuts;
-        ensure!(
-            shortcuts == 0 || shortcuts.is_power_of_two() && Shortcuts::PLACES.contains(&shortcuts),
-            "tables.shortcuts is {shortcuts}; give 0 or a power of two from 64 to 1048576"
-        );
-        let speedup = self.fabric.speedup;
-        ensure!((1.0..=64.0).contains(&speedup), "fabric.speedup is {speedup}; give 1 to 64");
-        shares(self).map(|_| ())
-    }
-
     /// Ports of the fabric, spare ones included; it has two at least.
     pub fn fabric_ports(&self) -> usize {
         (self.ports.len() + self.fabric.spare_ports).max(2)
@@ -406,6 +369,18 @@ impl RouterConfig {
     pub fn port_named(&self, interface: &str) -> Result<usize> {
         let found = self.ports.iter().position(|port| port.interface == interface);
         found.ok_or_else(|| anyhow::anyhow!("no [[port]] has the interface {interface}"))
+    }
+
+    /// The ports whose packets `filter` is for, as this router numbers them.
+    ///
+    /// # Errors
+    /// Where one has no `[[port]]`, or none is named.
+    pub fn inputs_of(&self, filter: &FilterSection) -> Result<Inputs> {
+        let Some(names) = &filter.inputs else { return Ok(Inputs::ANY) };
+        let numbers = names.iter().map(|name| self.port_named(name));
+        let numbers = numbers.collect::<Result<Vec<usize>>>().context("filter.inputs")?;
+        Inputs::of(numbers)
+            .context("filter.inputs names no port; leave it out for the packets of every port")
     }
 }
 

@@ -3,20 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use nilometer_router::classifier::{
-    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, ClassifierVectors, Inputs,
-    Octet, Ports, Rule,
+    Action, Classified, Classifier, ClassifierLinear, ClassifierTuples, ClassifierVectors, Octet,
+    Ports, Rule,
 };
 use nilometer_router::prefix::{Address, Malformed, Prefix};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
-
-use super::config::{PORTS_MAX, RouterConfig};
-
-/// Whatever port a router has, a filter can name it.
-const _: () = assert!(PORTS_MAX <= Inputs::PORTS_MAX);
 
 /// A filter. What is absent matches everything; a filter with an address of one family is of that
 /// family, one without any is of both.
@@ -190,18 +185,6 @@ impl FilterSection {
         rule.is_copied = self.copy;
         Ok(rule)
     }
-
-    /// The ports whose packets it is for, as the router of this configuration numbers them.
-    ///
-    /// # Errors
-    /// Where one has no `[[port]]`, or none is named.
-    pub fn ports(&self, config: &RouterConfig) -> Result<Inputs> {
-        let Some(names) = &self.inputs else { return Ok(Inputs::ANY) };
-        let numbers = names.iter().map(|name| config.port_named(name));
-        let numbers = numbers.collect::<Result<Vec<usize>>>().context("filter.inputs")?;
-        Inputs::of(numbers)
-            .context("filter.inputs names no port; leave it out for the packets of every port")
-    }
 }
 
 fn prefix<A>(key: &str, text: &Option<String>, place: &mut Prefix<A>) -> Result<()>
@@ -260,6 +243,8 @@ fn flags(text: &Option<String>) -> Result<Octet> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::RouterConfig;
+    use nilometer_router::classifier::Inputs;
     use nilometer_router::header::Key;
 
     fn some(text: &str) -> Option<String> {
@@ -337,9 +322,9 @@ mod tests {
         let inputs = |names: &[&str]| {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
             let filter = FilterSection { inputs: Some(names), ..FilterSection::default() };
-            filter.ports(&config).map_err(|why| format!("{why:#}"))
+            config.inputs_of(&filter).map_err(|why| format!("{why:#}"))
         };
-        assert_eq!(FilterSection::default().ports(&config).ok(), Some(Inputs::ANY));
+        assert_eq!(config.inputs_of(&FilterSection::default()).ok(), Some(Inputs::ANY));
         assert_eq!(inputs(&["b"]).ok(), Inputs::of([1]));
         assert_eq!(inputs(&["b", "a", "b"]).ok(), Inputs::of([0, 1]));
         let unknown = "filter.inputs: no [[port]] has the interface c";

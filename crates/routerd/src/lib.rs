@@ -2,6 +2,7 @@
 
 mod address;
 pub mod assemble;
+mod check;
 pub mod claims;
 pub mod config;
 pub mod control;

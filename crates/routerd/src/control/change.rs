@@ -174,7 +174,7 @@ impl Desk {
         let (mut fours, mut sixes) = (Vec::new(), Vec::new());
         for (&id, filter) in &in_force.filters {
             let (four, six) = filter.rules().map_err(Refused::conflict)?;
-            let inputs = filter.ports(&in_force.config).map_err(Refused::conflict)?;
+            let inputs = in_force.config.inputs_of(filter).map_err(Refused::conflict)?;
             fours.extend(four.map(|rule| (RuleId(id), inputs, rule)));
             sixes.extend(six.map(|rule| (RuleId(id), inputs, rule)));
         }

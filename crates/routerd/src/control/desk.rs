@@ -25,7 +25,7 @@ use nilometer_sim::stress::StressPlan;
 use super::answer::Refused;
 use super::crowd::Crowds;
 use super::messages::{Level, Messages};
-use super::stress::SimulatedStress;
+use super::simulated::SimulatedStress;
 use crate::config::RouterConfig;
 use crate::driver::{Driver, Remote};
 use crate::filter::FilterSection;

@@ -52,7 +52,7 @@ impl Desk {
             *asked = self.interface(asked)?;
         }
         let mut in_force = self.change();
-        let inputs = filter.ports(&in_force.config).map_err(Refused::bad)?;
+        let inputs = in_force.config.inputs_of(&filter).map_err(Refused::bad)?;
         let room = in_force.config.tables.filters;
         let last = in_force.filters.keys().next_back().map_or(0, |last| last + 1);
         let free = || (0..room).find(|id| !in_force.filters.contains_key(id));

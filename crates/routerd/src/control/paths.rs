@@ -19,7 +19,7 @@ use super::events::{self, STREAMS_MAX};
 use super::fabric_view::FabricView;
 use super::messages::{Destination, Level, MessagesView};
 use super::metrics;
-use super::serve::{BODY_BYTES_MAX, Peer};
+use super::peer::Peer;
 use super::stress::StressReport;
 use super::trace;
 use super::view::{
@@ -30,6 +30,9 @@ use crate::config::RouteSection;
 use crate::filter::FilterSection;
 use crate::stress::StressBody;
 use crate::tally::Tally;
+
+/// Bytes that a request may carry.
+pub const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// What every path has at hand.
 #[derive(Clone)]

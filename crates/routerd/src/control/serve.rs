@@ -39,12 +39,11 @@ use tokio::sync::{Mutex, watch};
 use super::answer::Refused;
 use super::crowd::{Crowd, Ended, PROVEN_MAX, PROVEN_WITHIN, Place, TAKEN_IN_AT_ONCE};
 use super::desk::Desk;
+use super::peer::Peer;
 use super::timed::{SOCKET_BYTES, Timed};
 use super::{host, paths};
 use nilometer_files::document::bounded::{TOKEN_BYTES_MAX, read_text};
 
-/// Bytes that a request may carry.
-pub const BODY_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a request's header.
 const HEADER_BYTES_MAX: usize = 16 << 10;
 /// How long a request's header, and how long its body and its answer may take.
@@ -61,15 +60,6 @@ const WAITING_THREADS: usize = 8;
 const NICENESS: i32 = 5;
 /// Letters of a token.
 const TOKEN_LETTERS: std::ops::RangeInclusive<usize> = 16..=256;
-
-/// Who asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
-    /// A process of the same user, by the socket.
-    Owner,
-    /// Somebody by TCP.
-    Remote,
-}
 
 /// Where connections come in.
 pub enum Door {

@@ -4,33 +4,19 @@ use std::net::IpAddr;
 use std::sync::PoisonError;
 
 use nilometer_queue::distributed::Variant;
-use nilometer_sim::stress::{StressPlan, run};
+use nilometer_sim::stress::StressPlan;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::answer::Refused;
 use super::desk::Desk;
+use super::simulated::{SimulatedStress, simulated};
 use crate::config::RouterConfig;
 use crate::driver::Presence;
 use crate::stress::{Stress, StressBody, StressView};
 
 /// Packets of a test at most, in virtual time as on the router.
 const PACKETS_MOST: f64 = 1e8;
-
-/// The same test in virtual time, on an equal fabric.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct SimulatedStress {
-    /// The broadcasts at which stages end.
-    pub stages: Vec<u64>,
-    /// The first output's backlog at `T1`.
-    pub output_backlog_bytes_at_t1: u64,
-    /// The first input's backlog for it at `T1`.
-    pub input_backlog_bytes_at_t1: u64,
-    /// The first input's rate at `T1` for the last port, for which nothing waits; Mb/s.
-    pub idle_voq_mbps: f64,
-    /// The first input's rate for the last stage's output; Mb/s.
-    pub last_stage_mbps: f64,
-}
 
 /// What the router makes of the test, and the simulator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -151,15 +137,4 @@ fn targets(plan: &StressPlan, config: &RouterConfig) -> Result<Vec<IpAddr>, Stri
         found.map(|neighbour| neighbour.address).ok_or_else(none)
     };
     (0..plan.stages).map(target).collect()
-}
-
-fn simulated(plan: &StressPlan, variant: Variant) -> Result<SimulatedStress, Refused> {
-    let run = run(plan, variant).map_err(Refused::bad)?;
-    Ok(SimulatedStress {
-        stages: run.stages,
-        output_backlog_bytes_at_t1: run.output_backlog_bytes_at_t1,
-        input_backlog_bytes_at_t1: run.input_backlog_bytes_at_t1,
-        idle_voq_mbps: run.idle_voq_mbps,
-        last_stage_mbps: run.last_stage_mbps,
-    })
 }

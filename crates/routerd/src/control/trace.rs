@@ -10,11 +10,12 @@ use std::time::{Duration, SystemTime};
 
 use axum::body::Bytes;
 use tokio::sync::Semaphore;
-use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::answer::{Answer, Refused};
 use super::desk::Desk;
 use super::events::{Stream, place};
+use crate::driver::{Driver, Traced, Tracer};
 use nilometer_files::table::capture::CaptureWriter;
 
 /// Copies that may wait for the listener.
@@ -25,46 +26,6 @@ const PIECES_WAITING: usize = 16;
 const PIECE_WITHIN: Duration = Duration::from_millis(100);
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 64 << 10;
-
-/// A packet that a filter chose.
-pub struct Traced {
-    /// The port that it came by.
-    pub port: usize,
-    /// When it was handed over.
-    pub stamp: SystemTime,
-    /// The frame, from its Ethernet header on.
-    pub frame: Vec<u8>,
-}
-
-/// The forwarding thread's end of a trace.
-pub struct Tracer {
-    to: Sender<Traced>,
-    lost: u64,
-}
-
-impl Tracer {
-    /// Hands a packet on, if there is room; whether somebody still listens.
-    pub fn hand_on(&mut self, packet: Traced) -> bool {
-        match self.to.try_send(packet) {
-            Ok(()) => true,
-            Err(TrySendError::Full(_)) => {
-                self.lost += 1;
-                true
-            }
-            Err(TrySendError::Closed(_)) => false,
-        }
-    }
-
-    /// Whether nobody listens any more.
-    pub fn is_over(&self) -> bool {
-        self.to.is_closed()
-    }
-
-    /// Packets that found no room.
-    pub fn lost(&self) -> u64 {
-        self.lost
-    }
-}
 
 /// Chosen packets as pcapng, from now on.
 ///
@@ -85,9 +46,9 @@ pub async fn trace(desk: Arc<Desk>, streams: &Arc<Semaphore>) -> Answer {
 }
 
 /// Has copies handed on, unless others have them; the names of the ports.
-fn begin(driver: &mut crate::driver::Driver, to: Sender<Traced>) -> Option<Vec<String>> {
+fn begin(driver: &mut Driver, to: Sender<Traced>) -> Option<Vec<String>> {
     let names = driver.router().ports().iter().map(|port| port.plan().name.clone()).collect();
-    driver.set_tracer(Tracer { to, lost: 0 }).then_some(names)
+    driver.set_tracer(Tracer::new(to)).then_some(names)
 }
 
 /// Writes until nobody reads.

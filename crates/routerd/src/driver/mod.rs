@@ -31,6 +31,7 @@ mod remote;
 mod seat;
 mod shortcuts;
 mod stalls;
+mod tracer;
 
 use nilometer_files::say;
 use std::collections::VecDeque;
@@ -46,7 +47,6 @@ use nilometer_router::pipeline::Router;
 use nilometer_wire::{Span, Time};
 
 use super::control::messages::{Level, Messages};
-use super::control::trace::{Traced, Tracer};
 use super::latest::HopsReader;
 use super::pace::Pace;
 use super::stress::Stress;
@@ -63,6 +63,7 @@ use seat::Seat;
 pub use seat::{Lost, Presence};
 use shortcuts::Grants;
 pub use stalls::Stalls;
+pub use tracer::{Traced, Tracer};
 
 /// Frames that a port may hand in before the outputs are served.
 pub const TAKEN_AT_ONCE: usize = 256;

@@ -1,0 +1,48 @@
+//! Whether what a ROUTER.toml says can be built, before anything is opened.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, ensure};
+
+use super::config::{PORTS_MAX, RouteSection, RouterConfig};
+use super::pace::{checked_burst, checked_delay};
+use super::shares::shares;
+use nilometer_linux::shortcut::Shortcuts;
+
+impl RouterConfig {
+    /// Holds the numbers to what can be built.
+    ///
+    /// # Errors
+    /// The first field that cannot be, by its name.
+    pub fn check(&self) -> Result<()> {
+        let ports = self.ports.len();
+        ensure!(ports > 0, "a router has at least one [[port]], and this one has none");
+        let all = ports + self.fabric.spare_ports;
+        ensure!(all <= PORTS_MAX, "{all} ports, spare ones included: {PORTS_MAX} are the most");
+        for (number, port) in self.ports.iter().enumerate() {
+            let name = &port.interface;
+            let twice = self.ports[..number].iter().any(|other| other.interface == *name);
+            ensure!(!twice, "port.interface: {name} is given twice");
+            let burst = port.burst_bytes.map_or(Ok(()), checked_burst);
+            let delay = checked_delay(port.delay).map(|_| ());
+            burst.and(delay).map_err(|why| anyhow::anyhow!("port {name}: {why}"))?;
+        }
+        for neighbour in &self.neighbours {
+            self.port_named(&neighbour.interface)?;
+        }
+        let mut prefixes = BTreeSet::new();
+        for RouteSection { prefix, .. } in &self.routes {
+            let is_new = prefixes.insert(prefix);
+            ensure!(is_new, "route: {prefix} is entered twice; `via` takes several gateways");
+        }
+        ensure!(self.manners.hop_limit > 0, "manners.hop_limit is 0, and no packet would arrive");
+        let shortcuts = self.tables.shortcuts;
+        ensure!(
+            shortcuts == 0 || shortcuts.is_power_of_two() && Shortcuts::PLACES.contains(&shortcuts),
+            "tables.shortcuts is {shortcuts}; give 0 or a power of two from 64 to 1048576"
+        );
+        let speedup = self.fabric.speedup;
+        ensure!((1.0..=64.0).contains(&speedup), "fabric.speedup is {speedup}; give 1 to 64");
+        shares(self).map(|_| ())
+    }
+}

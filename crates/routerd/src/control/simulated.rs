@@ -1,0 +1,38 @@
+//! The stress test of distributed queueing in virtual time, which the router's own is held against.
+
+use nilometer_queue::distributed::Variant;
+use nilometer_sim::stress::{StressPlan, run};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::answer::Refused;
+
+/// The same test in virtual time, on an equal fabric.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SimulatedStress {
+    /// The broadcasts at which stages end.
+    pub stages: Vec<u64>,
+    /// The first output's backlog at `T1`.
+    pub output_backlog_bytes_at_t1: u64,
+    /// The first input's backlog for it at `T1`.
+    pub input_backlog_bytes_at_t1: u64,
+    /// The first input's rate at `T1` for the last port, for which nothing waits; Mb/s.
+    pub idle_voq_mbps: f64,
+    /// The first input's rate for the last stage's output; Mb/s.
+    pub last_stage_mbps: f64,
+}
+
+/// Plays the test of `plan` in virtual time.
+///
+/// # Errors
+/// 400 for a plan that cannot be played.
+pub(super) fn simulated(plan: &StressPlan, variant: Variant) -> Result<SimulatedStress, Refused> {
+    let run = run(plan, variant).map_err(Refused::bad)?;
+    Ok(SimulatedStress {
+        stages: run.stages,
+        output_backlog_bytes_at_t1: run.output_backlog_bytes_at_t1,
+        input_backlog_bytes_at_t1: run.input_backlog_bytes_at_t1,
+        idle_voq_mbps: run.idle_voq_mbps,
+        last_stage_mbps: run.last_stage_mbps,
+    })
+}
