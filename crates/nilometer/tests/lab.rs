@@ -14,7 +14,8 @@ use std::process::Command;
 use common::{BINARY, Room, capture, last_line, privileged, text};
 use nilometer_files::table::flows::read_flow_table;
 use nilometer_files::table::packets::{Fate, read_packet_table};
-use nilometer_lab::trial::outcome::{Bounds, Outcome, out_of_bounds};
+use nilometer_lab::trial::bounds::{Bounds, out_of_bounds};
+use nilometer_lab::trial::outcome::Outcome;
 use serde_json::Value;
 
 /// The user and group that own nothing.

@@ -5,13 +5,12 @@ use std::sync::atomic::AtomicBool;
 
 use nilometer_conversation::{Act, Connection, Opening, Side, Step};
 use nilometer_lab::generate::Outcome;
+use nilometer_lab::trial::bounds::{Bounds, out_of_bounds};
 use nilometer_lab::trial::config::{DutKind, LabConfig};
 use nilometer_lab::trial::leg::{self, Leg, LegLive};
 use nilometer_lab::trial::meter::Likewise;
 use nilometer_lab::trial::original;
-use nilometer_lab::trial::outcome::{
-    Bounds, CoverageOutcome, Delay, Outcome as Whole, out_of_bounds,
-};
+use nilometer_lab::trial::outcome::{CoverageOutcome, Delay, Outcome as Whole};
 use nilometer_lab::trial::part::Wanted;
 use nilometer_lab::trial::source::Asked;
 use nilometer_likeness::Verdict;

@@ -1,120 +1,18 @@
 //! The client: a plan performed on time by one event loop or several.
 
-use std::io;
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use nilometer_traffic::plan::PlannedConnection;
 
+pub use super::execution::{ClientConfig, Execution, Outcome};
 use super::live::Live;
 use super::player::{Player, Share};
 use super::protocol::SIZE_MAX_BYTES;
 use super::socket::{self, Options};
-
-/// How a client performs a plan.
-#[derive(Clone, Debug)]
-pub struct ClientConfig {
-    /// The port of every server.
-    pub port: u16,
-    /// Congestion control of every socket.
-    pub congestion: String,
-    /// When the plan's `Time::ZERO` is; may lie ahead.
-    pub origin: Instant,
-    /// How long after the last planned start transfers may still finish.
-    pub drain: Duration,
-    /// How long a connection may stand still before it counts as timed out.
-    pub idle: Duration,
-    /// Connections that may be open at once, over all threads; later ones start late.
-    pub open_max: usize,
-    /// The interface that traffic must use, if any.
-    pub bind_device: Option<String>,
-}
-
-impl ClientConfig {
-    /// CUBIC, 15 s to drain, 30 s of patience, 16,384 connections at once, any interface.
-    pub fn new(port: u16, origin: Instant) -> ClientConfig {
-        ClientConfig {
-            port,
-            congestion: "cubic".into(),
-            origin,
-            drain: Duration::from_secs(15),
-            idle: Duration::from_secs(30),
-            open_max: 16_384,
-            bind_device: None,
-        }
-    }
-}
-
-/// How a planned connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Every byte arrived, then the server's end of file.
-    Completed,
-    /// Nobody listens at the destination.
-    Refused,
-    /// The other end, or a box between, broke the connection.
-    Reset,
-    /// It stood still for longer than the configured patience, or than the kernel's.
-    TimedOut,
-    /// The server's end of file came early, or it sent too much.
-    SizeMismatch,
-    /// It was open when the run ended.
-    Unfinished,
-    /// The run ended before its turn.
-    NotStarted,
-    /// Any other error, by its number in errno(3).
-    Failed(i32),
-}
-
-/// What became of one planned connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Execution {
-    /// Its place in the plan.
-    pub index: u32,
-    /// When the client began to connect, in nanoseconds since the origin; zero if it never did.
-    pub started_ns: u64,
-    /// When it ended, in nanoseconds since the origin; none if it did not.
-    pub finished_ns: Option<u64>,
-    /// The client's port; zero if the connection was never established.
-    pub local_port: u16,
-    /// Payload bytes that arrived.
-    pub received_bytes: u64,
-    /// How it ended.
-    pub outcome: Outcome,
-}
-
-impl Execution {
-    /// That of a connection, by its place in the plan, which has not been started.
-    pub(super) fn not_started(index: u32) -> Execution {
-        Execution {
-            index,
-            started_ns: 0,
-            finished_ns: None,
-            local_port: 0,
-            received_bytes: 0,
-            outcome: Outcome::NotStarted,
-        }
-    }
-
-    /// Why the connection failed, in the kernel's words where they are its; none where it did not, or
-    /// where the run ended before it could.
-    pub fn failure(&self) -> Option<String> {
-        let errno = match self.outcome {
-            Outcome::Completed | Outcome::Unfinished | Outcome::NotStarted => return None,
-            Outcome::SizeMismatch => return Some("Other bytes than planned".to_owned()),
-            Outcome::Refused => libc::ECONNREFUSED,
-            Outcome::Reset => libc::ECONNRESET,
-            Outcome::TimedOut => libc::ETIMEDOUT,
-            Outcome::Failed(errno) => errno,
-        };
-        let said = io::Error::from_raw_os_error(errno).to_string();
-        let number = said.find(" (os error").unwrap_or(said.len());
-        Some(said[..number].to_owned())
-    }
-}
 
 /// Performs plans.
 #[derive(Debug)]

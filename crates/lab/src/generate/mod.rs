@@ -35,6 +35,7 @@
 pub mod client;
 mod connection;
 pub mod crowd;
+pub mod execution;
 pub mod giving_up;
 pub mod limits;
 pub mod live;

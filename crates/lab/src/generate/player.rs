@@ -20,7 +20,7 @@ use anyhow::{Context, Result};
 use nilometer_traffic::plan::PlannedConnection;
 use socket2::Socket;
 
-use super::client::{ClientConfig, Execution, Outcome};
+use super::execution::{ClientConfig, Execution, Outcome};
 use super::live::Live;
 use super::pattern::{PATTERN_BYTES, pattern};
 use super::protocol::Request;

@@ -20,19 +20,18 @@
 //! none, and waits for each of them as long as it takes.
 
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, ensure};
 use socket2::Socket;
 
 use super::limits::Limits;
-use super::live::Live;
 use super::pattern::pattern;
-use super::service::{Service, WAITING_MAX};
 use super::socket::{self, Options};
 
 /// Default limit of concurrent connections of a server.
 pub const OPEN_MAX: usize = 16_384;
+/// Connections that may wait for a place where there are limits. Without, all wait in the kernel.
+pub(super) const WAITING_MAX: usize = 1_024;
 /// File descriptors that a server with this limit needs: the most of all commands with default options.
 pub const OPEN_FILES: u64 = socket::open_files(OPEN_MAX + WAITING_MAX);
 
@@ -150,17 +149,5 @@ impl Server {
             address.as_socket().context("a listener has an address that is not IP")
         };
         self.listeners.iter().map(read).collect()
-    }
-
-    /// Serves until `stop` is set, in this thread. Several threads may run the same server: the
-    /// kernel hands each connection to one of them.
-    ///
-    /// # Errors
-    /// One line: the system refuses an event queue, or accepted sockets do not have the congestion
-    /// control that was asked for. What befalls single connections is counted.
-    pub fn run(&self, live: &Live, stop: &AtomicBool) -> Result<ServerReport> {
-        let mut service = Service::new(self, live)?;
-        service.perform(stop)?;
-        Ok(service.report)
     }
 }

@@ -13,7 +13,7 @@ use socket2::Socket;
 use super::connection::{Advance, Connection, Stage, Trouble, Window};
 use super::crowd::Crowd;
 use super::live::Live;
-use super::server::{Server, ServerReport};
+use super::server::{Server, ServerReport, WAITING_MAX};
 use super::slab::{Key, Slab};
 use super::socket::{self, Sink};
 use super::under_way::UnderWay;
@@ -28,8 +28,6 @@ const SWEEP: Duration = Duration::from_secs(1);
 const HOLD: Duration = Duration::from_millis(2);
 /// That time doubles so often, while nothing is acknowledged.
 const HOLD_DOUBLINGS_MAX: u32 = 7;
-/// Connections that may wait for a place where there are limits. Without, all wait in the kernel.
-pub const WAITING_MAX: usize = 1_024;
 /// The longest wait, so that `stop` is seen.
 const WAIT_MAX: Duration = Duration::from_millis(50);
 /// Connections accepted in one turn of the loop.
@@ -38,6 +36,20 @@ const ACCEPTS_MAX: usize = 64;
 const SINK_BYTES: usize = 1 << 18;
 /// Keys of listeners; no slab has so many places.
 const LISTENER: u64 = u32::MAX as u64;
+
+impl Server {
+    /// Serves until `stop` is set, in this thread. Several threads may run the same server: the
+    /// kernel hands each connection to one of them.
+    ///
+    /// # Errors
+    /// One line: the system refuses an event queue, or accepted sockets do not have the congestion
+    /// control that was asked for. What befalls single connections is counted.
+    pub fn run(&self, live: &Live, stop: &AtomicBool) -> Result<ServerReport> {
+        let mut service = Service::new(self, live)?;
+        service.perform(stop)?;
+        Ok(service.report)
+    }
+}
 
 enum End {
     Completed,

@@ -5,6 +5,7 @@ pub mod delays;
 pub mod interval;
 pub mod page;
 pub mod pages;
+pub mod paper;
 pub mod perform;
 pub mod points;
 pub mod result;

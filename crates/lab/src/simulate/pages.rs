@@ -1,19 +1,18 @@
-//! From what a simulation came to, to its page: what every flow got, and what the paper says of it.
+//! From what a simulation came to, to its directory: the figures, every flow, and the page.
 
 use std::num::NonZeroUsize;
 use std::thread;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use nilometer_sim::Outcome;
+use nilometer_sim::overload::Row;
 use nilometer_sim::speedup::{SpeedupPlan, SpeedupRow, sweep};
 use nilometer_sim::stress::run;
 use toml::Value;
 
-use super::claims::section7::{self, RTT_MS};
-use super::claims::{Claim, Measured};
+use super::paper::as_shipped;
 use super::perform::{Performed, Sweep};
-use super::result::{PointResult, shown_value};
-use super::shipped;
+use super::result::RESULT_FILE;
 use super::stress::{StressPoint, StressReport};
 use super::template::Template;
 use crate::simulate::page::arrangement::number;
@@ -22,57 +21,51 @@ use crate::simulate::page::stress::StressPage;
 use crate::simulate::page::sweep::SweepPage;
 use crate::simulate::page::{stress, sweep as sweep_page};
 use nilometer_files::document::results::{Directory, ResultFile};
+use nilometer_files::table::simulated::{FlowRow, SimulatedWriter};
 use nilometer_report::PAGE_FILE;
 
-/// The scenario that section 7 of the paper is about.
-const OF_PAPER: &str = "qsdrr";
-/// What its sentences tell apart.
-const OWN_AXES: [&str; 3] = ["discipline", "buffer_packets", "rtt_ms"];
 /// Hostile loads at each speed-up.
 const HOSTILE_LOADS: u64 = 12;
 
-/// The value that a parameter has in the scenario as it is shipped.
-fn as_shipped(name: &str, key: &str) -> Option<Value> {
-    let shipped = shipped::find(name)?;
-    let template = Template::read(shipped.name, shipped.text).ok()?;
-    let of = template.parameters.into_iter().find(|(known, _)| known == key);
-    of.map(|(_, value)| value)
+impl Sweep {
+    /// Writes the results, [`RESULT_FILE`] first.
+    ///
+    /// # Errors
+    /// What the file system refuses.
+    pub fn write(&self, performed: &Performed, directory: &Directory) -> Result<()> {
+        directory.file(RESULT_FILE).write_json(&performed.result)?;
+        self.write_flows(performed, &directory.file("flows.parquet"))?;
+        write_sweep(&directory.file(PAGE_FILE), self, performed)
+    }
+
+    fn write_flows(&self, performed: &Performed, to: &ResultFile) -> Result<()> {
+        let mut table = SimulatedWriter::on(to.draft()?)?;
+        for (run, outcome) in self.runs.iter().zip(&performed.made) {
+            for (number, flow) in
+                outcome.iter().flat_map(|outcome| outcome.flows.iter().enumerate())
+            {
+                table.write(&FlowRow { point: run.point, seed: run.seed, number, flow })?;
+            }
+        }
+        table.finish(&self.template.text).context("flows.parquet")
+    }
 }
 
-/// The seconds of each run and those of the whole study, where the paper's scenario was shortened.
-pub fn shortened(template: &Template) -> Option<[f64; 2]> {
-    if template.name() != OF_PAPER {
-        return None;
-    }
-    let shipped = shipped::find(OF_PAPER)?;
-    let whole = Template::read(shipped.name, shipped.text).ok()?.duration_s()?;
-    template.duration_s().filter(|own| *own < whole).map(|own| [own, whole])
-}
-
-/// The sentences of section 7.3, of the paper's scenario; none of any other. They are about the whole
-/// study: of a shortened one, most of which is slow start, none is judged. Where more is swept than
-/// they tell apart, they are judged at the shipped value, or at the first where that was not run.
-pub fn claims(template: &Template, points: &[PointResult]) -> Vec<Claim> {
-    if template.name() != OF_PAPER {
-        return Vec::new();
-    }
-    if shortened(template).is_some() {
-        return section7::judge(&[]);
-    }
-    let others = template.axes.iter().filter(|(key, _)| !OWN_AXES.contains(&key.as_str()));
-    let at: Vec<(&str, String)> = others
-        .filter_map(|(key, values)| {
-            let shipped = as_shipped(OF_PAPER, key).filter(|value| values.contains(value));
-            let value = shipped.or_else(|| values.first().cloned())?;
-            Some((key.as_str(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
-        })
-        .collect();
-    let is_there = |point: &&PointResult| {
-        at.iter().all(|(key, value)| shown_value(&point.parameters, key) == *value)
-    };
-    let measured: Vec<Measured> =
-        points.iter().filter(is_there).filter_map(|point| Measured::of(point, RTT_MS)).collect();
-    section7::judge(&measured)
+/// Writes the results, [`RESULT_FILE`] first; the rows of each point in `series.json`.
+///
+/// # Errors
+/// What the file system refuses.
+pub fn write_stress(
+    template: &Template,
+    report: &StressReport,
+    points: &[StressPoint],
+    directory: &Directory,
+) -> Result<()> {
+    directory.file(RESULT_FILE).write_json(report)?;
+    directory.file("scenario.toml").write(template.text.as_bytes())?;
+    let series: Vec<&Vec<Row>> = points.iter().map(|point| &point.series).collect();
+    directory.file("series.json").write(serde_json::to_string(&series)?.as_bytes())?;
+    stress_page(directory, template, report, points)
 }
 
 /// Goodput by fair share of the measured flows of a run.
@@ -106,7 +99,7 @@ fn reference(template: &Template) -> Option<f64> {
 ///
 /// # Errors
 /// What the file system refuses.
-pub fn write_sweep(to: &ResultFile, made: &Sweep, performed: &Performed) -> Result<()> {
+fn write_sweep(to: &ResultFile, made: &Sweep, performed: &Performed) -> Result<()> {
     let page = sweep_page::render(&SweepPage {
         result: &performed.result,
         axes: &made.template.axes,
@@ -122,7 +115,7 @@ pub fn write_sweep(to: &ResultFile, made: &Sweep, performed: &Performed) -> Resu
 ///
 /// # Errors
 /// What the file system refuses.
-pub fn write_stress(
+fn stress_page(
     directory: &Directory,
     template: &Template,
     report: &StressReport,

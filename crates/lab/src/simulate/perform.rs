@@ -4,24 +4,19 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use nilometer_sim::{Outcome, Scenario, assemble};
 use nilometer_traffic::TrafficModel;
 
-use super::pages;
+use super::paper;
 use super::points::points;
-use super::result::{
-    FORMAT, OWN_KEYS, PointResult, RESULT_FILE, SimulationResult, digest, plans, warnings,
-};
+use super::result::{FORMAT, OWN_KEYS, PointResult, SimulationResult, digest, plans, warnings};
 use super::sweep::{Effort, Made, Run, runs, sweep};
 use super::template::{Parameters, Template};
 use crate::trial::source::{self, Asked};
 use nilometer_files::document::model::read_model;
-use nilometer_files::document::results::{Directory, ResultFile};
-use nilometer_files::table::simulated::{FlowRow, SimulatedWriter};
 use nilometer_files::tool;
 use nilometer_linux::usage::usage;
-use nilometer_report::PAGE_FILE;
 
 /// A sweep ready to be made.
 pub struct Sweep {
@@ -98,7 +93,7 @@ impl Sweep {
         let points = self.figures(&known);
         let first = &self.scenarios[0];
         let mut warnings = warnings(&points, &self.scenarios, &known);
-        if let Some([own, whole]) = pages::shortened(&self.template) {
+        if let Some([own, whole]) = paper::shortened(&self.template) {
             let told = format!(
                 "the study was shortened, to {own} s of {whole} s: the paper's sentences are about the whole, \
                  and none is judged; leave duration_s out to have them judged"
@@ -124,7 +119,7 @@ impl Sweep {
             cpu_seconds: after.cpu_seconds - before.cpu_seconds,
             wall_seconds,
             peak_rss_bytes: after.peak_rss_bytes,
-            claims: pages::claims(&self.template, &points),
+            claims: paper::claims(&self.template, &points),
             warnings,
             points,
         };
@@ -145,27 +140,5 @@ impl Sweep {
             }
         }
         figures
-    }
-
-    /// Writes the results, [`RESULT_FILE`] first.
-    ///
-    /// # Errors
-    /// What the file system refuses.
-    pub fn write(&self, performed: &Performed, directory: &Directory) -> Result<()> {
-        directory.file(RESULT_FILE).write_json(&performed.result)?;
-        self.write_flows(performed, &directory.file("flows.parquet"))?;
-        pages::write_sweep(&directory.file(PAGE_FILE), self, performed)
-    }
-
-    fn write_flows(&self, performed: &Performed, to: &ResultFile) -> Result<()> {
-        let mut table = SimulatedWriter::on(to.draft()?)?;
-        for (run, outcome) in self.runs.iter().zip(&performed.made) {
-            for (number, flow) in
-                outcome.iter().flat_map(|outcome| outcome.flows.iter().enumerate())
-            {
-                table.write(&FlowRow { point: run.point, seed: run.seed, number, flow })?;
-            }
-        }
-        table.finish(&self.template.text).context("flows.parquet")
     }
 }

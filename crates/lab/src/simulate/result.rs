@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use toml::Value;
 
-use super::claims::Claim;
+use super::claims::{Claim, Estimate, Measured};
 use super::delays::{DelayCourse, courses};
 use super::interval::{half_width, mean};
 use super::sweep::{Made, Run};
@@ -250,6 +250,28 @@ pub fn shown_value(keys: &Keys, key: &str) -> String {
         Some((_, Value::String(text))) => text.clone(),
         Some((_, value)) => value.to_string(),
         None => String::new(),
+    }
+}
+
+impl Measured {
+    /// A point of a sweep with this round-trip time; nothing of any other.
+    pub fn of(point: &PointResult, rtt_ms: f64) -> Option<Measured> {
+        let number = |key: &str| shown_value(&point.parameters, key).parse::<f64>().ok();
+        if number("rtt_ms")? != rtt_ms {
+            return None;
+        }
+        let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+        let estimate =
+            |value, half| finite(value).map(|value| Estimate { value, half: finite(half) });
+        Some(Measured {
+            discipline: shown_value(&point.parameters, "discipline"),
+            buffer_packets: number("buffer_packets")? as u64,
+            fair_share_percent: estimate(point.fair_share_percent, point.fair_share_percent_ci),
+            stddev_over_fair_share: estimate(
+                point.stddev_over_fair_share,
+                point.stddev_over_fair_share_ci,
+            ),
+        })
     }
 }
 

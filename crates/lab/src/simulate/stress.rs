@@ -9,10 +9,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::points::points;
-use super::result::{Keys, RESULT_FILE};
+use super::result::Keys;
 use super::template::{Parameters, Template};
 use crate::trial::planning::hex;
-use nilometer_files::document::results::Directory;
 use nilometer_files::tool;
 use nilometer_linux::usage::usage;
 
@@ -236,21 +235,4 @@ fn words(row: &Row, take: &mut dyn FnMut([u8; 8])) {
     for rate in row.rate_mbps.iter().chain(&row.minimum_rate_mbps) {
         take(rate.to_bits().to_le_bytes());
     }
-}
-
-/// Writes the results, [`RESULT_FILE`] first; the rows of each point in `series.json`.
-///
-/// # Errors
-/// What the file system refuses.
-pub fn write(
-    template: &Template,
-    report: &StressReport,
-    points: &[StressPoint],
-    directory: &Directory,
-) -> Result<()> {
-    directory.file(RESULT_FILE).write_json(report)?;
-    directory.file("scenario.toml").write(template.text.as_bytes())?;
-    let series: Vec<&Vec<Row>> = points.iter().map(|point| &point.series).collect();
-    directory.file("series.json").write(serde_json::to_string(&series)?.as_bytes())?;
-    super::pages::write_stress(directory, template, report, points)
 }

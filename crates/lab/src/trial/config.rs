@@ -6,11 +6,9 @@ use anyhow::{Result, bail};
 use nilometer_traffic::pool::{Pool, Prefix};
 use serde::{Deserialize, Serialize};
 
+pub use super::part::FIT_S;
 use super::part::Part;
 use nilometer_files::document;
-
-/// Seconds that an original is fitted into where no duration is given.
-pub const FIT_S: f64 = 60.0;
 
 /// The shortest traffic that may be asked for, seconds.
 pub const DURATION_MIN_S: f64 = 0.5;

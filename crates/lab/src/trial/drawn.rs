@@ -16,9 +16,9 @@ use nilometer_traffic::vectors::STEPS_MAX;
 use nilometer_wire::packet::{IpPacket, Transport};
 
 use super::clock::Clock;
-use super::original::{BOUND_S, Stamps};
 use super::part::Chosen;
-use super::source::Asked;
+use super::source::{Asked, BOUND_S};
+use super::stamps::Stamps;
 use nilometer_files::input::observe::hold;
 use nilometer_files::input::records::{Progress, read_packets};
 

@@ -6,48 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
+pub use super::lost::{Loss, Unexplained, WAYS};
 use super::outcome::InterfaceOutcome;
 use super::router::RouterSeen;
 use nilometer_routerd::tally::PortTally;
 
-/// The directions, as they are called in files.
-pub const WAYS: [&str; 2] = ["to_servers", "to_clients"];
-
 /// Reasons of the device's that are of what goes out; the others are of what comes in.
 const OUTWARD: [&str; 2] = ["tx_invalid", "unsent"];
-
-/// Packets that did not get through for one reason in one place.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Loss {
-    /// `to_servers` or `to_clients`.
-    pub direction: String,
-    /// The port, `client` or `server`, or the host's interface at the other end of its link.
-    pub port: String,
-    /// Where there: `link`, `device`, `filter`, `router`, `input queue`, `output queue`, `host`, `waiting`.
-    pub place: String,
-    /// Why, by the name of its counter.
-    pub reason: String,
-    /// How many.
-    pub packets: u64,
-}
-
-/// What the meter calls lost and no counter has, by direction; below zero where counters have more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unexplained {
-    /// From the clients.
-    pub to_servers: i64,
-    /// From the servers.
-    pub to_clients: i64,
-}
-
-impl Unexplained {
-    /// By direction: to the servers, to the clients.
-    pub fn ways(&self) -> [i64; 2] {
-        [self.to_servers, self.to_clients]
-    }
-}
 
 /// Collects losses, leaving out what is zero.
 #[derive(Default)]

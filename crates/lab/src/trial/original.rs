@@ -17,7 +17,8 @@ use nilometer_wire::packet::{IpPacket, Transport};
 use super::drawn::{self, Reader};
 use super::part::{Part, Volume, Wanted};
 use super::refusal::no_tcp_packet;
-use super::source::{Asked, file_name};
+use super::source::{Asked, BOUND_S, file_name};
+use super::stamps::Stamps;
 use nilometer_files::input::contents::Contents;
 use nilometer_files::input::observe::{is_pipe, one_sided};
 use nilometer_files::input::records::{Progress, read_packets};
@@ -25,8 +26,6 @@ use nilometer_files::input::source::EMBEDDED;
 use nilometer_files::input::summary::FlowSummary;
 use nilometer_files::tool;
 
-/// The inter-connection bound of the paper, seconds.
-pub(super) const BOUND_S: f64 = 60.0;
 /// A share of the payload that the capture lost, beyond which it is said.
 const LOST_LOW: f64 = 0.01;
 /// A share of bytes beside TCP, beyond which it is said.
@@ -44,39 +43,6 @@ pub struct Original {
     pub telling: Option<Telling>,
     /// All of the part, where it has more than can be played, and the rest was observed.
     pub whole: Option<Amount>,
-}
-
-/// When packets passed, in the order in which they are read.
-pub(super) struct Stamps {
-    /// From one packet to the next where they have no clock of their own, ns.
-    spacing_ns: Option<f64>,
-    packets: u64,
-    /// Of these, those that are stamped 0.
-    zeros: u64,
-    before_ns: u64,
-}
-
-impl Stamps {
-    /// Those of the packets, or so many a second.
-    pub(super) fn of(rate: Option<f64>) -> Stamps {
-        Stamps { spacing_ns: rate.map(|rate| 1e9 / rate), packets: 0, zeros: 0, before_ns: 0 }
-    }
-
-    /// The stamp of the next packet, ns since 1970, where it has this one of its own; of a stray one without, that
-    /// of the packet before it.
-    pub(super) fn next(&mut self, own_ns: u64) -> u64 {
-        self.packets += 1;
-        self.zeros += u64::from(own_ns == 0);
-        if own_ns != 0 {
-            self.before_ns = own_ns;
-        }
-        self.spacing_ns.map_or(self.before_ns, |spacing| (self.packets as f64 * spacing) as u64)
-    }
-
-    /// Have most packets no clock?
-    fn is_unstamped(&self) -> bool {
-        2 * self.zeros > self.packets
-    }
 }
 
 /// Records among the inputs have no packets to play.
@@ -232,23 +198,4 @@ pub(super) fn estimate(
     };
     let model = of_vectors::model(vectors, beside);
     Estimate { model, warnings, notes: Vec::new(), together_max: 0 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A stray packet without a stamp takes that of the one before; where most have none there is no clock.
-    #[test]
-    fn a_stray_packet_without_a_stamp_leaves_the_clock() {
-        let all = |stamps: &[u64], rate| {
-            let mut read = Stamps::of(rate);
-            let at: Vec<u64> = stamps.iter().map(|ns| read.next(*ns)).collect();
-            (at, read.is_unstamped())
-        };
-        assert_eq!(all(&[5, 0, 9], None), (vec![5, 5, 9], false));
-        assert_eq!(all(&[0, 0, 9], None), (vec![0, 0, 9], true));
-        assert_eq!(all(&[0, 0], Some(1e9)), (vec![1, 2], true));
-        assert!(!all(&[], None).1);
-    }
 }

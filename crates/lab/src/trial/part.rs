@@ -8,8 +8,9 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::clock::Clock;
-use super::config::FIT_S;
 
+/// Seconds that an original is fitted into where no duration is given.
+pub const FIT_S: f64 = 60.0;
 const SECOND_NS: u64 = 1_000_000_000;
 /// The shortest part, seconds: a capture of one packet lasts no time.
 const PART_MIN_S: f64 = 0.5;

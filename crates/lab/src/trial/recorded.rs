@@ -21,9 +21,9 @@ use nilometer_likeness::{Observed, Source};
 use nilometer_traffic::estimate::Estimate;
 
 use super::drawn;
-use super::original::{self, BOUND_S, Original, beside_tcp};
+use super::original::{self, Original, beside_tcp};
 use super::part::{Volume, Wanted};
-use super::source::Asked;
+use super::source::{Asked, BOUND_S};
 use nilometer_files::input::observe::hold;
 use nilometer_files::input::records::{FlowOptions, Progress, read_flows};
 

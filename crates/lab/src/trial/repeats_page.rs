@@ -2,7 +2,7 @@
 
 use nilometer_likeness::Verdict as Told;
 
-use crate::trial::repeats::{LawOverRuns, OverRuns, Repeats};
+use crate::trial::over_runs::{LawOverRuns, OverRuns, Repeats};
 use nilometer_report::format::{NOT_MEASURED, count, plural, significant};
 use nilometer_report::heading::{Heading, words};
 use nilometer_report::likeness::word;
@@ -116,7 +116,7 @@ fn laws(all: &Repeats) -> String {
 }
 
 fn runs(all: &Repeats) -> String {
-    let item = |one: &crate::trial::repeats::OneRun| {
+    let item = |one: &crate::trial::over_runs::OneRun| {
         let findings: String =
             one.findings.iter().map(|finding| format!("<br>{}", escape(finding))).collect();
         format!(

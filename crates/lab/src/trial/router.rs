@@ -8,7 +8,7 @@ use nilometer_router::classifier::RuleId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::losses::{Loss, Unexplained};
+use super::lost::{Loss, Unexplained};
 use super::planning::hex;
 use nilometer_files::table::queues::QueueRow;
 use nilometer_linux::testbed::Testbed;

@@ -11,7 +11,7 @@ use nilometer_traffic::vector_plan::{self, Draw};
 use nilometer_traffic::{Plan, PlannedConnection, TrafficModel};
 use nilometer_wire::{Span, Time};
 
-use super::account::{self, Account};
+use super::account::Account;
 use super::config::{DutKind, FIT_S, Keep, LabConfig};
 use super::host;
 use super::leg::{self, Leg, LegLive, LegOutcome};
@@ -23,6 +23,7 @@ use super::planning;
 use super::progress::Display;
 use super::recorded::{self, Learnt};
 use super::router::{QUEUES_FILE, ROUTER_FILE};
+use super::settle;
 use super::source::{self, Asked};
 use super::warnings;
 use nilometer_files::document::results::Directory;
@@ -398,7 +399,7 @@ impl Trial<'_> {
         let page = self.directory.done().join(report::PAGE_FILE);
         let interrupted = made.interrupted_ns.is_some();
         let at = if interrupted { self.directory.partial().join(report::PAGE_FILE) } else { page };
-        let (outcome, story) = account::settle(&Account {
+        let (outcome, story) = settle::settle(&Account {
             config: self.config,
             command: &self.options.command,
             estimate: self.estimate,
@@ -415,7 +416,7 @@ impl Trial<'_> {
             flows.write(record)?;
         }
         flows.finish(&[])?;
-        account::write_execution(&self.directory.file("execution.ndjson"), self.plan, made)?;
+        settle::write_execution(&self.directory.file("execution.ndjson"), self.plan, made)?;
         if let Some(router) = &made.router {
             write_queues(&self.directory.file(QUEUES_FILE), router.queue_rows())?;
         }

@@ -35,7 +35,7 @@ const TOGETHER_MIN: usize = 16_384;
 const BATCH_RECORDS: usize = 4_096;
 const BATCHES: usize = 8;
 /// The inter-connection bound of the paper, seconds.
-const BOUND_S: f64 = 60.0;
+pub(super) const BOUND_S: f64 = 60.0;
 
 /// What the estimation is asked for.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use nilometer_sim::quantity::rate_text;
 use nilometer_wire::Rate;
 
-use super::losses::WAYS;
+use super::lost::WAYS;
 use super::router::{Backlog, QueueOutcome, RouterOutcome, RouterSeen};
 use nilometer_report::format::time_ns;
 use nilometer_report::story::{LossRow, LossTable, Queue, QueueStep, Waiting};

@@ -12,6 +12,7 @@ use nilometer_sim::scenario::Kind;
 use super::{Verdict, grid};
 use nilometer_files::document::{bounded, results::Directory};
 use nilometer_files::said;
+use nilometer_lab::simulate::pages;
 use nilometer_lab::simulate::perform::{Performed, Sweep};
 use nilometer_lab::simulate::result::{PointResult, RESULT_FILE, SimulationResult, shown_value};
 use nilometer_lab::simulate::shipped::{SHIPPED, find};
@@ -189,7 +190,7 @@ fn stress(args: &SimulateArgs, template: &Template) -> Result<Verdict> {
     let directory = directory(args, template)?;
     let (report, points) = stress::stress(template)?;
     let written = match directory {
-        Some(directory) => match stress::write(template, &report, &points, &directory) {
+        Some(directory) => match pages::write_stress(template, &report, &points, &directory) {
             Ok(()) => Some(directory.finish()?),
             Err(error) => return Err(directory.keep_after(error, RESULT_FILE)),
         },

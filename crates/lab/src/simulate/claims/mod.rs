@@ -13,8 +13,6 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
-use super::result::{PointResult, shown_value};
-
 /// What became of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -119,28 +117,6 @@ pub struct Measured {
     pub fair_share_percent: Option<Estimate>,
     /// Standard deviation over fair share.
     pub stddev_over_fair_share: Option<Estimate>,
-}
-
-impl Measured {
-    /// A point of a sweep with this round-trip time; nothing of any other.
-    pub fn of(point: &PointResult, rtt_ms: f64) -> Option<Measured> {
-        let number = |key: &str| shown_value(&point.parameters, key).parse::<f64>().ok();
-        if number("rtt_ms")? != rtt_ms {
-            return None;
-        }
-        let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
-        let estimate =
-            |value, half| finite(value).map(|value| Estimate { value, half: finite(half) });
-        Some(Measured {
-            discipline: shown_value(&point.parameters, "discipline"),
-            buffer_packets: number("buffer_packets")? as u64,
-            fair_share_percent: estimate(point.fair_share_percent, point.fair_share_percent_ci),
-            stddev_over_fair_share: estimate(
-                point.stddev_over_fair_share,
-                point.stddev_over_fair_share_ci,
-            ),
-        })
-    }
 }
 
 /// All points, and the figures that were looked at for one sentence.

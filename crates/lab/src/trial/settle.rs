@@ -1,0 +1,298 @@
+//! A run is judged: what a leg came to, as `result.json` and as the story of the page.
+
+use std::io::{BufWriter, Write};
+
+use anyhow::{Context, Result};
+use nilometer_profile::Direction;
+use nilometer_traffic::Plan;
+use nilometer_traffic::fidelity::{Measured, judge};
+use serde::Serialize;
+
+use super::account::Account;
+use super::judge::{Joined, Seen, laws};
+use super::leg::LegOutcome;
+use super::meter::{Frames, Sighted};
+use super::outcome::{
+    DirectionOutcome, ExecutionOutcome, InterfaceOutcome, IntervalOutcome, Outcome, Packets,
+};
+use super::router::{RouterOutcome, RouterSeen};
+use super::telling::{self, Told};
+use super::{heading, losses, planning, source, verdict, warnings};
+use crate::generate;
+use nilometer_files::document::results::ResultFile;
+use nilometer_files::tool;
+use nilometer_linux::netlink::LinkStatistics;
+use nilometer_report::Story;
+
+/// Format of `result.json`.
+const FORMAT: &str = "nilometer-result/1";
+
+/// Judges a run.
+pub fn settle(account: &Account<'_>) -> (Outcome, Story) {
+    let seen = account.seen();
+    let joined = seen.joined();
+    let measured = seen.measured(&joined);
+    let lateness_ns = seen.lateness_ns();
+    let mut outcome = outcome(account, &seen, &joined, &measured, &lateness_ns);
+    outcome.warnings = [account.said, &warnings::of(account, &outcome)].concat();
+    outcome.said_before = account.said.len();
+    let told = Told {
+        model: account.model(),
+        plan: account.plan,
+        measured: &measured,
+        sighted: &account.made.sighted,
+        wire: account.wire.map(|wire| &wire.sighted),
+        router: account.made.router.as_ref(),
+        lateness_ns: &lateness_ns,
+    };
+    let story = heading::head(telling::tell(&outcome, &told), account, &outcome);
+    (outcome, story)
+}
+
+fn outcome(
+    account: &Account<'_>,
+    seen: &Seen<'_>,
+    joined: &[Joined],
+    measured: &Measured,
+    lateness_ns: &[u64],
+) -> Outcome {
+    let model = account.model();
+    let (sighted, wire) = (&account.made.sighted, account.wire.map(|wire| &wire.sighted));
+    let judged = verdict::of(account);
+    let laws = judge(measured, &laws(model, account.plan), account.config.seed);
+    let likeness = judged.as_ref().map(|judged| judged.likeness.clone()).unwrap_or_default();
+    let meter_lost: u64 = sighted.rings.iter().map(|ring| ring.dropped).sum();
+    let mut packets = Packets { meter_lost, ..Packets::default() };
+    for counts in &sighted.counts {
+        add(&mut packets, &telling::packets(counts, 0));
+    }
+    Outcome {
+        format: FORMAT.to_owned(),
+        seed: account.config.seed,
+        version: tool::version().to_owned(),
+        commit: tool::commit().to_owned(),
+        digest: planning::hex(&account.plan.digest()),
+        dut: account.config.dut.name().to_owned(),
+        input: inputs(account),
+        synthetic: model.origin.synthetic,
+        time_divisor: model.generation.time_divisor,
+        interrupted: account.made.interrupted_ns.is_some(),
+        connections: account.plan.len() as u64,
+        speed: if account.plan.scripts.is_empty() {
+            model.generation.time_divisor
+        } else {
+            account.config.speed
+        },
+        part: account.original.map(|original| original.part),
+        coverage: verdict::coverage(account),
+        hosts_folded: account.plan.hosts_folded,
+        fidelity: if likeness.is_empty() { laws.clone() } else { verdict::fidelity(&likeness) },
+        inter_connection_by_pair: by_pair(account, seen, joined),
+        execution: ExecutionOutcome {
+            laws: if likeness.is_empty() { Vec::new() } else { laws },
+            ..execution(account, seen, joined, lateness_ns, meter_lost)
+        },
+        likeness,
+        intervals: intervals(account, seen, joined),
+        packets,
+        directions: Direction::ALL.map(|way| direction(sighted, wire, way)).to_vec(),
+        delay_ns: sighted.delays.summary(None).map(telling::delay),
+        wire_delay_ns: wire.and_then(|wire| wire.delays.summary(None)).map(telling::delay),
+        stamps: stamps(sighted),
+        interfaces: interfaces(account.made),
+        router: account.made.router.as_ref().map(|seen| explained(seen, account.made)),
+        warnings: Vec::new(),
+        said_before: 0,
+        report: account.page.display().to_string(),
+    }
+}
+
+/// How packets were stamped. TCP marks each packet with its own departure time, which keeps the
+/// kernel from stamping it again where it arrives; such a frame gets its stamp a little later, when
+/// the soft interrupt hands it to the packet socket.
+fn stamps(sighted: &Sighted) -> String {
+    let sum = |part: &dyn Fn(&Frames) -> u64| sighted.frames.iter().map(part).sum::<u64>();
+    let arrivals = sum(&|frames| frames.incoming).max(1);
+    let late = sum(&|frames| frames.stamped_late) as f64 / arrivals as f64;
+    let when = match late {
+        0.0 => "taken at the driver".to_owned(),
+        late => format!(
+            "departures taken at the driver, {:.0} % of arrivals at the packet socket",
+            100.0 * late
+        ),
+    };
+    format!("kernel packet-socket stamps at the hosts' ends of the veths, {when}")
+}
+
+fn inputs(account: &Account<'_>) -> Vec<String> {
+    let origin = &account.model().origin;
+    match &account.config.model.file {
+        Some(path) => vec![source::file_name(&path.to_string_lossy())],
+        None if origin.synthetic => vec!["embedded".to_owned()],
+        None => origin.inputs.iter().map(|input| input.name.clone()).collect(),
+    }
+}
+
+fn add(sum: &mut Packets, other: &Packets) {
+    sum.entered += other.entered;
+    sum.left += other.left;
+    sum.lost += other.lost;
+    sum.originated += other.originated;
+    sum.consumed += other.consumed;
+    sum.reordered += other.reordered;
+    sum.duplicated += other.duplicated;
+    sum.corrupted += other.corrupted;
+    sum.meter_lost += other.meter_lost;
+}
+
+fn by_pair(account: &Account<'_>, seen: &Seen<'_>, joined: &[Joined]) -> Option<f64> {
+    let generation = &account.model().generation;
+    let bound_s = generation.inter_connection_bound_s / generation.time_divisor;
+    let gaps = seen.gaps_by_pair(joined, bound_s);
+    (!gaps.is_empty()).then(|| nilometer_stat::ks_of_sorted(&gaps, &account.plan.gaps))
+}
+
+fn execution(
+    account: &Account<'_>,
+    seen: &Seen<'_>,
+    joined: &[Joined],
+    lateness_ns: &[u64],
+    meter_lost: u64,
+) -> ExecutionOutcome {
+    use generate::Outcome::{Completed, NotStarted, Unfinished};
+    let count = |wanted: &dyn Fn(generate::Outcome) -> bool| {
+        account.made.executions.iter().filter(|done| wanted(done.outcome)).count() as u64
+    };
+    let quantile = |q: f64| match lateness_ns.len() {
+        0 => 0,
+        len => lateness_ns[((len - 1) as f64 * q).round() as usize],
+    };
+    let completed = count(&|outcome| outcome == Completed);
+    let unfinished = count(&|outcome| matches!(outcome, NotStarted | Unfinished));
+    ExecutionOutcome {
+        sizes_exact: seen.sizes_exact(joined, meter_lost == 0),
+        completed,
+        failed: account.made.executions.len() as u64 - completed - unfinished,
+        unfinished,
+        sessions: account.plan.sessions.len() as u64,
+        collisions: account.plan.collisions,
+        lateness_p50_ns: quantile(0.5),
+        lateness_p99_ns: quantile(0.99),
+        lateness_max_ns: quantile(1.0),
+        congestion: account.made.congestion.0.clone(),
+        laws: Vec::new(),
+    }
+}
+
+fn intervals(account: &Account<'_>, seen: &Seen<'_>, joined: &[Joined]) -> Vec<IntervalOutcome> {
+    let volumes = match &account.made.sighted.observed {
+        Some(observed) => verdict::volumes(observed, account.made.origin_ns, account.plan),
+        None => seen.volumes(joined),
+    };
+    let entered = &account.made.sighted.intervals;
+    let planned = account.plan.intervals.iter().zip(&account.model().intervals);
+    let is_drawn = !account.plan.scripts.is_empty();
+    planned
+        .enumerate()
+        .map(|(index, (planned, asked))| IntervalOutcome {
+            start_s: planned.start.as_secs_f64(),
+            end_s: planned.end.as_secs_f64(),
+            bytes_target: planned.asked.bytes,
+            bytes_generated: volumes[index].bytes,
+            flows_target: planned.asked.connections,
+            flows_generated: volumes[index].connections,
+            sessions_target: if is_drawn { planned.sessions } else { asked.sessions },
+            sessions_generated: planned.sessions,
+            packets: entered[index].0,
+            ip_bytes: entered[index].1,
+            connection_packets_target: account.plan.is_joint.then_some(planned.asked.packets),
+            connection_packets: volumes[index].packets,
+            connection_ip_bytes_target: account.plan.is_joint.then_some(planned.asked.octets),
+            connection_ip_bytes: volumes[index].octets,
+        })
+        .collect()
+}
+
+fn direction(sighted: &Sighted, wire: Option<&Sighted>, way: Direction) -> DirectionOutcome {
+    let names = ["to_servers", "to_clients"];
+    DirectionOutcome {
+        name: names[way.index()].to_owned(),
+        packets: telling::packets(&sighted.counts[way.index()], 0),
+        delay_ns: sighted.delays.summary(Some(way)).map(telling::delay),
+        wire_delay_ns: wire.and_then(|wire| wire.delays.summary(Some(way))).map(telling::delay),
+    }
+}
+
+/// What was seen of our router, with the losses that the meter saw explained by its counters.
+fn explained(seen: &RouterSeen, made: &LegOutcome) -> RouterOutcome {
+    let lost = Direction::ALL.map(|way| made.sighted.counts[way.index()].lost);
+    let (losses, unexplained) = losses::explain(seen, &interfaces(made), lost);
+    RouterOutcome { losses, unexplained, ..seen.outcome.clone() }
+}
+
+fn interfaces(made: &LegOutcome) -> Vec<InterfaceOutcome> {
+    let one = |name: &str, kernel: &LinkStatistics, metered: &Frames| InterfaceOutcome {
+        name: name.to_owned(),
+        tx_packets: kernel.tx_packets,
+        rx_packets: kernel.rx_packets,
+        metered_tx: metered.outgoing,
+        metered_rx: metered.incoming,
+        tx_dropped: kernel.tx_dropped,
+        rx_dropped: kernel.rx_dropped,
+        not_ip: metered.not_ip,
+    };
+    let [client, server] = &made.sighted.frames;
+    vec![
+        one("client", &made.interfaces.client, client),
+        one("server", &made.interfaces.server, server),
+    ]
+}
+
+/// One line of `execution.ndjson`.
+#[derive(Serialize)]
+struct ExecutionLine {
+    index: u32,
+    session: u32,
+    source: String,
+    destination: String,
+    local_port: u16,
+    planned_ns: u64,
+    started_ns: u64,
+    finished_ns: Option<u64>,
+    size_bytes: u64,
+    request_bytes: u64,
+    segment_bytes: u16,
+    received_bytes: u64,
+    outcome: String,
+}
+
+/// Writes the execution log: one line for each planned connection, what was asked and what was done.
+pub fn write_execution(to: &ResultFile, plan: &Plan, made: &LegOutcome) -> Result<()> {
+    let mut draft = to.draft()?;
+    let mut write = || -> std::io::Result<()> {
+        let mut file = BufWriter::new(&mut draft);
+        for done in &made.executions {
+            let planned = &plan.connections[done.index as usize];
+            let line = ExecutionLine {
+                index: done.index,
+                session: planned.session,
+                source: planned.source.to_string(),
+                destination: planned.destination.to_string(),
+                local_port: done.local_port,
+                planned_ns: planned.start.as_nanos(),
+                started_ns: done.started_ns,
+                finished_ns: done.finished_ns,
+                size_bytes: planned.size_bytes,
+                request_bytes: planned.request_bytes,
+                segment_bytes: planned.segment_bytes,
+                received_bytes: done.received_bytes,
+                outcome: format!("{:?}", done.outcome),
+            };
+            serde_json::to_writer(&mut file, &line)?;
+            file.write_all(b"\n")?;
+        }
+        file.flush()
+    };
+    write().with_context(|| format!("cannot write {}", to.path().display()))?;
+    draft.publish()
+}
