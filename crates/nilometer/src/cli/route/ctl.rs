@@ -3,11 +3,12 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use hyper::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::question::{Question, given, object, plain_or_text};
 use super::tables::{FilterCommand, RouteCommand};
 use super::{shown, watch};
 use crate::cli::Verdict;
@@ -191,25 +192,6 @@ enum StressCommand {
     Stop,
 }
 
-/// A question, and how its answer is shown to people.
-#[derive(Debug)]
-pub struct Question {
-    pub(super) method: Method,
-    pub(super) path: String,
-    pub(super) body: Option<Value>,
-    pub(super) show: fn(&Value) -> String,
-}
-
-impl Question {
-    pub(super) fn get(path: impl Into<String>, show: fn(&Value) -> String) -> Question {
-        Question { method: Method::GET, path: path.into(), body: None, show }
-    }
-
-    pub(super) fn change(method: Method, path: impl Into<String>, body: Option<Value>) -> Question {
-        Question { method, path: path.into(), body, show: shown::done }
-    }
-}
-
 /// Runs `nilometer route ctl`.
 ///
 /// # Errors
@@ -337,37 +319,6 @@ fn address(args: &CtlArgs) -> Result<Address> {
     }
 }
 
-/// Those that are given, as an object.
-pub(super) fn given<const N: usize>(keys: [(&str, &Option<String>); N]) -> Value {
-    let some = keys.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
-    some.map(|(key, value)| (key.to_owned(), json!(value))).collect::<Map<_, _>>().into()
-}
-
-/// `KEY=VALUE` as an object; a value is a number or true or false where it looks like one, but for
-/// keys that are texts.
-pub(super) fn object(keys: &[String], texts: &[&str]) -> Result<Value> {
-    let mut object = Map::new();
-    for pair in keys {
-        let Some((key, value)) = pair.split_once('=') else {
-            bail!("`{pair}` is no KEY=VALUE");
-        };
-        let value = match texts.contains(&key) {
-            true => json!(value),
-            false => plain_or_text(value),
-        };
-        let twice = object.insert(key.to_owned(), value);
-        ensure!(twice.is_none(), "`{key}` is given twice");
-    }
-    Ok(object.into())
-}
-
-/// A number or true or false where a text looks like one.
-fn plain_or_text(text: &str) -> Value {
-    let read = serde_json::from_str(text).ok();
-    let plain = read.filter(|it: &Value| it.is_number() || it.is_boolean());
-    plain.unwrap_or_else(|| json!(text))
-}
-
 fn save(address: &Address, file: &Path, force: bool) -> Result<Verdict> {
     const BEGINNING: &[u8] = b"# Saved from a running Nilometer router.\n";
     let to = guard_output(file, &[], force, BEGINNING)?;
@@ -399,23 +350,4 @@ fn trace(address: &Address, file: &Path, force: bool, seconds: Option<f64>) -> R
     }
     to.publish()?;
     Ok(Verdict::Done)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_become_an_object() {
-        let keys = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let red = object(&keys(&["discipline=red", "buffer_packets=50", "ecn=true"]), &[]);
-        let expected = json!({"discipline": "red", "buffer_packets": 50, "ecn": true});
-        assert_eq!(red.expect("an object"), expected);
-        let filter = object(&keys(&["protocol=6", "priority=6"]), &["protocol"]);
-        assert_eq!(filter.expect("an object"), json!({"protocol": "6", "priority": 6}));
-        assert!(object(&keys(&["red"]), &[]).is_err());
-        assert!(
-            object(&keys(&["a=1", "a=2"]), &[]).expect_err("twice").to_string().contains("`a`")
-        );
-    }
 }

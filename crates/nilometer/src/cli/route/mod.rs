@@ -9,6 +9,7 @@ pub mod bench;
 pub mod ctl;
 mod list;
 mod listed;
+mod question;
 pub mod run;
 mod shown;
 mod tables;

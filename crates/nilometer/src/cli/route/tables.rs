@@ -5,8 +5,8 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::json;
 
-use super::ctl::{Question, given, object};
 use super::list::{Extent, List};
+use super::question::{Question, given, object};
 use super::{listed, shown};
 use nilometer_routerd::control::client::{Address, encoded};
 
