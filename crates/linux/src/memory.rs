@@ -33,8 +33,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
 
+use super::flow_offload::Mark;
 use super::mapping::Mapping;
-use super::shortcut::Mark;
 
 /// The least space before a received frame, in bytes (`XDP_PACKET_HEADROOM`).
 pub const HEAD_ROOM_BYTES: u16 = 256;

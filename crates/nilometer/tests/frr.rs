@@ -9,8 +9,8 @@ use nilometer_linux::netlink::Netlink;
 use nilometer_linux::veth::VethEnd;
 use nilometer_router::{Hop, Prefix, RouteLimits, Source};
 use nilometer_routerd::fpm::{FpmConfig, FpmListener};
-use nilometer_routerd::keeper::{Engines, Keeper};
 use nilometer_routerd::kernel::KernelMirror;
+use nilometer_routerd::rib_thread::{Engines, RibThread};
 
 #[path = "common/bgp.rs"]
 mod bgp;
@@ -116,20 +116,20 @@ fn spent(name: &str, daemon: &Daemon) -> String {
     format!("{name} {:.1} s, {} MB", cpu_s(daemon), resident_kib(daemon) / 1024)
 }
 
-fn keeper(lab: &Lab) -> Keeper {
-    let keeper = Keeper::start(RouteLimits::default(), Engines::default()).expect("a thread");
+fn rib(lab: &Lab) -> RibThread {
+    let rib = RibThread::start(RouteLimits::default(), Engines::default()).expect("a thread");
     for &(link, port) in &lab.ports {
-        keeper.set_port(link, port);
+        rib.set_port(link, port);
     }
-    keeper
+    rib
 }
 
 /// Our router with its daemons, and what was told to it.
 struct Scene<'a> {
     lab: &'a Lab,
     r1: Router<'a>,
-    forwarding: Keeper,
-    mirrored: Keeper,
+    forwarding: RibThread,
+    mirrored: RibThread,
     zebra: Daemon,
     daemons: Vec<Daemon>,
     speaker: Speaker,
@@ -176,7 +176,7 @@ impl Scene<'_> {
         let daemons: Vec<_> = names.map(|(name, daemon)| spent(name, daemon)).collect();
         println!(
             "{count} routes by BGP, {OSPF_ROUTES} by OSPF, {RIP_ROUTES} by RIP in {:.1} s; CPU: {}; \
-             {}; the keeper's thread {:.3} s",
+             {}; the rib's thread {:.3} s",
             begun.elapsed().as_secs_f64(),
             spent("zebra", &self.zebra),
             daemons.join("; "),
@@ -261,7 +261,7 @@ fn daemons_bring_their_routes_and_may_be_killed() {
     let count = asked.map_or(BGP_ROUTES, |text| text.parse().expect("a number of routes"));
     let lab = Lab::new().expect("a lab");
     let [r1, r2, r3] = [&lab.r1, &lab.r2, &lab.r3].map(Router::new);
-    let (forwarding, mirrored) = (keeper(&lab), keeper(&lab));
+    let (forwarding, mirrored) = (rib(&lab), rib(&lab));
     let listener = FpmListener::start(Some(&lab.r1), PATIENT, forwarding.news()).expect("listens");
     let _mirror = KernelMirror::start(Some(&lab.r1), mirrored.news()).expect("mirrors");
     let zebra = zebra(&r1);
@@ -292,7 +292,7 @@ fn daemons_bring_their_routes_and_may_be_killed() {
     scene.lose_the_daemons(late.len());
     let status = scene.forwarding.status();
     println!(
-        "{} routes were looked up {} times meanwhile; late readers {}; the keeper's thread {:.3} s",
+        "{} routes were looked up {} times meanwhile; late readers {}; the RIB thread {:.3} s",
         watched.len(),
         watch.end(),
         status.late_readers,

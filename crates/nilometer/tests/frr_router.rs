@@ -180,7 +180,7 @@ impl Traffic {
 }
 
 fn told(router: &Running) -> usize {
-    router.routes.keeper().counts()[Source::Fpm as usize].v4
+    router.routes.rib_thread().counts()[Source::Fpm as usize].v4
 }
 
 #[test]
@@ -206,10 +206,10 @@ fn packets_go_by_what_daemons_on_the_ports_learn() {
     let all = count + (OSPF_ROUTES + RIP_ROUTES) as usize;
     let took = wait("routes of all protocols", || told(&live) >= all);
     println!(
-        "{count} routes by BGP, {OSPF_ROUTES} by OSPF, {RIP_ROUTES} by RIP in {:.1} s; the keeper's \
+        "{count} routes by BGP, {OSPF_ROUTES} by OSPF, {RIP_ROUTES} by RIP in {:.1} s; the rib's \
          thread {:.3} s",
         took.as_secs_f64(),
-        live.routes.keeper().status().cpu.as_secs_f64()
+        live.routes.rib_thread().status().cpu.as_secs_f64()
     );
 
     let traffic = Traffic::start(&site).expect("traffic");

@@ -19,8 +19,8 @@ use nilometer_linux::veth::VethEnd;
 use nilometer_router::{Action, Hop, Member, Ports, Rule, RuleId};
 use nilometer_routerd::config::{AddressSection, PortSection, Queueing, RouterConfig, TEMPLATE};
 use nilometer_routerd::driver::Driver;
-use nilometer_routerd::keeper::StaticRoute;
 use nilometer_routerd::multicast::{GroupSection, MulticastSection};
+use nilometer_routerd::rib_thread::StaticRoute;
 use nilometer_routerd::routes::read_prefix;
 use nilometer_routerd::running::Running;
 use nilometer_wire::Span;
@@ -243,7 +243,7 @@ fn a_shortcut_is_accounted_for_and_ends_when_what_it_rests_on_changes() {
     // A route that is withdrawn is noticed within 100 ms.
     let prefix = read_prefix("198.19.0.2/32").expect("a prefix");
     let hole = StaticRoute { prefix, members: vec![Member { hop: Hop::Blackhole, weight: 1 }] };
-    assert_eq!(router.routes.keeper().set_static(&[hole]), 0);
+    assert_eq!(router.routes.rib_thread().set_static(&[hole]), 0);
     thread::sleep(Duration::from_millis(200));
     assert_eq!(stream(&near, &far, 50).expect("sockets work"), 0);
     router.stop().expect("it balances");

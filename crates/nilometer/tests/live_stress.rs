@@ -19,7 +19,7 @@ use anyhow::Result;
 use links::link;
 use nilometer_linux::namespace::Namespace;
 use nilometer_routerd::config::{Queueing, RouterConfig};
-use nilometer_routerd::control::desk::Desk;
+use nilometer_routerd::control::command_channel::CommandChannel;
 use nilometer_routerd::control::stress::StressReport;
 use nilometer_routerd::running::Running;
 use nilometer_routerd::stress::StressBody;
@@ -77,14 +77,14 @@ fn played(queueing: Queueing, slower: u64) -> Result<Run> {
     let router = Running::start(Some(&namespace), config.clone(), false)?;
     router.wait_until_up()?;
     let before = Moment::now(ROUTER);
-    let desk = Desk::new(&router, &config)?;
-    desk.start_stress(StressBody::default()).expect("it begins");
-    let again = desk.start_stress(StressBody::default()).expect_err("one is being played");
+    let commands = CommandChannel::new(&router, &config)?;
+    commands.start_stress(StressBody::default()).expect("it begins");
+    let again = commands.start_stress(StressBody::default()).expect_err("one is being played");
     assert_eq!(again.status.as_u16(), 409, "{again:?}");
     let began = Instant::now();
     loop {
         thread::sleep(Duration::from_millis(200));
-        let report = desk.stress().expect("it was begun");
+        let report = commands.stress().expect("it was begun");
         if report.live.is_over {
             let waited = before.waited_since(ROUTER).as_secs_f64();
             let late_s = report.live.late_broadcasts as f64 * 0.005 * slower as f64;

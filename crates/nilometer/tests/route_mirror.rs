@@ -11,9 +11,9 @@ use nilometer_linux::namespace::Namespace;
 use nilometer_linux::netlink::Netlink;
 use nilometer_linux::veth::VethEnd;
 use nilometer_router::{Hop, RouteLimits, RouteUpdate, Source, Way, rtnetlink};
-use nilometer_routerd::keeper::{Engines, Keeper};
 use nilometer_routerd::kernel::KernelMirror;
 use nilometer_routerd::news::RouteNews;
+use nilometer_routerd::rib_thread::{Engines, RibThread};
 
 mod common;
 #[path = "common/forwarder.rs"]
@@ -67,7 +67,7 @@ fn a_way_whose_link_goes_down_is_left_until_it_comes_up() {
     let [r1, r2] = [(); 2].map(|()| Namespace::new().expect("a namespace"));
     let mut near = r1.enter(Netlink::open).expect("netlink");
     let mut far = r2.enter(Netlink::open).expect("netlink");
-    let keeper = Keeper::start(RouteLimits::default(), Engines::default()).expect("a thread");
+    let rib = RibThread::start(RouteLimits::default(), Engines::default()).expect("a thread");
     let links = [0, 1].map(|number: u8| {
         let (ours, theirs) = (format!("r1-{number}"), format!("r2-{number}"));
         let end =
@@ -77,12 +77,12 @@ fn a_way_whose_link_goes_down_is_left_until_it_comes_up() {
         near.set_up(&ours).expect("up");
         far.set_up(&theirs).expect("up");
         let link = near.link(&ours).expect("it is there").index;
-        keeper.set_port(link, number.into());
+        rib.set_port(link, number.into());
         link
     });
     two_ways(&requests(&r1), links);
-    let _mirror = KernelMirror::start(Some(&r1), keeper.news()).expect("it mirrors");
-    let mut forwarder = Forwarder::new(&keeper);
+    let _mirror = KernelMirror::start(Some(&r1), rib.news()).expect("it mirrors");
+    let mut forwarder = Forwarder::new(&rib);
     let mut ports = || {
         let mut ports = BTreeSet::new();
         for flow in 0..64 {

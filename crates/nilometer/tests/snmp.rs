@@ -112,7 +112,7 @@ fn a_manager_reads_the_router() {
     let running = Running::start(Some(router), config.clone(), false).expect("a router");
     running.wait_until_up().expect("its ports are up");
     // The daemon comes later than the subagent, goes, and comes again.
-    let control = Control::start(&running, &config).expect("a desk");
+    let control = Control::start(&running, &config).expect("a command channel");
     for round in 0..2 {
         let daemon = Daemon::start(&room, port);
         let began = Instant::now();

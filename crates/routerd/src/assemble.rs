@@ -27,11 +27,11 @@ use super::driver::{Driver, Remote};
 use super::queue_size::sized;
 use super::routes::{Routes, check_link_local, entered};
 use super::shares::{BESIDE_RESERVE, OWN_RESERVE, RING_ENTRIES, Shared, shares};
+use nilometer_linux::flow_offload::FlowOffload;
 use nilometer_linux::memory::{Memory, MemoryConfig};
 use nilometer_linux::netlink::Netlink;
 use nilometer_linux::packet_port::{PacketPort, PacketPortConfig};
 use nilometer_linux::port::{ChecksumOffload, Port, PortIo};
-use nilometer_linux::shortcut::Shortcuts;
 use nilometer_linux::tap::{TapConfig, TapPort};
 use nilometer_linux::xdp::{XdpConfig, XdpMode, XdpPort};
 
@@ -77,14 +77,14 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     })
     .context("memory")?;
     let (mut opened, mut notes) = (Vec::new(), Notes::default());
-    let shortcuts = shortcuts(config, &mut notes.fallbacks)?;
+    let flow_offload = flow_offload(config, &mut notes.fallbacks)?;
     for (number, port) in config.ports.iter().enumerate() {
         if port.hotplug && Netlink::open()?.link(&port.interface).is_err() {
             notes.ports.push(format!("{}: not there yet", port.interface));
             opened.push(None);
             continue;
         }
-        let place = shortcuts.clone().map(|all| (all, number as u16));
+        let place = flow_offload.clone().map(|all| (all, number as u16));
         let (device, note) = open(&mut memory, port, (allow_foreign, place), &mut notes.fallbacks)?;
         notes.ports.push(format!("{}: {note}", port.interface));
         notes.warnings.extend(kernel_addresses(port, &device)?);
@@ -104,7 +104,7 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
         check_link_local(&route, |port| plans[usize::from(port)].0.mac)?;
     }
     let mut routes = Routes::new(config)?;
-    let lookups = routes.keeper().lookups()?;
+    let lookups = routes.rib_thread().lookups()?;
     let tables = Tables {
         routes4: lookups.v4,
         routes6: lookups.v6,
@@ -114,13 +114,13 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     let mut router = router(config, &plans, tables)?;
     filter(&mut router, config)?;
     introduce(&mut router, config, None)?;
-    let (mut driver, remote) = Driver::new(router, memory, routes.keeper().hops())?;
-    if let Some(shortcuts) = shortcuts {
-        driver.set_shortcuts(shortcuts);
+    let (mut driver, remote) = Driver::new(router, memory, routes.rib_thread().hops())?;
+    if let Some(flow_offload) = flow_offload {
+        driver.set_flow_offload(flow_offload);
     }
     for (number, opened) in opened.into_iter().enumerate() {
         match opened {
-            Some((device, beside)) => driver.seat(number, device, beside),
+            Some((device, beside)) => driver.attach(number, device, beside),
             None => unplugged(&mut driver, number)?,
         }
         if let Some(port) = config.ports.get(number) {
@@ -151,12 +151,12 @@ pub fn reopen(
     allow_foreign: bool,
 ) -> Result<Option<String>> {
     let port = &config.ports[number];
-    let place = driver.shortcuts().map(|all| (all, number as u16));
+    let place = driver.flow_offload().map(|all| (all, number as u16));
     let (_, memory) = driver.parts_mut();
     let (device, _) = open(memory, port, (allow_foreign, place), &mut Vec::new())?;
     let warning = kernel_addresses(port, &device).unwrap_or_else(|why| Some(format!("{why:#}")));
     match make_fit(driver, port, number, &device) {
-        Ok(beside) => driver.seat(number, device, beside),
+        Ok(beside) => driver.attach(number, device, beside),
         Err(why) => {
             device.close(driver.parts_mut().1);
             return Err(why);
@@ -371,14 +371,14 @@ pub fn read_mac(text: &str) -> Result<[u8; 6]> {
 }
 
 /// The table of shortcuts, if there is to be one and can be.
-fn shortcuts(config: &RouterConfig, fallbacks: &mut Vec<String>) -> Result<Option<Shortcuts>> {
+fn flow_offload(config: &RouterConfig, fallbacks: &mut Vec<String>) -> Result<Option<FlowOffload>> {
     let places = config.tables.shortcuts;
     let has_devices = config.ports.iter().any(|port| port.kind != PortKind::Packet);
     if places == 0 || !has_devices {
         return Ok(None);
     }
-    match Shortcuts::new(places) {
-        Ok(shortcuts) => Ok(Some(shortcuts)),
+    match FlowOffload::new(places) {
+        Ok(flow_offload) => Ok(Some(flow_offload)),
         Err(why) => {
             fallbacks.push(format!("no flow takes a shortcut, every packet is copied: {why:#}"));
             Ok(None)
@@ -391,7 +391,7 @@ fn shortcuts(config: &RouterConfig, fallbacks: &mut Vec<String>) -> Result<Optio
 fn open(
     memory: &mut Memory,
     port: &PortSection,
-    (allow_foreign, shortcuts): (bool, Option<(Shortcuts, u16)>),
+    (allow_foreign, flow_offload): (bool, Option<(FlowOffload, u16)>),
     fallbacks: &mut Vec<String>,
 ) -> Result<(Port, String)> {
     let name = &port.interface;
@@ -406,7 +406,7 @@ fn open(
         reserve: RING_ENTRIES,
         busy_poll_us: port.busy_poll_us,
         allow_foreign,
-        shortcuts,
+        flow_offload,
         steers: port.keeps_order,
         ..XdpConfig::default()
     };

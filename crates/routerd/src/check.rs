@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use super::config::{PORTS_MAX, RouteSection, RouterConfig};
 use super::pace::{checked_burst, checked_delay};
 use super::shares::shares;
-use nilometer_linux::shortcut::Shortcuts;
+use nilometer_linux::flow_offload::FlowOffload;
 
 impl RouterConfig {
     /// Holds the numbers to what can be built.
@@ -38,7 +38,8 @@ impl RouterConfig {
         ensure!(self.manners.hop_limit > 0, "manners.hop_limit is 0, and no packet would arrive");
         let shortcuts = self.tables.shortcuts;
         ensure!(
-            shortcuts == 0 || shortcuts.is_power_of_two() && Shortcuts::PLACES.contains(&shortcuts),
+            shortcuts == 0
+                || shortcuts.is_power_of_two() && FlowOffload::PLACES.contains(&shortcuts),
             "tables.shortcuts is {shortcuts}; give 0 or a power of two from 64 to 1048576"
         );
         let speedup = self.fabric.speedup;

@@ -57,10 +57,10 @@ impl Watcher {
     }
 
     fn follow(&self, number: usize, presence: Presence) {
-        let (keeper, point) = (self.routes.keeper(), Point::Port(number as u16));
+        let (rib, point) = (self.routes.rib_thread(), Point::Port(number as u16));
         match presence {
-            Presence::Up => keeper.restore(point),
-            Presence::Down | Presence::Gone => keeper.fail(point),
+            Presence::Up => rib.restore(point),
+            Presence::Down | Presence::Gone => rib.fail(point),
         };
     }
 

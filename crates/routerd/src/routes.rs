@@ -15,8 +15,8 @@ use nilometer_router::route_update::AnyPrefix;
 
 use super::config::{ControlSection, Fate, RouteSection, RouterConfig};
 use super::fpm::{FpmConfig, FpmListener, FpmStatus};
-use super::keeper::{Engines, Keeper, StaticRoute};
 use super::kernel::{KernelMirror, MirrorStatus};
+use super::rib_thread::{Engines, RibThread, StaticRoute};
 use nilometer_linux::netlink::Netlink;
 
 /// The routes, and who tells them.
@@ -24,7 +24,7 @@ pub struct Routes {
     // Dropped in this order: who tells goes before who is told.
     fpm: Option<FpmListener>,
     mirror: Option<KernelMirror>,
-    keeper: Keeper,
+    rib: RibThread,
 }
 
 impl Routes {
@@ -42,19 +42,19 @@ impl Routes {
             ..RouteLimits::default()
         };
         let engines = Engines { v4: tables.engine_v4, v6: tables.engine_v6 };
-        let keeper = Keeper::start(limits, engines).context("tables")?;
+        let rib = RibThread::start(limits, engines).context("tables")?;
         let mut refused = 0;
         for (number, port) in config.ports.iter().enumerate() {
             let addresses: Vec<_> =
                 port.addresses.iter().map(|at| (at.address, at.length)).collect();
-            refused += keeper.set_addresses(number as u16, &addresses);
+            refused += rib.set_addresses(number as u16, &addresses);
         }
-        refused += keeper.set_static(&entered(config)?);
+        refused += rib.set_static(&entered(config)?);
         ensure!(
             refused == 0,
             "{refused} routes found no room: raise tables.routes_v4 or routes_v6"
         );
-        Ok(Routes { fpm: None, mirror: None, keeper })
+        Ok(Routes { fpm: None, mirror: None, rib })
     }
 
     /// Listens to routing daemons and to the kernel as `[control]` says, in the namespace of the calling
@@ -77,10 +77,10 @@ impl Routes {
         }
         if let Some(address) = fpm {
             let fpm = FpmConfig { address, ..FpmConfig::default() };
-            self.fpm = Some(FpmListener::start(None, fpm, self.keeper.news())?);
+            self.fpm = Some(FpmListener::start(None, fpm, self.rib.news())?);
         }
         if kernel_routes {
-            self.mirror = Some(KernelMirror::start(None, self.keeper.news())?);
+            self.mirror = Some(KernelMirror::start(None, self.rib.news())?);
         }
         Ok(())
     }
@@ -93,14 +93,14 @@ impl Routes {
     pub fn know(&self, config: &RouterConfig, number: usize) -> Result<()> {
         if config.control.fpm.is_some() || config.control.kernel_routes {
             let link = Netlink::open()?.link(kernel_side(config, number))?;
-            self.keeper.set_port(link.index, number as u16);
+            self.rib.set_port(link.index, number as u16);
         }
         Ok(())
     }
 
     /// Who keeps them.
-    pub fn keeper(&self) -> &Keeper {
-        &self.keeper
+    pub fn rib_thread(&self) -> &RibThread {
+        &self.rib
     }
 
     /// How the listener for zebra is, where there is one.
@@ -157,7 +157,7 @@ pub fn read_prefix(text: &str) -> Result<AnyPrefix> {
     })
 }
 
-/// What a route entered by hand tells the keeper.
+/// What a route entered by hand tells the RIB thread.
 ///
 /// A gateway that is an address of this router's, or that no neighbour can have, is refused: packets by it
 /// would wait for an answer that nobody gives. What daemons and the kernel tell is taken as it comes, and

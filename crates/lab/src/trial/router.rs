@@ -229,7 +229,7 @@ impl<'a> RouterUnderTest<'a> {
         let failed = || "the router under test failed";
         let account = self.running.remote.call(move |driver| account(driver, filters));
         let account = account.with_context(failed)?;
-        let status = self.running.routes.keeper().status();
+        let status = self.running.routes.rib_thread().status();
         let notes = self.running.notes.clone();
         self.running.stop().with_context(failed)?;
         let tally = account.tally;

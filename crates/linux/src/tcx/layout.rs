@@ -11,7 +11,7 @@ pub(super) const SLOTS: usize = 192;
 
 /// Where a slot has what: whose turn it is (its position: it is free; one more: it is filled), the
 /// frame's length, which segment it is and ([`MORE`]) whether others follow it, the payload of a segment
-/// or zero, its VLAN tag or zero, the bucket of its flow or zero ([`crate::shortcut`]), the frame.
+/// or zero, its VLAN tag or zero, the bucket of its flow or zero ([`crate::flow_offload`]), the frame.
 pub(super) const SLOT_SEQUENCE: usize = 0;
 pub(super) const SLOT_BYTES: usize = 8;
 pub(super) const SLOT_INDEX: usize = 12;

@@ -31,10 +31,10 @@
 //! as everywhere (`device::partial_checksum`). What cannot be cut, and whatever else
 //! is longer than the link's frames, is dropped and counted as oversize.
 //!
-//! # Shortcuts
+//! # Flow offload
 //!
 //! Where the router has said beforehand what it does with the packets of a flow, the program does it itself
-//! (`shortcut`), and nothing of this comes here.
+//! (`flow_offload`), and nothing of this comes here.
 //!
 //! # Sleep
 //!
@@ -51,9 +51,9 @@ use std::os::fd::{AsRawFd, RawFd};
 use anyhow::{Context, Result};
 
 use super::bpf::{LINK_CREATE, bpf_descriptor};
+use super::flow_offload::FlowOffload;
 use super::interface::Interface;
 use super::memory::{Account, HEAD_ROOM_BYTES, Memory, Packet};
-use super::shortcut::Shortcuts;
 use super::steer;
 use bell::Bell;
 use layout::Layout;
@@ -91,7 +91,7 @@ pub(super) struct Intake {
 
 impl Intake {
     /// Attaches to an interface of the calling thread's namespace, with a ring of so many slots. Packets may
-    /// take `shortcuts`, which know the interface as this port of the router. It `steers` what comes in to one
+    /// take what `flow_offload` has, which knows the interface as this port of the router. It `steers` what comes in to one
     /// processor, or leaves the order of what several send to them.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl Intake {
     pub(super) fn open(
         interface: &Interface,
         slots: u32,
-        shortcuts: Option<&(Shortcuts, u16)>,
+        flow_offload: Option<&(FlowOffload, u16)>,
         steers: bool,
     ) -> Result<Intake> {
         #[repr(C)]
@@ -114,8 +114,8 @@ impl Intake {
         let ring = Ring::new(layout).context("cannot make a ring for frames")?;
         let bell = Bell::new().context("cannot make a bell")?;
         let (shared, bell_descriptor) = (ring.shared(), bell.descriptor());
-        let shortcuts = shortcuts.map(|(all, input)| (all, *input, interface.mac()));
-        let terms = Terms { layout: &layout, shared, bell: bell_descriptor, shortcuts };
+        let flow_offload = flow_offload.map(|(all, input)| (all, *input, interface.mac()));
+        let terms = Terms { layout: &layout, shared, bell: bell_descriptor, flow_offload };
         let program = program::load_program(&terms)?;
         let create = Create {
             program: program.as_raw_fd() as u32,

@@ -1,7 +1,7 @@
 //! The program at the hook: copies each packet of the kernel's into slots of the ring, and ends it.
 //!
 //! ```text
-//!   a flow with a shortcut, and nothing of it under way: forward it (`device::shortcut`), and end
+//!   a flow with a shortcut, and nothing of it under way: forward it (`flow_offload`), and end
 //!
 //!   deliver a piece:
 //!       claim the next slot            compare-and-exchange of `head`; none free: count it as lost
@@ -37,8 +37,8 @@ use crate::bpf::{
     OR_REGISTER, PROG_TYPE_SCHED_CLS, SHIFT_LEFT, SHIFT_RIGHT, STORE_DOUBLE, STORE_WORD,
     SUBTRACT_REGISTER, SharedMap, load,
 };
+use crate::flow_offload::{FlowOffload, Taking, forward, mark_slot};
 use crate::netlink::MacAddress;
-use crate::shortcut::{Shortcuts, Taking, forward, mark_slot};
 
 const SKB_LOAD_BYTES: i32 = 26;
 const RINGBUF_OUTPUT: i32 = 130;
@@ -84,7 +84,7 @@ pub(super) struct Terms<'a> {
     pub(super) shared: &'a SharedMap,
     pub(super) bell: &'a OwnedFd,
     /// Where flows may take a shortcut, of packets that come by a port of the router with an address.
-    pub(super) shortcuts: Option<(&'a Shortcuts, u16, MacAddress)>,
+    pub(super) flow_offload: Option<(&'a FlowOffload, u16, MacAddress)>,
 }
 
 /// Loads the program for a ring.
@@ -101,8 +101,8 @@ fn program(terms: &Terms<'_>) -> Vec<u64> {
     for place in [HEADERS, SIZE, OFFSET, MARK] {
         all.put(STORE_WORD, 6, 1, place, 0);
     }
-    if let Some((shortcuts, input, mac)) = terms.shortcuts {
-        let taking = Taking { shortcuts, input, mac, mark: MARK };
+    if let Some((flow_offload, input, mac)) = terms.flow_offload {
+        let taking = Taking { flow_offload, input, mac, mark: MARK };
         forward(&mut all, &taking, |all, label| nearly_full(all, terms.layout, label));
     }
     all.label("ring");
@@ -122,7 +122,7 @@ fn program(terms: &Terms<'_>) -> Vec<u64> {
 
     cut(&mut all, terms);
     // (The kernel refuses programs of which something cannot be reached.)
-    if terms.shortcuts.is_some() {
+    if terms.flow_offload.is_some() {
         all.label("shed");
         all.put(MOVE, 1, 0, 0, 1);
         all.put(ATOMIC, 7, 1, FULL as i16, ATOMIC_ADD);
@@ -350,8 +350,8 @@ fn commit(all: &mut Assembly, terms: &Terms<'_>, piece: Piece) {
     all.put(OR_REGISTER, 1, 2, 0, 0);
     all.label(".tag");
     all.put(STORE_WORD, 9, 1, SLOT_TAG as i16, 0);
-    if let Some((shortcuts, ..)) = terms.shortcuts {
-        mark_slot(all, shortcuts, MARK, SLOT_MARK as i16);
+    if let Some((flow_offload, ..)) = terms.flow_offload {
+        mark_slot(all, flow_offload, MARK, SLOT_MARK as i16);
     }
     all.put(ADD, 8, 0, 0, 1);
     all.put(ATOMIC, 9, 8, SLOT_SEQUENCE as i16, ATOMIC_EXCHANGE);

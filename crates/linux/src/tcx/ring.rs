@@ -10,7 +10,7 @@ use super::layout::{
 };
 use super::segment::Cut;
 use crate::bpf::SharedMap;
-use crate::shortcut::Mark;
+use crate::flow_offload::Mark;
 
 /// What lies in a slot.
 #[derive(Debug)]

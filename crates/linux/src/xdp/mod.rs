@@ -29,12 +29,12 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use anyhow::{Context, Result, ensure};
 
+use super::flow_offload::FlowOffload;
 use super::interface::Interface;
 use super::memory::{Account, Memory, Packet};
 use super::netlink::MacAddress;
 use super::port_io::{ChecksumOffload, PortError, PortIo, PortStatistics};
 use super::ring::pending_error;
-use super::shortcut::Shortcuts;
 use batch::{BatchSender, WORTH_WHILE};
 use receiving::WayIn;
 use socket::{Wishes, XdpSocket};
@@ -65,7 +65,7 @@ pub struct XdpConfig {
     pub allow_foreign: bool,
     /// Which flows may pass the program by where it can let them, and the port of the router that this is
     /// to them. Whoever receives then takes the packets' marks from the memory.
-    pub shortcuts: Option<(Shortcuts, u16)>,
+    pub flow_offload: Option<(FlowOffload, u16)>,
     /// Where what comes in would be taken by whichever processor has sent it (on a veth), lets one alone take
     /// it, so that packets of several processors keep their order.
     pub steers: bool,
@@ -84,7 +84,7 @@ impl Default for XdpConfig {
             reserve: 2048,
             busy_poll_us: None,
             allow_foreign: false,
-            shortcuts: None,
+            flow_offload: None,
             steers: true,
         }
     }

@@ -38,8 +38,8 @@ impl WayIn {
     ) -> Result<(WayIn, String)> {
         let mut why_driver = String::new();
         if config.mode == XdpMode::Fitting && driver(interface.name())? == "veth" {
-            let shortcuts = config.shortcuts.as_ref();
-            match Intake::open(interface, config.ring_entries, shortcuts, config.steers) {
+            let flow_offload = config.flow_offload.as_ref();
+            match Intake::open(interface, config.ring_entries, flow_offload, config.steers) {
                 Ok(intake) => {
                     return Ok((WayIn::Hook(Box::new(intake)), "traffic control hook".to_owned()));
                 }

@@ -1,4 +1,4 @@
-//! One who forwards by a keeper's tables: looks up, and asks for newer next hops before each batch.
+//! One who forwards by the tables of a RIB thread: looks up, and asks for newer next hops before each batch.
 
 #![allow(dead_code, reason = "each test file uses its own part of this one")]
 
@@ -10,8 +10,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nilometer_router::{AnyPrefix, Hop, Lookups, Prefix, Source};
-use nilometer_routerd::keeper::{Keeper, Selection};
 use nilometer_routerd::latest::HopsReader;
+use nilometer_routerd::rib_thread::{RibThread, Selection};
 
 /// Packets of a batch.
 const BATCH: usize = 64;
@@ -22,8 +22,8 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    pub fn new(keeper: &Keeper) -> Forwarder {
-        Forwarder { v4: keeper.lookups().expect("a place").v4, hops: keeper.hops() }
+    pub fn new(rib: &RibThread) -> Forwarder {
+        Forwarder { v4: rib.lookups().expect("a place").v4, hops: rib.hops() }
     }
 
     /// Where packets to these addresses go; nothing where there is no route.
@@ -86,12 +86,12 @@ impl Watch {
 pub type Ways = BTreeMap<Prefix<u32>, (u16, Ipv4Addr)>;
 
 /// The IPv4 routes of a source by which packets are sent to a gateway.
-pub fn ways(keeper: &Keeper, source: Source) -> Ways {
+pub fn ways(rib: &RibThread, source: Source) -> Ways {
     let mut ways = Ways::new();
     let all = AnyPrefix::V4(Prefix::new(0, 0).expect("short enough"));
     let selection =
         Selection { source: Some(source), within: Some(all), most: usize::MAX, after: None };
-    for route in keeper.list(selection).routes {
+    for route in rib.list(selection).routes {
         let AnyPrefix::V4(prefix) = route.prefix else { continue };
         if let Hop::Via { port, gateway: Some(IpAddr::V4(gateway)) } = route.members[0].hop {
             ways.insert(prefix, (port, gateway));

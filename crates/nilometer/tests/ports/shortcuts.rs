@@ -6,9 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use nilometer_linux::flow_offload::{Exit, FlowOffload, Place};
 use nilometer_linux::memory::Memory;
 use nilometer_linux::port::{Port, PortIo};
-use nilometer_linux::shortcut::{Exit, Place, Shortcuts};
 use nilometer_linux::steer;
 use nilometer_linux::xdp::{XdpConfig, XdpMode};
 use nilometer_router::forward::hop;
@@ -98,12 +98,12 @@ fn some(rng: &mut Rng, number: u64) -> Vec<u8> {
 }
 
 /// A port with the table, and the flow's exit by the other.
-fn open(lab: &Lab, memory: &mut Memory) -> Result<(Shortcuts, [Port; 2], Exit)> {
-    let table = Shortcuts::new(64)?;
+fn open(lab: &Lab, memory: &mut Memory) -> Result<(FlowOffload, [Port; 2], Exit)> {
+    let table = FlowOffload::new(64)?;
     let with = |input| {
-        let (mode, shortcuts) = (XdpMode::Fitting, Some((table.clone(), input)));
+        let (mode, flow_offload) = (XdpMode::Fitting, Some((table.clone(), input)));
         let (ring_entries, reserve) = (2_048, 2_048);
-        Kind::Xdp(XdpConfig { mode, shortcuts, ring_entries, reserve, ..Default::default() })
+        Kind::Xdp(XdpConfig { mode, flow_offload, ring_entries, reserve, ..Default::default() })
     };
     let ports = [lab.open(memory, &with(0), "p0")?, lab.open(memory, &with(1), "p1")?];
     let interface = ports[1].interface_index().context("it is the kernel's")?;
@@ -112,7 +112,7 @@ fn open(lab: &Lab, memory: &mut Memory) -> Result<(Shortcuts, [Port; 2], Exit)> 
 }
 
 /// Gives the flow its exit.
-fn grant(table: &Shortcuts, key: &Key<u32>, exit: &Exit, way: usize) -> Place {
+fn grant(table: &FlowOffload, key: &Key<u32>, exit: &Exit, way: usize) -> Place {
     let place = table.places_of(0, key)[way];
     table.set(place, 0, key, exit);
     place

@@ -23,9 +23,9 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).expect("one JSON object")
 }
 
-/// Lets the keeper have routes as zebra tells them.
+/// Lets the RIB thread have routes as zebra tells them.
 fn learn(stand: &Stand) {
-    let keeper = stand.running.routes.keeper();
+    let rib = stand.running.routes.rib_thread();
     let route = |number: usize| {
         let address = [10, (number >> 8) as u8, number as u8, 0];
         RouteUpdate::Announce {
@@ -37,9 +37,9 @@ fn learn(stand: &Stand) {
     };
     let updates: Vec<_> = (0..LEARNED).map(route).collect();
     let batch = RouteBatch { source: Source::Fpm, updates };
-    keeper.news().send(RouteNews::Routes(batch)).expect("it listens");
+    rib.news().send(RouteNews::Routes(batch)).expect("it listens");
     let began = Instant::now();
-    while keeper.counts()[Source::Fpm as usize].v4 < LEARNED {
+    while rib.counts()[Source::Fpm as usize].v4 < LEARNED {
         assert!(began.elapsed() < PATIENCE, "the routes are not taken");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

@@ -6,7 +6,7 @@ use nilometer_sim::quantity::span_text;
 use nilometer_sim::queueing::QueueSpec;
 
 use super::answer::Refused;
-use super::desk::{Desk, GiveBack, InForce};
+use super::command_channel::{CommandChannel, GiveBack, InForce};
 use super::look::{no_port, shown_rate};
 use super::view::{ClassifierBody, DelayBody, EngineBody, FabricBody, RateBody};
 use crate::assemble::{PortPlace, fabric};
@@ -18,7 +18,7 @@ use crate::queue_size::{self, sized};
 /// What a new classifier is filled with.
 type Filled<A> = Result<ByPort<A>, Full>;
 
-impl Desk {
+impl CommandChannel {
     /// Gives the fabric other equations, another period or speed-up. What waits stays.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl Desk {
                 let old = self.ask(|driver| swap(&mut driver.router_mut().tables_mut().routes4));
                 is_there = old.map(drop);
             };
-            self.routes.keeper().exchange_v4(engine, install).map_err(Refused::conflict)?;
+            self.routes.rib_thread().exchange_v4(engine, install).map_err(Refused::conflict)?;
             is_there?;
             in_force.config.tables.engine_v4 = engine;
             done.push(self.told(format!("IPv4 routes are looked up in {engine}")));
@@ -151,7 +151,7 @@ impl Desk {
                 let old = self.ask(|driver| swap(&mut driver.router_mut().tables_mut().routes6));
                 is_there = old.map(drop);
             };
-            self.routes.keeper().exchange_v6(engine, install).map_err(Refused::conflict)?;
+            self.routes.rib_thread().exchange_v6(engine, install).map_err(Refused::conflict)?;
             is_there?;
             in_force.config.tables.engine_v6 = engine;
             done.push(self.told(format!("IPv6 routes are looked up in {engine}")));

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answer::{Answer, Refused};
-use super::desk::Desk;
+use super::command_channel::CommandChannel;
 use super::fabric_view::hear;
 
 /// Streams that may go on at once.
@@ -68,14 +68,14 @@ pub fn place(streams: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refused> 
 ///
 /// # Errors
 /// 503 when there are too many streams.
-pub fn events(desk: Arc<Desk>, streams: &Arc<Semaphore>) -> Answer {
+pub fn events(commands: Arc<CommandChannel>, streams: &Arc<Semaphore>) -> Answer {
     let place = place(streams)?;
     let (say, pieces) = channel(EVENTS_WAITING);
     tokio::spawn(async move {
         let mut told = None;
         // Between two events nothing is done but to see whether anybody still listens.
         while tokio::time::timeout(BETWEEN_EVENTS, say.closed()).await.is_err() {
-            let asked = Arc::clone(&desk);
+            let asked = Arc::clone(&commands);
             let heard = tokio::task::spawn_blocking(move || asked.ask(hear)).await;
             let Ok(Ok(heard)) = heard else { return };
             if told == Some(heard.broadcasts()) && heard.broadcasts() > 0 {

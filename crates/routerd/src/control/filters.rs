@@ -3,14 +3,14 @@
 use nilometer_router::classifier::RuleId;
 
 use super::answer::Refused;
-use super::desk::Desk;
+use super::command_channel::CommandChannel;
 use super::view::{FilterView, FiltersView, Made};
 use crate::filter::FilterSection;
 
 /// Filters that are told of at once.
 const TOLD_AT_ONCE: usize = 1_000;
 
-impl Desk {
+impl CommandChannel {
     /// Filters from number `from` on, with what they met.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use nilometer_sim::queueing::QueueSpec;
 use nilometer_wire::Rate;
 
 use super::answer::Refused;
-use super::desk::Desk;
+use super::command_channel::CommandChannel;
 use super::fabric_view::{FabricView, hear};
 use super::view::{NeighbourView, NeighboursView, PortView, PortsView, QueueView, QueuesView};
 use crate::assemble::PortPlace;
@@ -29,7 +29,7 @@ pub(super) fn shown_mac(mac: [u8; 6]) -> String {
     mac.map(|octet| format!("{octet:02x}")).join(":")
 }
 
-impl Desk {
+impl CommandChannel {
     /// A port.
     ///
     /// # Errors

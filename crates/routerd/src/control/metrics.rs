@@ -11,11 +11,11 @@ use std::fmt::Write;
 use nilometer_router::rib::RibCounters;
 
 use super::answer::Refused;
+use super::command_channel::CommandChannel;
 use super::crowd::{Crowds, Ended};
-use super::desk::Desk;
 use super::view::{FilterView, QueueView, SourceView};
 use crate::driver::Driver;
-use crate::keeper::KeeperStatus;
+use crate::rib_thread::RibStatus;
 use crate::tally::{PortTally, Tally, tally};
 
 /// Queues of each port that have series, the first in use.
@@ -51,15 +51,15 @@ impl Page {
 ///
 /// # Errors
 /// When the router has stopped.
-pub fn metrics(desk: &Desk) -> Result<String, Refused> {
-    let (tally, queues) = desk.ask(|driver| {
+pub fn metrics(commands: &CommandChannel) -> Result<String, Refused> {
+    let (tally, queues) = commands.ask(|driver| {
         let ports = 0..driver.router().ports().len();
         let queues = ports.map(|port| queues(driver, port)).collect::<Vec<_>>();
         (tally(driver), queues)
     })?;
-    let mut filters = desk.filters(0)?.filters;
+    let mut filters = commands.filters(0)?.filters;
     filters.truncate(FILTERS_TOLD);
-    let (status, sources) = (desk.routes.keeper().status(), desk.sources());
+    let (status, sources) = (commands.routes.rib_thread().status(), commands.sources());
     let mut page = Page(String::new());
     whole(&mut page, &tally);
     ports(&mut page, &tally.ports);
@@ -67,7 +67,7 @@ pub fn metrics(desk: &Desk) -> Result<String, Refused> {
     met(&mut page, &filters);
     routes(&mut page, &status, &sources);
     changes(&mut page, &status);
-    connections(&mut page, &desk.crowds);
+    connections(&mut page, &commands.crowds);
     Ok(page.0)
 }
 
@@ -192,7 +192,7 @@ fn met(page: &mut Page, filters: &[FilterView]) {
 }
 
 /// How many routes there are, and what they take.
-fn routes(page: &mut Page, status: &KeeperStatus, sources: &[SourceView]) {
+fn routes(page: &mut Page, status: &RibStatus, sources: &[SourceView]) {
     page.family(
         "routes",
         "gauge",
@@ -234,7 +234,7 @@ fn routes(page: &mut Page, status: &KeeperStatus, sources: &[SourceView]) {
 }
 
 /// What became of the updates that sources told.
-fn changes(page: &mut Page, status: &KeeperStatus) {
+fn changes(page: &mut Page, status: &RibStatus) {
     let families = || FAMILIES.into_iter().zip([&status.routes_v4, &status.routes_v6]);
     page.family("route_updates_total", "counter", "Updates of routes by what they did.");
     for (family, counted) in families() {
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn routes_are_told_by_source_and_family_and_refusals_by_reason() {
         let mut page = Page(String::new());
-        let mut status = KeeperStatus { rib_v6_bytes: 77, ..KeeperStatus::default() };
+        let mut status = RibStatus { rib_v6_bytes: 77, ..RibStatus::default() };
         (status.routes_v4.refused, status.routes_v4.refused_by_limit) = (7, 4);
         (status.routes_v6.refused, status.routes_v6.refused_by_limit) = (2, 1);
         (status.routes_v6.swept, status.table.next_hops_refused) = (9, 6);

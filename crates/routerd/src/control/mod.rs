@@ -1,8 +1,8 @@
 //! The control processor: how a running router is looked at, changed, saved and watched.
 //!
 //! ```text
-//!   route ctl, curl, Prometheus ── socket or HTTP ── gate ── paths ── desk ── between two turns ── driver
-//!                                    [`serve`]             [`paths`]  [`desk`]
+//!   route ctl, curl, Prometheus ── socket or HTTP ── gate ── paths ── command channel ── between two turns ── driver
+//!                                    [`serve`]             [`paths`]  [`command_channel`]
 //! ```
 //!
 //! A thread of its own serves each door, at a lower priority than the one that forwards. What they may
@@ -13,8 +13,8 @@
 pub mod answer;
 mod change;
 pub mod client;
+pub mod command_channel;
 pub mod crowd;
-pub mod desk;
 pub mod events;
 pub mod fabric_view;
 mod filters;
@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use self::desk::Desk;
+use self::command_channel::CommandChannel;
 use self::serve::{Door, Server, token};
 use self::socket::{Claimed, usual_place};
 use super::config::RouterConfig;
@@ -49,7 +49,7 @@ use super::snmp::Subagent;
 /// The control processor of a running router, which ends when this value goes.
 pub struct Control {
     /// What it does, for whoever is in the same process.
-    pub desk: Arc<Desk>,
+    pub commands: Arc<CommandChannel>,
     server: Option<Server>,
     socket: Option<Claimed>,
     _snmp: Option<Subagent>,
@@ -63,7 +63,7 @@ impl Control {
     /// When an address is open to others and there is no token, a socket is another's, or a door
     /// cannot be opened.
     pub fn start(running: &Running, config: &RouterConfig) -> Result<Control> {
-        let desk = Arc::new(Desk::new(running, config)?);
+        let commands = Arc::new(CommandChannel::new(running, config)?);
         let (mut doors, mut socket) = (Vec::new(), None);
         if let Some(path) = &config.control.socket {
             let (listener, claimed) = Claimed::listen(path).context("control.socket")?;
@@ -75,10 +75,10 @@ impl Control {
             doors.push(Door::tcp(address, token)?);
         }
         let is_open = !doors.is_empty();
-        let server = is_open.then(|| Server::start(doors, &desk)).transpose()?;
+        let server = is_open.then(|| Server::start(doors, &commands)).transpose()?;
         let place = config.control.agentx.as_deref();
-        let snmp = place.map(|place| Subagent::start(place, Arc::clone(&desk))).transpose()?;
-        Ok(Control { desk, server, socket, _snmp: snmp })
+        let snmp = place.map(|place| Subagent::start(place, Arc::clone(&commands))).transpose()?;
+        Ok(Control { commands, server, socket, _snmp: snmp })
     }
 
     /// Where its socket is.

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use super::answer::{Answer, ErrorLine, Refused, object, read, written};
-use super::desk::Desk;
+use super::command_channel::CommandChannel;
 use super::events::{self, STREAMS_MAX};
 use super::fabric_view::FabricView;
 use super::messages::{Destination, Level, MessagesView};
@@ -37,7 +37,7 @@ pub const BODY_BYTES_MAX: usize = 64 << 10;
 /// What every path has at hand.
 #[derive(Clone)]
 pub struct Hall {
-    desk: Arc<Desk>,
+    commands: Arc<CommandChannel>,
     streams: Arc<Semaphore>,
 }
 
@@ -89,8 +89,8 @@ pub fn openapi() -> anyhow::Result<String> {
 }
 
 /// Everything that can be asked for.
-pub fn paths(desk: Arc<Desk>) -> Router {
-    let hall = Hall { desk, streams: Arc::new(Semaphore::new(STREAMS_MAX)) };
+pub fn paths(commands: Arc<CommandChannel>) -> Router {
+    let hall = Hall { commands, streams: Arc::new(Semaphore::new(STREAMS_MAX)) };
     Router::new()
         .route("/v1/tally", get(tally))
         .route("/v1/ports", get(ports))
@@ -183,9 +183,9 @@ pub struct MessagesBody {
 /// Does what may have to wait on a thread that may.
 async fn away<T: Send + 'static>(
     hall: Hall,
-    work: impl FnOnce(&Desk) -> Result<T, Refused> + Send + 'static,
+    work: impl FnOnce(&CommandChannel) -> Result<T, Refused> + Send + 'static,
 ) -> Result<T, Refused> {
-    let done = tokio::task::spawn_blocking(move || work(&hall.desk)).await;
+    let done = tokio::task::spawn_blocking(move || work(&hall.commands)).await;
     done.unwrap_or_else(|_| {
         Err(Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "the request failed; see messages"))
     })
@@ -193,14 +193,14 @@ async fn away<T: Send + 'static>(
 
 async fn shown<T: Serialize + Send + 'static>(
     hall: Hall,
-    work: impl FnOnce(&Desk) -> Result<T, Refused> + Send + 'static,
+    work: impl FnOnce(&CommandChannel) -> Result<T, Refused> + Send + 'static,
 ) -> Answer {
     away(hall, work).await.map(|value| object(StatusCode::OK, &value))
 }
 
 async fn changed(
     hall: Hall,
-    work: impl FnOnce(&Desk) -> Result<String, Refused> + Send + 'static,
+    work: impl FnOnce(&CommandChannel) -> Result<String, Refused> + Send + 'static,
 ) -> Answer {
     away(hall, work).await.map(|done| object(StatusCode::OK, &Done { done }))
 }
@@ -220,13 +220,13 @@ fn query<T>(asked: Asked<T>) -> Result<T, Refused> {
 /// All counters.
 #[utoipa::path(get, path = "/v1/tally", responses((status = 200, body = Tally)))]
 async fn tally(State(hall): State<Hall>) -> Answer {
-    shown(hall, Desk::tally).await
+    shown(hall, CommandChannel::tally).await
 }
 
 /// All ports.
 #[utoipa::path(get, path = "/v1/ports", responses((status = 200, body = PortsView)))]
 async fn ports(State(hall): State<Hall>) -> Answer {
-    shown(hall, Desk::ports).await
+    shown(hall, CommandChannel::ports).await
 }
 
 /// One port.
@@ -234,7 +234,7 @@ async fn ports(State(hall): State<Hall>) -> Answer {
     responses((status = 200, body = PortView), (status = 404, body = ErrorLine)))]
 async fn port(State(hall): State<Hall>, asked: Segment<String>) -> Answer {
     let port = segment(asked)?;
-    shown(hall, move |desk| desk.port(desk.port_number(&port)?)).await
+    shown(hall, move |commands| commands.port(commands.port_number(&port)?)).await
 }
 
 /// The queues of an output's discipline.
@@ -242,13 +242,13 @@ async fn port(State(hall): State<Hall>, asked: Segment<String>) -> Answer {
     responses((status = 200, body = QueuesView), (status = 404, body = ErrorLine)))]
 async fn queues(State(hall): State<Hall>, asked: Segment<String>, from: Asked<From>) -> Answer {
     let (port, from) = (segment(asked)?, query(from)?.from);
-    shown(hall, move |desk| desk.queues(desk.port_number(&port)?, from)).await
+    shown(hall, move |commands| commands.queues(commands.port_number(&port)?, from)).await
 }
 
 /// The fabric at its last broadcast.
 #[utoipa::path(get, path = "/v1/fabric", responses((status = 200, body = FabricView)))]
 async fn fabric(State(hall): State<Hall>) -> Answer {
-    shown(hall, Desk::fabric).await
+    shown(hall, CommandChannel::fabric).await
 }
 
 /// Changes the equations, the period or the speed-up.
@@ -256,7 +256,7 @@ async fn fabric(State(hall): State<Hall>) -> Answer {
     responses((status = 200, body = Done), (status = 400, body = ErrorLine)))]
 async fn set_fabric(State(hall): State<Hall>, sent: Sent) -> Answer {
     let body = body(sent)?;
-    changed(hall, move |desk| desk.set_fabric(body)).await
+    changed(hall, move |commands| commands.set_fabric(body)).await
 }
 
 /// Gives an output another discipline: the `queue` table of a ROUTER.toml, as an object. Without a size it
@@ -267,7 +267,7 @@ async fn set_fabric(State(hall): State<Hall>, sent: Sent) -> Answer {
         (status = 404, body = ErrorLine)))]
 async fn set_queue(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) -> Answer {
     let (port, queue) = (segment(asked)?, body(sent)?);
-    changed(hall, move |desk| desk.set_queue(desk.port_number(&port)?, queue)).await
+    changed(hall, move |commands| commands.set_queue(commands.port_number(&port)?, queue)).await
 }
 
 /// Holds an output's link to a rate.
@@ -277,7 +277,7 @@ async fn set_queue(State(hall): State<Hall>, asked: Segment<String>, sent: Sent)
         (status = 404, body = ErrorLine)))]
 async fn set_rate(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) -> Answer {
     let (port, body) = (segment(asked)?, body::<RateBody>(sent)?);
-    changed(hall, move |desk| desk.set_rate(desk.port_number(&port)?, &body)).await
+    changed(hall, move |commands| commands.set_rate(commands.port_number(&port)?, &body)).await
 }
 
 /// Makes an output's link longer.
@@ -287,7 +287,7 @@ async fn set_rate(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) 
         (status = 404, body = ErrorLine)))]
 async fn set_delay(State(hall): State<Hall>, asked: Segment<String>, sent: Sent) -> Answer {
     let (port, body) = (segment(asked)?, body::<DelayBody>(sent)?);
-    changed(hall, move |desk| desk.set_delay(desk.port_number(&port)?, &body)).await
+    changed(hall, move |commands| commands.set_delay(commands.port_number(&port)?, &body)).await
 }
 
 /// Filters, with the packets and bytes that they met.
@@ -295,7 +295,7 @@ async fn set_delay(State(hall): State<Hall>, asked: Segment<String>, sent: Sent)
     responses((status = 200, body = FiltersView)))]
 async fn filters(State(hall): State<Hall>, from: Asked<From>) -> Answer {
     let from = query(from)?.from;
-    shown(hall, move |desk| desk.filters(from)).await
+    shown(hall, move |commands| commands.filters(from)).await
 }
 
 /// Enters a filter.
@@ -304,7 +304,7 @@ async fn filters(State(hall): State<Hall>, from: Asked<From>) -> Answer {
         (status = 409, body = ErrorLine)))]
 async fn add_filter(State(hall): State<Hall>, sent: Sent) -> Answer {
     let filter = body(sent)?;
-    let made = away(hall, move |desk| desk.add_filter(filter)).await?;
+    let made = away(hall, move |commands| commands.add_filter(filter)).await?;
     Ok(object(StatusCode::CREATED, &made))
 }
 
@@ -313,13 +313,13 @@ async fn add_filter(State(hall): State<Hall>, sent: Sent) -> Answer {
     responses((status = 200, body = Done), (status = 404, body = ErrorLine)))]
 async fn remove_filter(State(hall): State<Hall>, asked: Segment<u32>) -> Answer {
     let id = segment(asked)?;
-    changed(hall, move |desk| desk.remove_filter(id)).await
+    changed(hall, move |commands| commands.remove_filter(id)).await
 }
 
 /// Neighbours in both families.
 #[utoipa::path(get, path = "/v1/neighbours", responses((status = 200, body = NeighboursView)))]
 async fn neighbours(State(hall): State<Hall>) -> Answer {
-    shown(hall, Desk::neighbours).await
+    shown(hall, CommandChannel::neighbours).await
 }
 
 /// Routes: what was told about a prefix or an address; a list of those that packets go by; or, where
@@ -329,7 +329,7 @@ async fn neighbours(State(hall): State<Hall>) -> Answer {
         (status = 404, body = ErrorLine)))]
 async fn routes(State(hall): State<Hall>, asked: Asked<RoutesAsked>) -> Answer {
     let asked = query(asked)?;
-    shown(hall, move |desk| desk.routes(&asked)).await
+    shown(hall, move |commands| commands.routes(&asked)).await
 }
 
 /// Enters a route by hand, in place of one to the same prefix; `interface` may be a port's number, too.
@@ -338,7 +338,7 @@ async fn routes(State(hall): State<Hall>, asked: Asked<RoutesAsked>) -> Answer {
         (status = 409, body = ErrorLine)))]
 async fn add_route(State(hall): State<Hall>, sent: Sent) -> Answer {
     let route = body(sent)?;
-    let done = away(hall, move |desk| desk.add_route(route)).await?;
+    let done = away(hall, move |commands| commands.add_route(route)).await?;
     Ok(object(StatusCode::CREATED, &Done { done }))
 }
 
@@ -349,13 +349,13 @@ async fn add_route(State(hall): State<Hall>, sent: Sent) -> Answer {
 async fn remove_route(State(hall): State<Hall>, asked: Asked<Prefix>) -> Answer {
     let missing = || Refused::bad("say which: ?prefix=198.18.0.0/16");
     let prefix = query(asked)?.prefix.ok_or_else(missing)?;
-    changed(hall, move |desk| desk.remove_route(&prefix)).await
+    changed(hall, move |commands| commands.remove_route(&prefix)).await
 }
 
 /// The lookup engines.
 #[utoipa::path(get, path = "/v1/engine", responses((status = 200, body = EngineBody)))]
 async fn engine(State(hall): State<Hall>) -> Answer {
-    shown(hall, |desk| Ok(desk.engine())).await
+    shown(hall, |commands| Ok(commands.engine())).await
 }
 
 /// Looks routes up in other engines.
@@ -364,13 +364,13 @@ async fn engine(State(hall): State<Hall>) -> Answer {
         (status = 409, body = ErrorLine)))]
 async fn set_engine(State(hall): State<Hall>, sent: Sent) -> Answer {
     let body = body::<EngineBody>(sent)?;
-    changed(hall, move |desk| desk.set_engine(&body)).await
+    changed(hall, move |commands| commands.set_engine(&body)).await
 }
 
 /// The classifier.
 #[utoipa::path(get, path = "/v1/classifier", responses((status = 200, body = ClassifierBody)))]
 async fn classifier(State(hall): State<Hall>) -> Answer {
-    shown(hall, |desk| Ok(desk.classifier())).await
+    shown(hall, |commands| Ok(commands.classifier())).await
 }
 
 /// Finds filters by another classifier.
@@ -379,14 +379,14 @@ async fn classifier(State(hall): State<Hall>) -> Answer {
         (status = 409, body = ErrorLine)))]
 async fn set_classifier(State(hall): State<Hall>, sent: Sent) -> Answer {
     let body = body(sent)?;
-    changed(hall, move |desk| desk.set_classifier(body)).await
+    changed(hall, move |commands| commands.set_classifier(body)).await
 }
 
 /// How the stress test goes that was begun last, and what it was to come to.
 #[utoipa::path(get, path = "/v1/stress",
     responses((status = 200, body = StressReport), (status = 404, body = ErrorLine)))]
 async fn stress(State(hall): State<Hall>) -> Answer {
-    shown(hall, Desk::stress).await
+    shown(hall, CommandChannel::stress).await
 }
 
 /// Begins the stress test of distributed queueing (Table 4) on the fabric as it is.
@@ -395,21 +395,21 @@ async fn stress(State(hall): State<Hall>) -> Answer {
         (status = 409, body = ErrorLine)))]
 async fn start_stress(State(hall): State<Hall>, sent: Sent) -> Answer {
     let body = body::<StressBody>(sent)?;
-    let done = away(hall, move |desk| desk.start_stress(body)).await?;
+    let done = away(hall, move |commands| commands.start_stress(body)).await?;
     Ok(object(StatusCode::CREATED, &Done { done }))
 }
 
 /// Ends the stress test before its time.
 #[utoipa::path(delete, path = "/v1/stress", responses((status = 200, body = Done)))]
 async fn end_stress(State(hall): State<Hall>) -> Answer {
-    changed(hall, Desk::end_stress).await
+    changed(hall, CommandChannel::end_stress).await
 }
 
 /// The configuration in force, as a ROUTER.toml that makes this router again.
 #[utoipa::path(get, path = "/v1/config",
     responses((status = 200, content_type = "application/toml", body = String)))]
 async fn config(State(hall): State<Hall>) -> Answer {
-    let text = away(hall, Desk::saved).await?;
+    let text = away(hall, CommandChannel::saved).await?;
     Ok(written(StatusCode::OK, "application/toml", text))
 }
 
@@ -417,7 +417,7 @@ async fn config(State(hall): State<Hall>) -> Answer {
 #[utoipa::path(get, path = "/v1/events",
     responses((status = 200, content_type = "text/event-stream", body = String)))]
 async fn events(State(hall): State<Hall>) -> Answer {
-    events::events(hall.desk, &hall.streams)
+    events::events(hall.commands, &hall.streams)
 }
 
 /// Packets of filters with `copy = true` as pcapng, until the connection ends.
@@ -425,7 +425,7 @@ async fn events(State(hall): State<Hall>) -> Answer {
     responses((status = 200, content_type = "application/x-pcapng", body = Vec<u8>),
         (status = 409, body = ErrorLine)))]
 async fn trace(State(hall): State<Hall>) -> Answer {
-    trace::trace(hall.desk, &hall.streams).await
+    trace::trace(hall.commands, &hall.streams).await
 }
 
 /// The latest messages.
@@ -433,7 +433,7 @@ async fn trace(State(hall): State<Hall>) -> Answer {
     responses((status = 200, body = MessagesView)))]
 async fn messages(State(hall): State<Hall>, after: Asked<After>) -> Answer {
     let after = query(after)?.after;
-    shown(hall, move |desk| Ok(desk.messages.view(after))).await
+    shown(hall, move |commands| Ok(commands.messages.view(after))).await
 }
 
 /// Changes which messages are kept and where they go.
@@ -450,18 +450,18 @@ async fn set_messages(
         let why = "a file is named by the socket alone, whose owner could write it as well";
         return Err(Refused::new(StatusCode::FORBIDDEN, why));
     }
-    changed(hall, move |desk| {
+    changed(hall, move |commands| {
         let file = asked.file.map(PathBuf::from);
         match (asked.destination, file) {
             (Some(to), file) => {
-                let set = desk.messages.set_destination(to, file.as_deref());
+                let set = commands.messages.set_destination(to, file.as_deref());
                 set.map_err(Refused::bad)?;
             }
             (None, Some(_)) => return Err(Refused::bad("`file` goes with `destination`")),
             (None, None) => {}
         }
-        asked.level.into_iter().for_each(|level| desk.messages.set_level(level));
-        Ok(desk.messages.kept())
+        asked.level.into_iter().for_each(|level| commands.messages.set_level(level));
+        Ok(commands.messages.kept())
     })
     .await
 }

@@ -1,4 +1,4 @@
-//! Routes, looked up, entered and withdrawn while packets pass: all that the desk wants of them.
+//! Routes, looked up, entered and withdrawn while packets pass: all that the command channel wants of them.
 
 use std::net::IpAddr;
 use std::sync::PoisonError;
@@ -11,11 +11,11 @@ use nilometer_router::rib::Source;
 use nilometer_router::route_update::AnyPrefix;
 
 use super::answer::Refused;
-use super::desk::Desk;
+use super::command_channel::CommandChannel;
 use super::look::no_port;
 use super::view::{RouteView, RoutesAsked, RoutesView, SourceView, WayView};
 use crate::config::{RouteSection, RouterConfig};
-use crate::keeper::{self, Keeper, Listing, Selection};
+use crate::rib_thread::{self, Listing, RibThread, Selection};
 use crate::routes::{by_hand, check_link_local, entered, read_prefix};
 
 /// Routes of a list for one request, where it does not say, and at most.
@@ -28,7 +28,7 @@ const REST_FOR_WORK: u32 = 4;
 /// Routes that may be entered by hand.
 const ENTERED_MAX: usize = 10_000;
 
-impl Desk {
+impl CommandChannel {
     /// What was told about a prefix, or about the longest one that contains an address; a list of
     /// routes that packets go by; where nothing is asked for, what was entered by hand.
     ///
@@ -36,10 +36,10 @@ impl Desk {
     /// 400 for what is neither prefix nor address nor a list that can be, 404 where there is no route.
     pub fn routes(&self, asked: &RoutesAsked) -> Result<RoutesView, Refused> {
         let selection = selection(asked)?;
-        let keeper = self.routes.keeper();
+        let rib = self.routes.rib_thread();
         let listing = match (&asked.prefix, selection) {
             (Some(text), None) => {
-                let routes = look_up(keeper, text)?;
+                let routes = look_up(rib, text)?;
                 if routes.is_empty() {
                     return Err(Refused::missing(format!("there is no route to {text}")));
                 }
@@ -53,7 +53,7 @@ impl Desk {
             (None, Some(selection)) => within_limit(self.list(selection)),
             (None, None) => Listing::default(),
         };
-        let status = keeper.status();
+        let status = rib.status();
         let Listing { routes, more, last, .. } = listing;
         let in_force = self.change();
         let is_whole = matches!(asked, RoutesAsked { within: None, source: None, after: None, .. });
@@ -72,21 +72,21 @@ impl Desk {
         })
     }
 
-    /// A list of routes. The keeper goes over all of them for each: so one list is made after the other,
+    /// A list of routes. The RIB thread goes over all of them for each: so one list is made after the other,
     /// and four times as long as it kept the table lies between two.
     fn list(&self, selection: Selection) -> Listing {
         let mut not_before = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(not_before) = *not_before {
             thread::sleep(not_before.saturating_duration_since(Instant::now()));
         }
-        let listing = self.routes.keeper().list(selection);
+        let listing = self.routes.rib_thread().list(selection);
         *not_before = Some(Instant::now() + listing.held * REST_FOR_WORK);
         listing
     }
 
     /// Who tells routes, and how many.
     pub(super) fn sources(&self) -> Vec<SourceView> {
-        let view = |count: keeper::RouteCount| SourceView {
+        let view = |count: rib_thread::RouteCount| SourceView {
             source: count.source.to_string(),
             v4: count.v4,
             v6: count.v6,
@@ -96,7 +96,7 @@ impl Desk {
                 _ => None,
             },
         };
-        self.routes.keeper().counts().into_iter().map(view).collect()
+        self.routes.rib_thread().counts().into_iter().map(view).collect()
     }
 
     /// Enters a route by hand, in place of one that was entered to the same prefix.
@@ -158,10 +158,10 @@ impl Desk {
         Ok(port.interface.clone())
     }
 
-    /// Lets the keeper have what is entered now; how many routes found no room.
+    /// Lets the RIB thread have what is entered now; how many routes found no room.
     fn enter(&self, config: &RouterConfig) -> Result<u64, Refused> {
         let routes = entered(config).map_err(Refused::conflict)?;
-        Ok(self.routes.keeper().set_static(&routes))
+        Ok(self.routes.rib_thread().set_static(&routes))
     }
 }
 
@@ -192,7 +192,7 @@ fn selection(asked: &RoutesAsked) -> Result<Option<Selection>, Refused> {
 /// As many of a list as have ways for one answer; the first at least.
 fn within_limit(mut listing: Listing) -> Listing {
     let mut ways = 0;
-    let mut fits = |route: &keeper::RouteView| {
+    let mut fits = |route: &rib_thread::RouteView| {
         ways += route.members.len();
         ways <= WAYS_LISTED
     };
@@ -211,18 +211,18 @@ fn place_of(routes: &[RouteSection], prefix: AnyPrefix) -> Option<usize> {
     routes.iter().position(is_same)
 }
 
-fn look_up(keeper: &Keeper, text: &str) -> Result<Vec<keeper::RouteView>, Refused> {
+fn look_up(rib: &RibThread, text: &str) -> Result<Vec<rib_thread::RouteView>, Refused> {
     if text.contains('/') {
         let prefix = read_prefix(text).map_err(Refused::bad)?;
-        return Ok(keeper.told_about(prefix));
+        return Ok(rib.told_about(prefix));
     }
     let address: IpAddr = text.parse().map_err(|_| {
         Refused::bad(format!("`{text}` is neither an address nor a prefix, as 198.18.0.0/16 is"))
     })?;
-    Ok(keeper.look_up(address))
+    Ok(rib.look_up(address))
 }
 
-fn route_view(told: &keeper::RouteView, config: &RouterConfig) -> RouteView {
+fn route_view(told: &rib_thread::RouteView, config: &RouterConfig) -> RouteView {
     RouteView {
         prefix: told.prefix.to_string(),
         source: told.source.to_string(),

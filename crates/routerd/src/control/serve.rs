@@ -37,8 +37,8 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, watch};
 
 use super::answer::Refused;
+use super::command_channel::CommandChannel;
 use super::crowd::{Crowd, Ended, PROVEN_MAX, PROVEN_WITHIN, Place, TAKEN_IN_AT_ONCE};
-use super::desk::Desk;
 use super::peer::Peer;
 use super::timed::{SOCKET_BYTES, Timed};
 use super::{host, paths};
@@ -159,7 +159,7 @@ impl Server {
     ///
     /// # Errors
     /// When the process has no threads or descriptors left, or a door cannot be watched.
-    pub fn start(doors: Vec<Door>, desk: &Arc<Desk>) -> Result<Server> {
+    pub fn start(doors: Vec<Door>, commands: &Arc<CommandChannel>) -> Result<Server> {
         let address = doors.iter().find_map(|door| match door {
             Door::Tcp(listener, _) => listener.local_addr().ok(),
             Door::Unix(_) => None,
@@ -172,13 +172,14 @@ impl Server {
                 .max_blocking_threads(WAITING_THREADS)
                 .build()
                 .context("cannot start the control processor")?;
-            let (name, desk, mut stopped) = (door.thread(), Arc::clone(desk), stopped.clone());
+            let (name, commands, mut stopped) =
+                (door.thread(), Arc::clone(commands), stopped.clone());
             let door = door.watch(&runtime)?;
             let work = move || {
                 // A wish; without it both get their share.
                 let _ = rustix::process::nice(NICENESS);
                 runtime.block_on(async {
-                    let mut attended = pin!(attend(door, desk));
+                    let mut attended = pin!(attend(door, commands));
                     let mut told = pin!(stopped.wait_for(|stopped| *stopped));
                     let mut is_closed = false;
                     poll_fn(|context| {
@@ -218,18 +219,18 @@ struct Gate {
 }
 
 /// Takes in who comes to a door.
-async fn attend(door: Watched, desk: Arc<Desk>) {
+async fn attend(door: Watched, commands: Arc<CommandChannel>) {
     let gate = |peer, token| {
-        let (paths, last) = (paths::paths(Arc::clone(&desk)), Mutex::new(Instant::now()));
+        let (paths, last) = (paths::paths(Arc::clone(&commands)), Mutex::new(Instant::now()));
         Arc::new(Gate { paths, peer, token, last })
     };
     match door {
         Watched::Unix(listener) => {
-            let (gate, crowd) = (gate(Peer::Owner, None), &desk.crowds.unix);
+            let (gate, crowd) = (gate(Peer::Owner, None), &commands.crowds.unix);
             take_in(crowd, &gate, async || Ok((listener.accept().await?.0, None))).await;
         }
         Watched::Tcp(listener, token) => {
-            let (gate, crowd) = (gate(Peer::Remote, token), &desk.crowds.tcp);
+            let (gate, crowd) = (gate(Peer::Remote, token), &commands.crowds.tcp);
             let accept = async || {
                 let (stream, from) = listener.accept().await?;
                 Ok((stream, Some(from.ip())))

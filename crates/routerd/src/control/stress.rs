@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::answer::Refused;
-use super::desk::Desk;
+use super::command_channel::CommandChannel;
 use super::simulated::{SimulatedStress, simulated};
 use crate::config::RouterConfig;
 use crate::driver::Presence;
@@ -30,7 +30,7 @@ pub struct StressReport {
     pub simulated: SimulatedStress,
 }
 
-impl Desk {
+impl CommandChannel {
     /// Begins a stress test.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::answer::{Answer, Refused};
-use super::desk::Desk;
+use super::command_channel::CommandChannel;
 use super::events::{Stream, place};
 use crate::driver::{Driver, Traced, Tracer};
 use nilometer_files::table::capture::CaptureWriter;
@@ -31,10 +31,10 @@ const PIECE_BYTES: usize = 64 << 10;
 ///
 /// # Errors
 /// 409 when somebody else has them, 503 when there are too many streams.
-pub async fn trace(desk: Arc<Desk>, streams: &Arc<Semaphore>) -> Answer {
+pub async fn trace(commands: Arc<CommandChannel>, streams: &Arc<Semaphore>) -> Answer {
     let place = place(streams)?;
     let (to, packets) = channel(COPIES_WAITING);
-    let asked = Arc::clone(&desk);
+    let asked = Arc::clone(&commands);
     let work = move || asked.ask(move |driver| begin(driver, to));
     let names = tokio::task::spawn_blocking(work).await.map_err(Refused::unavailable)??;
     let names = names.ok_or_else(|| Refused::conflict("another trace goes on; end it first"))?;

@@ -8,21 +8,21 @@ impl Driver {
     /// A device says that it cannot.
     pub(super) fn device_failed(&mut self, number: usize, failure: &PortError) {
         match failure {
-            PortError::Gone { .. } => self.unseat(number),
+            PortError::Gone { .. } => self.detach(number),
             PortError::Down { .. } => self.set_presence(number, Presence::Down),
             PortError::System { .. } => {
                 let name = self.port_name(number);
                 self.say(Level::Error, format!("port {name}: {failure}; its device is closed"));
-                self.unseat(number);
+                self.detach(number);
             }
         }
     }
 
     /// Tells the router of a change.
     pub(super) fn set_presence(&mut self, number: usize, presence: Presence) {
-        let before = std::mem::replace(&mut self.seats[number].presence, presence);
+        let before = std::mem::replace(&mut self.slots[number].presence, presence);
         if before != presence {
-            self.seats[number].is_blocked = false;
+            self.slots[number].is_blocked = false;
             self.distrust();
             let name = self.port_name(number).to_owned();
             self.say(Level::Info, format!("port {name} is {}", presence.name()));
@@ -32,7 +32,7 @@ impl Driver {
             if let Some(watcher) = &self.watcher {
                 let _ = watcher.send((number, presence));
             }
-            let failed = self.seats[number].beside.as_ref().map(|beside| beside.set_carrier(is_up));
+            let failed = self.slots[number].beside.as_ref().map(|beside| beside.set_carrier(is_up));
             if let Some(Err(failure)) = failed {
                 self.say(Level::Warning, format!("port {name}: {failure}"));
             }
@@ -46,7 +46,7 @@ impl Driver {
 
     /// Looks whether the link of port `number` is up. Panics where there is no such port.
     pub fn look_at_link(&mut self, number: usize) {
-        let Some(device) = &self.seats[number].device else { return };
+        let Some(device) = &self.slots[number].device else { return };
         match device.link_is_up() {
             Ok(true) => self.set_presence(number, Presence::Up),
             Ok(false) => self.set_presence(number, Presence::Down),

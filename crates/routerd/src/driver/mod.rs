@@ -24,12 +24,12 @@
 //! router is told; the others go on. A port that is gone can be given another device.
 
 mod backlogs;
+mod flow_offload;
 mod gather;
 mod links;
 mod noticed;
+mod port_slot;
 mod remote;
-mod seat;
-mod shortcuts;
 mod stalls;
 mod tracer;
 
@@ -51,17 +51,17 @@ use super::latest::HopsReader;
 use super::pace::Pace;
 use super::stress::Stress;
 pub use backlogs::{Course, PortCourses, Step, Waited};
+use flow_offload::Grants;
 use gather::Gathering;
 use nilometer_linux::epoll::PromptTimers;
+use nilometer_linux::flow_offload::FlowOffload;
 use nilometer_linux::memory::{Census, Memory};
 use nilometer_linux::port::{Port, PortIo, PortStatistics, wait_with};
-use nilometer_linux::shortcut::Shortcuts;
 use nilometer_linux::tap::TapPort;
+use port_slot::PortSlot;
+pub use port_slot::{Lost, Presence};
 use remote::Ear;
 pub use remote::Remote;
-use seat::Seat;
-pub use seat::{Lost, Presence};
-use shortcuts::Grants;
 pub use stalls::Stalls;
 pub use tracer::{Traced, Tracer};
 
@@ -80,7 +80,7 @@ const STUCK_FOR: Duration = Duration::from_micros(200);
 /// The driver of one router.
 pub struct Driver {
     router: Router,
-    seats: Vec<Seat>,
+    slots: Vec<PortSlot>,
     memory: Memory,
     began: Instant,
     taken: Vec<Place>,
@@ -105,7 +105,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// A driver for `router`, whose next hops are those of a keeper and whose ports have no devices
+    /// A driver for `router`, whose next hops are those of a RIB thread and whose ports have no devices
     /// yet, and a way to speak to it.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Driver {
         router.set_hops(Arc::clone(hops.current()));
         let now = Instant::now();
         let driver = Driver {
-            seats: router.ports().iter().map(|_| Seat::empty()).collect(),
+            slots: router.ports().iter().map(|_| PortSlot::empty()).collect(),
             gathering: Gathering::new(router.ports().len()),
             router,
             memory,
@@ -139,28 +139,28 @@ impl Driver {
 
     /// Lets flows take shortcuts of this table from now on. Devices that were opened with it are given
     /// afterwards.
-    pub fn set_shortcuts(&mut self, table: Shortcuts) {
+    pub fn set_flow_offload(&mut self, table: FlowOffload) {
         self.grants = Some(Box::new(Grants::new(table)));
     }
 
     /// The table of shortcuts, for devices to be opened with.
-    pub fn shortcuts(&self) -> Option<Shortcuts> {
+    pub fn flow_offload(&self) -> Option<FlowOffload> {
         self.grants.as_ref().map(|grants| grants.table())
     }
 
     /// Gives port `number` a device and, where packets for the router are punted, the kernel's side.
     /// The memory is that which both were opened with. Panics where there is no such port.
-    pub fn seat(&mut self, number: usize, device: Port, beside: Option<TapPort>) {
-        self.unseat(number);
-        let seat = &mut self.seats[number];
-        seat.device = Some(device);
-        seat.beside = beside;
+    pub fn attach(&mut self, number: usize, device: Port, beside: Option<TapPort>) {
+        self.detach(number);
+        let slot = &mut self.slots[number];
+        slot.device = Some(device);
+        slot.beside = beside;
         self.look_at_link(number);
     }
 
     /// Takes the device from port `number`. Panics where there is no such port.
-    pub fn unseat(&mut self, number: usize) {
-        self.seats[number].clear(&mut self.memory);
+    pub fn detach(&mut self, number: usize) {
+        self.slots[number].clear(&mut self.memory);
         self.router.fabric_mut().set_sending(number, 0);
         self.set_presence(number, Presence::Gone);
     }
@@ -199,18 +199,18 @@ impl Driver {
 
     /// Whether the device of port `number` is there. Panics where there is no such port.
     pub fn presence(&self, number: usize) -> Presence {
-        self.seats[number].presence
+        self.slots[number].presence
     }
 
     /// What the devices of port `number` have counted, one after the other. Panics where there is no
     /// such port.
     pub fn statistics(&mut self, number: usize) -> PortStatistics {
-        self.seats[number].statistics()
+        self.slots[number].statistics()
     }
 
     /// What left the pipeline by port `number` and got no further. Panics where there is no such port.
     pub fn lost(&self, number: usize) -> Lost {
-        self.seats[number].lost
+        self.slots[number].lost
     }
 
     /// Tells `messages` from now on what happens to ports.
@@ -221,9 +221,9 @@ impl Driver {
     /// Tells `watcher` from now on which ports come and go, and at once how they are. It is told by
     /// messages, because who fails next hops may wait for this thread to take them.
     pub fn watch(&mut self, watcher: Sender<(usize, Presence)>) {
-        for (number, seat) in self.seats.iter().enumerate() {
+        for (number, slot) in self.slots.iter().enumerate() {
             // Who has stopped watching does not want to know.
-            let _ = watcher.send((number, seat.presence));
+            let _ = watcher.send((number, slot.presence));
         }
         self.watcher = Some(watcher);
     }
@@ -304,8 +304,8 @@ impl Driver {
                 thread::sleep(rest);
             }
         }
-        for seat in &mut self.seats {
-            seat.clear(&mut self.memory);
+        for slot in &mut self.slots {
+            slot.clear(&mut self.memory);
         }
         Ok(())
     }
@@ -322,11 +322,11 @@ impl Driver {
         }
         if self.links_seen.elapsed() >= ASLEEP_FOR {
             self.links_seen = Instant::now();
-            (0..self.seats.len()).for_each(|number| self.look_at_link(number));
+            (0..self.slots.len()).for_each(|number| self.look_at_link(number));
         }
         let now = self.now();
         self.came = 0;
-        for number in 0..self.seats.len() {
+        for number in 0..self.slots.len() {
             moved |= self.take_in(now, number);
         }
         if let Some(watch) = &mut self.stalls {
@@ -340,14 +340,14 @@ impl Driver {
         if let Some(watch) = &mut self.backlogs {
             watch.look(now, &self.router);
         }
-        for number in 0..self.seats.len() {
+        for number in 0..self.slots.len() {
             moved |= self.let_out(now, number);
         }
         if let Some(watch) = &mut self.backlogs {
             watch.look(now, &self.router);
         }
         if let Some(grants) = &mut self.grants {
-            let turn = shortcuts::Turn { now, router: &mut self.router, seats: &self.seats };
+            let turn = flow_offload::Turn { now, router: &mut self.router, slots: &self.slots };
             grants.turn(turn, &mut self.memory);
         }
         moved
@@ -371,10 +371,10 @@ impl Driver {
             let answer = word(self);
             let now = self.now();
             if let Some(grants) = &mut self.grants {
-                grants.revise(&mut shortcuts::Turn {
+                grants.revise(&mut flow_offload::Turn {
                     now,
                     router: &mut self.router,
-                    seats: &self.seats,
+                    slots: &self.slots,
                 });
             }
             answer();
@@ -384,9 +384,9 @@ impl Driver {
 
     /// Frames from a port's device and from its kernel's side into the pipeline.
     fn take_in(&mut self, now: Time, number: usize) -> bool {
-        let seat = &mut self.seats[number];
+        let slot = &mut self.slots[number];
         let mut count = 0;
-        if let Some(device) = &mut seat.device {
+        if let Some(device) = &mut slot.device {
             self.taken.clear();
             match device.receive(&mut self.memory, &mut self.taken, TAKEN_AT_ONCE) {
                 Ok(taken) => (count, self.came) = (taken, self.came + taken),
@@ -397,8 +397,8 @@ impl Driver {
             }
             self.router.receive(now, number, &self.taken, &mut self.memory, &mut ());
         }
-        let seat = &mut self.seats[number];
-        if let Some(beside) = &mut seat.beside {
+        let slot = &mut self.slots[number];
+        if let Some(beside) = &mut slot.beside {
             self.taken.clear();
             // What fails here is the kernel's side alone; the device says so for both when it goes.
             count += beside.receive(&mut self.memory, &mut self.taken, 64).unwrap_or(0);
@@ -412,45 +412,45 @@ impl Driver {
     /// Packets from the pipeline to a port's device and to its kernel's side.
     fn let_out(&mut self, now: Time, number: usize) -> bool {
         let moved = self.punt(number);
-        let seat = &mut self.seats[number];
-        let Some(device) = &mut seat.device else { return moved };
-        if seat.presence != Presence::Up {
+        let slot = &mut self.slots[number];
+        let Some(device) = &mut slot.device else { return moved };
+        if slot.presence != Presence::Up {
             return moved;
         }
         let room = device.room(&mut self.memory).min(GIVEN_AT_ONCE);
-        let (leaving, memory) = (&mut seat.leaving, &mut self.memory);
+        let (leaving, memory) = (&mut slot.leaving, &mut self.memory);
         let most = room.saturating_sub(leaving.len());
         self.router.transmit_all(now, number, most, memory, |place| leaving.push_back(place));
-        let waiting = !seat.leaving.is_empty();
-        let sent = device.transmit(&mut self.memory, &mut seat.leaving);
+        let waiting = !slot.leaving.is_empty();
+        let sent = device.transmit(&mut self.memory, &mut slot.leaving);
         let flushed = device.flush(&mut self.memory);
-        seat.is_blocked = room == 0 || !seat.leaving.is_empty();
-        let sending = seat.leaving.len() as u32 + device.sending();
+        slot.is_blocked = room == 0 || !slot.leaving.is_empty();
+        let sending = slot.leaving.len() as u32 + device.sending();
         self.router.fabric_mut().set_sending(number, sending);
         for failure in [sent.err(), flushed.err()].into_iter().flatten() {
             self.device_failed(number, &failure);
         }
-        moved || (waiting && !self.seats[number].is_blocked)
+        moved || (waiting && !self.slots[number].is_blocked)
     }
 
     /// Packets for the router itself, to the kernel's side of the port that they came by.
     fn punt(&mut self, number: usize) -> bool {
-        let seat = &mut self.seats[number];
+        let slot = &mut self.slots[number];
         let mut punted = VecDeque::new();
         punted.extend(std::iter::from_fn(|| self.router.poll_punted(number)).take(64));
         let any = !punted.is_empty();
-        if let Some(beside) = &mut seat.beside {
+        if let Some(beside) = &mut slot.beside {
             let _ = beside.transmit(&mut self.memory, &mut punted);
             let _ = beside.flush(&mut self.memory);
         }
-        seat.lost.unpunted += punted.len() as u64;
+        slot.lost.unpunted += punted.len() as u64;
         punted.into_iter().for_each(|place| self.memory.give(place));
         any
     }
 
     /// How long to let frames gather after this turn.
     fn rest(&mut self) -> Option<Duration> {
-        if self.came == 0 || self.seats.iter().any(|seat| seat.is_blocked) {
+        if self.came == 0 || self.slots.iter().any(|slot| slot.is_blocked) {
             return None;
         }
         let now = self.now();
@@ -467,22 +467,22 @@ impl Driver {
         let due = self.router.poll_timeout().into_iter().chain(stress).min();
         let due = due.map(|due| due.since(now).as_nanos());
         let has_grants = self.grants.as_ref().is_some_and(|grants| grants.is_any());
-        let most = if has_grants { shortcuts::EVERY } else { ASLEEP_FOR };
+        let most = if has_grants { flow_offload::EVERY } else { ASLEEP_FOR };
         let rest = due.map_or(most, |nanos| Duration::from_nanos(nanos).min(most));
-        let is_stuck = self.seats.iter().any(|seat| seat.is_blocked);
+        let is_stuck = self.slots.iter().any(|slot| slot.is_blocked);
         if rest < AWAKE_FOR && !is_stuck {
             std::hint::spin_loop();
             return Ok(());
         }
         let rest = if is_stuck { rest.max(STUCK_FOR) } else { rest };
         let mut polls = vec![(self.ear.descriptor(), libc::POLLIN)];
-        for seat in &mut self.seats {
-            let is_blocked = seat.is_blocked;
+        for slot in &mut self.slots {
+            let is_blocked = slot.is_blocked;
             let mut add = |descriptor, events| polls.push((descriptor, events));
-            if let Some(device) = &mut seat.device {
+            if let Some(device) = &mut slot.device {
                 device.interest(is_blocked, &mut add);
             }
-            if let Some(beside) = &mut seat.beside {
+            if let Some(beside) = &mut slot.beside {
                 beside.interest(false, &mut add);
             }
         }

@@ -5,7 +5,7 @@
 //! turns are all noticed, and who sends every packet from another address never is: each of these is
 //! forgotten before it comes again.
 
-use nilometer_linux::shortcut::Mark;
+use nilometer_linux::flow_offload::Mark;
 
 /// Flows of a bucket that are remembered, a line of the cache: twice as many as have room in the table, so
 /// that some are found where not all can be.

@@ -11,7 +11,7 @@ use anyhow::{Result, anyhow};
 use super::Tree;
 use super::agentx::Value;
 use crate::control::answer::Refused;
-use crate::control::desk::Desk;
+use crate::control::command_channel::CommandChannel;
 use crate::control::view::{FilterView, PortView};
 use crate::tally::Tally;
 
@@ -54,9 +54,9 @@ const ADDRESS_ERRORS: [&str; 4] =
     ["martian_source", "martian_destination", "reverse_path", "other_station"];
 
 /// All objects as they are now.
-pub(super) fn tree(desk: &Desk) -> Result<Tree> {
+pub(super) fn tree(commands: &CommandChannel) -> Result<Tree> {
     let told = |why: Refused| anyhow!(why.error);
-    let (tally, ports) = (desk.tally().map_err(told)?, desk.ports().map_err(told)?.ports);
+    let (tally, ports) = (commands.tally().map_err(told)?, commands.ports().map_err(told)?.ports);
     let mut tree = Tree::new();
     put(&mut tree, INTERFACES, &[1, 0], Value::Integer(ports.len() as i32));
     for port in &ports {
@@ -66,11 +66,11 @@ pub(super) fn tree(desk: &Desk) -> Result<Tree> {
     internet(&mut tree, &tally);
     let mut from = Some(0);
     while let Some(first) = from {
-        let view = desk.filters(first).map_err(told)?;
+        let view = commands.filters(first).map_err(told)?;
         view.filters.iter().for_each(|filter| one_filter(&mut tree, filter));
         from = view.next;
     }
-    fabric(&mut tree, &tally, desk)?;
+    fabric(&mut tree, &tally, commands)?;
     Ok(tree)
 }
 
@@ -188,8 +188,8 @@ fn one_filter(tree: &mut Tree, view: &FilterView) {
     }
 }
 
-fn fabric(tree: &mut Tree, tally: &Tally, desk: &Desk) -> Result<()> {
-    let view = desk.fabric().map_err(|why| anyhow!(why.error))?;
+fn fabric(tree: &mut Tree, tally: &Tally, commands: &CommandChannel) -> Result<()> {
+    let view = commands.fabric().map_err(|why| anyhow!(why.error))?;
     let micros = view.period_us as u64;
     let scalars = [
         (1, Value::Octets(view.queueing.into_bytes())),

@@ -1,7 +1,7 @@
-//! The router's SNMP agent: a subagent by AgentX, whose objects are read from the desk.
+//! The router's SNMP agent: a subagent by AgentX, whose objects are read from the command channel.
 //!
 //! ```text
-//!   snmpwalk ── SNMP ── snmpd ── AgentX (RFC 2741) ── this thread ── desk ── between two turns ── driver
+//!   snmpwalk ── SNMP ── snmpd ── AgentX (RFC 2741) ── this thread ── command channel ── between two turns ── driver
 //! ```
 //!
 //! The daemon has the protocol, the communities and the views; we have the objects. They are read from
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use self::agentx::{HEADER_BYTES, Header, Oid, Range, Value, Writer, error, kind};
-use super::control::desk::Desk;
+use super::control::command_channel::CommandChannel;
 use super::control::messages::Level;
 
 /// For how long what was read is told again.
@@ -55,17 +55,17 @@ impl Subagent {
     ///
     /// # Errors
     /// When there can be no thread.
-    pub fn start(place: &str, desk: Arc<Desk>) -> Result<Subagent> {
+    pub fn start(place: &str, commands: Arc<CommandChannel>) -> Result<Subagent> {
         let stop = Arc::new(AtomicBool::new(false));
         let (place, until) = (place.to_owned(), Arc::clone(&stop));
         let work = move || {
             let mut said = String::new();
             while !until.load(Ordering::Relaxed) {
-                let ended = serve(&place, &desk, &until);
+                let ended = serve(&place, &commands, &until);
                 if let Err(why) = ended.map_err(|why| format!("{why:#}"))
                     && why != said
                 {
-                    desk.messages.say(Level::Warning, format!("SNMP: {why}"));
+                    commands.messages.say(Level::Warning, format!("SNMP: {why}"));
                     said = why;
                 }
                 let began = Instant::now();
@@ -113,17 +113,17 @@ fn connect(place: &str) -> Result<Box<dyn Stream>> {
 }
 
 /// One session, from its opening until the daemon goes or `stop`.
-fn serve(place: &str, desk: &Desk, stop: &AtomicBool) -> Result<()> {
+fn serve(place: &str, commands: &CommandChannel, stop: &AtomicBool) -> Result<()> {
     let mut session = Session { stream: connect(place)?, stop, number: 0 };
     session.open()?;
-    desk.messages.say(Level::Info, format!("SNMP: objects are told by AgentX at {place}"));
+    commands.messages.say(Level::Info, format!("SNMP: objects are told by AgentX at {place}"));
     let (mut tree, mut read) = (Tree::new(), None::<Instant>);
     while let Some((header, payload)) = session.hear(None)? {
         if header.kind == kind::CLOSE {
             bail!("the daemon has ended the session");
         }
         if read.is_none_or(|read| read.elapsed() >= FRESH) {
-            tree = mib::tree(desk)?;
+            tree = mib::tree(commands)?;
             read = Some(Instant::now());
         }
         let Some(answer) = answer(&header, &payload, &tree) else { continue };

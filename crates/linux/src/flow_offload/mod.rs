@@ -1,4 +1,4 @@
-//! Shortcuts: flows whose packets a program at the traffic control hook forwards itself.
+//! Flow offload: flows whose packets a program at the traffic control hook forwards itself, by a shortcut.
 //!
 //! What the pipeline says of a flow beforehand ([`nilometer_router::pipeline::shortcut`]) is entered in a
 //! table that the programs of all ports share with us. A packet of such a flow that a program finds sound is
@@ -111,29 +111,29 @@ impl Words {
     }
 }
 
-/// The table, shared with the programs of all ports. One thread changes it.
+/// The table of flows, shared with the programs of all ports. One thread changes it.
 #[derive(Clone)]
-pub struct Shortcuts {
+pub struct FlowOffload {
     shared: Arc<SharedMap>,
     bits: u32,
 }
 
-impl fmt::Debug for Shortcuts {
+impl fmt::Debug for FlowOffload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shortcuts").field("places", &self.places()).finish_non_exhaustive()
+        f.debug_struct("FlowOffload").field("places", &self.places()).finish_non_exhaustive()
     }
 }
 
 /// The same table, not one with the same flows.
-impl PartialEq for Shortcuts {
-    fn eq(&self, other: &Shortcuts) -> bool {
+impl PartialEq for FlowOffload {
+    fn eq(&self, other: &FlowOffload) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 }
 
-impl Eq for Shortcuts {}
+impl Eq for FlowOffload {}
 
-impl Shortcuts {
+impl FlowOffload {
     /// The fewest and the most places.
     pub const PLACES: std::ops::RangeInclusive<usize> = 64..=1 << 20;
 
@@ -141,16 +141,16 @@ impl Shortcuts {
     ///
     /// # Errors
     /// When it is none, or the kernel has no such memory for us.
-    pub fn new(places: usize) -> Result<Shortcuts> {
+    pub fn new(places: usize) -> Result<FlowOffload> {
         ensure!(
-            places.is_power_of_two() && Shortcuts::PLACES.contains(&places),
+            places.is_power_of_two() && FlowOffload::PLACES.contains(&places),
             "{places} shortcuts: choose a power of two from 64 to 1048576"
         );
         ensure!(cfg!(target_arch = "x86_64"), "shortcuts rest on the order in which x86-64 stores");
         let buckets = places / WAYS;
         let shared = SharedMap::new(BUCKETS + buckets * BUCKET_STRIDE)
             .context("cannot make a map for shortcuts")?;
-        Ok(Shortcuts { shared: Arc::new(shared), bits: buckets.ilog2() })
+        Ok(FlowOffload { shared: Arc::new(shared), bits: buckets.ilog2() })
     }
 
     /// How many flows there is room for.

@@ -31,7 +31,7 @@ impl Presence {
 }
 
 /// A port of the router and what stands behind it.
-pub(super) struct Seat {
+pub(super) struct PortSlot {
     pub(super) device: Option<Port>,
     /// The kernel's side, to which packets for the router itself are punted.
     pub(super) beside: Option<TapPort>,
@@ -54,10 +54,10 @@ pub struct Lost {
     pub unpunted: u64,
 }
 
-impl Seat {
+impl PortSlot {
     /// A port without a device.
-    pub(super) fn empty() -> Seat {
-        Seat {
+    pub(super) fn empty() -> PortSlot {
+        PortSlot {
             device: None,
             beside: None,
             presence: Presence::Gone,

@@ -1,6 +1,6 @@
-//! The desk: where whoever speaks to a running router is heard, one change after the other.
+//! The command channel: where whoever speaks to a running router is heard, one change after the other.
 //!
-//! The desk has what the forwarding thread does not: the configuration in force, by which the router
+//! The command channel has what the forwarding thread does not: the configuration in force, by which the router
 //! can be made again, and the sections of filters and routes as they were written. A change is made in
 //! three steps under one lock: it is read and tried here, done between two turns of the forwarding
 //! thread, and entered in the configuration. What takes long (loading a table, filling a classifier) is
@@ -38,7 +38,7 @@ use nilometer_linux::memory::Memory;
 pub const BETWEEN_QUESTIONS: Duration = Duration::from_millis(3);
 
 /// Where a router is spoken to.
-pub struct Desk {
+pub struct CommandChannel {
     remote: Remote,
     asked: Mutex<Option<Instant>>,
     /// When routes may be listed again.
@@ -69,19 +69,19 @@ impl InForce {
     }
 }
 
-impl Desk {
-    /// The desk of a router that was started with `config`.
+impl CommandChannel {
+    /// The command channel of a router that was started with `config`.
     ///
     /// # Errors
     /// When the process has no threads left.
-    pub fn new(running: &Running, config: &RouterConfig) -> anyhow::Result<Desk> {
+    pub fn new(running: &Running, config: &RouterConfig) -> anyhow::Result<CommandChannel> {
         let messages = Messages::new()?;
         let filters = (0u32..).zip(config.filters.iter().cloned()).collect();
         let mut config = RouterConfig { filters: Vec::new(), ..config.clone() };
         config.size_queues();
         let (heard, remote) = (messages.clone(), running.remote.clone());
         remote.call(move |driver| driver.set_messages(heard))?;
-        Ok(Desk {
+        Ok(CommandChannel {
             remote,
             asked: Mutex::new(None),
             listed: Mutex::new(None),

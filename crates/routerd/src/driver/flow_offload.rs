@@ -1,7 +1,7 @@
-//! Who gets a shortcut, and for how long.
+//! Flow offload: which flows the kernel forwards by a shortcut, and for how long.
 //!
 //! A flow whose packets come by the ring again and again is a *candidate*: the pipeline is asked, and if it
-//! says where the flow goes, that is entered in the table of shortcuts ([`nilometer_linux::shortcut`]). From
+//! says where the flow goes, that is entered in the table of shortcuts ([`nilometer_linux::flow_offload`]). From
 //! then on this thread sees nothing of the flow. So it looks after what it has granted:
 //!
 //! ```text
@@ -31,9 +31,9 @@ use nilometer_router::{AnyKey, Header, Key};
 use nilometer_wire::Time;
 
 use super::noticed::Noticed;
-use super::seat::{Presence, Seat};
+use super::port_slot::{PortSlot, Presence};
+use nilometer_linux::flow_offload::{Exit, FlowOffload, Place};
 use nilometer_linux::memory::Memory;
-use nilometer_linux::shortcut::{Exit, Place, Shortcuts};
 
 /// Between two looks at the table.
 pub(super) const EVERY: Duration = Duration::from_millis(10);
@@ -58,12 +58,12 @@ struct Granted {
 pub(super) struct Turn<'a> {
     pub(super) now: Time,
     pub(super) router: &'a mut Router,
-    pub(super) seats: &'a [Seat],
+    pub(super) slots: &'a [PortSlot],
 }
 
 /// What is granted.
 pub(super) struct Grants {
-    table: Shortcuts,
+    table: FlowOffload,
     granted: Vec<Granted>,
     /// Of each place, which flow has it: its number and one.
     holders: Vec<u32>,
@@ -81,7 +81,7 @@ pub(super) struct Grants {
 
 impl Grants {
     /// Nothing is granted in this table.
-    pub(super) fn new(table: Shortcuts) -> Grants {
+    pub(super) fn new(table: FlowOffload) -> Grants {
         Grants {
             granted: Vec::new(),
             holders: vec![0; table.places()],
@@ -96,7 +96,7 @@ impl Grants {
     }
 
     /// The table.
-    pub(super) fn table(&self) -> Shortcuts {
+    pub(super) fn table(&self) -> FlowOffload {
         self.table.clone()
     }
 
@@ -258,9 +258,9 @@ impl Grants {
 /// The shortcut of a flow and where it leads, if it may have one and there is a device to lead to.
 fn ask(turn: &mut Turn<'_>, input: u16, key: &Key<u32>) -> Option<(Shortcut, Exit)> {
     let shortcut = turn.router.shortcut(turn.now, input.into(), key)?;
-    let seat = turn.seats.get(usize::from(shortcut.output))?;
-    let is_there = seat.presence == Presence::Up;
-    let interface = seat.device.as_ref().filter(|_| is_there)?.interface_index()?;
+    let slot = turn.slots.get(usize::from(shortcut.output))?;
+    let is_there = slot.presence == Presence::Up;
+    let interface = slot.device.as_ref().filter(|_| is_there)?.interface_index()?;
     let Shortcut { from, to, mtu_bytes, .. } = shortcut;
     Some((shortcut, Exit { interface, from, to, mtu_bytes }))
 }

@@ -16,7 +16,7 @@
 //!
 //! Registers: 6 the packet, 7 the ring; first 8 and 9 the flow's words, then its bucket and its entry.
 
-use super::Shortcuts;
+use super::FlowOffload;
 use super::layout::{
     ADDRESSES, BUCKET_STRIDE, BUCKETS, BYTES, FACTOR, FIRST_WAY, INPUT_BIT, INTERFACE, LEFT,
     LEFT_AT, MTU, OPEN, PACKETS, PASSED, PORTS, PROTOCOL_BIT, QUIET_NANOS, STATIONS, TAG_BIT, TAGS,
@@ -73,7 +73,7 @@ const BYTE_COUNT: i16 = -48;
 /// By which port of the router packets come, and where the program has what.
 pub(crate) struct Taking<'a> {
     /// The table.
-    pub(crate) shortcuts: &'a Shortcuts,
+    pub(crate) flow_offload: &'a FlowOffload,
     /// The port of the router.
     pub(crate) input: u16,
     /// Its link-layer address.
@@ -149,11 +149,11 @@ fn find(all: &mut Assembly, taking: &Taking<'_>) {
     all.put(MOVE_REGISTER, 3, 1, 0, 0);
     all.put(SHIFT_RIGHT, 3, 0, 0, TAG_BIT as i32);
     all.put(MOVE_SHORT_REGISTER, 3, 3, 0, 0);
-    all.put(SHIFT_RIGHT, 1, 0, 0, 64 - taking.shortcuts.bits as i32);
+    all.put(SHIFT_RIGHT, 1, 0, 0, 64 - taking.flow_offload.bits as i32);
     all.put(MOVE_REGISTER, 4, 1, 0, 0);
     all.put(ADD, 4, 0, 0, 1);
     all.put(STORE_WORD, 6, 4, taking.mark, 0);
-    bucket(all, taking.shortcuts, 5, 1);
+    bucket(all, taking.flow_offload, 5, 1);
     for (way, [label, next]) in WAY_LABELS.into_iter().enumerate() {
         let at = FIRST_WAY + way * WAY_STRIDE;
         all.label(label);
@@ -178,10 +178,10 @@ fn find(all: &mut Assembly, taking: &Taking<'_>) {
 }
 
 /// The address of the bucket with a number (a register that is lost), in a register.
-fn bucket(all: &mut Assembly, shortcuts: &Shortcuts, register: u8, number: u8) {
-    all.put(AND, number, 0, 0, (1 << shortcuts.bits) - 1);
+fn bucket(all: &mut Assembly, flow_offload: &FlowOffload, register: u8, number: u8) {
+    all.put(AND, number, 0, 0, (1 << flow_offload.bits) - 1);
     all.put(MULTIPLY, number, 0, 0, BUCKET_STRIDE as i32);
-    all.address(register, &shortcuts.shared);
+    all.address(register, &flow_offload.shared);
     all.put(ADD_REGISTER, register, number, 0, 0);
     all.put(ADD, register, 0, 0, BUCKETS as i32);
 }
@@ -328,12 +328,12 @@ fn count_and_send(all: &mut Assembly) {
 
 /// Appends what writes the mark of the packet into a slot (register 9, at `at`), and counts a packet of its
 /// bucket that is let into the ring.
-pub(crate) fn mark_slot(all: &mut Assembly, shortcuts: &Shortcuts, mark: i16, at: i16) {
+pub(crate) fn mark_slot(all: &mut Assembly, flow_offload: &FlowOffload, mark: i16, at: i16) {
     all.put(LOAD_WORD, 1, 6, mark, 0);
     all.put(STORE_WORD, 9, 1, at, 0);
     all.jump(IF_EQUAL, 1, 0, 0, ".unmarked");
     all.put(ADD, 1, 0, 0, -1);
-    bucket(all, shortcuts, 2, 1);
+    bucket(all, flow_offload, 2, 1);
     all.put(MOVE, 1, 0, 0, 0);
     all.put(STORE_DOUBLE, 2, 1, OPEN as i16, 0);
     all.put(MOVE, 1, 0, 0, 1);

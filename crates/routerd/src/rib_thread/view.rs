@@ -1,4 +1,4 @@
-//! What the keeper says about its routes, to people and to tests.
+//! What the RIB thread says about its routes, to people and to tests.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! How the keeper is, in numbers.
+//! How the RIB thread is, in numbers.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use nilometer_router::rib::RibCounters;
 use nilometer_router::{RouteTableCounters, Source};
 
-use super::{Keeper, Table};
+use super::{RibThread, Table};
 
 /// How many routes a source has told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,9 +21,9 @@ pub struct RouteCount {
     pub is_replaying: bool,
 }
 
-/// How the keeper is.
+/// How the RIB thread is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct KeeperStatus {
+pub struct RibStatus {
     /// Prefixes of IPv4 that have a route.
     pub prefixes_v4: usize,
     /// Prefixes of IPv6 that have a route.
@@ -64,7 +64,7 @@ pub(super) fn unix_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl Keeper {
+impl RibThread {
     /// How many routes each source has told.
     pub fn counts(&self) -> Vec<RouteCount> {
         let table = self.shared.called();
@@ -78,9 +78,9 @@ impl Keeper {
     }
 
     /// How it is.
-    pub fn status(&self) -> KeeperStatus {
+    pub fn status(&self) -> RibStatus {
         let table = self.shared.called();
-        KeeperStatus {
+        RibStatus {
             prefixes_v4: table.rib_v4().prefixes(),
             prefixes_v6: table.rib_v6().prefixes(),
             fib_v4_bytes: table.fib_v4().bytes(),

@@ -1,7 +1,7 @@
-//! The keeper of the routes: it owns what sources tell, and serves what packets are forwarded by.
+//! The RIB thread: it owns what sources of routes tell, and serves what packets are forwarded by.
 //!
 //! Sources of routes (zebra by the forwarding plane manager's protocol, the kernel by netlink) tell their
-//! news into one bounded channel; the keeper's thread applies them. What the operator says (static
+//! news into one bounded channel; the RIB thread applies them. What the operator says (static
 //! routes, addresses of ports) it applies in the caller's thread, and it is done when the call returns.
 //! Those who forward hold readers of the forwarding tables, which see each change at once and wait for
 //! nobody, and a [`HopsReader`], which they ask between batches.
@@ -37,7 +37,7 @@ use super::news::{LOOK, RouteNews};
 use nilometer_linux::clock::thread_time;
 
 use serving::Serving;
-pub use status::{KeeperStatus, RouteCount};
+pub use status::{RibStatus, RouteCount};
 pub use view::RouteView;
 pub use walk::{Listing, Selection};
 
@@ -111,8 +111,8 @@ struct Shared {
     over: AtomicBool,
 }
 
-/// The keeper and its thread; dropped, it applies no more news. Readers go on with what they have.
-pub struct Keeper {
+/// The RIB thread and what it owns; dropped, it applies no more news. Readers go on with what they have.
+pub struct RibThread {
     limits: RouteLimits,
     shared: Arc<Shared>,
     news: SyncSender<RouteNews>,
@@ -122,12 +122,12 @@ pub struct Keeper {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl RibThread {
     /// Begins without routes. There are as many next hops as the engines can name, at most.
     ///
     /// # Errors
     /// When there can be no thread, or an engine has no such table.
-    pub fn start(limits: RouteLimits, engines: Engines) -> Result<Keeper> {
+    pub fn start(limits: RouteLimits, engines: Engines) -> Result<RibThread> {
         let fib_v4 = Serving::new(engines.v4.table(limits.routes_v4)?);
         let fib_v6 = Serving::new(engines.v6.table(limits.routes_v6)?);
         let named = engines.v4.next_hops_max().min(engines.v6.next_hops_max());
@@ -150,7 +150,7 @@ impl Keeper {
         let thread = thread::Builder::new().name("routes".into()).spawn(move || its.run(&told));
         let thread = Some(thread.context("cannot start the thread that keeps the routes")?);
         let (told, addresses, exchanging) = Default::default();
-        Ok(Keeper { limits, shared, news, told, addresses, exchanging, thread })
+        Ok(RibThread { limits, shared, news, told, addresses, exchanging, thread })
     }
 
     /// Where sources tell their news.
@@ -249,7 +249,7 @@ impl Keeper {
         self.exchange((Table::rib_v4, |table| table.fibs_mut().0), fib, install)
     }
 
-    /// As [`Keeper::exchange_v4`], of IPv6.
+    /// As [`RibThread::exchange_v4`], of IPv6.
     ///
     /// # Errors
     /// As there.
@@ -325,7 +325,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for RibThread {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
