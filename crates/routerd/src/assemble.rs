@@ -211,7 +211,7 @@ fn router(
         let discipline = place.discipline(queue)?;
         ports.push((plan.clone(), discipline));
     }
-    let manners = config.manners.manners();
+    let manners = config.rfc1812.manners();
     let plan = RouterPlan { manners, ..RouterPlan::new(fabric, config.seed) };
     let mut router = Router::new(plan, ports, tables).map_err(|why| anyhow!("{why}"))?;
     for (number, (_, section)) in plans.iter().enumerate() {

@@ -35,7 +35,7 @@ impl RouterConfig {
             let is_new = prefixes.insert(prefix);
             ensure!(is_new, "route: {prefix} is entered twice; `via` takes several gateways");
         }
-        ensure!(self.manners.hop_limit > 0, "manners.hop_limit is 0, and no packet would arrive");
+        ensure!(self.rfc1812.hop_limit > 0, "rfc1812.hop_limit is 0, and no packet would arrive");
         let shortcuts = self.tables.shortcuts;
         ensure!(
             shortcuts == 0

@@ -22,8 +22,8 @@ use utoipa::ToSchema;
 
 pub use super::address::AddressSection;
 use super::filter::{ClassifierName, FilterSection};
-use super::manners::MannersSection;
 use super::multicast::MulticastSection;
+use super::rfc1812::Rfc1812Section;
 
 /// A ROUTER.toml with every key.
 pub const TEMPLATE: &str = include_str!("../../../examples/router.toml");
@@ -46,7 +46,8 @@ pub struct RouterConfig {
     /// Tables.
     pub tables: TablesSection,
     /// What it says of itself and to senders.
-    pub manners: MannersSection,
+    #[serde(alias = "manners")]
+    pub rfc1812: Rfc1812Section,
     /// Where the router is spoken to.
     pub control: ControlSection,
     /// Ports, numbered from 0 in this order.

@@ -15,7 +15,7 @@ use super::config::{
     AddressSection, ControlSection, NeighbourSection, PortSection, RouteSection, RouterConfig,
     TablesSection,
 };
-use nilometer_files::document;
+use super::router_file::{self, Read};
 use nilometer_linux::testbed::{DevicePort, PROGRAM_INTERFACES};
 
 /// Routes of each family that there is room for where nothing is said: a lab has a handful.
@@ -45,12 +45,8 @@ impl RouterFile {
     /// # Errors
     /// One line: the file, the key, and what to do.
     pub fn read(path: &Path) -> Result<RouterFile> {
-        let text = document::bounded::read_text(path, document::bounded::TOML_BYTES_MAX)?;
-        let name = path.display().to_string();
-        let wrong = |error: toml::de::Error| document::toml_error(&name, &text, &error);
-        let mut config: RouterConfig = toml::from_str(&text).map_err(wrong)?;
-        let keys: toml::Table = toml::from_str(&text).map_err(wrong)?;
-        admit(&config, &keys).map_err(|why| anyhow!("{name}: {why:#}"))?;
+        let Read { text, keys, mut config } = router_file::read(path)?;
+        admit(&config, &keys).map_err(|why| anyhow!("{}: {why:#}", path.display()))?;
         let has = |table: &str, key: &str| keys.get(table).and_then(|it| it.get(key)).is_some();
         if !has("tables", "routes_v4") {
             config.tables.routes_v4 = ROUTES;

@@ -235,7 +235,7 @@ fn teach(middle: &Namespace) -> Result<()> {
 fn config() -> Result<RouterConfig> {
     // A mark that took a shortcut would overtake the packets that it is to come after.
     let mut text = String::from(
-        "[manners]\nlimits_icmp = false\n[fabric]\nqueueing = \"off\"\n[tables]\nshortcuts = 0\n",
+        "[rfc1812]\nlimits_icmp = false\n[fabric]\nqueueing = \"off\"\n[tables]\nshortcuts = 0\n",
     );
     for side in 0..2 {
         let name = NAMES[side].1;

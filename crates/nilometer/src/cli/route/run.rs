@@ -10,10 +10,9 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::cli::Verdict;
-use nilometer_files::document::read_toml;
 use nilometer_lab::trial::signals::stop_flag;
-use nilometer_routerd::config::RouterConfig;
 use nilometer_routerd::control::{Control, with_usual_socket};
+use nilometer_routerd::router_file;
 use nilometer_routerd::running::Running;
 use nilometer_routerd::tally::Tally;
 
@@ -41,7 +40,7 @@ pub struct RunArgs {
 /// # Errors
 /// When the file is wrong, or the router cannot be put together.
 pub fn run(args: RunArgs) -> Result<Verdict> {
-    let mut config: RouterConfig = read_toml(&args.file)?;
+    let mut config = router_file::read(&args.file)?.config;
     let stop = stop_flag()?;
     let router = Running::start(None, config.clone(), args.host_interfaces)?;
     for note in router.notes.ports.iter().chain(&router.notes.fallbacks) {

@@ -1,14 +1,14 @@
-//! `[manners]` of ROUTER.toml: what RFC 1812 wants to be configurable of a router as a whole.
+//! `[rfc1812]` of ROUTER.toml: what RFC 1812 wants to be configurable of a router as a whole.
 
 use nilometer_router::forward::limit::{Allowance, Allowances, KINDS, Limits};
 use nilometer_router::forward::options::SourceRouting;
 use nilometer_router::pipeline::Manners;
 use serde::{Deserialize, Serialize};
 
-/// `[manners]`: what RFC 1812 wants to be configurable.
+/// `[rfc1812]`: what RFC 1812 wants to be configurable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct MannersSection {
+pub struct Rfc1812Section {
     /// Time to live of packets that it makes (4.2.2.9).
     pub hop_limit: u8,
     /// Whether it answers echo requests (4.3.3.6).
@@ -37,10 +37,10 @@ pub enum SourceRoutes {
     Follow,
 }
 
-impl Default for MannersSection {
-    fn default() -> MannersSection {
+impl Default for Rfc1812Section {
+    fn default() -> Rfc1812Section {
         let usual = Manners::default();
-        MannersSection {
+        Rfc1812Section {
             hop_limit: usual.hop_limit,
             answers_echo: usual.answers_echo,
             limits_icmp: true,
@@ -51,7 +51,7 @@ impl Default for MannersSection {
     }
 }
 
-impl MannersSection {
+impl Rfc1812Section {
     /// As the pipeline is told.
     pub fn manners(&self) -> Manners {
         let open = Allowances { router: Allowance::UNLIMITED, destination: Allowance::UNLIMITED };
