@@ -31,9 +31,10 @@ impl Pieces {
         let folder = env::temp_dir();
         let file = match self.file.take() {
             Some(file) => file,
-            None => {
-                Arc::new(nameless(&folder).context("too many flow records for memory (--hold)")?)
-            }
+            None => Arc::new(
+                nameless(&folder)
+                    .context("too many flow records for memory (--records-in-memory)")?,
+            ),
         };
         let file = self.file.insert(file);
         file.write_all_at(bytes, self.length).with_context(|| {

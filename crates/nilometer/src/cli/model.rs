@@ -68,7 +68,7 @@ struct How {
     /// Write a part in place of a model: a table of the flow records (Parquet), addresses and all, with what
     /// else a model needs. Parts are put together by `model merge`.
     #[arg(long, value_name = "FILE",
-        conflicts_with_all = ["output", "interval", "bound", "keep_addresses", "harpoon", "hold"])]
+        conflicts_with_all = ["output", "interval", "bound", "keep_addresses", "harpoon", "records_in_memory", "hold"])]
     part: Option<PathBuf>,
     /// IntervalDuration, seconds; chosen where absent, 60 for Harpoon's configuration.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
@@ -85,6 +85,10 @@ struct How {
     /// Flow records held in memory, some 50 bytes each, and one in 32 of as many unpacked for each processor
     /// (400 bytes each); what is more is set aside in the folder that TMPDIR names [default: 16000000].
     #[arg(long, value_name = "RECORDS", value_parser = clap::value_parser!(u32).range(1..))]
+    records_in_memory: Option<u32>,
+    /// The old name of --records-in-memory.
+    #[arg(long, hide = true, conflicts_with = "records_in_memory", value_name = "RECORDS",
+        value_parser = clap::value_parser!(u32).range(1..))]
     hold: Option<u32>,
     /// Replace an existing file.
     #[arg(long)]
@@ -92,6 +96,13 @@ struct How {
     /// Print a summary as one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+impl How {
+    /// Flow records that memory may hold, by the option or by its old name.
+    fn records_in_memory(&self) -> Option<u32> {
+        self.records_in_memory.or(self.hold)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -189,13 +200,18 @@ fn is_table(path: &Path) -> Result<bool> {
 
 /// Makes a model of inputs, or a part.
 fn make(inputs: &[PathBuf], how: &How) -> Result<Verdict> {
+    if how.hold.is_some() {
+        say!(
+            "warning: --hold is called --records-in-memory now; the old name goes with the next version"
+        );
+    }
     let asked = Asked {
         interval_s: how.interval,
         bound_s: how.bound,
         keep_addresses: how.keep_addresses,
         harpoon: how.harpoon,
         rate: None,
-        held_max: how.hold.map_or(HELD_MAX, |hold| hold as usize),
+        held_max: how.records_in_memory().map_or(HELD_MAX, |records| records as usize),
         ..Asked::of(inputs.to_vec())
     };
     let display = Display::new();
@@ -263,9 +279,9 @@ fn import(args: &EstimateArgs) -> Result<Verdict> {
     let how = &args.how;
     let output = how.output.as_ref().context("give the model's file with -o FILE")?;
     let to = document::guard_output(output, &expand(&args.input)?, how.force, BEGINNING)?;
-    if how.bound.is_some() || how.keep_addresses || how.hold.is_some() {
+    if how.bound.is_some() || how.keep_addresses || how.records_in_memory().is_some() {
         bail!(
-            "--bound, --keep-addresses and --hold are for flows; Harpoon's configuration has none"
+            "--bound, --keep-addresses and --records-in-memory are for flows; Harpoon's configuration has none"
         );
     }
     let read = harpoon::read(&args.input)?;

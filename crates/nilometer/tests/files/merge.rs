@@ -71,12 +71,13 @@ fn records_without_flags_and_sampled_ones_are_merged_and_set_aside_like_the_othe
         room.done(&[&["model", "-o", "whole.json", "--force"], inputs].concat());
         let whole = room.read("whole.json");
         for hold in ["1", "77", "1000"] {
-            let asked = ["model", "-o", "held.json", "--force", "--hold", hold];
+            let asked = ["model", "-o", "held.json", "--force", "--records-in-memory", hold];
             room.done(&[&asked, inputs].concat());
             assert_eq!(whole, room.read("held.json"), "{inputs:?}, {hold} held");
         }
         let names: Vec<String> = inputs.iter().map(|name| format!("{name}.parquet")).collect();
-        let mut merge = vec!["model", "merge", "-o", "merged.json", "--force", "--hold", "50"];
+        let mut merge =
+            vec!["model", "merge", "-o", "merged.json", "--force", "--records-in-memory", "50"];
         for (input, part) in inputs.iter().zip(&names) {
             room.done(&["model", input, "--part", part, "--force"]);
             merge.push(part);
@@ -100,7 +101,8 @@ fn merged_parts_are_the_whole_bit_for_bit() {
         let mut whole: Vec<&str> = vec!["model", "-o", "whole.json", "--force"];
         whole.extend(inputs.iter().map(String::as_str));
         room.done(&whole);
-        let mut merge = vec!["model", "merge", "-o", "merged.json", "--force", "--hold", "500"];
+        let mut merge =
+            vec!["model", "merge", "-o", "merged.json", "--force", "--records-in-memory", "500"];
         let names: Vec<String> = inputs.iter().map(|name| format!("{name}.parquet")).collect();
         for (input, part) in inputs.iter().zip(&names) {
             room.done(&["model", input, "--part", part, "--force"]);
@@ -195,7 +197,7 @@ fn records_set_aside_leave_nothing_behind() {
     std::fs::create_dir(&folder).expect("a folder");
     let model = |hold: &str, output: &str| {
         std::process::Command::new(common::BINARY)
-            .args(["model", "0.pcap", "example.csv", "--hold", hold, "-o", output])
+            .args(["model", "0.pcap", "example.csv", "--records-in-memory", hold, "-o", output])
             .env("TMPDIR", &folder)
             .current_dir(room.path(""))
             .output()
@@ -209,6 +211,29 @@ fn records_set_aside_leave_nothing_behind() {
     let refused = model("1", "none.json");
     let line = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{line}");
-    assert!(line.contains("--hold") && line.trim().lines().count() == 1, "{line}");
+    assert!(line.contains("--records-in-memory") && line.trim().lines().count() == 1, "{line}");
     assert!(!room.path("none.json").exists());
+}
+
+#[test]
+fn the_old_name_of_records_in_memory_works_and_is_warned_of() {
+    let room = room("renamed");
+    let model = |option: &str, output: &str| {
+        let asked = ["model", "0.pcap", option, "77", "-o", output];
+        let ran = std::process::Command::new(common::BINARY)
+            .args(asked)
+            .current_dir(room.path(""))
+            .output()
+            .expect("it runs");
+        assert!(ran.status.success(), "{option}");
+        String::from_utf8_lossy(&ran.stderr).into_owned()
+    };
+    let [new, old] = ["--records-in-memory", "--hold"].map(|option| {
+        let said = model(option, &format!("of{option}.json"));
+        said.lines().filter(|line| line.contains("--hold is called")).count()
+    });
+    assert_eq!((new, old), (0, 1));
+    assert_eq!(room.read("of--records-in-memory.json"), room.read("of--hold.json"));
+    let both = ["model", "0.pcap", "--hold", "7", "--records-in-memory", "7", "-o", "none.json"];
+    assert!(room.refused(&both).contains("cannot be used with"));
 }
