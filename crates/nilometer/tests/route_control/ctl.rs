@@ -4,6 +4,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
+use crate::common::Room;
 use crate::site::{ROUTER, Stand, privileged};
 
 /// Runs the command on the stand's socket.
@@ -133,4 +134,26 @@ fn on_a_full_disk_nothing_is_half_written() {
     let (sent, came) = flow.end();
     assert_eq!(sent, came);
     stand.end();
+}
+
+/// The table that was renamed: its old name is said to be old, once, and both names are refused.
+#[test]
+fn the_old_name_of_a_table_is_warned_of_in_one_line() {
+    let room = Room::new("renamed-table");
+    let said = |text: &str| {
+        room.write("router.toml", text);
+        let output = room.command(&["route", "run", "router.toml"]).output().expect("it runs");
+        // (It has no ports, so that it is refused in the end.)
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let [old, new] = ["[manners]\nhop_limit = 9\n", "[rfc1812]\nhop_limit = 9\n"];
+    let warned = said(old);
+    assert_eq!(warned.matches("warning: ").count(), 1, "{warned}");
+    assert!(warned.contains("[manners] is called [rfc1812] now"), "{warned}");
+    assert_eq!(warned.lines().count(), 2, "{warned}");
+    assert_eq!(said(new).lines().count(), 1);
+    let refused = said(&format!("{old}{new}"));
+    assert!(refused.contains("both are there; keep [rfc1812]"), "{refused}");
+    assert_eq!(refused.lines().count(), 1, "{refused}");
 }
