@@ -28,6 +28,7 @@ impl Instructions {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+#[inline]
 fn search_all_wide<A: Classified>(
     classifier: &ClassifierTuples<A>,
     keys: &[Key<A>],
