@@ -16,7 +16,7 @@
 use alloc::vec::Vec;
 
 use super::grid::Grid;
-use super::reference::SHARE_MIN;
+use super::grid::SHARE_MIN;
 
 /// Rounds of three steps at most.
 const ROUNDS_MAX: u32 = 400;

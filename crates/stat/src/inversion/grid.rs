@@ -17,7 +17,6 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::reference::SHARE_MIN;
 use crate::special::ln_binomial;
 
 /// Each bin begins this much farther than the one before.
@@ -32,6 +31,8 @@ const CERTAIN_PACKETS: u64 = 4_096;
 const BEYOND: f64 = 2.0;
 /// What is less probable by this factor than the best bin is left out of a row.
 const NEGLIGIBLE: f64 = 1e-14;
+/// No bin has a share below this.
+pub(super) const SHARE_MIN: f64 = 1e-300;
 
 /// A bin: lengths `from` to `to`, both included, in packets.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -281,7 +281,7 @@ impl Inversion {
     /// of them are `marked`: places in [`bins`](Self::bins), each with its probability.
     pub fn lengths_of(&self, packets: u64, marked: u32) -> Vec<(usize, f64)> {
         let row = self.grid.row(packets, marked);
-        let all = row.chance(&self.shares).max(reference::SHARE_MIN);
+        let all = row.chance(&self.shares).max(grid::SHARE_MIN);
         let part = row.chances.iter().zip(&self.shares[row.first..]);
         part.zip(row.first..).map(|((chance, share), at)| (at, chance * share / all)).collect()
     }

@@ -16,14 +16,12 @@ use core::f64::consts::SQRT_2;
 
 use alloc::vec::Vec;
 
-use super::grid::Bin;
+use super::grid::{Bin, SHARE_MIN};
 
 /// The share of flows that have control packets and no others.
 const BARE: f64 = 1e-3;
 /// Where a Pareto law begins that begins smoothly, over its least size.
 const BEGINNINGS: [f64; 4] = [0.75, 0.9, 1.1, 1.33];
-/// No bin has a share below this.
-pub(super) const SHARE_MIN: f64 = 1e-300;
 
 /// A law of the lengths of flows, in packets.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -18,7 +18,8 @@
 //! Real sizes have habits (a common header, an empty answer) that no family has. So remainders count for no more
 //! than [`COUNT_MAX`] of them.
 
-use super::reference::{Reference, SHARE_MIN};
+use super::grid::SHARE_MIN;
+use super::reference::Reference;
 
 /// Parts of a segment that are told apart. The last one also has what travels as full packets.
 pub const PARTS: usize = 16;
