@@ -1,19 +1,23 @@
 //! A draw of whole sessions, where there are more than can be played.
 //!
-//! Sessions are put in the order of their bytes and taken at even distances (systematic sampling of a sorted list):
-//! each has the same chance, and small and large ones come in their own shares, which an independent draw of a
-//! heavy-tailed law would not give. Of [`Drawn::within`] the largest are taken whatever their place is, because most
-//! of the bytes are theirs.
+//! Sessions are put in the order of their bytes and cut into strata of neighbours, and of each stratum the one with the
+//! least hash is taken: each has the same chance, and small and large ones come in their own shares, which an
+//! independent draw of a heavy-tailed law would not give. Of [`Drawn::within`] the largest that fit are taken first,
+//! because most of the bytes are theirs.
 //!
 //! [`Drawn::spread`] draws over the whole of a long original and moves each session: where a share *p* of the sessions
-//! is taken and the time at which each begins is multiplied by *p*, as many begin in a second as before, while all
-//! within a session keeps its own time.
+//! is taken and the time at which each begins is multiplied by *p*, as many begin in a second as before, while each
+//! connection keeps its own time. Some begin before the run does (the lead), so that it begins with as many under way. Sessions of one pair come closer to each other by that; those that come within
+//! the bound become one, which [`Drawn::sessions_played`] counts. A client's port that was used again meanwhile is
+//! replaced, so that no two connections have the same ends at the same time.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use nilometer_flow::FlowKey;
+use nilometer_flow::record::TCP;
 use nilometer_wire::packet::{IpPacket, Transport};
 
 use crate::connection::Connection;
@@ -54,10 +58,18 @@ struct Taken {
     start_ns: u64,
     /// How much earlier it is played than it was; none where it is not drawn.
     earlier_ns: Option<u64>,
+    client: SocketAddr,
+    /// The client's port when it is played.
+    port: u16,
 }
 
-/// A session to choose from: when it begins, and its connections and their steps.
-type Listed = (u64, [u64; 2]);
+/// A session to choose from.
+struct Listed {
+    start_ns: u64,
+    /// Its connections and their steps.
+    has: [u64; 2],
+    hash: u64,
+}
 
 /// The sessions that were drawn.
 #[derive(Clone, Debug, Default)]
@@ -68,24 +80,32 @@ pub struct Drawn {
     pub all: Amount,
     /// What was drawn.
     pub drawn: Amount,
+    /// Sessions that this is when it is played: fewer where those of one pair come within the bound of each other.
+    pub sessions_played: u64,
 }
 
 impl Drawn {
-    /// A share of all sessions, 0 to 1, each begun at that share of its time after `origin_ns` (ns since 1970).
+    /// A share of all sessions, 0 to 1 and one at least, each begun at that share of its time after `origin_ns` (ns since 1970), less `lead_ns`.
     /// Connections are in the order of their starts; a pair's session ends after `bound_ns` without one.
-    pub fn spread(all: &[Brief], bound_ns: u64, origin_ns: u64, share: f64) -> Drawn {
+    pub fn spread(
+        all: &[Brief],
+        bound_ns: u64,
+        [origin_ns, lead_ns]: [u64; 2],
+        share: f64,
+    ) -> Drawn {
         Drawn::of(all, bound_ns, |sessions| {
             let every: Vec<usize> = (0..sessions.len()).collect();
+            let share_min = 1.0 / sessions.len().max(1) as f64;
             let earlier = |start_ns: u64| {
                 let since_ns = start_ns.saturating_sub(origin_ns);
-                since_ns - (since_ns as f64 * share) as u64
+                lead_ns + since_ns - (since_ns as f64 * share) as u64
             };
-            let taken = systematic(&every, share);
-            taken.map(|at| (at, earlier(sessions[at].0))).collect()
+            let taken = stratified(sessions, &every, share.max(share_min));
+            taken.map(|at| (at, earlier(sessions[at].start_ns))).collect()
         })
     }
 
-    /// As large a share of all sessions as the limits allow, when they were; the largest always.
+    /// As large a share of all sessions as the limits allow, when they were; the largest that fit first.
     pub fn within(all: &[Brief], bound_ns: u64, limits: DrawLimits) -> Drawn {
         Drawn::of(all, bound_ns, |sessions| {
             let taken = with_the_largest(sessions, [limits.connections, limits.steps]);
@@ -102,18 +122,27 @@ impl Drawn {
         let mut sessions = sessions_of_briefs(all, bound_ns);
         sessions.sort_by_key(|one| (one.octets, one.start_ns, one.pair));
         let brief = |at: &u32| &all[*at as usize];
-        let of_session = |one: &crate::sessions::Session| {
+        let listed = |one: &crate::sessions::Session| {
+            let first = brief(&one.connections[0]);
             let steps = one.connections.iter().map(|at| u64::from(brief(at).steps)).sum();
-            (one.start_ns, [one.connections.len() as u64, steps])
+            Listed {
+                start_ns: one.start_ns,
+                has: [one.connections.len() as u64, steps],
+                hash: hash(first.client.ip(), first.server.ip(), one.start_ns),
+            }
         };
-        let listed: Vec<_> = sessions.iter().map(of_session).collect();
+        let listed: Vec<Listed> = sessions.iter().map(listed).collect();
         let mut earlier: Vec<Option<u64>> = alloc::vec![None; sessions.len()];
         choose(&listed).into_iter().for_each(|(at, ns)| earlier[at] = Some(ns));
         let mut made = Drawn::default();
+        let mut played = Vec::new();
         for (session, earlier_ns) in sessions.iter().zip(earlier) {
             for one in session.connections.iter().map(brief) {
-                let taken = Taken { start_ns: one.start_ns, earlier_ns };
+                let (client, port) = (one.client, one.client.port());
+                let taken = Taken { start_ns: one.start_ns, earlier_ns, client, port };
                 made.between.entry(ends(one.client, one.server)).or_default().push(taken);
+                let moved = |ns| Brief { start_ns: one.start_ns.saturating_sub(ns), ..*one };
+                played.extend(earlier_ns.map(moved));
             }
             let amount = Amount::of(session.connections.iter().map(brief));
             made.all.add(&amount);
@@ -122,29 +151,67 @@ impl Drawn {
             }
         }
         made.between.values_mut().for_each(|taken| taken.sort_by_key(|one| one.start_ns));
+        made.part_ports();
+        played.sort_by_key(|one| one.start_ns);
+        made.sessions_played = sessions_of_briefs(&played, bound_ns).len() as u64;
         made
     }
 
-    /// When a packet of that time is played, ns since 1970; none where its connection is not drawn.
-    pub fn packet_ns(&self, stamp_ns: u64, packet: &IpPacket) -> Option<u64> {
-        let Transport::Tcp(segment) = &packet.transport else { return None };
+    /// Gives connections that have the ends of an earlier one which was drawn a port of their own; where there is none
+    /// left they are not drawn.
+    fn part_ports(&mut self) {
+        let mut used: BTreeMap<[IpAddr; 2], BTreeSet<u16>> = BTreeMap::new();
+        for [one, other] in self.between.keys() {
+            let ports = used.entry([one.ip(), other.ip()]).or_default();
+            ports.extend([one.port(), other.port()]);
+        }
+        for ([one, other], taken) in &mut self.between {
+            let used = used.get_mut(&[one.ip(), other.ip()]).expect("every pair is there");
+            let again = taken.iter_mut().filter(|taken| taken.earlier_ns.is_some()).skip(1);
+            for taken in again.filter(|taken| taken.earlier_ns != Some(0)) {
+                match (1_024..=u16::MAX).rev().find(|port| !used.contains(port)) {
+                    Some(port) => {
+                        used.insert(port);
+                        taken.port = port;
+                    }
+                    None => taken.earlier_ns = None,
+                }
+            }
+        }
+    }
+
+    /// A packet when it is played, ns since 1970, with the client's port that it then has; none where its connection is
+    /// not drawn.
+    pub fn packet(&self, stamp_ns: u64, packet: &IpPacket) -> Option<(u64, IpPacket)> {
+        let mut packet = *packet;
+        let Transport::Tcp(segment) = &mut packet.transport else { return None };
         let sender = SocketAddr::new(packet.source, segment.source_port);
         let receiver = SocketAddr::new(packet.destination, segment.destination_port);
-        self.moved_ns(stamp_ns, sender, receiver)
+        let taken = self.taken(stamp_ns, sender, receiver)?;
+        let at_ns = stamp_ns.checked_sub(taken.earlier_ns?)?;
+        let port = match sender == taken.client {
+            true => &mut segment.source_port,
+            false => &mut segment.destination_port,
+        };
+        *port = taken.port;
+        Some((at_ns, packet))
     }
 
     /// A connection when it is played; none where it is not drawn.
     pub fn connection(&self, mut one: Connection) -> Option<Connection> {
-        let start_ns = self.moved_ns(one.start_ns, one.client, one.server)?;
-        let earlier_ns = one.start_ns - start_ns;
-        (one.start_ns, one.end_ns) = (start_ns, one.end_ns - earlier_ns);
+        let taken = self.taken(one.start_ns, one.client, one.server)?;
+        let earlier_ns = taken.earlier_ns?;
+        (one.start_ns, one.end_ns) =
+            (one.start_ns.checked_sub(earlier_ns)?, one.end_ns.checked_sub(earlier_ns)?);
+        one.client.set_port(taken.port);
         Some(one)
     }
 
-    fn moved_ns(&self, at_ns: u64, one: SocketAddr, other: SocketAddr) -> Option<u64> {
+    /// The connection between these ends that had begun by then.
+    fn taken(&self, at_ns: u64, one: SocketAddr, other: SocketAddr) -> Option<&Taken> {
         let between = self.between.get(&ends(one, other))?;
         let begun = between.partition_point(|taken| taken.start_ns <= at_ns);
-        Some(at_ns - between[begun.checked_sub(1)?].earlier_ns?)
+        between.get(begun.checked_sub(1)?)
     }
 }
 
@@ -171,11 +238,11 @@ impl Amount {
     }
 }
 
-/// Of sessions in the order of their bytes the largest, and of the others as large a share as there is room for.
+/// Of sessions in the order of their bytes the largest that fit, and of the others as large a share as there is room for.
 fn with_the_largest(sessions: &[Listed], most: [u64; 2]) -> Vec<usize> {
     let mut used = [0, 0];
     let mut has_room = |at: usize, most: [u64; 2]| {
-        let has = sessions[at].1;
+        let has = sessions[at].has;
         let then = [used[0] + has[0], used[1] + has[1]];
         let fits = then[0] <= most[0] && then[1] <= most[1];
         if fits {
@@ -185,24 +252,47 @@ fn with_the_largest(sessions: &[Listed], most: [u64; 2]) -> Vec<usize> {
     };
     let all: Vec<usize> = (0..sessions.len()).rev().collect();
     let half = most.map(|most| most / 2);
-    let largest = all.iter().take(LARGEST).take_while(|at| has_room(**at, half)).count();
-    let (largest, others) = all.split_at(largest);
-    let sum = |of: usize, list: &[usize]| list.iter().map(|&at| sessions[at].1[of]).sum::<u64>();
+    let (candidates, rest) = all.split_at(LARGEST.min(all.len()));
+    let (largest, smaller): (Vec<usize>, Vec<usize>) =
+        candidates.iter().partition(|at| has_room(**at, half));
+    let fits = |at: &usize| [0, 1].iter().all(|&of| sessions[*at].has[of] <= most[of]);
+    let others: Vec<usize> = [&smaller[..], rest].concat().into_iter().filter(fits).collect();
+    let sum = |of: usize, list: &[usize]| list.iter().map(|&at| sessions[at].has[of]).sum::<u64>();
     let share = |of: usize| {
-        let left = most[of].saturating_sub(sum(of, largest));
-        left as f64 / sum(of, others).max(1) as f64
+        let left = most[of].saturating_sub(sum(of, &largest));
+        left as f64 / sum(of, &others).max(1) as f64
     };
     // A share has the right size in the mean: what is too much of it is left out.
-    let drawn = systematic(others, share(0).min(share(1)).min(1.0));
+    let drawn = stratified(sessions, &others, share(0).min(share(1)).min(1.0));
     let drawn: Vec<usize> = drawn.filter(|at| has_room(*at, most)).collect();
-    largest.iter().copied().chain(drawn).collect()
+    [largest, drawn].concat()
 }
 
-/// A share of a list, 0 to 1, at even distances that begin with half of one.
-fn systematic(all: &[usize], share: f64) -> impl Iterator<Item = usize> {
-    let count = (all.len() as f64 * share + 0.5) as usize;
-    let place = move |number: usize| (2 * number + 1) * all.len() / (2 * count);
-    (0..count).map(move |number| all[place(number)])
+/// A share of a list, 0 to 1: of each stratum of neighbours the session with the least hash.
+fn stratified<'a>(
+    sessions: &'a [Listed],
+    list: &'a [usize],
+    share: f64,
+) -> impl Iterator<Item = usize> + 'a {
+    let count = (list.len() as f64 * share + 0.5) as usize;
+    let begins = move |number: usize| number * list.len() / count;
+    (0..count).filter_map(move |number| {
+        let stratum = list[begins(number)..begins(number + 1)].iter().copied();
+        stratum.min_by_key(|&at| (sessions[at].hash, at))
+    })
+}
+
+/// A number that is the same for a session on every machine, and tells nothing else of it.
+fn hash(client: IpAddr, server: IpAddr, start_ns: u64) -> u64 {
+    let [high, low] = [(start_ns >> 16) as u16, start_ns as u16];
+    let key = FlowKey {
+        source: client,
+        destination: server,
+        source_port: high,
+        destination_port: low,
+        protocol: TCP,
+    };
+    key.hash_word()
 }
 
 fn ends(one: SocketAddr, other: SocketAddr) -> [SocketAddr; 2] {
@@ -237,17 +327,19 @@ mod tests {
     }
 
     fn played_ns(drawn: &Drawn, one: &Brief) -> Option<u64> {
-        drawn.moved_ns(one.start_ns, one.server, one.client)
+        let taken = drawn.taken(one.start_ns, one.server, one.client)?;
+        Some(one.start_ns - taken.earlier_ns?)
     }
 
     #[test]
     fn a_spread_has_as_many_sessions_a_second_and_every_size() {
         let all = briefs(6_000);
-        let drawn = Drawn::spread(&all, BOUND_NS, ORIGIN_NS, 0.01);
+        let drawn = Drawn::spread(&all, BOUND_NS, [ORIGIN_NS, 0], 0.01);
         assert_eq!([drawn.all.sessions, drawn.drawn.sessions], [6_000, 60]);
         assert_eq!(drawn.drawn.connections, 180);
         let bytes = drawn.drawn.octets as f64 / drawn.all.octets as f64;
-        assert!((bytes - 0.01).abs() < 1e-4, "{bytes}");
+        assert!((bytes - 0.01).abs() < 5e-4, "{bytes}");
+        assert_eq!(drawn.sessions_played, 60);
         for session in all.chunks(3) {
             let Some(first) = played_ns(&drawn, &session[0]) else {
                 assert!(session.iter().all(|one| played_ns(&drawn, one).is_none()));
@@ -290,9 +382,70 @@ mod tests {
         let limits = DrawLimits { connections: 2, steps: 100 };
         let drawn = Drawn::within(&all, BOUND_NS, limits);
         assert_eq!(drawn.drawn.sessions, 1);
-        let at = |ns| drawn.moved_ns(ns, all[0].client, all[0].server);
+        let at = |ns: u64| {
+            let taken = drawn.taken(ns, all[0].client, all[0].server)?;
+            Some(ns - taken.earlier_ns?)
+        };
         assert_eq!(at(ORIGIN_NS - 1), None, "before the first");
         assert_eq!(at(all[0].start_ns + 5), None, "the small session has three connections");
         assert_eq!(at(all[3].start_ns + 5), Some(all[3].start_ns + 5));
+    }
+
+    /// One pair with a session every two minutes, each by the same port.
+    #[test]
+    fn sessions_of_one_pair_that_come_together_are_counted_and_have_ports_of_their_own() {
+        let mut all = briefs(600);
+        all.retain(|one| one.client.port() == 1_000);
+        for (number, one) in (0..).zip(&mut all) {
+            (one.client, one.start_ns) = (end(1, 5_000), ORIGIN_NS + number * 120_000_000_000);
+        }
+        let drawn = Drawn::spread(&all, BOUND_NS, [ORIGIN_NS, 0], 0.01);
+        assert_eq!([drawn.all.sessions, drawn.drawn.sessions], [600, 6]);
+        // A hundredth of 20 h: less than a session's bound apart, or not, as the draw has it.
+        let mut starts: Vec<u64> = all.iter().filter_map(|one| played_ns(&drawn, one)).collect();
+        starts.sort_unstable();
+        let apart = starts.windows(2).filter(|pair| pair[1] - pair[0] > BOUND_NS).count() as u64;
+        assert_eq!(drawn.sessions_played, apart + 1);
+        let ports = drawn.between.values().flatten().filter(|taken| taken.earlier_ns.is_some());
+        let ports: BTreeSet<u16> = ports.map(|taken| taken.port).collect();
+        assert_eq!(ports.len(), 6, "{ports:?}");
+        let none = Drawn::spread(&all, BOUND_NS, [ORIGIN_NS, 0], 1e-6);
+        assert_eq!(none.drawn.sessions, 1, "one at least");
+    }
+
+    /// A session that is larger than all that may be taken leaves room for others.
+    #[test]
+    fn a_session_that_does_not_fit_is_passed_over() {
+        let mut all = briefs(100);
+        let giant = (0..5_000).map(|number| Brief {
+            client: end(500, 10_000 + number as u16),
+            start_ns: ORIGIN_NS + number,
+            octets: 1_000,
+            ..all[0]
+        });
+        let giant: Vec<Brief> = giant.collect();
+        all.extend(giant);
+        all.sort_by_key(|one| one.start_ns);
+        let limits = DrawLimits { connections: 300, steps: 1_000_000 };
+        let drawn = Drawn::within(&all, BOUND_NS, limits);
+        assert!(drawn.drawn.connections > 250, "{:?}", drawn.drawn);
+    }
+
+    /// Whatever turn the pairs take, none is drawn more often than the others.
+    #[test]
+    fn pollers_that_take_turns_are_all_drawn() {
+        let mut all = briefs(2_000);
+        for (number, one) in (0u32..).zip(&mut all) {
+            let session = number / 3;
+            one.client = end(session % 20, 1_000 + session as u16);
+            one.start_ns = ORIGIN_NS + u64::from(session) * 10_000_000_000;
+            one.octets = 7;
+        }
+        let drawn = Drawn::spread(&all, BOUND_NS, [ORIGIN_NS, 0], 0.05);
+        let mut hosts = BTreeSet::new();
+        for one in all.iter().filter(|one| played_ns(&drawn, one).is_some()) {
+            hosts.insert(one.client.ip());
+        }
+        assert!(hosts.len() > 12, "{} of 20", hosts.len());
     }
 }

@@ -6,7 +6,7 @@
 
 use std::f64::consts::TAU;
 
-use nilometer_stat::scaling::{Diagram, FIRST_OCTAVE, Scaling};
+use nilometer_stat::log_scale_diagram::{Diagram, FIRST_OCTAVE, Scaling};
 use nilometer_stat::{Pyramid, Rng};
 
 /// Values of a series, and how many series.

@@ -2,7 +2,7 @@
 //! log-scale diagram.
 //!
 //! The bytes and the packets of each bin of time are two series; each goes through the wavelet pyramid of
-//! [`nilometer_stat::wavelet`], and the line of [`nilometer_stat::scaling`] is laid through what comes out.
+//! [`nilometer_stat::wavelet`], and the line of [`nilometer_stat::log_scale_diagram`] is laid through what comes out.
 //! Bins are a millisecond wide, or twice that as often as it takes that a bin holds one packet in the mean
 //! (finer ones would show nothing but single packets) and that there are 2²⁰ of them at most. Flow
 //! records do not say when their packets came, so that this is known of captures alone.
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use nilometer_stat::binned::Bin;
-use nilometer_stat::scaling::{Diagram, FIRST_OCTAVE, Octave};
+use nilometer_stat::log_scale_diagram::{Diagram, FIRST_OCTAVE, Octave};
 use nilometer_stat::{Binned, Pyramid, Scaling};
 use serde::{Deserialize, Serialize};
 

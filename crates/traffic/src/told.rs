@@ -46,8 +46,7 @@ pub(crate) fn sampled(measured: &Measured, sampled: &Kinds) -> Vec<String> {
     let marks = if sampled.counts_ends() { "SYNs and FINs" } else { "SYNs" };
     vec![format!(
         "packets were sampled {rate}: {:.0} TCP flows ({least:.0} to {most:.0}, 95 %) by their {marks}, \
-         lengths by expectation-maximisation; file sizes are full packets and a last one, beside control \
-         packets",
+         lengths by expectation-maximisation",
         measured.flow_count
     )]
 }
@@ -58,16 +57,16 @@ pub(crate) fn sampled_sizes(inversions: &BTreeMap<Group, Inversion>) -> Option<S
     let spreads: Vec<Option<f64>> = carrying.map(|(_, found)| found.spread).collect();
     if spreads.contains(&None) {
         return Some(
-            "sizes of files are not identified: what the packets of sampled records carry is not known, and \
-             those of the model are lengths times mean payload"
+            "sizes of files are not identified: what packets carry cannot be learnt from these sampled records, \
+             so that sizes are estimated as lengths times mean payload"
                 .into(),
         );
     }
     let spread = spreads.into_iter().flatten().fold(0.0, f64::max);
     (spread > SPREAD_MAX).then(|| {
         format!(
-            "sizes of files are not identified: laws as far apart as KS {spread:.2} (95 %) would leave such \
-             records, and what stands in the model is their mean; give a longer input, or one of which more \
+            "sizes of files are not identified: laws up to KS {spread:.2} apart (95 %) fit these records \
+             equally well, and the model has their mean; give a longer input, or one of which more \
              packets were sampled"
         )
     })

@@ -22,13 +22,13 @@ mod definition;
 mod domain;
 mod element;
 mod flow;
-mod held;
 mod message;
+mod pending_records;
 mod plan;
 mod reader;
 mod replacement;
 mod sampling;
-mod session;
+mod template_store;
 
 pub use message::{Dialect, Error, Header, message_bytes};
-pub use session::{Exporter, Limits, Session};
+pub use template_store::{Exporter, Limits, Session};

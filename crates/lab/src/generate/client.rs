@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, ensure};
 use nilometer_traffic::plan::PlannedConnection;
 
+use super::client_loop::{Player, Share};
 pub use super::execution::{ClientConfig, Execution, Outcome};
 use super::live::Live;
-use super::player::{Player, Share};
 use super::protocol::SIZE_MAX_BYTES;
 use super::socket::{self, Options};
 

@@ -33,6 +33,7 @@
 //! this engine.
 
 pub mod client;
+mod client_loop;
 mod connection;
 pub mod crowd;
 pub mod execution;
@@ -40,7 +41,6 @@ pub mod giving_up;
 pub mod limits;
 pub mod live;
 mod pattern;
-mod player;
 pub mod protocol;
 pub mod server;
 mod service;

@@ -58,7 +58,7 @@ pub struct LabConfig {
     /// What of the original is kept where no duration is given.
     #[serde(rename = "match")]
     pub keep: Keep,
-    /// The device under test: `nilometer`, `linux` or `wire`.
+    /// The device under test: `nilometer`, `linux`, `frr` or `wire`.
     pub dut: DutKind,
     /// A ROUTER.toml that says what our router is to be, with the ports `client` and `server`; in a
     /// LAB.toml, seen from its folder.

@@ -1,8 +1,8 @@
-//! An original of whose sessions a draw is observed: from all of it where that is wanted (`--spread`), or from a part
-//! that has more connections than a model holds.
+//! Observes a sample of the original's sessions: of all of it where that is wanted (`--spread`), or of a part that has
+//! more connections than a model holds.
 //!
-//! The packets of such an original are read twice more. First its connections are followed, of each no more is kept
-//! than what sessions are made of, and sessions are drawn (`conversation::drawn`). Then the packets of these are
+//! The packets of such an original are read twice more. First its connections are followed, only what is needed to
+//! group them into sessions is kept, and sessions are drawn (`conversation::drawn`). Then the packets of these are
 //! observed, by the time at which they are played: what comes of it is the original of which the copy is made, and
 //! against which it is judged.
 
@@ -16,14 +16,14 @@ use nilometer_traffic::vectors::STEPS_MAX;
 use nilometer_wire::packet::{IpPacket, Transport};
 
 use super::clock::Clock;
-use super::part::Chosen;
+use super::part::{Chosen, Spread};
 use super::source::{Asked, BOUND_S};
 use super::stamps::Stamps;
 use nilometer_files::input::observe::hold;
 use nilometer_files::input::records::{Progress, read_packets};
 
-/// Connections that are drawn from at most, some 120 bytes each.
-const SURVEYED_MAX: usize = 1 << 23;
+/// Connections that are drawn from at most, some 400 bytes each.
+const SURVEYED_MAX: usize = 1 << 22;
 /// Packets of a draw that are put in order at most, some 120 bytes each.
 const SPREAD_PACKETS_MAX: usize = 1 << 23;
 
@@ -82,9 +82,19 @@ fn observe_within(
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Draw> {
     let between_ns = chosen.between_ns();
-    if let Some(share) = chosen.spread_share() {
+    if let Some(Spread { share, lead_ns }) = chosen.spread() {
         let all = survey(reader, [0, u64::MAX], progress)?;
-        let drawn = Drawn::spread(&all, bound_ns(reader.asked), between_ns[0], share);
+        let begins_ns = [between_ns[0], lead_ns];
+        let drawn = Drawn::spread(&all, bound_ns(reader.asked), begins_ns, share);
+        if drawn.drawn.connections > limits.connections || drawn.drawn.steps > limits.steps {
+            bail!(
+                "--spread draws {} connections with {} steps, and a model holds {} and {}: give a shorter --duration",
+                drawn.drawn.connections,
+                drawn.drawn.steps,
+                limits.connections,
+                limits.steps
+            );
+        }
         let observed = observe_moved(reader, &drawn, between_ns, progress)?;
         hold(&observed)?;
         let told = Some(spread_told(&drawn, observed.tcp, chosen));
@@ -100,13 +110,31 @@ fn observe_within(
     drop(observed);
     let all = survey(reader, between_ns, progress)?;
     let drawn = Drawn::within(&all, bound_ns(reader.asked), limits);
+    if drawn.drawn.sessions == 0 {
+        bail!(
+            "each session of the part has more than {} connections or {} steps, which is what a model holds: give a \
+             shorter part (--part START+LENGTH)",
+            limits.connections,
+            limits.steps
+        );
+    }
     let mut observer = Observer::between(Limits::default(), between_ns[0], between_ns[1]);
     reader.each(progress, |ns, packet| match packet.transport {
-        Transport::Tcp(_) if drawn.packet_ns(ns, packet).is_none() => {}
+        Transport::Tcp(_) if drawn.packet(ns, packet).is_none() => {}
         _ => observer.observe(ns, packet),
     })?;
-    let told = Some(within_told(&drawn));
-    Ok(Draw { observed: observer.finish(), whole: Some(drawn.all), told })
+    let mut observed = observer.finish();
+    scale_beside(&mut observed, &drawn);
+    Ok(Draw { observed, whole: Some(drawn.all), told: Some(within_told(&drawn)) })
+}
+
+/// Counts what is not TCP by the share that the observed TCP has of all of it.
+pub fn scale_beside(observed: &mut Observed, drawn: &Drawn) {
+    let share = observed.tcp.octets as f64 / drawn.all.octets.max(1) as f64;
+    for bin in [&mut observed.udp, &mut observed.others, &mut observed.headless] {
+        bin.packets = (bin.packets as f64 * share) as u64;
+        bin.octets = (bin.octets as f64 * share) as u64;
+    }
 }
 
 /// Connections of flow records, in the order of their starts; where they are drawn from all, the draw of them.
@@ -115,9 +143,10 @@ pub fn of_connections(
     asked: &Asked,
     chosen: &Chosen,
 ) -> (Vec<Connection>, Option<Drawn>) {
-    let Some(share) = chosen.spread_share() else { return (all, None) };
+    let Some(Spread { share, lead_ns }) = chosen.spread() else { return (all, None) };
     let briefs: Vec<Brief> = all.iter().map(Brief::from).collect();
-    let drawn = Drawn::spread(&briefs, bound_ns(asked), chosen.between_ns()[0], share);
+    let begins_ns = [chosen.between_ns()[0], lead_ns];
+    let drawn = Drawn::spread(&briefs, bound_ns(asked), begins_ns, share);
     let mut moved: Vec<Connection> =
         all.into_iter().filter_map(|one| drawn.connection(one)).collect();
     moved.sort_by_key(|one| (one.start_ns, one.client, one.server));
@@ -171,10 +200,11 @@ fn observe_moved(
     let mut is_too_many = false;
     reader.each(progress, |ns, packet| match packet.transport {
         Transport::Tcp(_) => {
-            let at_ns = drawn.packet_ns(ns, packet).filter(|ns| *ns < ends_ns);
+            let played =
+                drawn.packet(ns, packet).filter(|(at_ns, _)| (begins_ns..ends_ns).contains(at_ns));
             is_too_many |= moved.len() >= SPREAD_PACKETS_MAX;
-            if let (Some(at_ns), false) = (at_ns, is_too_many) {
-                moved.push((at_ns, *packet));
+            if !is_too_many {
+                moved.extend(played);
             }
         }
         _ => beside.observe(ns, packet),
@@ -189,31 +219,32 @@ fn observe_moved(
     let mut observer = Observer::between(Limits::default(), begins_ns, ends_ns);
     moved.iter().for_each(|(at_ns, packet)| observer.observe(*at_ns, packet));
     let (mut observed, beside) = (observer.finish(), beside.finish());
-    let share = drawn.drawn.octets as f64 / drawn.all.octets.max(1) as f64;
-    let part = |bin: Bin| Bin {
-        packets: (bin.packets as f64 * share) as u64,
-        octets: (bin.octets as f64 * share) as u64,
-    };
-    (observed.udp, observed.others) = (part(beside.udp), part(beside.others));
-    observed.headless = part(beside.headless);
+    (observed.udp, observed.others) = (beside.udp, beside.others);
+    observed.headless = beside.headless;
+    scale_beside(&mut observed, drawn);
     Ok(observed)
 }
 
 /// What a person should know of a draw from all, of which this much is within the run.
 pub fn spread_told(drawn: &Drawn, within: Bin, chosen: &Chosen) -> String {
     let (all, took) = (drawn.all, drawn.drawn);
-    let percent = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
+    let joined = match took.sessions.saturating_sub(drawn.sessions_played) {
+        0 => String::new(),
+        joined => format!(
+            " {joined} of these follow another one of their pair within the bound now, and count as its continuation."
+        ),
+    };
+    let rate = within.octets as f64 / chosen.part.seconds;
+    let mean_rate = all.octets.max(1) as f64 / chosen.whole_s;
     format!(
-        "the original lasts {:.1} s, and {} of its {} sessions are played in {:.1} s, one in {:.1}, with {:.1} % of its \
-         bytes, of which {:.1} % fall beyond the end. Each session keeps its own time; what the original's sessions \
-         did at one moment is not kept.",
+        "the original lasts {:.1} s: {} of its {} sessions are drawn for a run of {:.1} s and a lead before it, and \
+         carry {:.2} times its mean bit rate.{joined} Each connection keeps its own time; sessions that coincided in \
+         the original need not coincide here.",
         chosen.whole_s,
         took.sessions,
         all.sessions,
         chosen.part.seconds,
-        all.sessions as f64 / took.sessions.max(1) as f64,
-        percent(took.octets, all.octets),
-        percent(took.octets.saturating_sub(within.octets), took.octets),
+        rate / mean_rate,
     )
 }
 
@@ -221,7 +252,7 @@ fn within_told(drawn: &Drawn) -> String {
     let (all, took) = (drawn.all, drawn.drawn);
     format!(
         "the part has {} connections, more than are kept: {} of its {} sessions are played, with {} connections, the \
-         largest among them. A shorter part (--part START+LENGTH) is played whole.",
+         largest that fit among them. A shorter part (--part START+LENGTH) is played whole.",
         all.connections, took.sessions, all.sessions, took.connections
     )
 }
@@ -230,6 +261,7 @@ fn within_told(drawn: &Drawn) -> String {
 mod tests {
     use super::*;
     use crate::trial::part::{Volume, Wanted};
+    use nilometer_conversation::Opening;
     use nilometer_files::input::source::EMBEDDED;
 
     fn volume(reader: &Reader<'_>) -> Volume {
@@ -255,19 +287,28 @@ mod tests {
     fn a_spread_is_of_the_whole_and_as_busy_as_it() {
         let (whole, chosen) = drawn_of(limits(), &Wanted::default());
         assert!(chosen.whole_s > 50.0 && whole.told.is_none());
+        // Means over draws of different lengths: one draw of a hundred sessions has chance in it.
+        let mut means = [0.0; 2];
+        let lengths = [5.0, 8.0, 12.0, 16.0, 20.0, 25.0, 30.0, 40.0];
+        for seconds in lengths {
+            let wanted = Wanted { duration_s: Some(seconds), spread: true, ..Wanted::default() };
+            let (draw, chosen) = drawn_of(limits(), &wanted);
+            let ratio = |of: fn(&Observed) -> f64| {
+                of(&draw.observed) / of(&whole.observed) * chosen.whole_s / seconds
+            };
+            means[0] += ratio(|observed| observed.connections.len() as f64) / lengths.len() as f64;
+            means[1] += ratio(|observed| observed.tcp.octets as f64) / lengths.len() as f64;
+        }
+        let [connections, octets] = means;
+        assert!((0.85..1.1).contains(&connections), "{connections} of the connections a second");
+        assert!((0.75..1.1).contains(&octets), "{octets} of the bytes a second");
         let wanted = Wanted { duration_s: Some(12.0), spread: true, ..Wanted::default() };
         let (draw, chosen) = drawn_of(limits(), &wanted);
-        let share = 12.0 / chosen.whole_s;
-        let ratio = |of: fn(&Observed) -> f64| of(&draw.observed) / of(&whole.observed) / share;
-        let connections = ratio(|observed| observed.connections.len() as f64);
-        assert!((0.8..1.2).contains(&connections), "{connections} of the connections a second");
-        let octets = ratio(|observed| observed.tcp.octets as f64);
-        assert!((0.6..1.4).contains(&octets), "{octets} of the bytes a second");
         let since_s = |one: &Connection| (one.start_ns - chosen.between_ns()[0]) as f64 / 1e9;
         let late = draw.observed.connections.iter().filter(|one| since_s(one) > 9.0).count();
         assert!(late > draw.observed.connections.len() / 8, "{late} begin in the last quarter");
         let told = draw.told.expect("a draw says so");
-        assert!(told.contains("sessions are played in 12.0 s"), "{told}");
+        assert!(told.contains("sessions are drawn for a run of 12.0 s"), "{told}");
     }
 
     #[test]
@@ -278,9 +319,12 @@ mod tests {
         let asked = Asked::of(Vec::new());
         let (moved, drawn) = of_connections(whole.observed.connections.clone(), &asked, &chosen);
         assert!(moved.is_sorted_by_key(|one| one.start_ns));
-        let ends_ns = chosen.between_ns()[1];
+        let [begins_ns, ends_ns] = chosen.between_ns();
         let of = |list: &[Connection]| -> Vec<_> {
-            let begun = list.iter().filter(|one| one.start_ns < ends_ns);
+            let is_seen = |one: &Connection| matches!(one.opening, Opening::Seen);
+            let begun = list
+                .iter()
+                .filter(|one| is_seen(one) && (begins_ns..ends_ns).contains(&one.start_ns));
             begun.map(|one| (one.start_ns, one.client, one.server)).collect()
         };
         assert_eq!(of(&moved), of(&draw.observed.connections));

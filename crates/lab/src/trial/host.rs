@@ -3,7 +3,7 @@
 //! The calibration plays the plan's first connections over a bare wire, so that whatever is late there is the host's.
 //! How late it starts connections says which gaps it cannot keep, and how much longer transfers take than in the
 //! original which rates. Where the plan's busiest second has many times the connections, or the bytes, of those that
-//! were calibrated, that these were on time tells nothing of it.
+//! were calibrated, the calibration says nothing about that second.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +95,7 @@ fn slower(plan: &Plan, head: &[PlannedConnection], executions: &[Execution]) -> 
     (longer.len() >= TRANSFERS_MIN && median > LONGER).then(|| {
         format!(
             "Over a bare wire this host took {median:.2} times as long for transfers as the original did (median of \
-             {}): their rates will not be kept. Repeat on a quieter machine, or play slower (--speed 0.5).",
+             {}): their rates will not be kept. Repeat on a quieter machine.",
             longer.len()
         )
     })

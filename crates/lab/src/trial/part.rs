@@ -132,6 +132,16 @@ impl Volume {
     }
 }
 
+/// A draw from all of an original. It is of twice the run's length, of which the first half, the lead, is not played:
+/// what is under way when it ends is under way when the run begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Spread {
+    /// The share of all sessions, 0 to 1.
+    pub share: f64,
+    /// The lead, ns.
+    pub lead_ns: u64,
+}
+
 /// The part that is played, of an original that begins then.
 #[derive(Clone, Copy, Debug)]
 pub struct Chosen {
@@ -151,10 +161,13 @@ impl Chosen {
         [begins_ns, begins_ns.saturating_add((self.part.seconds * 1e9) as u64)]
     }
 
-    /// The share of the original's sessions that is drawn from all of it; none where a part is played.
-    pub fn spread_share(&self) -> Option<f64> {
-        (self.wanted.spread && self.whole_s > self.part.seconds)
-            .then(|| self.part.seconds / self.whole_s)
+    /// What is drawn from all of the original; none where a part is played.
+    pub fn spread(&self) -> Option<Spread> {
+        let (run_s, whole_s) = (self.part.seconds, self.whole_s);
+        (self.wanted.spread && whole_s > run_s).then(|| {
+            let lead_s = run_s.min(whole_s - run_s);
+            Spread { share: (run_s + lead_s) / whole_s, lead_ns: (lead_s * 1e9) as u64 }
+        })
     }
 
     /// Refuses a part in which nothing passed.

@@ -132,10 +132,14 @@ pub fn learn(
         { all.iter() }.filter_map(|one| within(one, between_ns)).collect();
     let mut observed = Observed::of(connections, source(telling));
     for ((second, is_udp), bin) in records.others {
-        if (between_ns[0]..between_ns[1]).contains(&clock.at(second.saturating_mul(SECOND_NS))) {
+        let at_ns = clock.at(second.saturating_mul(SECOND_NS));
+        if drawn.is_some() || (between_ns[0]..between_ns[1]).contains(&at_ns) {
             let of = if is_udp { &mut observed.udp } else { &mut observed.others };
             add(of, bin.packets, bin.octets);
         }
+    }
+    if let Some(drawn) = &drawn {
+        drawn::scale_beside(&mut observed, drawn);
     }
     hold(&observed)?;
     chosen.holds(observed.connections.len(), "TCP flow record")?;

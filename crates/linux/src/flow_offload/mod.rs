@@ -3,7 +3,7 @@
 //! What the pipeline says of a flow beforehand ([`nilometer_router::pipeline::shortcut`]) is entered in a
 //! table that the programs of all ports share with us. A packet of such a flow that a program finds sound is
 //! rewritten and sent on from within the kernel, without a copy and without waking anybody; every other
-//! goes its way through the ring (`device::tcx`). This is what the kernel's own *flowtable* does with
+//! goes its way through the ring (`crate::tcx`). This is what the kernel's own *flowtable* does with
 //! what its slow path has decided, and the fast path of the DER with what its port processors have.
 //!
 //! ```text
@@ -25,7 +25,7 @@
 //! So packets are in order on the link. A veth has no link of its own: its far end takes what each processor
 //! has sent from a queue of that processor's, and where one of these waits for more than the 30 µs (on a
 //! machine whose processors are all taken) the far end sees packets of one flow in another order. One processor
-//! alone for what comes in there (`device::steer`) prevents it.
+//! alone for what comes in there (`crate::steer`) prevents it.
 //!
 //! Fragments and packets with options belong to no bucket; they go by the ring, and others of their flow do
 //! not wait for them.

@@ -19,7 +19,7 @@
 //! keep the order in which they were claimed. What finds no free slot is dropped there, at the earliest
 //! point, and counted.
 //!
-//! Before that, one processor alone is given what comes in (`device::steer`), unless that is not wanted: a
+//! Before that, one processor alone is given what comes in (`crate::steer`), unless that is not wanted: a
 //! veth that runs no XDP program has a queue for each processor that sends, and packets would overtake each
 //! other.
 //!
@@ -28,7 +28,7 @@
 //! A veth that runs no XDP program passes on what its other end's host left to be done by a card: packets of
 //! up to 64 KiB that are still to be cut, checksums that are still to be summed, VLAN tags that are still
 //! to be put in. The program cuts (`segment`), tags are put back here, and open checksums stay open
-//! as everywhere (`device::partial_checksum`). What cannot be cut, and whatever else
+//! as everywhere (`crate::partial_checksum`). What cannot be cut, and whatever else
 //! is longer than the link's frames, is dropped and counted as oversize.
 //!
 //! # Flow offload

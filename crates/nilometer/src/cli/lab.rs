@@ -81,7 +81,7 @@ struct RunArgs {
     #[arg(long, value_name = "START+LENGTH")]
     part: Option<Part>,
     /// Draw sessions from all of an original that is longer than the run, in place of one part of it: as many begin
-    /// in a second as before, and all within a session keeps its own time.
+    /// in a second as before, and each connection keeps its own time.
     #[arg(long, conflicts_with = "part")]
     spread: bool,
     /// Play each connection of the original once, as it was, whatever the seed.

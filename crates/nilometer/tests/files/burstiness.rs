@@ -5,7 +5,7 @@ use std::path::Path;
 
 use common::{Room, pcap_header, text};
 use nilometer_files::input::open::{Input, open};
-use nilometer_stat::scaling::Diagram;
+use nilometer_stat::log_scale_diagram::Diagram;
 use nilometer_stat::{Pyramid, Rng, Scaling};
 use nilometer_wire::build::{self, Tcp};
 use nilometer_wire::link::LinkType;

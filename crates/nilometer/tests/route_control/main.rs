@@ -20,8 +20,8 @@ use std::time::{Duration, Instant, SystemTime};
 use hyper::Method;
 use nilometer_routerd::config::RouterConfig;
 use nilometer_routerd::control::command_channel::BETWEEN_QUESTIONS;
+use nilometer_routerd::control::endpoints::openapi;
 use nilometer_routerd::control::fabric_view::hear;
-use nilometer_routerd::control::paths::openapi;
 use serde_json::{Value, json};
 use site::{Stand, privileged};
 

@@ -13,7 +13,7 @@ use hyper::Method;
 use nilometer_linux::netlink::Netlink;
 use nilometer_routerd::config::RouterConfig;
 use nilometer_routerd::control::client::Address;
-use nilometer_routerd::control::paths::BODY_BYTES_MAX;
+use nilometer_routerd::control::endpoints::BODY_BYTES_MAX;
 use serde_json::json;
 
 use crate::common::Room;

@@ -15,7 +15,7 @@
 //! The machine has no clock, no device and no thread. Whoever drives it does, over and over:
 //! [`Router::receive`] what came to each port, [`Router::advance`], [`Router::transmit`] to each port
 //! while the device has room; and sleeps until [`Router::poll_timeout`] or the next packet. Only the
-//! live driver (`route::driver` in the shell), benchmarks and tests do so; the simulator has a switch of
+//! live driver (`routerd::driver`), benchmarks and tests do so; the simulator has a switch of
 //! its own (`sim::switch`). The order and the size of batches change which packets are dropped.
 //!
 //! Buffers are handed over with their packets: a received one is the router's until it is transmitted,

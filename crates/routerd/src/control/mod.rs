@@ -1,8 +1,8 @@
 //! The control processor: how a running router is looked at, changed, saved and watched.
 //!
 //! ```text
-//!   route ctl, curl, Prometheus ── socket or HTTP ── gate ── paths ── command channel ── between two turns ── driver
-//!                                    [`serve`]             [`paths`]  [`command_channel`]
+//!   route ctl, curl, Prometheus ── socket or HTTP ── gate ── endpoints ── command channel ── between two turns ── driver
+//!                                    [`serve`]             [`endpoints`]  [`command_channel`]
 //! ```
 //!
 //! A thread of its own serves each door, at a lower priority than the one that forwards. What they may
@@ -15,6 +15,7 @@ mod change;
 pub mod client;
 pub mod command_channel;
 pub mod crowd;
+pub mod endpoints;
 pub mod events;
 pub mod fabric_view;
 mod filters;
@@ -23,7 +24,6 @@ mod lock;
 mod look;
 pub mod messages;
 pub mod metrics;
-pub mod paths;
 pub mod peer;
 mod routing;
 pub mod serve;

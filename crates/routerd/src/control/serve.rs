@@ -41,7 +41,7 @@ use super::command_channel::CommandChannel;
 use super::crowd::{Crowd, Ended, PROVEN_MAX, PROVEN_WITHIN, Place, TAKEN_IN_AT_ONCE};
 use super::peer::Peer;
 use super::timed::{SOCKET_BYTES, Timed};
-use super::{host, paths};
+use super::{endpoints, host};
 use nilometer_files::document::bounded::{TOKEN_BYTES_MAX, read_text};
 
 /// Bytes of a request's header.
@@ -221,7 +221,7 @@ struct Gate {
 /// Takes in who comes to a door.
 async fn attend(door: Watched, commands: Arc<CommandChannel>) {
     let gate = |peer, token| {
-        let (paths, last) = (paths::paths(Arc::clone(&commands)), Mutex::new(Instant::now()));
+        let (paths, last) = (endpoints::paths(Arc::clone(&commands)), Mutex::new(Instant::now()));
         Arc::new(Gate { paths, peer, token, last })
     };
     match door {

@@ -17,8 +17,8 @@ use super::stamping::Stamping;
 use super::talk::Talk;
 use super::{REFUSED_PORT, UNANSWERED_PORT, VectorConfig, check, script_of};
 use crate::generate::client::{Execution, Outcome, in_threads};
+use crate::generate::client_loop::outcome_of;
 use crate::generate::live::Live;
-use crate::generate::player::outcome_of;
 use crate::generate::socket::{self, Dialer};
 
 /// Starts in one turn, so that a late loop still serves its transfers.

@@ -15,8 +15,8 @@ use socket2::Socket;
 
 use super::Clock;
 use crate::generate::client::Outcome;
+use crate::generate::client_loop::outcome_of;
 use crate::generate::pattern::PATTERN_BYTES;
-use crate::generate::player::outcome_of;
 use crate::generate::socket::{self, Sink};
 use nilometer_linux::epoll::{BROKEN, PEER_CLOSED, READABLE, WRITABLE};
 

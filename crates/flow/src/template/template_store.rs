@@ -16,8 +16,8 @@ use core::net::IpAddr;
 
 use super::definition::{Definition, Entries, Entry};
 use super::domain::DomainKey;
-use super::held::{Held, HeldSet};
 use super::message::{self, Dialect, Error, Header, SET_HEADER_BYTES, Set};
+use super::pending_records::{Held, HeldSet};
 use super::plan::{Places, Plan};
 use super::reader::{Known, Reader, Speaker};
 use super::replacement::{Place, Replacement, Shares};
