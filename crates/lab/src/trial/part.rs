@@ -175,7 +175,14 @@ impl Chosen {
     /// # Errors
     /// When it holds none of `what`.
     pub fn holds(&self, count: usize, what: &str) -> Result<()> {
-        let &Chosen { part, whole_s, .. } = self;
+        let &Chosen { part, whole_s, wanted, .. } = self;
+        if count == 0 && wanted.spread {
+            bail!(
+                "no {what} of the sessions that --spread drew falls into the {:.3} s of the run; the original lasts \
+                 {whole_s:.3} s: give a longer --duration, or one of its parts (--part START+LENGTH)",
+                part.seconds
+            );
+        }
         if count == 0 {
             bail!(
                 "no {what} passed in the part from {:.3} s on, of {:.3} s; the original lasts {whole_s:.3} s",
