@@ -7,9 +7,10 @@
 //!
 //! [`Drawn::spread`] draws over the whole of a long original and moves each session: where a share *p* of the sessions
 //! is taken and the time at which each begins is multiplied by *p*, as many begin in a second as before, while each
-//! connection keeps its own time. Some begin before the run does (the lead), so that it begins with as many under way. Sessions of one pair come closer to each other by that; those that come within
-//! the bound become one, which [`Drawn::sessions_played`] counts. A client's port that was used again meanwhile is
-//! replaced, so that no two connections have the same ends at the same time.
+//! connection keeps its own time. Some begin before the run does (the lead), so that the run starts with connections
+//! under way. Sessions of one pair move closer together; those that come within the bound become one, which
+//! [`Drawn::sessions_played`] counts. A client port that the original used again is replaced, so that no two
+//! connections have the same ends at the same time.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -25,6 +26,9 @@ use crate::sessions::{Brief, sessions_of_briefs};
 
 /// Sessions that [`Drawn::within`] takes for their bytes alone, at most; no more than half of what it may take.
 const LARGEST: usize = 1_024;
+
+/// No port below this one replaces another.
+const PORT_MIN: u16 = 1_024;
 
 /// What is drawn at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +75,28 @@ struct Listed {
     hash: u64,
 }
 
+/// The ports that a pair of hosts never used, from the highest on.
+#[derive(Default)]
+struct FreePorts {
+    used: BTreeSet<u16>,
+    given: u16,
+}
+
+impl FreePorts {
+    fn next(&mut self) -> Option<u16> {
+        loop {
+            let port = u16::MAX - self.given;
+            if port < PORT_MIN {
+                return None;
+            }
+            self.given += 1;
+            if !self.used.contains(&port) {
+                return Some(port);
+            }
+        }
+    }
+}
+
 /// The sessions that were drawn.
 #[derive(Clone, Debug, Default)]
 pub struct Drawn {
@@ -85,7 +111,8 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// A share of all sessions, 0 to 1 and one at least, each begun at that share of its time after `origin_ns` (ns since 1970), less `lead_ns`.
+    /// A share of all sessions, 0 to 1 and one at least. Each begins at that share of its time after `origin_ns` (ns
+    /// since 1970), less `lead_ns`.
     /// Connections are in the order of their starts; a pair's session ends after `bound_ns` without one.
     pub fn spread(
         all: &[Brief],
@@ -93,7 +120,7 @@ impl Drawn {
         [origin_ns, lead_ns]: [u64; 2],
         share: f64,
     ) -> Drawn {
-        Drawn::of(all, bound_ns, |sessions| {
+        let mut drawn = Drawn::of(all, bound_ns, |sessions| {
             let every: Vec<usize> = (0..sessions.len()).collect();
             let share_min = 1.0 / sessions.len().max(1) as f64;
             let earlier = |start_ns: u64| {
@@ -102,7 +129,9 @@ impl Drawn {
             };
             let taken = stratified(sessions, &every, share.max(share_min));
             taken.map(|at| (at, earlier(sessions[at].start_ns))).collect()
-        })
+        });
+        drawn.replace_ports();
+        drawn
     }
 
     /// As large a share of all sessions as the limits allow, when they were; the largest that fit first.
@@ -151,31 +180,23 @@ impl Drawn {
             }
         }
         made.between.values_mut().for_each(|taken| taken.sort_by_key(|one| one.start_ns));
-        made.part_ports();
         played.sort_by_key(|one| one.start_ns);
         made.sessions_played = sessions_of_briefs(&played, bound_ns).len() as u64;
         made
     }
 
-    /// Gives connections that have the ends of an earlier one which was drawn a port of their own; where there is none
-    /// left they are not drawn.
-    fn part_ports(&mut self) {
-        let mut used: BTreeMap<[IpAddr; 2], BTreeSet<u16>> = BTreeMap::new();
+    /// Gives each drawn connection that has the ends of an earlier one a client port which the pair never used; where
+    /// all are in use it keeps its own.
+    fn replace_ports(&mut self) {
+        let mut free: BTreeMap<[IpAddr; 2], FreePorts> = BTreeMap::new();
         for [one, other] in self.between.keys() {
-            let ports = used.entry([one.ip(), other.ip()]).or_default();
-            ports.extend([one.port(), other.port()]);
+            let free = free.entry([one.ip(), other.ip()]).or_default();
+            free.used.extend([one.port(), other.port()]);
         }
         for ([one, other], taken) in &mut self.between {
-            let used = used.get_mut(&[one.ip(), other.ip()]).expect("every pair is there");
-            let again = taken.iter_mut().filter(|taken| taken.earlier_ns.is_some()).skip(1);
-            for taken in again.filter(|taken| taken.earlier_ns != Some(0)) {
-                match (1_024..=u16::MAX).rev().find(|port| !used.contains(port)) {
-                    Some(port) => {
-                        used.insert(port);
-                        taken.port = port;
-                    }
-                    None => taken.earlier_ns = None,
-                }
+            let free = free.get_mut(&[one.ip(), other.ip()]).expect("every pair is there");
+            for taken in taken.iter_mut().filter(|taken| taken.earlier_ns.is_some()).skip(1) {
+                taken.port = free.next().unwrap_or(taken.port);
             }
         }
     }
@@ -282,7 +303,7 @@ fn stratified<'a>(
     })
 }
 
-/// A number that is the same for a session on every machine, and tells nothing else of it.
+/// The same number for a session on every machine.
 fn hash(client: IpAddr, server: IpAddr, start_ns: u64) -> u64 {
     let [high, low] = [(start_ns >> 16) as u16, start_ns as u16];
     let key = FlowKey {

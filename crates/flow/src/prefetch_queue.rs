@@ -18,9 +18,9 @@ pub use crate::queued::Queued;
 const LENGTH: usize = 16;
 /// With as many flows, a megabyte, packets are queued.
 const FLOWS_MANY: usize = 1 << 13;
-/// How far behind its beginning flows are found in the index and asked for.
+/// Places from the head at which a packet's flow is looked up in the index and prefetched.
 const TO_FLOW: usize = 6;
-/// How far their neighbours are.
+/// Places from the head at which its neighbours are prefetched.
 const TO_NEIGHBOURS: usize = 11;
 
 /// The queue.

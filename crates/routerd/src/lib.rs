@@ -1,4 +1,5 @@
-//! The running router: its configuration, the driver of its ports, control (HTTP, SNMP), and routes from daemons and the kernel.
+//! The running router: its configuration, the driver of its ports, control (HTTP, SNMP), and routes from daemons and
+//! the kernel.
 
 mod address;
 pub mod assemble;

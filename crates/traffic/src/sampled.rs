@@ -195,9 +195,9 @@ impl Carried {
     }
 }
 
-/// Sizes of the files of each bin. Where it is known how files are divided, they are those that travel in so many
-/// packets, times what sampled packets carry over what they would: of each bin of flows that are long enough to
-/// be told from others by what was sampled of them, and of all shorter ones together. Elsewhere it is the length times the mean payload.
+/// Sizes of the files of each bin. Where it is known how files are divided into packets, these are the sizes that fit
+/// the packet count, scaled by the observed over the expected payload: bin by bin for flows that are long enough to be
+/// told apart, and for all shorter ones together. Elsewhere a size is the length times the mean payload.
 fn sizes(
     interval: f64,
     dealt: &[Dealt],

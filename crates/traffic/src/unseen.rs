@@ -30,8 +30,7 @@ fn at_least(counts: &Counts) -> f64 {
     seen + of(1) * (of(1) - 1.0).max(0.0) / (2.0 * (of(2) + 1.0))
 }
 
-/// The inversion of records without flags, of which there were `flows_of_seen` for each that was seen, if that is known,
-/// and what is known of the packets of each flow.
+/// The inversion of records without flags. `flows_of_seen` is the number of flows for each record, where that is known.
 ///
 /// # Errors
 /// Where the interval is below 2.

@@ -1,34 +1,25 @@
 //! Models of sampled records held against the flows that were sampled.
 
-use core::net::{IpAddr, Ipv4Addr};
+#[path = "truth/sampling.rs"]
+mod sampling;
 
 use nilometer_flow::record::{TCP, UDP, tcp_flags};
-use nilometer_flow::{EndReason, FlowKey, FlowRecord};
+use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::inversion::InversionError;
 use nilometer_stat::{Rng, ks_models, ks_to, pareto};
-use nilometer_traffic::estimate::{EstimateError, EstimateOptions, estimate};
+use nilometer_traffic::estimate::{EstimateError, estimate};
 use nilometer_traffic::lengths::Method;
-use nilometer_traffic::model::{Identification, Origin, TrafficModel};
+use nilometer_traffic::model::{Identification, TrafficModel};
+use sampling::{Packet, address, options};
 
 const FLOWS: u64 = 60_000;
 const DURATION_NS: u64 = 600_000_000_000;
 const INACTIVE_NS: u64 = 15_000_000_000;
 const PAYLOAD: u64 = 1_000;
 
-/// A packet of a flow: when, and with what payload.
-struct Packet {
-    at_ns: u64,
-    payload: u64,
-    flags: u8,
-}
-
 struct Flow {
     key: FlowKey,
     packets: Vec<Packet>,
-}
-
-fn address(group: u8, at: u64) -> IpAddr {
-    Ipv4Addr::new(198, 18 + group, (at >> 8) as u8, at as u8).into()
 }
 
 /// Flows from servers to clients: a SYN, packets of 1,000 bytes at 20 ms, a FIN.
@@ -72,45 +63,16 @@ fn exported(flows: &[Flow], interval: u32, seed: u64) -> Vec<FlowRecord> {
             if open.as_ref().is_some_and(|record| packet.at_ns - record.end_ns > INACTIVE_NS) {
                 records.extend(open.take());
             }
-            let record = open.get_or_insert(FlowRecord {
-                key: *key,
-                start_ns: packet.at_ns,
-                end_ns: packet.at_ns,
-                packets: 0,
-                octets: 0,
-                tcp_flags: 0,
-                payload_octets: None,
-                opened: None,
-                end_reason: EndReason::Unknown,
-                sampling_interval: interval,
-            });
-            record.end_ns = packet.at_ns;
-            record.packets += 1;
-            record.octets += 40 + packet.payload;
-            record.tcp_flags |= packet.flags;
+            let begun = || sampling::begun(*key, packet.at_ns, interval);
+            sampling::count(open.get_or_insert_with(begun), packet);
         }
         records.extend(open);
     }
     records
 }
 
-fn options() -> EstimateOptions {
-    let prefix = |text: &str| text.parse().expect("a prefix");
-    EstimateOptions {
-        interval_s: Some(200.0),
-        bound_s: 60.0,
-        keep_addresses: false,
-        tool: "test".to_owned(),
-        origin: Origin { description: "test".to_owned(), synthetic: true, inputs: Vec::new() },
-        span_ns: Some((0, DURATION_NS)),
-        clients: vec![prefix("198.18.0.0/16")],
-        servers: vec![prefix("198.19.0.0/17")],
-        harpoon: false,
-    }
-}
-
 fn model(records: Vec<FlowRecord>) -> TrafficModel {
-    estimate(records, &options()).expect("a model").model
+    estimate(records, &options(200.0, DURATION_NS)).expect("a model").model
 }
 
 fn mean_length(flows: &[Flow]) -> f64 {
@@ -235,7 +197,7 @@ fn without_a_single_syn_there_is_no_model() {
     let count = records.len() as u64;
     let udp = FlowKey { protocol: UDP, ..records[0].key };
     records.push(FlowRecord { key: udp, ..records[0].clone() });
-    let error = estimate(records, &options()).expect_err("no SYN");
+    let error = estimate(records, &options(200.0, DURATION_NS)).expect_err("no SYN");
     assert_eq!(error, EstimateError::Sampled(InversionError::NoSyn(count)));
 }
 
@@ -246,7 +208,7 @@ fn sampled_records_without_flags_are_read() {
     let payload: u64 = flows.iter().flat_map(|flow| &flow.packets).map(|p| p.payload).sum();
     let mut records = exported(&flows, 10, 14);
     records.iter_mut().for_each(|record| record.tcp_flags = 0);
-    let made = estimate(records, &options()).expect("a model");
+    let made = estimate(records, &options(200.0, DURATION_NS)).expect("a model");
     let model = made.model;
     covered(&model);
     let lengths = model.flow_lengths.as_ref().expect("lengths");

@@ -1,12 +1,13 @@
 //! File sizes of sampled records held against the files that were sent.
 
-use core::net::{IpAddr, Ipv4Addr};
+#[path = "truth/sampling.rs"]
+mod sampling;
 
 use nilometer_flow::record::{TCP, tcp_flags};
-use nilometer_flow::{EndReason, FlowKey, FlowRecord};
+use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::{Empirical, Rng, ks_of_sorted, lognormal, pareto};
-use nilometer_traffic::estimate::{EstimateOptions, estimate};
-use nilometer_traffic::model::Origin;
+use nilometer_traffic::estimate::estimate;
+use sampling::{Packet, address, options};
 
 const PURPOSE: u32 = 0x7369_7a65;
 const DURATION_NS: u64 = 3_600_000_000_000;
@@ -121,20 +122,19 @@ const HELD_OUT: [Law; 4] = [
 
 const REFERENCES: [(u64, u32); 3] = [(50_000, 10), (1_000_000, 100), (1_000_000, 1_000)];
 
-fn address(group: u8, at: u64) -> IpAddr {
-    Ipv4Addr::new(198, 18 + group, (at >> 8) as u8, at as u8).into()
-}
-
 /// The record of a file of which one packet in `interval` is sampled, if any is.
 fn record(number: u64, size: u64, law: &Law, interval: u32, rng: &mut Rng) -> Option<FlowRecord> {
     let carrying = size.div_ceil(law.segment);
     let packets = 1 + carrying + u64::from(law.closes_apart);
     let start_ns = rng.below(DURATION_NS);
-    let ln_missed = (-1.0 / f64::from(interval)).ln_1p();
-    let mut way = || ((-rng.unit()).ln_1p() / ln_missed) as u64;
-    let mut record: Option<FlowRecord> = None;
-    let mut at = way();
-    while at < packets {
+    let key = FlowKey {
+        source: address(1, number % 40),
+        destination: address(0, number / 60_000),
+        source_port: 80,
+        destination_port: 1_024 + (number % 60_000) as u16,
+        protocol: TCP,
+    };
+    sampling::sampled(key, packets, interval, rng, |at| {
         let payload = match at {
             0 => 0,
             _ if at < carrying => law.segment,
@@ -146,47 +146,8 @@ fn record(number: u64, size: u64, law: &Law, interval: u32, rng: &mut Rng) -> Op
             _ if at + 1 == packets => tcp_flags::FIN | tcp_flags::ACK,
             _ => tcp_flags::ACK,
         };
-        let at_ns = start_ns + at * SPACING_NS;
-        let record = record.get_or_insert(FlowRecord {
-            key: FlowKey {
-                source: address(1, number % 40),
-                destination: address(0, number / 60_000),
-                source_port: 80,
-                destination_port: 1_024 + (number % 60_000) as u16,
-                protocol: TCP,
-            },
-            start_ns: at_ns,
-            end_ns: at_ns,
-            packets: 0,
-            octets: 0,
-            tcp_flags: 0,
-            payload_octets: None,
-            opened: None,
-            end_reason: EndReason::Unknown,
-            sampling_interval: interval,
-        });
-        record.end_ns = at_ns;
-        record.packets += 1;
-        record.octets += 40 + payload;
-        record.tcp_flags |= flags;
-        at += 1 + way();
-    }
-    record
-}
-
-fn options() -> EstimateOptions {
-    let prefix = |text: &str| text.parse().expect("a prefix");
-    EstimateOptions {
-        interval_s: Some(600.0),
-        bound_s: 60.0,
-        keep_addresses: false,
-        tool: "test".to_owned(),
-        origin: Origin { description: "test".to_owned(), synthetic: true, inputs: Vec::new() },
-        span_ns: Some((0, DURATION_NS)),
-        clients: vec![prefix("198.18.0.0/16")],
-        servers: vec![prefix("198.19.0.0/17")],
-        harpoon: false,
-    }
+        Packet { at_ns: start_ns + at * SPACING_NS, payload, flags }
+    })
 }
 
 /// The greatest difference of the distribution functions, between sizes that there are.
@@ -223,7 +184,7 @@ fn outcome(seed: u64, (files, interval): (u64, u32), law: &Law) -> Outcome {
     let drawn: Vec<u64> = (0..files).map(|_| draw(&mut rng)).collect();
     let sizes = drawn.iter().zip(0..);
     let records = sizes.filter_map(|(size, at)| record(at, *size, law, interval, &mut rng));
-    let made = estimate(records.collect(), &options()).expect("a model");
+    let made = estimate(records.collect(), &options(600.0, DURATION_NS)).expect("a model");
     let (spread, model) = (spread(&made.warnings), made.model);
     let mut sorted: Vec<f64> = drawn.iter().map(|size| *size as f64).collect();
     sorted.sort_by(f64::total_cmp);

@@ -1,12 +1,14 @@
 //! Gaps of sampled records held against those between the connections that were sampled.
 
-use core::net::{IpAddr, Ipv4Addr};
+#[path = "truth/sampling.rs"]
+mod sampling;
 
 use nilometer_flow::record::{TCP, tcp_flags};
-use nilometer_flow::{EndReason, FlowKey, FlowRecord};
+use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::{Rng, ks_to, pareto};
-use nilometer_traffic::estimate::{EstimateOptions, estimate};
-use nilometer_traffic::model::{Identification, Origin, TrafficModel};
+use nilometer_traffic::estimate::estimate;
+use nilometer_traffic::model::{Identification, TrafficModel};
+use sampling::{Packet, address, options};
 
 const PURPOSE: u32 = 0x7468_696e;
 const BOUND_S: f64 = 60.0;
@@ -56,43 +58,17 @@ struct Direction {
 }
 
 impl Direction {
-    /// The record of one packet in `interval`, if any was sampled: the way to the next one is geometric.
+    /// The record of one packet in `interval`, if any was sampled.
     fn record(&self, interval: u32, rng: &mut Rng) -> Option<FlowRecord> {
-        let ln_missed = (-1.0 / f64::from(interval)).ln_1p();
-        let mut way = || ((-rng.unit()).ln_1p() / ln_missed) as u64;
-        let mut at = way();
-        let mut record: Option<FlowRecord> = None;
-        while at < self.packets {
+        sampling::sampled(self.key, self.packets, interval, rng, |at| {
             let (payload, flags) = match at {
                 0 => (0, tcp_flags::SYN | self.flags),
                 _ if at + 1 == self.packets => (self.payload, tcp_flags::FIN | tcp_flags::ACK),
                 _ => (self.payload, tcp_flags::ACK),
             };
-            let at_ns = self.start_ns + at * SPACING_NS;
-            let record = record.get_or_insert(FlowRecord {
-                key: self.key,
-                start_ns: at_ns,
-                end_ns: at_ns,
-                packets: 0,
-                octets: 0,
-                tcp_flags: 0,
-                payload_octets: None,
-                opened: None,
-                end_reason: EndReason::Unknown,
-                sampling_interval: interval,
-            });
-            record.end_ns = at_ns;
-            record.packets += 1;
-            record.octets += 40 + payload;
-            record.tcp_flags |= flags;
-            at += 1 + way();
-        }
-        record
+            Packet { at_ns: self.start_ns + at * SPACING_NS, payload, flags }
+        })
     }
-}
-
-fn address(group: u8, at: u64) -> IpAddr {
-    Ipv4Addr::new(198, 18 + group, (at >> 8) as u8, at as u8).into()
 }
 
 /// Sessions of pairs of hosts: connections of which each is followed by another after a gap, or by silence.
@@ -147,21 +123,6 @@ fn connection(
     sampled.records.extend([up, down].iter().filter_map(|way| way.record(interval, rng)));
 }
 
-fn options(end_ns: u64) -> EstimateOptions {
-    let prefix = |text: &str| text.parse().expect("a prefix");
-    EstimateOptions {
-        interval_s: Some(600.0),
-        bound_s: BOUND_S,
-        keep_addresses: false,
-        tool: "test".to_owned(),
-        origin: Origin { description: "test".to_owned(), synthetic: true, inputs: Vec::new() },
-        span_ns: Some((0, end_ns + 1_000_000_000)),
-        clients: vec![prefix("198.18.0.0/16")],
-        servers: vec![prefix("198.19.0.0/17")],
-        harpoon: false,
-    }
-}
-
 /// What came of one sample.
 struct Outcome {
     ks: f64,
@@ -173,7 +134,7 @@ struct Outcome {
 
 fn outcome(seed: u64, size: (u64, u32), gaps: (Gap, f64)) -> Outcome {
     let Sampled { records, mut gaps_s, end_ns } = sample(seed, size, gaps);
-    let model = estimate(records, &options(end_ns)).expect("a model").model;
+    let model = estimate(records, &options(600.0, end_ns + 1_000_000_000)).expect("a model").model;
     let ks = ks_to(&mut gaps_s, &model.inter_connection);
     let median = gaps_s[gaps_s.len() / 2];
     let mean = gaps_s.iter().sum::<f64>() / gaps_s.len() as f64;
@@ -226,7 +187,7 @@ fn pairs_that_differ_are_told_by_what_their_lags_have_in_common() {
 #[test]
 fn what_is_not_identified_is_said() {
     let Sampled { records, end_ns, .. } = sample(5, (2_000, 1_000), (lognormal, 0.0));
-    let made = estimate(records, &options(end_ns)).expect("a model");
+    let made = estimate(records, &options(600.0, end_ns + 1_000_000_000)).expect("a model");
     assert!(!is_identified(&made.model));
     let is_told = |warning: &String| warning.contains("not identified");
     assert!(made.warnings.iter().any(is_told), "{:?}", made.warnings);
@@ -244,7 +205,8 @@ fn what_is_not_identified_is_said() {
 fn strays_of_another_sampling_interval_leave_gaps_identified() {
     let Sampled { mut records, end_ns, .. } = sample(5, (5_000, 10), (lognormal, 0.0));
     let median = |records: &[FlowRecord]| {
-        let made = estimate(records.to_vec(), &options(end_ns)).expect("a model");
+        let made =
+            estimate(records.to_vec(), &options(600.0, end_ns + 1_000_000_000)).expect("a model");
         assert!(is_identified(&made.model), "{:?}", made.warnings);
         made.model.sampled_gaps.expect("sampled").median_interval_s
     };

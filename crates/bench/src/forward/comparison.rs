@@ -1,4 +1,4 @@
-//! What runs held against each other came to, and how it is told.
+//! Runs compared, point by point, and the comparison as text.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct Comparison {
 /// Two runs that told different prices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Apart {
-    /// The point: device, variant, bytes of a frame, frames per second that were asked for.
+    /// The point: device, variant, frame size in bytes, offered load in frames per second.
     pub point: String,
     /// Which runs, by number from 0.
     pub runs: [usize; 2],

@@ -1,4 +1,4 @@
-//! Pipes: inputs that can be read once only, and what is told to who needs to read twice.
+//! Pipes: inputs that can be read only once, and the error for commands that read twice.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;

@@ -42,8 +42,8 @@ impl Server {
     /// kernel hands each connection to one of them.
     ///
     /// # Errors
-    /// One line: the system refuses an event queue, or accepted sockets do not have the congestion
-    /// control that was asked for. What befalls single connections is counted.
+    /// One line: the system refuses an event queue, or accepted sockets do not have the configured
+    /// congestion control. Failures of single connections are counted, and are no error.
     pub fn run(&self, live: &Live, stop: &AtomicBool) -> Result<ServerReport> {
         let mut service = Service::new(self, live)?;
         service.perform(stop)?;

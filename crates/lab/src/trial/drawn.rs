@@ -180,15 +180,15 @@ fn survey(
     follower.flush(&mut keep);
     if is_too_many {
         bail!(
-            "more than {SURVEYED_MAX} TCP connections are too many to draw from; give a shorter part (--part START+LENGTH)"
+            "more than {SURVEYED_MAX} TCP connections are too many to draw from; give a shorter part (--part \
+             START+LENGTH)"
         );
     }
     all.sort_by_key(|one| (one.start_ns, one.client, one.server));
     Ok(all)
 }
 
-/// Observes the packets of sessions that are moved, in the order in which they are played. What is not TCP is counted
-/// by the share that sessions have.
+/// Observes the packets of sessions that are moved, in the order in which they are played.
 fn observe_moved(
     reader: &Reader<'_>,
     drawn: &Drawn,
@@ -333,6 +333,36 @@ mod tests {
         let (same, drawn) =
             of_connections(whole.observed.connections.clone(), &asked, &whole_is_played);
         assert!(drawn.is_none() && same.len() == whole.observed.connections.len());
+    }
+
+    #[test]
+    fn what_is_not_tcp_is_counted_by_the_share_of_tcp_that_is_observed() {
+        let bin = |packets, octets| Bin { packets, octets };
+        let mut observed = Observed { tcp: bin(1, 250), ..Observed::default() };
+        (observed.udp, observed.others) = (bin(40, 4_000), bin(8, 80));
+        let mut drawn = Drawn::default();
+        // (What was drawn does not matter: some of it falls beyond the end.)
+        (drawn.all.octets, drawn.drawn.octets) = (1_000, 900);
+        scale_beside(&mut observed, &drawn);
+        assert_eq!([observed.udp, observed.others], [bin(10, 1_000), bin(2, 20)]);
+    }
+
+    #[test]
+    fn a_spread_that_no_model_holds_is_refused() {
+        let (asked, clock) = (Asked::of(vec![EMBEDDED.into()]), Clock::default());
+        let reader = Reader { asked: &asked, clock: &clock };
+        let wanted = Wanted { duration_s: Some(12.0), spread: true, ..Wanted::default() };
+        let chosen = volume(&reader).choose(&wanted);
+        let few = DrawLimits { connections: 10, steps: 1 << 40 };
+        let refused = observe_within(few, &reader, &chosen, &mut |_| {}).err().expect("too many");
+        assert!(refused.to_string().contains("give a shorter --duration"), "{refused}");
+        let none = DrawLimits { connections: 0, steps: 1 << 40 };
+        let whole = volume(&reader).choose(&Wanted::default());
+        let refused = observe_within(none, &reader, &whole, &mut |_| {}).err().expect("too large");
+        assert!(
+            refused.to_string().contains("each session of the part has more than"),
+            "{refused}"
+        );
     }
 
     #[test]

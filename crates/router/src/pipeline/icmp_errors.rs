@@ -1,4 +1,4 @@
-//! ICMP errors and redirects: which problem senders are told of, from which address.
+//! ICMP errors and redirects: which error a packet causes, and from which source address it is sent.
 //!
 //! A message is from an address of the port by which it leaves (RFC 1812, 4.3.2.4), so the way to the
 //! one who is told is found first and the message made for it. A port without an address speaks with

@@ -53,7 +53,7 @@ const DEVIATIONS_95: f64 = 1.959_963_984_540_054;
 
 /// The reference of files counts for so many flows for each SYN, that of other flows for one.
 const FILES_WEIGHT: f64 = 0.5;
-/// Beside this many times the marked packets that sampling leaves, and this many more, packets are not what was sampled.
+/// With this many times the SYNs that packet sampling would leave, and this many more, flows were sampled, not packets.
 const MARKED_MOST: f64 = 2.0;
 const MARKED_MORE: f64 = 10.0;
 
