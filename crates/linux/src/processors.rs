@@ -84,6 +84,14 @@ fn allowed() -> Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&at| allowed.is_set(at)).collect())
 }
 
+/// Whether the calling thread may use one processor only.
+///
+/// # Errors
+/// When the kernel does not say.
+pub fn are_one() -> Result<bool> {
+    Ok(allowed()?.len() == 1)
+}
+
 /// The calling thread, pinned; its affinity is as it was before when this is dropped.
 #[derive(Debug)]
 pub struct Apart {

@@ -314,10 +314,11 @@ fn sample(bench: &mut Bench, options: &Options, load: LoadId, awake: &Awake) -> 
     let waited = held_up();
     let (machine, spun, before) = (Machine::now()?, awake.time(), time(&bench.device)?);
     let run = bench.tester.offer(&frames, Load { pps, duration })?;
-    let cpu = time(&bench.device)? - before;
+    let idle = run.waited.as_secs_f64();
+    let cpu = time(&bench.device)? - before - idle;
     let held_up = (held_up() - waited).as_secs_f64();
     let usage = Machine::now()?.since(&machine);
-    let busy = (usage.busy - (awake.time() - spun).as_secs_f64()).max(0.0);
+    let busy = (usage.busy - (awake.time() - spun).as_secs_f64() - idle).max(0.0);
     let usage = Usage { held_up, busy, ..usage };
     let paths = match (bench.device.paths()?, paths) {
         (Some(after), Some(before)) => Some(after.since(&before)),
