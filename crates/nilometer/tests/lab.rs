@@ -11,7 +11,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use common::{BINARY, Room, capture, last_line, privileged, text};
+use common::{Room, capture, last_line, privileged, text};
 use nilometer_files::table::flows::read_flow_table;
 use nilometer_files::table::packets::{Fate, read_packet_table};
 use nilometer_lab::trial::bounds::{Bounds, out_of_bounds};
@@ -419,8 +419,7 @@ fn descendants(pid: u32) -> Vec<String> {
 #[test]
 fn an_ordinary_user_gets_a_lab_or_one_sentence() {
     let room = Room::new("ordinary");
-    // The build's own folder may be closed to others, so the binary goes where nobody is turned away.
-    fs::copy(BINARY, room.path("nilometer")).expect("a copy of the binary");
+    let binary = room.own_binary();
     let folder = room.path("home");
     fs::create_dir(&folder).expect("a folder");
     if chown(&folder, Some(NOBODY), Some(NOBODY)).is_err() {
@@ -428,7 +427,7 @@ fn an_ordinary_user_gets_a_lab_or_one_sentence() {
         return;
     }
     fs::set_permissions(room.path(""), fs::Permissions::from_mode(0o755)).expect("a mode");
-    let mut lab = Command::new(room.path("nilometer"));
+    let mut lab = Command::new(&binary);
     lab.current_dir(&folder).gid(NOBODY).uid(NOBODY);
     lab.args(["lab", "run", "--duration", "0.5", "--calibration", "0", "--json"]);
     let output = lab.output().expect("the binary runs");

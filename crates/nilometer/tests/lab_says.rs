@@ -5,6 +5,8 @@ mod captures;
 mod common;
 #[path = "lab_says/first_minute.rs"]
 mod first_minute;
+#[path = "lab_says/scheduling.rs"]
+mod scheduling;
 
 use common::{Room, privileged, text};
 use serde_json::Value;

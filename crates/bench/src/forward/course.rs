@@ -110,7 +110,7 @@ pub fn point(course: &Course) -> Point {
         paths: paths.reduce(|sum, one| sum.plus(&one)),
         cpu_seconds: median(of(&|sample| sample.cpu / sample.run.seconds)),
         generator_cpu_seconds: median(generator),
-        machine_cpu_seconds: median(of(&|sample| sample.usage.busy / sample.run.seconds)),
+        machine_cpu_seconds: median(of(&|sample| sample.usage.machine.busy_s / sample.run.seconds)),
     }
 }
 

@@ -67,14 +67,16 @@ use course::{Course, Sample, point};
 use dut::{Device, Dut, Variant};
 use nilometer_linux::clock::{thread_id, thread_time};
 use nilometer_linux::epoll::PromptTimers;
+use nilometer_linux::machine::Machine;
 use nilometer_linux::processors::{Awake, keep_apart};
+use nilometer_linux::scheduling::run_queue_wait;
 use price::{CONFIDENCE, HALF_WIDTH_MAX, Rounds};
 use repeat::compare;
 use result::{Forwarding, Point};
 use site::Site;
 use tester::{Load, Tester};
 use traffic::{FRAME_BYTES_MIN, Frames};
-use usage::{KernelThreads, Machine, Usage, are_interrupts_apart};
+use usage::{KernelThreads, Usage, are_interrupts_apart};
 
 /// The longest frame: the IP packet of 1,912 bytes that the paper's sweep ends with, in Ethernet.
 pub const FRAME_BYTES_MAX: u16 = 1_930;
@@ -309,7 +311,7 @@ fn sample(bench: &mut Bench, options: &Options, load: LoadId, awake: &Awake) -> 
     let paths = bench.device.paths()?;
     let held_up = || -> Duration {
         let threads = [Some(thread_id()), bench.device.thread_id()].into_iter().flatten();
-        threads.filter_map(usage::waited).sum()
+        threads.filter_map(run_queue_wait).sum()
     };
     let waited = held_up();
     let (machine, spun, before) = (Machine::now()?, awake.time(), time(&bench.device)?);
@@ -317,9 +319,9 @@ fn sample(bench: &mut Bench, options: &Options, load: LoadId, awake: &Awake) -> 
     let idle = run.waited.as_secs_f64();
     let cpu = time(&bench.device)? - before - idle;
     let held_up = (held_up() - waited).as_secs_f64();
-    let usage = Machine::now()?.since(&machine);
-    let busy = (usage.busy - (awake.time() - spun).as_secs_f64() - idle).max(0.0);
-    let usage = Usage { held_up, busy, ..usage };
+    let mut machine = Machine::now()?.since(&machine);
+    machine.busy_s = (machine.busy_s - (awake.time() - spun).as_secs_f64() - idle).max(0.0);
+    let usage = Usage { machine, held_up };
     let paths = match (bench.device.paths()?, paths) {
         (Some(after), Some(before)) => Some(after.since(&before)),
         _ => None,

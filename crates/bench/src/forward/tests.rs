@@ -4,10 +4,12 @@ use super::result::Cost;
 use super::tester::Run;
 use super::usage::OTHERS_MAX;
 use super::*;
+use nilometer_linux::machine::MachineUse;
 
 fn sampled(sent: u64, delivered: u64, cpu: f64) -> Sample {
     let run = Run { sent, delivered, seconds: 0.5, ..Run::default() };
-    let usage = Usage { all: 1.0, run: 0.5, busy: cpu, ..Usage::default() };
+    let machine = MachineUse { all_s: 1.0, elapsed_s: 0.5, busy_s: cpu, ..MachineUse::default() };
+    let usage = Usage { machine, held_up: 0.0 };
     Sample { run, cpu, usage, paths: None }
 }
 
@@ -83,7 +85,7 @@ fn rounds_that_others_disturbed_do_not_count() {
     let mut disturbed = quiet;
     // The bare link's run beside which somebody compiled.
     disturbed[1].cpu = 0.25;
-    disturbed[1].usage.busy = 0.9;
+    disturbed[1].usage.machine.busy_s = 0.9;
     let pairs = [[quiet; 8].as_slice(), &[disturbed; 3]].concat();
     let mut course = Course::new(Rounds::new(8, 40), OTHERS_MAX);
     pairs.iter().rev().for_each(|[own, bare]| course.add(*own, *bare));

@@ -37,18 +37,18 @@
 
 use std::fs;
 use std::io::Read;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use flate2::read::GzDecoder;
+use nilometer_linux::machine::MachineUse;
+use nilometer_linux::system_file::system_text;
 use rustix::process::{Pid, setpriority_process};
 
 /// The niceness of who measures and of what is measured.
 const HIGHEST: i32 = -20;
 /// How a kernel was built takes less.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
-
-use nilometer_linux::system_file::system_text;
 
 /// The kernel's threads that carry on with packets.
 #[derive(Debug)]
@@ -92,28 +92,23 @@ pub const HELD_UP_MAX: f64 = 0.05;
 /// The share of all processors that a hypervisor may take away.
 pub const STOLEN_MAX: f64 = 0.05;
 
-/// What the machine did during a run, in seconds of its processors.
+/// What the machine did during a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// How long it was, times the number of processors.
-    pub all: f64,
-    /// How long it was.
-    pub run: f64,
-    /// How long our threads waited for a processor.
+    /// All of its processors, without what kept them awake.
+    pub machine: MachineUse,
+    /// How long our threads waited for a processor, in seconds.
     pub held_up: f64,
-    /// Neither idle nor stolen.
-    pub busy: f64,
-    /// Taken away by a hypervisor.
-    pub stolen: f64,
 }
 
 impl Usage {
     /// Whether others, beside those who used `own` processor seconds, disturbed the run; they may have the
     /// share `others_max` of all processors.
     pub fn is_disturbed(&self, own: f64, others_max: f64) -> bool {
-        self.busy - own > others_max * self.all
-            || self.held_up > HELD_UP_MAX * self.run
-            || self.stolen > STOLEN_MAX * self.all
+        let MachineUse { elapsed_s, all_s, busy_s, stolen_s } = self.machine;
+        busy_s - own > others_max * all_s
+            || self.held_up > HELD_UP_MAX * elapsed_s
+            || stolen_s > STOLEN_MAX * all_s
     }
 }
 
@@ -121,13 +116,6 @@ impl Usage {
 /// Where it may not, threads are held up on a busy machine, and the rounds do not count.
 pub fn raise(thread_id: i32) {
     let _ = setpriority_process(Pid::from_raw(thread_id), HIGHEST);
-}
-
-/// How long a thread of this process has waited for a processor, ready to run; none where the kernel does
-/// not say (`CONFIG_SCHED_INFO`).
-pub fn waited(thread_id: i32) -> Option<Duration> {
-    let text = system_text(format!("/proc/self/task/{thread_id}/schedstat")).ok()?;
-    text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
 /// Whether this kernel accounts soft interrupts apart from the threads that they run in; none where it
@@ -147,95 +135,30 @@ pub fn are_interrupts_apart() -> Option<bool> {
     Some(built.lines().any(|line| line == "CONFIG_IRQ_TIME_ACCOUNTING=y"))
 }
 
-/// The machine at one moment.
-#[derive(Clone, Copy, Debug)]
-pub struct Machine {
-    at: Instant,
-    /// Of all processors, idle or waiting for a disk.
-    idle: Duration,
-    /// Of all processors, taken away by a hypervisor.
-    stolen: Duration,
-    processors: u32,
-}
-
-impl Machine {
-    /// Now.
-    ///
-    /// # Errors
-    /// When `/proc/stat` cannot be read.
-    pub fn now() -> Result<Machine> {
-        let text = system_text("/proc/stat").context("cannot read /proc/stat")?;
-        let at = Instant::now();
-        let (idle, stolen, processors) =
-            parsed(&text).context("/proc/stat is not as it should be")?;
-        Ok(Machine { at, idle, stolen, processors })
-    }
-
-    /// What it did since `before`.
-    pub fn since(&self, before: &Machine) -> Usage {
-        let all = (self.at - before.at).as_secs_f64() * f64::from(self.processors);
-        let idle = self.idle.saturating_sub(before.idle).as_secs_f64();
-        let stolen = self.stolen.saturating_sub(before.stolen).as_secs_f64();
-        let run = (self.at - before.at).as_secs_f64();
-        Usage { all, run, held_up: 0.0, busy: (all - idle - stolen).max(0.0), stolen }
-    }
-}
-
-/// Idle and stolen time and the number of processors; ticks are hundredths of a second, whatever the kernel's own.
-fn parsed(text: &str) -> Option<(Duration, Duration, u32)> {
-    let mut words = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
-    let mut field = |skip: usize| words.nth(skip)?.parse::<u64>().ok();
-    let (idle, waiting, stolen) = (field(3)?, field(0)?, field(2)?);
-    let is_one = |line: &&str| {
-        line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    let processors = text.lines().filter(is_one).count() as u32;
-    let time = |ticks: u64| Duration::from_millis(ticks * 10);
-    Some((time(idle + waiting), time(stolen), processors))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nilometer_linux::clock::thread_id;
-
-    #[test]
-    fn idle_waiting_and_stolen_time_is_not_busy() {
-        let text = "cpu  1 2 3 400 50 6 7 8 0 0\ncpu0 1 1 1 200 25 3 3 4 0 0\n\
-                    cpu1 0 1 2 200 25 3 4 4 0 0\nintr 5\n";
-        let (idle, stolen) = (Duration::from_millis(4_500), Duration::from_millis(80));
-        assert_eq!(parsed(text), Some((idle, stolen, 2)));
-        assert_eq!(parsed("cpu0 1\n"), None);
-        assert_eq!(parsed("cpu  1 2 3\n"), None);
-    }
 
     #[test]
     fn others_disturb_who_have_a_quarter_of_the_machine_or_hold_our_threads_up() {
         let usage = |busy, held_up, stolen| {
-            Usage { all: 0.4, run: 0.2, busy, held_up, stolen }.is_disturbed(0.2, OTHERS_MAX)
+            let machine = MachineUse { all_s: 0.4, elapsed_s: 0.2, busy_s: busy, stolen_s: stolen };
+            Usage { machine, held_up }.is_disturbed(0.2, OTHERS_MAX)
         };
         assert!(!usage(0.29, 0.0, 0.0) && usage(0.31, 0.0, 0.0));
         assert!(!usage(0.2, 0.009, 0.0) && usage(0.2, 0.011, 0.0));
         assert!(!usage(0.2, 0.0, 0.019) && usage(0.2, 0.0, 0.021));
         // As busy by ourselves; and a machine on which others are put up with.
-        let busy = Usage { all: 0.4, run: 0.2, busy: 0.4, ..Usage::default() };
+        let machine =
+            MachineUse { all_s: 0.4, elapsed_s: 0.2, busy_s: 0.4, ..MachineUse::default() };
+        let busy = Usage { machine, held_up: 0.0 };
         assert!(!busy.is_disturbed(0.31, OTHERS_MAX) && !busy.is_disturbed(0.1, 1.0));
     }
 
     #[test]
-    fn a_thread_that_waits_for_a_processor_says_so() {
-        let waits = waited(thread_id()).expect("Linux says so");
-        assert!(waited(thread_id()).expect("again") >= waits);
-        assert_eq!(waited(5_000_000), None);
-    }
-
-    #[test]
-    fn the_kernel_has_threads_for_packets_and_the_machine_a_clock() {
+    fn the_kernel_has_threads_for_packets() {
         let threads = KernelThreads::find().expect("Linux has /proc");
-        let before = (threads.time(), Machine::now().expect("and /proc/stat"));
-        let after = Machine::now().expect("and /proc/stat");
-        let usage = after.since(&before.1);
-        assert!(usage.busy >= 0.0 && usage.all > 0.0, "{usage:?}");
-        assert!(threads.time() >= before.0);
+        let before = threads.time();
+        assert!(threads.time() >= before);
     }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{Finding, Purpose};
 use crate::generate::server::OPEN_FILES;
+use nilometer_linux::scheduling::refusal;
 use nilometer_linux::system_file::system_text;
 
 /// The oldest kernel that has everything `lab run` asks for: `epoll_pwait2`, with which connections
@@ -29,7 +30,7 @@ const SLEEP_LATE_NS: u64 = 1_000_000;
 /// Looks at all of them.
 pub fn examine() -> Vec<Finding> {
     let limits = read("/proc/self/limits").unwrap_or_default();
-    vec![kernel(), cores(), load(), memory(), clock(), timers(), open_files(&limits)]
+    vec![kernel(), cores(), load(), memory(), clock(), timers(), scheduling(), open_files(&limits)]
 }
 
 /// The content of a small file of `/proc` or `/sys`, trimmed; nothing when it cannot be read.
@@ -169,6 +170,18 @@ fn timers() -> Finding {
     finding.doubtful(
         "connections start late by as much (the result says how late they were)",
         "use a kernel with high-resolution timers, on an idle machine",
+    )
+}
+
+fn scheduling() -> Finding {
+    let Some(why) = refusal() else {
+        let found = "router and engines may run in a real-time class";
+        return Finding::ok("scheduling", Purpose::Figures, found);
+    };
+    let finding = Finding::ok("scheduling", Purpose::Figures, "the ordinary class alone");
+    finding.doubtful(
+        "router and engines wait for a processor like everybody else, and delays hold it",
+        why,
     )
 }
 

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
+use nilometer_linux::scheduling::{Role, Timed};
 use nilometer_traffic::plan::PlannedConnection;
 
 use super::client_loop::{Player, Share};
@@ -71,7 +72,7 @@ impl Client {
         check(connections)?;
         let threads = threads.get().min(self.config.open_max);
         let open_max = self.config.open_max / threads;
-        in_threads(connections, threads, &|share| {
+        in_threads(connections, threads, self.config.timed.as_deref(), &|share| {
             self.player(connections, share, open_max, live)?.perform(stop)
         })
     }
@@ -90,11 +91,13 @@ impl Client {
     }
 }
 
-/// Performs a plan in threads that share it by session: `play` performs a share, given by places in the plan.
+/// Performs a plan in threads that share it by session, each of them `timed`: `play` performs a share, given by
+/// places in the plan.
 /// Returns one execution for each connection, in their order.
 pub(super) fn in_threads(
     plan: &[PlannedConnection],
     threads: usize,
+    timed: Option<&Timed>,
     play: &(dyn Fn(Vec<u32>) -> Result<Vec<Execution>> + Sync),
 ) -> Result<Vec<Execution>> {
     let mut shares = vec![Vec::new(); threads];
@@ -103,8 +106,15 @@ pub(super) fn in_threads(
     }
     let mut executions = Vec::with_capacity(plan.len());
     thread::scope(|scope| {
-        let players: Vec<_> =
-            shares.into_iter().map(|share| scope.spawn(move || play(share))).collect();
+        let begin = |share| {
+            scope.spawn(move || {
+                if let Some(timed) = timed {
+                    timed.enter(Role::Client);
+                }
+                play(share)
+            })
+        };
+        let players: Vec<_> = shares.into_iter().map(begin).collect();
         for player in players {
             let share = player.join().map_err(|_| anyhow!("an event loop panicked"))?;
             executions.extend(share?);

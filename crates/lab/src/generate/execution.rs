@@ -1,7 +1,10 @@
 //! How a client is to perform a plan, and what became of each connection of it.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use nilometer_linux::scheduling::Timed;
 
 /// How a client performs a plan.
 #[derive(Clone, Debug)]
@@ -20,6 +23,8 @@ pub struct ClientConfig {
     pub open_max: usize,
     /// The interface that traffic must use, if any.
     pub bind_device: Option<String>,
+    /// Whom the threads of the engine join, so that they start connections on time; nobody where absent.
+    pub timed: Option<Arc<Timed>>,
 }
 
 impl ClientConfig {
@@ -33,6 +38,7 @@ impl ClientConfig {
             idle: Duration::from_secs(30),
             open_max: 16_384,
             bind_device: None,
+            timed: None,
         }
     }
 }

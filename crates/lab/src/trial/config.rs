@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 pub use super::part::FIT_S;
 use super::part::Part;
 use nilometer_files::document;
+use nilometer_linux::scheduling::Class;
 
 /// The shortest traffic that may be asked for, seconds.
 pub const DURATION_MIN_S: f64 = 0.5;
@@ -64,6 +65,8 @@ pub struct LabConfig {
     /// LAB.toml, seen from its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<PathBuf>,
+    /// The scheduling class of what is timed: our router and the engines.
+    pub scheduling: Class,
     /// The estimation.
     pub model: ModelSection,
     /// The performance.
@@ -193,6 +196,7 @@ impl Default for LabConfig {
             keep: Keep::Volume,
             dut: DutKind::Nilometer,
             router: None,
+            scheduling: Class::RealTime,
             model: ModelSection::default(),
             traffic: TrafficSection::default(),
             calibration: CalibrationSection::default(),
@@ -365,6 +369,10 @@ dut = "nilometer"
 # What our router is to be: a ROUTER.toml, seen from this file's folder, with the ports "client" and
 # "server" (examples/lab-router.toml). Absent: as usual, no link held to a rate.
 # router = "router.toml"
+
+# The scheduling class of the router and of the engines: "real-time" (SCHED_FIFO within a limit, where the system
+# allows it) or "ordinary".
+scheduling = "real-time"
 
 [model]
 # A model file to be played, as `nilometer model` and `nilometer model new` write it. Absent: a model of the

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use chrono::DateTime;
+use nilometer_linux::scheduling::{Class, Granted, Role};
 use nilometer_traffic::model::Driver;
 use sha2::{Digest, Sha256};
 
@@ -68,7 +69,10 @@ fn machine(account: &Account<'_>) -> Vec<Fact> {
         .map(|finding| Fact { name: finding.name.to_owned(), value: finding.found })
         .collect();
     let (clients, servers) = &account.made.congestion;
+    let (scheduling, used) = classes(account);
     for (name, value) in [
+        ("scheduling of router and engines", scheduling.as_str()),
+        ("processors while the device was tested", used.as_str()),
         ("congestion control of clients", clients.as_str()),
         ("congestion control of servers", servers.as_str()),
         ("offloads on the hosts' interfaces", "checksum, TSO, GSO, GRO off"),
@@ -77,6 +81,31 @@ fn machine(account: &Account<'_>) -> Vec<Fact> {
         facts.push(Fact { name: name.to_owned(), value: value.to_owned() });
     }
     facts
+}
+
+/// In which scheduling classes the timed threads were, and what took the processors from them.
+fn classes(account: &Account<'_>) -> (String, String) {
+    let scheduling = &account.made.scheduling;
+    let of_role = |of: &Granted| {
+        let class = match (of.class, of.granted) {
+            (Class::RealTime, true) => "real-time",
+            (Class::RealTime, false) => "real-time refused",
+            (Class::Ordinary, _) => "ordinary",
+        };
+        let role = match of.role {
+            Role::Router => "router",
+            Role::Client => "clients",
+            Role::Server => "servers",
+        };
+        format!("{role} {class}, waited {:.3} s for a processor", of.run_queue_s)
+    };
+    let classes: Vec<String> = scheduling.threads.iter().map(of_role).collect();
+    let used = format!(
+        "{:.1} % stolen by a hypervisor, {:.0} % used by others",
+        scheduling.stolen_percent(),
+        scheduling.others_percent()
+    );
+    (classes.join("; "), used)
 }
 
 fn in_one_line(facts: &[Fact]) -> String {

@@ -2,10 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use nilometer_linux::scheduling::Timed;
 use nilometer_traffic::PlannedConnection;
 use nilometer_traffic::script::Script;
 
@@ -38,6 +40,15 @@ pub struct Scores<'a> {
     pub scripts: &'a [Script],
     /// How long scripts are performed, whatever is open then.
     pub length: Duration,
+}
+
+/// When, and in which scheduling class.
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// When the plan's `Time::ZERO` is.
+    pub origin: Instant,
+    /// Whom the threads of the clients join.
+    pub timed: Arc<Timed>,
 }
 
 impl Scores<'_> {
@@ -99,13 +110,17 @@ impl Clients {
     ///
     /// # Errors
     /// One line: what the kernel does not allow.
-    pub fn new(config: &LabConfig, scores: Scores<'_>, origin: Instant) -> Result<Clients> {
+    pub fn new(config: &LabConfig, scores: Scores<'_>, timing: Timing) -> Result<Clients> {
+        let Timing { origin, timed } = timing;
         if scores.are_vectors() {
-            return VectorClient::new(vectors(config, scores, origin)).map(Clients::Vectors);
+            let vectors = vectors(config, scores, origin);
+            let client = VectorClient::new(VectorConfig { timed: Some(timed), ..vectors });
+            return client.map(Clients::Vectors);
         }
         let client = Client::new(ClientConfig {
             congestion: config.traffic.congestion.clone(),
             drain: Duration::from_secs_f64(config.traffic.drain_s),
+            timed: Some(timed),
             ..ClientConfig::new(config.traffic.port, origin)
         })?;
         Ok(Clients::Files(client))

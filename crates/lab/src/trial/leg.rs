@@ -15,14 +15,17 @@ use nilometer_traffic::script::Script;
 use nilometer_wire::{Span, Time};
 
 use super::config::{DutKind, LabConfig};
-use super::hosts::{Clients, Scores, Servers};
+use super::hosts::{Clients, Scores, Servers, Timing};
 use super::meter::{Likewise, MeterLive, PassiveMeter, Sighted, Watch};
 use super::router::{RouterSeen, RouterUnderTest};
 use crate::generate::{Execution, Live, ServerReport};
 use nilometer_files::document::results::ResultFile;
 use nilometer_linux::frr::{self, FrrDevice};
+use nilometer_linux::machine::{Machine, MachineUse};
 use nilometer_linux::prefix::Prefix;
+use nilometer_linux::scheduling::{Class, Granted, Role, Timed};
 use nilometer_linux::testbed::{DeviceKind, InterfaceCounters, Testbed, TestbedConfig};
+use nilometer_linux::usage::usage;
 use nilometer_routerd::testbed::RouterFile;
 
 /// Links between the hosts and the device.
@@ -65,6 +68,30 @@ pub struct LegLive {
     pub meter: MeterLive,
 }
 
+/// How what is timed was scheduled, and what else the machine did meanwhile.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scheduling {
+    /// By role.
+    pub threads: Vec<Granted>,
+    /// All processors of the machine.
+    pub machine: MachineUse,
+    /// What this process used of them, in seconds.
+    pub own_s: f64,
+}
+
+impl Scheduling {
+    /// What a hypervisor took away, in percent of all processors.
+    pub fn stolen_percent(&self) -> f64 {
+        100.0 * self.machine.stolen_s / self.machine.all_s.max(f64::MIN_POSITIVE)
+    }
+
+    /// What others used, likewise.
+    pub fn others_percent(&self) -> f64 {
+        let others_s = (self.machine.busy_s - self.own_s).max(0.0);
+        100.0 * others_s / self.machine.all_s.max(f64::MIN_POSITIVE)
+    }
+}
+
 /// What came of a leg.
 pub struct LegOutcome {
     /// What the engine did, one for each connection.
@@ -77,6 +104,8 @@ pub struct LegOutcome {
     pub interfaces: InterfaceCounters,
     /// How our router was put together, and what it counted; where it is the device.
     pub router: Option<RouterSeen>,
+    /// How what is timed was scheduled, and what else the machine did.
+    pub scheduling: Scheduling,
     /// The wall clock at the traffic's beginning, ns since 1970.
     pub origin_ns: u64,
     /// When a signal ended the traffic, ns after its beginning.
@@ -148,8 +177,9 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     }
     let (nothing, now) =
         (Scores { connections: &[], scripts: &[], length: Duration::ZERO }, Instant::now());
+    let timing = Timing { origin: now, timed: Arc::new(Timed::new(Class::Ordinary)) };
     testbed.server().enter(|| Servers::bind(config, nothing, now))?;
-    testbed.client().enter(|| Clients::new(config, nothing, now))?;
+    testbed.client().enter(|| Clients::new(config, nothing, timing))?;
     Ok(())
 }
 
@@ -186,7 +216,14 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
     let (wall_ns, now) = both_clocks();
     let (origin, origin_ns) = (now + LEAD, wall_ns + LEAD.as_nanos() as u64);
     let server = testbed.server().enter(|| Servers::bind(leg.config, scores, origin))?;
-    let client = testbed.client().enter(|| Clients::new(leg.config, scores, origin))?;
+    let timed =
+        Timed::new(leg.config.scheduling).guarded().context("the guard of timed threads")?;
+    let timed = Arc::new(timed);
+    if let Some(router) = &router {
+        timed.add(Role::Router, router.thread_id()?);
+    }
+    let timing = Timing { origin, timed: Arc::clone(&timed) };
+    let client = testbed.client().enter(|| Clients::new(leg.config, scores, timing))?;
     let watch = Watch {
         origin_ns,
         interval_ends_ns: leg.interval_ends_ns.clone(),
@@ -199,6 +236,8 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
     if let Some(router) = &router {
         router.watch_from(origin)?;
     }
+    let machine = Machine::now()?;
+    let own = usage()?.cpu_seconds;
     let (over, settled) = (AtomicBool::new(false), AtomicBool::new(false));
     let (executions, played, served, sighted) = thread::scope(|scope| {
         // What nobody sees need not be played to its end.
@@ -206,7 +245,12 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
             let sighted = meter.run(watch, &live.meter, &settled);
             sighted.inspect_err(|_| stop.store(true, Ordering::Release))
         });
-        let serving = scope.spawn(|| testbed.server().enter(|| server.serve(scores, &over)));
+        let serving = scope.spawn(|| {
+            testbed.server().enter(|| {
+                timed.enter(Role::Server);
+                server.serve(scores, &over)
+            })
+        });
         let threads = leg.config.traffic.threads;
         let played = testbed.client().enter(|| client.play(threads, scores, &live.traffic, stop));
         let played_for = origin.elapsed();
@@ -224,6 +268,8 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
             emptied.and(sighted.map_err(|_| fell("meter"))?.context("the meter failed"))?,
         ))
     })?;
+    let machine = Machine::now()?.since(&machine);
+    let own_s = usage()?.cpu_seconds - own;
     let interrupted_ns = stop.load(Ordering::Acquire).then_some(played.as_nanos() as u64);
     let (wall_end_ns, end) = both_clocks();
     let clock_step_ns = (wall_end_ns as i64 - wall_ns as i64) - (end - now).as_nanos() as i64;
@@ -237,6 +283,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         sighted,
         interfaces: testbed.interface_counters()?,
         router: router.map(RouterUnderTest::stop).transpose()?,
+        scheduling: Scheduling { threads: timed.granted(), machine, own_s },
         origin_ns,
         interrupted_ns,
         clock_step_ns,

@@ -11,6 +11,7 @@ mod heading;
 mod host;
 mod hosts;
 pub mod judge;
+mod lateness;
 pub mod leg;
 pub mod losses;
 pub mod lost;

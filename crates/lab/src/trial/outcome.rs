@@ -1,6 +1,7 @@
 //! `result.json`: what a run came to, under names fixed for scripts.
 
 use nilometer_likeness::Likeness;
+use nilometer_linux::scheduling::Granted;
 use nilometer_traffic::fidelity::Fidelity;
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +70,15 @@ pub struct Outcome {
     pub wire_delay_ns: Option<Delay>,
     /// How packets were stamped.
     pub stamps: String,
+    /// How what is timed was scheduled while the device was tested, by role.
+    #[serde(default)]
+    pub scheduling: Vec<Granted>,
+    /// What a hypervisor took away meanwhile, in percent of all processors.
+    #[serde(default)]
+    pub stolen_percent: f64,
+    /// What other processes and the kernel used meanwhile, likewise.
+    #[serde(default)]
+    pub others_percent: f64,
     /// The hosts' interfaces against the meter.
     pub interfaces: Vec<InterfaceOutcome>,
     /// What our router counted, where it was the device.

@@ -189,6 +189,14 @@ impl<'a> RouterUnderTest<'a> {
         Ok(RouterUnderTest { running, config, file })
     }
 
+    /// What the kernel calls the thread that forwards.
+    ///
+    /// # Errors
+    /// When it has stopped.
+    pub fn thread_id(&self) -> Result<i32> {
+        self.running.thread_id()
+    }
+
     /// Returns when its ports carry traffic; what waits is watched from `origin` on.
     ///
     /// # Errors

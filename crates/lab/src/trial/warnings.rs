@@ -3,6 +3,7 @@
 use nilometer_traffic::Plan;
 
 use super::account::Account;
+use super::lateness;
 use super::losses::WAYS;
 use super::outcome::{Delay, Outcome};
 use super::telling::performed_octets;
@@ -29,6 +30,7 @@ pub fn of(account: &Account<'_>, outcome: &Outcome) -> Vec<String> {
     wire(account, outcome, &mut found);
     meter(account, outcome, &mut found);
     router(outcome, &mut found);
+    scheduling(outcome, &mut found);
     execution(account, outcome, &mut found);
     short_gaps(account, outcome, &mut found);
     if outcome.part.is_none() {
@@ -213,9 +215,9 @@ fn execution(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) 
     }
     if done.lateness_p99_ns > LATE_NS {
         found.push(format!(
-            "The generator started 1 connection in 100 more than {:.1} ms late. Other work shared \
-             the machine; repeat on a quiet one for tighter figures.",
-            done.lateness_p99_ns as f64 / 1e6
+            "The generator started 1 connection in 100 more than {:.1} ms late. {}",
+            done.lateness_p99_ns as f64 / 1e6,
+            lateness::cause(&outcome.scheduling, outcome.stolen_percent, outcome.others_percent)
         ));
     }
     if done.collisions > 0 {
@@ -224,6 +226,17 @@ fn execution(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) 
              fewer pairs than sessions, or the pools are too small.",
             done.collisions, done.sessions
         ));
+    }
+}
+
+/// Timed threads that are not in the class that was asked for.
+fn scheduling(outcome: &Outcome, found: &mut Vec<String>) {
+    if outcome.scheduling.iter().any(|of| !of.granted) {
+        found.push(
+            "The system refused a real-time class to the router and the engines. Other threads delayed them; \
+             `nilometer doctor` says what would help."
+                .to_owned(),
+        );
     }
 }
 

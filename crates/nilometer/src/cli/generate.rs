@@ -4,11 +4,12 @@ use nilometer_files::say;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
 use nilometer_traffic::plan::PlannedInterval;
 use nilometer_traffic::vector_plan::Draw;
@@ -25,6 +26,7 @@ use nilometer_lab::generate::{
 use nilometer_lab::trial::config::{DURATION_MAX_S, DURATION_MIN_S};
 use nilometer_lab::trial::run::cut;
 use nilometer_lab::trial::{planning, signals};
+use nilometer_linux::scheduling::{Class, Timed};
 
 /// Connections printed without `--all`.
 const PRINTED: usize = 20;
@@ -140,6 +142,10 @@ struct ClientArgs {
     /// The interface that traffic must use; `any` for no such limit.
     #[arg(long, value_name = "NAME", default_value = "lo")]
     device: String,
+    /// The scheduling class of the threads that start connections: real-time (within a limit, where the system
+    /// allows it) or ordinary.
+    #[arg(long, value_name = "CLASS", default_value = "real-time")]
+    scheduling: Class,
     /// Congestion control of every socket.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: String,
@@ -333,11 +339,14 @@ fn play(args: &ClientArgs) -> Result<Verdict> {
         );
     }
     let plan = planning::plan(&model, Draw::Seed(args.seed), args.threads.get())?;
+    let timed = Timed::new(args.scheduling).guarded().context("the guard of timed threads")?;
+    let timed = Arc::new(timed);
     let origin = Instant::now() + Duration::from_millis(200);
     let client = Client::new(ClientConfig {
         congestion: args.congestion.clone(),
         drain: Duration::from_secs(u64::from(args.drain)),
         bind_device: device(&args.device),
+        timed: Some(Arc::clone(&timed)),
         ..ClientConfig::new(args.port, origin)
     })?;
     let stop = signals::stop_flag()?;

@@ -19,6 +19,7 @@ use nilometer_lab::trial::repeats_page;
 use nilometer_lab::trial::router::RouterOutcome;
 use nilometer_lab::trial::run::{Ended, RunOptions, run as run_trial};
 use nilometer_lab::trial::{signals, telling};
+use nilometer_linux::scheduling::Class;
 use nilometer_report::format::significant;
 use nilometer_report::likeness::word;
 use nilometer_report::{self, enough};
@@ -120,6 +121,10 @@ struct RunArgs {
     /// `server`; addresses and routes are the lab's. Means `--dut nilometer`.
     #[arg(long, value_name = "ROUTER.toml")]
     router: Option<PathBuf>,
+    /// The scheduling class of our router and of the engines: real-time (within a limit, where the system allows
+    /// it) or ordinary.
+    #[arg(long, value_name = "CLASS")]
+    scheduling: Option<Class>,
     /// Client pools, CIDR (repeat for several).
     #[arg(long, value_name = "CIDR")]
     clients: Vec<String>,
@@ -237,6 +242,7 @@ impl RunArgs {
             file.iter().try_for_each(|file| refuse_input(file, wanted))?;
         }
         config.dut = self.dut.unwrap_or(config.dut);
+        config.scheduling = self.scheduling.unwrap_or(config.scheduling);
         let traffic = &mut config.traffic;
         for (given, kept) in
             [(&self.clients, &mut traffic.clients), (&self.servers, &mut traffic.servers)]

@@ -77,7 +77,7 @@ impl VectorClient {
         check(plan, scripts)?;
         let threads = threads.get().min(self.config.open_max);
         let open_max = self.config.open_max / threads;
-        in_threads(plan, threads, &|indices| {
+        in_threads(plan, threads, self.config.timed.as_deref(), &|indices| {
             let stage = Stage::new(Side::Client, self.config.clock(), open_max, live)?;
             Player::new(self, (plan, scripts), indices, stage, live).perform(stop)
         })

@@ -31,9 +31,11 @@ mod stamping;
 mod talk;
 mod timers;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use nilometer_linux::scheduling::Timed;
 use nilometer_traffic::plan::PlannedConnection;
 use nilometer_traffic::script::Script;
 
@@ -68,6 +70,8 @@ pub struct VectorConfig {
     /// The network namespace is this run's own, and may be set so that each connection has time stamps as
     /// its original did; elsewhere all have what the system does.
     pub owns_namespace: bool,
+    /// Whom the threads of the client join, so that they start connections on time; nobody where absent.
+    pub timed: Option<Arc<Timed>>,
 }
 
 impl VectorConfig {
@@ -82,6 +86,7 @@ impl VectorConfig {
             bind_device: None,
             open_max: (socket::connections_allowed() / 2).clamp(1, OPEN_MAX),
             owns_namespace: false,
+            timed: None,
         }
     }
 

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::cli::Verdict;
 use nilometer_lab::trial::signals::stop_flag;
+use nilometer_linux::scheduling::{Class, Role, Timed};
 use nilometer_routerd::control::{Control, with_usual_socket};
 use nilometer_routerd::router_file;
 use nilometer_routerd::running::Running;
@@ -30,6 +31,10 @@ pub struct RunArgs {
     /// Take interfaces of the namespace that this command was started in.
     #[arg(long)]
     host_interfaces: bool,
+    /// The scheduling class of the thread that forwards: real-time (within a limit, where the system allows it) or
+    /// ordinary.
+    #[arg(long, value_name = "CLASS", default_value = "real-time")]
+    scheduling: Class,
     /// Print the last counters as one JSON object.
     #[arg(long)]
     json: bool,
@@ -43,6 +48,11 @@ pub fn run(args: RunArgs) -> Result<Verdict> {
     let mut config = router_file::read(&args.file)?.config;
     let stop = stop_flag()?;
     let router = Running::start(None, config.clone(), args.host_interfaces)?;
+    let timed = Timed::new(args.scheduling).guarded().context("the guard of timed threads")?;
+    timed.add(Role::Router, router.thread_id()?);
+    if let Some(why) = timed.refused() {
+        say!("the router forwards in the ordinary scheduling class: {why}");
+    }
     for note in router.notes.ports.iter().chain(&router.notes.fallbacks) {
         say!("{note}");
     }

@@ -1,0 +1,388 @@
+//! Timed threads first: those whose delay is measured run in a real-time class, within a limit.
+//!
+//! A router or a traffic generator that waits in the run queue behind a meter or a display measures the
+//! scheduler and not itself: on two processors the 99th percentile of the delay through a router was eleven
+//! milliseconds in the ordinary class and one in a real-time class. So timed threads ask for `SCHED_FIFO`
+//! (`sched(7)`), in which a thread that wakes preempts every ordinary one at once. What may wait (meters,
+//! displays, files) stays in the ordinary class.
+//!
+//! # The limit
+//!
+//! A real-time thread that never sleeps takes a processor from everybody. A guard looks at all timed threads
+//! every [`PERIOD`] and allows them [`ALLOWED`] of the processors together, the least busy first: a thread
+//! beyond that is busy with volume rather than waiting for a moment, and goes back to the ordinary class
+//! until it is less busy. So a bulk transfer leaves the meter its share, and a thread in an endless loop is
+//! out of the class within a period. The guard's own thread goes before all others and is idle but for that
+//! look.
+//!
+//! Where the system refuses the class (it wants `CAP_SYS_NICE` in the initial user namespace, or
+//! `RLIMIT_RTPRIO`), threads stay where they are, and [`Timed::granted`] says so.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::str::FromStr;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::{thread_id, thread_time_of};
+
+/// How often the guard looks.
+pub const PERIOD: Duration = Duration::from_millis(100);
+/// The share of all processors that timed threads may use together in a real-time class.
+pub const ALLOWED: f64 = 0.7;
+/// The share up to which a thread that was beyond it is taken back.
+const TAKEN_BACK: f64 = 0.5;
+
+/// A scheduling class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// `SCHED_FIFO`: a thread that wakes preempts every ordinary one.
+    #[default]
+    RealTime,
+    /// `SCHED_OTHER`: a thread waits until the scheduler finds it is its turn.
+    Ordinary,
+}
+
+impl FromStr for Class {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Class, String> {
+        match text {
+            "real-time" => Ok(Class::RealTime),
+            "ordinary" => Ok(Class::Ordinary),
+            _ => Err("give real-time or ordinary".to_owned()),
+        }
+    }
+}
+
+/// What a timed thread does. A device goes before the hosts that use it, as a box of its own would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Forwards packets.
+    Router,
+    /// Opens connections.
+    Client,
+    /// Answers them.
+    Server,
+}
+
+impl Role {
+    fn priority(self) -> i32 {
+        match self {
+            Role::Router => 2,
+            Role::Client | Role::Server => 1,
+        }
+    }
+}
+
+/// The priority of the guard, over all that it guards.
+const GUARD: i32 = 3;
+
+/// How the threads of a role run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Granted {
+    /// Whose threads.
+    pub role: Role,
+    /// The class that was asked for.
+    pub class: Class,
+    /// Whether the system gave it to all of them.
+    pub granted: bool,
+    /// The share of their time that they were beyond the limit and in the ordinary class, 0 to 1.
+    pub beyond_limit: f64,
+    /// How long they waited, ready to run, for a processor, in seconds; the sum of all of them. 0 where the
+    /// kernel does not say (`CONFIG_SCHED_INFO`).
+    pub run_queue_s: f64,
+}
+
+/// Timed threads of this process, and their guard.
+#[derive(Debug)]
+pub struct Timed {
+    class: Class,
+    threads: Arc<Mutex<Threads>>,
+    /// Ends the guard when it goes.
+    guard: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+#[derive(Debug, Default)]
+struct Threads {
+    members: Vec<Member>,
+    /// By role: whether all were granted, how often the guard looked at them, and how often they were beyond
+    /// the limit.
+    roles: BTreeMap<Role, (bool, u64, u64)>,
+    waited: BTreeMap<Role, Duration>,
+}
+
+#[derive(Debug)]
+struct Member {
+    thread_id: i32,
+    role: Role,
+    used: Duration,
+    waited: Duration,
+    /// None where the system refused the class.
+    class: Option<Class>,
+}
+
+impl Timed {
+    /// Threads that are to run in this class, none yet.
+    pub fn new(class: Class) -> Timed {
+        Timed { class, threads: Arc::default(), guard: None }
+    }
+
+    /// Begins to guard the threads that are [`enter`](Timed::enter)ed from now on.
+    ///
+    /// # Errors
+    /// When there can be no further thread.
+    pub fn guarded(mut self) -> io::Result<Timed> {
+        let (end, ended) = channel();
+        let threads = Arc::clone(&self.threads);
+        let class = self.class;
+        let watch = move || {
+            if class == Class::RealTime {
+                // (Refused to the guard, it is refused to all; then there is nothing to hold to a limit.)
+                let _ = set_class(thread_id(), Class::RealTime, GUARD);
+            }
+            let processors = thread::available_parallelism().map_or(1, usize::from) as f64;
+            let mut looked = Instant::now();
+            while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+                let elapsed = looked.elapsed();
+                looked += elapsed;
+                lock(&threads).look(elapsed, processors);
+            }
+        };
+        let guard = thread::Builder::new().name("guard".into()).spawn(watch)?;
+        self.guard = Some((end, guard));
+        Ok(self)
+    }
+
+    /// Puts the calling thread into the class, as one of this role.
+    pub fn enter(&self, role: Role) {
+        self.add(role, thread_id());
+    }
+
+    /// Puts a thread of this process into the class, as one of this role.
+    pub fn add(&self, role: Role, thread_id: i32) {
+        let class = match self.class {
+            Class::RealTime => set_class(thread_id, Class::RealTime, role.priority()).is_ok(),
+            Class::Ordinary => false,
+        };
+        let mut threads = lock(&self.threads);
+        threads.roles.entry(role).or_insert((true, 0, 0)).0 &=
+            class || self.class == Class::Ordinary;
+        let used = thread_time_of(thread_id).unwrap_or_default();
+        let waited = run_queue_wait(thread_id).unwrap_or_default();
+        let class = class.then_some(Class::RealTime);
+        threads.members.push(Member { thread_id, role, used, waited, class });
+    }
+
+    /// Why the system refused the class to a thread, if it did.
+    pub fn refused(&self) -> Option<String> {
+        let is_refused = lock(&self.threads).roles.values().any(|(granted, ..)| !granted);
+        is_refused.then(refusal).flatten()
+    }
+
+    /// How the threads of each role run, or ran.
+    pub fn granted(&self) -> Vec<Granted> {
+        let threads = lock(&self.threads);
+        let of_role = |(&role, &(granted, looks, beyond)): (&Role, &(bool, u64, u64))| Granted {
+            role,
+            class: self.class,
+            granted,
+            beyond_limit: beyond as f64 / looks.max(1) as f64,
+            run_queue_s: threads.waited.get(&role).map_or(0.0, Duration::as_secs_f64),
+        };
+        threads.roles.iter().map(of_role).collect()
+    }
+}
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        if let Some((end, guard)) = self.guard.take() {
+            drop(end);
+            let _ = guard.join();
+        }
+    }
+}
+
+fn lock(threads: &Mutex<Threads>) -> std::sync::MutexGuard<'_, Threads> {
+    threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl Threads {
+    /// One look of the guard, so long after the one before.
+    fn look(&mut self, elapsed: Duration, processors: f64) {
+        let mut busy = Vec::new();
+        self.members.retain_mut(|member| {
+            let Some(used) = thread_time_of(member.thread_id) else { return false };
+            let share = used.saturating_sub(member.used).as_secs_f64() / elapsed.as_secs_f64();
+            member.used = used;
+            let waited = run_queue_wait(member.thread_id).unwrap_or_default();
+            *self.waited.entry(member.role).or_default() += waited.saturating_sub(member.waited);
+            member.waited = waited;
+            busy.push(share);
+            true
+        });
+        let beside: Vec<(f64, Option<Class>)> = busy
+            .into_iter()
+            .zip(&self.members)
+            .map(|(share, member)| (share, member.class))
+            .collect();
+        for (at, class) in classes(&beside, processors).into_iter().enumerate() {
+            let member = &mut self.members[at];
+            let counts = self.roles.entry(member.role).or_insert((true, 0, 0));
+            counts.1 += 1;
+            counts.2 += u64::from(class == Some(Class::Ordinary));
+            if class != member.class
+                && let Some(class) = class
+                && set_class(member.thread_id, class, member.role.priority()).is_ok()
+            {
+                member.class = Some(class);
+            }
+        }
+    }
+}
+
+/// The classes of threads by the share of a processor that each used, and by the class that it had: the least
+/// busy are allowed first. None stays none.
+fn classes(threads: &[(f64, Option<Class>)], processors: f64) -> Vec<Option<Class>> {
+    let mut order: Vec<usize> = (0..threads.len()).collect();
+    order.sort_by(|&a, &b| threads[a].0.total_cmp(&threads[b].0));
+    let mut classes = vec![None; threads.len()];
+    let mut sum = 0.0;
+    for at in order {
+        let (share, class) = threads[at];
+        sum += share;
+        classes[at] = class.map(|class| {
+            let most = if class == Class::RealTime { ALLOWED } else { TAKEN_BACK };
+            if sum <= most * processors { Class::RealTime } else { Class::Ordinary }
+        });
+    }
+    classes
+}
+
+/// Puts a thread of this process into a class.
+///
+/// # Errors
+/// What the kernel says: that this process may not, or that there is no such thread.
+fn set_class(thread_id: i32, class: Class, priority: i32) -> io::Result<()> {
+    // SAFETY: all zero is a value of this struct of numbers.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    let policy = match class {
+        Class::RealTime => {
+            parameters.sched_priority = priority;
+            // What a timed thread starts is not timed unless it says so.
+            libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK
+        }
+        Class::Ordinary => libc::SCHED_OTHER,
+    };
+    // SAFETY: the pointer is to a struct of ours, which the kernel reads.
+    let status = unsafe { libc::sched_setscheduler(thread_id, policy, &parameters) };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// How long a thread of this process has waited for a processor, ready to run; none where the kernel does
+/// not say (`CONFIG_SCHED_INFO`).
+pub fn run_queue_wait(thread_id: i32) -> Option<Duration> {
+    let path = format!("/proc/self/task/{thread_id}/schedstat");
+    let text = crate::system_file::system_text(path).ok()?;
+    text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
+/// Why this process may not run threads in a real-time class, if it may not.
+pub fn refusal() -> Option<String> {
+    let tried = thread::spawn(|| set_class(thread_id(), Class::RealTime, 1)).join();
+    let error = tried.ok()?.err()?;
+    Some(format!(
+        "the system refuses a real-time class ({error}); run as root outside of a user namespace, or raise the \
+         limit of real-time priorities (ulimit -r 3)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const RT: Option<Class> = Some(Class::RealTime);
+    const ORDINARY: Option<Class> = Some(Class::Ordinary);
+
+    #[test]
+    fn the_busiest_beyond_the_limit_are_ordinary_until_they_are_less_busy() {
+        // Two processors: 1.4 together.
+        assert_eq!(classes(&[(0.9, RT), (0.1, RT), (0.3, RT)], 2.0), [RT, RT, RT]);
+        assert_eq!(classes(&[(1.0, RT), (0.2, RT), (0.3, RT)], 2.0), [ORDINARY, RT, RT]);
+        assert_eq!(classes(&[(0.9, ORDINARY), (0.1, RT), (0.3, RT)], 2.0), [ORDINARY, RT, RT]);
+        assert_eq!(classes(&[(0.5, ORDINARY), (0.1, RT), (0.3, RT)], 2.0), [RT, RT, RT]);
+        // One processor: an endless loop is out, and whoever was refused stays where it is.
+        assert_eq!(classes(&[(1.0, RT), (0.0, None)], 1.0), [ORDINARY, None]);
+        assert!(classes(&[], 1.0).is_empty());
+    }
+
+    fn policy(thread_id: i32) -> i32 {
+        // SAFETY: asks for a number by a number.
+        unsafe { libc::sched_getscheduler(thread_id) & !libc::SCHED_RESET_ON_FORK }
+    }
+
+    #[test]
+    fn a_thread_that_never_sleeps_is_taken_out_of_the_class() {
+        let timed = Timed::new(Class::RealTime).guarded().expect("a guard");
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            // As many as there are processors, and one that sleeps.
+            let spinning: Vec<_> = (0..thread::available_parallelism().map_or(1, usize::from))
+                .map(|_| {
+                    let (tell, told) = channel();
+                    let (timed, over) = (&timed, &over);
+                    scope.spawn(move || {
+                        timed.enter(Role::Client);
+                        tell.send(thread_id()).expect("it is heard");
+                        while !over.load(Ordering::Relaxed) {
+                            std::hint::spin_loop();
+                        }
+                    });
+                    told.recv().expect("its number")
+                })
+                .collect();
+            timed.enter(Role::Router);
+            let granted = timed.granted();
+            let is_granted = granted.iter().all(|of| of.granted);
+            thread::sleep(10 * PERIOD);
+            let ordinary = spinning.iter().filter(|&&id| policy(id) == libc::SCHED_OTHER).count();
+            let own = policy(thread_id());
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(refusal().is_none(), is_granted);
+            if is_granted {
+                assert!(ordinary > 0, "{ordinary} of {} are out", spinning.len());
+                assert_eq!(own, libc::SCHED_FIFO, "who sleeps stays");
+                let client = timed.granted().into_iter().find(|of| of.role == Role::Client);
+                assert!(client.is_some_and(|of| of.beyond_limit > 0.1), "{:?}", timed.granted());
+            } else {
+                assert_eq!(own, libc::SCHED_OTHER);
+            }
+        });
+        set_class(thread_id(), Class::Ordinary, 0).expect("it may always");
+    }
+
+    #[test]
+    fn ordinary_threads_are_left_alone_and_their_waiting_is_counted() {
+        let timed = Timed::new(Class::Ordinary).guarded().expect("a guard");
+        let before = policy(thread_id());
+        timed.enter(Role::Server);
+        thread::sleep(3 * PERIOD);
+        assert_eq!(policy(thread_id()), before);
+        let [server] = timed.granted()[..] else { panic!("{:?}", timed.granted()) };
+        assert!(server.granted && server.beyond_limit == 0.0 && server.run_queue_s >= 0.0);
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_a_processor_says_so() {
+        let waits = run_queue_wait(thread_id()).expect("Linux says so");
+        assert!(run_queue_wait(thread_id()).expect("again") >= waits);
+        assert_eq!(run_queue_wait(5_000_000), None);
+    }
+}
