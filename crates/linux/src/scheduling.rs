@@ -66,6 +66,8 @@ impl FromStr for Class {
 pub enum Role {
     /// Forwards packets.
     Router,
+    /// Does to packets what bad networks do.
+    FaultBox,
     /// Opens connections.
     Client,
     /// Answers them.
@@ -75,7 +77,7 @@ pub enum Role {
 impl Role {
     fn priority(self) -> i32 {
         match self {
-            Role::Router => 2,
+            Role::Router | Role::FaultBox => 2,
             Role::Client | Role::Server => 1,
         }
     }

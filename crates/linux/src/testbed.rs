@@ -4,6 +4,7 @@
 //!   client              device             server
 //!   c0 .1 ────────── .2 p0  p1 .5 ────────── .6 s0      device under test: Linux
 //!   c0 .1 ────── .2 client  server .5 ────── .6 s0      device under test: a program
+//!   c0 .1 ────── client ──── server ────── .2 s0        device under test: transparent
 //!   c0 .1 ──────────────────────────────── .2 s0        device under test: a wire
 //! ```
 //!
@@ -51,6 +52,8 @@ pub enum DeviceKind {
     /// A program that somebody starts in the device's namespace between [`Testbed::build`] and
     /// [`Testbed::raise`]: the kernel there has no addresses and forwards nothing.
     Program,
+    /// A program likewise, that passes frames on as they are: hosts on both sides are neighbours.
+    Transparent,
     /// Nothing: a single link, the calibration cable.
     Wire,
 }
@@ -342,6 +345,13 @@ impl Plan {
             DeviceKind::Wire => {
                 connect(&mut client, &mut server, (clients, servers), &config.links, 0);
                 vec![client, server]
+            }
+            DeviceKind::Transparent => {
+                connect(&mut client, &mut server, (clients, servers), &config.links, 0);
+                let [inner, outer] = PROGRAM_INTERFACES;
+                let (inner, outer) =
+                    (Port::new(Site::Device, inner, 2), Port::new(Site::Device, outer, 3));
+                vec![client, inner, outer, server]
             }
             kind => {
                 let [inner, outer] = match kind {

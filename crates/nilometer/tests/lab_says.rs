@@ -3,6 +3,8 @@
 #[path = "lab_says/captures.rs"]
 mod captures;
 mod common;
+#[path = "lab_says/fault.rs"]
+mod fault;
 #[path = "lab_says/first_minute.rs"]
 mod first_minute;
 #[path = "lab_says/scheduling.rs"]

@@ -19,11 +19,11 @@ struct Window {
 }
 
 impl Node<Packet> for Window {
-    fn receive(&mut self, _now: Time, _port: Port, _packet: &Packet) {
+    fn receive(&mut self, _now: Time, _port: Port, _packet: &Packet, _: &mut ()) {
         self.credit += 1;
     }
-    fn handle_timeout(&mut self, _now: Time) {}
-    fn poll_transmit(&mut self, _now: Time, packet: &mut Packet) -> Option<Port> {
+    fn handle_timeout(&mut self, _now: Time, _: &mut ()) {}
+    fn poll_transmit(&mut self, _now: Time, packet: &mut Packet, _: &mut ()) -> Option<Port> {
         self.credit = self.credit.checked_sub(1)?;
         *packet = Packet { route: self.route, bytes: self.bytes, ..Packet::default() };
         packet.segment.sequence = self.credit;

@@ -16,7 +16,7 @@ use nilometer_wire::{Rate, Span, Time};
 use crate::course::{Course, DELAYS_MAX, INTERVALS_MAX};
 use crate::datagram::{HEADERS_BYTES, Pattern, Sink, Sizing, Source, Spacing};
 use crate::endpoint::{ENDLESS, Endpoint};
-use crate::fault::FaultBox;
+use crate::fault_box::FaultBox;
 use crate::member::Member;
 use crate::packet::Route;
 use crate::plan::{Hop, Plan};

@@ -123,11 +123,11 @@ impl Source {
 }
 
 impl Node<Packet> for Source {
-    fn receive(&mut self, _now: Time, _port: Port, _packet: &Packet) {}
+    fn receive(&mut self, _now: Time, _port: Port, _packet: &Packet, _: &mut ()) {}
 
-    fn handle_timeout(&mut self, _now: Time) {}
+    fn handle_timeout(&mut self, _now: Time, _: &mut ()) {}
 
-    fn poll_transmit(&mut self, now: Time, packet: &mut Packet) -> Option<Port> {
+    fn poll_transmit(&mut self, now: Time, packet: &mut Packet, _: &mut ()) -> Option<Port> {
         if self.next > now || self.next >= self.pattern.end {
             return None;
         }
@@ -164,7 +164,7 @@ pub struct Sink {
 }
 
 impl Node<Packet> for Sink {
-    fn receive(&mut self, now: Time, _port: Port, packet: &Packet) {
+    fn receive(&mut self, now: Time, _port: Port, packet: &Packet, _: &mut ()) {
         let [high, low] = packet.segment.timestamps;
         let sent = Time(u64::from(high) << 32 | u64::from(low));
         let delay = now.since(sent);
@@ -177,9 +177,9 @@ impl Node<Packet> for Sink {
         self.delay_most = self.delay_most.max(delay);
     }
 
-    fn handle_timeout(&mut self, _now: Time) {}
+    fn handle_timeout(&mut self, _now: Time, _: &mut ()) {}
 
-    fn poll_transmit(&mut self, _now: Time, _packet: &mut Packet) -> Option<Port> {
+    fn poll_transmit(&mut self, _now: Time, _packet: &mut Packet, _: &mut ()) -> Option<Port> {
         None
     }
 

@@ -70,7 +70,7 @@ impl Endpoint {
 
 impl Node<Packet> for Endpoint {
     #[inline(always)]
-    fn receive(&mut self, now: Time, _port: Port, packet: &Packet) {
+    fn receive(&mut self, now: Time, _port: Port, packet: &Packet, _: &mut ()) {
         self.connection.receive(now, &packet.segment, packet.ecn);
         if self.finished.is_none() && self.connection.delivered() >= self.expects {
             self.finished = Some(now);
@@ -82,7 +82,7 @@ impl Node<Packet> for Endpoint {
         }
     }
 
-    fn handle_timeout(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Time, _: &mut ()) {
         if self.is_open {
             self.connection.handle_timeout(now);
         } else {
@@ -91,7 +91,7 @@ impl Node<Packet> for Endpoint {
     }
 
     #[inline(always)]
-    fn poll_transmit(&mut self, now: Time, packet: &mut Packet) -> Option<Port> {
+    fn poll_transmit(&mut self, now: Time, packet: &mut Packet, _: &mut ()) -> Option<Port> {
         if !self.is_open {
             return None;
         }

@@ -9,6 +9,7 @@ pub mod course;
 pub mod datagram;
 pub mod endpoint;
 pub mod fault;
+pub mod fault_box;
 mod followers;
 mod hop;
 mod lanes;

@@ -6,7 +6,7 @@ use nilometer_wire::{Node, Port, Time};
 
 use crate::datagram::{Sink, Source};
 use crate::endpoint::Endpoint;
-use crate::fault::FaultBox;
+use crate::fault_box::FaultBox;
 use crate::packet::Packet;
 use crate::scripted::Scripted;
 
@@ -43,30 +43,30 @@ macro_rules! each {
 /// of their own, or it would be made a jump through a table.
 impl Node<Packet> for Member {
     #[inline(always)]
-    fn receive(&mut self, now: Time, port: Port, packet: &Packet) {
+    fn receive(&mut self, now: Time, port: Port, packet: &Packet, none: &mut ()) {
         #[inline(never)]
         fn other(member: &mut Member, now: Time, port: Port, packet: &Packet) {
-            each!(member, inner => inner.receive(now, port, packet))
+            each!(member, inner => inner.receive(now, port, packet, &mut ()))
         }
         match self {
-            Member::Endpoint(endpoint) => endpoint.receive(now, port, packet),
+            Member::Endpoint(endpoint) => endpoint.receive(now, port, packet, none),
             _ => other(self, now, port, packet),
         }
     }
 
     #[inline]
-    fn handle_timeout(&mut self, now: Time) {
-        each!(self, inner => inner.handle_timeout(now))
+    fn handle_timeout(&mut self, now: Time, none: &mut ()) {
+        each!(self, inner => inner.handle_timeout(now, none))
     }
 
     #[inline(always)]
-    fn poll_transmit(&mut self, now: Time, packet: &mut Packet) -> Option<Port> {
+    fn poll_transmit(&mut self, now: Time, packet: &mut Packet, none: &mut ()) -> Option<Port> {
         #[inline(never)]
         fn other(member: &mut Member, now: Time, packet: &mut Packet) -> Option<Port> {
-            each!(member, inner => inner.poll_transmit(now, packet))
+            each!(member, inner => inner.poll_transmit(now, packet, &mut ()))
         }
         match self {
-            Member::Endpoint(endpoint) => endpoint.poll_transmit(now, packet),
+            Member::Endpoint(endpoint) => endpoint.poll_transmit(now, packet, none),
             _ => other(self, now, packet),
         }
     }
@@ -75,7 +75,14 @@ impl Node<Packet> for Member {
     fn poll_timeout(&self) -> Option<Time> {
         #[inline(never)]
         fn other(member: &Member) -> Option<Time> {
-            each!(member, inner => inner.poll_timeout())
+            match member {
+                Member::Endpoint(inner) => inner.poll_timeout(),
+                Member::Scripted(inner) => inner.poll_timeout(),
+                Member::Source(inner) => inner.poll_timeout(),
+                Member::Sink(inner) => inner.poll_timeout(),
+                // (A node of any memory, whose moment is the same in each.)
+                Member::Fault(inner) => inner.due(),
+            }
         }
         match self {
             Member::Endpoint(endpoint) => endpoint.poll_timeout(),

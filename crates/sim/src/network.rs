@@ -191,7 +191,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         seat.alarm = NEVER;
         if seat.until <= now {
             if seat.due <= now {
-                seat.member.handle_timeout(now);
+                seat.member.handle_timeout(now, &mut ());
             }
             self.transmit(member, now);
         }
@@ -216,14 +216,14 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
         let seat = &mut self.seats[member];
         seat.delivered(now, packet);
         self.tap.delivered(member, now, packet);
-        seat.member.receive(now, port, packet);
+        seat.member.receive(now, port, packet, &mut ());
         let first = seat.link;
         let Some(line) = self.links.get_mut(first as usize) else { return };
         // Nearly always a host sends into its own line, which is plain: [`Network::pass`] would ask
         // whether it is fused or eager, and where it leads, in vain.
         loop {
             let packet = &mut self.outgoing;
-            let Some(port) = seat.member.poll_transmit(now, packet) else { break };
+            let Some(port) = seat.member.poll_transmit(now, packet, &mut ()) else { break };
             if port != Port(0) || !line.way.is_plain {
                 self.transmit_from(member, port, now);
                 return self.watch_timer(member);
@@ -273,7 +273,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             if due >= at || last == Some(due) {
                 return;
             }
-            seat.member.handle_timeout(due);
+            seat.member.handle_timeout(due, &mut ());
             self.transmit(member, due);
             self.seats[member].ask();
             last = Some(due);
@@ -282,7 +282,9 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
 
     /// Takes what a member has to send.
     fn transmit(&mut self, member: usize, now: Time) {
-        if let Some(port) = self.seats[member].member.poll_transmit(now, &mut self.outgoing) {
+        if let Some(port) =
+            self.seats[member].member.poll_transmit(now, &mut self.outgoing, &mut ())
+        {
             self.transmit_from(member, port, now);
         }
     }
@@ -299,7 +301,7 @@ impl<M: Node<Packet>, T: Tap> Network<M, T> {
             self.journal.sent += 1;
             self.send(link as usize, now, &packet);
             let seat = &mut self.seats[member];
-            match seat.member.poll_transmit(now, &mut self.outgoing) {
+            match seat.member.poll_transmit(now, &mut self.outgoing, &mut ()) {
                 Some(next) => port = next,
                 None => return,
             }

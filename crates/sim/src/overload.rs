@@ -187,12 +187,12 @@ pub fn drive(plan: SwitchPlan, supply: Supply, load: &mut impl Load) -> Result<O
             Some((moment, i)) if moment < alarm => {
                 let output = sources[i].underway.take().map_or(0, |packet| packet.1);
                 let parcel = Parcel { bytes: supply.packet_bytes, output };
-                switch.receive(moment, Port(i as u32), &parcel);
+                switch.receive(moment, Port(i as u32), &parcel, &mut ());
                 sources[i].start(moment, took);
             }
-            _ => switch.handle_timeout(alarm),
+            _ => switch.handle_timeout(alarm, &mut ()),
         }
-        while switch.poll_transmit(alarm, &mut departed).is_some() {}
+        while switch.poll_transmit(alarm, &mut departed, &mut ()).is_some() {}
         if switch.grants() > grants {
             watch.period(&switch, alarm);
         }

@@ -275,7 +275,7 @@ fn sequence_length(act: Act) -> u64 {
 }
 
 impl Node<Packet> for Scripted {
-    fn receive(&mut self, now: Time, _port: Port, packet: &Packet) {
+    fn receive(&mut self, now: Time, _port: Port, packet: &Packet, _: &mut ()) {
         let is_deaf =
             self.part.side == Side::Server && self.part.script.opening == Opening::Unanswered;
         if !is_deaf {
@@ -284,7 +284,7 @@ impl Node<Packet> for Scripted {
         }
     }
 
-    fn handle_timeout(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Time, _: &mut ()) {
         if self.stage == Stage::Early {
             return self.start_if_due(now);
         }
@@ -298,7 +298,7 @@ impl Node<Packet> for Scripted {
         self.look(now);
     }
 
-    fn poll_transmit(&mut self, now: Time, packet: &mut Packet) -> Option<Port> {
+    fn poll_transmit(&mut self, now: Time, packet: &mut Packet, _: &mut ()) -> Option<Port> {
         match self.stage {
             Stage::Early => return None,
             Stage::Speaking => self.speak(now),

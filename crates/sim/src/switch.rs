@@ -354,7 +354,7 @@ impl<F: Packet, D: Discipline<F>, R: OutputOf<F>> Switch<F, D, R> {
 }
 
 impl<F: Packet + Clone, D: Discipline<F>, R: OutputOf<F>> Node<F> for Switch<F, D, R> {
-    fn receive(&mut self, now: Time, port: Port, frame: &F) {
+    fn receive(&mut self, now: Time, port: Port, frame: &F, _: &mut ()) {
         self.advance(now);
         let (i, bytes) = (port.0 as usize, u64::from(frame.bytes()));
         let output = self.route.output_of(frame).map(|port| port.0 as usize);
@@ -376,11 +376,11 @@ impl<F: Packet + Clone, D: Discipline<F>, R: OutputOf<F>> Node<F> for Switch<F, 
         }
     }
 
-    fn handle_timeout(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Time, _: &mut ()) {
         self.advance(now);
     }
 
-    fn poll_transmit(&mut self, _now: Time, frame: &mut F) -> Option<Port> {
+    fn poll_transmit(&mut self, _now: Time, frame: &mut F, _: &mut ()) -> Option<Port> {
         let (port, departed) = self.departed.pop_front()?;
         *frame = departed;
         Some(port)

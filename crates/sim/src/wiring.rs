@@ -95,6 +95,7 @@ pub(crate) fn faults(place: &str, spec: &LinkSpec) -> Result<Option<Faults>, Ref
         duplicate: spec.duplicate,
         reorder: spec.reorder,
         reorder_by: spec.reorder_by,
+        ..Faults::default()
     };
     let own = [
         ("loss", spec.loss),

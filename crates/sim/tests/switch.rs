@@ -77,18 +77,18 @@ fn play<R: OutputOf<Parcel>>(
         let alarm = switch.poll_timeout().expect("the next broadcast");
         let now = match coming.peek() {
             Some((moment, parcel)) if *moment < alarm => {
-                switch.receive(*moment, Port(parcel.from), parcel);
+                switch.receive(*moment, Port(parcel.from), parcel, &mut ());
                 coming.next();
                 *moment
             }
             _ if alarm > end => return left,
             _ => {
-                switch.handle_timeout(alarm);
+                switch.handle_timeout(alarm, &mut ());
                 alarm
             }
         };
         let mut parcel = Parcel::default();
-        while let Some(port) = switch.poll_transmit(now, &mut parcel) {
+        while let Some(port) = switch.poll_transmit(now, &mut parcel, &mut ()) {
             left.push((now, port, parcel));
         }
         assert!(switch.balances(), "at {now:?}");
@@ -150,9 +150,9 @@ fn two_inputs_share_the_links_to_and_from_an_output() {
 #[test]
 fn what_has_no_way_is_counted_and_goes_nowhere() {
     let mut switch = switch(plan(2, Variant::Original), 10);
-    switch.receive(Time(1), Port(0), &parcel(0, 200, 0));
-    switch.receive(Time(2), Port(0), &parcel(0, 2, 1));
-    switch.receive(Time(3), Port(7), &parcel(7, 1, 2));
+    switch.receive(Time(1), Port(0), &parcel(0, 200, 0), &mut ());
+    switch.receive(Time(2), Port(0), &parcel(0, 2, 1), &mut ());
+    switch.receive(Time(3), Port(7), &parcel(7, 1, 2), &mut ());
     assert_eq!((switch.strays().packets, switch.strays().bytes), (3, 1560));
     assert_eq!(switch.inside().packets, 0);
     assert!(switch.balances());

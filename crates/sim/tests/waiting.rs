@@ -20,14 +20,18 @@ enum Talker {
 }
 
 impl Node<Packet> for Talker {
-    fn receive(&mut self, now: Time, port: Port, packet: &Packet) {
+    fn receive(&mut self, now: Time, port: Port, packet: &Packet, _: &mut ()) {
         if let Talker::Sink(sink) = self {
-            sink.receive(now, port, packet);
+            sink.receive(now, port, packet, &mut ());
         }
     }
-    fn handle_timeout(&mut self, _now: Time) {}
-    fn poll_transmit(&mut self, now: Time, packet: &mut Packet) -> Option<Port> {
-        if let Talker::Source(source) = self { source.poll_transmit(now, packet) } else { None }
+    fn handle_timeout(&mut self, _now: Time, _: &mut ()) {}
+    fn poll_transmit(&mut self, now: Time, packet: &mut Packet, _: &mut ()) -> Option<Port> {
+        if let Talker::Source(source) = self {
+            source.poll_transmit(now, packet, &mut ())
+        } else {
+            None
+        }
     }
     fn poll_timeout(&self) -> Option<Time> {
         if let Talker::Source(source) = self { source.poll_timeout() } else { None }

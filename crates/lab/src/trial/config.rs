@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::part::FIT_S;
 use super::part::Part;
+use crate::device::spec::FaultSpec;
 use nilometer_files::document;
 use nilometer_linux::scheduling::Class;
 
@@ -59,8 +60,11 @@ pub struct LabConfig {
     /// What of the original is kept where no duration is given.
     #[serde(rename = "match")]
     pub keep: Keep,
-    /// The device under test: `nilometer`, `linux`, `frr` or `wire`.
+    /// The device under test: `nilometer`, `linux`, `frr`, `fault` or `wire`.
     pub dut: DutKind,
+    /// What the device `fault` does to packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<FaultSpec>,
     /// A ROUTER.toml that says what our router is to be, with the ports `client` and `server`; in a
     /// LAB.toml, seen from its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,6 +101,8 @@ pub enum DutKind {
     Linux,
     /// The same, by routes that FRR's daemons keep.
     Frr,
+    /// A box that does to packets what `fault` says.
+    Fault,
     /// Nothing: the calibration cable.
     Wire,
 }
@@ -108,6 +114,7 @@ impl DutKind {
             DutKind::Nilometer => "nilometer",
             DutKind::Linux => "linux",
             DutKind::Frr => "frr",
+            DutKind::Fault => "fault",
             DutKind::Wire => "wire",
         }
     }
@@ -195,6 +202,7 @@ impl Default for LabConfig {
             fit: false,
             keep: Keep::Volume,
             dut: DutKind::Nilometer,
+            fault: None,
             router: None,
             scheduling: Class::RealTime,
             model: ModelSection::default(),
@@ -281,6 +289,16 @@ impl LabConfig {
                 self.dut.name()
             );
         }
+        match (&self.fault, self.dut) {
+            (None, DutKind::Fault) => bail!(
+                "the device fault needs to know what to do: give --fault (fault), for instance rate=50Mbit,delay=20ms"
+            ),
+            (Some(_), dut) if dut != DutKind::Fault => bail!(
+                "--fault (fault) says what the device fault is to do, and dut is {}: leave one of them out",
+                dut.name()
+            ),
+            _ => {}
+        }
         if let Some(part) = self.part {
             within("part.start_s", part.start_s, 0.0, 1e9)?;
             within("part.seconds", part.seconds, DURATION_MIN_S, DURATION_MAX_S)?;
@@ -364,8 +382,11 @@ fit = false
 match = "volume"
 
 # The device under test: "nilometer" (our own router), "linux" (kernel forwarding), "frr" (the same, by
-# routes that FRR keeps) or "wire" (nothing between the hosts).
+# routes that FRR keeps), "fault" (a box that does to packets what `fault` says) or "wire" (nothing between the hosts).
 dut = "nilometer"
+# What the device "fault" does; a key holds for both directions, with _back for packets to the clients. Keys: rate,
+# queue, delay, jitter, loss, burst_loss, duplicate, reorder, reorder_by, corrupt.
+# fault = "rate=50Mbit,delay=20ms,loss=0.01"
 # What our router is to be: a ROUTER.toml, seen from this file's folder, with the ports "client" and
 # "server" (examples/lab-router.toml). Absent: as usual, no link held to a rate.
 # router = "router.toml"

@@ -11,6 +11,8 @@ use super::account::Account;
 use super::outcome::Outcome;
 use super::planning::hex;
 use super::router::{QUEUES_FILE, ROUTER_FILE};
+use crate::device::fault::FAULT_FILE;
+use crate::device::spec::described;
 use crate::doctor;
 use nilometer_files::document;
 use nilometer_files::tool;
@@ -80,6 +82,12 @@ fn machine(account: &Account<'_>) -> Vec<Fact> {
     ] {
         facts.push(Fact { name: name.to_owned(), value: value.to_owned() });
     }
+    if let Some(fault) = &account.made.fault {
+        for (name, faults) in ["to the servers", "to the clients"].into_iter().zip(&fault.spec.ways)
+        {
+            facts.push(Fact { name: format!("fault box, {name}"), value: described(faults) });
+        }
+    }
     facts
 }
 
@@ -94,6 +102,7 @@ fn classes(account: &Account<'_>) -> (String, String) {
         };
         let role = match of.role {
             Role::Router => "router",
+            Role::FaultBox => "fault box",
             Role::Client => "clients",
             Role::Server => "servers",
         };
@@ -158,6 +167,9 @@ fn files(account: &Account<'_>) -> Vec<FileNote> {
         note("live.ndjson", "where the run was at each second"),
         note("report.json", "what this page is drawn from"),
     ];
+    if account.made.fault.is_some() {
+        notes.push(note(FAULT_FILE, "what the fault box decided about each packet, and when"));
+    }
     if account.router.is_some() {
         notes.push(note(ROUTER_FILE, "the router's configuration, as it was given"));
     }

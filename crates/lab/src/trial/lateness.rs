@@ -12,7 +12,8 @@ const BEYOND_LIMIT: f64 = 0.05;
 /// The most likely cause, in one or two sentences: what was taken away, then what was refused, then who was in
 /// the way.
 pub fn cause(scheduling: &[Granted], stolen_percent: f64, others_percent: f64) -> String {
-    let late: Vec<&Granted> = scheduling.iter().filter(|of| of.role != Role::Router).collect();
+    let late: Vec<&Granted> =
+        scheduling.iter().filter(|of| matches!(of.role, Role::Client | Role::Server)).collect();
     if stolen_percent > STOLEN_PERCENT {
         return format!(
             "A hypervisor took away {stolen_percent:.1} % of the processors; repeat when its host is less busy."

@@ -18,6 +18,7 @@ use super::config::{DutKind, LabConfig};
 use super::hosts::{Clients, Scores, Servers, Timing};
 use super::meter::{Likewise, MeterLive, PassiveMeter, Sighted, Watch};
 use super::router::{RouterSeen, RouterUnderTest};
+use crate::device::fault::{FaultDevice, FaultSeen};
 use crate::generate::{Execution, Live, ServerReport};
 use nilometer_files::document::results::ResultFile;
 use nilometer_linux::frr::{self, FrrDevice};
@@ -104,6 +105,8 @@ pub struct LegOutcome {
     pub interfaces: InterfaceCounters,
     /// How our router was put together, and what it counted; where it is the device.
     pub router: Option<RouterSeen>,
+    /// What the fault box did, where it is the device.
+    pub fault: Option<FaultSeen>,
     /// How what is timed was scheduled, and what else the machine did.
     pub scheduling: Scheduling,
     /// The wall clock at the traffic's beginning, ns since 1970.
@@ -135,6 +138,7 @@ fn build_testbed(dut: DutKind, config: &LabConfig) -> Result<Testbed> {
             DutKind::Nilometer => DeviceKind::Program,
             DutKind::Linux => DeviceKind::Linux,
             DutKind::Frr => DeviceKind::LinuxWithoutRoutes,
+            DutKind::Fault => DeviceKind::Transparent,
             DutKind::Wire => DeviceKind::Wire,
         },
         clients: prefixes(&config.traffic.clients)?,
@@ -155,6 +159,12 @@ fn start_router<'a>(
     is_device.then(|| RouterUnderTest::start(testbed, seed, file)).transpose()
 }
 
+/// Starts the fault box on the testbed's device ports, if it is the device.
+fn start_fault(dut: DutKind, testbed: &Testbed, config: &LabConfig) -> Result<Option<FaultDevice>> {
+    let spec = config.fault.as_ref().filter(|_| dut == DutKind::Fault);
+    spec.map(|spec| FaultDevice::start(testbed, spec, config.seed)).transpose()
+}
+
 /// Starts FRR beside the kernel that forwards, if that is the device.
 fn start_frr(dut: DutKind, testbed: &Testbed) -> Result<Option<FrrDevice<'_>>> {
     let Some(namespace) = testbed.device().filter(|_| dut == DutKind::Frr) else {
@@ -172,6 +182,7 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     let testbed = build_testbed(config.dut, config)?;
     PassiveMeter::open(&testbed, config.meter.ring_mib)?;
     start_router(config.dut, &testbed, config.seed, router)?;
+    start_fault(config.dut, &testbed, config)?;
     if let Some(namespace) = testbed.device().filter(|_| config.dut == DutKind::Frr) {
         frr::try_out(namespace).context("dut frr")?;
     }
@@ -183,9 +194,12 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     Ok(())
 }
 
-/// The longest that a packet may stay in the device by what its file says.
-fn longest_stay(router: Option<&RouterFile>) -> Span {
-    let stays = router.map(RouterFile::stays).unwrap_or_default();
+/// The longest that a packet may stay in the device by what its file, or the fault box's specification, says.
+fn longest_stay(leg: &Leg<'_>) -> Span {
+    if let Some(spec) = leg.config.fault.as_ref().filter(|_| leg.dut == DutKind::Fault) {
+        return spec.longest_stay();
+    }
+    let stays = leg.router.map(RouterFile::stays).unwrap_or_default();
     stays.into_iter().max().unwrap_or(Span::ZERO)
 }
 
@@ -203,6 +217,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
     let testbed = build_testbed(leg.dut, leg.config)?;
     let meter = PassiveMeter::open(&testbed, leg.config.meter.ring_mib)?;
     let router = start_router(leg.dut, &testbed, leg.config.seed, leg.router)?;
+    let fault = start_fault(leg.dut, &testbed, leg.config)?;
     testbed.raise()?;
     if let Some(router) = &router {
         router.wait_until_up()?;
@@ -222,15 +237,20 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
     if let Some(router) = &router {
         timed.add(Role::Router, router.thread_id()?);
     }
+    if let Some(fault) = &fault {
+        timed.add(Role::FaultBox, fault.thread_id());
+        fault.watch_from(origin);
+    }
     let timing = Timing { origin, timed: Arc::clone(&timed) };
     let client = testbed.client().enter(|| Clients::new(leg.config, scores, timing))?;
+    let stay = longest_stay(leg);
     let watch = Watch {
         origin_ns,
         interval_ends_ns: leg.interval_ends_ns.clone(),
         device_addresses: testbed.device_addresses(),
         captures: leg.captures.clone(),
         stamps: leg.stamps.clone(),
-        stay: longest_stay(leg.router),
+        stay,
         likewise: leg.likewise,
     };
     if let Some(router) = &router {
@@ -255,7 +275,8 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         let played = testbed.client().enter(|| client.play(threads, scores, &live.traffic, stop));
         let played_for = origin.elapsed();
         let emptied = router.as_ref().map_or(Ok(()), RouterUnderTest::settle);
-        thread::sleep(SETTLE);
+        let in_the_box = if fault.is_some() { stay } else { Span::ZERO };
+        thread::sleep(SETTLE + Duration::from_nanos(in_the_box.as_nanos()));
         over.store(true, Ordering::Release);
         let served = serving.join();
         settled.store(true, Ordering::Release);
@@ -283,6 +304,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         sighted,
         interfaces: testbed.interface_counters()?,
         router: router.map(RouterUnderTest::stop).transpose()?,
+        fault: fault.map(FaultDevice::stop).transpose()?,
         scheduling: Scheduling { threads: timed.granted(), machine, own_s },
         origin_ns,
         interrupted_ns,

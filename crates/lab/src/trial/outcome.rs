@@ -1,12 +1,15 @@
 //! `result.json`: what a run came to, under names fixed for scripts.
 
 use nilometer_likeness::Likeness;
+use nilometer_linux::port::PortStatistics;
 use nilometer_linux::scheduling::Granted;
+use nilometer_sim::fault::FaultCounts;
 use nilometer_traffic::fidelity::Fidelity;
 use serde::{Deserialize, Serialize};
 
 use super::part::Part;
 use super::router::RouterOutcome;
+use crate::device::fault::FaultSeen;
 pub use nilometer_report::story::PacketCounts as Packets;
 
 /// The result of a lab run.
@@ -84,6 +87,9 @@ pub struct Outcome {
     /// What our router counted, where it was the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<RouterOutcome>,
+    /// What the fault box did, where it was the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<FaultOutcome>,
     /// What makes a figure suspect, in plain words.
     pub warnings: Vec<String>,
     /// How many of them, the first, were said before the traffic began.
@@ -91,6 +97,56 @@ pub struct Outcome {
     pub said_before: usize,
     /// Absolute path of the page.
     pub report: String,
+}
+
+/// What a fault box did, both directions together; `fault.ndjson` has each packet.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FaultOutcome {
+    /// What it was to do, as it was written.
+    pub faults: String,
+    /// Packets that came in.
+    pub received: u64,
+    /// Packets that left, copies included.
+    pub sent: u64,
+    /// Packets lost by chance.
+    pub lost: u64,
+    /// Packets that found the link's queue full.
+    pub discarded: u64,
+    /// Copies made.
+    pub duplicated: u64,
+    /// Packets held back.
+    pub reordered: u64,
+    /// Packets damaged.
+    pub corrupted: u64,
+    /// Packets that were still in it at the end.
+    pub inside: u64,
+    /// Packets that never reached it: its ports had no room.
+    pub unheard: u64,
+    /// Packets beyond those that `fault.ndjson` has.
+    pub beyond: u64,
+    /// What is not as it should be about its ports.
+    pub notes: Vec<String>,
+}
+
+impl From<&FaultSeen> for FaultOutcome {
+    fn from(seen: &FaultSeen) -> FaultOutcome {
+        let FaultCounts { received, sent, lost, corrupted, duplicated, reordered, discarded } =
+            seen.counts;
+        FaultOutcome {
+            faults: seen.spec.to_string(),
+            received,
+            sent,
+            lost,
+            discarded,
+            duplicated,
+            reordered,
+            corrupted,
+            inside: seen.inside,
+            unheard: seen.ports.iter().map(PortStatistics::rx_lost).sum(),
+            beyond: seen.beyond,
+            notes: seen.opened.clone(),
+        }
+    }
 }
 
 /// How exactly the plan was carried out.

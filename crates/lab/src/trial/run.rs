@@ -26,6 +26,8 @@ use super::router::{QUEUES_FILE, ROUTER_FILE};
 use super::settle;
 use super::source::{self, Asked};
 use super::warnings;
+use crate::device::fault::FAULT_FILE;
+use crate::device::truth;
 use nilometer_files::document::results::Directory;
 use nilometer_files::input::observe::is_pipe;
 use nilometer_files::input::records::Progress;
@@ -419,6 +421,9 @@ impl Trial<'_> {
         settle::write_execution(&self.directory.file("execution.ndjson"), self.plan, made)?;
         if let Some(router) = &made.router {
             write_queues(&self.directory.file(QUEUES_FILE), router.queue_rows())?;
+        }
+        if let Some(fault) = &made.fault {
+            truth::write(&self.directory.file(FAULT_FILE), &fault.packets)?;
         }
         self.directory.file("result.json").write_json(&outcome)?;
         report::save(self.directory, &story)?;

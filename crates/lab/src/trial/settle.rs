@@ -103,6 +103,7 @@ fn outcome(
         stolen_percent: account.made.scheduling.stolen_percent(),
         others_percent: account.made.scheduling.others_percent(),
         interfaces: interfaces(account.made),
+        fault: account.made.fault.as_ref().map(Into::into),
         router: account.made.router.as_ref().map(|seen| explained(seen, account.made)),
         warnings: Vec::new(),
         said_before: 0,

@@ -10,6 +10,7 @@ use super::Verdict;
 use nilometer_files::document;
 use nilometer_files::input::sight::refuse_input;
 use nilometer_files::said::plain;
+use nilometer_lab::device::spec::FaultSpec;
 use nilometer_lab::trial::bounds::{Bounds, out_of_bounds};
 use nilometer_lab::trial::config::{DutKind, Keep, LabConfig};
 use nilometer_lab::trial::outcome::Outcome;
@@ -117,6 +118,11 @@ struct RunArgs {
     /// The device under test.
     #[arg(long)]
     dut: Option<DutKind>,
+    /// What the device `fault` does to packets, as rate=50Mbit,delay=20ms,jitter=1ms,loss=0.01,burst_loss=P:R,
+    /// duplicate=0.001,reorder=0.01,corrupt=0.0001; a key holds for both directions, and with _back for packets to
+    /// the clients (delay_back=5ms). Means `--dut fault`.
+    #[arg(long, value_name = "FAULTS")]
+    fault: Option<FaultSpec>,
     /// What our router is to be: a ROUTER.toml as `route run` takes it, with the two ports `client` and
     /// `server`; addresses and routes are the lab's. Means `--dut nilometer`.
     #[arg(long, value_name = "ROUTER.toml")]
@@ -235,6 +241,9 @@ impl RunArgs {
         config.model.interval_s = self.interval.or(config.model.interval_s);
         config.model.inter_connection_bound_s =
             self.bound.or(config.model.inter_connection_bound_s);
+        if let Some(fault) = &self.fault {
+            (config.fault, config.dut) = (Some(fault.clone()), DutKind::Fault);
+        }
         if let Some(path) = &self.router {
             (config.router, config.dut) = (Some(path.clone()), DutKind::Nilometer);
         }

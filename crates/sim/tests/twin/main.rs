@@ -40,9 +40,9 @@ enum Talker {
 }
 
 impl Node<Packet> for Talker {
-    fn receive(&mut self, now: Time, port: Port, packet: &Packet) {
+    fn receive(&mut self, now: Time, port: Port, packet: &Packet, _: &mut ()) {
         match self {
-            Talker::Source(_, sink) => sink.receive(now, port, packet),
+            Talker::Source(_, sink) => sink.receive(now, port, packet, &mut ()),
             Talker::Echo(answers) => {
                 let route = packet.route.reverse();
                 answers.push(Packet { route, bytes: 40, ..*packet });
@@ -50,15 +50,15 @@ impl Node<Packet> for Talker {
         }
     }
 
-    fn handle_timeout(&mut self, now: Time) {
+    fn handle_timeout(&mut self, now: Time, _: &mut ()) {
         if let Talker::Source(source, _) = self {
-            source.handle_timeout(now);
+            source.handle_timeout(now, &mut ());
         }
     }
 
-    fn poll_transmit(&mut self, now: Time, packet: &mut Packet) -> Option<Port> {
+    fn poll_transmit(&mut self, now: Time, packet: &mut Packet, _: &mut ()) -> Option<Port> {
         match self {
-            Talker::Source(source, _) => source.poll_transmit(now, packet),
+            Talker::Source(source, _) => source.poll_transmit(now, packet, &mut ()),
             Talker::Echo(answers) => {
                 *packet = answers.pop()?;
                 Some(Port(0))

@@ -84,7 +84,7 @@ impl<M: Node<Packet>> Naive<M> {
                 }
                 Event::Timer(member) => {
                     if self.members[member].0.poll_timeout().is_some_and(|due| due <= now) {
-                        self.members[member].0.handle_timeout(now);
+                        self.members[member].0.handle_timeout(now, &mut ());
                     }
                     self.attend(member, now);
                 }
@@ -161,7 +161,7 @@ impl<M: Node<Packet>> Naive<M> {
             Hop::Member(member, port) => {
                 self.seen.deliveries.push((now, member as usize, packet));
                 let port = Port(u32::from(port));
-                self.members[member as usize].0.receive(now, port, &packet);
+                self.members[member as usize].0.receive(now, port, &packet, &mut ());
                 self.attend(member as usize, now);
             }
         }
@@ -169,7 +169,7 @@ impl<M: Node<Packet>> Naive<M> {
 
     fn attend(&mut self, member: usize, now: Time) {
         let mut packet = Packet::default();
-        while let Some(port) = self.members[member].0.poll_transmit(now, &mut packet) {
+        while let Some(port) = self.members[member].0.poll_transmit(now, &mut packet, &mut ()) {
             let link = self.members[member].1[port.0 as usize];
             self.send(link as usize, now, packet);
         }

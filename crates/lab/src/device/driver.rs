@@ -1,0 +1,193 @@
+//! Drives a node by the real clock: one thread, frames in a packet memory, any kind of port.
+//!
+//! ```text
+//!   each turn:   for each port: receive ─ node ─ what is due leaves ─ for each port: transmit
+//!                    nothing moved?  sleep until a frame comes or the node's next moment is near
+//! ```
+//!
+//! The last [`AWAKE_FOR`] before a moment are waited for awake, as the kernel's sleep is no finer. A frame that a
+//! port has no room for waits in front of it, in order; nothing is dropped here.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nilometer_linux::epoll::PromptTimers;
+use nilometer_linux::memory::{Memory, Packet};
+use nilometer_linux::port::{PortError, PortIo, PortStatistics, wait};
+use nilometer_wire::{Node, Port, Time};
+
+/// How long before a moment it is waited for awake.
+const AWAKE_FOR: Duration = Duration::from_micros(60);
+/// The longest sleep, so that a stop is noticed.
+const ASLEEP_FOR: Duration = Duration::from_millis(20);
+/// How long a port without room is left alone.
+const STUCK_FOR: Duration = Duration::from_micros(200);
+
+/// How frames are taken and handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batches {
+    /// Frames that are taken from a port before the node is asked for what leaves.
+    pub taken_at_once: usize,
+    /// Whether what is due leaves before anything is taken in a turn.
+    pub transmit_first: bool,
+}
+
+impl Default for Batches {
+    fn default() -> Batches {
+        Batches { taken_at_once: 64, transmit_first: false }
+    }
+}
+
+/// A packet memory, as nodes have it lent.
+pub struct Buffers(pub Memory);
+
+/// A node between ports.
+pub struct Driver<'a, N, P> {
+    node: N,
+    ports: Vec<P>,
+    buffers: Buffers,
+    leaving: Vec<VecDeque<Packet>>,
+    batch: Vec<Packet>,
+    batches: Batches,
+    clock: &'a dyn Fn() -> Time,
+}
+
+impl<'a, N: Node<Packet, Buffers>, P: PortIo> Driver<'a, N, P> {
+    /// `node` between `ports`, which were opened with this memory; `clock` never runs backwards.
+    pub fn new(
+        node: N,
+        ports: Vec<P>,
+        buffers: Buffers,
+        batches: Batches,
+        clock: &'a dyn Fn() -> Time,
+    ) -> Driver<'a, N, P> {
+        let leaving = ports.iter().map(|_| VecDeque::new()).collect();
+        Driver { node, ports, buffers, leaving, batch: Vec::new(), batches, clock }
+    }
+
+    /// The node.
+    pub fn node_mut(&mut self) -> &mut N {
+        &mut self.node
+    }
+
+    /// The counters of the ports.
+    ///
+    /// # Errors
+    /// When the kernel cannot be asked for its own.
+    pub fn statistics(&mut self) -> Result<Vec<PortStatistics>> {
+        self.ports.iter_mut().map(|port| port.statistics().map_err(Into::into)).collect()
+    }
+
+    /// Frames that left the node and wait for room of a port.
+    pub fn waiting(&self) -> usize {
+        self.leaving.iter().map(VecDeque::len).sum()
+    }
+
+    /// Drives until `stop`, looking after each turn with `look`.
+    ///
+    /// # Errors
+    /// When a port fails other than by a link that is down, or the thread cannot sleep.
+    pub fn run(&mut self, stop: &AtomicBool, mut look: impl FnMut(&mut N)) -> Result<()> {
+        let _prompt = PromptTimers::new();
+        while !stop.load(Ordering::Acquire) {
+            let moved = self.turn()?;
+            look(&mut self.node);
+            if !moved {
+                self.sleep()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One turn; whether anything moved.
+    ///
+    /// # Errors
+    /// As [`Driver::run`].
+    pub fn turn(&mut self) -> Result<bool> {
+        let mut moved = false;
+        if self.batches.transmit_first {
+            moved |= self.let_out()?;
+        }
+        for number in 0..self.ports.len() {
+            moved |= self.take_in(number)?;
+        }
+        if !self.batches.transmit_first {
+            moved |= self.let_out()?;
+        }
+        Ok(moved)
+    }
+
+    fn take_in(&mut self, number: usize) -> Result<bool> {
+        self.batch.clear();
+        let Buffers(memory) = &mut self.buffers;
+        let taken = self.ports[number].receive(memory, &mut self.batch, self.batches.taken_at_once);
+        let count = is_passing(taken)?.unwrap_or(0);
+        let now = (self.clock)();
+        for frame in &self.batch {
+            self.node.receive(now, Port(number as u32), frame, &mut self.buffers);
+        }
+        Ok(count > 0)
+    }
+
+    fn let_out(&mut self) -> Result<bool> {
+        let now = (self.clock)();
+        if self.node.poll_timeout().is_some_and(|due| due <= now) {
+            self.node.handle_timeout(now, &mut self.buffers);
+        }
+        let mut frame = Packet::default();
+        let mut moved = false;
+        while let Some(port) = self.node.poll_transmit(now, &mut frame, &mut self.buffers) {
+            self.leaving[port.0 as usize].push_back(frame);
+            moved = true;
+        }
+        let Buffers(memory) = &mut self.buffers;
+        for (port, leaving) in self.ports.iter_mut().zip(&mut self.leaving) {
+            if !leaving.is_empty() {
+                moved |= is_passing(port.transmit(memory, leaving))?.is_some_and(|sent| sent > 0);
+            }
+            // (Also where nothing was sent: buffers of what was sent before come back by it.)
+            is_passing(port.flush(memory))?;
+        }
+        Ok(moved)
+    }
+
+    fn sleep(&mut self) -> Result<()> {
+        let now = (self.clock)();
+        let due = self.node.poll_timeout().map(|due| due.since(now).as_nanos());
+        let rest = due.map_or(ASLEEP_FOR, |nanos| Duration::from_nanos(nanos).min(ASLEEP_FOR));
+        let is_stuck = self.waiting() > 0;
+        if rest <= AWAKE_FOR && !is_stuck {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        let rest = rest.saturating_sub(AWAKE_FOR);
+        let rest = if is_stuck { rest.max(STUCK_FOR) } else { rest };
+        let leaving = &self.leaving;
+        wait(&mut self.ports, |number| !leaving[number].is_empty(), rest)
+            .context("the device cannot sleep")?;
+        Ok(())
+    }
+
+    /// Gives the ports back and takes the node.
+    pub fn close(mut self) -> N {
+        let Buffers(memory) = &mut self.buffers;
+        for packet in self.leaving.drain(..).flatten() {
+            memory.give(packet);
+        }
+        for port in self.ports.drain(..) {
+            port.close(memory);
+        }
+        self.node
+    }
+}
+
+/// What a port did; none where its link is down, which passes.
+fn is_passing<T>(done: Result<T, PortError>) -> Result<Option<T>> {
+    match done {
+        Ok(done) => Ok(Some(done)),
+        Err(PortError::Down { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,242 @@
+//! The fault box as a device under test: between two interfaces, on a thread of its own.
+//!
+//! It is transparent: hosts on both sides are neighbours, and frames leave as they came, but for a bit of those that
+//! are to be corrupted. What is not IP passes at once and is not counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+use nilometer_linux::clock::thread_id;
+use nilometer_linux::memory::{Memory, MemoryConfig, Packet};
+use nilometer_linux::packet_port::{PacketPort, PacketPortConfig};
+use nilometer_linux::port::{Port as Device, PortStatistics};
+use nilometer_linux::testbed::{PROGRAM_INTERFACES, Testbed};
+use nilometer_linux::xdp::{XdpConfig, XdpMode, XdpPort};
+use nilometer_sim::fault::{FaultCounts, Frames};
+use nilometer_sim::fault_box::FaultBox;
+use nilometer_wire::{Node, Port, Time};
+
+use super::driver::{Batches, Buffers, Driver};
+use super::spec::FaultSpec;
+use super::truth::{PacketTruth, Truth};
+
+/// What the box decided about each packet, among the results.
+pub const FAULT_FILE: &str = "fault.ndjson";
+
+/// Buffers of packets that are under way, and of both ports.
+const BUFFERS: u32 = 65_536;
+/// Entries of a port's rings, and buffers that are kept for it.
+const RING_ENTRIES: u32 = 4_096;
+const ETHERNET_BYTES: usize = 14;
+/// Preamble, check sequence and gap, which a link carries with each frame.
+const LINK_OVERHEAD_BYTES: u64 = 24;
+
+impl Frames<Packet> for Buffers {
+    fn link_bytes(&self, frame: &Packet) -> u64 {
+        u64::from(frame.bytes) + LINK_OVERHEAD_BYTES
+    }
+
+    fn copy(&mut self, frame: &Packet) -> Option<Packet> {
+        let copy = self.0.take()?.packet(frame.bytes);
+        let bytes = self.0.frame(frame).to_vec();
+        self.0.frame_mut(&copy).copy_from_slice(&bytes);
+        Some(copy)
+    }
+
+    /// A bit behind IP's header and the twenty bytes of TCP's, so that it is still known whose packet it was; where
+    /// there is nothing behind them, one of the last byte.
+    fn corrupt(&mut self, frame: &Packet, draw: u64) -> bool {
+        let bytes = self.0.frame_mut(frame);
+        let is_six = bytes.get(12..14) == Some(&[0x86, 0xdd]);
+        let headers = ETHERNET_BYTES + if is_six { 60 } else { 40 };
+        let first = headers.min(bytes.len() - 1);
+        let at = first + (draw / 8) as usize % (bytes.len() - first);
+        bytes[at] ^= 1 << (draw % 8);
+        true
+    }
+
+    fn discard(&mut self, frame: &Packet) {
+        self.0.give(*frame);
+    }
+}
+
+/// A fault box that lets pass at once what is not IP.
+struct Bypassed {
+    inner: FaultBox<Packet>,
+    beside: Vec<(Port, Packet)>,
+}
+
+impl Node<Packet, Buffers> for Bypassed {
+    fn receive(&mut self, now: Time, port: Port, frame: &Packet, buffers: &mut Buffers) {
+        let ethertype = buffers.0.frame(frame).get(12..14).map(|pair| [pair[0], pair[1]]);
+        match ethertype {
+            Some([0x08, 0x00] | [0x86, 0xdd]) => self.inner.receive(now, port, frame, buffers),
+            _ => self.beside.push((Port(port.0 ^ 1), *frame)),
+        }
+    }
+
+    fn handle_timeout(&mut self, _: Time, _: &mut Buffers) {}
+
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        frame: &mut Packet,
+        buffers: &mut Buffers,
+    ) -> Option<Port> {
+        if let Some((port, beside)) = self.beside.pop() {
+            *frame = beside;
+            return Some(port);
+        }
+        self.inner.poll_transmit(now, frame, buffers)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.inner.due()
+    }
+}
+
+/// What a fault box did.
+#[derive(Clone, Debug)]
+pub struct FaultSeen {
+    /// What it was to do.
+    pub spec: FaultSpec,
+    /// All packets of both directions.
+    pub counts: FaultCounts,
+    /// Packets that were still in it at the end.
+    pub inside: u64,
+    /// What became of each packet, by direction and number.
+    pub packets: Vec<PacketTruth>,
+    /// Packets of whom that is not known, beyond the first 2^21.
+    pub beyond: u64,
+    /// The ports' counters.
+    pub ports: Vec<PortStatistics>,
+    /// How the ports were opened.
+    pub opened: Vec<String>,
+}
+
+/// A fault box at work.
+pub struct FaultDevice {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<FaultSeen>>>,
+    thread_id: i32,
+    began: Instant,
+    origin: Arc<std::sync::OnceLock<Time>>,
+}
+
+impl FaultDevice {
+    /// Starts a box between the device ports of a testbed.
+    ///
+    /// # Errors
+    /// When its ports cannot be opened.
+    pub fn start(testbed: &Testbed, spec: &FaultSpec, seed: u64) -> Result<FaultDevice> {
+        let namespace = testbed.device().context("a fault box needs a namespace")?;
+        let (stop, origin) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let (stopped, begins) = (Arc::clone(&stop), Arc::clone(&origin));
+        let (spec, began) = (spec.clone(), Instant::now());
+        let (hand, handed) = channel();
+        let work = move || {
+            let opened = open();
+            let id = opened.as_ref().map(|_| thread_id()).map_err(|why| anyhow!("{why:#}"));
+            let _ = hand.send(id);
+            let (buffers, ports, notes) = opened?;
+            drive((buffers, ports, notes), (spec, seed), (began, &begins), &stopped)
+        };
+        let thread = namespace.spawn("fault box", work)?;
+        let thread_id =
+            handed.recv().context("the fault box ended while it was put together")??;
+        Ok(FaultDevice { stop, thread: Some(thread), thread_id, began, origin })
+    }
+
+    /// What the kernel calls the thread that forwards.
+    pub fn thread_id(&self) -> i32 {
+        self.thread_id
+    }
+
+    /// When the traffic begins, from which the times of the ground truth are counted.
+    pub fn watch_from(&self, origin: Instant) {
+        let since = origin.saturating_duration_since(self.began);
+        let _ = self.origin.set(Time::from_nanos(since.as_nanos() as u64));
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// When it failed, or lost count of a packet.
+    pub fn stop(mut self) -> Result<FaultSeen> {
+        self.stop.store(true, Ordering::Release);
+        let thread = self.thread.take().context("it was stopped before")?;
+        thread.join().map_err(|_| anyhow!("the fault box's thread panicked"))?
+    }
+}
+
+impl Drop for FaultDevice {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+type Opened = (Buffers, Vec<Device>, Vec<String>);
+
+fn open() -> Result<Opened> {
+    let config = MemoryConfig { chunk_bytes: 2_048, chunks: BUFFERS, reserve: 1_024 };
+    let mut memory = Memory::new(config).context("memory of the fault box")?;
+    let mut notes = Vec::new();
+    let mut ports = Vec::new();
+    for name in PROGRAM_INTERFACES {
+        let xdp = XdpConfig {
+            mode: XdpMode::Fitting,
+            ring_entries: RING_ENTRIES,
+            reserve: RING_ENTRIES,
+            ..XdpConfig::default()
+        };
+        let port = match XdpPort::open(&mut memory, name, &xdp) {
+            Ok(port) => Device::Xdp(port),
+            Err(why) => {
+                notes.push(format!("{name} is opened by AF_PACKET, which is slower: {why:#}"));
+                let packet =
+                    PacketPortConfig { reserve: RING_ENTRIES, ..PacketPortConfig::default() };
+                Device::Packet(PacketPort::open(&mut memory, name, &packet)?)
+            }
+        };
+        ports.push(port);
+    }
+    Ok((Buffers(memory), ports, notes))
+}
+
+fn drive(
+    (buffers, ports, opened): Opened,
+    (spec, seed): (FaultSpec, u64),
+    (began, origin): (Instant, &std::sync::OnceLock<Time>),
+    stop: &AtomicBool,
+) -> Result<FaultSeen> {
+    let clock = || Time::from_nanos(began.elapsed().as_nanos() as u64);
+    let mut inner = FaultBox::of_ways(spec.ways, seed, 0);
+    inner.keep_events();
+    let node = Bypassed { inner, beside: Vec::new() };
+    let mut driver = Driver::new(node, ports, buffers, Batches::default(), &clock);
+    let mut truth = Truth::default();
+    driver.run(stop, |node| {
+        if let Some(&origin) = origin.get() {
+            truth.note(&node.inner.take_events(), origin);
+        }
+    })?;
+    let ports = driver.statistics()?;
+    let node = driver.close();
+    anyhow::ensure!(node.inner.balances(), "the fault box lost count: {:?}", node.inner.counts());
+    Ok(FaultSeen {
+        spec,
+        counts: node.inner.counts(),
+        inside: node.inner.inside() as u64,
+        beyond: truth.beyond,
+        packets: truth.packets(),
+        ports,
+        opened,
+    })
+}

@@ -1,0 +1,6 @@
+//! Devices that are nodes: driven by the real clock between two interfaces of the testbed.
+
+pub mod driver;
+pub mod fault;
+pub mod spec;
+pub mod truth;

@@ -1,0 +1,150 @@
+//! The ground truth of a fault box: what it decided about each packet, and when.
+
+use std::collections::BTreeMap;
+use std::io::{BufWriter, Write};
+
+use anyhow::{Context, Result};
+use nilometer_files::document::results::ResultFile;
+use nilometer_sim::fault::{Event, What};
+use nilometer_wire::Time;
+use serde::{Deserialize, Serialize};
+
+/// Packets whose fates are kept; later ones are counted.
+pub const PACKETS_MAX: usize = 1 << 21;
+
+/// What became of one packet; times are nanoseconds since the traffic began, negative before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketTruth {
+    /// To the servers (0) or to the clients (1).
+    pub direction: u8,
+    /// Its number among the packets of its direction, from 0.
+    pub number: u64,
+    /// When it came.
+    pub came_ns: i64,
+    /// When it left; none where it did not.
+    pub left_ns: Option<i64>,
+    /// When its copy left, if there was one.
+    pub copy_left_ns: Option<i64>,
+    /// It was lost by chance.
+    pub lost: bool,
+    /// The link's queue had no room for it, or for its copy.
+    pub discarded: bool,
+    /// A bit of it was flipped.
+    pub corrupted: bool,
+    /// It was held back, so that others overtook it.
+    pub held_back: bool,
+}
+
+/// The fates of packets, put together from what the box noted.
+#[derive(Debug, Default)]
+pub struct Truth {
+    packets: Vec<PacketTruth>,
+    /// Of each packet under way its place in `packets`.
+    places: BTreeMap<(u8, u64), usize>,
+    /// Packets beyond [`PACKETS_MAX`].
+    pub beyond: u64,
+}
+
+impl Truth {
+    /// Notes what happened; times are since the traffic began, which was at `origin` of the box's clock.
+    pub fn note(&mut self, events: &[Event], origin: Time) {
+        for event in events {
+            let direction = event.port.0 as u8;
+            let at_ns = event.at.as_nanos() as i64 - origin.as_nanos() as i64;
+            let name = (direction, event.number);
+            if event.what == What::Came {
+                if self.packets.len() >= PACKETS_MAX {
+                    self.beyond += 1;
+                    continue;
+                }
+                self.places.insert(name, self.packets.len());
+                self.packets.push(PacketTruth {
+                    direction,
+                    number: event.number,
+                    came_ns: at_ns,
+                    left_ns: None,
+                    copy_left_ns: None,
+                    lost: false,
+                    discarded: false,
+                    corrupted: false,
+                    held_back: false,
+                });
+                continue;
+            }
+            let Some(&place) = self.places.get(&name) else { continue };
+            let packet = &mut self.packets[place];
+            match event.what {
+                What::Came => {}
+                What::Lost => packet.lost = true,
+                What::Discarded => packet.discarded = true,
+                What::Corrupted => packet.corrupted = true,
+                What::HeldBack => packet.held_back = true,
+                What::Left => packet.left_ns = Some(at_ns),
+                What::CopyLeft => packet.copy_left_ns = Some(at_ns),
+            }
+            // (A copy may still come; but nothing follows a loss.)
+            if event.what == What::Lost {
+                self.places.remove(&name);
+            }
+        }
+    }
+
+    /// Everything, by direction and number.
+    pub fn packets(mut self) -> Vec<PacketTruth> {
+        self.packets.sort_unstable_by_key(|packet| (packet.direction, packet.number));
+        self.packets
+    }
+}
+
+/// Writes the fates of packets, a line of JSON each.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write(to: &ResultFile, packets: &[PacketTruth]) -> Result<()> {
+    let mut draft = to.draft()?;
+    let mut write = || -> std::io::Result<()> {
+        let mut file = BufWriter::new(&mut draft);
+        for packet in packets {
+            serde_json::to_writer(&mut file, packet)?;
+            file.write_all(b"\n")?;
+        }
+        file.flush()
+    };
+    write().with_context(|| format!("cannot write {}", to.path().display()))?;
+    draft.publish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nilometer_wire::Port;
+
+    #[test]
+    fn fates_are_put_together_by_packet() {
+        let event = |at: u64, port: u32, number: u64, what: What| Event {
+            at: Time::from_nanos(at),
+            port: Port(port),
+            number,
+            what,
+        };
+        let mut truth = Truth::default();
+        let first = [
+            event(5, 0, 0, What::Came),
+            event(5, 0, 0, What::HeldBack),
+            event(6, 1, 0, What::Came),
+            event(6, 1, 0, What::Lost),
+        ];
+        truth.note(&first, Time::from_nanos(10));
+        let later = [
+            event(30, 0, 0, What::Left),
+            event(31, 0, 0, What::CopyLeft),
+            event(40, 0, 7, What::Left),
+        ];
+        truth.note(&later, Time::from_nanos(10));
+        let packets = truth.packets();
+        assert_eq!(packets.len(), 2, "nobody saw the seventh come");
+        let [held, lost] = packets[..] else { panic!("{packets:?}") };
+        assert_eq!((held.came_ns, held.left_ns, held.copy_left_ns), (-5, Some(20), Some(21)));
+        assert!(held.held_back && !held.lost && lost.lost && lost.left_ns.is_none());
+    }
+}
