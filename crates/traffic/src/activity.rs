@@ -20,27 +20,7 @@ use alloc::vec::Vec;
 
 use nilometer_wire::{Span, Time};
 
-use crate::chain::Chain;
-
-/// One interval of the performance.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Window {
-    /// Its first moment.
-    pub start: Time,
-    /// The first moment of the next one.
-    pub end: Time,
-    /// Connections it is to hold, or about as many as its sessions will make.
-    pub connections: u64,
-    /// Sessions that are to be active in it on average, where they drive.
-    pub sessions: Option<f64>,
-}
-
-impl Window {
-    /// How long it lasts, seconds.
-    pub fn length_s(&self) -> f64 {
-        self.end.since(self.start).as_secs_f64()
-    }
-}
+use crate::chain::{Chain, Window};
 
 /// Which slots an interval switches on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use nilometer_stat::log_scale_diagram::{Diagram, FIRST_OCTAVE, Octave};
 use nilometer_stat::{Binned, Pyramid, Scaling};
 use serde::{Deserialize, Serialize};
 
-use crate::model::ModelError;
+use crate::model_error::{ModelError, positive};
 
 /// A bin holds so many packets in the mean at least.
 const PACKETS_MIN: f64 = 1.0;
@@ -149,7 +149,7 @@ impl Hurst {
 
     /// Holds what was read to what was meant: numbers that are numbers, few enough octaves.
     pub(crate) fn check(&self) -> Result<(), ModelError> {
-        crate::model::positive("hurst.bin_s", self.bin_s)?;
+        positive("hurst.bin_s", self.bin_s)?;
         for octaves in [&self.diagram.bytes, &self.diagram.packets] {
             if octaves.len() > OCTAVES_MAX {
                 return Err(ModelError::TooMany("hurst.diagram", OCTAVES_MAX));

@@ -14,8 +14,27 @@ use alloc::vec::Vec;
 use nilometer_stat::{Empirical, Residual, Rng};
 use nilometer_wire::{Span, Time};
 
-use crate::activity::Window;
 use crate::purpose;
+
+/// One interval of the performance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// Its first moment.
+    pub start: Time,
+    /// The first moment of the next one.
+    pub end: Time,
+    /// Connections it is to hold, or about as many as its sessions will make.
+    pub connections: u64,
+    /// Sessions that are to be active in it on average, where they drive.
+    pub sessions: Option<f64>,
+}
+
+impl Window {
+    /// How long it lasts, seconds.
+    pub fn length_s(&self) -> f64 {
+        self.end.since(self.start).as_secs_f64()
+    }
+}
 
 /// Connection times of one slot, rising.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::FILE_MIN_BYTES;
 use crate::lengths;
-use crate::model::ModelError;
+use crate::model_error::ModelError;
 use crate::volume::{self, Item, Load};
 
 /// Shapes that a table has at most.

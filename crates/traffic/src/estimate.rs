@@ -30,21 +30,23 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
 
 use nilometer_flow::FlowRecord;
 use nilometer_flow::repair::RepairCounts;
-use nilometer_stat::inversion::{Inversion, InversionError};
+use nilometer_stat::inversion::Inversion;
 use nilometer_stat::{Empirical, Tally};
 
+use crate::aside::{Aside, NothingAside};
 use crate::connections::ConnectionLaw;
+pub use crate::estimate_error::EstimateError;
 pub use crate::files::{FILE_MIN_BYTES, ends, payload_bytes};
 use crate::flows::{OfFlows, Work};
-use crate::gather::{Aside, Gathered, NothingAside, Parts};
+use crate::gather::{Gathered, Parts};
 use crate::intervals::Volumes;
+pub use crate::intervals::default_interval_s;
 use crate::lengths::{self, Measured};
 use crate::model::{
-    Coverage, Driver, FORMAT, Generation, INTERVALS_MAX, Interval, ModelError, Origin, TrafficModel,
+    Coverage, Driver, FORMAT, Generation, Interval, ModelError, Origin, TrafficModel,
 };
 use crate::others::Others;
 use crate::pool::Prefix;
@@ -61,12 +63,6 @@ use crate::udp;
 /// Knots of the file size table and of the gap table.
 const SIZE_KNOTS: usize = 2_048;
 const GAP_KNOTS: usize = 1_024;
-/// Intervals of an original of up to a day, and of each day of a longer one, where nobody asks for others.
-const DAY_INTERVALS: f64 = 12.0;
-/// Days that have as many.
-const DAYS_MAX: f64 = 31.0;
-/// Seconds of a day.
-const DAY_S: f64 = 86_400.0;
 /// Nanoseconds in a second.
 const NANOS: f64 = 1e9;
 
@@ -94,90 +90,6 @@ pub struct EstimateOptions {
     pub harpoon: bool,
 }
 
-/// Why there is no model.
-#[derive(Clone, Debug, PartialEq)]
-pub enum EstimateError {
-    /// No TCP flow at all in this many flows.
-    NoTcp(u64),
-    /// TCP flows, but none that enters.
-    NoneEnters(Box<Coverage>),
-    /// A number among the options is not usable.
-    Option(ModelError),
-    /// Sampled records that do not tell how many flows there were.
-    Sampled(InversionError),
-    /// More clients or servers than these are not counted.
-    TooManyAddresses(usize),
-    /// More records of one pair of sockets than these are not looked at together.
-    TooManyOfSockets(usize),
-    /// More starts and answers of one address pair than these are not known.
-    TooManyOfPair(usize),
-    /// Hosts came and went more often than this, where records have no flags.
-    TooManyTimes(usize),
-    /// More records without flags whose stamps cannot be than these are not known.
-    TooManyDoubtful(usize),
-    /// Records that were set aside cannot be had back.
-    Aside(String),
-    /// The interval is so short that there would be more than [`INTERVALS_MAX`].
-    TooManyIntervals(f64),
-}
-
-impl fmt::Display for EstimateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EstimateError::NoTcp(flows) => write!(
-                f,
-                "no TCP among {flows} flows: a model needs TCP connections with their start and end"
-            ),
-            EstimateError::NoneEnters(coverage) => {
-                let out = &coverage.left_out;
-                write!(
-                    f,
-                    "none of {} flows enters the model: {} not TCP, {} without SYN, {} without FIN \
-                     or RST, {} only acknowledge, {} under 100 bytes",
-                    coverage.flows,
-                    out.not_tcp.flows,
-                    out.no_start_marker.flows,
-                    out.no_end_marker.flows,
-                    out.ack_flow.flows,
-                    out.under_100_bytes.flows
-                )
-            }
-            EstimateError::Option(error) => error.fmt(f),
-            EstimateError::Sampled(error) => error.fmt(f),
-            EstimateError::TooManyAddresses(most) => {
-                write!(f, "more than {most} clients or servers; give a part of the input")
-            }
-            EstimateError::TooManyOfSockets(most) => write!(
-                f,
-                "more than {most} flow records of one pair of sockets; give a part of the input"
-            ),
-            EstimateError::TooManyOfPair(most) => write!(
-                f,
-                "more than {most} starts and answers of connections of one address pair; give a part \
-                 of the input, or hold more flow records"
-            ),
-            EstimateError::TooManyTimes(most) => write!(
-                f,
-                "hosts of records without TCP flags came and went more than {most} times; give a \
-                 part of the input"
-            ),
-            EstimateError::TooManyDoubtful(most) => write!(
-                f,
-                "more than {most} records without TCP flags have stamps that cannot be; give a \
-                 part of the input"
-            ),
-            EstimateError::Aside(why) => write!(f, "records that were set aside are lost: {why}"),
-            EstimateError::TooManyIntervals(interval_s) => write!(
-                f,
-                "an interval of {interval_s} s gives more than {INTERVALS_MAX} intervals; choose a \
-                 longer one"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for EstimateError {}
-
 /// A model, and what a person should know about how it was made.
 #[derive(Clone, Debug)]
 pub struct Estimate {
@@ -189,18 +101,6 @@ pub struct Estimate {
     pub notes: Vec<String>,
     /// The most records that were looked at together, by each that worked on them.
     pub together_max: usize,
-}
-
-/// IntervalDuration of an original of `duration_s` where nobody asks for one, seconds: the paper's five minutes
-/// (Harpoon, section 4.1), but at least three and at most twelve intervals.
-///
-/// It is the grain in which volumes are matched, and what varies within an interval is lost. An original
-/// of more than a day has twelve intervals in each, of two hours or so, so that a week keeps its days and what
-/// comes and goes with them; one of more than a month has as many as a month. The paper has 2,016 in a week: who
-/// wants those asks for five minutes, and is given them.
-pub fn default_interval_s(duration_s: f64) -> f64 {
-    let days = (duration_s / DAY_S).clamp(1.0, DAYS_MAX);
-    (300.0f64).min(duration_s / 3.0).max(duration_s / libm::round(DAY_INTERVALS * days))
 }
 
 /// Repairs records, and estimates a model from them. What a model needs to be told of records without
@@ -265,7 +165,7 @@ fn estimate_parts<A: Aside>(
 ) -> Result<Estimate, EstimateError> {
     check_options(options)?;
     let span_ns = options.span_ns.or(parts.span_ns).unwrap_or((0, 0));
-    let volumes = Volumes::new(span_ns, options)?;
+    let volumes = Volumes::new(span_ns, options.interval_s)?;
     let limits = parts.limits;
     let most = (parts.together, limits.of_sockets);
     let mut store = Store::new(parts.lots, aside, most, runner)?;

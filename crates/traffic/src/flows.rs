@@ -11,17 +11,18 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use hashbrown::HashTable;
-use nilometer_flow::record::{TCP, UDP};
+use nilometer_flow::record::UDP;
 use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, RepairCounts, settle_all};
 use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::Tally;
 
-use crate::estimate::EstimateError;
-use crate::files::{count, enter, represented_octets};
-use crate::gather::Aside;
+use crate::aside::Aside;
+use crate::coverage::Coverage;
+use crate::estimate_error::EstimateError;
+use crate::files::{enter, is_tcp};
+use crate::grid::Grid;
 use crate::intervals::Volume;
 use crate::limits::Limits;
-use crate::model::Coverage;
 use crate::others::{Others, Told};
 use crate::pairs::{Paired, Whole};
 use crate::popularity::Popular;
@@ -31,7 +32,7 @@ use crate::sessions::Alive;
 use crate::spans::{self, Span};
 use crate::store::{Part, Store};
 use crate::thinned::Thinned;
-use crate::udp::{self, Clocked, Grid, Starts};
+use crate::udp::{self, Clocked, Starts};
 use crate::waiting::{Moment, OfPairs, Waiting};
 
 /// Different sizes, gaps and lengths that are told apart at most.
@@ -334,18 +335,6 @@ impl Work<'_> {
         }
         Ok(made)
     }
-}
-
-/// Is this flow one of TCP? Others are counted as left out.
-pub(crate) fn is_tcp(flow: &FlowRecord, coverage: &mut Coverage) -> bool {
-    let octets = represented_octets(flow);
-    coverage.octets += octets;
-    let is_tcp = flow.key.protocol == TCP;
-    if !is_tcp {
-        coverage.flows += 1;
-        count(&mut coverage.left_out.not_tcp, octets);
-    }
-    is_tcp
 }
 
 /// The flows that opened connections, each connection once. Where an exporter does not say who opened,

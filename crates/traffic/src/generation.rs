@@ -4,8 +4,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::ModelError;
-use crate::model::positive;
+use crate::model_error::{ModelError, positive};
 use crate::pool::{Pool, Prefix};
 
 /// How a model is performed.

@@ -6,13 +6,19 @@ use alloc::vec::Vec;
 use nilometer_stat::Empirical;
 
 use crate::connections::ConnectionVolume;
-use crate::estimate::{EstimateError, EstimateOptions, default_interval_s};
+use crate::estimate_error::EstimateError;
+use crate::grid::Grid;
 use crate::model::{INTERVALS_MAX, Interval};
 use crate::runner::Runner;
 use crate::sampled::{SampledFiles, UNITS};
 use crate::sessions::{self, Demand};
-use crate::udp::Grid;
 
+/// Intervals of an original of up to a day, and of each day of a longer one, where nobody asks for others.
+const DAY_INTERVALS: f64 = 12.0;
+/// Days that have as many.
+const DAYS_MAX: f64 = 31.0;
+/// Seconds of a day.
+const DAY_S: f64 = 86_400.0;
 /// Payload, flows and packets, by interval.
 pub(crate) struct Volumes {
     origin_ns: u64,
@@ -44,11 +50,23 @@ impl Volume {
     }
 }
 
+/// IntervalDuration of an original of `duration_s` where nobody asks for one, seconds: the paper's five minutes
+/// (Harpoon, section 4.1), but at least three and at most twelve intervals.
+///
+/// It is the grain in which volumes are matched, and what varies within an interval is lost. An original
+/// of more than a day has twelve intervals in each, of two hours or so, so that a week keeps its days and what
+/// comes and goes with them; one of more than a month has as many as a month. The paper has 2,016 in a week: who
+/// wants those asks for five minutes, and is given them.
+pub fn default_interval_s(duration_s: f64) -> f64 {
+    let days = (duration_s / DAY_S).clamp(1.0, DAYS_MAX);
+    (300.0f64).min(duration_s / 3.0).max(duration_s / libm::round(DAY_INTERVALS * days))
+}
+
 impl Volumes {
-    /// Nothing yet in the intervals of `span_ns`.
-    pub fn new(span_ns: (u64, u64), options: &EstimateOptions) -> Result<Volumes, EstimateError> {
+    /// Nothing yet in the intervals of `span_ns`, as long as is stated or as [`default_interval_s`] says.
+    pub fn new(span_ns: (u64, u64), stated_s: Option<f64>) -> Result<Volumes, EstimateError> {
         let duration_s = (span_ns.1.saturating_sub(span_ns.0) as f64 / 1e9).max(1e-3);
-        let interval_s = options.interval_s.unwrap_or_else(|| default_interval_s(duration_s));
+        let interval_s = stated_s.unwrap_or_else(|| default_interval_s(duration_s));
         let count = libm::ceil(duration_s / interval_s - 1e-9).max(1.0);
         if count > INTERVALS_MAX as f64 {
             return Err(EstimateError::TooManyIntervals(interval_s));

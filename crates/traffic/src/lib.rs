@@ -4,18 +4,23 @@
 extern crate alloc;
 
 pub mod activity;
+mod ambiguous;
+pub mod aside;
 pub mod burstiness;
 pub mod by_hand;
 pub mod chain;
 pub mod compare;
 pub mod connections;
+mod coverage;
 mod driven;
 pub mod estimate;
+mod estimate_error;
 pub mod fidelity;
 mod files;
 mod flows;
 pub mod gather;
 mod generation;
+mod grid;
 mod intervals;
 pub mod lengths;
 pub mod limits;

@@ -13,16 +13,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::burstiness::Hurst;
 use crate::connections::{BYTES_MAX, ConnectionLaw, ConnectionVolume};
+pub use crate::coverage::{Coverage, LeftOut, Share};
 pub use crate::generation::{Driver, Generation};
 use crate::lengths::FlowLengths;
-pub use crate::model_error::ModelError;
+use crate::model_error::positive;
+pub use crate::model_error::{FORMAT, ModelError};
 use crate::round_trips::RoundTrips;
 pub use crate::thinned::{Identification, SampledGaps};
 use crate::udp::UdpModel;
 use crate::vectors::Vectors;
-
-/// The format this crate writes and reads.
-pub const FORMAT: &str = "nilometer-model/1";
 
 /// Intervals of a model that is of vectors.
 pub const VECTOR_INTERVALS: usize = 12;
@@ -196,114 +195,6 @@ impl Interval {
             octets: 0,
         };
         self.whole.unwrap_or(of_files)
-    }
-}
-
-/// What of the input the model speaks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Coverage {
-    /// Flows of the input.
-    pub flows: u64,
-    /// IP bytes of the input's flows.
-    pub octets: u64,
-    /// Flows that enter the model.
-    pub flows_in_model: u64,
-    /// IP bytes of the flows that enter the model.
-    pub octets_in_model: u64,
-    /// Payload bytes of the flows that enter the model.
-    pub payload_in_model: u64,
-    /// Records joined to the record they were split from (flow surgery).
-    pub records_joined: u64,
-    /// TCP records without any flag.
-    #[serde(default)]
-    pub records_without_flags: u64,
-    /// Starts of flows inferred, where no flags were recorded.
-    #[serde(default)]
-    pub starts_inferred: u64,
-    /// Ends of flows inferred.
-    #[serde(default)]
-    pub ends_inferred: u64,
-    /// Gaps between connections beyond the bound, left out.
-    pub gaps_beyond_bound: u64,
-    /// One-way flows of the whole connections that the model speaks for, whether they enter or not.
-    #[serde(default)]
-    pub flows_in_connections: u64,
-    /// IP bytes of those flows.
-    #[serde(default)]
-    pub octets_in_connections: u64,
-    /// What was left out, and why.
-    pub left_out: LeftOut,
-}
-
-impl Coverage {
-    /// Adds what another part of the input came to.
-    pub(crate) fn add(&mut self, other: &Coverage) {
-        self.flows += other.flows;
-        self.octets += other.octets;
-        self.flows_in_model += other.flows_in_model;
-        self.octets_in_model += other.octets_in_model;
-        self.payload_in_model += other.payload_in_model;
-        self.records_joined += other.records_joined;
-        self.records_without_flags += other.records_without_flags;
-        self.starts_inferred += other.starts_inferred;
-        self.ends_inferred += other.ends_inferred;
-        self.gaps_beyond_bound += other.gaps_beyond_bound;
-        self.flows_in_connections += other.flows_in_connections;
-        self.octets_in_connections += other.octets_in_connections;
-        self.left_out.not_tcp.add(other.left_out.not_tcp);
-        self.left_out.no_start_marker.add(other.left_out.no_start_marker);
-        self.left_out.no_end_marker.add(other.left_out.no_end_marker);
-        self.left_out.ack_flow.add(other.left_out.ack_flow);
-        self.left_out.under_100_bytes.add(other.left_out.under_100_bytes);
-        self.left_out.smaller_direction.add(other.left_out.smaller_direction);
-    }
-}
-
-/// Flows left out of the model, by the first reason that applies.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct LeftOut {
-    /// Not TCP.
-    pub not_tcp: Share,
-    /// No SYN was seen: the start is missing.
-    pub no_start_marker: Share,
-    /// Neither FIN nor RST was seen: the end is missing.
-    pub no_end_marker: Share,
-    /// Only acknowledgements went this way.
-    pub ack_flow: Share,
-    /// Fewer than 100 payload bytes.
-    pub under_100_bytes: Share,
-    /// The other direction of its connection was larger: a connection carries one file.
-    #[serde(default)]
-    pub smaller_direction: Share,
-}
-
-/// Flows and their IP bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Share {
-    /// Flows.
-    pub flows: u64,
-    /// IP bytes.
-    pub octets: u64,
-}
-
-impl Share {
-    pub(crate) fn add(&mut self, other: Share) {
-        self.flows += other.flows;
-        self.octets += other.octets;
-    }
-}
-
-pub(crate) fn positive(what: &'static str, value: f64) -> Result<(), ModelError> {
-    if value.is_finite() && value > 0.0 {
-        Ok(())
-    } else {
-        Err(ModelError::NotPositive(what, value))
     }
 }
 

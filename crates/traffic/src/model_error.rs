@@ -3,8 +3,10 @@
 use alloc::string::String;
 use core::fmt;
 
-use crate::model::FORMAT;
 use crate::pool::PoolError;
+
+/// The format this crate writes and reads.
+pub const FORMAT: &str = "nilometer-model/1";
 
 /// Why a document is no model.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,5 +80,14 @@ impl core::error::Error for ModelError {}
 impl From<PoolError> for ModelError {
     fn from(error: PoolError) -> ModelError {
         ModelError::Pool(error)
+    }
+}
+
+/// Refuses a number that is not positive and finite.
+pub(crate) fn positive(what: &'static str, value: f64) -> Result<(), ModelError> {
+    if value.is_finite() && value > 0.0 {
+        Ok(())
+    } else {
+        Err(ModelError::NotPositive(what, value))
     }
 }

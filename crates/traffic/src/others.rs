@@ -9,76 +9,20 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use nilometer_flow::FlowRecord;
-use nilometer_flow::repair::{RepairCounts, Screen, Stamps, settle_all, stamps};
+use nilometer_flow::repair::{RepairCounts, settle_all};
 
-use crate::estimate::EstimateError;
-use crate::flows::is_tcp;
-use crate::gather::Aside;
-use crate::lengths::{Waits, is_sampled};
+use crate::ambiguous::Seen;
+use crate::aside::Aside;
+use crate::estimate_error::EstimateError;
+use crate::lengths::is_sampled;
 use crate::limits::Limits;
-use crate::model::Coverage;
 use crate::runner::Runner;
 use crate::sampled_records::Kinds;
-use crate::services::Services;
 use crate::store::{Part, Store};
-use crate::unflagged::befores::{Befores, Doubtful};
+use crate::unflagged::befores::Befores;
 use crate::unflagged::evidence::{Evidence, Weighed};
 use crate::unflagged::gaps::Gaps;
 use crate::unflagged::{self, Marked};
-
-/// What was seen of records without flags, and of sampled ones, while they were gathered.
-#[derive(Debug)]
-pub(crate) struct Seen {
-    pub coverage: Coverage,
-    /// Records without flags.
-    pub unflagged: u64,
-    /// Some of these say that their flow ended.
-    tells_ends: bool,
-    doubtful: Doubtful,
-    /// Sampled records of TCP.
-    sampled: u64,
-    waits: Waits,
-    pub services: Services,
-    screen: Screen,
-}
-
-impl Seen {
-    /// Nothing yet.
-    pub fn new(limits: &Limits) -> Seen {
-        Seen {
-            coverage: Coverage::default(),
-            unflagged: 0,
-            tells_ends: false,
-            doubtful: Doubtful::new(limits.doubtful),
-            sampled: 0,
-            waits: Waits::default(),
-            services: Services::default(),
-            screen: Screen::default(),
-        }
-    }
-
-    /// Looks at a record; it is given back if it is to be kept.
-    pub fn look(&mut self, mut record: FlowRecord) -> Option<FlowRecord> {
-        if !is_tcp(&record, &mut self.coverage) {
-            return None;
-        }
-        if is_sampled(&record) {
-            self.sampled += 1;
-            self.waits.note(&record);
-            self.services.note(&record);
-            // Stamps are set right by those of records that came before.
-            self.screen.set_right(&mut record);
-        } else {
-            self.unflagged += 1;
-            unflagged::tell_end(&mut record);
-            self.tells_ends |= record.has_end();
-            if stamps(&record) == Stamps::Doubtful {
-                self.doubtful.push(&record);
-            }
-        }
-        Some(record)
-    }
-}
 
 /// What is known of all of them.
 pub(crate) struct Others {

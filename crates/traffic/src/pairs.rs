@@ -14,8 +14,8 @@ use nilometer_stat::Tally;
 
 use crate::connections::{ConnectionVolume, Shape, Shapes};
 use crate::files::{ends, is_file};
+use crate::grid::Grid;
 use crate::round_trips::{self, PAIRS_APART_MAX};
-use crate::udp::Grid;
 
 /// How long after a flow's end its other direction may begin, ns: stamps of exporters are coarse.
 const APART_MAX_NS: u64 = 1_000_000_000;

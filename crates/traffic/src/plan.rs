@@ -19,8 +19,8 @@ use nilometer_stat::{Alias, Empirical};
 use nilometer_wire::{Span, Time};
 use sha2::{Digest, Sha256};
 
-use crate::activity::{self, Activity, Window};
-use crate::chain::{self, Chain};
+use crate::activity::{self, Activity};
+use crate::chain::{self, Chain, Window};
 use crate::connections::{ConnectionLaw, ConnectionVolume};
 use crate::driven::{carried, expected};
 use crate::model::{Driver, Interval, ModelError, TrafficModel};

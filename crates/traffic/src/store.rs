@@ -19,8 +19,8 @@ use core::ops::Range;
 use nilometer_flow::FlowRecord;
 use nilometer_flow::record::UDP;
 
-use crate::estimate::EstimateError;
-use crate::gather::Aside;
+use crate::aside::Aside;
+use crate::estimate_error::EstimateError;
 use crate::lots::{BINS, LOTS, Lot, NARROW, SLOTS, Unpacking, bin_of, slot_of};
 use crate::runner::Runner;
 
@@ -338,7 +338,8 @@ impl<'a, A: Aside> Store<'a, A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gather::{Gathered, NothingAside};
+    use crate::aside::NothingAside;
+    use crate::gather::Gathered;
     use crate::runner::InTurn;
     use crate::synthetic;
 

@@ -11,7 +11,7 @@ use core::net::IpAddr;
 use nilometer_conversation::{Act, Carried, Connection, Opening, Session, Side, Step, sessions};
 use serde::{Deserialize, Serialize};
 
-use crate::model::ModelError;
+use crate::model_error::ModelError;
 use crate::script::Script;
 
 mod observed;

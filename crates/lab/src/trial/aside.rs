@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Context, Result};
-use nilometer_traffic::gather::{Aside, Gathered};
+use nilometer_traffic::aside::Aside;
+use nilometer_traffic::gather::Gathered;
 
 use nilometer_files::document::draft::nameless;
 

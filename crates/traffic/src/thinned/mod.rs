@@ -22,8 +22,8 @@ use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::grid::Grid;
 use crate::runner::Runner;
-use crate::udp::Grid;
 use crate::waiting::Moment;
 use fit::Fitting;
 use lags::{Lags, Point, REPLICATES};

@@ -17,9 +17,9 @@ use nilometer_stat::Empirical;
 use serde::{Deserialize, Serialize};
 
 pub use class::{Conversation, UdpClass, Way, classify};
-pub(crate) use measure::{Grid, Measure, measure, measure_some, models, nothing};
+pub(crate) use measure::{Measure, measure, measure_some, models, nothing};
 
-use crate::model::Share;
+use crate::coverage::Share;
 use crate::pairs::fingerprint;
 
 /// How long after a flow began its other direction may, ns.
@@ -188,6 +188,7 @@ fn is_clocked(starts: &mut [u64]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Grid;
     use core::net::Ipv4Addr;
     use nilometer_flow::EndReason;
 

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use nilometer_flow::repair::{Stamps, stamps};
 use nilometer_flow::{FlowKey, FlowRecord};
 
-use crate::estimate::EstimateError;
+use crate::estimate_error::EstimateError;
 
 /// Where a record is in the order of records: its tuple, its start, its end.
 type Place = (FlowKey, u64, u64);

@@ -8,7 +8,7 @@ use nilometer_flow::{EndReason, FlowRecord};
 
 use super::hosts::Hosts;
 use super::ties::{self, Ties};
-use crate::estimate::EstimateError;
+use crate::estimate_error::EstimateError;
 use crate::files::FILE_MIN_BYTES;
 
 /// Packets without payload that open a connection, and that open and close it, both directions together.

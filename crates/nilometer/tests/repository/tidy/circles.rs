@@ -1,19 +1,15 @@
 //! Circles: within a crate modules use each other in one direction, except a module and those below it.
 //!
-//! A module is a file. It uses another where it names its path (`crate::a::b`, `super::b`) outside of its tests. What
-//! still goes round in circles is listed in `tests/circles.txt`, which may only shrink.
+//! A module is a file. It uses another where it names its path (`crate::a::b`, `super::b`) outside of its tests.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
-use super::{Source, code, root, sources};
+use super::{Source, code, sources};
 
 /// The path of a module within its crate; empty for the crate's root.
 type Module = Vec<String>;
 /// Which modules a module uses.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
-
-const LIST: &str = "crates/nilometer/tests/circles.txt";
 
 /// The crate and the module that a source file is, where it is of a library.
 fn module(path: &str) -> Option<(String, Module)> {
@@ -147,18 +143,7 @@ fn circles(sources: &[Source]) -> Vec<String> {
 #[test]
 fn modules_do_not_go_round_in_circles() {
     let found = circles(&sources(&[".rs"]));
-    let list = root().join(LIST);
-    if std::env::var_os("UPDATE").is_some() {
-        let text: String = found.iter().map(|line| format!("{line}\n")).collect();
-        fs::write(&list, text).expect("the list can be written");
-    }
-    let listed = fs::read_to_string(&list).expect(LIST);
-    let listed: BTreeSet<&str> = listed.lines().collect();
-    let new: Vec<&String> = found.iter().filter(|line| !listed.contains(line.as_str())).collect();
-    assert!(new.is_empty(), "modules use each other in a circle: {new:#?}");
-    let now: BTreeSet<&str> = found.iter().map(String::as_str).collect();
-    let gone: Vec<&&str> = listed.difference(&now).collect();
-    assert!(gone.is_empty(), "{LIST}: no circles any more, take them off with UPDATE=1: {gone:#?}");
+    assert!(found.is_empty(), "modules use each other in a circle: {found:#?}");
 }
 
 #[test]

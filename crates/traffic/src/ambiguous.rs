@@ -1,0 +1,66 @@
+//! What is counted of records without flags, and of sampled ones, while they are gathered.
+
+use nilometer_flow::FlowRecord;
+use nilometer_flow::repair::{Screen, Stamps, stamps};
+
+use crate::coverage::Coverage;
+use crate::files::is_tcp;
+use crate::lengths::{Waits, is_sampled};
+use crate::limits::Limits;
+use crate::services::Services;
+use crate::unflagged;
+use crate::unflagged::befores::Doubtful;
+
+/// What was seen of records without flags, and of sampled ones, while they were gathered.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub coverage: Coverage,
+    /// Records without flags.
+    pub unflagged: u64,
+    /// Some of these say that their flow ended.
+    pub tells_ends: bool,
+    pub doubtful: Doubtful,
+    /// Sampled records of TCP.
+    pub sampled: u64,
+    pub waits: Waits,
+    pub services: Services,
+    screen: Screen,
+}
+
+impl Seen {
+    /// Nothing yet.
+    pub fn new(limits: &Limits) -> Seen {
+        Seen {
+            coverage: Coverage::default(),
+            unflagged: 0,
+            tells_ends: false,
+            doubtful: Doubtful::new(limits.doubtful),
+            sampled: 0,
+            waits: Waits::default(),
+            services: Services::default(),
+            screen: Screen::default(),
+        }
+    }
+
+    /// Looks at a record; it is given back if it is to be kept.
+    pub fn look(&mut self, mut record: FlowRecord) -> Option<FlowRecord> {
+        if !is_tcp(&record, &mut self.coverage) {
+            return None;
+        }
+        if is_sampled(&record) {
+            self.sampled += 1;
+            self.waits.note(&record);
+            self.services.note(&record);
+            // Stamps are set right by those of records that came before.
+            self.screen.set_right(&mut record);
+        } else {
+            self.unflagged += 1;
+            unflagged::tell_end(&mut record);
+            self.tells_ends |= record.has_end();
+            if stamps(&record) == Stamps::Doubtful {
+                self.doubtful.push(&record);
+            }
+        }
+        Some(record)
+    }
+}
