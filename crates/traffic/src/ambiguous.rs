@@ -1,4 +1,4 @@
-//! What is counted of records without flags, and of sampled ones, while they are gathered.
+//! Counts of ambiguous records, those without TCP flags and sampled ones, taken while records are partitioned.
 
 use nilometer_flow::FlowRecord;
 use nilometer_flow::repair::{Screen, Stamps, stamps};
@@ -9,15 +9,15 @@ use crate::lengths::{Waits, is_sampled};
 use crate::limits::Limits;
 use crate::services::Services;
 use crate::unflagged;
-use crate::unflagged::befores::Doubtful;
+use crate::unflagged::predecessors::Doubtful;
 
-/// What was seen of records without flags, and of sampled ones, while they were gathered.
+/// What a single look at each ambiguous record tells.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Summary {
     pub coverage: Coverage,
     /// Records without flags.
     pub unflagged: u64,
-    /// Some of these say that their flow ended.
+    /// Some of these state that their flow ended.
     pub tells_ends: bool,
     pub doubtful: Doubtful,
     /// Sampled records of TCP.
@@ -27,10 +27,10 @@ pub(crate) struct Seen {
     screen: Screen,
 }
 
-impl Seen {
+impl Summary {
     /// Nothing yet.
-    pub fn new(limits: &Limits) -> Seen {
-        Seen {
+    pub fn new(limits: &Limits) -> Summary {
+        Summary {
             coverage: Coverage::default(),
             unflagged: 0,
             tells_ends: false,
@@ -42,8 +42,8 @@ impl Seen {
         }
     }
 
-    /// Looks at a record; it is given back if it is to be kept.
-    pub fn look(&mut self, mut record: FlowRecord) -> Option<FlowRecord> {
+    /// Counts a record, and returns it if it is to be kept.
+    pub fn observe(&mut self, mut record: FlowRecord) -> Option<FlowRecord> {
         if !is_tcp(&record, &mut self.coverage) {
             return None;
         }

@@ -36,26 +36,26 @@ use nilometer_flow::repair::RepairCounts;
 use nilometer_stat::inversion::Inversion;
 use nilometer_stat::{Empirical, Tally};
 
-use crate::aside::{Aside, NothingAside};
+use crate::batches::Batches;
 use crate::connections::ConnectionLaw;
 pub use crate::estimate_error::EstimateError;
 pub use crate::files::{FILE_MIN_BYTES, ends, payload_bytes};
+use crate::first_pass::FirstPass;
 use crate::flows::{OfFlows, Work};
-use crate::gather::{Gathered, Parts};
 use crate::intervals::Volumes;
 pub use crate::intervals::default_interval_s;
 use crate::lengths::{self, Measured};
 use crate::model::{
     Coverage, Driver, FORMAT, Generation, Interval, ModelError, Origin, TrafficModel,
 };
-use crate::others::Others;
+use crate::partitioner::{Partitioned, Partitioner};
 use crate::pool::Prefix;
 use crate::popularity::Popularity;
 use crate::round_trips::RoundTrips;
 use crate::runner::{InTurn, Runner};
 use crate::sampled::SampledFiles;
 use crate::sampled_records::{Group, Kinds};
-use crate::store::Store;
+use crate::spill::{NoSpill, SpillStore};
 use crate::thinned;
 use crate::told;
 use crate::udp;
@@ -66,7 +66,7 @@ const GAP_KNOTS: usize = 1_024;
 /// Nanoseconds in a second.
 const NANOS: f64 = 1e9;
 
-/// What the estimation is told.
+/// Options of an estimate.
 #[derive(Clone, Debug)]
 pub struct EstimateOptions {
     /// IntervalDuration of the estimation, seconds; `None` chooses [`default_interval_s`].
@@ -99,12 +99,12 @@ pub struct Estimate {
     pub warnings: Vec<String>,
     /// What it leaves out without being the worse for it, in plain words.
     pub notes: Vec<String>,
-    /// The most records that were looked at together, by each that worked on them.
-    pub together_max: usize,
+    /// Records of the largest batch.
+    pub largest_batch: usize,
 }
 
-/// Repairs records, and estimates a model from them. What a model needs to be told of records without
-/// flags, and of sampled ones, is told with other means than repair.
+/// Repairs records, and estimates a model from them. Records without flags and sampled
+/// ones are inferred instead (`unflagged`, `lengths`).
 ///
 /// # Errors
 /// Where nothing enters the model, or an option is out of range.
@@ -112,24 +112,23 @@ pub fn estimate(
     records: Vec<FlowRecord>,
     options: &EstimateOptions,
 ) -> Result<Estimate, EstimateError> {
-    let mut gathered = Gathered::new();
-    records.into_iter().for_each(|record| gathered.take(record));
-    estimate_gathered(gathered, &NothingAside, options, &InTurn)
+    let mut partitioner = Partitioner::new();
+    records.into_iter().for_each(|record| partitioner.push(record));
+    estimate_partitioned(partitioner, &NoSpill, options, &InTurn)
 }
 
-/// Repairs records that were gathered one by one, and partly set aside, and estimates a model from them.
-/// `runner` works on their lots, and changes nothing but how long it takes; neither does the order in which
-/// records were gathered, nor what of them was set aside.
+/// Repairs partitioned records, some of them spilled, and estimates a model from them. The model depends neither on
+/// `runner` nor on the order of the records nor on what was spilled.
 ///
 /// # Errors
-/// Where nothing enters the model, an option is out of range, or a lot that was set aside cannot be had.
-pub fn estimate_gathered(
-    gathered: Gathered,
-    aside: &impl Aside,
+/// Where nothing enters the model, an option is out of range, or a spilled partition cannot be read.
+pub fn estimate_partitioned(
+    partitioner: Partitioner,
+    spill: &impl SpillStore,
     options: &EstimateOptions,
     runner: &impl Runner,
 ) -> Result<Estimate, EstimateError> {
-    estimate_parts((gathered.into_parts(), aside, true), options, runner)
+    estimate_parts((partitioner.into_partitioned(), spill, true), options, runner)
 }
 
 /// Estimates a model from records as they are, each a flow where it has flags and is not sampled: for
@@ -141,53 +140,54 @@ pub fn estimate_as_given(
     records: Vec<FlowRecord>,
     options: &EstimateOptions,
 ) -> Result<Estimate, EstimateError> {
-    let mut gathered = Gathered::new();
-    records.into_iter().for_each(|record| gathered.keep(record));
-    estimate_parts((gathered.into_parts(), &NothingAside, false), options, &InTurn)
+    let mut partitioner = Partitioner::new();
+    records.into_iter().for_each(|record| partitioner.push_as_given(record));
+    estimate_parts((partitioner.into_partitioned(), &NoSpill, false), options, &InTurn)
 }
 
 /// Everything that was found, before it becomes a model.
 struct Found {
     flows: OfFlows,
-    others: Others,
+    first_pass: FirstPass,
     thinned: SampledFiles,
     inversions: BTreeMap<Group, Inversion>,
     volumes: Volumes,
     /// What repair came to, of whole flows.
     repaired: RepairCounts,
-    together_max: usize,
+    largest_batch: usize,
 }
 
-fn estimate_parts<A: Aside>(
-    (parts, aside, repairs): (Parts, &A, bool),
+fn estimate_parts<A: SpillStore>(
+    (partitioned, spill, repairs): (Partitioned, &A, bool),
     options: &EstimateOptions,
     runner: &impl Runner,
 ) -> Result<Estimate, EstimateError> {
     check_options(options)?;
-    let span_ns = options.span_ns.or(parts.span_ns).unwrap_or((0, 0));
+    let span_ns = options.span_ns.or(partitioned.span_ns).unwrap_or((0, 0));
     let volumes = Volumes::new(span_ns, options.interval_s)?;
-    let limits = parts.limits;
-    let most = (parts.together, limits.of_sockets);
-    let mut store = Store::new(parts.lots, aside, most, runner)?;
-    let others = Others::of(&store, parts.seen, span_ns, &limits, runner)?;
-    let inversions = others.kinds.invert().map_err(EstimateError::Sampled)?;
-    let thinned = SampledFiles::of(&others.kinds, &inversions, others.seen.services.clone());
+    let limits = partitioned.limits;
+    let most = (partitioned.batch_max, limits.of_sockets);
+    let mut batches = Batches::new(partitioned.partitions, spill, most, runner)?;
+    let first_pass = FirstPass::of(&batches, partitioned.summary, span_ns, &limits, runner)?;
+    let inversions = first_pass.kinds.invert().map_err(EstimateError::Sampled)?;
+    let thinned =
+        SampledFiles::of(&first_pass.kinds, &inversions, first_pass.summary.services.clone());
     let grid = volumes.grid(options.bound_s);
-    let together_max = store.together_max();
+    let largest_batch = batches.largest();
     let one_file = options.harpoon;
-    let work = Work { repairs, one_file, others: &others, thinned: &thinned, grid, limits };
-    let flows = OfFlows::measure(&work, &mut store, runner)?;
-    drop(store);
-    if flows.tcp_flows == 0 && others.kinds.is_empty() {
-        let of_others = others.seen.coverage.flows;
-        return Err(EstimateError::NoTcp(of_others + flows.coverage.flows));
+    let work = Work { repairs, one_file, first_pass: &first_pass, thinned: &thinned, grid, limits };
+    let flows = OfFlows::measure(&work, &mut batches, runner)?;
+    drop(batches);
+    if flows.tcp_flows == 0 && first_pass.kinds.is_empty() {
+        let of_ambiguous = first_pass.summary.coverage.flows;
+        return Err(EstimateError::NoTcp(of_ambiguous + flows.coverage.flows));
     }
-    let mut repaired = parts.counts;
+    let mut repaired = partitioned.counts;
     repaired.add(&flows.repairs);
     if repairs {
         repaired.assert_conserved();
     }
-    let found = Found { flows, others, thinned, inversions, volumes, repaired, together_max };
+    let found = Found { flows, first_pass, thinned, inversions, volumes, repaired, largest_batch };
     let made = found.into_model(options, runner)?;
     made.model.check().map_err(EstimateError::Option)?;
     Ok(made)
@@ -196,23 +196,23 @@ fn estimate_parts<A: Aside>(
 impl Found {
     /// What of the records entered, as far as they were not sampled.
     fn coverage(&self) -> Coverage {
-        let mut coverage = self.others.seen.coverage.clone();
+        let mut coverage = self.first_pass.summary.coverage.clone();
         coverage.add(&self.flows.coverage);
-        coverage.records_without_flags = self.others.seen.unflagged;
+        coverage.records_without_flags = self.first_pass.summary.unflagged;
         coverage.records_joined =
-            self.flows.joined + self.others.kinds.joined + self.repaired.joined();
+            self.flows.joined + self.first_pass.kinds.joined + self.repaired.joined();
         coverage
     }
 
     fn warnings(&self, measured: &Measured, coverage: &Coverage) -> Vec<String> {
-        let mut warnings = told::sampled(measured, &self.others.kinds);
+        let mut warnings = told::sampled(measured, &self.first_pass.kinds);
         warnings.extend(told::sampled_sizes(&self.inversions));
         if coverage.records_without_flags > 0 {
             warnings.push(format!(
                 "{} TCP records carry no flags: where their flows begin and end is told by packets, \
                  answers and time (gaps over {:.1} s part them); {} starts and {} ends",
                 coverage.records_without_flags,
-                self.others.threshold_ns as f64 / 1e9,
+                self.first_pass.threshold_ns as f64 / 1e9,
                 coverage.starts_inferred,
                 coverage.ends_inferred
             ));
@@ -229,16 +229,16 @@ impl Found {
         let lengths = self.flows.lengths.clone().whole();
         let measured = lengths::measure(lengths, &self.inversions).expect("there is a flow");
         let mut warnings = self.warnings(&measured, &coverage);
-        let Found { flows, others, thinned, volumes, repaired, together_max, .. } = self;
+        let Found { flows, first_pass, thinned, volumes, repaired, largest_batch, .. } = self;
         let found = flows.thinned.find(runner);
-        let is_sampled = !others.kinds.is_empty();
+        let is_sampled = !first_pass.kinds.is_empty();
         let sampled_gaps = thinned::together(&found, is_sampled.then_some(options.bound_s));
         warnings.extend(told::sampled_gaps(sampled_gaps.as_ref()));
         let gaps = gaps((flows.gaps, found), options.bound_s, &mut warnings);
         warnings.extend(told::repaired(&repaired));
         let whole = flows.whole;
         let connection_law =
-            if others.kinds.is_empty() { ConnectionLaw::of(whole.shapes) } else { None };
+            if first_pass.kinds.is_empty() { ConnectionLaw::of(whole.shapes) } else { None };
         let file_size = file_sizes(flows.sizes, coverage.flows_in_model, &thinned)
             .ok_or_else(|| EstimateError::NoneEnters(Box::new(coverage.clone())))?;
         let mut volumes = volumes.of_files(flows.volumes).of_sampled(flows.sampled, &thinned);
@@ -250,7 +250,7 @@ impl Found {
         let grid = volumes.grid(options.bound_s);
         let active = flows.active.means(|at| grid.length_s(at));
         let intervals = volumes.intervals((&file_size, &gaps, active), runner);
-        cover_sampled(&others.kinds, &thinned, &intervals, &mut coverage);
+        cover_sampled(&first_pass.kinds, &thinned, &intervals, &mut coverage);
         let popularity = Popularity::of(flows.popular, options.keep_addresses);
         let mut model = TrafficModel {
             format: FORMAT.to_string(),
@@ -289,7 +289,7 @@ impl Found {
             model = model.without_connections();
             model.generation.driver = Driver::Sessions;
         }
-        Ok(Estimate { model, warnings, notes: vec![], together_max })
+        Ok(Estimate { model, warnings, notes: vec![], largest_batch })
     }
 }
 

@@ -32,7 +32,7 @@ pub enum EstimateError {
     /// More records without flags whose stamps cannot be than these are not known.
     TooManyDoubtful(usize),
     /// Records that were set aside cannot be had back.
-    Aside(String),
+    Spill(String),
     /// The interval is so short that there would be more than [`INTERVALS_MAX`].
     TooManyIntervals(f64),
 }
@@ -82,7 +82,7 @@ impl fmt::Display for EstimateError {
                 "more than {most} records without TCP flags have stamps that cannot be; give a \
                  part of the input"
             ),
-            EstimateError::Aside(why) => write!(f, "records that were set aside are lost: {why}"),
+            EstimateError::Spill(why) => write!(f, "records that were set aside are lost: {why}"),
             EstimateError::TooManyIntervals(interval_s) => write!(
                 f,
                 "an interval of {interval_s} s gives more than {INTERVALS_MAX} intervals; choose a \

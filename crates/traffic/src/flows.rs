@@ -1,10 +1,9 @@
-//! What the flows of all lots came to: each lot is measured by itself, and the measures are added.
+//! Measures of flows: each batch is measured by itself, and the measures are added.
 //!
-//! Of each flow little is left: its length, and where it enters the model its size, the interval of its start
-//! and its ends; of each pair of addresses its gaps and how long it was active. All of that is counted
-//! in tallies, sums of whole numbers and samples of bounded size, in which it does not matter what came
-//! first, nor which lot it was in. So the measures depend on the records alone, and memory on
-//! the limits of the tallies, on the number of addresses, and on what one lot for each worker takes.
+//! Little of a flow is kept: its length, and where it enters the model its size, the interval of its start and its
+//! addresses; of each address pair its gaps and how long it was active. All of that is counted in tallies,
+//! integer sums and samples of bounded size, which depend neither on the order of the records nor on the batch they
+//! were in. Memory is bounded by the limits of the tallies, the number of addresses, and one batch for each worker.
 
 use alloc::string::String;
 use alloc::vec;
@@ -16,21 +15,21 @@ use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, RepairCounts, settle_all};
 use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::Tally;
 
-use crate::aside::Aside;
+use crate::batches::{Batch, Batches};
 use crate::coverage::Coverage;
 use crate::estimate_error::EstimateError;
 use crate::files::{enter, is_tcp};
+use crate::first_pass::{FirstPass, Inferred};
 use crate::grid::Grid;
 use crate::intervals::Volume;
 use crate::limits::Limits;
-use crate::others::{Others, Told};
 use crate::pairs::{Paired, Whole};
 use crate::popularity::Popular;
 use crate::runner::Runner;
 use crate::sampled::SampledFiles;
 use crate::sessions::Alive;
 use crate::spans::{self, Span};
-use crate::store::{Part, Store};
+use crate::spill::SpillStore;
 use crate::thinned::Thinned;
 use crate::udp::{self, Clocked, Starts};
 use crate::waiting::{Moment, OfPairs, Waiting};
@@ -68,7 +67,7 @@ pub(crate) struct OfFlows {
     pub sampled: Vec<(u128, u128)>,
     /// What sampled flows say of gaps.
     pub thinned: Thinned,
-    /// Of the fraction of a slot that this is, what is told pair by pair.
+    /// What is measured pair by pair, where this is a partial batch.
     some: OfPairs,
     /// Pairs of which more flows come.
     waiting: Waiting,
@@ -80,8 +79,8 @@ pub(crate) struct Work<'a> {
     pub repairs: bool,
     /// A connection has one file at most, its larger direction.
     pub one_file: bool,
-    /// What is known of those that have none, and of sampled ones.
-    pub others: &'a Others,
+    /// What the passes over ambiguous records found.
+    pub first_pass: &'a FirstPass,
     /// The files of the latter.
     pub thinned: &'a SampledFiles,
     pub grid: Grid,
@@ -110,31 +109,32 @@ impl OfFlows {
         }
     }
 
-    /// The measures of all lots.
+    /// The measures of all batches.
     ///
     /// # Errors
-    /// When a lot that was set aside cannot be had, as soon as there are too many addresses, and when one address
-    /// pair has too many connections.
-    pub fn measure<A: Aside>(
+    /// Where a spilled partition cannot be read, as soon as there are too many addresses, and where one address pair
+    /// has too many connections.
+    pub fn measure<A: SpillStore>(
         work: &Work<'_>,
-        store: &mut Store<'_, A>,
+        batches: &mut Batches<'_, A>,
         runner: &impl Runner,
     ) -> Result<OfFlows, EstimateError> {
         let limits = &work.limits;
-        let clocked = work.clocked(store, runner)?;
-        let measure = |store: &Store<'_, A>, part: &Part| work.measure(store, part, &clocked);
-        let add = |sum: &mut OfFlows, part: &Part, more: OfFlows| {
+        let clocked = work.clocked(batches, runner)?;
+        let measure =
+            |batches: &Batches<'_, A>, batch: &Batch| work.measure(batches, batch, &clocked);
+        let add = |sum: &mut OfFlows, batch: &Batch, more: OfFlows| {
             sum.add(more);
             let of_udp = sum.udp.iter().map(udp::Measure::waiting).sum::<usize>();
             if sum.waiting.count() + of_udp > limits.moments {
                 return Err(EstimateError::TooManyOfPair(limits.moments));
             }
-            if part.is_last() {
+            if batch.is_last() {
                 sum.settle(work.grid);
             }
             sum.check_addresses(limits.addresses)
         };
-        let mut sum = store.sum_up(OfFlows::new(work.grid), runner, (measure, add))?;
+        let mut sum = batches.map_reduce_once(OfFlows::new(work.grid), runner, (measure, add))?;
         sum.popular.settle();
         sum.check_addresses(limits.addresses)?;
         Ok(sum)
@@ -198,7 +198,7 @@ impl OfFlows {
         self.waiting.take(more.some);
     }
 
-    /// Measures TCP flows, and gives back what is to be told pair by pair.
+    /// Measures TCP flows, and returns what is measured pair by pair.
     fn of_tcp(&mut self, flows: Vec<FlowRecord>, one_file: bool, grid: Grid) -> OfPairs {
         self.tcp_flows = flows.len() as u64;
         self.coverage.flows += self.tcp_flows;
@@ -220,7 +220,7 @@ impl OfFlows {
         OfPairs { opened, answers, sampled: Vec::new() }
     }
 
-    /// Measures sampled flows, but for what is told pair by pair.
+    /// Measures sampled flows, but for what is measured pair by pair.
     fn of_sampled(&mut self, sampled: &[FlowRecord], thinned: &SampledFiles, grid: Grid) {
         self.popular.add_sampled(sampled);
         self.sampled.resize(if sampled.is_empty() { 0 } else { grid.intervals }, (0, 0));
@@ -253,60 +253,61 @@ impl OfFlows {
 }
 
 impl Work<'_> {
-    /// The flows of a part that have flags.
-    fn flagged<A: Aside>(
+    /// The flagged flows of a batch.
+    fn flagged<A: SpillStore>(
         &self,
-        (store, part): (&Store<'_, A>, &Part),
+        (batches, batch): (&Batches<'_, A>, &Batch),
         counts: &mut RepairCounts,
     ) -> Result<Vec<FlowRecord>, String> {
-        let flows = store.flagged(part)?;
+        let flows = batches.flagged(batch)?;
         Ok(if self.repairs { settle_all(flows, HARPOON_GAP_MAX_NS, counts) } else { flows })
     }
 
     /// The services that are asked by the clock, of pairs whose records are too many to be looked at together.
-    fn clocked<A: Aside>(
+    fn clocked<A: SpillStore>(
         &self,
-        store: &Store<'_, A>,
+        batches: &Batches<'_, A>,
         runner: &impl Runner,
     ) -> Result<Clocked, EstimateError> {
         let moments_max = self.limits.moments;
         // Those without UDP as well: one of them may be the last of its address pairs.
-        let fractions = store.parts().iter().filter(|part| part.is_fraction());
-        let fractions: Vec<Part> = fractions.cloned().collect();
-        let starts = |_: &(Starts, Clocked), part: &Part| {
-            if !part.has_udp() {
+        let fractions = batches.all().iter().filter(|batch| batch.is_partial());
+        let fractions: Vec<Batch> = fractions.cloned().collect();
+        let starts = |_: &(Starts, Clocked), batch: &Batch| {
+            if !batch.has_udp() {
                 return Ok(Starts::new());
             }
-            let mut flows = self.flagged((store, part), &mut RepairCounts::default())?;
+            let mut flows = self.flagged((batches, batch), &mut RepairCounts::default())?;
             flows.retain(|flow| flow.key.protocol == UDP);
             Ok(udp::starts_of(&flows))
         };
-        let add = |(waiting, clocked): &mut (Starts, Clocked), part: &Part, more: Starts| {
+        let add = |(waiting, clocked): &mut (Starts, Clocked), batch: &Batch, more: Starts| {
             for (service, starts) in more {
                 waiting.entry(service).or_default().extend(starts);
             }
             if waiting.values().map(Vec::len).sum::<usize>() > moments_max {
                 return Err(EstimateError::TooManyOfPair(moments_max));
             }
-            if part.is_last() {
+            if batch.is_last() {
                 clocked.extend(udp::clocked(core::mem::take(waiting)));
             }
             Ok(())
         };
-        let (_, clocked) = store.sum(&fractions, Default::default(), runner, (starts, add))?;
+        let (_, clocked) =
+            batches.map_reduce(&fractions, Default::default(), runner, (starts, add))?;
         Ok(clocked)
     }
 
-    fn measure<A: Aside>(
+    fn measure<A: SpillStore>(
         &self,
-        store: &Store<'_, A>,
-        part: &Part,
+        batches: &Batches<'_, A>,
+        batch: &Batch,
         clocked: &Clocked,
     ) -> Result<OfFlows, String> {
         let grid = self.grid;
         let mut made = OfFlows::new(grid);
-        let flows = self.flagged((store, part), &mut made.repairs)?;
-        let Told { marked, sampled } = self.others.tell(store, part)?;
+        let flows = self.flagged((batches, batch), &mut made.repairs)?;
+        let Inferred { marked, sampled } = self.first_pass.infer(batches, batch)?;
         let (mut tcp, mut udp) = (Vec::with_capacity(flows.len()), Vec::new());
         for flow in flows {
             match (is_tcp(&flow, &mut made.coverage), flow.key.protocol) {
@@ -319,7 +320,7 @@ impl Work<'_> {
         made.coverage.ends_inferred = marked.ends;
         made.joined = marked.joined;
         tcp.extend(marked.flows);
-        made.udp = match part.is_fraction() {
+        made.udp = match batch.is_partial() {
             true => udp::measure_some(&udp, clocked, grid),
             false => udp::measure(&udp, grid),
         };
@@ -328,7 +329,7 @@ impl Work<'_> {
             let of_pairs = made.of_tcp(tcp, self.one_file, grid);
             made.of_sampled(&sampled, self.thinned, grid);
             let of_pairs = OfPairs { sampled, ..of_pairs };
-            match part.is_fraction() {
+            match batch.is_partial() {
                 true => made.some = of_pairs,
                 false => made.of_pairs(of_pairs, grid),
             }

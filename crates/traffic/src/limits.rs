@@ -19,7 +19,7 @@ pub struct Limits {
     /// that was answered or a conversation of UDP. Address pairs that share a slot wait together.
     pub moments: usize,
     /// Records of one pair of sockets, some 400 bytes each while they are looked at. Where more may be looked at
-    /// together in any case ([`Hold::together`](crate::gather::Hold)), that is the limit.
+    /// together in any case ([`MemoryBudget::batch`](crate::partitioner::MemoryBudget)), that is the limit.
     pub of_sockets: usize,
 }
 

@@ -27,22 +27,22 @@
 //!    one that is cut off (captures are laid side by side, a host is unplugged) leaves several. Nothing
 //!    begins within a second of the input's first moment.
 //!
-//! What is left cannot be told: a connection that was left open, silent for long, by hosts that are still
-//! there; and which side of a closed one sent no FIN, because the other's RST came first. Where ends are
-//! told, the law of sizes is that of the same trace with flags (KS at most 0.02 on nine real traces).
-//! Where they are not it is near (0.02 to 0.07) on five, and far on four in which such connections
-//! abound (0.13 to 0.5). A learner that was shown the flags of the other traces misses these four as well (0.13 to 0.5).
+//! What is left cannot be told: a connection that was left open, silent for long, by hosts that are still there; and
+//! which side of a closed one sent no FIN, because the other's RST came first. Where ends are told, the law of sizes
+//! is that of the same trace with flags (KS at most 0.02 on nine real traces). Where they are not it is near (0.02 to
+//! 0.07) on five, and far on four in which such connections abound (0.13 to 0.5). A learner that was shown the flags
+//! of the other traces misses these four as well (0.13 to 0.5).
 //!
 //! Packets tell nothing where most flows of the input lack them: they are not what this exporter counts.
 //!
 //! What was inferred is counted. A record of sampled packets whose flags are zero is left alone: there
 //! not even the first packet of its flow need have been seen.
 
-pub(crate) mod befores;
 pub(crate) mod evidence;
 pub(crate) mod gaps;
 pub(crate) mod hosts;
-mod ties;
+pub(crate) mod predecessors;
+mod relations;
 
 use alloc::vec::Vec;
 
@@ -53,8 +53,8 @@ use nilometer_flow::repair::{
 use nilometer_flow::{EndReason, FlowRecord};
 
 use crate::lengths::is_sampled;
-use befores::Befores;
-use evidence::{Evidence, Tied};
+use evidence::{Evidence, RelatedFlows};
+use predecessors::Predecessors;
 
 /// Flows of records without flags. What was inferred stands in their flags, as SYN and FIN.
 #[derive(Debug, Default)]
@@ -84,12 +84,12 @@ pub(crate) fn tell_end(record: &mut FlowRecord) {
 pub(crate) fn join(
     mut bare: Vec<FlowRecord>,
     threshold_ns: u64,
-    befores: &Befores,
+    predecessors: &Predecessors,
 ) -> (Vec<FlowRecord>, u64) {
     let mut screen = Screen::default();
     for record in &mut bare {
         if stamps(record) == Stamps::Doubtful {
-            screen.comes_after(befores.last_ns(record));
+            screen.comes_after(predecessors.last_ns(record));
         }
         screen.set_right(record);
     }
@@ -109,9 +109,9 @@ pub(crate) fn mark(
     threshold_ns: u64,
     evidence: &Evidence,
 ) -> Marked {
-    let tied = Tied::new(&flows, threshold_ns);
+    let related = RelatedFlows::new(&flows, threshold_ns);
     let marks: Vec<(bool, bool)> = (0..flows.len())
-        .map(|at| (evidence.has_begun(&tied, at), evidence.has_ended(&tied, at)))
+        .map(|at| (evidence.has_begun(&related, at), evidence.has_ended(&related, at)))
         .collect();
     let mut marked = Marked { flows, joined, starts: 0, ends: 0 };
     for (flow, (has_begun, has_ended)) in marked.flows.iter_mut().zip(marks) {
@@ -140,7 +140,7 @@ mod tests {
         records.iter_mut().for_each(tell_end);
         let tells_ends = records.iter().any(FlowRecord::has_end);
         let threshold_ns = gaps::Gaps::of(records.clone(), None).threshold_ns();
-        let (flows, joined) = join(records, threshold_ns, &Befores::default());
+        let (flows, joined) = join(records, threshold_ns, &Predecessors::default());
         let weighed = evidence::Weighed::of(&flows, threshold_ns);
         let evidence = Evidence::of(weighed, tells_ends, span_ns);
         mark(flows, joined, threshold_ns, &evidence)

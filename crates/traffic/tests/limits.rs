@@ -10,12 +10,12 @@ use nilometer_flow::record::{TCP, UDP, tcp_flags};
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use nilometer_stat::Rng;
 use nilometer_traffic::TrafficModel;
-use nilometer_traffic::aside::Aside;
-use nilometer_traffic::estimate::{EstimateError, EstimateOptions, estimate_gathered};
-use nilometer_traffic::gather::{Gathered, Hold};
+use nilometer_traffic::estimate::{EstimateError, EstimateOptions, estimate_partitioned};
 use nilometer_traffic::limits::Limits;
 use nilometer_traffic::model::Origin;
+use nilometer_traffic::partitioner::{MemoryBudget, Partitioner};
 use nilometer_traffic::runner::InTurn;
+use nilometer_traffic::spill::SpillStore;
 
 const ORIGIN_NS: u64 = 1_767_225_600_000_000_000;
 const MILLI_NS: u64 = 1_000_000;
@@ -37,23 +37,23 @@ fn options() -> EstimateOptions {
     }
 }
 
-/// Keeps what is set aside in memory, and counts how often it was fetched.
+/// Keeps what is spilled in memory, and counts how often it was read.
 #[derive(Default)]
 struct Kept(Mutex<BTreeMap<usize, Vec<u8>>>, AtomicUsize);
 
-impl Aside for Kept {
-    fn put(&self, lot: usize, bytes: &[u8]) -> Result<(), String> {
-        self.0.lock().expect("nobody panics").entry(lot).or_default().extend(bytes);
+impl SpillStore for Kept {
+    fn append(&self, partition: usize, bytes: &[u8]) -> Result<(), String> {
+        self.0.lock().expect("nobody panics").entry(partition).or_default().extend(bytes);
         Ok(())
     }
 
-    fn length(&self, lot: usize) -> u64 {
-        self.0.lock().expect("nobody panics").get(&lot).map_or(0, |bytes| bytes.len() as u64)
+    fn len_bytes(&self, partition: usize) -> u64 {
+        self.0.lock().expect("nobody panics").get(&partition).map_or(0, |bytes| bytes.len() as u64)
     }
 
-    fn fetch(&self, lot: usize, each: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+    fn read(&self, partition: usize, each: &mut dyn FnMut(&[u8])) -> Result<(), String> {
         self.1.fetch_add(1, Ordering::Relaxed);
-        each(&self.0.lock().expect("nobody panics").get(&lot).cloned().unwrap_or_default());
+        each(&self.0.lock().expect("nobody panics").get(&partition).cloned().unwrap_or_default());
         Ok(())
     }
 }
@@ -65,10 +65,11 @@ fn model(records: &[FlowRecord], together: usize, limits: Limits) -> Made {
     model_beside(&Kept::default(), records, together, limits)
 }
 
-fn model_beside(aside: &Kept, records: &[FlowRecord], together: usize, limits: Limits) -> Made {
-    let mut gathered = Gathered::limited(Hold { gathered: ALL, together }, limits);
-    records.iter().for_each(|record| gathered.take(record.clone()));
-    let made = estimate_gathered(gathered, aside, &options(), &InTurn)?;
+fn model_beside(spill: &Kept, records: &[FlowRecord], together: usize, limits: Limits) -> Made {
+    let mut partitioner =
+        Partitioner::with_limits(MemoryBudget { packed: ALL, batch: together }, limits);
+    records.iter().for_each(|record| partitioner.push(record.clone()));
+    let made = estimate_partitioned(partitioner, spill, &options(), &InTurn)?;
     Ok((made.model, made.warnings))
 }
 
@@ -120,12 +121,12 @@ impl Limit {
         assert_eq!(error.to_string(), self.line.replace('#', &(most - 1).to_string()));
     }
 
-    /// How often lots were fetched until these records were refused for being more than `most`.
+    /// How often partitions were read until these records were refused for being more than `most`.
     fn fetches(&self, most: usize, records: &[FlowRecord], together: usize) -> usize {
-        let aside = Kept::default();
-        let refused = model_beside(&aside, records, together, (self.of)(most));
+        let spill = Kept::default();
+        let refused = model_beside(&spill, records, together, (self.of)(most));
         assert_eq!(refused.map(|_| ()), Err((self.error)(most)));
-        aside.1.into_inner()
+        spill.1.into_inner()
     }
 }
 
@@ -195,7 +196,7 @@ fn of_udp(mut record: FlowRecord) -> FlowRecord {
 }
 
 #[test]
-fn more_clients_or_servers_than_are_counted_are_refused_and_as_many_are_not() {
+fn more_clients_or_servers_than_the_limit_are_refused() {
     for together in [ALL, 3] {
         for is_v6 in [false, true] {
             let clients = (1..=40).flat_map(|client| connection(ends(client, 1, is_v6), 99, 0));
@@ -221,7 +222,7 @@ fn more_clients_or_servers_than_are_counted_are_refused_and_as_many_are_not() {
 }
 
 #[test]
-fn hosts_that_come_and_go_more_often_than_is_known_are_refused_and_as_often_are_not() {
+fn more_host_times_than_the_limit_are_refused() {
     let records: Vec<FlowRecord> = (1..=30)
         .flat_map(|client| connection(ends(client, 1, client % 3 == 0), 99, u64::from(client) % 20))
         // A client of either family and its server come again; of the first, another connection soon after.
@@ -237,7 +238,7 @@ fn hosts_that_come_and_go_more_often_than_is_known_are_refused_and_as_often_are_
 }
 
 #[test]
-fn more_impossible_stamps_than_are_known_are_refused_and_as_many_are_not() {
+fn more_impossible_stamps_than_the_limit_are_refused() {
     let bare = (1..=40).flat_map(|client| connection(ends(client, 1, client % 3 == 0), 99, 30));
     let mut records: Vec<FlowRecord> = bare.map(without_flags).chain(usual_ones()).collect();
     for record in records[..80].iter_mut().step_by(4) {
@@ -252,7 +253,7 @@ fn more_impossible_stamps_than_are_known_are_refused_and_as_many_are_not() {
 }
 
 #[test]
-fn more_moments_of_an_address_pair_than_may_wait_are_refused_and_as_many_are_not() {
+fn more_pending_events_of_an_address_pair_than_the_limit_are_refused() {
     let connections = |pair: u32, count: u16| {
         let pair = ends(2, pair, pair.is_multiple_of(2));
         (0..count).flat_map(move |number| connection(pair, 1_024 + number, number.into()))
@@ -279,7 +280,7 @@ fn more_moments_of_an_address_pair_than_may_wait_are_refused_and_as_many_are_not
 }
 
 #[test]
-fn conversations_of_a_pair_do_not_wait_for_those_of_the_next() {
+fn conversations_are_counted_as_soon_as_their_address_pair_is_complete() {
     let of_pair = |number: u32| {
         let pair = ends(3, number, false);
         // Ten of UDP, and others of which neither the opening nor an answer was seen.
@@ -298,7 +299,7 @@ fn conversations_of_a_pair_do_not_wait_for_those_of_the_next() {
 }
 
 #[test]
-fn more_records_of_one_pair_of_sockets_than_fit_are_refused_and_as_many_are_not() {
+fn more_records_of_one_socket_pair_than_the_limit_are_refused() {
     for is_v6 in [false, true] {
         let pieces = (0..20).flat_map(|piece| {
             let flags = [tcp_flags::SYN, 0, tcp_flags::FIN][usize::from(piece > 0) + piece / 19];
@@ -319,7 +320,7 @@ fn more_records_of_one_pair_of_sockets_than_fit_are_refused_and_as_many_are_not(
 
 /// What is known grows until it is refused, and no longer.
 #[test]
-fn far_too_many_are_refused_long_before_all_were_looked_at() {
+fn far_too_many_records_are_refused_before_all_are_read() {
     let clients = |count: u32| (1..=count).map(|client| connection(ends(client, 1, true), 99, 0));
     let asked = |[asked, _]: [FlowRecord; 2]| asked;
     let flagged: Vec<FlowRecord> = clients(400_000).map(asked).collect();
@@ -336,7 +337,7 @@ fn far_too_many_are_refused_long_before_all_were_looked_at() {
 }
 
 #[test]
-fn the_limits_are_those_that_are_written_down() {
+fn default_limits_are_as_documented() {
     let expected = Limits {
         addresses: 33_554_432,
         host_times: 33_554_432,

@@ -2,7 +2,6 @@
 
 pub mod account;
 mod apart;
-pub mod aside;
 pub mod bounds;
 pub mod clock;
 pub mod config;
@@ -31,6 +30,7 @@ pub mod run;
 mod settle;
 pub mod signals;
 pub mod source;
+pub mod spill;
 mod stamps;
 pub mod telling;
 mod threads;

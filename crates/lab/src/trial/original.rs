@@ -197,5 +197,5 @@ pub(super) fn estimate(
         other_octets: original.observed.beside_tcp_octets(),
     };
     let model = of_vectors::model(vectors, beside);
-    Estimate { model, warnings, notes: Vec::new(), together_max: 0 }
+    Estimate { model, warnings, notes: Vec::new(), largest_batch: 0 }
 }

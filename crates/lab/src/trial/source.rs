@@ -6,16 +6,16 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use nilometer_flow::FlowRecord;
-use nilometer_traffic::estimate::{Estimate, EstimateOptions, estimate, estimate_gathered};
-use nilometer_traffic::gather::{Gathered, Hold};
+use nilometer_traffic::estimate::{Estimate, EstimateOptions, estimate, estimate_partitioned};
 use nilometer_traffic::model::{Driver, Input, Origin};
+use nilometer_traffic::partitioner::{MemoryBudget, Partitioner};
 use nilometer_traffic::pool::Prefix;
 use nilometer_traffic::synthetic;
 
 use super::apart;
-use super::aside::SetAside;
 use super::config::{default_clients, default_servers};
 use super::refusal::{self, RecordKinds};
+use super::spill::SpillFile;
 use super::threads::Threads;
 use nilometer_files::document::Output;
 use nilometer_files::document::model::read_model;
@@ -25,7 +25,7 @@ use nilometer_files::input::summary::FlowSummary;
 use nilometer_files::table::flows::FlowWriter;
 use nilometer_files::tool;
 
-/// Flow records held in memory for an estimate, where nothing else is said; more are set aside on disk.
+/// Flow records held in memory for an estimate, where nothing else is said; more are spilled to disk.
 pub const HELD_MAX: usize = 16_000_000;
 /// Of as many as may be held, one in this many is unpacked at once by each thread that works on them, but no
 /// fewer than `TOGETHER_MIN`.
@@ -52,7 +52,7 @@ pub struct Asked {
     pub harpoon: bool,
     /// Packets a second of captures whose packets have no clock.
     pub rate: Option<f64>,
-    /// Flow records held in memory at most, some 50 bytes each; more are set aside on disk.
+    /// Flow records held in memory at most, some 50 bytes each; more are spilled to disk.
     pub held_max: usize,
     /// Refuse packets that come through a pipe: they would be played as they were, if they came from a file.
     pub refuses_piped_packets: bool,
@@ -106,7 +106,7 @@ pub fn given(path: &Path, asked: &Asked) -> Result<Estimate> {
             ));
         }
     }
-    Ok(Estimate { model, warnings, notes: Vec::new(), together_max: 0 })
+    Ok(Estimate { model, warnings, notes: Vec::new(), largest_batch: 0 })
 }
 
 fn options(asked: &Asked, origin: Origin) -> EstimateOptions {
@@ -149,8 +149,8 @@ pub(super) fn file_name(path: &str) -> String {
 /// Everything that was read.
 struct Read {
     summary: FlowSummary,
-    gathered: Gathered,
-    aside: SetAside,
+    partitioner: Partitioner,
+    spill: SpillFile,
     kinds: RecordKinds,
 }
 
@@ -159,7 +159,7 @@ fn for_model() -> FlowOptions {
     FlowOptions { for_model: true, counts_connections: false, ..FlowOptions::default() }
 }
 
-/// Reads all inputs. Records are packed, and set aside, by another thread than the one that reads them.
+/// Reads all inputs. Another thread packs and spills the records.
 fn read(
     inputs: &[PathBuf],
     options: &FlowOptions,
@@ -187,8 +187,8 @@ fn read(
         // Whoever packs may have failed, and says why.
         filled.send(batch).ok();
         drop(filled);
-        let (gathered, aside) = packing.join().expect("packing does not panic")?;
-        Ok(Read { summary: summary?, gathered, aside, kinds })
+        let (partitioner, spill) = packing.join().expect("packing does not panic")?;
+        Ok(Read { summary: summary?, partitioner, spill, kinds })
     })
 }
 
@@ -197,19 +197,20 @@ fn pack(
     to_pack: &Receiver<Vec<FlowRecord>>,
     emptied: &Sender<Vec<FlowRecord>>,
     held_max: usize,
-) -> Result<(Gathered, SetAside)> {
+) -> Result<(Partitioner, SpillFile)> {
     let together = (held_max / TOGETHER_PART).max(TOGETHER_MIN);
-    let mut gathered = Gathered::holding(Hold { gathered: held_max, together });
-    let mut aside = SetAside::default();
+    let mut partitioner =
+        Partitioner::with_budget(MemoryBudget { packed: held_max, batch: together });
+    let mut spill = SpillFile::default();
     for mut batch in to_pack {
-        batch.drain(..).for_each(|record| gathered.take_screened(record));
-        if gathered.is_full() {
-            aside.put_all(&mut gathered)?;
+        batch.drain(..).for_each(|record| partitioner.push_screened(record));
+        if partitioner.is_full() {
+            spill.write_all(&mut partitioner)?;
         }
         // Whoever reads may have ended.
         emptied.send(batch).ok();
     }
-    Ok((gathered, aside))
+    Ok((partitioner, spill))
 }
 
 /// Reads inputs into a part: their flow records, and what a model wants to know beside them.
@@ -231,10 +232,10 @@ pub fn write_part(
 fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<Estimate> {
     let refuses_piped_packets = asked.refuses_piped_packets;
     let how = FlowOptions { refuses_piped_packets, ..for_model() };
-    let Read { summary, mut gathered, aside, kinds } =
+    let Read { summary, mut partitioner, spill, kinds } =
         read(&asked.inputs, &how, asked.held_max, progress)?;
     let beside = summary.beside.context("it was asked for")?;
-    beside.screened().for_each(|(reason, times)| gathered.note_screened(reason, times));
+    beside.screened().for_each(|(reason, times)| partitioner.note_screened(reason, times));
     let names: Vec<String> = summary.inputs.iter().map(|input| file_name(&input.name)).collect();
     let origin = Origin {
         description: names.join(", "),
@@ -251,7 +252,7 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
     let options = options(asked, origin);
     let has_packets = summary.format.contains("pcap");
     let mut made =
-        estimate_gathered(gathered, &aside, &options, &Threads::new()).map_err(|error| {
+        estimate_partitioned(partitioner, &spill, &options, &Threads::new()).map_err(|error| {
             anyhow!(refusal::no_model(&names.join(", "), &error, &kinds, has_packets))
         })?;
     let mut warnings = summary.warnings;

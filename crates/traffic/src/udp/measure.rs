@@ -1,4 +1,4 @@
-//! The laws of each class, from lots that are measured by themselves.
+//! The laws of each class, measured batch by batch.
 //!
 //! Sums, series and laws are of all conversations; laws go through tallies, so that memory has a bound.
 

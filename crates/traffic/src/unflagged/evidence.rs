@@ -7,7 +7,7 @@ use nilometer_flow::repair::CONTINUATION_GAP_MAX_NS;
 use nilometer_flow::{EndReason, FlowRecord};
 
 use super::hosts::Hosts;
-use super::ties::{self, Ties};
+use super::relations::{self, Relations};
 use crate::estimate_error::EstimateError;
 use crate::files::FILE_MIN_BYTES;
 
@@ -25,10 +25,10 @@ const EDGE_PART: u64 = 100;
 const SILENCE_NS: u64 = CONTINUATION_GAP_MAX_NS;
 const SILENCE_PART: u64 = 20;
 
-/// Flows that have all of their address pairs, in the order of their starts, and their ties.
-pub(crate) struct Tied<'a> {
+/// All flows of some address pairs, in the order of their starts, with their relations.
+pub(crate) struct RelatedFlows<'a> {
     flows: &'a [FlowRecord],
-    ties: Vec<Ties>,
+    relations: Vec<Relations>,
 }
 
 /// How many are so, of how many.
@@ -66,14 +66,14 @@ pub(crate) struct Evidence {
     counts_bare: bool,
 }
 
-impl<'a> Tied<'a> {
+impl<'a> RelatedFlows<'a> {
     /// Silence of up to `threshold_ns` is a pause.
-    pub fn new(flows: &'a [FlowRecord], threshold_ns: u64) -> Tied<'a> {
-        Tied { flows, ties: ties::of(flows, threshold_ns) }
+    pub fn new(flows: &'a [FlowRecord], threshold_ns: u64) -> RelatedFlows<'a> {
+        RelatedFlows { flows, relations: relations::of(flows, threshold_ns) }
     }
 
     fn answer(&self, at: usize) -> Option<&'a FlowRecord> {
-        self.ties[at].answer.map(|answer| &self.flows[answer as usize])
+        self.relations[at].answer.map(|answer| &self.flows[answer as usize])
     }
 
     /// Who opened this flow's connection, as far as starts tell, and the flow that answers.
@@ -116,20 +116,20 @@ impl Share {
 impl Weighed {
     /// What these flows show, whose told ends stand in their flags.
     pub fn of(flows: &[FlowRecord], threshold_ns: u64) -> Weighed {
-        let tied = Tied::new(flows, threshold_ns);
+        let related = RelatedFlows::new(flows, threshold_ns);
         let hosts = Hosts::of(flows, threshold_ns);
         let mut weighed = Weighed { threshold_ns, hosts, ..Weighed::default() };
         for at in 0..flows.len() {
-            weighed.weigh(&tied, at);
+            weighed.weigh(&related, at);
         }
         weighed.hosts.settle(threshold_ns);
         weighed
     }
 
-    fn weigh(&mut self, tied: &Tied<'_>, at: usize) {
-        let flow = &tied.flows[at];
-        let is_answered = tied.ties[at].answer.is_some();
-        let lacks = SEES_BOTH.map(|sees_both| tied.lacks(at, sees_both));
+    fn weigh(&mut self, related: &RelatedFlows<'_>, at: usize) {
+        let flow = &related.flows[at];
+        let is_answered = related.relations[at].answer.is_some();
+        let lacks = SEES_BOTH.map(|sees_both| related.lacks(at, sees_both));
         if is_file(flow) {
             if bare_packets(flow) >= DIRECTION_PACKETS {
                 self.answered.count(is_answered);
@@ -140,7 +140,7 @@ impl Weighed {
                 }
             }
         }
-        if let Some((client, answer)) = tied.client(at)
+        if let Some((client, answer)) = related.client(at)
             && (is_file(flow) || is_file(answer))
         {
             self.hosts.count(client, lacks);
@@ -184,46 +184,47 @@ impl Evidence {
     }
 
     /// Was this flow seen to begin?
-    pub fn has_begun(&self, tied: &Tied<'_>, at: usize) -> bool {
-        let flow = &tied.flows[at];
+    pub fn has_begun(&self, related: &RelatedFlows<'_>, at: usize) -> bool {
+        let flow = &related.flows[at];
         let edge_ns = self.part_of_span(EDGE_NS, EDGE_PART);
-        if tied.ties[at].resumes || flow.start_ns.saturating_sub(self.span_ns.0) <= edge_ns {
+        if related.relations[at].resumes || flow.start_ns.saturating_sub(self.span_ns.0) <= edge_ns
+        {
             return false;
         }
         let needs_answer = self.sees_both && is_file(flow);
-        match tied.answer(at) {
+        match related.answer(at) {
             None if needs_answer => false,
             _ if !self.counts_bare => true,
             None => bare_packets(flow) > 0,
             Some(answer) => {
                 let both = bare_packets(flow) + bare_packets(answer);
                 let is_opened = !self.sees_both || both >= OPENING_PACKETS;
-                bare_packets(flow) > 0 && is_opened && !self.is_seen_in_part(tied, at)
+                bare_packets(flow) > 0 && is_opened && !self.is_seen_in_part(related, at)
             }
         }
     }
 
     /// Was it seen to end?
-    pub fn has_ended(&self, tied: &Tied<'_>, at: usize) -> bool {
-        match tied.flows[at].end_reason {
-            _ if tied.flows[at].has_end() => true,
-            EndReason::Unknown => self.seems_ended(tied, at),
-            EndReason::IdleTimeout if !self.tells_ends => self.seems_ended(tied, at),
+    pub fn has_ended(&self, related: &RelatedFlows<'_>, at: usize) -> bool {
+        match related.flows[at].end_reason {
+            _ if related.flows[at].has_end() => true,
+            EndReason::Unknown => self.seems_ended(related, at),
+            EndReason::IdleTimeout if !self.tells_ends => self.seems_ended(related, at),
             _ => false,
         }
     }
 
-    fn seems_ended(&self, tied: &Tied<'_>, at: usize) -> bool {
-        let (flow, answer) = (&tied.flows[at], tied.answer(at));
+    fn seems_ended(&self, related: &RelatedFlows<'_>, at: usize) -> bool {
+        let (flow, answer) = (&related.flows[at], related.answer(at));
         let end_ns = answer.map_or(flow.end_ns, |answer| answer.end_ns.max(flow.end_ns));
         let silence_ns = self.part_of_span(SILENCE_NS, SILENCE_PART);
-        if tied.ties[at].pauses || self.span_ns.1.saturating_sub(end_ns) < silence_ns {
+        if related.relations[at].pauses || self.span_ns.1.saturating_sub(end_ns) < silence_ns {
             return false;
         }
         if self.sees_both && answer.is_none() {
             return false;
         }
-        let lacks = || tied.lacks(at, self.sees_both) || self.is_seen_in_part(tied, at);
+        let lacks = || related.lacks(at, self.sees_both) || self.is_seen_in_part(related, at);
         if self.counts_bare && lacks() {
             return false;
         }
@@ -237,8 +238,8 @@ impl Evidence {
         long_ns.min(self.span_ns.1.saturating_sub(self.span_ns.0) / part)
     }
 
-    fn is_seen_in_part(&self, tied: &Tied<'_>, at: usize) -> bool {
-        let client = tied.client(at);
+    fn is_seen_in_part(&self, related: &RelatedFlows<'_>, at: usize) -> bool {
+        let client = related.client(at);
         client.is_some_and(|(client, _)| self.hosts.is_seen_in_part(client, self.sees_both))
     }
 }

@@ -1,7 +1,7 @@
 //! The gap beyond which two records of one five-tuple are two flows.
 //!
-//! It is read off the gaps of the first five-tuples, in their order; lots have gaps of any of them, and each keeps
-//! those that may be among the first.
+//! It is estimated from the gaps of the first five-tuples, in their order. Each batch keeps the gaps that may be among
+//! the first.
 
 use alloc::vec::Vec;
 

@@ -119,8 +119,8 @@ impl<A: Ord + Copy> Table<A> {
     fn last_ns(&self, host: A, at_ns: u64) -> Option<u64> {
         let times = &self.times.sorted;
         let after = times.partition_point(|time| (time.host, time.first_ns) <= (host, at_ns));
-        let before = times.get(after.checked_sub(1)?)?;
-        (before.host == host).then_some(before.last_ns)
+        let predecessor = times.get(after.checked_sub(1)?)?;
+        (predecessor.host == host).then_some(predecessor.last_ns)
     }
 
     fn lacking(&self, host: A, sees_both: bool) -> i64 {

@@ -3,7 +3,7 @@
 use anyhow::{Error, Result};
 use nilometer_flow::FlowRecord;
 use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, Repair, RepairCounts, Screen};
-use nilometer_traffic::gather::is_screened;
+use nilometer_traffic::partitioner::is_screened;
 
 use super::super::summary::FlowSummary;
 use super::Sink;

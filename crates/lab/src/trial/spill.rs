@@ -1,4 +1,4 @@
-//! Flow records that memory has no room for: set aside in a file without a name, lot by lot.
+//! Flow records that memory has no room for: partitions spilled to a nameless temporary file.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -7,28 +7,28 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Context, Result};
-use nilometer_traffic::aside::Aside;
-use nilometer_traffic::gather::Gathered;
+use nilometer_traffic::partitioner::Partitioner;
+use nilometer_traffic::spill::SpillStore;
 
 use nilometer_files::document::draft::nameless;
 
 /// Bytes that are read back at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// What was set aside, in the folder that TMPDIR names (`/tmp` where it names none); gone with the process.
+/// Spilled partitions, in the folder that TMPDIR names (`/tmp` where it names none); gone with the process.
 #[derive(Debug, Default)]
-pub struct SetAside(Mutex<Pieces>);
+pub struct SpillFile(Mutex<Pieces>);
 
 #[derive(Debug, Default)]
 struct Pieces {
     file: Option<Arc<File>>,
-    /// Where the pieces of each lot are: offset and length, bytes.
+    /// Where the pieces of each partition are: offset and length, bytes.
     of: BTreeMap<usize, Vec<(u64, usize)>>,
     length: u64,
 }
 
 impl Pieces {
-    fn put(&mut self, lot: usize, bytes: &[u8]) -> Result<()> {
+    fn append(&mut self, partition: usize, bytes: &[u8]) -> Result<()> {
         let folder = env::temp_dir();
         let file = match self.file.take() {
             Some(file) => file,
@@ -41,21 +41,21 @@ impl Pieces {
         file.write_all_at(bytes, self.length).with_context(|| {
             format!("flow records cannot be set aside in {} (TMPDIR)", folder.display())
         })?;
-        self.of.entry(lot).or_default().push((self.length, bytes.len()));
+        self.of.entry(partition).or_default().push((self.length, bytes.len()));
         self.length += bytes.len() as u64;
         Ok(())
     }
 }
 
-impl SetAside {
-    /// Sets aside all that is held.
+impl SpillFile {
+    /// Spills everything that is in memory.
     ///
     /// # Errors
     /// When there is no room, or no folder to write to.
-    pub fn put_all(&mut self, gathered: &mut Gathered) -> Result<()> {
+    pub fn write_all(&mut self, partitioner: &mut Partitioner) -> Result<()> {
         let pieces = self.0.get_mut().expect("no holder panics");
-        for (lot, bytes) in gathered.set_aside().into_iter().enumerate() {
-            pieces.put(lot, &bytes)?;
+        for (partition, bytes) in partitioner.drain().into_iter().enumerate() {
+            pieces.append(partition, &bytes)?;
         }
         Ok(())
     }
@@ -65,20 +65,22 @@ impl SetAside {
     }
 }
 
-impl Aside for SetAside {
-    fn put(&self, lot: usize, bytes: &[u8]) -> Result<(), String> {
-        self.pieces().put(lot, bytes).map_err(|error| format!("{error:#}"))
+impl SpillStore for SpillFile {
+    fn append(&self, partition: usize, bytes: &[u8]) -> Result<(), String> {
+        self.pieces().append(partition, bytes).map_err(|error| format!("{error:#}"))
     }
 
-    fn length(&self, lot: usize) -> u64 {
+    fn len_bytes(&self, partition: usize) -> u64 {
         let pieces = self.pieces();
-        pieces.of.get(&lot).into_iter().flatten().map(|(_, length)| *length as u64).sum()
+        pieces.of.get(&partition).into_iter().flatten().map(|(_, length)| *length as u64).sum()
     }
 
-    fn fetch(&self, lot: usize, each: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+    fn read(&self, partition: usize, each: &mut dyn FnMut(&[u8])) -> Result<(), String> {
         let (file, pieces) = {
             let pieces = self.pieces();
-            let (Some(file), Some(of)) = (&pieces.file, pieces.of.get(&lot)) else { return Ok(()) };
+            let (Some(file), Some(of)) = (&pieces.file, pieces.of.get(&partition)) else {
+                return Ok(());
+            };
             (file.clone(), of.clone())
         };
         let longest = pieces.iter().map(|(_, length)| *length).max().unwrap_or(0);

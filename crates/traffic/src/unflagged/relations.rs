@@ -1,4 +1,4 @@
-//! What answers a flow, and what goes on after its silence: flows of one pair of sockets.
+//! Relations between flows of one pair of sockets: the reverse direction of a flow, and its continuation after silence.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,9 +10,9 @@ use crate::pairs::fingerprint;
 /// How long before or after a flow the flow that answers it may lie, ns: stamps of exporters are coarse.
 const APART_MAX_NS: u64 = 1_000_000_000;
 
-/// How a flow hangs together with others.
+/// How a flow relates to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ties {
+pub(super) struct Relations {
     /// The flow of the other direction: of those at the same time, the one whose start is nearest.
     pub answer: Option<u32>,
     /// An earlier flow of the same five-tuple fell silent, and this one went on with its connection.
@@ -21,13 +21,13 @@ pub(super) struct Ties {
     pub pauses: bool,
 }
 
-/// The ties of flows, which are in the order of their starts. Silence of up to `threshold_ns` is a pause,
-/// unless an end was told.
-pub(super) fn of(flows: &[FlowRecord], threshold_ns: u64) -> Vec<Ties> {
+/// The relations of flows, which are in the order of their starts. Silence of up to `threshold_ns` is a pause,
+/// unless the flow is known to have ended.
+pub(super) fn of(flows: &[FlowRecord], threshold_ns: u64) -> Vec<Relations> {
     let mut order: Vec<(u64, u32)> =
         flows.iter().enumerate().map(|(at, flow)| (fingerprint(&flow.key), at as u32)).collect();
     order.sort_unstable();
-    let mut ties = vec![Ties::default(); flows.len()];
+    let mut relations = vec![Relations::default(); flows.len()];
     let ends = |&(_, at): &(u64, u32)| both_ways(&flows[at as usize].key);
     for alike in order.chunk_by_mut(|one, other| one.0 == other.0) {
         if alike.len() == 1 {
@@ -36,10 +36,10 @@ pub(super) fn of(flows: &[FlowRecord], threshold_ns: u64) -> Vec<Ties> {
         // Fingerprints are sums: other pairs of sockets may have the same.
         alike.sort_by_key(ends);
         for group in alike.chunk_by(|one, other| ends(one) == ends(other)) {
-            tie(flows, group, threshold_ns, &mut ties);
+            relate(flows, group, threshold_ns, &mut relations);
         }
     }
-    ties
+    relations
 }
 
 /// The key of both directions.
@@ -47,8 +47,13 @@ fn both_ways(key: &FlowKey) -> FlowKey {
     (*key).min(key.reversed())
 }
 
-/// Ties the flows of one pair of sockets.
-fn tie(flows: &[FlowRecord], group: &[(u64, u32)], threshold_ns: u64, ties: &mut [Ties]) {
+/// Relates the flows of one pair of sockets.
+fn relate(
+    flows: &[FlowRecord],
+    group: &[(u64, u32)],
+    threshold_ns: u64,
+    relations: &mut [Relations],
+) {
     let key = flows[group[0].1 as usize].key;
     let with = |key: FlowKey| -> Vec<u32> {
         group.iter().map(|&(_, at)| at).filter(|&at| flows[at as usize].key == key).collect()
@@ -62,11 +67,11 @@ fn tie(flows: &[FlowRecord], group: &[(u64, u32)], threshold_ns: u64, ties: &mut
             let [earlier, later] = [two[0] as usize, two[1] as usize];
             let gap_ns = flows[later].start_ns.saturating_sub(flows[earlier].end_ns);
             if !flows[earlier].has_end() && gap_ns <= threshold_ns {
-                (ties[earlier].pauses, ties[later].resumes) = (true, true);
+                (relations[earlier].pauses, relations[later].resumes) = (true, true);
             }
         }
         for &at in these {
-            ties[at as usize].answer = answer(flows, at, others);
+            relations[at as usize].answer = answer(flows, at, others);
         }
     }
 }
@@ -117,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_of_sockets_that_share_a_fingerprint_are_tied_each_by_itself() {
+    fn socket_pairs_with_the_same_fingerprint_are_related_separately() {
         let (pairs, starts_ms) = ([(1, 4), (2, 3)], [0, 10_000]);
         let mut flows = Vec::new();
         for start_ms in starts_ms {
@@ -130,9 +135,13 @@ mod tests {
         }
         let prints: Vec<u64> = flows.iter().map(|flow| fingerprint(&flow.key)).collect();
         assert!(prints.iter().all(|print| *print == prints[0]), "{prints:?}");
-        let ties = of(&flows, 60_000_000_000);
-        let answers: Vec<Option<u32>> = ties.iter().map(|ties| ties.answer).collect();
+        let relations = of(&flows, 60_000_000_000);
+        let answers: Vec<Option<u32>> =
+            relations.iter().map(|relations| relations.answer).collect();
         assert_eq!(answers, [2, 3, 0, 1, 6, 7, 4, 5].map(Some));
-        assert!(ties[..4].iter().all(|ties| ties.pauses) && ties[4..].iter().all(|t| t.resumes));
+        assert!(
+            relations[..4].iter().all(|relations| relations.pauses)
+                && relations[4..].iter().all(|t| t.resumes)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! An estimate made of parts is that of the whole, whoever works on them and in whatever order.
+//! An estimate of partitioned records depends neither on their order, nor on the runner, nor on what is spilled.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,12 +9,12 @@ use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, Screen, repair};
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use nilometer_stat::{Empirical, Rng};
 use nilometer_traffic::TrafficModel;
-use nilometer_traffic::aside::{Aside, NothingAside};
-use nilometer_traffic::estimate::{EstimateOptions, estimate, estimate_gathered, payload_bytes};
-use nilometer_traffic::gather::{Gathered, Hold, is_screened};
+use nilometer_traffic::estimate::{EstimateOptions, estimate, estimate_partitioned, payload_bytes};
 use nilometer_traffic::model::Origin;
+use nilometer_traffic::partitioner::{MemoryBudget, Partitioner, is_screened};
 use nilometer_traffic::runner::Runner;
 use nilometer_traffic::sessions::{PairLife, direct};
+use nilometer_traffic::spill::{NoSpill, SpillStore};
 
 const ORIGIN_NS: u64 = 1_767_225_600_000_000_000;
 const BOUND_S: f64 = 5.0;
@@ -99,50 +99,50 @@ impl Runner for Backwards {
 }
 
 #[test]
-fn whoever_works_on_the_parts_the_model_is_the_same() {
+fn the_model_does_not_depend_on_the_runner() {
     for seed in 0..5 {
         let records = records(seed, 5_000);
         let model = estimate(records.clone(), &options()).expect("a model").model;
-        let mut gathered = Gathered::new();
-        records.into_iter().for_each(|record| gathered.take(record));
-        let other = estimate_gathered(gathered, &NothingAside, &options(), &Backwards)
+        let mut partitioner = Partitioner::new();
+        records.into_iter().for_each(|record| partitioner.push(record));
+        let other = estimate_partitioned(partitioner, &NoSpill, &options(), &Backwards)
             .expect("a model")
             .model;
         assert_eq!(model, other);
     }
 }
 
-/// Keeps what was set aside in memory, and gives it back in pieces of so many bytes.
+/// Keeps what was spilled in memory, and returns it in pieces of so many bytes.
 struct Kept {
-    lots: Mutex<BTreeMap<usize, Vec<u8>>>,
+    partitions: Mutex<BTreeMap<usize, Vec<u8>>>,
     piece: usize,
 }
 
 impl Kept {
-    fn keep(&mut self, gathered: &mut Gathered) {
-        for (number, lot) in gathered.set_aside().iter().enumerate() {
-            self.put(number, lot).expect("there is room");
+    fn keep(&mut self, partitioner: &mut Partitioner) {
+        for (number, partition) in partitioner.drain().iter().enumerate() {
+            self.append(number, partition).expect("there is room");
         }
-        assert_eq!(gathered.held(), 0);
+        assert_eq!(partitioner.held(), 0);
     }
 
-    fn lot(&self, lot: usize) -> Vec<u8> {
-        self.lots.lock().expect("nobody panics").get(&lot).cloned().unwrap_or_default()
+    fn partition(&self, partition: usize) -> Vec<u8> {
+        self.partitions.lock().expect("nobody panics").get(&partition).cloned().unwrap_or_default()
     }
 }
 
-impl Aside for Kept {
-    fn put(&self, lot: usize, bytes: &[u8]) -> Result<(), String> {
-        self.lots.lock().expect("nobody panics").entry(lot).or_default().extend(bytes);
+impl SpillStore for Kept {
+    fn append(&self, partition: usize, bytes: &[u8]) -> Result<(), String> {
+        self.partitions.lock().expect("nobody panics").entry(partition).or_default().extend(bytes);
         Ok(())
     }
 
-    fn length(&self, lot: usize) -> u64 {
-        self.lot(lot).len() as u64
+    fn len_bytes(&self, partition: usize) -> u64 {
+        self.partition(partition).len() as u64
     }
 
-    fn fetch(&self, lot: usize, each: &mut dyn FnMut(&[u8])) -> Result<(), String> {
-        self.lot(lot).chunks(self.piece).for_each(each);
+    fn read(&self, partition: usize, each: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+        self.partition(partition).chunks(self.piece).for_each(each);
         Ok(())
     }
 }
@@ -174,8 +174,8 @@ fn of_kinds(seed: u64, count: usize, bare: usize, sampled: usize) -> Vec<FlowRec
     records
 }
 
-/// What is held changes nothing, nor the order, nor who works.
-fn assert_the_same_however_held(seed: u64, mut records: Vec<FlowRecord>, largest_slot: usize) {
+/// The model is the same under any budget, in any order of records and with another runner.
+fn assert_the_budget_does_not_matter(seed: u64, mut records: Vec<FlowRecord>, largest_slot: usize) {
     let options = options_of(None);
     let whole = estimate(records.clone(), &options).expect("a model");
     let is_sampled = |record: &FlowRecord| record.sampling_interval >= 2;
@@ -186,39 +186,40 @@ fn assert_the_same_however_held(seed: u64, mut records: Vec<FlowRecord>, largest
             .any(|record| { is_sampled(record) && record.end_ns - record.start_ns > DAY_NS })
     );
     Rng::new(seed, 0x6f72_6465, 0).shuffle(&mut records);
-    for (gathered, together, piece) in
+    for (packed, batch, piece) in
         [(1_700, 700, 1 << 20), (1_000, 60, 100), (usize::MAX, 25, 48), (90, 1, 1_000)]
     {
-        let hold = Hold { gathered, together };
-        let mut gathered = Gathered::holding(hold);
-        let mut kept = Kept { lots: Mutex::default(), piece };
+        let budget = MemoryBudget { packed, batch };
+        let mut partitioner = Partitioner::with_budget(budget);
+        let mut kept = Kept { partitions: Mutex::default(), piece };
         for record in &records {
-            gathered.take(record.clone());
-            assert!(gathered.held() <= hold.gathered);
-            if gathered.is_full() {
-                kept.keep(&mut gathered);
+            partitioner.push(record.clone());
+            assert!(partitioner.held() <= budget.packed);
+            if partitioner.is_full() {
+                kept.keep(&mut partitioner);
             }
         }
-        let other = estimate_gathered(gathered, &kept, &options, &Backwards).expect("a model");
-        assert_eq!((&whole.model, &whole.warnings), (&other.model, &other.warnings), "{hold:?}");
-        let most = other.together_max;
-        assert!(most <= together.max(largest_slot), "{hold:?}: {most} together");
+        let other =
+            estimate_partitioned(partitioner, &kept, &options, &Backwards).expect("a model");
+        assert_eq!((&whole.model, &whole.warnings), (&other.model, &other.warnings), "{budget:?}");
+        let most = other.largest_batch;
+        assert!(most <= batch.max(largest_slot), "{budget:?}: {most} in a batch");
     }
 }
 
 #[test]
-fn the_model_depends_neither_on_the_order_of_records_nor_on_what_is_set_aside() {
+fn the_model_depends_neither_on_the_order_of_records_nor_on_what_is_spilled() {
     for seed in 0..1 {
         // All of one kind, and of all kinds.
         for (bare, sampled) in [(0, 0), (1, 0), (0, 1), (9, 7), (2, 3)] {
             let records = of_kinds(200 + seed, 6_000, bare, sampled);
-            assert_the_same_however_held(seed, records, 60);
+            assert_the_budget_does_not_matter(seed, records, 60);
         }
     }
 }
 
 #[test]
-fn an_address_pair_of_its_own_is_parted_by_its_sockets() {
+fn a_large_address_pair_is_split_by_socket_pairs() {
     let one_pair = |mut record: FlowRecord| {
         let is_up = record.key.destination_port == 80;
         let ends: [IpAddr; 2] = ["198.18.0.1", "198.19.0.1"].map(|end| end.parse().expect("one"));
@@ -241,61 +242,62 @@ fn an_address_pair_of_its_own_is_parted_by_its_sockets() {
                 record.end_ns = record.start_ns;
             }
         }
-        assert_the_same_however_held(seed, records, 60);
+        assert_the_budget_does_not_matter(seed, records, 60);
     }
 }
 
 #[test]
-fn what_was_set_aside_and_is_lost_is_an_error() {
+fn a_failing_spill_store_is_an_error() {
     struct Lost;
-    impl Aside for Lost {
-        fn put(&self, _lot: usize, _bytes: &[u8]) -> Result<(), String> {
+    impl SpillStore for Lost {
+        fn append(&self, _partition: usize, _bytes: &[u8]) -> Result<(), String> {
             Err("the disk is full".to_owned())
         }
 
-        fn length(&self, _lot: usize) -> u64 {
+        fn len_bytes(&self, _partition: usize) -> u64 {
             0
         }
 
-        fn fetch(&self, lot: usize, _each: &mut dyn FnMut(&[u8])) -> Result<(), String> {
-            if lot == 77 { Err("the disk is gone".to_owned()) } else { Ok(()) }
+        fn read(&self, partition: usize, _each: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+            if partition == 77 { Err("the disk is gone".to_owned()) } else { Ok(()) }
         }
     }
-    let mut gathered = Gathered::new();
-    records(3, 500).into_iter().for_each(|record| gathered.take(record));
-    let error = estimate_gathered(gathered, &Lost, &options(), &Backwards).expect_err("it is lost");
+    let mut partitioner = Partitioner::new();
+    records(3, 500).into_iter().for_each(|record| partitioner.push(record));
+    let error =
+        estimate_partitioned(partitioner, &Lost, &options(), &Backwards).expect_err("it is lost");
     assert_eq!(error.to_string(), "records that were set aside are lost: the disk is gone");
-    let mut gathered = Gathered::holding(Hold { gathered: 1_000, together: 2 });
-    records(3, 500).into_iter().for_each(|record| gathered.take(record));
-    let error = estimate_gathered(gathered, &NothingAside, &options(), &Backwards);
+    let mut partitioner = Partitioner::with_budget(MemoryBudget { packed: 1_000, batch: 2 });
+    records(3, 500).into_iter().for_each(|record| partitioner.push(record));
+    let error = estimate_partitioned(partitioner, &NoSpill, &options(), &Backwards);
     let line = error.expect_err("there is no room").to_string();
     assert_eq!(line, "records that were set aside are lost: nothing can be set aside");
 }
 
-/// Whether a record is screened while it is read or when it is gathered, the model is the same, and so
-/// are the repairs that were counted.
+/// Whether a record is screened while it is read or when it is partitioned, the model and the counted repairs are
+/// the same.
 #[test]
-fn records_screened_before_make_the_model_of_those_screened_when_they_are_taken() {
+fn records_screened_early_make_the_same_model() {
     let mut records = of_kinds(400, 3_000, 9, 7);
     for record in records.iter_mut().step_by(50) {
         record.start_ns -= 2 * DAY_NS;
         record.packets = 2;
     }
     let (mut taken, mut screened, mut screen) =
-        (Gathered::new(), Gathered::new(), Screen::default());
+        (Partitioner::new(), Partitioner::new(), Screen::default());
     for mut record in records {
-        taken.take(record.clone());
+        taken.push(record.clone());
         if is_screened(&record) {
             screen.set_right(&mut record);
         }
-        screened.take_screened(record);
+        screened.push_screened(record);
         assert_eq!(taken.held(), screened.held());
     }
     let met: Vec<_> = screen.counts.met().collect();
     assert!(met.iter().map(|(_, times)| times).sum::<u64>() > 20, "{met:?}");
     met.into_iter().for_each(|(reason, times)| screened.note_screened(reason, times));
-    let of = |gathered| {
-        let made = estimate_gathered(gathered, &NothingAside, &options(), &Backwards);
+    let of = |partitioner| {
+        let made = estimate_partitioned(partitioner, &NoSpill, &options(), &Backwards);
         made.expect("a model")
     };
     let (one, other) = (of(taken), of(screened));
@@ -364,7 +366,7 @@ fn header_bytes(flow: &FlowRecord) -> u64 {
 }
 
 #[test]
-fn the_model_of_parts_is_that_of_one_list_and_of_trees() {
+fn the_partitioned_estimate_agrees_with_its_naive_twin() {
     for seed in 0..3 {
         let records = records(100 + seed, 4_000);
         let model: TrafficModel = estimate(records.clone(), &options()).expect("a model").model;

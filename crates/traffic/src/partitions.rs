@@ -1,27 +1,27 @@
-//! Flow records held for an estimate: packed, and parted by their address pairs.
+//! Packed flow records, hash-partitioned by address pair.
 //!
-//! A record as the decoders give it has 96 bytes, half of them room that only IPv6 needs. Most records
-//! fit 48 bytes (`NARROW`); the others take 88. A lot has all records of its address pairs, both directions,
-//! so that whatever is asked of a five-tuple, of a connection or of a pair is answered by one lot alone:
-//! lots can be worked on at the same time, small enough for the processor's cache, and nothing depends
-//! on how many workers there are. A lot is plain bytes, and two of them one behind the other are a lot: what
-//! memory has no room for can be put aside in a file and fetched when its turn comes, piece by piece. Of a lot
-//! that is too large, the records of some of its *slots* are taken at a time, which are address pairs as well; and
-//! of a slot that is too large, those of some *bins*, which are pairs of sockets.
+//! A decoded record has 96 bytes, half of them room that only IPv6 needs. Most records fit 48 bytes (`NARROW`); the
+//! others take 88. A partition holds all records of its address pairs, in both directions. Everything about a
+//! five-tuple, a connection or an address pair is therefore answered by one partition alone: partitions are processed
+//! in parallel, each small enough for the processor's cache, and the result does not depend on the number of workers.
+//!
+//! A partition is plain bytes, and the concatenation of two partitions is a partition. What does not fit in memory is
+//! spilled to a file and read back in pieces. A partition that is too large is split by *slot*, a second hash of the
+//! address pair, and a slot that is too large by *bin*, a hash of the pair of sockets.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 
-/// Lots, a power of two. Of ten million records each has 40,000.
-pub const LOTS: usize = 256;
+/// The number of partitions, a power of two. Of ten million records each holds 40,000.
+pub const PARTITIONS: usize = 256;
 
 /// An odd number without pattern: 2^64 / golden ratio.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The lot that has a tuple's address pair, whichever way its packets went.
-pub(crate) fn lot_of(key: &FlowKey) -> usize {
+/// The partition of a tuple's address pair; the same for both directions.
+pub(crate) fn partition_of(key: &FlowKey) -> usize {
     let fold = |address: IpAddr| match address {
         IpAddr::V4(address) => u64::from(address.to_bits()).wrapping_mul(MULTIPLIER),
         IpAddr::V6(address) => {
@@ -30,14 +30,14 @@ pub(crate) fn lot_of(key: &FlowKey) -> usize {
         }
     };
     let both = fold(key.source).wrapping_add(fold(key.destination)).wrapping_mul(MULTIPLIER);
-    (both >> (64 - LOTS.trailing_zeros())) as usize
+    (both >> (64 - PARTITIONS.trailing_zeros())) as usize
 }
 
-/// Slots of a lot.
+/// Slots of a partition.
 pub(crate) const SLOTS: u16 = 256;
 
-/// The slot of its lot that has a tuple's address pair: by another hash, because the sums that lots go by are
-/// alike for many pairs.
+/// The slot of a tuple's address pair within its partition. It uses another hash, because the sums that choose the
+/// partition are equal for many pairs.
 pub(crate) fn slot_of(key: &FlowKey) -> u16 {
     let (source, destination) = (key.source, key.destination);
     let (source, destination) = (source.min(destination), source.max(destination));
@@ -48,7 +48,7 @@ pub(crate) fn slot_of(key: &FlowKey) -> u16 {
 /// Bins of a slot.
 pub(crate) const BINS: u16 = 4_096;
 
-/// The bin of its slot that has a tuple's pair of sockets.
+/// The bin of a tuple's pair of sockets within its slot.
 pub(crate) fn bin_of(key: &FlowKey) -> u16 {
     ((*key).min(key.reversed()).hash_word() >> 52) as u16
 }
@@ -69,9 +69,9 @@ const IS_SAMPLED: u8 = 1 << 7;
 
 /// Records of some address pairs, packed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lot(Vec<u8>);
+pub(crate) struct Partition(Vec<u8>);
 
-impl Lot {
+impl Partition {
     /// Packs another record.
     pub fn push(&mut self, record: &FlowRecord) {
         match narrow(record) {
@@ -80,18 +80,18 @@ impl Lot {
         }
     }
 
-    /// What it is made of, which is left empty.
+    /// Takes its bytes and leaves it empty.
     pub fn take(&mut self) -> Vec<u8> {
         core::mem::take(&mut self.0)
     }
 
-    /// What it is made of.
+    /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Unpacks what a lot is made of, given in pieces that may be cut anywhere.
+/// Unpacks the bytes of a partition, given in pieces that may be cut anywhere.
 pub(crate) struct Unpacking<F> {
     /// The beginning of a record whose end is in the next piece.
     cut: Vec<u8>,
@@ -129,9 +129,9 @@ impl<F: FnMut(FlowRecord)> Unpacking<F> {
     /// All pieces were taken.
     ///
     /// # Panics
-    /// Where they were not those of a lot.
+    /// Where the pieces do not end with a whole record.
     pub fn finish(self) {
-        assert!(self.cut.is_empty(), "a lot is whole records");
+        assert!(self.cut.is_empty(), "a partition is whole records");
     }
 }
 
@@ -140,7 +140,7 @@ fn length_of(marks: u8) -> usize {
     if marks & IS_WIDE == 0 { NARROW } else { WIDE }
 }
 
-/// Everything but addresses, counts and sampling, and the marks that tell which of it is there.
+/// The flags of a packed record: which optional fields it has, and why the flow ended.
 fn marks(record: &FlowRecord) -> u8 {
     let opened = match record.opened {
         None => 0,
@@ -219,7 +219,7 @@ struct Packed<'a>(&'a [u8]);
 
 impl Packed<'_> {
     fn array<const M: usize>(&mut self) -> [u8; M] {
-        let (array, rest) = self.0.split_first_chunk().expect("a lot is whole records");
+        let (array, rest) = self.0.split_first_chunk().expect("a partition is whole records");
         self.0 = rest;
         *array
     }
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// The records of pieces of a lot.
+    /// The records in pieces of a partition.
     fn unpacked<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<FlowRecord> {
         let mut records = Vec::new();
         let mut unpacking = Unpacking::new(|record| records.push(record));
@@ -307,57 +307,65 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_comes_back_in_its_order_and_in_pieces_cut_anywhere() {
+    fn packed_records_are_unpacked_in_order_from_pieces_cut_anywhere() {
         let records: Vec<FlowRecord> = (0..2_000).map(record).collect();
-        let mut lot = Lot::default();
-        records.iter().for_each(|record| lot.push(record));
-        let wide = (lot.0.len() - records.len() * NARROW) / (WIDE - NARROW);
+        let mut partition = Partition::default();
+        records.iter().for_each(|record| partition.push(record));
+        let wide = (partition.0.len() - records.len() * NARROW) / (WIDE - NARROW);
         assert!(wide > 500 && wide < 1_500, "{wide}");
         for bytes in [1, 7, 47, 48, 88, 1_000, 1 << 20] {
-            assert_eq!(unpacked(lot.bytes().chunks(bytes)), records);
+            assert_eq!(unpacked(partition.bytes().chunks(bytes)), records);
         }
-        assert_eq!(unpacked([lot.take().as_slice(), &[]]), records);
-        assert_eq!(lot, Lot::default());
+        assert_eq!(unpacked([partition.take().as_slice(), &[]]), records);
+        assert_eq!(partition, Partition::default());
         assert_eq!(unpacked([]), []);
     }
 
     #[test]
-    fn an_address_that_only_looks_mapped_is_not_changed() {
+    fn an_ipv4_mapped_ipv6_address_stays_ipv6() {
         let mut one = record(1);
         one.key.source = IpAddr::V6(Ipv4Addr::new(198, 18, 0, 1).to_ipv6_mapped());
         one.sampling_interval = 7;
-        let mut lot = Lot::default();
-        lot.push(&one);
-        assert_eq!(unpacked([lot.bytes()]), [one]);
+        let mut partition = Partition::default();
+        partition.push(&one);
+        assert_eq!(unpacked([partition.bytes()]), [one]);
     }
 
     #[test]
-    fn a_sampled_record_of_an_exporter_is_narrow() {
+    fn a_sampled_ipv4_record_takes_48_bytes() {
         for interval in [1, 2, u32::MAX] {
             let mut one = record(1);
             (one.payload_octets, one.sampling_interval) = (None, interval);
             one.end_reason = EndReason::LackOfResources;
-            let mut lot = Lot::default();
-            lot.push(&one);
-            assert_eq!(lot.bytes().len(), NARROW);
-            assert_eq!(unpacked([lot.bytes()]), [one]);
+            let mut partition = Partition::default();
+            partition.push(&one);
+            assert_eq!(partition.bytes().len(), NARROW);
+            assert_eq!(unpacked([partition.bytes()]), [one]);
         }
     }
 
     #[test]
-    fn a_lot_and_a_slot_have_all_of_an_address_pair() {
+    fn a_partition_and_a_slot_hold_all_of_an_address_pair() {
         let records: Vec<FlowRecord> = (0..5_000).map(record).collect();
         let mut places = alloc::collections::BTreeSet::new();
         for record in &records {
             let reversed = record.key.reversed();
-            let place = (lot_of(&record.key), slot_of(&record.key));
-            assert_eq!(place, (lot_of(&reversed), slot_of(&reversed)));
+            let place = (partition_of(&record.key), slot_of(&record.key));
+            assert_eq!(place, (partition_of(&reversed), slot_of(&reversed)));
             assert_eq!(bin_of(&record.key), bin_of(&reversed));
             assert!(bin_of(&record.key) < BINS);
-            assert!(place.0 < LOTS && place.1 < SLOTS);
+            assert!(place.0 < PARTITIONS && place.1 < SLOTS);
             places.insert(place);
         }
-        let lots = places.iter().map(|(lot, _)| lot).collect::<alloc::collections::BTreeSet<_>>();
-        assert!(lots.len() > 100 && places.len() > 300, "{} {}", lots.len(), places.len());
+        let partitions = places
+            .iter()
+            .map(|(partition, _)| partition)
+            .collect::<alloc::collections::BTreeSet<_>>();
+        assert!(
+            partitions.len() > 100 && places.len() > 300,
+            "{} {}",
+            partitions.len(),
+            places.len()
+        );
     }
 }
