@@ -12,7 +12,7 @@ use nilometer_conversation::{Act, Carried, Connection, Opening, Side, Step};
 use nilometer_stat::parametric::zipf_weights;
 use nilometer_stat::{Alias, Rng, lognormal};
 use nilometer_traffic::model::Origin;
-use nilometer_traffic::of_vectors::{self, Beside};
+use nilometer_traffic::vector_model::{self, VectorModelOptions};
 use nilometer_traffic::vectors::Vectors;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -220,7 +220,7 @@ fn connections() -> Vec<Connection> {
 fn main() {
     let table = Vectors::of(&connections(), [ORIGIN_NS; 2], SECONDS, (BOUND_S * 1e9) as u64);
     let pool = |text: &str| text.parse().expect("a prefix");
-    let beside = Beside {
+    let options = VectorModelOptions {
         tool: "nilometer's example `sample`".to_owned(),
         origin: Origin {
             description: "an imagined access network".to_owned(),
@@ -234,6 +234,6 @@ fn main() {
         ],
         other_octets: 0,
     };
-    let model = of_vectors::model(table, beside);
+    let model = vector_model::model(table, options);
     println!("{}", serde_json::to_string(&model).expect("a model is JSON"));
 }

@@ -24,8 +24,8 @@ use nilometer_sim::stress_fluid::pour;
 use nilometer_sim::{FlowOutcome, Outcome, Scenario, assemble};
 use nilometer_stat::Empirical;
 use nilometer_traffic::TrafficModel;
-use nilometer_traffic::by_hand::ByHand;
 use nilometer_traffic::model::Origin;
+use nilometer_traffic::model_specification::ModelSpecification;
 use nilometer_wire::{Rate, Span};
 use recording::digest;
 use serde::{Deserialize, Serialize};
@@ -186,7 +186,7 @@ fn faults(table: &mut String) {
 fn model() -> TrafficModel {
     let law = |values: &[f64]| Empirical::linear_from(values.to_vec(), 64).expect("a law");
     let prefix = |text: &str| text.parse().expect("a prefix");
-    let stated = ByHand {
+    let stated = ModelSpecification {
         tool: "test".to_owned(),
         origin: Origin { description: "test".to_owned(), synthetic: true, inputs: Vec::new() },
         file_size: law(&[300.0, 2_000.0, 9_000.0, 30_000.0]),

@@ -27,7 +27,7 @@ fn exact(change: serde_json::Value) -> Scenario {
 }
 
 fn plan(model: &TrafficModel, draw: Draw) -> Plan {
-    plan_of_model(model, draw, &mut |planner, slots| planner.chains(slots)).expect("a plan")
+    plan_of_model(model, draw, &mut |planner, slots| planner.arrivals(slots)).expect("a plan")
 }
 
 /// Holds the steps that were seen against a script's: the same, with pauses that are longer by the path's delay at

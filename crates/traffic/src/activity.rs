@@ -11,16 +11,16 @@
 //! make. What waits from an earlier interval is active until its connection, and counts against the
 //! target (section 4.1).
 //!
-//! A connection of a chain is therefore made when its slot was on at some moment of the wait before
-//! it. Its gap is a draw of P(InterConnection) that was followed from its beginning only when the
-//! slot was on at that beginning; only then may it be counted as one.
+//! A connection of a slot's arrivals is therefore made when the slot was on at some moment of the wait before it. Its
+//! gap is a draw of P(InterConnection) that was followed from its beginning only when the slot was on at that
+//! beginning; only then may it be counted as one.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use nilometer_wire::{Span, Time};
 
-use crate::chain::{Chain, Window};
+use crate::arrivals::{Arrivals, Window};
 
 /// Which slots an interval switches on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub struct Made {
 /// The state of a slot between intervals.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// Index of the chain's next time.
+    /// Index of the next arrival.
     next: usize,
     /// The interval whose session waits for that time, if one does.
     waiting: Option<u32>,
@@ -76,8 +76,8 @@ struct Slot {
 
 impl Slot {
     /// How long it waits from `start` on, until its connection or until `end`, s.
-    fn waits_s(&self, chain: &Chain, (start, end): (Time, Time)) -> f64 {
-        let until = chain.times.get(self.next).map_or(end, |&time| time.min(end));
+    fn waits_s(&self, own: &Arrivals, (start, end): (Time, Time)) -> f64 {
+        let until = own.times.get(self.next).map_or(end, |&time| time.min(end));
         self.waiting.map_or(0.0, |_| until.since(start).as_secs_f64())
     }
 }
@@ -95,7 +95,7 @@ pub struct Activity {
     pub censored: Vec<u32>,
 }
 
-/// The chains did not suffice: more slots are needed.
+/// The slots do not suffice: more are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoreSlots {
     /// Slots that would probably do.
@@ -105,19 +105,19 @@ pub struct MoreSlots {
 /// Chooses the slots of each interval so that it holds its connections.
 ///
 /// # Errors
-/// [`MoreSlots`] when all chains together hold too few.
-pub fn choose(windows: &[Window], chains: &[Chain]) -> Result<Activity, MoreSlots> {
-    let mut slots = vec![Slot::default(); chains.len()];
+/// [`MoreSlots`] when the arrivals of all slots are too few.
+pub fn choose(windows: &[Window], arrivals: &[Arrivals]) -> Result<Activity, MoreSlots> {
+    let mut slots = vec![Slot::default(); arrivals.len()];
     let mut activity = Activity::default();
     for (index, window) in windows.iter().enumerate() {
         let active = match window.sessions {
-            None => of_connections(window, chains, &slots)?,
-            Some(sessions) => of_sessions(sessions, window, chains, &slots)?,
+            None => of_connections(window, arrivals, &slots)?,
+            Some(sessions) => of_sessions(sessions, window, arrivals, &slots)?,
         };
         activity.waited_s.push(0.0);
         let mut step = Step { index: index as u32, window, active, activity: &mut activity };
-        for (number, (slot, chain)) in slots.iter_mut().zip(chains).enumerate() {
-            step.perform(number, slot, chain);
+        for (number, (slot, own)) in slots.iter_mut().zip(arrivals).enumerate() {
+            step.perform(number, slot, own);
         }
         activity.active.push(active);
     }
@@ -126,50 +126,54 @@ pub fn choose(windows: &[Window], chains: &[Chain]) -> Result<Activity, MoreSlot
     Ok(activity)
 }
 
-/// How many times of the chain, from the slot's next one on, fall in the window.
-fn inside(slot: &Slot, chain: &Chain, window: &Window) -> usize {
-    chain.times[slot.next..].partition_point(|&time| time < window.end)
+/// How many arrivals of the slot, from its next one on, fall in the window.
+fn inside(slot: &Slot, own: &Arrivals, window: &Window) -> usize {
+    own.times[slot.next..].partition_point(|&time| time < window.end)
 }
 
 /// The slots that make the window's connections.
-fn of_connections(window: &Window, chains: &[Chain], slots: &[Slot]) -> Result<Active, MoreSlots> {
-    let due = |slot: &Slot, chain: &Chain| {
-        usize::from(slot.waiting.is_some()).min(inside(slot, chain, window)) as u64
+fn of_connections(
+    window: &Window,
+    arrivals: &[Arrivals],
+    slots: &[Slot],
+) -> Result<Active, MoreSlots> {
+    let due = |slot: &Slot, own: &Arrivals| {
+        usize::from(slot.waiting.is_some()).min(inside(slot, own, window)) as u64
     };
-    let mut held: u64 = slots.iter().zip(chains).map(|(slot, chain)| due(slot, chain)).sum();
-    for (full, (slot, chain)) in slots.iter().zip(chains).enumerate() {
+    let mut held: u64 = slots.iter().zip(arrivals).map(|(slot, own)| due(slot, own)).sum();
+    for (full, (slot, own)) in slots.iter().zip(arrivals).enumerate() {
         if held >= window.connections {
             return Ok(Active { full, from: None });
         }
-        let gained = inside(slot, chain, window) as u64 - due(slot, chain);
+        let gained = inside(slot, own, window) as u64 - due(slot, own);
         if held + gained > window.connections {
             let wanted = (window.connections - held) as usize;
-            let times = &chain.times[slot.next..slot.next + inside(slot, chain, window)];
+            let times = &own.times[slot.next..slot.next + inside(slot, own, window)];
             return Ok(Active { full, from: Some(times[times.len() - wanted]) });
         }
         held += gained;
     }
     if held == window.connections {
-        return Ok(Active { full: chains.len(), from: None });
+        return Ok(Active { full: arrivals.len(), from: None });
     }
     let share = window.connections as f64 / held.max(1) as f64;
-    Err(MoreSlots { wanted: (chains.len() as f64 * share.min(64.0) * 1.2) as usize + 16 })
+    Err(MoreSlots { wanted: (arrivals.len() as f64 * share.min(64.0) * 1.2) as usize + 16 })
 }
 
 /// The slots that are on for `sessions` times the window's length, together with what still waits from before.
 fn of_sessions(
     sessions: f64,
     window: &Window,
-    chains: &[Chain],
+    arrivals: &[Arrivals],
     slots: &[Slot],
 ) -> Result<Active, MoreSlots> {
     let length_s = window.length_s();
-    let waits_s = |slot: &Slot, chain: &Chain| slot.waits_s(chain, (window.start, window.end));
+    let waits_s = |slot: &Slot, own: &Arrivals| slot.waits_s(own, (window.start, window.end));
     let wanted_s = sessions * length_s;
-    let mut held_s: f64 = slots.iter().zip(chains).map(|(slot, chain)| waits_s(slot, chain)).sum();
+    let mut held_s: f64 = slots.iter().zip(arrivals).map(|(slot, own)| waits_s(slot, own)).sum();
     let is_enough = |held_s: f64| held_s >= wanted_s - 1e-9 * length_s;
-    for (full, (slot, chain)) in slots.iter().zip(chains).enumerate() {
-        let (lacking_s, gained_s) = (wanted_s - held_s, length_s - waits_s(slot, chain));
+    for (full, (slot, own)) in slots.iter().zip(arrivals).enumerate() {
+        let (lacking_s, gained_s) = (wanted_s - held_s, length_s - waits_s(slot, own));
         if is_enough(held_s) {
             return Ok(Active { full, from: None });
         }
@@ -180,7 +184,7 @@ fn of_sessions(
         held_s += gained_s;
     }
     match is_enough(held_s) {
-        true => Ok(Active { full: chains.len(), from: None }),
+        true => Ok(Active { full: arrivals.len(), from: None }),
         false => Err(MoreSlots { wanted: libm::ceil(sessions) as usize + 1 }),
     }
 }
@@ -194,16 +198,16 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    fn perform(&mut self, number: usize, slot: &mut Slot, chain: &Chain) {
+    fn perform(&mut self, number: usize, slot: &mut Slot, own: &Arrivals) {
         let on_from = self.active.holds(number, self.window);
         let off_until = on_from.unwrap_or(self.window.end);
-        let waited_s = slot.waits_s(chain, (self.window.start, off_until));
+        let waited_s = slot.waits_s(own, (self.window.start, off_until));
         self.activity.waited_s[self.index as usize] += waited_s;
         if on_from == Some(self.window.start) && slot.waiting.is_none() {
             slot.waiting = Some(self.index);
         }
-        for _ in 0..inside(slot, chain, self.window) {
-            let at = chain.times[slot.next];
+        for _ in 0..inside(slot, own, self.window) {
+            let at = own.times[slot.next];
             let on = on_from.is_some_and(|from| at >= from);
             slot.next += 1;
             if let Some(session) = slot.waiting.or(on.then_some(self.index)) {
@@ -236,14 +240,14 @@ mod tests {
         Window { start: at(start), end: at(end), connections, sessions: None }
     }
 
-    fn chain(times: &[u64]) -> Chain {
-        Chain { times: times.iter().map(|&second| at(second)).collect() }
+    fn times(times: &[u64]) -> Arrivals {
+        Arrivals { times: times.iter().map(|&second| at(second)).collect() }
     }
 
     #[test]
     fn a_wait_across_the_end_is_finished_in_the_next_interval() {
-        let chains = [chain(&[1, 4, 12, 13])];
-        let activity = choose(&[window(0, 10, 2), window(10, 20, 0)], &chains).expect("slots");
+        let arrivals = [times(&[1, 4, 12, 13])];
+        let activity = choose(&[window(0, 10, 2), window(10, 20, 0)], &arrivals).expect("slots");
         let made: Vec<_> = activity.made.iter().map(|m| (m.at, m.interval)).collect();
         assert_eq!(made, [(at(1), 0), (at(4), 0), (at(12), 1)]);
         assert_eq!(activity.made[2].session_interval, 0);
@@ -252,17 +256,17 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_takes_the_place_of_new_connections() {
-        let chains = [chain(&[1, 12]), chain(&[2, 13]), chain(&[15])];
-        let activity = choose(&[window(0, 10, 2), window(10, 20, 2)], &chains).expect("slots");
+    fn a_waiting_session_replaces_a_new_one() {
+        let arrivals = [times(&[1, 12]), times(&[2, 13]), times(&[15])];
+        let activity = choose(&[window(0, 10, 2), window(10, 20, 2)], &arrivals).expect("slots");
         assert_eq!(activity.made.len(), 4);
         assert_eq!(activity.active[1].full, 0);
     }
 
     #[test]
     fn the_last_slot_starts_late_so_that_the_count_is_exact() {
-        let chains = [chain(&[1, 2, 3]), chain(&[2, 4, 6, 8])];
-        let activity = choose(&[window(0, 10, 5)], &chains).expect("slots");
+        let arrivals = [times(&[1, 2, 3]), times(&[2, 4, 6, 8])];
+        let activity = choose(&[window(0, 10, 5)], &arrivals).expect("slots");
         assert_eq!(activity.active[0], Active { full: 1, from: Some(at(6)) });
         assert_eq!(activity.made.len(), 5);
         let late: Vec<_> = activity.made.iter().filter(|m| m.slot == 1).collect();
@@ -274,33 +278,33 @@ mod tests {
         Window { sessions: Some(sessions), ..window(start, end, 0) }
     }
 
-    /// Two and a half sessions make what connections their chains have, and no others.
+    /// Two and a half sessions make what connections their slots have, and no others.
     #[test]
     fn sessions_that_drive_make_their_connections() {
-        let chains = [chain(&[1, 9]), chain(&[2]), chain(&[3, 6, 8]), chain(&[4])];
-        let activity = choose(&[of_sessions(0, 10, 2.5)], &chains).expect("slots");
+        let arrivals = [times(&[1, 9]), times(&[2]), times(&[3, 6, 8]), times(&[4])];
+        let activity = choose(&[of_sessions(0, 10, 2.5)], &arrivals).expect("slots");
         assert_eq!(activity.active, [Active { full: 2, from: Some(at(5)) }]);
         let made: Vec<_> = activity.made.iter().map(|made| (made.slot, made.at)).collect();
         assert_eq!(made, [(0, at(1)), (0, at(9)), (1, at(2)), (2, at(6)), (2, at(8))]);
-        let none = choose(&[of_sessions(0, 10, 0.0)], &chains).expect("slots");
+        let none = choose(&[of_sessions(0, 10, 0.0)], &arrivals).expect("slots");
         assert!(none.made.is_empty() && none.active == [Active { full: 0, from: None }]);
-        let all = choose(&[of_sessions(0, 10, 4.0)], &chains).expect("slots");
+        let all = choose(&[of_sessions(0, 10, 4.0)], &arrivals).expect("slots");
         assert_eq!(all.active, [Active { full: 4, from: None }]);
-        let more = choose(&[of_sessions(0, 10, 4.1)], &chains).expect_err("four chains");
+        let more = choose(&[of_sessions(0, 10, 4.1)], &arrivals).expect_err("four slots");
         assert_eq!(more.wanted, 6);
     }
 
     /// Two sessions wait for four and for six seconds more: one session's time of ten.
     #[test]
-    fn what_waits_counts_against_the_sessions_of_the_next_interval() {
-        let chains = [chain(&[1, 30]), chain(&[2, 14]), chain(&[3, 16, 18])];
+    fn waiting_sessions_count_against_the_next_interval() {
+        let arrivals = [times(&[1, 30]), times(&[2, 14]), times(&[3, 16, 18])];
         let windows = [of_sessions(0, 10, 3.0), of_sessions(10, 20, 1.5)];
-        let activity = choose(&windows, &chains).expect("slots");
+        let activity = choose(&windows, &arrivals).expect("slots");
         // Slot 0 waits for all of the interval and is on: the other two bring it to two already.
         assert_eq!(activity.active[1], Active { full: 0, from: None });
         assert_eq!(activity.waited_s, [0.0, 20.0]);
         let windows = [of_sessions(0, 10, 3.0), of_sessions(10, 20, 2.2)];
-        let activity = choose(&windows, &chains).expect("slots");
+        let activity = choose(&windows, &arrivals).expect("slots");
         assert_eq!(activity.active[1], Active { full: 1, from: Some(at(18)) });
         // Slot 0 is on, slot 1 for two seconds after its wait, and slot 2 makes the connection that it waited for.
         assert_eq!(activity.waited_s, [0.0, 10.0]);
@@ -312,18 +316,18 @@ mod tests {
     }
 
     #[test]
-    fn too_few_chains_say_so() {
-        let error = choose(&[window(0, 10, 50)], &[chain(&[1, 2])]).expect_err("too few");
+    fn too_few_slots_are_reported() {
+        let error = choose(&[window(0, 10, 50)], &[times(&[1, 2])]).expect_err("too few");
         assert!(error.wanted > 25, "{error:?}");
     }
 
     /// As many slots as the share that is lacking asks for, at 64 times as many the most; a fifth more,
     /// and 16.
     #[test]
-    fn slots_are_asked_for_by_what_is_lacking() {
-        let ten = vec![chain(&[1]); 10];
-        let wanted = |connections: u64, chains: &[Chain]| {
-            choose(&[window(0, 10, connections)], chains).map_err(|more| more.wanted).err()
+    fn more_slots_are_requested_in_proportion_to_the_shortfall() {
+        let ten = vec![times(&[1]); 10];
+        let wanted = |connections: u64, arrivals: &[Arrivals]| {
+            choose(&[window(0, 10, connections)], arrivals).map_err(|more| more.wanted).err()
         };
         assert_eq!(wanted(10, &ten), None);
         assert_eq!(wanted(15, &ten), Some(34));
@@ -331,12 +335,12 @@ mod tests {
         assert_eq!(wanted(640, &ten), Some(784));
         assert_eq!(wanted(1_000_000, &ten), Some(784));
         assert_eq!(wanted(5, &[]), Some(16));
-        // None of the chains has a time in the window.
-        assert_eq!(wanted(2, &vec![chain(&[10]); 5]), Some(28));
+        // No slot has an arrival in the window.
+        assert_eq!(wanted(2, &vec![times(&[10]); 5]), Some(28));
     }
 
     #[test]
-    fn the_mean_of_what_is_on_counts_the_last_slot_by_its_time() {
+    fn the_mean_counts_the_last_slot_by_its_time() {
         let window = window(10, 20, 0);
         let mean =
             |full: usize, from: Option<u64>| Active { full, from: from.map(at) }.mean(&window);

@@ -18,7 +18,7 @@ pub(crate) struct Summary {
     /// Records without flags.
     pub unflagged: u64,
     /// Some of these state that their flow ended.
-    pub tells_ends: bool,
+    pub reports_ends: bool,
     pub doubtful: Doubtful,
     /// Sampled records of TCP.
     pub sampled: u64,
@@ -33,7 +33,7 @@ impl Summary {
         Summary {
             coverage: Coverage::default(),
             unflagged: 0,
-            tells_ends: false,
+            reports_ends: false,
             doubtful: Doubtful::new(limits.doubtful),
             sampled: 0,
             waits: Waits::default(),
@@ -55,8 +55,8 @@ impl Summary {
             self.screen.set_right(&mut record);
         } else {
             self.unflagged += 1;
-            unflagged::tell_end(&mut record);
-            self.tells_ends |= record.has_end();
+            unflagged::mark_reported_end(&mut record);
+            self.reports_ends |= record.has_end();
             if stamps(&record) == Stamps::Doubtful {
                 self.doubtful.push(&record);
             }

@@ -357,7 +357,7 @@ impl<'a, A: SpillStore> Batches<'a, A> {
 mod tests {
     use super::*;
     use crate::partitioner::Partitioner;
-    use crate::runner::InTurn;
+    use crate::runner::Sequential;
     use crate::spill::NoSpill;
     use crate::synthetic;
 
@@ -404,7 +404,8 @@ mod tests {
             partitions.iter().map(|partition| partition.bytes().len() / NARROW).sum::<usize>()
         };
         assert!(held(&all) >= 4_000);
-        let mut batches = Batches::new(all, &NoSpill, (1 << 20, 1 << 20), &InTurn).expect("parts");
+        let mut batches =
+            Batches::new(all, &NoSpill, (1 << 20, 1 << 20), &Sequential).expect("parts");
         assert_eq!(batches.all().len(), PARTITIONS);
         let work = |batches: &Batches<'_, _>, batch: &Batch| {
             Ok(batches.flagged(batch)?.len() + batches.ambiguous(batch)?.len())
@@ -413,7 +414,7 @@ mod tests {
             *sum += more;
             Ok(())
         };
-        assert_eq!(batches.map_reduce_once(0, &InTurn, (work, add)).expect("a sum"), 4_000);
+        assert_eq!(batches.map_reduce_once(0, &Sequential, (work, add)).expect("a sum"), 4_000);
         assert_eq!(held(&batches.partitions), 0);
         assert!(batches.all().is_empty());
     }

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_by_chance_have_no_memory_and_the_bins_are_those_that_are_said() {
+    fn poisson_packets_have_a_hurst_parameter_of_one_half() {
         let mut rng = Rng::new(8, 0x6275_7273, 0);
         let (mut series, mut at_ns) = (Binned::new(), 1_700_000_000_000_000_000_f64);
         for _ in 0..200_000 {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_says_so() {
+    fn a_short_capture_has_no_hurst_parameter() {
         let mut series = Binned::new();
         assert_eq!(Hurst::of(series.clone()), Err(NoHurst::TooShort));
         for at in 0..500 {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diagram_of_as_many_octaves_as_there_may_be_is_sound_and_one_more_is_not() {
+    fn a_diagram_with_more_octaves_than_the_limit_is_refused() {
         let octave = DiagramOctave { octave: 1, count: 2, log2_energy: 0.0, deviation: 1.0 };
         let of = |bytes: usize, packets: usize| {
             let series = |count: usize| alloc::vec![octave; count];

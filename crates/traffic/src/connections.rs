@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_sample_holds_keep_their_number_and_nearly_all_their_bytes_in_any_order() {
+    fn connections_beyond_the_sample_keep_count_and_bytes_in_any_order() {
         let shapes = some(SAMPLE_MAX as u64 + 90_000, 5);
         let law = law_of(&shapes).expect("a law");
         assert_eq!(law.connections.iter().sum::<u64>(), shapes.len() as u64);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn many_keep_their_bytes_their_packets_and_what_belongs_together() {
+    fn a_large_table_keeps_bytes_packets_and_directions() {
         let shapes = some(60_000, 2);
         let law = law_of(&shapes).expect("a law");
         assert_eq!(law.connections.len(), SHAPES_MAX);
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_makes_as_many_packets_as_there_were() {
+    fn the_segment_size_reproduces_the_packet_count() {
         for shape in some(2_000, 4) {
             let (request, response) = (shape.request_bytes, shape.bytes - shape.request_bytes);
             let segment = match segment_bytes(request, response, shape.packets) {
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_shape_has_too_many_the_next_makes_up_for() {
+    fn rounding_of_packets_carries_over_to_the_next_shape() {
         // Of 3,000 bytes no segment makes 27 packets.
         let shape = Shape { bytes: 3_100, request_bytes: 100, packets: 27, interval: 0 };
         let alone = segment_bytes(100, 3_000, 27);
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_none_is_refused() {
+    fn an_unsound_table_is_refused() {
         let sound = law_of(&some(5, 1)).expect("a law");
         let mut short = sound.clone();
         short.request_bytes.pop();

@@ -1,28 +1,28 @@
 //! Self-configuration: flow records become a traffic model (Harpoon, section 4.1).
 //!
-//! Records are repaired first: those that one flow was split into are joined (flow surgery). A flow enters the model when
-//! it is TCP, both its start (SYN) and its end (FIN or RST) were seen, it is more than a stream of
-//! acknowledgements, and it carried at least 100 payload bytes; every flow that does not is counted
-//! with the first reason that applies. Its file size is exact where packets were metered, and
-//! `octets - 40 x packets` (60 for IPv6) where only an exporter's counts are known.
+//! Records are repaired first: those that one flow was split into are joined (flow surgery). A flow enters the model
+//! if it is TCP, both its start (SYN) and its end (FIN or RST) were seen, it is more than a stream of
+//! acknowledgements, and it carried at least 100 payload bytes; every other flow is counted under the first reason
+//! that applies. Its file size is exact where packets were metered, and `octets - 40 x packets` (60 for IPv6) where
+//! only an exporter's counts are known.
 //!
-//! A file is what one direction of a connection carried: a connection with a long request and a long
-//! answer is two files, as it is two flow records. Who is client and who server is told by who
-//! opened the connection; where flags of single packets are not known, the lower port serves.
+//! A file is what one direction of a connection carried: a connection with a long request and a long answer is two
+//! files, as it is two flow records. The side that opened the connection is the client; where flags of single packets
+//! are not known, the side with the higher port is.
 //!
-//! In Harpoon's own mode only the larger direction is one. A connection of Harpoon's transfers one file, and gaps
-//! are those of connections: if the request beside an answer were a file as well, Figure 4 would ask for
-//! the bytes of both by gaps of one, and count each session twice. It costs records without flags: half as many
-//! files, each wrong one of twice the weight. Files of sampled records are of both directions in either mode
-//! where both carry, because one of which no packet was sampled cannot be told from one that is not there; of a
-//! way that carries next to nothing, by its service, they are none (`services`).
+//! In Harpoon's own mode only the larger direction is a file. A connection of Harpoon's transfers one file, and gaps
+//! are those of connections: if the request beside an answer were a file as well, Figure 4 would need the bytes of
+//! both by gaps of one, and count each session twice. Records without flags suffer from it: half as many files, and
+//! each wrong one has twice the weight. Of sampled records both directions are files in either mode where both carry
+//! payload, because a direction without a sampled packet looks like one that does not exist; a direction that carries
+//! next to nothing, by its service, has none (`services`).
 //!
-//! Gaps of sampled records are told by a thinned renewal process (`thinned`). Others are taken between the starts of all flows with a SYN of one directed address pair, whether
-//! they enter or not, from the side that opened where that is known (so that a connection is not
-//! counted from both sides).
+//! Gaps of sampled records follow from a thinned renewal process (`thinned`). Other gaps lie between the starts of all
+//! flows with a SYN of one directed address pair, whether they enter or not, from the side that opened where that is
+//! known, so that a connection is not counted from both sides.
 //!
-//! Records without TCP flags get their starts and ends first (`unflagged`).
-//! Records of sampled packets go another way (`lengths`, `sampled`), and meet the others in each law.
+//! For records without TCP flags, starts and ends are inferred first (`unflagged`). Records of sampled packets are
+//! inverted (`lengths`, `sampled`). Both join the others in each law.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -52,13 +52,13 @@ use crate::partitioner::{Partitioned, Partitioner};
 use crate::pool::Prefix;
 use crate::popularity::Popularity;
 use crate::round_trips::RoundTrips;
-use crate::runner::{InTurn, Runner};
+use crate::runner::{Runner, Sequential};
 use crate::sampled::SampledFiles;
 use crate::sampled_records::{Group, Kinds};
 use crate::spill::{NoSpill, SpillStore};
 use crate::thinned;
-use crate::told;
 use crate::udp;
+use crate::warnings;
 
 /// Knots of the file size table and of the gap table.
 const SIZE_KNOTS: usize = 2_048;
@@ -114,7 +114,7 @@ pub fn estimate(
 ) -> Result<Estimate, EstimateError> {
     let mut partitioner = Partitioner::new();
     records.into_iter().for_each(|record| partitioner.push(record));
-    estimate_partitioned(partitioner, &NoSpill, options, &InTurn)
+    estimate_partitioned(partitioner, &NoSpill, options, &Sequential)
 }
 
 /// Repairs partitioned records, some of them spilled, and estimates a model from them. The model depends neither on
@@ -142,7 +142,7 @@ pub fn estimate_as_given(
 ) -> Result<Estimate, EstimateError> {
     let mut partitioner = Partitioner::new();
     records.into_iter().for_each(|record| partitioner.push_as_given(record));
-    estimate_parts((partitioner.into_partitioned(), &NoSpill, false), options, &InTurn)
+    estimate_parts((partitioner.into_partitioned(), &NoSpill, false), options, &Sequential)
 }
 
 /// Everything that was found, before it becomes a model.
@@ -166,7 +166,7 @@ fn estimate_parts<A: SpillStore>(
     let span_ns = options.span_ns.or(partitioned.span_ns).unwrap_or((0, 0));
     let volumes = Volumes::new(span_ns, options.interval_s)?;
     let limits = partitioned.limits;
-    let most = (partitioned.batch_max, limits.of_sockets);
+    let most = (partitioned.batch_max, limits.per_socket_pair);
     let mut batches = Batches::new(partitioned.partitions, spill, most, runner)?;
     let first_pass = FirstPass::of(&batches, partitioned.summary, span_ns, &limits, runner)?;
     let inversions = first_pass.kinds.invert().map_err(EstimateError::Sampled)?;
@@ -205,8 +205,8 @@ impl Found {
     }
 
     fn warnings(&self, measured: &Measured, coverage: &Coverage) -> Vec<String> {
-        let mut warnings = told::sampled(measured, &self.first_pass.kinds);
-        warnings.extend(told::sampled_sizes(&self.inversions));
+        let mut warnings = warnings::sampled(measured, &self.first_pass.kinds);
+        warnings.extend(warnings::sampled_sizes(&self.inversions));
         if coverage.records_without_flags > 0 {
             warnings.push(format!(
                 "{} TCP records carry no flags: where their flows begin and end is told by packets, \
@@ -232,10 +232,10 @@ impl Found {
         let Found { flows, first_pass, thinned, volumes, repaired, largest_batch, .. } = self;
         let found = flows.thinned.find(runner);
         let is_sampled = !first_pass.kinds.is_empty();
-        let sampled_gaps = thinned::together(&found, is_sampled.then_some(options.bound_s));
-        warnings.extend(told::sampled_gaps(sampled_gaps.as_ref()));
+        let sampled_gaps = thinned::combined(&found, is_sampled.then_some(options.bound_s));
+        warnings.extend(warnings::sampled_gaps(sampled_gaps.as_ref()));
         let gaps = gaps((flows.gaps, found), options.bound_s, &mut warnings);
-        warnings.extend(told::repaired(&repaired));
+        warnings.extend(warnings::repaired(&repaired));
         let whole = flows.whole;
         let connection_law =
             if first_pass.kinds.is_empty() { ConnectionLaw::of(whole.shapes) } else { None };
@@ -285,7 +285,7 @@ impl Found {
         };
         model.tell_unmodelled();
         if options.harpoon {
-            warnings.extend(told::few_files(model.coverage.flows_in_model));
+            warnings.extend(warnings::few_files(model.coverage.flows_in_model));
             model = model.without_connections();
             model.generation.driver = Driver::Sessions;
         }
@@ -352,14 +352,14 @@ fn cover_sampled(
 
 /// P(InterConnection), in seconds, of gaps that were measured and of those that sampled records tell.
 fn gaps(
-    (measured, told): (Tally, Vec<thinned::Found>),
+    (measured, inferred): (Tally, Vec<thinned::GapEstimate>),
     bound_s: f64,
     warnings: &mut Vec<String>,
 ) -> Empirical {
     let mut gaps = measured.in_units_of(NANOS);
     let samples: u64 = gaps.iter().map(|(_, count)| count).sum();
-    let samples = samples + told.iter().map(|found| found.sampled.lags).sum::<u64>();
-    thinned::mix(&mut gaps, &told);
+    let samples = samples + inferred.iter().map(|found| found.sampled.lags).sum::<u64>();
+    thinned::mix(&mut gaps, &inferred);
     if gaps.iter().all(|(gap, _)| *gap <= 0.0) {
         warnings.push(format!(
             "no address pair is seen to connect twice within {bound_s} s: the inter-connection time \
@@ -368,7 +368,7 @@ fn gaps(
         gaps = vec![(bound_s, 1)];
     }
     let law = Empirical::linear_from_counts(gaps, GAP_KNOTS).expect("gaps are not negative");
-    match told.is_empty() {
+    match inferred.is_empty() {
         true => law,
         // As many as were observed, and not as many as stand for them.
         false => Empirical::new(law.form(), samples, law.knots().to_vec()).expect("the same knots"),

@@ -18,7 +18,7 @@ use nilometer_stat::survival::{KaplanMeier, Lifetime};
 use nilometer_stat::{Alias, Empirical, distance, floor};
 use serde::{Deserialize, Serialize};
 
-use crate::purpose;
+use crate::random_streams;
 
 /// Seeds behind each floor.
 pub const ROUNDS: u32 = 200;
@@ -94,7 +94,7 @@ fn floors(
     figure: u64,
     distance: impl FnMut(&mut nilometer_stat::Rng) -> f64,
 ) -> floor::Floor {
-    floor::floor(seed ^ (u64::from(purpose::FLOORS) << 56 | figure << 48), ROUNDS, distance)
+    floor::floor(seed ^ (u64::from(random_streams::FLOORS) << 56 | figure << 48), ROUNDS, distance)
 }
 
 fn fidelity(name: &str, count: usize, distance: f64, floor: floor::Floor) -> Fidelity {

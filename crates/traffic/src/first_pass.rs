@@ -82,7 +82,7 @@ impl FirstPass {
                 batches.map_reduce(batches.all(), Weighing::default(), runner, (look, add))?;
             let weighed = weighed.settled(limits.host_times)?;
             first_pass.kinds = kinds;
-            first_pass.evidence = Evidence::of(weighed, first_pass.summary.tells_ends, span_ns);
+            first_pass.evidence = Evidence::of(weighed, first_pass.summary.reports_ends, span_ns);
         }
         Ok(first_pass)
     }

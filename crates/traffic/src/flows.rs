@@ -15,7 +15,9 @@ use nilometer_flow::repair::{HARPOON_GAP_MAX_NS, RepairCounts, settle_all};
 use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::Tally;
 
+use crate::address_pairs::{self, PairFlow};
 use crate::batches::{Batch, Batches};
+use crate::biflows::{Biflows, WholeConnections};
 use crate::coverage::Coverage;
 use crate::estimate_error::EstimateError;
 use crate::files::{enter, is_tcp};
@@ -23,16 +25,14 @@ use crate::first_pass::{FirstPass, Inferred};
 use crate::grid::Grid;
 use crate::intervals::Volume;
 use crate::limits::Limits;
-use crate::pairs::{Paired, Whole};
+use crate::pending_pairs::{FlowSummary, PairObservations, PendingPairs};
 use crate::popularity::Popular;
 use crate::runner::Runner;
 use crate::sampled::SampledFiles;
 use crate::sessions::Alive;
-use crate::spans::{self, Span};
 use crate::spill::SpillStore;
 use crate::thinned::Thinned;
-use crate::udp::{self, Clocked, Starts};
-use crate::waiting::{Moment, OfPairs, Waiting};
+use crate::udp::{self, PeriodicServices, Starts};
 
 /// Different sizes, gaps and lengths that are told apart at most.
 const VALUES_MAX: usize = 1 << 18;
@@ -54,7 +54,7 @@ pub(crate) struct OfFlows {
     /// Who asked and who served.
     pub popular: Popular,
     /// Whole connections.
-    pub whole: Whole,
+    pub whole: WholeConnections,
     /// Conversations of UDP, by class.
     pub udp: Vec<udp::Measure>,
     /// What enters, and what does not.
@@ -68,9 +68,9 @@ pub(crate) struct OfFlows {
     /// What sampled flows say of gaps.
     pub thinned: Thinned,
     /// What is measured pair by pair, where this is a partial batch.
-    some: OfPairs,
+    partial: PairObservations,
     /// Pairs of which more flows come.
-    waiting: Waiting,
+    pending: PendingPairs,
 }
 
 /// Everything that is to be measured.
@@ -97,15 +97,15 @@ impl OfFlows {
             volumes: vec![Volume::default(); grid.intervals],
             active: Alive::new(grid.intervals),
             popular: Popular::default(),
-            whole: Whole::new(grid),
-            udp: udp::nothing(grid),
+            whole: WholeConnections::new(grid),
+            udp: udp::empty(grid),
             coverage: Coverage::default(),
             repairs: RepairCounts::default(),
             joined: 0,
             sampled: Vec::new(),
             thinned: Thinned::default(),
-            some: OfPairs::default(),
-            waiting: Waiting::default(),
+            partial: PairObservations::default(),
+            pending: PendingPairs::default(),
         }
     }
 
@@ -120,14 +120,14 @@ impl OfFlows {
         runner: &impl Runner,
     ) -> Result<OfFlows, EstimateError> {
         let limits = &work.limits;
-        let clocked = work.clocked(batches, runner)?;
+        let periodic = work.periodic_services(batches, runner)?;
         let measure =
-            |batches: &Batches<'_, A>, batch: &Batch| work.measure(batches, batch, &clocked);
+            |batches: &Batches<'_, A>, batch: &Batch| work.measure(batches, batch, &periodic);
         let add = |sum: &mut OfFlows, batch: &Batch, more: OfFlows| {
             sum.add(more);
-            let of_udp = sum.udp.iter().map(udp::Measure::waiting).sum::<usize>();
-            if sum.waiting.count() + of_udp > limits.moments {
-                return Err(EstimateError::TooManyOfPair(limits.moments));
+            let of_udp = sum.udp.iter().map(udp::Measure::pending).sum::<usize>();
+            if sum.pending.count() + of_udp > limits.pair_events {
+                return Err(EstimateError::TooManyOfPair(limits.pair_events));
             }
             if batch.is_last() {
                 sum.settle(work.grid);
@@ -147,12 +147,12 @@ impl OfFlows {
 
     /// Takes the flows that are here for all of their address pairs.
     fn settle(&mut self, grid: Grid) {
-        let Waiting { moments, answers, .. } = core::mem::take(&mut self.waiting);
-        let ends = moments.iter().map(|(pair, moments)| (pair.ends(), moments));
-        let all = ends.flat_map(|(ends, moments)| moments.iter().map(move |one| (ends, *one)));
+        let PendingPairs { summaries, answers, .. } = core::mem::take(&mut self.pending);
+        let ends = summaries.iter().map(|(pair, summaries)| (pair.ends(), summaries));
+        let all = ends.flat_map(|(ends, summaries)| summaries.iter().map(move |one| (ends, *one)));
         self.thinned.add(all, grid);
-        for (_, moments) in moments {
-            self.of_pair(moments, grid);
+        for (_, summaries) in summaries {
+            self.of_pair(summaries, grid);
         }
         for (_, nanos) in answers {
             self.whole.answered_pair(nanos);
@@ -160,21 +160,21 @@ impl OfFlows {
         self.udp.iter_mut().for_each(|measure| measure.settle(grid));
     }
 
-    /// Measures one address pair by its moments.
-    fn of_pair(&mut self, mut moments: Vec<Moment>, grid: Grid) {
-        moments.sort_unstable();
-        let opening = moments.iter().filter(|moment| moment.opens && moment.interval == 0);
-        let starts: Vec<u64> = opening.map(|moment| moment.start_ns).collect();
+    /// Measures one address pair, all of whose flows are here.
+    fn of_pair(&mut self, mut summaries: Vec<FlowSummary>, grid: Grid) {
+        summaries.sort_unstable();
+        let opening = summaries.iter().filter(|summary| summary.opens && summary.interval == 0);
+        let starts: Vec<u64> = opening.map(|summary| summary.start_ns).collect();
         for two in starts.windows(2) {
             match grid.is_within(two[1] - two[0]) {
                 true => self.gaps.add(two[1] - two[0], 1),
                 false => self.coverage.gaps_beyond_bound += 1,
             }
         }
-        let times = moments.iter().map(|moment| (moment.start_ns, moment.end_ns));
-        let mut lives = Vec::new();
-        spans::lives_of_pair(times, grid.origin_ns, grid.bound_s, &mut lives);
-        self.active.add(&Alive::of(&lives, grid.interval_s, grid.intervals));
+        let times = summaries.iter().map(|summary| (summary.start_ns, summary.end_ns));
+        let mut lifetimes = Vec::new();
+        address_pairs::lifetimes_of_pair(times, grid.origin_ns, grid.bound_s, &mut lifetimes);
+        self.active.add(&Alive::of(&lifetimes, grid.interval_s, grid.intervals));
     }
 
     fn add(&mut self, more: OfFlows) {
@@ -195,20 +195,20 @@ impl OfFlows {
             *sum = (sum.0.saturating_add(more.0), sum.1.saturating_add(more.1));
         }
         self.thinned.merge(more.thinned);
-        self.waiting.take(more.some);
+        self.pending.add(more.partial);
     }
 
     /// Measures TCP flows, and returns what is measured pair by pair.
-    fn of_tcp(&mut self, flows: Vec<FlowRecord>, one_file: bool, grid: Grid) -> OfPairs {
+    fn of_tcp(&mut self, flows: Vec<FlowRecord>, one_file: bool, grid: Grid) -> PairObservations {
         self.tcp_flows = flows.len() as u64;
         self.coverage.flows += self.tcp_flows;
         self.lengths = Tally::of(flows.iter().map(|flow| flow.packets).collect(), VALUES_MAX);
-        let opened = opening(&flows).map(Span::of).collect();
-        let Paired { connections, mut is_smaller } = Paired::of(&flows);
+        let opened = opening(&flows).map(PairFlow::of).collect();
+        let Biflows { connections, mut is_smaller } = Biflows::of(&flows);
         if !one_file {
             is_smaller.fill(false);
         }
-        let (whole, answers) = Whole::of(connections, grid);
+        let (whole, answers) = WholeConnections::of(connections, grid);
         self.whole = whole;
         let files = enter(flows, &is_smaller, &mut self.coverage);
         self.sizes = Tally::of(files.iter().map(|file| file.payload).collect(), VALUES_MAX);
@@ -217,7 +217,7 @@ impl OfFlows {
             volume.add(&Volume { bytes: file.payload, flows: 1, packets: file.packets });
         }
         self.popular = Popular::of(files.iter().map(|file| (file.client, file.server)).collect());
-        OfPairs { opened, answers, sampled: Vec::new() }
+        PairObservations { opened, answers, sampled: Vec::new() }
     }
 
     /// Measures sampled flows, but for what is measured pair by pair.
@@ -232,22 +232,22 @@ impl OfFlows {
     }
 
     /// Measures address pairs, all of whose flows are here.
-    fn of_pairs(&mut self, all: OfPairs, grid: Grid) {
-        let mut spans = all.opened;
-        spans.sort_unstable();
+    fn of_pairs(&mut self, all: PairObservations, grid: Grid) {
+        let mut pair_flows = all.opened;
+        pair_flows.sort_unstable();
         let ends = |record: &FlowRecord| (record.key.source, record.key.destination);
-        let moment = |record: &FlowRecord| (ends(record), Moment::of_sampled(record));
-        self.thinned.add(all.sampled.iter().map(moment), grid);
-        let gaps = spans::gaps_ns(&spans);
+        let summary = |record: &FlowRecord| (ends(record), FlowSummary::of_sampled(record));
+        self.thinned.add(all.sampled.iter().map(summary), grid);
+        let gaps = address_pairs::gaps_ns(&pair_flows);
         let (within, beyond): (Vec<u64>, Vec<u64>) = gaps.partition(|gap| grid.is_within(*gap));
         self.gaps = Tally::of(within, VALUES_MAX);
         self.coverage.gaps_beyond_bound = beyond.len() as u64;
         if !all.sampled.is_empty() {
-            spans.extend(all.sampled.iter().map(Span::of));
-            spans.sort_unstable();
+            pair_flows.extend(all.sampled.iter().map(PairFlow::of));
+            pair_flows.sort_unstable();
         }
-        let lives = spans::lives(&spans, grid.origin_ns, grid.bound_s);
-        self.active = Alive::of(&lives, grid.interval_s, grid.intervals);
+        let lifetimes = address_pairs::lifetimes(&pair_flows, grid.origin_ns, grid.bound_s);
+        self.active = Alive::of(&lifetimes, grid.interval_s, grid.intervals);
         self.whole.answered(all.answers);
     }
 }
@@ -263,17 +263,17 @@ impl Work<'_> {
         Ok(if self.repairs { settle_all(flows, HARPOON_GAP_MAX_NS, counts) } else { flows })
     }
 
-    /// The services that are asked by the clock, of pairs whose records are too many to be looked at together.
-    fn clocked<A: SpillStore>(
+    /// The periodic services of pairs whose records are in several batches.
+    fn periodic_services<A: SpillStore>(
         &self,
         batches: &Batches<'_, A>,
         runner: &impl Runner,
-    ) -> Result<Clocked, EstimateError> {
-        let moments_max = self.limits.moments;
+    ) -> Result<PeriodicServices, EstimateError> {
+        let pending_max = self.limits.pair_events;
         // Those without UDP as well: one of them may be the last of its address pairs.
         let fractions = batches.all().iter().filter(|batch| batch.is_partial());
         let fractions: Vec<Batch> = fractions.cloned().collect();
-        let starts = |_: &(Starts, Clocked), batch: &Batch| {
+        let starts = |_: &(Starts, PeriodicServices), batch: &Batch| {
             if !batch.has_udp() {
                 return Ok(Starts::new());
             }
@@ -281,28 +281,29 @@ impl Work<'_> {
             flows.retain(|flow| flow.key.protocol == UDP);
             Ok(udp::starts_of(&flows))
         };
-        let add = |(waiting, clocked): &mut (Starts, Clocked), batch: &Batch, more: Starts| {
-            for (service, starts) in more {
-                waiting.entry(service).or_default().extend(starts);
-            }
-            if waiting.values().map(Vec::len).sum::<usize>() > moments_max {
-                return Err(EstimateError::TooManyOfPair(moments_max));
-            }
-            if batch.is_last() {
-                clocked.extend(udp::clocked(core::mem::take(waiting)));
-            }
-            Ok(())
-        };
-        let (_, clocked) =
+        let add =
+            |(pending, periodic): &mut (Starts, PeriodicServices), batch: &Batch, more: Starts| {
+                for (service, starts) in more {
+                    pending.entry(service).or_default().extend(starts);
+                }
+                if pending.values().map(Vec::len).sum::<usize>() > pending_max {
+                    return Err(EstimateError::TooManyOfPair(pending_max));
+                }
+                if batch.is_last() {
+                    periodic.extend(udp::periodic_services(core::mem::take(pending)));
+                }
+                Ok(())
+            };
+        let (_, periodic) =
             batches.map_reduce(&fractions, Default::default(), runner, (starts, add))?;
-        Ok(clocked)
+        Ok(periodic)
     }
 
     fn measure<A: SpillStore>(
         &self,
         batches: &Batches<'_, A>,
         batch: &Batch,
-        clocked: &Clocked,
+        periodic: &PeriodicServices,
     ) -> Result<OfFlows, String> {
         let grid = self.grid;
         let mut made = OfFlows::new(grid);
@@ -321,16 +322,16 @@ impl Work<'_> {
         made.joined = marked.joined;
         tcp.extend(marked.flows);
         made.udp = match batch.is_partial() {
-            true => udp::measure_some(&udp, clocked, grid),
+            true => udp::measure_partial(&udp, periodic, grid),
             false => udp::measure(&udp, grid),
         };
         drop(udp);
         if !tcp.is_empty() || !sampled.is_empty() {
             let of_pairs = made.of_tcp(tcp, self.one_file, grid);
             made.of_sampled(&sampled, self.thinned, grid);
-            let of_pairs = OfPairs { sampled, ..of_pairs };
+            let of_pairs = PairObservations { sampled, ..of_pairs };
             match batch.is_partial() {
-                true => made.some = of_pairs,
+                true => made.partial = of_pairs,
                 false => made.of_pairs(of_pairs, grid),
             }
         }

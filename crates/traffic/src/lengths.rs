@@ -1,13 +1,13 @@
-//! How many TCP flows there were and how many packets they had: counted, or had back from samples.
+//! Numbers and lengths of TCP flows: counted, or estimated from samples.
 //!
 //! Where every packet was metered, flows are counted. Where an exporter sampled 1 packet in N, most
-//! flows left no record, and numbers and law come from [`nilometer_stat::inversion`], one inversion for
+//! flows left no record; their number and law come from [`nilometer_stat::inversion`], one inversion for
 //! each N among the records, added up. Before that, pieces of one flow are joined: between two sampled
-//! packets of a flow lies N times what lies between two packets, often more than an exporter's
-//! inactive timeout, so that sampling splits flows which are whole elsewhere. Records of one five-tuple
-//! are one flow, if neither SYN nor FIN lies between them, over a gap of up to three times the mean one
-//! between sampled packets of a record, and over a minute at least: a host does not use the same ports
-//! again sooner (TIME-WAIT, RFC 9293, section 3.4.2, which Linux keeps for 60 s).
+//! packets of a flow lies N times the time between two packets, often more than an exporter's
+//! inactive timeout, so that sampling splits flows that are whole elsewhere. Records of one five-tuple
+//! are one flow if neither SYN nor FIN lies between them, over a gap of up to three times the mean one
+//! between sampled packets of a record, and over a minute at least: a host does not reuse the same ports
+//! sooner (TIME-WAIT, RFC 9293, section 3.4.2, which Linux keeps for 60 s).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -118,13 +118,13 @@ fn counted(lengths: Vec<(f64, u64)>) -> Option<Measured> {
     })
 }
 
-fn inverted(group: Group, found: &Inversion, is_bare: bool) -> Measured {
+fn inverted(group: Group, found: &Inversion, lacks_flags: bool) -> Measured {
     Measured {
         flow_count: found.flows.value,
         mean_length_packets: found.mean_length.value,
         sampling_interval: group.interval,
         lengths: FlowLengths {
-            method: if is_bare { Method::LowerBound } else { Method::SynJointEm },
+            method: if lacks_flags { Method::LowerBound } else { Method::SynJointEm },
             flow_count_interval: found.flows.interval,
             mean_length_interval: found.mean_length.interval,
             law: found.lengths.clone(),
@@ -138,8 +138,8 @@ pub(crate) fn measure(
     sampled: &BTreeMap<Group, Inversion>,
 ) -> Option<Measured> {
     let counted = counted(lengths);
-    let is_bare = sampled.keys().all(|group| group.is_bare);
-    let inverted = sampled.iter().map(|(group, found)| inverted(*group, found, is_bare));
+    let lacks_flags = sampled.keys().all(|group| group.lacks_flags);
+    let inverted = sampled.iter().map(|(group, found)| inverted(*group, found, lacks_flags));
     let mut parts: Vec<Measured> = counted.into_iter().chain(inverted).collect();
     if parts.len() < 2 { parts.pop() } else { Some(together(&parts, sampled)) }
 }
@@ -248,7 +248,7 @@ mod tests {
 
     /// What is rarer than one in 10¹² joins its neighbour, and what is as rare as that does not.
     #[test]
-    fn a_share_below_the_least_has_no_knot() {
+    fn shares_below_the_minimum_have_no_knot() {
         let knots = |weight: f64| {
             let law = weighted(alloc::vec![(1.0, 1.0), (2.0, weight), (3.0, 1.0)], 2);
             law.expect("a law").knots().len()

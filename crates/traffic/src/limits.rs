@@ -1,8 +1,8 @@
-//! How much of what grows with its input an estimate knows of at a time.
+//! Limits of an estimate's memory that grows with its input.
 
 /// Limits of an estimate. Input that goes beyond one of them is refused with an error that names it.
 ///
-/// Laws, shapes and intervals have bounds of their own, and what is beyond these is told less exactly.
+/// Laws, shapes and intervals have bounds of their own, beyond which they are less exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Addresses of clients, and as many of servers: 32 bytes each, and up to three times that while more are
@@ -14,13 +14,13 @@ pub struct Limits {
     pub host_times: usize,
     /// Records without flags whose stamps cannot be: 56 bytes each, and three times that while they are looked up.
     pub doubtful: usize,
-    /// Starts and answers of an address pair that is too large to be looked at together, which wait until
-    /// its last flow was measured: 32 bytes for a connection that began or a sampled flow, and 8 for a connection
-    /// that was answered or a conversation of UDP. Address pairs that share a slot wait together.
-    pub moments: usize,
+    /// Starts and answers of an address pair with too many flows for one batch, which are kept until its last flow is
+    /// measured: 32 bytes for a connection that began or a sampled flow, and 8 for a connection
+    /// that was answered or a conversation of UDP. Address pairs that share a slot are kept together.
+    pub pair_events: usize,
     /// Records of one pair of sockets, some 400 bytes each while they are looked at. Where more may be looked at
     /// together in any case ([`MemoryBudget::batch`](crate::partitioner::MemoryBudget)), that is the limit.
-    pub of_sockets: usize,
+    pub per_socket_pair: usize,
 }
 
 impl Default for Limits {
@@ -29,8 +29,8 @@ impl Default for Limits {
             addresses: 1 << 25,
             host_times: 1 << 25,
             doubtful: 1 << 22,
-            moments: 1 << 26,
-            of_sockets: 1 << 24,
+            pair_events: 1 << 26,
+            per_socket_pair: 1 << 24,
         }
     }
 }

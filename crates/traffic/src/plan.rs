@@ -1,8 +1,8 @@
 //! The plan: every connection that will be made, known before the first one is.
 //!
 //! A plan is a function of a model and a seed. It is put together from three independent choices:
-//! *when* (chains of gaps, and the slots that each interval switches on), *how much* (files dealt so
-//! that each interval carries its bytes) and *between whom* (address pairs). The chains are the only
+//! *when* (arrivals of slots, and the slots that each interval switches on), *how much* (files dealt so
+//! that each interval carries its bytes) and *between whom* (address pairs). The arrivals are the only
 //! costly part and each has its own stream of random numbers, so they may be drawn by any number of
 //! threads; the plan, and its digest, stay the same.
 //!
@@ -20,9 +20,9 @@ use nilometer_wire::{Span, Time};
 use sha2::{Digest, Sha256};
 
 use crate::activity::{self, Activity};
-use crate::chain::{self, Chain, Window};
+use crate::arrivals::{self, Arrivals, Window};
 use crate::connections::{ConnectionLaw, ConnectionVolume};
-use crate::driven::{carried, expected};
+use crate::intended_load;
 use crate::model::{Driver, Interval, ModelError, TrafficModel};
 use crate::pool::{Family, Pool};
 use crate::script::Script;
@@ -213,7 +213,8 @@ impl Planner {
     /// Where the model is not sound, or asks for more than the limits.
     pub fn new(model: &TrafficModel, seed: u64) -> Result<Planner, PlanError> {
         model.check()?;
-        let expected = model.intervals.iter().map(|interval| expected(model, interval));
+        let expected =
+            model.intervals.iter().map(|interval| intended_load::connections(model, interval));
         match expected.clone().fold(0, u64::saturating_add) {
             0 => return Err(PlanError::NoConnections),
             flows if flows > CONNECTIONS_MAX => return Err(PlanError::TooManyConnections(flows)),
@@ -250,7 +251,9 @@ impl Planner {
             law,
             windows: windows.collect(),
             asked: model.intervals.iter().map(Interval::to_perform).collect(),
-            bytes: (0..model.intervals.len()).map(|at| carried(model, at)).collect(),
+            bytes: (0..model.intervals.len())
+                .map(|at| intended_load::payload_bytes(model, at))
+                .collect(),
             spatial,
             clients,
             servers,
@@ -262,9 +265,9 @@ impl Planner {
         self.windows.last().map_or(Time::ZERO, |window| window.end)
     }
 
-    /// The chains of these slots; any thread may ask for any part.
-    pub fn chains(&self, slots: Range<u32>) -> Vec<Chain> {
-        slots.map(|slot| chain::chain(&self.gaps, self.seed, slot, &self.windows)).collect()
+    /// The arrivals of these slots; any thread may draw any part.
+    pub fn arrivals(&self, slots: Range<u32>) -> Vec<Arrivals> {
+        slots.map(|slot| arrivals::draw(&self.gaps, self.seed, slot, &self.windows)).collect()
     }
 
     /// Slots that the busiest interval is expected to need, with some to spare.
@@ -276,19 +279,22 @@ impl Planner {
         needed.fold(0.0, f64::max) as usize + 16
     }
 
-    /// The plan; `draw` returns [`Planner::chains`] of a range, and may share it among threads.
+    /// The plan; `draw` returns [`Planner::arrivals`] of a range, and may share it among threads.
     ///
     /// # Errors
     /// [`PlanError::TooManySlots`] beyond the limit; [`PlanError::NoConnections`] where sessions make none.
-    pub fn plan(&self, draw: &mut dyn FnMut(Range<u32>) -> Vec<Chain>) -> Result<Plan, PlanError> {
-        let mut chains = Vec::new();
+    pub fn plan(
+        &self,
+        draw: &mut dyn FnMut(Range<u32>) -> Vec<Arrivals>,
+    ) -> Result<Plan, PlanError> {
+        let mut arrivals = Vec::new();
         let mut wanted = self.slots_expected();
         loop {
             if wanted > SLOTS_MAX {
                 return Err(PlanError::TooManySlots);
             }
-            chains.extend(draw(chains.len() as u32..wanted as u32));
-            match activity::choose(&self.windows, &chains) {
+            arrivals.extend(draw(arrivals.len() as u32..wanted as u32));
+            match activity::choose(&self.windows, &arrivals) {
                 // A few sessions may make no connection at all.
                 Ok(activity) if activity.made.is_empty() => return Err(PlanError::NoConnections),
                 Ok(activity) => return Ok(self.assemble(activity)),

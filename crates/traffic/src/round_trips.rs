@@ -1,9 +1,10 @@
 //! Round-trip times of address pairs.
 //!
-//! Where a capture shows the openings of connections each is a measurement, and a pair has the median of its
-//! own. Where it shows none, time stamps tell, of connections that carried data both ways. Flow records show less: the second flow of a connection begins when the answer passes the
-//! exporter, which is the far part of the path alone. That is a lower bound, and is said to be one; an
-//! exporter whose stamps are in milliseconds does not even see a short one.
+//! Where a capture shows the openings of connections each is a measurement, and a pair has the median of its own.
+//! Where it shows none, time stamps tell, of connections that carried data both ways. Flow records show less: the
+//! second flow of a connection begins when the answer passes the exporter, which is the far part of the path alone.
+//! That is a lower bound, and is said to be one; an exporter whose stamps are in milliseconds does not even see a
+//! short one.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

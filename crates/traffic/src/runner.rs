@@ -1,21 +1,21 @@
-//! Work on many things that do not know of each other, by whoever has processors to spare.
+//! Parallel map over independent items.
 //!
-//! This crate has no threads. What can be done side by side is handed to a [`Runner`], which may have
-//! some; results come in the order of the things, so that nobody can tell who did what.
+//! This crate has no threads. Independent work is handed to a [`Runner`], which may have some; results come in the
+//! order of the items, so that they do not depend on the threads.
 
 use alloc::vec::Vec;
 
-/// Applies a function to each of many things.
+/// Applies a function to each of many items.
 pub trait Runner {
     /// The results of `work`, in the order of `items`.
     fn map<T: Send, R: Send>(&self, items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R>;
 }
 
-/// One thing after another.
+/// One item after another, in the calling thread.
 #[derive(Clone, Copy, Debug)]
-pub struct InTurn;
+pub struct Sequential;
 
-impl Runner for InTurn {
+impl Runner for Sequential {
     fn map<T: Send, R: Send>(&self, items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
         items.into_iter().map(work).collect()
     }

@@ -1,11 +1,12 @@
-//! What sampled records say of files and volumes.
+//! Files and volumes estimated from sampled records.
 //!
 //! *Volumes* need no inversion: N times what was sampled has no bias, and each interval gets its own.
-//! *File sizes* are lengths times payload: of each length the law says how many flows have it, and of
-//! each record the inversion says which lengths its flow may have had, so that a length gets the mean
-//! payload of a packet of such flows. One flow's own packets cannot be told from another's of its
-//! length, so flows are parted ([`Group`]): into those that carry files and those that return, which are no files
-//! (`services`), and both into those with flags and those without, whose number is had in another way (`unseen`). Sizes under 100 bytes are left out as they are elsewhere.
+//! *File sizes* are lengths times payload: the law says how many flows have each length, and the inversion says
+//! which lengths the flow of each record may have had, so that a length gets the mean payload of a packet of such
+//! flows. The packets of one flow cannot be distinguished from those of another of its length, so flows are grouped
+//! ([`Group`]): into those that carry files and those that return, which are no files (`services`), and both into those
+//! with flags and those without, whose number is estimated in another way (`unsampled_flows`). Sizes under 100 bytes
+//! are left out as they are elsewhere.
 //! *Popularity* of an address is N times its sampled SYNs. Gaps have a law of their own (`thinned`).
 
 use alloc::collections::BTreeMap;
@@ -17,7 +18,7 @@ use nilometer_flow::record::ACK_OPTIONS_BYTES;
 use nilometer_stat::inversion::Inversion;
 
 use crate::files::{FILE_MIN_BYTES, payload_bytes};
-use crate::sampled_records::{Group, Kind, Kinds, Seen};
+use crate::sampled_records::{Group, KindTotals, Kinds, RecordKind};
 use crate::segments::Segments;
 use crate::services::Services;
 
@@ -34,7 +35,7 @@ struct Carried {
     /// Of each bin: flows, sizes of files, IP bytes of all.
     bins: Vec<Bin>,
     /// Of each kind of record: the share of it that belongs to flows which are files.
-    kept: BTreeMap<Seen, f64>,
+    kept: BTreeMap<RecordKind, f64>,
 }
 
 #[derive(Clone, Default)]
@@ -83,7 +84,7 @@ impl SampledFiles {
         let groups = carrying.map(carried).collect();
         let mut returning = [Amount::default(); 2];
         for (group, inversion) in inversions.iter().filter(|(group, _)| group.returns) {
-            let mut all = Kind::default();
+            let mut all = KindTotals::default();
             kinds.of[group].values().for_each(|kind| all.add(kind));
             let asks = all.payload > all.packets * u128::from(ACK_OPTIONS_BYTES);
             let amount = &mut returning[usize::from(asks)];
@@ -126,7 +127,7 @@ impl SampledFiles {
         let Some(group) = self.groups.get(&Group::of(record, &self.services)) else {
             return (0, 0);
         };
-        let kept = group.kept[&Seen::of(record)] * group.interval;
+        let kept = group.kept[&RecordKind::of(record)] * group.interval;
         let units = |of: u64| libm::round(kept * of as f64 * UNITS) as u128;
         (units(payload_bytes(record)), units(record.packets))
     }
@@ -151,7 +152,7 @@ impl Bin {
 }
 
 impl Dealt {
-    fn add(&mut self, part: f64, kind: &Kind) {
+    fn add(&mut self, part: f64, kind: &KindTotals) {
         self.packets += part * kind.packets as f64;
         self.payload += part * kind.payload as f64;
         self.octets += part * kind.octets as f64;
@@ -166,11 +167,11 @@ impl Carried {
     fn of(
         group: Group,
         marks: u32,
-        (kinds, segments): (&BTreeMap<Seen, Kind>, Option<&Segments>),
+        (kinds, segments): (&BTreeMap<RecordKind, KindTotals>, Option<&Segments>),
         inversion: &Inversion,
     ) -> Carried {
         let interval = f64::from(group.interval);
-        let parts: BTreeMap<Seen, Vec<(usize, f64)>> = kinds
+        let parts: BTreeMap<RecordKind, Vec<(usize, f64)>> = kinds
             .keys()
             .map(|&seen| (seen, inversion.lengths_of(seen.packets, seen.marked(marks))))
             .collect();

@@ -1,7 +1,7 @@
-//! Sampled flows counted by what their records say, in groups whose lengths have one law.
+//! Sampled flows counted by kind of record, in groups whose lengths have one law.
 //!
-//! There are no more kinds of records than numbers of packets that differ, however many records there are. Each group is
-//! inverted by itself (`nilometer_stat::inversion`), with what records of one packet tell of its packets (`segments`).
+//! There are no more kinds of records than different numbers of packets, however many records there are. Each group is
+//! inverted by itself (`nilometer_stat::inversion`), using what records of one packet show of packets (`segments`).
 
 use alloc::collections::BTreeMap;
 
@@ -11,37 +11,37 @@ use nilometer_stat::inversion::{Framing, Inversion, InversionError, SampledFlows
 use crate::files::{payload_bytes, represented_octets};
 use crate::segments::{Segments, Singles};
 use crate::services::Services;
-use crate::unseen;
+use crate::unsampled_flows;
 
 /// Flows that are alike, and whose lengths have one law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Group {
     pub interval: u32,
     /// Their exporter does not record flags.
-    pub is_bare: bool,
+    pub lacks_flags: bool,
     /// They acknowledge files and ask for them.
     pub returns: bool,
 }
 
 impl Group {
     pub fn of(record: &FlowRecord, services: &Services) -> Group {
-        let (interval, is_bare) = (record.sampling_interval, record.tcp_flags == 0);
-        Group { interval, is_bare, returns: services.returns(record) }
+        let (interval, lacks_flags) = (record.sampling_interval, record.tcp_flags == 0);
+        Group { interval, lacks_flags, returns: services.returns(record) }
     }
 }
 
 /// What a record says of the length of its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Seen {
+pub(crate) struct RecordKind {
     pub packets: u64,
     has_start: bool,
     has_end: bool,
 }
 
-impl Seen {
-    pub fn of(record: &FlowRecord) -> Seen {
+impl RecordKind {
+    pub fn of(record: &FlowRecord) -> RecordKind {
         let (has_start, has_end) = (record.has_start(), record.has_end());
-        Seen { packets: record.packets, has_start, has_end }
+        RecordKind { packets: record.packets, has_start, has_end }
     }
 
     /// Packets that flags tell, where these are so many of each flow: the SYN, or the SYN and the FIN.
@@ -54,7 +54,7 @@ impl Seen {
 
 /// Records of one kind: how many, packets and payload and IP bytes of all.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Kind {
+pub(crate) struct KindTotals {
     pub records: u64,
     pub packets: u128,
     pub payload: u128,
@@ -64,7 +64,7 @@ pub(crate) struct Kind {
 /// Sampled flows by group, and by packets and flags.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
-    pub of: BTreeMap<Group, BTreeMap<Seen, Kind>>,
+    pub of: BTreeMap<Group, BTreeMap<RecordKind, KindTotals>>,
     /// Those of one packet.
     singles: BTreeMap<Group, Singles>,
     /// Records that were joined to earlier ones.
@@ -81,7 +81,7 @@ impl Kinds {
             let group = Group::of(record, services);
             kinds.singles.entry(group).or_default().note(record);
             let of_group = kinds.of.entry(group).or_default();
-            of_group.entry(Seen::of(record)).or_default().add(&Kind {
+            of_group.entry(RecordKind::of(record)).or_default().add(&KindTotals {
                 records: 1,
                 packets: record.packets.into(),
                 payload: payload_bytes(record).into(),
@@ -117,10 +117,10 @@ impl Kinds {
         Some((self.of.first_key_value()?.0.interval, self.of.last_key_value()?.0.interval))
     }
 
-    /// How flows of a group that carry files divide them; those without flags as those with them. Nothing is known of it
-    /// where flows were sampled, and not their packets.
+    /// How flows of a group that carry files divide them; those without flags as those with them. Nothing is known of
+    /// it where flows were sampled, and not their packets.
     pub fn segments(&self, group: Group) -> Option<Segments> {
-        let with_flags = Group { is_bare: false, ..group };
+        let with_flags = Group { lacks_flags: false, ..group };
         let are_known = !group.returns && self.flows(with_flags, 1)?.are_of_sampled_packets();
         if are_known { self.singles.get(&with_flags)?.segments() } else { None }
     }
@@ -144,7 +144,7 @@ impl Kinds {
     /// What is known of the packets of a group's flows.
     pub fn framing(&self, group: Group) -> Framing {
         let known = self.segments(group).map(|Segments { control, remainders, .. }| {
-            let marks = if group.is_bare { 1 } else { self.marks(group) };
+            let marks = if group.lacks_flags { 1 } else { self.marks(group) };
             Framing { control, marks, remainders }
         });
         known.unwrap_or_default()
@@ -153,7 +153,7 @@ impl Kinds {
     /// One inversion for each group, where it has SYNs or others tell how many flows it has.
     pub fn invert(&self) -> Result<BTreeMap<Group, Inversion>, InversionError> {
         let mut found = BTreeMap::new();
-        for &group in self.of.keys().filter(|group| !group.is_bare) {
+        for &group in self.of.keys().filter(|group| !group.lacks_flags) {
             let framing = self.framing(group);
             let flows = self.flows(group, framing.marks);
             let flows = flows.ok_or(InversionError::Interval(group.interval))?;
@@ -167,14 +167,15 @@ impl Kinds {
                 continue;
             }
             let like = self.flows_of_seen(group, &found);
-            if !group.is_bare && like.is_none() {
+            if !group.lacks_flags && like.is_none() {
                 return Err(InversionError::NoSyn(kinds.values().map(|kind| kind.records).sum()));
             }
-            let mut counts = unseen::Counts::new();
+            let mut counts = unsampled_flows::Counts::new();
             for (seen, kind) in kinds {
                 *counts.entry(seen.packets).or_default() += kind.records;
             }
-            let inversion = unseen::invert(group.interval, self.framing(group), &counts, like)?;
+            let inversion =
+                unsampled_flows::invert(group.interval, self.framing(group), &counts, like)?;
             found.insert(group, inversion);
         }
         Ok(found)
@@ -186,11 +187,11 @@ impl Kinds {
         let records = |group: &Group| -> f64 {
             self.of[group].values().map(|kind| kind.records).sum::<u64>() as f64
         };
-        let with_flags = Group { is_bare: false, ..group };
+        let with_flags = Group { lacks_flags: false, ..group };
         let other_way = Group { returns: !group.returns, ..with_flags };
         match (found.get(&with_flags), found.get(&other_way)) {
-            (Some(like), _) if group.is_bare => Some(like.flows.value / records(&with_flags)),
-            (None, Some(other)) if !group.is_bare => Some(other.flows.value / records(&group)),
+            (Some(like), _) if group.lacks_flags => Some(like.flows.value / records(&with_flags)),
+            (None, Some(other)) if !group.lacks_flags => Some(other.flows.value / records(&group)),
             _ => None,
         }
     }
@@ -201,13 +202,13 @@ impl Kinds {
     }
 
     /// Is there none of which flags are recorded?
-    pub fn is_bare(&self) -> bool {
-        self.of.keys().all(|group| group.is_bare)
+    pub fn lacks_flags(&self) -> bool {
+        self.of.keys().all(|group| group.lacks_flags)
     }
 }
 
-impl Kind {
-    pub fn add(&mut self, more: &Kind) {
+impl KindTotals {
+    pub fn add(&mut self, more: &KindTotals) {
         self.records += more.records;
         self.packets += more.packets;
         self.payload += more.payload;
@@ -246,7 +247,7 @@ mod tests {
 
     /// However records are parted, their kinds are the sums over records of as many packets.
     #[test]
-    fn kinds_of_parts_are_those_of_all() {
+    fn kinds_of_chunks_merge_to_those_of_all_records() {
         let records: Vec<FlowRecord> = (0..600).map(record).collect();
         let services = Services::default();
         let all = Kinds::of(&records, 7, &services);
@@ -260,7 +261,7 @@ mod tests {
         for (group, kinds) in &all.of {
             for (seen, kind) in kinds {
                 let alike = records.iter().filter(|one| {
-                    one.sampling_interval == group.interval && Seen::of(one) == *seen
+                    one.sampling_interval == group.interval && RecordKind::of(one) == *seen
                 });
                 let alike: Vec<&FlowRecord> = alike.collect();
                 let sum = |of: fn(&FlowRecord) -> u64| -> u128 {

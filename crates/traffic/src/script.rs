@@ -53,8 +53,9 @@ impl Script {
         })
     }
 
-    /// Adds itself to a digest: how it opens, whether it has time stamps (u8 each), its segments (u16), who acknowledges each of them (u8 each), for how long it is tried; for each step who acts (u8), awaited bytes, pause, and either bytes, segments and
-    /// time of what is sent, or 0 and which end it is (u64 each, big-endian).
+    /// Adds itself to a digest: how it opens, whether it has time stamps (u8 each), its segments (u16), who
+    /// acknowledges each of them (u8 each), for how long it is tried; for each step who acts (u8), awaited bytes,
+    /// pause, and either bytes, segments and time of what is sent, or 0 and which end it is (u64 each, big-endian).
     pub(crate) fn digest(&self, hash: &mut Sha256) {
         hash.update([self.opening as u8, self.has_time_stamps.into()]);
         hash.update(self.segment_bytes.to_be_bytes());

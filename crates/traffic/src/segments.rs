@@ -12,10 +12,11 @@
 //! ```
 //!
 //! and the payload of those that are not full has the law of the last packet. So a flow of L packets, c of them
-//! control, carried (L − c − 1)·m bytes and what a last packet carries. Sizes of one length
-//! are as far apart as those lasts are: where all packets are full they are whole segments, and elsewhere their law has no
-//! steps: there last packets also tell how many short files there are (`nilometer_stat::inversion`). Where each flow has a
-//! FIN, flows are counted by both, SYN and FIN. A full segment is the payload of the packet in the middle when payload is counted byte by byte.
+//! control, carried (L − c − 1)·m bytes and what a last packet carries. Sizes of one length are as far apart as those
+//! lasts are: where all packets are full they are whole segments, and elsewhere their law has no steps: there last
+//! packets also tell how many short files there are (`nilometer_stat::inversion`). Where each flow has a FIN, flows
+//! are counted by both, SYN and FIN. A full segment is the payload of the packet in the middle when payload is counted
+//! byte by byte.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -165,8 +166,8 @@ fn part_of(payload: f64, full: f64) -> usize {
     ((payload / full * PARTS as f64) as usize).min(PARTS - 1)
 }
 
-/// Last packets of one part, over a segment. Where there are none, and in the last part, which has full packets, too, they
-/// are spread evenly.
+/// Last packets of one part, over a segment. Where there are none, and in the last part, which has full packets, too,
+/// they are spread evenly.
 fn of_part(partial: &[(f64, f64)], full: f64, part: usize) -> [f64; OF_PART] {
     let of_part = || partial.iter().filter(|(payload, _)| part_of(*payload, full) == part);
     let all: f64 = of_part().map(|(_, count)| count).sum();
@@ -190,8 +191,9 @@ impl Segments {
     }
 
     /// Sizes of files that travel as `from` to `to` packets, each as probable as another, more of them where the
-    /// `share` of the flows is greater. Last packets are those of such files, if their `parts` of a segment are known, or of
-    /// all. Lengths and last packets go through their values at different paces, so that neither tells the other.
+    /// `share` of the flows is greater. Last packets are those of such files, if their `parts` of a segment are known,
+    /// or of all. Lengths and last packets go through their values at different paces, so that neither tells the
+    /// other.
     pub fn sizes(
         &self,
         (from, to): (f64, f64),
@@ -238,7 +240,7 @@ mod tests {
 
     /// A hundred SYNs, as many FINs, half as many last packets of 700 bytes, and full ones.
     #[test]
-    fn packets_of_which_each_flow_has_one_are_as_many_as_syns() {
+    fn control_packets_are_counted_against_syns() {
         let found = singles(100, &[(0, 104), (700, 50), (1_460, 900)]).segments();
         let found = found.expect("segments");
         assert_eq!((found.control, found.full), (2, 1_460.0));
@@ -268,7 +270,7 @@ mod tests {
 
     /// Last packets of parts of which none was sampled, and of one where all had 400 bytes, behind two full packets.
     #[test]
-    fn last_packets_have_the_parts_that_are_known() {
+    fn last_packets_follow_the_known_parts() {
         let found = singles(100, &[(0, 100), (400, 60), (900, 45), (1_600, 900)]).segments();
         let found = found.expect("segments");
         let remainders = found.remainders.expect("rests of files");
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_without_a_syn_or_without_payload() {
+    fn there_are_no_segments_without_a_syn_or_payload() {
         assert_eq!(singles(0, &[(1_000, 5)]).segments(), None);
         assert_eq!(singles(5, &[(0, 5)]).segments(), None);
         assert_eq!(singles(5, &[]).segments(), None);

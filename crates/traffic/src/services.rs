@@ -1,11 +1,11 @@
-//! Which way the files of a service go, where packets were sampled.
+//! Which direction of a service carries files, where packets were sampled.
 //!
-//! A connection carries one file, the larger of its directions; the other one acknowledges it and asks for it. Of
-//! whole flows that is told connection by connection (`pairs`). Of sampled ones a direction of which no packet
-//! was sampled cannot be told from one that is not there, and a packet without payload may be of either. But
-//! connections of one service, the lower of their ports, are mostly alike: so the payload of all its sampled packets
-//! is added up each way. A way that has less than a tenth of it *returns*: its flows are acknowledgements and
-//! requests, and no files. Where both ways carry, as between peers, flows of both are files.
+//! A connection carries one file, in the larger of its directions; the other one acknowledges it and asks for it. Of
+//! whole flows that is decided connection by connection (`biflows`). With sampling, a direction without a sampled
+//! packet looks like one that does not exist, and a packet without payload may belong to either. But connections of
+//! one service, identified by the lower of their ports, are mostly alike. So the payload of all its sampled packets
+//! is added up by direction. A direction with less than a tenth of it *returns*: its flows are acknowledgements and
+//! requests, and no files. Where both directions carry payload, as between peers, flows of both are files.
 
 use alloc::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_that_carries_next_to_nothing_returns() {
+    fn the_direction_with_little_payload_returns() {
         let (down, up) = (record((80, 5_000), 3, 3_000), record((5_000, 80), 3, 200));
         let (sent, taken) = (record((6_000, 25), 2, 2_000), record((25, 6_000), 9, 12 * 9));
         let peers = [record((7_000, 7_001), 1, 900), record((7_001, 7_000), 1, 500)];

@@ -10,7 +10,7 @@
 //! bytes are reached the sessions are counted. That is done N times; the answer is the mean.
 //!
 //! A session is not begun at the interval's beginning: it waits then, in the midst of a gap, as sessions do that go on
-//! from interval to interval (section 4.1). So its first wait is what is left of a gap (`chain` draws the same for
+//! from interval to interval (section 4.1). So its first wait is what is left of a gap (`arrivals` draws the same for
 //! those that are performed), and it makes as many connections as the interval holds mean gaps. A whole gap
 //! instead makes (c² - 1)/2 more of each session, c² being the square of the gaps' coefficient of variation:
 //! 31 % of an interval of few gaps, which the sessions so counted then lack.
@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 
 use nilometer_stat::{Empirical, Residual, Rng, Sampler};
 
-use crate::purpose;
+use crate::random_streams;
 
 /// Sessions that one trial adds at most.
 const SESSIONS_MAX: u32 = 10_000_000;
@@ -83,7 +83,7 @@ pub fn figure_4(
     let sum: f64 = (0..trials)
         .map(|trial| {
             let index = u64::from(demand.interval) << 32 | u64::from(trial);
-            let rng = Rng::new(seed, purpose::FIGURE_4, index);
+            let rng = Rng::new(seed, random_streams::FIGURE_4, index);
             one_trial(demand, (&file_size, &rest, &gaps), (SESSIONS_MAX, CONNECTIONS_MAX), rng)
         })
         .sum();
@@ -126,7 +126,7 @@ fn one_trial(
 
 /// The life of one address pair: seconds since the original began.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PairLife {
+pub struct PairLifetime {
     /// Start of its first flow.
     pub first_start_s: f64,
     /// End of its last flow.
@@ -135,7 +135,7 @@ pub struct PairLife {
 
 /// The direct method: mean pairs alive in each of the intervals, of `interval_s` seconds each but for the last,
 /// which may be shorter; `lengths_s` are theirs.
-pub fn direct(lives: &[PairLife], interval_s: f64, lengths_s: &[f64]) -> Vec<f64> {
+pub fn direct(lives: &[PairLifetime], interval_s: f64, lengths_s: &[f64]) -> Vec<f64> {
     let mut alive = vec![0.0; lengths_s.len()];
     overlaps(lives, interval_s, lengths_s.len(), |index, seconds| {
         alive[index] += seconds / lengths_s[index];
@@ -155,7 +155,7 @@ impl Alive {
     }
 
     /// These pairs are.
-    pub fn of(lives: &[PairLife], interval_s: f64, count: usize) -> Alive {
+    pub fn of(lives: &[PairLifetime], interval_s: f64, count: usize) -> Alive {
         let mut alive = Alive::new(count);
         overlaps(lives, interval_s, count, |index, seconds| {
             alive.0[index] += libm::round(seconds * NANOS) as u128;
@@ -179,7 +179,12 @@ impl Alive {
 const NANOS: f64 = 1e9;
 
 /// Gives each interval in which a life lies, and how long, seconds.
-fn overlaps(lives: &[PairLife], interval_s: f64, count: usize, mut each: impl FnMut(usize, f64)) {
+fn overlaps(
+    lives: &[PairLifetime],
+    interval_s: f64,
+    count: usize,
+    mut each: impl FnMut(usize, f64),
+) {
     for life in lives {
         let first = (life.first_start_s / interval_s).max(0.0) as usize;
         for index in first..count {
@@ -200,20 +205,20 @@ mod tests {
 
     /// A router's view of `sessions` sessions that connect once every 2 s for 60 s, each transfer
     /// lasting 50 ms; the flows' ends are stamped late by `jitter`.
-    fn lives(sessions: usize, mut jitter: impl FnMut() -> f64) -> Vec<PairLife> {
+    fn lives(sessions: usize, mut jitter: impl FnMut() -> f64) -> Vec<PairLifetime> {
         let mut lives = Vec::new();
         for session in 0..sessions {
             for connection in 0..30 {
                 let start = connection as f64 * 2.0 + session as f64 * 0.01;
                 let late = jitter();
-                lives.push(PairLife { first_start_s: start, last_end_s: start + 0.05 + late });
+                lives.push(PairLifetime { first_start_s: start, last_end_s: start + 0.05 + late });
             }
         }
         lives
     }
 
     #[test]
-    fn lives_that_end_late_are_overestimated() {
+    fn late_flow_ends_overestimate_sessions() {
         let mut rng = Rng::new(2, 0, 0);
         let exact: f64 = direct(&lives(40, || 0.0), 60.0, &[60.0])[0];
         let late = lives(40, || (0.454 + 0.254 * rng.normal()).max(0.0));
@@ -231,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_longer_than_the_interval_end_in_an_answer() {
+    fn gaps_longer_than_the_interval_are_answered() {
         let sizes = Empirical::step_from(vec![1_000.0], 4).expect("law");
         let gaps = Empirical::linear_from(vec![1.5, 2.5], 16).expect("law");
         let demand = Demand { interval: 0, bytes: 20_000, duration_s: 1.0 };
@@ -292,7 +297,7 @@ mod tests {
     /// Gaps of which few are long: a session that began with a whole one would make half as many connections again
     /// of its six.
     #[test]
-    fn a_session_is_met_in_the_midst_of_a_gap() {
+    fn a_session_begins_within_a_gap() {
         let sizes = Empirical::step_from(vec![1_000.0], 4).expect("law");
         let mut samples = vec![0.1; 9];
         samples.push(9.1);
@@ -304,7 +309,7 @@ mod tests {
 
     #[test]
     fn lifetimes_are_spread_over_the_intervals_they_touch() {
-        let life = PairLife { first_start_s: 5.0, last_end_s: 25.0 };
+        let life = PairLifetime { first_start_s: 5.0, last_end_s: 25.0 };
         assert_eq!(direct(&[life], 10.0, &[10.0; 3]), [0.5, 1.0, 0.5]);
         assert_eq!(direct(&[life], 10.0, &[10.0, 10.0, 5.0]), [0.5, 1.0, 1.0], "the last is short");
         let alive = Alive::of(&[life], 10.0, 3);

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use nilometer_stat::{Alias, Rng};
 
 use crate::pool::Family;
-use crate::purpose;
+use crate::random_streams;
 
 /// Exchanges tried for one collision before it is kept.
 const EXCHANGES_MAX: usize = 128;
@@ -50,7 +50,7 @@ impl Spatial {
     /// The pair that the session of `slot` in `interval` draws, before collisions are looked at.
     fn draw(&self, interval: u32, slot: u32) -> Pair {
         let index = u64::from(interval) << 32 | u64::from(slot);
-        let mut rng = Rng::new(self.seed, purpose::PAIRS, index);
+        let mut rng = Rng::new(self.seed, random_streams::PAIRS, index);
         let family = if rng.unit() < self.ipv6_share { Family::V6 } else { Family::V4 };
         let source = self.sources.draw(&mut rng) as u32;
         Pair { family, source, destination: self.destinations.draw(&mut rng) as u32 }
@@ -65,7 +65,7 @@ impl Spatial {
         for pair in busy.iter().map(|(_, pair)| pair).chain(&pairs) {
             *uses.entry(*pair).or_default() += 1;
         }
-        let mut rng = Rng::new(self.seed, purpose::EXCHANGES, u64::from(interval));
+        let mut rng = Rng::new(self.seed, random_streams::EXCHANGES, u64::from(interval));
         for at in 0..pairs.len() {
             if uses[&pairs[at]] > 1 {
                 exchange(&mut pairs, &mut uses, at, &mut rng);

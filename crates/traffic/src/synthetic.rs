@@ -14,7 +14,7 @@ use nilometer_flow::record::{TCP, UDP, tcp_flags};
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use nilometer_stat::{Alias, Rng, parametric};
 
-use crate::purpose;
+use crate::random_streams;
 
 /// How long the imagined minute lasts, seconds.
 pub const DURATION_S: f64 = 60.0;
@@ -33,7 +33,7 @@ const SYN_ACK_FIN: u8 = tcp_flags::SYN | tcp_flags::ACK | tcp_flags::FIN | tcp_f
 
 /// The records, in the order in which they started.
 pub fn records() -> Vec<FlowRecord> {
-    let mut rng = Rng::new(2004, purpose::SYNTHETIC, 0);
+    let mut rng = Rng::new(2004, random_streams::SYNTHETIC, 0);
     let mut made = Vec::new();
     for (interval, &connections) in CONNECTIONS.iter().enumerate() {
         let start_s = interval as f64 * INTERVAL_S;

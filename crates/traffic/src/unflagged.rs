@@ -1,42 +1,40 @@
-//! Records without TCP flags: where their flows begin and end, told by what else they say.
+//! Starts and ends of flows, inferred for records without TCP flags.
 //!
-//! Some routers do not record TCP flags (Harpoon, section 4.1), above all where hardware forwards. No
-//! packet of a connection is without any flag, so a TCP record whose flags are zero is one of these. What
-//! a SYN and a FIN would have said is then inferred. With flags, a flow of which either was not seen is no
-//! file; so most of the work is to find the flows that were not seen whole, and each step below says of
-//! some that they were not:
+//! Some routers do not record TCP flags (Harpoon, section 4.1), above all where hardware forwards. Every packet of a
+//! connection has some flag, so a TCP record whose flags are zero comes from such a router. What a SYN and a FIN would
+//! have shown is then inferred. With flags, a flow of which either was not seen is no file. Most of the work is
+//! therefore to find the flows that were not seen whole, and each step below finds some of them:
 //!
-//! 1. **What was told.** An exporter that gives the reason why a record ended (flowEndReason) has seen the
-//!    FIN or RST, though it does not show it: end of flow is an end. If it says so of any record, a record
-//!    for which it gives another reason has none.
-//! 2. **Silence.** Records of one five-tuple are pieces of one flow where up to 15 s lie between them, the
-//!    usual inactive timeout. Over a longer silence they are one connection still, if little time passed:
-//!    neither did the earlier one end, nor did the later one begin. What is little is read off the records:
-//!    logarithms of the gaps are taken for a mixture of two normal laws, gaps within connections
-//!    and gaps between them, and the threshold is where the second becomes the likelier one. Without
-//!    two laws to be told apart it is a minute, sooner than which a host does not use its ports again
-//!    (TIME-WAIT).
-//! 3. **Packets.** Three packets without payload open a connection (SYN, SYN-ACK, ACK), three more close it
-//!    (FIN, FIN-ACK, ACK), two of the six or more from either side. A connection that has fewer packets
-//!    than its payload takes in full segments, and these, was not seen whole. Of a host of whose
-//!    connections most are like that, not all packets were metered, and nothing of it is whole. Where
-//!    connections are seen both ways, a flow that nobody answered was none.
-//! 4. **The last moment.** A flow may go on that fell silent less than 15 s before the input ended: an
-//!    exporter would not have called it over either. So may one that fell silent less than 15 s before
-//!    its hosts did, if it was not the last that was seen of them: a host that leaves closes its connections first,
-//!    one that is cut off (captures are laid side by side, a host is unplugged) leaves several. Nothing
-//!    begins within a second of the input's first moment.
+//! 1. **Reported ends.** An exporter that gives the reason why a record ended (flowEndReason) has seen the FIN or RST,
+//!    though it does not show it: *end of flow* is an end. If it gives this reason for any record, a record with another
+//!    reason has no end.
+//! 2. **Silence.** Records of one five-tuple are pieces of one flow where up to 15 s lie between them, the usual inactive
+//!    timeout. Over a longer silence they are still one connection if little time passed: the earlier one did not end,
+//!    and the later one did not begin. The threshold is read off the records: logarithms of the gaps are taken for a
+//!    mixture of two normal laws, gaps within connections and gaps between them, and the threshold is where the second
+//!    becomes the likelier one. Where two laws cannot be separated it is a minute, within which a host does not
+//!    reuse its ports (TIME-WAIT).
+//! 3. **Packets.** Three packets without payload open a connection (SYN, SYN-ACK, ACK), and three more close it (FIN,
+//!    FIN-ACK, ACK); at least two of the six come from either side. A connection with fewer packets than its payload
+//!    takes in full segments, plus these, was not seen whole. If most connections of a host are like that, not all of
+//!    its packets were metered, and none of its connections counts as whole. Where connections are seen in both
+//!    directions, an unanswered flow is no connection.
+//! 4. **The end of the input.** A flow that fell silent less than 15 s before the input ended may continue: an exporter
+//!    would not have expired it either. So may one that fell silent less than 15 s before its hosts did, if it was not
+//!    their last: a host that leaves closes its connections first, while one that is cut off (captures are laid side by
+//!    side, a host is unplugged) leaves several. Nothing begins within a second of the input's first instant.
 //!
-//! What is left cannot be told: a connection that was left open, silent for long, by hosts that are still there; and
-//! which side of a closed one sent no FIN, because the other's RST came first. Where ends are told, the law of sizes
-//! is that of the same trace with flags (KS at most 0.02 on nine real traces). Where they are not it is near (0.02 to
-//! 0.07) on five, and far on four in which such connections abound (0.13 to 0.5). A learner that was shown the flags
-//! of the other traces misses these four as well (0.13 to 0.5).
+//! Two cases cannot be decided: a connection that was left open, silent for long, by hosts that are still there; and
+//! which side of a closed one sent no FIN, because the other's RST came first. Where ends are reported, the law of
+//! sizes is that of the same trace with flags (KS at most 0.02 on nine real traces). Where they are not, it is near
+//! (0.02 to
+//! 0.07) on five traces, and far (0.13 to 0.5) on four in which such connections abound. A classifier trained on the
+//! flags of the other traces misses these four as well (0.13 to 0.5).
 //!
-//! Packets tell nothing where most flows of the input lack them: they are not what this exporter counts.
+//! Packets are no evidence where most flows of the input lack them: this exporter does not count them.
 //!
-//! What was inferred is counted. A record of sampled packets whose flags are zero is left alone: there
-//! not even the first packet of its flow need have been seen.
+//! What was inferred is counted. A record of sampled packets whose flags are zero is left alone: not even the first
+//! packet of its flow need have been sampled.
 
 pub(crate) mod evidence;
 pub(crate) mod gaps;
@@ -73,8 +71,8 @@ pub(crate) fn is_unflagged(record: &FlowRecord) -> bool {
     record.key.protocol == TCP && record.tcp_flags == 0 && !is_sampled(record)
 }
 
-/// An end that was told stands in the flags from here on.
-pub(crate) fn tell_end(record: &mut FlowRecord) {
+/// Writes a reported end into the flags.
+pub(crate) fn mark_reported_end(record: &mut FlowRecord) {
     if record.end_reason == EndReason::EndOfFlow {
         record.tcp_flags |= tcp_flags::FIN;
     }
@@ -135,14 +133,14 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// Records that were seen from `span_ns.0` to `span_ns.1`, told in one part.
+    /// The flows of records from `span_ns.0` to `span_ns.1`, inferred in one batch.
     pub(super) fn infer(mut records: Vec<FlowRecord>, span_ns: (u64, u64)) -> Marked {
-        records.iter_mut().for_each(tell_end);
-        let tells_ends = records.iter().any(FlowRecord::has_end);
+        records.iter_mut().for_each(mark_reported_end);
+        let reports_ends = records.iter().any(FlowRecord::has_end);
         let threshold_ns = gaps::Gaps::of(records.clone(), None).threshold_ns();
         let (flows, joined) = join(records, threshold_ns, &Predecessors::default());
         let weighed = evidence::Weighed::of(&flows, threshold_ns);
-        let evidence = Evidence::of(weighed, tells_ends, span_ns);
+        let evidence = Evidence::of(weighed, reports_ends, span_ns);
         mark(flows, joined, threshold_ns, &evidence)
     }
 
@@ -192,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_flags_or_is_sampled_or_not_tcp_is_left_alone() {
+    fn only_unsampled_tcp_records_without_flags_are_unflagged() {
         let plain = record(1, 5 * SECOND_NS, 6 * SECOND_NS);
         assert!(is_unflagged(&plain));
         let flagged = FlowRecord { tcp_flags: tcp_flags::ACK, ..plain.clone() };

@@ -1,14 +1,13 @@
 //! A plan of whole sessions, as the joint table has them.
 //!
-//! Each session of the table is a slot of the plan: its start and its pair of hosts stay what they were, so
-//! that arrivals, hosts, pairs and their popularity come out as they are for any seed. What is done in a
-//! slot is drawn: of sessions of the same service and quarter of the run that carried about as much, one of four
-//! neighbours in the order of bytes; one that would not be over by the end gives way to the slot's own. So a
-//! seed is a sample, sizes, exchanges and gaps among it. Neighbours of a heavy tail lie far apart: where bytes or
-//! connections of all are more than a hundredth off the table's, slots get their own content again, that which
-//! is farthest off first. Sessions that have more than a hundredth of all bytes or connections are not drawn but kept, as
-//! the judge's second samples keep them; sessions that an edge of the part cuts are drawn among their own. An
-//! exact plan draws nothing.
+//! Each session of the table is a slot of the plan: its start and its pair of hosts stay what they were, so that
+//! arrivals, hosts, pairs and their popularity come out as they are for any seed. What is done in a slot is drawn: of
+//! sessions of the same service and quarter of the run that carried about as much, one of four neighbours in the order
+//! of bytes; one that would not be over by the end gives way to the slot's own. So a seed is a sample, sizes,
+//! exchanges and gaps among it. Neighbours of a heavy tail lie far apart: where bytes or connections of all are more
+//! than a hundredth off the table's, slots get their own content again, that which is farthest off first. Sessions
+//! that have more than a hundredth of all bytes or connections are not drawn but kept, as the judge's second samples
+//! keep them; sessions that an edge of the part cuts are drawn among their own. An exact plan draws nothing.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -20,7 +19,7 @@ use nilometer_conversation::Side;
 use nilometer_stat::{Empirical, Rng};
 use nilometer_wire::{Span, Time};
 
-use crate::chain::Chain;
+use crate::arrivals::Arrivals;
 use crate::connections::ConnectionVolume;
 use crate::model::{Interval, ModelError, TrafficModel};
 use crate::plan::{
@@ -28,7 +27,7 @@ use crate::plan::{
     ipv6_share,
 };
 use crate::pool::{Family, Pool};
-use crate::purpose;
+use crate::random_streams;
 use crate::script::Script;
 use crate::vectors::{Begins, ConnectionVector, SessionVector, Vectors};
 
@@ -60,20 +59,20 @@ struct Hosts {
 }
 
 /// The plan of a model for whoever performs it, live or simulated: of its whole sessions where it has them, else
-/// of its laws. `chains` returns [`Planner::chains`] of a range, and may share it among threads.
+/// of its laws. `arrivals` returns [`Planner::arrivals`] of a range, and may share it among threads.
 ///
 /// # Errors
 /// Where the model is not sound, asks for more than the limits, or is to be played exactly and has no sessions.
 pub fn plan_of_model(
     model: &TrafficModel,
     draw: Draw,
-    chains: &mut dyn FnMut(&Planner, Range<u32>) -> Vec<Chain>,
+    arrivals: &mut dyn FnMut(&Planner, Range<u32>) -> Vec<Arrivals>,
 ) -> Result<Plan, PlanError> {
     match (draw, &model.vectors) {
         (draw, Some(_)) => plan(model, draw),
         (Draw::Seed(seed), None) => {
             let planner = Planner::new(model, seed)?;
-            planner.plan(&mut |slots| chains(&planner, slots))
+            planner.plan(&mut |slots| arrivals(&planner, slots))
         }
         (Draw::Exact, None) => Err(PlanError::NoVectors),
     }
@@ -134,7 +133,7 @@ fn deal(vectors: &Vectors, seed: u64) -> Vec<usize> {
         strata.entry((one.service, is_under_way, is_cut, quarter)).or_default().push(at);
     }
     let mut contents: Vec<usize> = (0..vectors.sessions.len()).collect();
-    let mut rng = Rng::new(seed, purpose::SESSIONS, 0);
+    let mut rng = Rng::new(seed, random_streams::SESSIONS, 0);
     for stratum in strata.values_mut() {
         stratum.sort_by_key(|&at| (has(&vectors.sessions[at]), at));
         for neighbours in stratum.chunks(NEIGHBOURS) {

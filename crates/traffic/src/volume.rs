@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use nilometer_stat::{Empirical, Rng};
 
-use crate::purpose;
+use crate::random_streams;
 
 /// The share of files, the largest, whose sizes may be stretched to meet the total.
 const TOP_STRATUM: f64 = 0.01;
@@ -58,7 +58,7 @@ pub fn deal_sample(
     (seed, index): (u64, u64),
     sample: impl FnOnce(usize, &mut Rng) -> Vec<Item>,
 ) -> Vec<Vec<Item>> {
-    let mut rng = Rng::new(seed, purpose::SIZES, index);
+    let mut rng = Rng::new(seed, random_streams::SIZES, index);
     let files: usize = loads.iter().map(|load| load.files).sum();
     let bytes: u64 = loads.iter().map(|load| load.bytes).sum();
     let mut sizes = sample(files, &mut rng);
@@ -224,7 +224,7 @@ mod tests {
 
     /// One interval of a single giant has nothing to swap; the others have.
     #[test]
-    fn who_cannot_trade_keeps_nobody_from_it() {
+    fn an_interval_that_cannot_trade_does_not_stop_the_others() {
         let mut samples: Vec<f64> =
             (0..4_000).map(|n| 1_000.0 + f64::from(n % 97) * 400.0).collect();
         samples.push(9e8);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_distribution_is_not_bent() {
+    fn the_distribution_is_kept() {
         let samples = pareto(10_000, 3);
         let law = Empirical::step_from(samples.clone(), 2_048).expect("law");
         let bytes = samples.iter().sum::<f64>() as u64;

@@ -36,7 +36,7 @@ fn model() -> TrafficModel {
 
 fn plan(model: &TrafficModel, seed: u64) -> Plan {
     let planner = Planner::new(model, seed).expect("a sound model");
-    planner.plan(&mut |slots| planner.chains(slots)).expect("a plan")
+    planner.plan(&mut |slots| planner.arrivals(slots)).expect("a plan")
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_plan_carries_each_intervals_volume_and_follows_every_law() {
 }
 
 #[test]
-fn a_plan_does_not_depend_on_who_draws_its_chains() {
+fn a_plan_does_not_depend_on_how_arrivals_are_drawn() {
     let model = model();
     let whole = plan(&model, 7);
     let planner = Planner::new(&model, 7).expect("a sound model");
@@ -100,7 +100,7 @@ fn a_plan_does_not_depend_on_who_draws_its_chains() {
         .plan(&mut |slots| {
             let cut = slots.start + (slots.end - slots.start) / 3;
             let (mut head, tail) =
-                (planner.chains(slots.start..cut), planner.chains(cut..slots.end));
+                (planner.arrivals(slots.start..cut), planner.arrivals(cut..slots.end));
             head.extend(tail);
             head
         })
@@ -139,7 +139,7 @@ fn pools_of_any_size_keep_the_most_popular_ranks() {
 }
 
 #[test]
-fn a_model_is_nothing_but_ranks_unless_addresses_are_asked_for() {
+fn a_model_has_ranks_alone_unless_addresses_are_requested() {
     assert!(model().sources.addresses.is_empty());
     let kept = EstimateOptions { keep_addresses: true, ..options() };
     let model = estimate(synthetic::records(), &kept).expect("a model").model;
@@ -219,7 +219,7 @@ fn a_flow_split_by_its_exporter_is_one_file_again() {
 }
 
 #[test]
-fn nothing_that_enters_is_an_error_with_all_reasons() {
+fn a_model_without_flows_is_an_error_with_all_reasons() {
     let records = vec![exported(0, 3, 180, 0x02)];
     let error = estimate(records, &options()).expect_err("only a SYN");
     assert!(matches!(error, EstimateError::NoneEnters(_)));

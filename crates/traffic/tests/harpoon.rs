@@ -106,7 +106,7 @@ fn day() -> Habit {
 
 fn plan(model: &TrafficModel, seed: u64) -> Plan {
     let planner = Planner::new(model, seed).expect("a sound model");
-    planner.plan(&mut |slots| planner.chains(slots)).expect("a plan")
+    planner.plan(&mut |slots| planner.arrivals(slots)).expect("a plan")
 }
 
 /// Payload bytes of the larger directions that begin in each stretch.

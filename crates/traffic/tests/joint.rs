@@ -78,7 +78,7 @@ fn model_of(records: Vec<FlowRecord>, harpoon: bool) -> TrafficModel {
 
 fn plan(model: &TrafficModel) -> Plan {
     let planner = Planner::new(model, 1).expect("a sound model");
-    planner.plan(&mut |slots| planner.chains(slots)).expect("a plan")
+    planner.plan(&mut |slots| planner.arrivals(slots)).expect("a plan")
 }
 
 /// Sessions that wait across an interval's end can bring a few connections too many.
@@ -141,7 +141,7 @@ fn files_of_both_ways_follow_the_law_that_the_model_has() {
 }
 
 #[test]
-fn more_is_spoken_for_and_harpoons_own_model_is_still_there() {
+fn connections_raise_coverage_and_harpoons_model_is_kept() {
     let model = model();
     assert_eq!(model.unmodelled_bytes_share, Some(0.0));
     assert_eq!(model.unmodelled_flows_share, Some(0.0));

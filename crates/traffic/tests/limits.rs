@@ -14,7 +14,7 @@ use nilometer_traffic::estimate::{EstimateError, EstimateOptions, estimate_parti
 use nilometer_traffic::limits::Limits;
 use nilometer_traffic::model::Origin;
 use nilometer_traffic::partitioner::{MemoryBudget, Partitioner};
-use nilometer_traffic::runner::InTurn;
+use nilometer_traffic::runner::Sequential;
 use nilometer_traffic::spill::SpillStore;
 
 const ORIGIN_NS: u64 = 1_767_225_600_000_000_000;
@@ -69,7 +69,7 @@ fn model_beside(spill: &Kept, records: &[FlowRecord], together: usize, limits: L
     let mut partitioner =
         Partitioner::with_limits(MemoryBudget { packed: ALL, batch: together }, limits);
     records.iter().for_each(|record| partitioner.push(record.clone()));
-    let made = estimate_partitioned(partitioner, spill, &options(), &InTurn)?;
+    let made = estimate_partitioned(partitioner, spill, &options(), &Sequential)?;
     Ok((made.model, made.warnings))
 }
 
@@ -96,14 +96,14 @@ const DOUBTFUL: Limit = Limit {
     error: EstimateError::TooManyDoubtful,
     line: "more than # records without TCP flags have stamps that cannot be; give a part of the input",
 };
-const MOMENTS: Limit = Limit {
-    of: |moments| Limits { moments, ..Limits::default() },
+const PAIR_EVENTS: Limit = Limit {
+    of: |pair_events| Limits { pair_events, ..Limits::default() },
     error: EstimateError::TooManyOfPair,
     line: "more than # starts and answers of connections of one address pair; give a part of the input, \
            or hold more flow records",
 };
-const OF_SOCKETS: Limit = Limit {
-    of: |of_sockets| Limits { of_sockets, ..Limits::default() },
+const PER_SOCKET_PAIR: Limit = Limit {
+    of: |per_socket_pair| Limits { per_socket_pair, ..Limits::default() },
     error: EstimateError::TooManyOfSockets,
     line: "more than # flow records of one pair of sockets; give a part of the input",
 };
@@ -261,13 +261,13 @@ fn more_pending_events_of_an_address_pair_than_the_limit_are_refused() {
     let many = |records: Vec<FlowRecord>| [records, usual_ones()].concat();
     for together in [20, 3] {
         // Forty were opened, and as many answered.
-        MOMENTS.assert_is(80, many(connections(1, 40).collect()), together);
-        MOMENTS.assert_is(80, many(connections(2, 40).collect()), together);
+        PAIR_EVENTS.assert_is(80, many(connections(1, 40).collect()), together);
+        PAIR_EVENTS.assert_is(80, many(connections(2, 40).collect()), together);
         let of_samples = connections(1, 40).map(sampled).chain(connections(2, 30).map(sampled));
-        MOMENTS.assert_is(80, many(of_samples.collect()), together);
-        MOMENTS.assert_is(40, many(connections(1, 40).map(of_udp).collect()), together);
+        PAIR_EVENTS.assert_is(80, many(of_samples.collect()), together);
+        PAIR_EVENTS.assert_is(40, many(connections(1, 40).map(of_udp).collect()), together);
         // Address pairs wait one after the other.
-        MOMENTS.assert_is(
+        PAIR_EVENTS.assert_is(
             80,
             many((1..=9).flat_map(|pair| connections(pair, 40)).collect()),
             together,
@@ -276,7 +276,7 @@ fn more_pending_events_of_an_address_pair_than_the_limit_are_refused() {
     // A pair that is looked at together does not wait.
     let looked_at = many(connections(1, 40).collect());
     let usual = model(&looked_at, 80, Limits::default()).expect("a model");
-    assert_eq!(model(&looked_at, 80, (MOMENTS.of)(0)), Ok(usual));
+    assert_eq!(model(&looked_at, 80, (PAIR_EVENTS.of)(0)), Ok(usual));
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn conversations_are_counted_as_soon_as_their_address_pair_is_complete() {
     // Whole connections of pairs that do not wait.
     let whole = (1..=8).flat_map(|number| connection(ends(number, number, true), 99, 5));
     let records = (1..=20).flat_map(of_pair).chain(whole);
-    MOMENTS.assert_is(10, records.collect(), 2);
+    PAIR_EVENTS.assert_is(10, records.collect(), 2);
 }
 
 #[test]
@@ -308,12 +308,12 @@ fn more_records_of_one_socket_pair_than_the_limit_are_refused() {
         });
         let records: Vec<FlowRecord> = pieces.chain(usual_ones()).collect();
         for together in [39, 3] {
-            OF_SOCKETS.assert_is(40, records.clone(), together);
+            PER_SOCKET_PAIR.assert_is(40, records.clone(), together);
         }
         // As many as may be looked at together in any case.
         let usual = model(&records, ALL, Limits::default()).expect("a model");
-        assert_eq!(model(&records, 40, (OF_SOCKETS.of)(1)), Ok(usual));
-        let refused = model(&records, 39, (OF_SOCKETS.of)(1));
+        assert_eq!(model(&records, 40, (PER_SOCKET_PAIR.of)(1)), Ok(usual));
+        let refused = model(&records, 39, (PER_SOCKET_PAIR.of)(1));
         assert_eq!(refused, Err(EstimateError::TooManyOfSockets(39)));
     }
 }
@@ -332,7 +332,7 @@ fn far_too_many_records_are_refused_before_all_are_read() {
     let pair = ends(1, 1, false);
     let of_pair: Vec<FlowRecord> =
         (1..=1_000).flat_map(|port| connection(pair, port, port.into())).collect();
-    let [early, late] = [20, 1_999].map(|most| MOMENTS.fetches(most, &of_pair, 3));
+    let [early, late] = [20, 1_999].map(|most| PAIR_EVENTS.fetches(most, &of_pair, 3));
     assert!(2 * early < late, "{early} of {late}");
 }
 
@@ -342,8 +342,8 @@ fn default_limits_are_as_documented() {
         addresses: 33_554_432,
         host_times: 33_554_432,
         doubtful: 4_194_304,
-        moments: 67_108_864,
-        of_sockets: 16_777_216,
+        pair_events: 67_108_864,
+        per_socket_pair: 16_777_216,
     };
     assert_eq!(Limits::default(), expected);
 }

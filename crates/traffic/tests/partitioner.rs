@@ -13,7 +13,7 @@ use nilometer_traffic::estimate::{EstimateOptions, estimate, estimate_partitione
 use nilometer_traffic::model::Origin;
 use nilometer_traffic::partitioner::{MemoryBudget, Partitioner, is_screened};
 use nilometer_traffic::runner::Runner;
-use nilometer_traffic::sessions::{PairLife, direct};
+use nilometer_traffic::sessions::{PairLifetime, direct};
 use nilometer_traffic::spill::{NoSpill, SpillStore};
 
 const ORIGIN_NS: u64 = 1_767_225_600_000_000_000;
@@ -309,7 +309,7 @@ struct Naive {
     sizes: Vec<f64>,
     gaps: Vec<f64>,
     beyond: u64,
-    lives: Vec<PairLife>,
+    lives: Vec<PairLifetime>,
 }
 
 fn opens(flow: &FlowRecord, flows: &[FlowRecord]) -> bool {
@@ -339,7 +339,7 @@ fn naive(flows: &[FlowRecord], origin_ns: u64) -> Naive {
     for spans in pairs.values_mut() {
         spans.sort_unstable();
         let mut life =
-            PairLife { first_start_s: seconds(spans[0].0), last_end_s: seconds(spans[0].1) };
+            PairLifetime { first_start_s: seconds(spans[0].0), last_end_s: seconds(spans[0].1) };
         for two in spans.windows(2) {
             let gap_s = (two[1].0 - two[0].0) as f64 / 1e9;
             if gap_s <= BOUND_S {
@@ -352,7 +352,7 @@ fn naive(flows: &[FlowRecord], origin_ns: u64) -> Naive {
                 life.last_end_s = life.last_end_s.max(last_end_s);
             } else {
                 found.lives.push(life);
-                life = PairLife { first_start_s, last_end_s };
+                life = PairLifetime { first_start_s, last_end_s };
             }
         }
         found.lives.push(life);

@@ -16,11 +16,11 @@ use nilometer_flow::record::{TCP, UDP, tcp_flags};
 use nilometer_flow::{EndReason, FlowKey, FlowRecord};
 use nilometer_stat::{Binned, Empirical, Form, Law, Rng};
 use nilometer_traffic::burstiness::Hurst;
-use nilometer_traffic::by_hand::ByHand;
 use nilometer_traffic::compare::compare;
 use nilometer_traffic::estimate::{EstimateOptions, estimate, estimate_as_given};
 use nilometer_traffic::fidelity::{Laws, judge};
 use nilometer_traffic::model::{Origin, TrafficModel};
+use nilometer_traffic::model_specification::ModelSpecification;
 use nilometer_traffic::udp::{Conversation, Way, classify};
 use nilometer_traffic::{Planner, synthetic};
 use performed::performed;
@@ -149,7 +149,7 @@ fn model_lines(name: &str, model: &TrafficModel, warnings: &[String], table: &mu
 
 fn plan_line(model: &TrafficModel, seed: u64, table: &mut String) {
     let planner = Planner::new(model, seed).expect("a sound model");
-    let plan = planner.plan(&mut |slots| planner.chains(slots)).expect("a plan");
+    let plan = planner.plan(&mut |slots| planner.arrivals(slots)).expect("a plan");
     let laws = Laws {
         file_size: &model.file_size,
         inter_connection: &plan.gaps,
@@ -216,7 +216,7 @@ fn stated(table: &mut String) {
         ("Pareto", Law::Pareto { index: 1.2, minimum: 0.05 }),
     ] {
         let sizes = Law::Pareto { index: 1.5, minimum: 1_000.0 };
-        let stated = ByHand {
+        let stated = ModelSpecification {
             tool: "test".to_owned(),
             origin: options(None).origin,
             file_size: sizes.table(Form::Step, None).expect("a law"),
@@ -228,7 +228,7 @@ fn stated(table: &mut String) {
             clients: options(None).clients,
             servers: options(None).servers,
         };
-        type Change = fn(&mut ByHand);
+        type Change = fn(&mut ModelSpecification);
         let changes: [Change; 8] = [
             |it| it.interval_s = f64::INFINITY,
             |it| it.interval_s = 0.0,

@@ -102,7 +102,7 @@ fn plain(records: &[FlowRecord], interval: u32) -> Vec<f64> {
 }
 
 #[test]
-fn flows_sizes_and_volumes_are_had_back() {
+fn flows_sizes_and_volumes_are_recovered() {
     let flows = flows(1);
     let payload: u64 = flows.iter().flat_map(|flow| &flow.packets).map(|p| p.payload).sum();
     // Of these flows 0.02 and 0.10: no more than this may be lost, and never to counting records.
@@ -141,7 +141,7 @@ fn flows_sizes_and_volumes_are_had_back() {
 
 /// Twenty seconds between sampled packets, beyond the exporter's inactive timeout: pieces of one flow.
 #[test]
-fn pieces_that_sampling_made_are_joined() {
+fn records_split_by_sampling_are_joined() {
     let slow = |mut flow: Flow| {
         flow.packets.iter_mut().enumerate().for_each(|(at, p)| p.at_ns += at as u64 * 200_000_000);
         flow

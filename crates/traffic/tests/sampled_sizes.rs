@@ -211,7 +211,7 @@ fn outcomes(seeds: u64, size: (u64, u32), law: &Law) -> (Vec<Outcome>, f64) {
 
 /// One packet in ten: what sampling leaves is enough for each law.
 #[test]
-fn sizes_are_had_back_at_one_in_ten() {
+fn sizes_are_recovered_at_one_in_ten() {
     let limits = [0.05, 0.02, 0.05, 0.05, 0.02];
     for (law, most) in TUNED.iter().zip(limits).chain([(&HELD_OUT[0], 0.03)]) {
         let (outcomes, ks) = outcomes(2, (50_000, 10), law);
@@ -224,7 +224,7 @@ fn sizes_are_had_back_at_one_in_ten() {
 
 /// One in a hundred: the sizes of the Web are had back, and where two kinds of files leave them open it is said.
 #[test]
-fn sizes_are_had_back_at_one_in_a_hundred_or_said_not_to_be() {
+fn sizes_are_recovered_at_one_in_a_hundred_or_not_identified() {
     for (law, most) in [(WEB, 0.02), (SYNTHETIC, 0.04), (WHOLE_PACKETS, 0.06)] {
         let (outcomes, ks) = outcomes(2, (1_000_000, 100), &law);
         assert!(ks <= most, "{}: KS {ks}", law.name);

@@ -154,7 +154,7 @@ fn is_identified(model: &TrafficModel) -> bool {
 }
 
 #[test]
-fn gaps_are_had_back() {
+fn gaps_are_recovered() {
     for gap in [lognormal, pages, exponential] {
         for seed in 1..=2 {
             let Outcome { ks, holds, model, .. } = outcome(seed, (25_000, 10), (gap, 0.0));
@@ -178,14 +178,14 @@ fn bursts_are_as_dense_as_they_were() {
 }
 
 #[test]
-fn pairs_that_differ_are_told_by_what_their_lags_have_in_common() {
+fn differences_between_pairs_are_estimated_from_their_lags() {
     let Outcome { ks, .. } = outcome(4, (25_000, 10), (lognormal, 1.0));
     assert!(ks <= 0.1, "KS {ks}");
 }
 
 /// Of 2,000 connections one packet in a thousand shows next to nothing: it is said, and what to do.
 #[test]
-fn what_is_not_identified_is_said() {
+fn unidentified_gaps_are_reported() {
     let Sampled { records, end_ns, .. } = sample(5, (2_000, 1_000), (lognormal, 0.0));
     let made = estimate(records, &options(600.0, end_ns + 1_000_000_000)).expect("a model");
     assert!(!is_identified(&made.model));

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use nilometer_conversation::{Act, Carried, Connection, Opening, Side, Step};
 use nilometer_stat::{Rng, lognormal};
 use nilometer_traffic::model::Origin;
-use nilometer_traffic::of_vectors::{self, Beside};
+use nilometer_traffic::vector_model::{self, VectorModelOptions};
 use nilometer_traffic::vector_plan::{Draw, plan};
 use nilometer_traffic::vectors::Vectors;
 use nilometer_traffic::{Plan, TrafficModel};
@@ -76,14 +76,14 @@ fn table(connections: &[Connection]) -> Vectors {
 
 fn model(connections: &[Connection]) -> TrafficModel {
     let pool = |text: &str| vec![text.parse().expect("a prefix")];
-    let beside = Beside {
+    let options = VectorModelOptions {
         tool: "a test".to_owned(),
         origin: Origin { description: "by hand".to_owned(), synthetic: true, inputs: Vec::new() },
         bound_s: 60.0,
         pools: [pool("198.18.0.0/24"), pool("198.19.0.0/24")],
         other_octets: 12_345,
     };
-    of_vectors::model(table(connections), beside)
+    vector_model::model(table(connections), options)
 }
 
 fn hosts_and_pairs(plan: &Plan) -> [usize; 3] {
@@ -265,7 +265,7 @@ fn no_two_connections_of_a_source_have_one_port() {
 }
 
 #[test]
-fn pools_that_are_too_small_are_told() {
+fn pools_that_are_too_small_are_reported() {
     let mut model = model(&connections(4));
     model.generation.clients = vec!["198.18.0.0/28".parse().expect("a prefix")];
     let hosts = model.vectors.as_ref().expect("vectors").hosts();

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
 use nilometer_stat::Empirical;
-use nilometer_traffic::by_hand::ByHand;
 use nilometer_traffic::model::{Input, Origin, RANKS_MAX};
+use nilometer_traffic::model_specification::ModelSpecification;
 use nilometer_traffic::pool::Prefix;
 use roxmltree::{Document, Node, ParsingOptions};
 use sha2::{Digest, Sha256};
@@ -178,7 +178,11 @@ impl Configuration {
     ///
     /// # Errors
     /// Where one of the parts of a model is missing.
-    pub fn stated(self, interval_s: f64, pools: (Vec<Prefix>, Vec<Prefix>)) -> Result<ByHand> {
+    pub fn stated(
+        self,
+        interval_s: f64,
+        pools: (Vec<Prefix>, Vec<Prefix>),
+    ) -> Result<ModelSpecification> {
         let names: Vec<&str> = self.files.iter().map(|file| file.name.as_str()).collect();
         let names = names.join(", ");
         let skipped: Vec<&str> = self.skipped.keys().map(String::as_str).collect();
@@ -206,7 +210,7 @@ impl Configuration {
             .collect();
         let file_size = Empirical::step_from(self.sizes, SIZE_KNOTS);
         let gaps = Empirical::linear_from(self.gaps, GAP_KNOTS);
-        Ok(ByHand {
+        Ok(ModelSpecification {
             tool: tool::tool(),
             origin: Origin {
                 description: format!("Harpoon configuration: {names}"),

@@ -10,7 +10,7 @@ use nilometer_conversation::{Connection, Telling};
 use nilometer_likeness::Observed;
 use nilometer_traffic::estimate::Estimate;
 use nilometer_traffic::model::{Input, Origin};
-use nilometer_traffic::of_vectors::{self, Beside};
+use nilometer_traffic::vector_model::{self, VectorModelOptions};
 use nilometer_traffic::vectors::Vectors;
 use nilometer_wire::packet::{IpPacket, Transport};
 
@@ -189,13 +189,13 @@ pub(super) fn estimate(
     });
     let inputs: Vec<Input> = inputs.collect();
     let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
-    let beside = Beside {
+    let options = VectorModelOptions {
         tool: tool::tool(),
         origin: Origin { description: names.join(", "), synthetic: names == [EMBEDDED], inputs },
         bound_s: asked.bound_s.unwrap_or(BOUND_S),
         pools: [asked.clients.clone(), asked.servers.clone()],
         other_octets: original.observed.beside_tcp_octets(),
     };
-    let model = of_vectors::model(vectors, beside);
+    let model = vector_model::model(vectors, options);
     Estimate { model, warnings, notes: Vec::new(), largest_batch: 0 }
 }

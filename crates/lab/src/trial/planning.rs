@@ -1,10 +1,10 @@
-//! Planning with threads: the chains of a plan drawn side by side.
+//! Planning with threads: the arrivals of a plan drawn side by side.
 
 use std::ops::Range;
 use std::thread;
 
 use anyhow::{Result, anyhow};
-use nilometer_traffic::chain::Chain;
+use nilometer_traffic::arrivals::Arrivals;
 use nilometer_traffic::plan::PlanError;
 use nilometer_traffic::vector_plan::{self, Draw};
 use nilometer_traffic::{Plan, Planner, TrafficModel};
@@ -14,8 +14,8 @@ use nilometer_traffic::{Plan, Planner, TrafficModel};
 /// # Errors
 /// Why there is none, and what to do.
 pub fn plan(model: &TrafficModel, draw: Draw, threads: usize) -> Result<Plan> {
-    let mut chains = |planner: &Planner, slots| chains(planner, slots, threads.max(1));
-    vector_plan::plan_of_model(model, draw, &mut chains).map_err(advised)
+    let mut arrivals = |planner: &Planner, slots| arrivals(planner, slots, threads.max(1));
+    vector_plan::plan_of_model(model, draw, &mut arrivals).map_err(advised)
 }
 
 /// Where a model has nothing to play, what to do about it.
@@ -31,15 +31,16 @@ fn advised(error: PlanError) -> anyhow::Error {
     }
 }
 
-fn chains(planner: &Planner, slots: Range<u32>, threads: usize) -> Vec<Chain> {
+fn arrivals(planner: &Planner, slots: Range<u32>, threads: usize) -> Vec<Arrivals> {
     let share = (slots.len() as u32).div_ceil(threads as u32).max(1);
     let parts = (0..threads as u32).map(|part| {
         let from = slots.start.saturating_add(part * share).min(slots.end);
         from..from.saturating_add(share).min(slots.end)
     });
     thread::scope(|scope| {
-        let workers: Vec<_> = parts.map(|part| scope.spawn(move || planner.chains(part))).collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("a chain is drawn")).collect()
+        let workers: Vec<_> =
+            parts.map(|part| scope.spawn(move || planner.arrivals(part))).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("arrivals")).collect()
     })
 }
 

@@ -52,13 +52,13 @@ impl Runner for Threads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nilometer_traffic::runner::InTurn;
+    use nilometer_traffic::runner::Sequential;
 
     #[test]
     fn results_come_in_the_order_of_the_things() {
         let items: Vec<u64> = (0..1_000).collect();
         let work = |n: u64| (0..n % 97).fold(n, |sum, more| sum.wrapping_mul(31) + more);
-        let in_turn = InTurn.map(items.clone(), work);
+        let in_turn = Sequential.map(items.clone(), work);
         for threads in [1, 2, 7] {
             assert_eq!(Threads(threads).map(items.clone(), work), in_turn);
         }

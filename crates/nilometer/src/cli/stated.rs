@@ -6,8 +6,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use nilometer_stat::{Empirical, Form, Law, zipf_weights};
 use nilometer_traffic::TrafficModel;
-use nilometer_traffic::by_hand::ByHand;
 use nilometer_traffic::model::{Input, Origin, RANKS_MAX};
+use nilometer_traffic::model_specification::ModelSpecification;
 use sha2::{Digest, Sha256};
 
 use super::VERSION;
@@ -67,7 +67,7 @@ pub fn model(args: &NewArgs) -> Result<TrafficModel> {
     if !(0.0..=10.0).contains(&args.zipf) {
         bail!("--zipf is {}, but must be from 0 to 10", args.zipf);
     }
-    let stated = ByHand {
+    let stated = ModelSpecification {
         tool: format!("nilometer {VERSION}"),
         origin: Origin {
             description: format!(

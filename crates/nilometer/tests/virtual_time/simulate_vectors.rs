@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nilometer_traffic::model::Origin;
-use nilometer_traffic::of_vectors::{self, Beside};
+use nilometer_traffic::vector_model::{self, VectorModelOptions};
 use nilometer_traffic::vectors::Vectors;
 use serde_json::{Value, json};
 
@@ -56,9 +56,14 @@ fn folder(name: &str, keys: &str) -> PathBuf {
     let pool = |text: &str| vec![text.parse().expect("a prefix")];
     let origin = Origin { description: "by hand".to_owned(), synthetic: true, inputs: Vec::new() };
     let pools = [pool("198.18.0.0/24"), pool("198.19.0.0/24")];
-    let beside =
-        Beside { tool: "a test".to_owned(), origin, bound_s: 60.0, pools, other_octets: 0 };
-    let model = serde_json::to_string(&of_vectors::model(vectors, beside)).expect("JSON");
+    let options = VectorModelOptions {
+        tool: "a test".to_owned(),
+        origin,
+        bound_s: 60.0,
+        pools,
+        other_octets: 0,
+    };
+    let model = serde_json::to_string(&vector_model::model(vectors, options)).expect("JSON");
     fs::write(folder.join("sessions.json"), model).expect("a model");
     let scenario = format!(
         "version = 1\nname = \"sessions\"\nduration_s = 20\nseed = 5\nseeds = 2\n\

@@ -48,7 +48,7 @@ impl Making<'_> {
             return Err(Refusal::unknown(place, &spec.tcp, NAMES.into_iter()));
         };
         let draw = if spec.exact { Draw::Exact } else { Draw::Seed(self.seed) };
-        let plan = plan_of_model(model, draw, &mut |planner, slots| planner.chains(slots))
+        let plan = plan_of_model(model, draw, &mut |planner, slots| planner.arrivals(slots))
             .map_err(|error| refuse(error.to_string()))?;
         self.assembly.plan_digests.push(plan.digest());
         let is_upload =

@@ -7,8 +7,8 @@ use nilometer_queue::Reason;
 use nilometer_sim::run::run;
 use nilometer_sim::{Outcome, Packet, Route, Scenario, Tap, assemble};
 use nilometer_traffic::model::Origin;
-use nilometer_traffic::of_vectors::{self, Beside};
 use nilometer_traffic::script::Script;
+use nilometer_traffic::vector_model::{self, VectorModelOptions};
 use nilometer_traffic::vectors::Vectors;
 use nilometer_traffic::{Plan, TrafficModel};
 use nilometer_wire::Time;
@@ -58,9 +58,9 @@ pub fn model(scripts: &[Script], apart_s: f64) -> TrafficModel {
     let table = json!({"start_s": 0.0, "seconds": SECONDS, "sessions": sessions});
     let vectors: Vectors = serde_json::from_value(table).expect("a table");
     let pool = |text: &str| vec![text.parse().expect("a prefix")];
-    of_vectors::model(
+    vector_model::model(
         vectors,
-        Beside {
+        VectorModelOptions {
             tool: "a test".to_owned(),
             origin: Origin {
                 description: "by hand".to_owned(),

@@ -108,7 +108,7 @@ mod tests {
 
     /// Connections of many durations that send evenly, sampled sparsely.
     #[test]
-    fn spans_tell_the_law_of_delays() {
+    fn the_law_of_delays_follows_from_spans() {
         let bins = Bins::new(60.0);
         let mut rng = Rng::new(1, 0x7470, 0);
         let (mut spans, mut delays) = (vec![0; BINS], vec![0.0; BINS]);

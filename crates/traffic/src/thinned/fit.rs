@@ -1,9 +1,9 @@
 //! The law of gaps that makes counted lags likeliest, with what is known of such laws beforehand.
 //!
 //! Connections of which any packet was sampled are seen with the chance that as many were seen of as many as there
-//! are, by their SYNs; and a lag between two is the one between their starts, plus the delay of the second, less that of
-//! the first. Where nothing is known of delays, SYNs speak: they are seen with the chance 1/N, at their moment.
-//! A point that none followed says that no lag is as short as that.
+//! are, by their SYNs; and a lag between two is the one between their starts, plus the delay of the second, less that
+//! of the first. Where nothing is known of delays, SYNs speak: they are seen with the chance 1/N, at their moment. A
+//! point that none followed says that no lag is as short as that.
 //!
 //! The prior is wide ([`PRIOR`]): gaps are of a second within a factor of 400, their logarithms deviate by
 //! 1 within a factor of 3, and one connection in 20 is the last of its session, within a factor of 50. It
@@ -18,10 +18,10 @@ use nilometer_stat::Rng;
 use nilometer_stat::simplex::minimise;
 
 use super::delays::Blur;
-use super::lags::{Chain, Counts};
+use super::lags::{Counts, LagCounts};
 use super::law::{LawOfGaps, Shape};
 use super::renewal::{BINS, Bins};
-use crate::purpose::THINNED;
+use crate::random_streams::THINNED;
 
 /// The mean and the deviation of each number of a law's shape, before anything was seen.
 const PRIOR: [(f64, f64); 6] =
@@ -40,8 +40,8 @@ pub(crate) struct Fitting<'a> {
     bins: &'a Bins,
     /// The deviation of the logarithm of a pair's scale.
     scales: f64,
-    chain: Chain<'a>,
-    /// The chance of each point of the chain.
+    observed: LagCounts<'a>,
+    /// The chance that a point is observed.
     seen: f64,
     blur: Option<Blur>,
     prior: [f64; 6],
@@ -55,11 +55,11 @@ impl<'a> Fitting<'a> {
         let seen = counts.connections().points() as f64 / connections.max(1.0);
         let seen = seen.clamp(sampled, SEEN_MAX);
         let blur = Blur::new(bins, (counts.delays(), counts.spans()), sampled / seen);
-        let (chain, seen) = match blur {
+        let (observed, seen) = match blur {
             Some(_) => (counts.connections(), seen),
             None => (counts.syns(), sampled),
         };
-        Fitting { bins, scales, chain, seen, blur, prior: PRIOR.map(|(mean, _)| mean) }
+        Fitting { bins, scales, observed, seen, blur, prior: PRIOR.map(|(mean, _)| mean) }
     }
 
     /// With a prior that is moved by a draw from itself.
@@ -96,10 +96,10 @@ impl<'a> Fitting<'a> {
         };
         let prior: f64 = shape.iter().zip(&self.prior).zip(PRIOR).map(off).sum();
         let law = self.law(shape);
-        prior - ln_likelihood(self.chain, &self.lags(&law))
+        prior - ln_likelihood(self.observed, &self.lags(&law))
     }
 
-    /// The shares of lags of the chain.
+    /// The shares of the observed lags.
     fn lags(&self, law: &LawOfGaps) -> Vec<f64> {
         let mut lags = vec![0.0; BINS];
         for (scale, weight) in law.nodes() {
@@ -113,9 +113,9 @@ impl<'a> Fitting<'a> {
     }
 }
 
-fn ln_likelihood(chain: Chain<'_>, lags: &[f64]) -> f64 {
+fn ln_likelihood(observed: LagCounts<'_>, lags: &[f64]) -> f64 {
     let (mut below, mut sum) = (0.0, 0.0);
-    for ((lag, next), none) in lags.iter().zip(chain.next).zip(chain.none) {
+    for ((lag, next), none) in lags.iter().zip(observed.followed).zip(observed.censored) {
         below += lag;
         sum += *next as f64 * libm::log(lag.max(1e-15));
         sum += *none as f64 * libm::log((1.0 - below).max(1e-12));

@@ -1,6 +1,6 @@
 //! Lags between sampled connections of each pair of hosts, counted.
 //!
-//! Two chains of points are looked at, each in its order. *SYNs* of one direction: of each connection one, sampled
+//! Two point processes are counted. *SYNs* of one direction: of each connection one, sampled
 //! with the chance 1/N, and the moment of the connection's start. *Connections*, of which any packet of either
 //! direction was sampled: there are many more of them, but one is known by the first of its packets that
 //! was sampled, which comes after its start by a *delay*. How long delays are is read off connections of which a
@@ -21,10 +21,10 @@ use core::net::IpAddr;
 
 use nilometer_stat::Rng;
 
-use super::alike::Alike;
+use super::intraclass::Intraclass;
 use super::renewal::{BINS, Bins};
-use crate::purpose::THINNED;
-use crate::waiting::Moment;
+use crate::pending_pairs::FlowSummary;
+use crate::random_streams::THINNED;
 
 /// How often everything is counted again, with other weights.
 pub(crate) const REPLICATES: usize = 32;
@@ -34,33 +34,34 @@ const WEIGHT_MAX: u64 = 8;
 /// sooner (TIME-WAIT, RFC 9293, section 3.4.2).
 const APART_NS: u64 = 60_000_000_000;
 
-/// What was counted: lags of both chains, delays, and SYNs.
+/// What was counted: lags of both point processes, delays, and SYNs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     cells: Vec<u64>,
 }
 
-/// Points of one chain: how many were followed by another, by the bin of the lag, and how many by none, by the bin
-/// up to which they were followed.
+/// Lags of one point process: how many points were followed by another, by the bin of the lag, and how many were
+/// censored, by the bin up to which they were observed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chain<'a> {
-    pub next: &'a [u64],
-    pub none: &'a [u64],
+pub(crate) struct LagCounts<'a> {
+    pub followed: &'a [u64],
+    pub censored: &'a [u64],
 }
 
-impl Chain<'_> {
+impl LagCounts<'_> {
     /// Its lags.
     pub fn lags(&self) -> u64 {
-        self.next.iter().sum()
+        self.followed.iter().sum()
     }
 
     /// Its points.
     pub fn points(&self) -> u64 {
-        self.lags() + self.none.iter().sum::<u64>()
+        self.lags() + self.censored.iter().sum::<u64>()
     }
 }
 
-/// Where the cells of SYNs, of connections, of delays and of spans begin, and those of SYNs that asked and that answered.
+/// Where the cells of SYNs, of connections, of delays and of spans begin, and those of SYNs that asked and that
+/// answered.
 const SYNS: usize = 0;
 const CONNECTIONS: usize = 2 * BINS;
 const DELAYS: usize = 4 * BINS;
@@ -74,21 +75,21 @@ impl Counts {
         Counts { cells: vec![0; CELLS] }
     }
 
-    fn chain(&self, from: usize) -> Chain<'_> {
-        Chain {
-            next: &self.cells[from..from + BINS],
-            none: &self.cells[from + BINS..from + 2 * BINS],
+    fn lag_counts(&self, from: usize) -> LagCounts<'_> {
+        LagCounts {
+            followed: &self.cells[from..from + BINS],
+            censored: &self.cells[from + BINS..from + 2 * BINS],
         }
     }
 
     /// Sampled SYNs of each direction.
-    pub fn syns(&self) -> Chain<'_> {
-        self.chain(SYNS)
+    pub fn syns(&self) -> LagCounts<'_> {
+        self.lag_counts(SYNS)
     }
 
     /// Connections of which any packet was sampled.
-    pub fn connections(&self) -> Chain<'_> {
-        self.chain(CONNECTIONS)
+    pub fn connections(&self) -> LagCounts<'_> {
+        self.lag_counts(CONNECTIONS)
     }
 
     /// Delays, by their bins.
@@ -122,27 +123,27 @@ pub(crate) struct Lags {
     pub bins: Bins,
     pub plain: Counts,
     pub replicates: Vec<Counts>,
-    /// How alike lags of one pair are.
-    pub alike: Alike,
+    /// How much pairs differ.
+    pub intraclass: Intraclass,
 }
 
 /// A sampled flow, as one of its pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Point {
-    pub moment: Moment,
+    pub flow: FlowSummary,
     /// From the lower address to the higher.
     pub is_up: bool,
 }
 
 /// A connection of which a packet was sampled.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct SampledConnection {
     start_ns: u64,
     last_ns: u64,
     /// Its first packet in either direction is what was sampled.
     opens: bool,
     /// When another of its packets came, as far as is known.
-    again_ns: Option<u64>,
+    second_packet_ns: Option<u64>,
 }
 
 impl Lags {
@@ -152,7 +153,7 @@ impl Lags {
             bins: Bins::new(bound_s),
             plain: Counts::new(),
             replicates: vec![Counts::new(); REPLICATES],
-            alike: Alike::default(),
+            intraclass: Intraclass::default(),
         }
     }
 
@@ -160,25 +161,25 @@ impl Lags {
     pub fn add_pair(&mut self, ends: (IpAddr, IpAddr), points: &[Point], end_ns: u64) {
         let mut counts = Counts::new();
         for is_up in [true, false] {
-            let opening = points.iter().filter(|point| point.is_up == is_up && point.moment.opens);
-            let starts: Vec<u64> = opening.map(|point| point.moment.start_ns).collect();
+            let opening = points.iter().filter(|point| point.is_up == is_up && point.flow.opens);
+            let starts: Vec<u64> = opening.map(|point| point.flow.start_ns).collect();
             self.count(&mut counts, SYNS, &starts, end_ns);
         }
-        for point in points.iter().filter(|point| point.moment.opens) {
-            counts.cells[if point.moment.asks { ASKED } else { ANSWERED }] += 1;
+        for point in points.iter().filter(|point| point.flow.opens) {
+            counts.cells[if point.flow.asks { ASKED } else { ANSWERED }] += 1;
         }
-        let seen = seen(points);
+        let seen = sampled_connections(points);
         let starts: Vec<u64> = seen.iter().map(|seen| seen.start_ns).collect();
         self.count(&mut counts, CONNECTIONS, &starts, end_ns);
-        for Seen { start_ns, again_ns, opens, .. } in seen {
-            let Some(again_ns) = again_ns else { continue };
-            let later_s = (again_ns - start_ns) as f64 / 1e9;
+        for SampledConnection { start_ns, second_packet_ns, opens, .. } in seen {
+            let Some(second_packet_ns) = second_packet_ns else { continue };
+            let later_s = (second_packet_ns - start_ns) as f64 / 1e9;
             // A delay beyond the bound is one all the same.
             if opens || later_s <= self.bins.bound_s() {
                 counts.cells[if opens { DELAYS } else { SPANS } + self.bins.at(later_s)] += 1;
             }
         }
-        self.alike.add(counts.connections().next);
+        self.intraclass.add(counts.connections().followed);
         self.plain.add(&counts, 1);
         for (replicate, weight) in self.replicates.iter_mut().zip(weights(ends)) {
             replicate.add(&counts, weight);
@@ -190,17 +191,17 @@ impl Lags {
         self.plain.add(&more.plain, 1);
         let both = self.replicates.iter_mut().zip(&more.replicates);
         both.for_each(|(sum, more)| sum.add(more, 1));
-        self.alike.merge(&more.alike);
+        self.intraclass.merge(&more.intraclass);
     }
 
-    fn count(&self, counts: &mut Counts, chain: usize, starts_ns: &[u64], end_ns: u64) {
+    fn count(&self, counts: &mut Counts, first_cell: usize, starts_ns: &[u64], end_ns: u64) {
         let bound_s = self.bins.bound_s();
         let seconds = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e9;
         for (at, &start_ns) in starts_ns.iter().enumerate() {
             let lag_s = starts_ns.get(at + 1).map(|next_ns| seconds(start_ns, *next_ns));
             let cell = match lag_s.filter(|lag_s| *lag_s <= bound_s) {
-                Some(lag_s) => chain + self.bins.at(lag_s),
-                None => chain + BINS + self.bins.at(seconds(start_ns, end_ns).min(bound_s)),
+                Some(lag_s) => first_cell + self.bins.at(lag_s),
+                None => first_cell + BINS + self.bins.at(seconds(start_ns, end_ns).min(bound_s)),
             };
             counts.cells[cell] += 1;
         }
@@ -208,23 +209,23 @@ impl Lags {
 }
 
 /// The connections of points in their order, each at the first that was seen of it.
-fn seen(points: &[Point]) -> Vec<Seen> {
-    let mut seen: Vec<Seen> = Vec::new();
+fn sampled_connections(points: &[Point]) -> Vec<SampledConnection> {
+    let mut seen: Vec<SampledConnection> = Vec::new();
     let mut last: BTreeMap<u16, usize> = BTreeMap::new();
-    for Point { moment, .. } in points {
-        let again_ns = moment.again_ns();
-        if let Some(&at) = last.get(&moment.ports) {
+    for Point { flow, .. } in points {
+        let second_packet_ns = flow.second_packet_ns();
+        if let Some(&at) = last.get(&flow.ports) {
             let earlier = &mut seen[at];
-            if moment.start_ns <= earlier.last_ns.saturating_add(APART_NS) {
-                let first_ns = earlier.again_ns.unwrap_or(u64::MAX);
-                earlier.again_ns = Some(first_ns.min(moment.start_ns));
-                earlier.last_ns = earlier.last_ns.max(moment.end_ns);
+            if flow.start_ns <= earlier.last_ns.saturating_add(APART_NS) {
+                let first_ns = earlier.second_packet_ns.unwrap_or(u64::MAX);
+                earlier.second_packet_ns = Some(first_ns.min(flow.start_ns));
+                earlier.last_ns = earlier.last_ns.max(flow.end_ns);
                 continue;
             }
         }
-        last.insert(moment.ports, seen.len());
-        let Moment { start_ns, end_ns, opens, .. } = *moment;
-        seen.push(Seen { start_ns, last_ns: end_ns, opens, again_ns });
+        last.insert(flow.ports, seen.len());
+        let FlowSummary { start_ns, end_ns, opens, .. } = *flow;
+        seen.push(SampledConnection { start_ns, last_ns: end_ns, opens, second_packet_ns });
     }
     seen
 }
@@ -273,8 +274,9 @@ mod tests {
     ) -> Point {
         let (start_ns, end_ns) = (start * SECOND_NS, end * SECOND_NS);
         let (interval, is_flagged, asks) = (100, true, is_up);
-        let moment = Moment { start_ns, end_ns, interval, opens, is_flagged, asks, ports, packets };
-        Point { moment, is_up }
+        let flow =
+            FlowSummary { start_ns, end_ns, interval, opens, is_flagged, asks, ports, packets };
+        Point { flow, is_up }
     }
 
     fn points() -> Vec<Point> {
@@ -299,11 +301,11 @@ mod tests {
         };
         let bin = |seconds: f64| bins.at(seconds);
         let connections = counts.connections();
-        assert_eq!(at(connections.next), [bin(10.0), bin(10.0), bin(10.0)]);
-        assert_eq!(at(connections.none), [bin(5.0), bin(60.0)]);
+        assert_eq!(at(connections.followed), [bin(10.0), bin(10.0), bin(10.0)]);
+        assert_eq!(at(connections.censored), [bin(5.0), bin(60.0)]);
         // Of either direction for itself: 10, 200 and 210 up, 20 down.
-        assert_eq!(at(counts.syns().next), [bin(10.0)]);
-        assert_eq!(at(counts.syns().none), [bin(5.0), bin(60.0), bin(60.0)]);
+        assert_eq!(at(counts.syns().followed), [bin(10.0)]);
+        assert_eq!(at(counts.syns().censored), [bin(5.0), bin(60.0), bin(60.0)]);
         assert_eq!(at(counts.delays()), [bin(3.0), bin(4.0)]);
         assert_eq!(at(counts.spans()), [bin(6.0)]);
         // Three asked and one answered.

@@ -1,4 +1,4 @@
-//! Gaps between connections of one pair of hosts, had back from sampled packets.
+//! Gaps between connections of one pair of hosts, recovered from sampled packets.
 //!
 //! Of connections that were sampled most are missing between two that are seen, and what is measured between
 //! these says little of a gap by itself: divided by N it is right where connections come at random, and
@@ -8,7 +8,7 @@
 //! its law follows from that of gaps (`renewal`; a thinned renewal process). Lags are counted pair by pair up to the
 //! bound (`lags`), and the law of gaps (`law`) is the one that makes them likeliest, under a prior (`fit`).
 //! Pairs whose gaps differ are taken for one law in different scales, and how much they differ is told by lags of
-//! one pair (`alike`).
+//! one pair (`intraclass`).
 //!
 //! Nothing is assumed of what lies between two sessions, nor of how many pairs were never seen: a lag within the
 //! bound has no gap beyond it. What is assumed: gaps of one pair are independent of each other and of
@@ -23,14 +23,14 @@ use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::grid::Grid;
+use crate::pending_pairs::FlowSummary;
 use crate::runner::Runner;
-use crate::waiting::Moment;
 use fit::Fitting;
 use lags::{Lags, Point, REPLICATES};
 
-mod alike;
 mod delays;
 mod fit;
+mod intraclass;
 mod lags;
 mod law;
 mod renewal;
@@ -87,7 +87,7 @@ pub(crate) struct Thinned {
 }
 
 /// Gaps that were found, and how sure they are.
-pub(crate) struct Found {
+pub(crate) struct GapEstimate {
     /// Gaps that stand for the law, seconds.
     pub gaps_s: Vec<f64>,
     /// Gaps that there are, within the bound.
@@ -97,13 +97,17 @@ pub(crate) struct Found {
 
 impl Thinned {
     /// Takes all sampled flows of some pairs of hosts, each with its source and destination, in any order.
-    pub fn add(&mut self, moments: impl Iterator<Item = ((IpAddr, IpAddr), Moment)>, grid: Grid) {
-        let point = |((source, destination), moment): ((IpAddr, IpAddr), Moment)| {
+    pub fn add(
+        &mut self,
+        flows: impl Iterator<Item = ((IpAddr, IpAddr), FlowSummary)>,
+        grid: Grid,
+    ) {
+        let point = |((source, destination), flow): ((IpAddr, IpAddr), FlowSummary)| {
             let is_up = source < destination;
             let ends = if is_up { (source, destination) } else { (destination, source) };
-            (moment.interval, ends, Point { moment, is_up })
+            (flow.interval, ends, Point { flow, is_up })
         };
-        let sampled = moments.filter(|(_, moment)| moment.interval > 0 && moment.is_flagged);
+        let sampled = flows.filter(|(_, flow)| flow.interval > 0 && flow.is_flagged);
         let mut points: Vec<_> = sampled.map(point).collect();
         points.sort_unstable();
         for group in points.chunk_by(|one, other| (one.0, one.1) == (other.0, other.1)) {
@@ -128,7 +132,7 @@ impl Thinned {
 
     /// The gaps of each sampling interval of which there are lags: of those with enough of them where there are such,
     /// and of [`FITTED_MAX`] with the most, in the order of intervals. A few strays tell nothing of the others.
-    pub fn find(&self, runner: &impl Runner) -> Vec<Found> {
+    pub fn find(&self, runner: &impl Runner) -> Vec<GapEstimate> {
         let lags = |lags: &Lags| lags.plain.connections().lags();
         let mut of: Vec<(u64, u32)> =
             self.of.iter().map(|(&interval, all)| (lags(all), interval)).collect();
@@ -141,9 +145,9 @@ impl Thinned {
     }
 }
 
-/// How sure the gaps of all sampling intervals are: those of most lags tell, and the others widen what is told.
+/// How sure the gaps of all sampling intervals are: the interval of the one with most lags, widened by the others.
 /// Without any they are anything up to the bound, seconds, where there is one.
-pub(crate) fn together(found: &[Found], bound_s: Option<f64>) -> Option<SampledGaps> {
+pub(crate) fn combined(found: &[GapEstimate], bound_s: Option<f64>) -> Option<SampledGaps> {
     let most = found.iter().max_by_key(|found| found.sampled.lags);
     let unknown = |bound_s| SampledGaps {
         identification: Identification::NotIdentified,
@@ -153,7 +157,7 @@ pub(crate) fn together(found: &[Found], bound_s: Option<f64>) -> Option<SampledG
     };
     let mut all = most.map(|found| found.sampled.clone()).or_else(|| bound_s.map(unknown))?;
     all.lags = found.iter().map(|found| found.sampled.lags).sum();
-    for Found { sampled, .. } in found {
+    for GapEstimate { sampled, .. } in found {
         if sampled.identification == Identification::NotIdentified {
             all.identification = Identification::NotIdentified;
         }
@@ -164,19 +168,19 @@ pub(crate) fn together(found: &[Found], bound_s: Option<f64>) -> Option<SampledG
     Some(all)
 }
 
-/// Puts the gaps that sampled records tell beside those that were measured, seconds, each as often as there are.
-pub(crate) fn mix(measured: &mut Vec<(f64, u64)>, found: &[Found]) {
+/// Adds the gaps estimated from sampled records to the measured ones, seconds, each as often as there are.
+pub(crate) fn mix(measured: &mut Vec<(f64, u64)>, found: &[GapEstimate]) {
     if found.is_empty() {
         return;
     }
     measured.iter_mut().for_each(|(_, count)| *count = count.saturating_mul(GAPS as u64));
-    for Found { gaps_s, count, .. } in found {
+    for GapEstimate { gaps_s, count, .. } in found {
         measured.extend(gaps_s.iter().map(|gap| (*gap, (libm::round(*count) as u64).max(1))));
     }
 }
 
-fn find(lags: &Lags, interval: u32, runner: &impl Runner) -> Found {
-    let scales = lags.alike.deviation();
+fn find(lags: &Lags, interval: u32, runner: &impl Runner) -> GapEstimate {
+    let scales = lags.intraclass.deviation();
     let fitting = Fitting::new(&lags.bins, &lags.plain, interval, scales);
     let shape = fitting.find();
     let again = |replicate: usize| {
@@ -195,7 +199,7 @@ fn find(lags: &Lags, interval: u32, runner: &impl Runner) -> Found {
     let of_median = interval_s(median, seen, laws.iter().map(|gaps_s| centre(gaps_s).0));
     let of_mean = interval_s(mean, seen, laws.iter().map(|gaps_s| centre(gaps_s).1));
     let is_narrow = of_median[1] <= FACTOR_MAX * of_median[0];
-    Found {
+    GapEstimate {
         gaps_s,
         count: lags.plain.syns_of_connections() * f64::from(interval) * law.followed(bound_s),
         sampled: SampledGaps {

@@ -37,8 +37,8 @@ pub(crate) struct Bins {
     /// What of the sum of two gaps goes so many bins above the greater one, by how many bins they are apart, from
     /// the most down to one.
     parts: [Vec<f64>; REACH],
-    /// The same of two gaps that are alike.
-    alike: [f64; REACH],
+    /// The same of two gaps in one bin.
+    equal: [f64; REACH],
 }
 
 impl Bins {
@@ -53,13 +53,13 @@ impl Bins {
             parts[above as usize][apart] = 1.0 - next;
             parts[above as usize + 1][apart] = next;
         });
-        let alike = core::array::from_fn(|above| parts[above][0]);
+        let equal = core::array::from_fn(|above| parts[above][0]);
         for parts in &mut parts {
             // Sums far above are of gaps that are nearly alike.
             let last = parts.iter().rposition(|part| *part > 0.0).unwrap_or(0);
             *parts = parts[..=last].iter().skip(1).rev().copied().collect();
         }
-        Bins { bound_s, parts, alike }
+        Bins { bound_s, parts, equal }
     }
 
     /// The bound, seconds.
@@ -104,8 +104,8 @@ impl Bins {
             let mut sum = gaps[at] * before[0][at];
             for above in 1..REACH.min(at + 1) {
                 let from = at - above;
-                let alike = lags[from] * gaps[from] * self.alike[above];
-                sum += lags[from] * after[above][from] + gaps[from] * before[above][from] + alike;
+                let equal = lags[from] * gaps[from] * self.equal[above];
+                sum += lags[from] * after[above][from] + gaps[from] * before[above][from] + equal;
             }
             lags[at] = (seen * gaps[at] + missed * sum) / (1.0 - missed * after[0][at]);
         }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_equation_has_the_sum_of_the_series() {
+    fn the_equation_equals_the_series() {
         let bins = Bins::new(60.0);
         let mut rng = Rng::new(1, 0x7468, 0);
         for case in 0..5 {
@@ -189,7 +189,7 @@ mod tests {
 
     /// Gaps drawn one by one, and points struck out.
     #[test]
-    fn lags_are_those_of_points_that_were_struck_out() {
+    fn lags_agree_with_a_simulated_thinned_process() {
         let bins = Bins::new(60.0);
         let mut rng = Rng::new(2, 0x7468, 0);
         for (sigma, seen) in [(0.5, 0.3), (1.2, 0.1), (1.8, 0.01)] {

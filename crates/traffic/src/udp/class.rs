@@ -65,12 +65,12 @@ impl UdpClass {
 }
 
 /// Ports of name services: DNS, NetBIOS names, multicast DNS, LLMNR.
-const NAMES: [u16; 4] = [53, 137, 5_353, 5_355];
+const NAME_PORTS: [u16; 4] = [53, 137, 5_353, 5_355];
 /// Ports that QUIC shares with HTTP.
-const WEB: [u16; 3] = [443, 80, 8_443];
+const HTTP_PORTS: [u16; 3] = [443, 80, 8_443];
 /// Ports of services that announce or ask by the clock: DHCP, TFTP's kin apart; NTP, NetBIOS datagrams,
 /// DHCPv6, SSDP, WS-Discovery, Dropbox's and Spotify's announcements in a LAN.
-const CLOCKED: [u16; 11] = [67, 68, 123, 138, 520, 546, 547, 1_900, 3_702, 17_500, 57_621];
+const PERIODIC_PORTS: [u16; 11] = [67, 68, 123, 138, 520, 546, 547, 1_900, 3_702, 17_500, 57_621];
 
 /// Packets a second from which on there is a stream, and from which on it may be a voice.
 const STREAM_MIN_PPS: f64 = 5.0;
@@ -118,7 +118,7 @@ pub struct Conversation {
 }
 
 /// The class of a conversation; `is_by_the_clock` says that the pair's conversations come at steady intervals.
-pub fn classify(conversation: &Conversation, is_by_the_clock: bool) -> UdpClass {
+pub fn classify(conversation: &Conversation, is_periodic: bool) -> UdpClass {
     let Conversation { ports, ways } = conversation;
     let is_of = |list: &[u16]| ports.iter().any(|port| list.contains(port));
     let is_answered = ways[1].packets > 0;
@@ -129,9 +129,9 @@ pub fn classify(conversation: &Conversation, is_by_the_clock: bool) -> UdpClass 
     let size = ways[fast].mean_bytes();
     let is_voice = rates[fast] >= VOICE_MIN_PPS && VOICE_BYTES.contains(&size);
     match () {
-        () if is_of(&NAMES) => UdpClass::DnsLike,
-        () if is_of(&WEB) => UdpClass::QuicLike,
-        () if is_of(&CLOCKED) => UdpClass::Periodic,
+        () if is_of(&NAME_PORTS) => UdpClass::DnsLike,
+        () if is_of(&HTTP_PORTS) => UdpClass::QuicLike,
+        () if is_of(&PERIODIC_PORTS) => UdpClass::Periodic,
         () if of_conferencing => UdpClass::RtpLike,
         () if is_answered
             && rates[slow] >= VOICE_MIN_PPS
@@ -142,7 +142,7 @@ pub fn classify(conversation: &Conversation, is_by_the_clock: bool) -> UdpClass 
         }
         () if is_voice && is_answered => UdpClass::RtpLike,
         () if rates[fast] >= STREAM_MIN_PPS && !is_answered => UdpClass::ConstantRate,
-        () if is_by_the_clock => UdpClass::Periodic,
+        () if is_periodic => UdpClass::Periodic,
         () => UdpClass::Exchange,
     }
 }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_told_by_what_marks_it() {
+    fn each_class_is_recognised() {
         let none = Way::default();
         for (ports, ways, expected) in [
             ([40_000, 53], [way(1, 70, 0.0), way(1, 200, 0.0)], UdpClass::DnsLike),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_by_the_clock_is_periodic_where_nothing_else_tells() {
+    fn steady_intervals_are_periodic_unless_another_class_applies() {
         let asked = Conversation { ports: [40_000, 9_000], ways: [way(1, 60, 0.0); 2] };
         assert_eq!(classify(&asked, true), UdpClass::Periodic);
         let named = Conversation { ports: [40_000, 53], ..asked };
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_as_they_are_written() {
+    fn names_are_those_of_the_json() {
         for class in UdpClass::ALL {
             let written = serde_json::to_string(&class).expect("JSON");
             assert_eq!(written, alloc::format!("\"{}\"", class.name()));

@@ -8,11 +8,12 @@ use nilometer_flow::FlowRecord;
 use nilometer_stat::{Empirical, Tally};
 
 use super::{
-    Classed, Clocked, Starts, UdpClass, UdpModel, Way, class_all, conversations, paired, starts,
+    Classed, PeriodicServices, Starts, UdpClass, UdpModel, Way, classify_all, conversations,
+    paired, starts,
 };
 use crate::coverage::Share;
 use crate::grid::Grid;
-use crate::sessions::{Alive, PairLife};
+use crate::sessions::{Alive, PairLifetime};
 
 /// Knots of each law.
 const KNOTS: usize = 256;
@@ -50,7 +51,7 @@ pub(crate) struct Measure {
 }
 
 /// The measures of no records.
-pub(crate) fn nothing(grid: Grid) -> Vec<Measure> {
+pub(crate) fn empty(grid: Grid) -> Vec<Measure> {
     UdpClass::ALL.map(|_| Measure::new(grid)).into()
 }
 
@@ -61,16 +62,20 @@ pub(crate) fn measure(records: &[FlowRecord], grid: Grid) -> Vec<Measure> {
     made
 }
 
-/// The measures of some of the records of address pairs, of which `clocked` is known.
-pub(crate) fn measure_some(records: &[FlowRecord], clocked: &Clocked, grid: Grid) -> Vec<Measure> {
+/// The measures of some of the records of address pairs, of which the periodic services are known.
+pub(crate) fn measure_partial(
+    records: &[FlowRecord],
+    periodic: &PeriodicServices,
+    grid: Grid,
+) -> Vec<Measure> {
     let mut found = paired(records);
-    class_all(&mut found, clocked);
+    classify_all(&mut found, periodic);
     by_class(&found, grid)
 }
 
 fn by_class(found: &[Classed], grid: Grid) -> Vec<Measure> {
     if found.is_empty() {
-        return nothing(grid);
+        return empty(grid);
     }
     let of = |class| found.iter().filter(|one| one.class == class).collect::<Vec<_>>();
     UdpClass::ALL.into_iter().map(|class| Measure::of(&of(class), grid)).collect()
@@ -101,11 +106,11 @@ impl Measure {
             return made;
         }
         let seconds = |ns: u64| ns.saturating_sub(grid.origin_ns) as f64 / 1e9;
-        let life = |one: &&Classed| PairLife {
+        let life = |one: &&Classed| PairLifetime {
             first_start_s: seconds(one.span_ns.0),
             last_end_s: seconds(one.span_ns.1),
         };
-        let lives: Vec<PairLife> = found.iter().map(life).collect();
+        let lives: Vec<PairLifetime> = found.iter().map(life).collect();
         made.conversations = found.len() as u64;
         made.sessions = Alive::of(&lives, grid.interval_s, grid.intervals);
         let mut values: [Vec<u64>; LAWS] = Default::default();
@@ -142,7 +147,7 @@ impl Measure {
     }
 
     /// How many conversations wait for others of their address pairs.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn pending(&self) -> usize {
         self.starts.values().map(Vec::len).sum()
     }
 

@@ -17,17 +17,17 @@ use nilometer_stat::Empirical;
 use serde::{Deserialize, Serialize};
 
 pub use class::{Conversation, UdpClass, Way, classify};
-pub(crate) use measure::{Measure, measure, measure_some, models, nothing};
+pub(crate) use measure::{Measure, empty, measure, measure_partial, models};
 
+use crate::biflows::fingerprint;
 use crate::coverage::Share;
-use crate::pairs::fingerprint;
 
 /// How long after a flow began its other direction may, ns.
 const ANSWER_MAX_NS: u64 = 10_000_000_000;
 /// Conversations of a pair from which on their intervals tell anything, and how steady these are at most, as
 /// standard deviation over mean.
-const CLOCKED_MIN: usize = 4;
-const CLOCKED_VARIATION_MAX: f64 = 0.3;
+const PERIODIC_MIN: usize = 4;
+const PERIODIC_VARIATION_MAX: f64 = 0.3;
 
 /// One class of UDP traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,14 +83,14 @@ type Service = (IpAddr, IpAddr, u16);
 /// When conversations with each service began, ns since 1970.
 pub(crate) type Starts = BTreeMap<Service, Vec<u64>>;
 
-/// The services that are asked by the clock.
-pub(crate) type Clocked = BTreeSet<Service>;
+/// The services whose conversations begin at steady intervals.
+pub(crate) type PeriodicServices = BTreeSet<Service>;
 
 /// The conversations of UDP records that were not sampled, in an order that depends on nothing but them.
 pub fn conversations(records: &[FlowRecord]) -> Vec<Classed> {
     let mut found = paired(records);
-    let clocked = clocked(starts(&found));
-    class_all(&mut found, &clocked);
+    let periodic = periodic_services(starts(&found));
+    classify_all(&mut found, &periodic);
     found
 }
 
@@ -160,29 +160,29 @@ pub(crate) fn starts_of(records: &[FlowRecord]) -> Starts {
     starts(&paired(records))
 }
 
-/// The services that were asked by the clock, of all that were asked.
-pub(crate) fn clocked(starts: Starts) -> Clocked {
+/// The services whose conversations begin at steady intervals, of all that were called.
+pub(crate) fn periodic_services(starts: Starts) -> PeriodicServices {
     let of =
-        |(service, mut starts): (Service, Vec<u64>)| is_clocked(&mut starts).then_some(service);
+        |(service, mut starts): (Service, Vec<u64>)| is_periodic(&mut starts).then_some(service);
     starts.into_iter().filter_map(of).collect()
 }
 
-fn class_all(found: &mut [Classed], clocked: &Clocked) {
+fn classify_all(found: &mut [Classed], periodic: &PeriodicServices) {
     for classed in found {
-        let is_clocked = clocked.contains(&service(classed));
-        classed.class = classify(&classed.conversation, is_clocked);
+        let is_periodic = periodic.contains(&service(classed));
+        classed.class = classify(&classed.conversation, is_periodic);
     }
 }
 
-fn is_clocked(starts: &mut [u64]) -> bool {
-    if starts.len() < CLOCKED_MIN {
+fn is_periodic(starts: &mut [u64]) -> bool {
+    if starts.len() < PERIODIC_MIN {
         return false;
     }
     starts.sort_unstable();
     let gaps: Vec<f64> = starts.windows(2).map(|two| (two[1] - two[0]) as f64 / 1e9).collect();
     let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
     let square = gaps.iter().map(|gap| (gap - mean) * (gap - mean)).sum::<f64>();
-    mean > 0.1 && libm::sqrt(square / gaps.len() as f64) < CLOCKED_VARIATION_MAX * mean
+    mean > 0.1 && libm::sqrt(square / gaps.len() as f64) < PERIODIC_VARIATION_MAX * mean
 }
 
 #[cfg(test)]
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pair_asks_by_the_clock_is_periodic() {
+    fn conversations_at_steady_intervals_are_periodic() {
         let by_the_clock: Vec<FlowRecord> =
             (0..6).map(|number| flow(1, 7_000, 10_000 * number + 7 * number % 30, 1)).collect();
         let found = conversations(&by_the_clock);

@@ -1,4 +1,4 @@
-//! What flows without flags show of their openings and their ends.
+//! Evidence that flows without flags were seen to begin and to end.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -59,7 +59,7 @@ pub(crate) struct Evidence {
     hosts: Hosts,
     span_ns: (u64, u64),
     /// Some record says that its flow ended: then those that say otherwise did not.
-    tells_ends: bool,
+    reports_ends: bool,
     /// Both directions of connections were seen: what has no answer was none.
     sees_both: bool,
     /// Packets without payload are among those counted.
@@ -114,7 +114,7 @@ impl Share {
 }
 
 impl Weighed {
-    /// What these flows show, whose told ends stand in their flags.
+    /// The evidence of these flows, whose reported ends stand in their flags.
     pub fn of(flows: &[FlowRecord], threshold_ns: u64) -> Weighed {
         let related = RelatedFlows::new(flows, threshold_ns);
         let hosts = Hosts::of(flows, threshold_ns);
@@ -177,10 +177,10 @@ impl Weighed {
 
 impl Evidence {
     /// That of all flows, seen from `span_ns.0` to `span_ns.1`; what they show was put together.
-    pub fn of(weighed: Weighed, tells_ends: bool, span_ns: (u64, u64)) -> Evidence {
+    pub fn of(weighed: Weighed, reports_ends: bool, span_ns: (u64, u64)) -> Evidence {
         let sees_both = weighed.answered.is_most();
         let counts_bare = weighed.complete[usize::from(!sees_both)].is_most();
-        Evidence { hosts: weighed.hosts, span_ns, tells_ends, sees_both, counts_bare }
+        Evidence { hosts: weighed.hosts, span_ns, reports_ends, sees_both, counts_bare }
     }
 
     /// Was this flow seen to begin?
@@ -209,7 +209,7 @@ impl Evidence {
         match related.flows[at].end_reason {
             _ if related.flows[at].has_end() => true,
             EndReason::Unknown => self.seems_ended(related, at),
-            EndReason::IdleTimeout if !self.tells_ends => self.seems_ended(related, at),
+            EndReason::IdleTimeout if !self.reports_ends => self.seems_ended(related, at),
             _ => false,
         }
     }
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn where_ends_are_told_there_are_no_others() {
+    fn where_ends_are_reported_no_others_are_inferred() {
         let mut records = busy_server(8);
         for record in &mut records {
             let is_odd = record.key.source_port.max(record.key.destination_port) % 2 == 1;
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_counted_that_a_whole_connection_takes() {
+    fn connections_with_too_few_packets_are_incomplete() {
         // One segment from the client and three from the server leave four packets of eight.
         let few = [connection(9, 100, 101, 8), connection(10, 200, 201, 4)].concat();
         assert_eq!(beside_a_busy_server(&few), [(true, true), (true, false)]);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_answers_is_no_connection_unless_one_way_only_was_seen() {
+    fn unanswered_flows_are_no_connections_unless_one_direction_is_exported() {
         let [lone, _] = connection(9, 100, 101, 8);
         assert_eq!(beside_a_busy_server(core::slice::from_ref(&lone)), [(false, false)]);
         let mut one_way = busy_server(8);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_soon_before_its_hosts_may_go_on() {
+    fn a_flow_that_ends_just_before_its_hosts_may_continue() {
         let elsewhere = |n: u64| between((2, 2), 9 + n as u16, (100 + n, 101 + n), 8);
         let three: Vec<FlowRecord> = [0, 14, 20].into_iter().flat_map(elsewhere).collect();
         // The last of all is that of hosts which left.

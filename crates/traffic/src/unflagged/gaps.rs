@@ -138,7 +138,7 @@ mod tests {
     use nilometer_stat::{Rng, lognormal};
 
     #[test]
-    fn two_laws_of_gaps_are_told_apart_at_their_knee() {
+    fn two_laws_of_gaps_are_separated_at_their_knee() {
         let mut rng = Rng::new(1, 0x756e_666c, 0);
         let mut draw = |n: usize, median_s: f64| -> Vec<f64> {
             (0..n).map(|_| libm::log(lognormal(&mut rng, libm::log(median_s * 1e9), 0.6))).collect()

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use nilometer_flow::{FlowKey, FlowRecord};
 
-use crate::pairs::fingerprint;
+use crate::biflows::fingerprint;
 
 /// How long before or after a flow the flow that answers it may lie, ns: stamps of exporters are coarse.
 const APART_MAX_NS: u64 = 1_000_000_000;

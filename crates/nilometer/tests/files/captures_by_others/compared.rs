@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use nilometer_files::input::observe::observe;
 use nilometer_traffic::model::Origin;
-use nilometer_traffic::of_vectors::{self, Beside};
+use nilometer_traffic::vector_model::{self, VectorModelOptions};
 use nilometer_traffic::vectors::Vectors;
 use serde_json::Value;
 
@@ -234,14 +234,14 @@ fn model_of(room: &Room) -> String {
     let vectors =
         Vectors::of(&observed.connections, [begins_ns; 2], summary.seconds.ceil(), 60 * SECOND_NS);
     let pool = |text: &str| vec![text.parse().expect("a prefix")];
-    let beside = Beside {
+    let options = VectorModelOptions {
         tool: "a test".to_owned(),
         origin: Origin { description: "a test".to_owned(), synthetic: true, inputs: Vec::new() },
         bound_s: 60.0,
         pools: [pool("198.18.0.0/24"), pool("198.19.0.0/24")],
         other_octets: observed.beside_tcp_octets(),
     };
-    serde_json::to_string_pretty(&of_vectors::model(vectors, beside)).expect("JSON")
+    serde_json::to_string_pretty(&vector_model::model(vectors, options)).expect("JSON")
 }
 
 #[test]

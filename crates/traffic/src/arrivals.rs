@@ -1,20 +1,20 @@
-//! The chain of one slot: when a session that never stopped would connect.
+//! Arrival times of one slot's connections, as a stationary renewal process.
 //!
-//! A slot is a place for one session at a time. Its connections are a renewal process over the whole
-//! run: consecutive ones are a draw of P(InterConnection) apart. The first wait is the *residual* of
-//! a gap (a gap met at a random moment, so drawn in proportion to its length, of which a uniform part
-//! is left): then every interval expects as many connections of a slot as its length holds mean gaps,
-//! the first interval included, and no wave of connections marks the start (Cox, Renewal Theory, 5.4).
+//! A slot is a place for one session at a time. Its connections are a renewal process over the whole run: consecutive
+//! ones are a draw of P(InterConnection) apart. The first wait is the *residual* of a gap (a gap met at a random
+//! moment is drawn in proportion to its length, and a uniform part of it is left). Every interval then expects as many
+//! connections of a slot as its length holds mean gaps, the first interval included, and no wave of connections marks
+//! the start (Cox, Renewal Theory, 5.4).
 //!
-//! Each slot has a stream of random numbers of its own, so a chain does not depend on which thread
-//! draws it, nor on how many other slots there are.
+//! Each slot has a random stream of its own, so its arrivals depend neither on the thread that draws them nor on the
+//! number of slots.
 
 use alloc::vec::Vec;
 
 use nilometer_stat::{Empirical, Residual, Rng};
 use nilometer_wire::{Span, Time};
 
-use crate::purpose;
+use crate::random_streams;
 
 /// One interval of the performance.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,23 +36,23 @@ impl Window {
     }
 }
 
-/// Connection times of one slot, rising.
+/// Arrival times of one slot, rising.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chain {
-    /// When the slot would connect.
+pub struct Arrivals {
+    /// When a session in the slot connects, if it is on.
     pub times: Vec<Time>,
 }
 
-/// Gaps that a chain draws in a window at least, besides twice what the window is to hold.
+/// Gaps drawn in a window at least, besides twice what the window is to hold.
 const GAPS_MIN: u64 = 100;
 
-/// Draws the chain of `slot` over the windows; gaps are in seconds.
+/// Draws the arrivals of `slot` over the windows; gaps are in seconds.
 ///
 /// Where one slot alone would connect far more often than a window is to hold, only the window's end
 /// is drawn, begun with a residual like the run: no more of it is ever switched on, the process looks
 /// the same from any moment, and an original whose clock jumps by years stays cheap.
-pub fn chain(gaps: &Empirical, seed: u64, slot: u32, windows: &[Window]) -> Chain {
-    let mut rng = Rng::new(seed, purpose::GAPS, u64::from(slot));
+pub fn draw(gaps: &Empirical, seed: u64, slot: u32, windows: &[Window]) -> Arrivals {
+    let mut rng = Rng::new(seed, random_streams::GAPS, u64::from(slot));
     let mut times = Vec::new();
     let residual = Residual::new(gaps);
     let rest = |rng: &mut Rng| Span::from_secs_f64(residual.draw(rng));
@@ -70,7 +70,7 @@ pub fn chain(gaps: &Empirical, seed: u64, slot: u32, windows: &[Window]) -> Chai
             at += Span::from_secs_f64(gaps.draw(&mut rng));
         }
     }
-    Chain { times }
+    Arrivals { times }
 }
 
 #[cfg(test)]
@@ -89,12 +89,12 @@ mod tests {
     }
 
     #[test]
-    fn every_second_expects_the_same_connections_from_the_first_on() {
+    fn arrivals_are_stationary_from_the_first_second() {
         let gaps = law();
         let windows = ten_seconds(1_000);
         let mut seconds = [0u32; 10];
         for slot in 0..4_000 {
-            for time in chain(&gaps, 1, slot, &windows).times {
+            for time in draw(&gaps, 1, slot, &windows).times {
                 seconds[time.as_secs_f64() as usize] += 1;
             }
         }
@@ -106,21 +106,21 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_the_same_whoever_draws_it() {
+    fn arrivals_depend_on_seed_and_slot_alone() {
         let gaps = law();
         let windows = ten_seconds(1_000);
-        assert_eq!(chain(&gaps, 1, 9, &windows), chain(&gaps, 1, 9, &windows));
-        assert_ne!(chain(&gaps, 1, 9, &windows), chain(&gaps, 2, 9, &windows));
-        assert_ne!(chain(&gaps, 1, 9, &windows), chain(&gaps, 1, 8, &windows));
+        assert_eq!(draw(&gaps, 1, 9, &windows), draw(&gaps, 1, 9, &windows));
+        assert_ne!(draw(&gaps, 1, 9, &windows), draw(&gaps, 2, 9, &windows));
+        assert_ne!(draw(&gaps, 1, 9, &windows), draw(&gaps, 1, 8, &windows));
     }
 
     #[test]
-    fn a_window_that_holds_little_draws_little_and_its_end_is_as_dense() {
+    fn a_sparse_window_draws_few_arrivals_at_full_density() {
         let gaps = law().scaled(1e-6);
         let windows = ten_seconds(20);
-        let chain = chain(&gaps, 1, 0, &windows);
-        assert!((100..300).contains(&chain.times.len()), "{}", chain.times.len());
-        let last = windows[0].end.since(*chain.times.last().expect("times")).as_secs_f64();
+        let arrivals = draw(&gaps, 1, 0, &windows);
+        assert!((100..300).contains(&arrivals.times.len()), "{}", arrivals.times.len());
+        let last = windows[0].end.since(*arrivals.times.last().expect("times")).as_secs_f64();
         assert!(last <= gaps.max(), "the last time is a gap from the end: {last}");
     }
 }

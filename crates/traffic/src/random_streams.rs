@@ -1,6 +1,6 @@
-//! What each stream of random numbers is for; no two uses of a seed share one.
+//! The numbers of random streams: no two uses of a seed share one.
 
-/// Gaps of a slot's chain, by slot.
+/// Gaps between the arrivals of a slot, by slot.
 pub const GAPS: u32 = 1;
 /// Address pairs, by interval and slot.
 pub const PAIRS: u32 = 2;

@@ -1,20 +1,20 @@
-//! A model from laws that somebody states, with nothing measured.
+//! A model from stated distributions, with nothing measured.
 //!
-//! Sizes, gaps and the popularity of addresses are given, and how many sessions are active in each
-//! interval. How many connections these make follows: sessions are imitated that begin with a whole gap, as
-//! threads of Harpoon do when a run begins. Their connections carry the mean size each. No formula does: in a
-//! time T it would be T/μ and a little more for gaps of mean μ that are all far below T, but tails that reach beyond T are what is stated.
+//! Sizes, gaps and the popularity of addresses are given, and the number of active sessions in each interval. How many
+//! connections these make follows: sessions are simulated that begin with a whole gap, as threads of Harpoon do when a
+//! run begins. Their connections carry the mean size each. No formula is used: in a time T it would be T/μ and a little
+//! more for gaps of mean μ that are all far below T, but tails that reach beyond T are what people state.
 //!
-//! Nor need each gap be imitated, of which T may hold any number. Those of up to εT pass in runs, each as
-//! their mean; how many come before a longer one is a geometric number. The longer ones are drawn, and no
-//! session has room for more than 1/ε of them, so that each is brought to its end.
+//! Not every gap needs to be simulated, since T may hold any number of them. Gaps of up to εT are passed in runs, each
+//! as their mean; the number before a longer one is geometric. The longer ones are drawn, and no session has room for
+//! more than 1/ε of them, so that each session is brought to its end.
 //!
 //! That moves the answer by about one part in 1/ε. Cut all gaps at T: nothing before T changes. By Wald's
-//! identity a session then has (T + o)/ν gaps in the mean, the one that crosses T with them, where ν is the
+//! identity a session then has (T + o)/ν gaps in the mean, the one that crosses T included, where ν is the
 //! mean of a cut gap, and o, how far the last one reaches beyond T, is known but for some εT. (o lies between
-//! 0 and T: ν alone, without imitation, may give half of what is made.) Chance adds a tenth of a per cent for
-//! most laws. Its deviation is three at the worst: a million draws are a thousand sessions at the least, and
-//! their numbers of connections deviate by no more than the mean.
+//! 0 and T: ν alone, without simulation, may give half of the count.) Chance adds a tenth of a per cent for
+//! most laws. The coefficient of variation is three at the worst: a million draws are at least a thousand sessions, and
+//! the standard deviation of their numbers of connections is at most the mean.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -25,16 +25,16 @@ use crate::model::{
     Coverage, Driver, FORMAT, Generation, Interval, ModelError, Origin, Ranks, TrafficModel,
 };
 use crate::pool::Prefix;
-use crate::purpose;
+use crate::random_streams;
 
-/// ε: a gap that is longer than this share of the interval is imitated by itself.
+/// ε: a gap that is longer than this share of the interval is simulated by itself.
 const LONG: f64 = 1e-3;
-/// Long gaps that are imitated, over all sessions; the last session is brought to its end.
-const IMITATED: u32 = 1_000_000;
+/// Long gaps that are simulated, over all sessions; the last session is brought to its end.
+const SIMULATED: u32 = 1_000_000;
 
-/// What is stated.
+/// The stated distributions and volumes.
 #[derive(Clone, Debug)]
-pub struct ByHand {
+pub struct ModelSpecification {
     /// Tool and version.
     pub tool: String,
     /// Where the laws come from.
@@ -80,9 +80,9 @@ fn connections(gaps: &Empirical, seconds: f64) -> f64 {
     if short >= 1.0 {
         return seconds / short_mean;
     }
-    let mut rng = Rng::new(1, purpose::STATED, 0);
+    let mut rng = Rng::new(1, random_streams::STATED, 0);
     let (mut sessions, mut drawn, mut connections) = (0, 0, 0.0);
-    while drawn < IMITATED {
+    while drawn < SIMULATED {
         let mut clock = 0.0;
         loop {
             let run = libm::floor(rng.exponential(1.0) / -libm::log(short));
@@ -99,8 +99,8 @@ fn connections(gaps: &Empirical, seconds: f64) -> f64 {
     connections / f64::from(sessions)
 }
 
-impl ByHand {
-    /// The model of what is stated.
+impl ModelSpecification {
+    /// The model of this specification.
     ///
     /// # Errors
     /// Where a number or a list is not usable, as [`TrafficModel::check`] says.
@@ -175,10 +175,10 @@ mod tests {
     use super::*;
     use nilometer_stat::{Form, Law, Sampler};
 
-    fn stated(sessions: Vec<f64>) -> ByHand {
+    fn stated(sessions: Vec<f64>) -> ModelSpecification {
         let sizes = Law::Pareto { index: 1.5, minimum: 1_000.0 }.table(Form::Step, None);
         let gaps = Law::Exponential { mean: 0.5 }.table(Form::Linear, None);
-        ByHand {
+        ModelSpecification {
             tool: "test".to_string(),
             origin: Origin { description: "test".to_string(), synthetic: true, inputs: Vec::new() },
             file_size: sizes.expect("a law"),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_make_their_connections_and_these_carry_the_mean() {
+    fn sessions_make_connections_of_the_mean_size() {
         let model = stated(alloc::vec![10.0, 0.0, 2.5]).model().expect("a model");
         // Poisson: 120 a minute and session.
         let flows: Vec<u64> = model.intervals.iter().map(|interval| interval.flows).collect();
@@ -207,9 +207,9 @@ mod tests {
 
     /// Gaps mostly far longer than the interval.
     #[test]
-    fn an_interval_too_short_for_a_gap_has_hardly_a_connection() {
+    fn intervals_shorter_than_most_gaps_have_few_connections() {
         let gaps = Law::Lognormal { mu: 6.0, sigma: 1.6 }.table(Form::Linear, None).expect("a law");
-        let short = ByHand { inter_connection: gaps, ..stated(alloc::vec![100.0]) };
+        let short = ModelSpecification { inter_connection: gaps, ..stated(alloc::vec![100.0]) };
         let flows = short.model().expect("a model").flows();
         // F(60 s) is 0.117.
         assert!((11..=14).contains(&flows), "{flows}");
@@ -231,8 +231,8 @@ mod tests {
         }
     }
 
-    /// Sessions imitated gap by gap, all of them to their end.
-    fn imitated(gaps: &Empirical, seconds: f64, sessions: u32) -> f64 {
+    /// The naive twin: sessions simulated gap by gap, all of them to their end.
+    fn simulated(gaps: &Empirical, seconds: f64, sessions: u32) -> f64 {
         let gaps = Sampler::new(gaps);
         let mut rng = Rng::new(7, 0, 0);
         let mut connections = 0;
@@ -248,7 +248,7 @@ mod tests {
 
     fn within(share: f64, law: Law, seconds: f64, sessions: u32) {
         let gaps = law.table(Form::Linear, None).expect("a law");
-        let (each, naive) = (connections(&gaps, seconds), imitated(&gaps, seconds, sessions));
+        let (each, naive) = (connections(&gaps, seconds), simulated(&gaps, seconds, sessions));
         assert!((each / naive - 1.0).abs() < share, "{law:?}: {each} for {naive}");
     }
 
@@ -265,7 +265,7 @@ mod tests {
 
     /// The longest gaps have most of the mean, and no interval has room for them.
     #[test]
-    fn a_mean_made_of_gaps_beyond_the_interval_is_not_divided_by() {
+    fn the_count_does_not_follow_a_mean_of_gaps_beyond_the_interval() {
         within(0.03, Law::Pareto { index: 1.05, minimum: 0.004 }, 3_600.0, 300);
         within(0.03, Law::Pareto { index: 1.2, minimum: 0.002 }, 60.0, 1_000);
         within(0.03, Law::Lognormal { mu: -8.0, sigma: 3.5 }, 10.0, 1_000);
@@ -273,9 +273,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_performed_is_refused() {
+    fn unusable_specifications_are_refused() {
         assert!(matches!(stated(Vec::new()).model(), Err(ModelError::Empty("intervals"))));
-        let nobody = ByHand { sources: Vec::new(), ..stated(alloc::vec![1.0]) };
+        let nobody = ModelSpecification { sources: Vec::new(), ..stated(alloc::vec![1.0]) };
         assert!(matches!(nobody.model(), Err(ModelError::Empty("sources"))));
         for bad in [f64::NAN, -1.0, f64::INFINITY] {
             let model = stated(alloc::vec![1.0, bad]).model();

@@ -1,11 +1,14 @@
-//! What each interval of a plan is to hold, by what drives it: its connections, or its active sessions.
+//! The load that a plan intends for each interval: connections and payload, by what drives the plan.
+//!
+//! *Intended load* is what a tester tries to send (RFC 2285, section 3.5.1). A plan is driven by connections, or by active
+//! sessions as Harpoon is (sections 3 and 4.1).
 
 use crate::generation::Driver;
 use crate::model::{Interval, TrafficModel};
 use crate::sessions::{self, Demand};
 
-/// Connections that an interval is to hold, or that its sessions make on average where they drive.
-pub(crate) fn expected(model: &TrafficModel, interval: &Interval) -> u64 {
+/// Connections intended for an interval; where sessions drive, those that its sessions make on average.
+pub(crate) fn connections(model: &TrafficModel, interval: &Interval) -> u64 {
     match model.generation.driver {
         Driver::Connections => interval.to_perform().connections,
         Driver::Sessions => {
@@ -15,9 +18,9 @@ pub(crate) fn expected(model: &TrafficModel, interval: &Interval) -> u64 {
     }
 }
 
-/// Payload bytes that an interval is to carry: its own; where sessions drive, by as many as it has of those that carry
-/// them.
-pub(crate) fn carried(model: &TrafficModel, at: usize) -> u64 {
+/// Payload bytes intended for an interval: its own; where sessions drive, scaled by the stated over the estimated
+/// number of sessions.
+pub(crate) fn payload_bytes(model: &TrafficModel, at: usize) -> u64 {
     let interval = &model.intervals[at];
     if model.generation.driver == Driver::Connections {
         return interval.to_perform().bytes;

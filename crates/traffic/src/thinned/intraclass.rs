@@ -1,9 +1,9 @@
-//! How much pairs of hosts differ in the scale of their gaps, by how alike the lags of one pair are.
+//! How much pairs of hosts differ in the scale of their gaps: an intraclass covariance of their lags.
 //!
 //! If the gaps of each pair are those of one law times a scale of the pair's own, so are its lags, and two lags of
 //! one pair have in common what the scale contributes to their logarithms: their covariance over pairs is
 //! the variance of the scale's logarithm (the intraclass correlation of an analysis of variance). A bin is
-//! a logarithm. Each pair counts by its lags, so that one with many does not decide alone; and everything is
+//! a logarithm. Each pair counts by its lags, so that one with many does not decide alone; and the estimate is
 //! shrunk towards pairs that differ little, by [`PRIOR_LAGS`], so that pairs with few do not decide at all.
 
 use super::renewal::OF_DECADE;
@@ -17,14 +17,14 @@ const PRIOR_VARIANCE: f64 = 0.04;
 
 /// Sums over pairs with two lags or more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Alike {
+pub(crate) struct Intraclass {
     /// Of the products of two lags' bins, each lag with the mean of the others.
     products: i128,
     bins: i128,
     lags: i128,
 }
 
-impl Alike {
+impl Intraclass {
     /// Takes the lags of a pair, how many there are by their bins.
     pub fn add(&mut self, counts: &[u64]) {
         let (mut lags, mut sum, mut squares) = (0, 0, 0);
@@ -40,7 +40,7 @@ impl Alike {
     }
 
     /// Adds those of other pairs.
-    pub fn merge(&mut self, more: &Alike) {
+    pub fn merge(&mut self, more: &Intraclass) {
         self.products += more.products;
         self.bins += more.bins;
         self.lags += more.lags;
@@ -78,13 +78,13 @@ mod tests {
     }
 
     fn deviation(pairs: &[Vec<u64>]) -> f64 {
-        let mut alike = Alike::default();
-        pairs.iter().for_each(|counts| alike.add(counts));
-        alike.deviation()
+        let mut intraclass = Intraclass::default();
+        pairs.iter().for_each(|counts| intraclass.add(counts));
+        intraclass.deviation()
     }
 
     #[test]
-    fn the_deviation_of_scales_is_had_back_and_so_is_none() {
+    fn the_deviation_of_scales_is_recovered() {
         assert!((deviation(&pairs(1, 1.0, 6)) - 1.0).abs() < 0.1);
         assert!((deviation(&pairs(2, 0.5, 6)) - 0.5).abs() < 0.1);
         assert!(deviation(&pairs(3, 0.0, 6)) < 0.2);
@@ -96,11 +96,11 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_added_in_any_order() {
+    fn merging_does_not_depend_on_order() {
         let pairs = pairs(6, 1.0, 5);
-        let mut sum = Alike::default();
+        let mut sum = Intraclass::default();
         for part in pairs.rchunks(37) {
-            let mut more = Alike::default();
+            let mut more = Intraclass::default();
             part.iter().for_each(|counts| more.add(counts));
             sum.merge(&more);
         }

@@ -1,4 +1,4 @@
-//! What a person should know of how a model was made, in plain words.
+//! Warnings about an estimate, in plain words.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -13,10 +13,10 @@ use crate::lengths::Measured;
 use crate::model::{Identification, SampledGaps};
 use crate::sampled_records::{Group, Kinds};
 
-/// A law is identified that is told to within this KS distance.
+/// A law counts as identified where it is known to within this KS distance.
 const SPREAD_MAX: f64 = 0.05;
 
-/// What repair changed beyond the joining of pieces, in plain words.
+/// What repair changed, besides joining pieces.
 pub(crate) fn repaired(counts: &RepairCounts) -> Vec<String> {
     let said = |(reason, count): (Reason, u64)| {
         let what = match reason {
@@ -30,12 +30,12 @@ pub(crate) fn repaired(counts: &RepairCounts) -> Vec<String> {
     counts.met().filter_map(said).collect()
 }
 
-/// What makes a model of samples less than one of whole flows.
+/// How exactly a model of sampled packets is known.
 pub(crate) fn sampled(measured: &Measured, sampled: &Kinds) -> Vec<String> {
     let Some((low, high)) = sampled.intervals() else { return Vec::new() };
     let [least, most] = measured.lengths.flow_count_interval;
     let rate = if low == high { format!("1:{low}") } else { format!("1:{low} to 1:{high}") };
-    if sampled.is_bare() {
+    if sampled.lacks_flags() {
         return vec![format!(
             "packets were sampled {rate} and no TCP flags recorded: how many TCP flows there were is \
              not identified, at least {:.0} ({least:.0} to {most:.0} are possible); volumes hold; \
@@ -51,9 +51,9 @@ pub(crate) fn sampled(measured: &Measured, sampled: &Kinds) -> Vec<String> {
     )]
 }
 
-/// How badly sizes of sampled files are known, where they are, and what to do.
+/// That sizes of sampled files are not identified, and what to do.
 pub(crate) fn sampled_sizes(inversions: &BTreeMap<Group, Inversion>) -> Option<String> {
-    let carrying = inversions.iter().filter(|(group, _)| !group.is_bare && !group.returns);
+    let carrying = inversions.iter().filter(|(group, _)| !group.lacks_flags && !group.returns);
     let spreads: Vec<Option<f64>> = carrying.map(|(_, found)| found.spread).collect();
     if spreads.contains(&None) {
         return Some(
@@ -72,10 +72,10 @@ pub(crate) fn sampled_sizes(inversions: &BTreeMap<Group, Inversion>) -> Option<S
     })
 }
 
-/// Files below which Figure 4 tells sessions badly.
+/// Files below which Figure 4 estimates sessions badly.
 const FILES_FEW: u64 = 100;
 
-/// What makes few files a bad law for Figure 4.
+/// That there are too few files for Figure 4.
 pub(crate) fn few_files(files: u64) -> Option<String> {
     (files < FILES_FEW).then(|| {
         format!(

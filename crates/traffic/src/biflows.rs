@@ -1,9 +1,8 @@
-//! Flows of both directions become connections again.
+//! Flows of both directions joined into connections: biflows (RFC 5103, section 2).
 //!
-//! A connection's two flows have each other's five-tuple and overlap in time. Records of one five-tuple
-//! are looked at in the order of their starts, and each takes the first of the other direction that
-//! starts before it is long over. A direction of which there is no record (exporters that see one way
-//! only) leaves a connection of one flow.
+//! A connection's two flows have each other's five-tuple and overlap in time. Records of one five-tuple are
+//! visited in the order of their starts, and each takes the first of the other direction that starts before it is long
+//! over. A direction without a record, from exporters that see one way only, leaves a connection of one flow.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -27,7 +26,7 @@ pub(crate) type Answered = ((IpAddr, IpAddr), u64);
 pub(crate) struct Connection {
     /// When its first flow started, ns since 1970.
     start_ns: u64,
-    /// By chance, but always the same.
+    /// A hash of its first flow.
     mark: u64,
     shape: Shape,
     /// IP bytes of its flows.
@@ -40,9 +39,9 @@ pub(crate) struct Connection {
     answered_ns: Option<u64>,
 }
 
-/// What the whole connections of some address pairs came to.
+/// Sums over the whole connections of some address pairs.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct WholeConnections {
     /// What each carried.
     pub shapes: Shapes,
     /// What those that start in each interval carried.
@@ -55,10 +54,10 @@ pub(crate) struct Whole {
     pub pair_medians_ns: Tally,
 }
 
-impl Whole {
+impl WholeConnections {
     /// No connection.
-    pub fn new(grid: Grid) -> Whole {
-        Whole {
+    pub fn new(grid: Grid) -> WholeConnections {
+        WholeConnections {
             shapes: Shapes::default(),
             volumes: vec![ConnectionVolume::default(); grid.intervals],
             flows: 0,
@@ -69,8 +68,8 @@ impl Whole {
     }
 
     /// The connections whose opening and end were seen, from either side, and that carried something.
-    pub fn of(connections: Vec<Connection>, grid: Grid) -> (Whole, Vec<Answered>) {
-        let mut whole = Whole::new(grid);
+    pub fn of(connections: Vec<Connection>, grid: Grid) -> (WholeConnections, Vec<Answered>) {
+        let mut whole = WholeConnections::new(grid);
         let mut answers = Vec::new();
         for made in connections {
             let at = grid.at(made.start_ns);
@@ -100,7 +99,7 @@ impl Whole {
     }
 
     /// Adds those of other address pairs, on the same grid.
-    pub fn add(&mut self, other: Whole) {
+    pub fn add(&mut self, other: WholeConnections) {
         self.shapes.merge(other.shapes);
         for (volume, more) in self.volumes.iter_mut().zip(&other.volumes) {
             volume.add(more);
@@ -113,21 +112,21 @@ impl Whole {
 }
 
 /// Flows by connection.
-pub(crate) struct Paired {
+pub(crate) struct Biflows {
     /// Those whose opening and end were seen, from either side, and that carried something.
     pub connections: Vec<Connection>,
     /// Of each flow: is it a file, and the other direction of its connection a larger one?
     pub is_smaller: Vec<bool>,
 }
 
-impl Paired {
+impl Biflows {
     /// Finds the other direction of each flow.
-    pub fn of(flows: &[FlowRecord]) -> Paired {
+    pub fn of(flows: &[FlowRecord]) -> Biflows {
         let mut order: Vec<(u64, u64, u32)> = (flows.iter().enumerate())
             .map(|(at, flow)| (fingerprint(&flow.key), flow.start_ns, at as u32))
             .collect();
         order.sort_unstable();
-        let mut paired = Paired { connections: Vec::new(), is_smaller: vec![false; flows.len()] };
+        let mut paired = Biflows { connections: Vec::new(), is_smaller: vec![false; flows.len()] };
         for group in order.chunk_by(|one, other| one.0 == other.0) {
             let places: Vec<usize> = group.iter().map(|&(.., at)| at as usize).collect();
             paired.pair(flows, &places);
@@ -172,7 +171,7 @@ fn connection(flow: &FlowRecord, other: Option<&FlowRecord>) -> Option<Connectio
     if !both().any(FlowRecord::has_start) || !both().any(FlowRecord::has_end) {
         return None;
     }
-    // Whoever of the two is known to have opened tells for both.
+    // If the opener is known from either flow, that decides for both.
     let telling = both().find(|flow| flow.opened.is_some()).unwrap_or(flow);
     let (client, server) = ends(telling);
     // By ports as well as addresses: on a loopback interface both ends have one address.
@@ -202,14 +201,14 @@ fn connection(flow: &FlowRecord, other: Option<&FlowRecord>) -> Option<Connectio
     })
 }
 
-/// A word that two connections share by chance alone.
+/// A hash that two connections share by chance alone.
 fn mark(flow: &FlowRecord) -> u64 {
     let mixed =
         flow.key.hash_word().wrapping_add(flow.start_ns).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// The same for both directions; two five-tuples that share one are told apart by their keys.
+/// A hash that both directions share; keys distinguish five-tuples with the same one.
 pub(crate) fn fingerprint(key: &FlowKey) -> u64 {
     let host = |address: IpAddr, port: u16| {
         let (high, low) = match address {
@@ -254,7 +253,7 @@ mod tests {
     }
 
     fn shapes(flows: &[FlowRecord]) -> Vec<(u64, u64, u64)> {
-        let mut made: Vec<_> = Paired::of(flows)
+        let mut made: Vec<_> = Biflows::of(flows)
             .connections
             .iter()
             .map(|made| (made.start_ns / SECOND_NS, made.shape.request_bytes, made.shape.bytes))
@@ -274,7 +273,7 @@ mod tests {
     /// beside which there is none.
     #[test]
     fn a_connection_has_one_file() {
-        let smaller = |flows: &[FlowRecord]| Paired::of(flows).is_smaller;
+        let smaller = |flows: &[FlowRecord]| Biflows::of(flows).is_smaller;
         let both = |up, down| [flow(1_000, true, 5, up), flow(1_000, false, 5, down)];
         assert_eq!(smaller(&both(200, 9_000)), [true, false]);
         assert_eq!(smaller(&both(9_000, 200)), [false, true]);
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_used_again_is_another_connection() {
+    fn a_reused_port_is_another_connection() {
         let flows = [
             flow(1_000, true, 5, 70),
             flow(1_000, false, 5, 900),
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn who_opened_is_known_from_either_side_and_else_by_the_lower_port() {
+    fn the_opener_is_known_from_either_flow_or_by_the_lower_port() {
         let mut untold = flow(1_000, true, 5, 70);
         untold.opened = None;
         let mut other = flow(1_000, false, 5, 900);
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_seen_to_open_and_end_is_left_out_and_so_is_what_carried_nothing() {
+    fn incomplete_and_empty_connections_are_left_out() {
         let without = |flags: u8| {
             let mut both = vec![flow(1_000, true, 5, 70), flow(1_000, false, 5, 900)];
             both.iter_mut().for_each(|flow| flow.tcp_flags &= !flags);

@@ -1,4 +1,4 @@
-//! A model whose laws are those of a joint table of sessions.
+//! The model of a joint table of sessions: laws, popularities and volumes derived from connection vectors.
 
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -17,9 +17,9 @@ use crate::vectors::{SessionVector, Vectors};
 /// Knots of a law's table.
 const KNOTS: usize = 2_048;
 
-/// What is known beside the table.
+/// What the table does not say.
 #[derive(Clone, Debug)]
-pub struct Beside {
+pub struct VectorModelOptions {
     /// Tool and version.
     pub tool: String,
     /// Where the packets came from.
@@ -33,7 +33,7 @@ pub struct Beside {
 }
 
 /// The model of a table: its laws of sizes and gaps, its popularities, and the volumes of its part.
-pub fn model(vectors: Vectors, beside: Beside) -> TrafficModel {
+pub fn model(vectors: Vectors, options: VectorModelOptions) -> TrafficModel {
     let all = || vectors.connections().map(|(_, one)| one);
     let both = || all().flat_map(|one| Side::BOTH.map(|side| one.bytes(side)));
     let sizes: Vec<f64> = both().filter(|bytes| *bytes > 0).map(|bytes| bytes as f64).collect();
@@ -42,7 +42,7 @@ pub fn model(vectors: Vectors, beside: Beside) -> TrafficModel {
     let flows = 2 * all().count() as u64;
     let mut coverage = Coverage {
         flows,
-        octets: octets + beside.other_octets,
+        octets: octets + options.other_octets,
         flows_in_model: flows,
         octets_in_model: octets,
         payload_in_model: both().sum(),
@@ -50,21 +50,21 @@ pub fn model(vectors: Vectors, beside: Beside) -> TrafficModel {
         octets_in_connections: octets,
         ..Coverage::default()
     };
-    coverage.left_out.not_tcp = Share { flows: 0, octets: beside.other_octets };
+    coverage.left_out.not_tcp = Share { flows: 0, octets: options.other_octets };
     let family = vectors.sessions.iter().filter(|session| session.ipv6).count();
     let ipv6_share = family as f64 / vectors.sessions.len().max(1) as f64;
-    let [clients, servers] = beside.pools;
+    let [clients, servers] = options.pools;
     let mut model = TrafficModel {
         format: FORMAT.to_string(),
-        tool: beside.tool,
-        origin: beside.origin,
+        tool: options.tool,
+        origin: options.origin,
         flow_count: Some(flows),
         mean_length_packets: None,
         sampling_interval: Some(1),
         flow_lengths: None,
         hurst: None,
         file_size: law(sizes, 1.0),
-        inter_connection: law(gaps, beside.bound_s),
+        inter_connection: law(gaps, options.bound_s),
         sampled_gaps: None,
         sources: ranks(&vectors, |session| session.source),
         destinations: ranks(&vectors, |session| session.destination),
@@ -78,7 +78,7 @@ pub fn model(vectors: Vectors, beside: Beside) -> TrafficModel {
         generation: Generation {
             time_divisor: 1.0,
             driver: Driver::Connections,
-            inter_connection_bound_s: beside.bound_s,
+            inter_connection_bound_s: options.bound_s,
             ipv6_share,
             clients,
             servers,

@@ -1,15 +1,15 @@
-//! How many flows there were of sampled records without TCP flags.
+//! The number of flows behind sampled records without TCP flags, those without any sampled packet included.
 //!
-//! Flows are counted by their SYNs where flags are recorded. Where they are not, what is left is how many packets
-//! were sampled of each flow that was seen. Beside exporters of the same sampling interval that record flags, flows
-//! without are taken to be like theirs: as many for each that was seen. Without such, the number
-//! is *not identified*: short flows that were never seen may be as many as one likes. It has a lower bound
-//! (Chao, *Scandinavian Journal of Statistics* 11, 1984): if f1 flows were seen by one packet and f2 by two, at
-//! least f1²/(2 f2) were not seen, whatever the law of their lengths; and an upper one, because a
-//! connection has two packets each way at least. The lower bound stands for the number, and both are the interval.
+//! Where flags are recorded, flows are counted by their SYNs. Without flags, only the number of sampled packets of
+//! each seen flow is left. Beside exporters of the same sampling interval that record flags, flows without are taken
+//! to be like theirs: as many for each seen one. Otherwise the number is *not identified*: short unseen flows may be
+//! arbitrarily many. It has a lower bound, Chao's estimator of unseen species (*Scandinavian Journal of Statistics*
+//! 11, 1984): if f1 flows were seen by one packet and f2 by two, at least f1²/(2 f2) were not seen, whatever the law
+//! of their lengths. It has an upper bound too, because a connection has at least two packets each way. The lower
+//! bound stands for the number, and both are the interval.
 //!
-//! The inversion is of records with SYNs, so records are given as many as there would be: one in N of those with
-//! two packets or more, whose SYN is one of many, and of the others as many as are missing.
+//! The inversion needs records with SYNs. So SYNs are assigned to records in the numbers there would be: to one in N of
+//! those with two packets or more, whose SYN is one of many, and to as many of the others as are missing.
 
 use alloc::collections::BTreeMap;
 
@@ -23,14 +23,14 @@ const DEVIATIONS_95: f64 = 1.96;
 /// Records by their packets.
 pub(crate) type Counts = BTreeMap<u64, u64>;
 
-/// The least number of flows that is likely, by Chao's estimate in the form that is free of bias.
-fn at_least(counts: &Counts) -> f64 {
+/// Chao's lower bound of the number of flows, in its bias-corrected form.
+fn chao1(counts: &Counts) -> f64 {
     let of = |packets: u64| counts.get(&packets).copied().unwrap_or(0) as f64;
     let seen = counts.values().sum::<u64>() as f64;
     seen + of(1) * (of(1) - 1.0).max(0.0) / (2.0 * (of(2) + 1.0))
 }
 
-/// The inversion of records without flags. `flows_of_seen` is the number of flows for each record, where that is known.
+/// The inversion of records without flags. `flows_of_seen` is the number of flows per record, where it is known.
 ///
 /// # Errors
 /// Where the interval is below 2.
@@ -44,10 +44,10 @@ pub(crate) fn invert(
     let seen = counts.values().sum::<u64>() as f64;
     let packets: f64 = counts.iter().map(|(packets, records)| (packets * records) as f64).sum();
     let most = (packets * n / PACKETS_MIN).max(seen);
-    let flows = flows_of_seen.map_or_else(|| at_least(counts), |of| seen * of).min(most);
+    let flows = flows_of_seen.map_or_else(|| chao1(counts), |of| seen * of).min(most);
     let mut missing = libm::round(flows / n).max(1.0) as u64;
     let mut sampled = SampledFlows::new(interval)?.with_framing(framing);
-    // From the longest on: what is missing of one in N is had from the shortest.
+    // From the longest on: what is missing of one in N comes from the shortest.
     for (&packets, &records) in counts.iter().rev() {
         let is_shortest = counts.keys().next() == Some(&packets);
         let share = libm::round(records as f64 / n) as u64;
@@ -72,10 +72,10 @@ mod tests {
     use nilometer_stat::Rng;
 
     #[test]
-    fn flows_that_were_not_seen_are_at_least_as_many() {
+    fn chao1_bounds_the_number_of_flows() {
         let counts = |of: &[(u64, u64)]| of.iter().copied().collect::<Counts>();
-        assert_eq!(at_least(&counts(&[(1, 100), (2, 49)])), 149.0 + 99.0);
-        assert_eq!(at_least(&counts(&[(2, 7)])), 7.0);
+        assert_eq!(chao1(&counts(&[(1, 100), (2, 49)])), 149.0 + 99.0);
+        assert_eq!(chao1(&counts(&[(2, 7)])), 7.0);
         // Flows of 20 packets each, one in ten of which is sampled: nearly all are told.
         let (mut rng, mut seen) = (Rng::new(1, 0x756e, 0), Counts::new());
         for _ in 0..10_000 {
@@ -83,11 +83,11 @@ mod tests {
             *seen.entry(packets).or_default() += 1;
         }
         seen.remove(&0);
-        assert!((at_least(&seen) / 10_000.0 - 1.0).abs() < 0.06, "{}", at_least(&seen));
+        assert!((chao1(&seen) / 10_000.0 - 1.0).abs() < 0.06, "{}", chao1(&seen));
         let found = invert(10, Framing::default(), &seen, None).expect("an inversion");
         let [low, high] = found.flows.interval;
         assert!(low < 10_000.0 && high > 10_000.0, "{low} to {high}");
-        assert!((found.flows.value / at_least(&seen) - 1.0).abs() < 0.02, "{}", found.flows.value);
+        assert!((found.flows.value / chao1(&seen) - 1.0).abs() < 0.02, "{}", found.flows.value);
         let like_others = invert(10, Framing::default(), &seen, Some(1.2)).expect("an inversion");
         let records = seen.values().sum::<u64>() as f64;
         assert!((like_others.flows.value / (1.2 * records) - 1.0).abs() < 0.01);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_record_is_read() {
+    fn a_single_record_has_an_inversion() {
         let found =
             invert(1_000, Framing::default(), &Counts::from([(1, 1)]), None).expect("an inversion");
         assert_eq!(found.flows.interval, [1.0, 500.0]);
