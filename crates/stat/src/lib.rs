@@ -5,6 +5,7 @@ extern crate alloc;
 
 pub mod alias;
 pub mod binned;
+pub mod bottom_k;
 mod compact;
 pub mod distance;
 pub mod empirical;
@@ -12,7 +13,6 @@ pub mod floor;
 pub mod histogram;
 pub mod inversion;
 pub mod law;
-pub mod least;
 pub mod log_scale_diagram;
 pub mod parametric;
 mod residual;
@@ -29,6 +29,7 @@ pub mod wavelet;
 
 pub use alias::{Alias, AliasError};
 pub use binned::{Bin, Binned};
+pub use bottom_k::BottomK;
 pub use compact::KNOTS_MIN;
 pub use distance::{
     jsd, jsd_quarter_octave_models, jsd_quarter_octave_samples, jsd_quarter_octave_to, ks_models,
@@ -38,7 +39,6 @@ pub use empirical::{Empirical, EmpiricalError, Form, KNOTS_LIMIT};
 pub use floor::{FLOOR_ROUNDS, Floor, floor, ratio, sorted_uniforms};
 pub use histogram::{Bucket, Histogram};
 pub use law::{Law, LawError};
-pub use least::Least;
 pub use log_scale_diagram::{Diagram, Scaling};
 pub use parametric::{lognormal, pareto, poisson, zipf_weights};
 pub use residual::Residual;

@@ -14,8 +14,8 @@ use nilometer_stat::inversion::SampledFlows;
 use nilometer_stat::special::{chi_square_tail, digamma, ln_binomial, trigamma};
 use nilometer_stat::trimmed::{student_tail, two_sided};
 use nilometer_stat::{
-    Alias, Binned, Diagram, Empirical, Form, Histogram, KaplanMeier, Law, Least, Lifetime, Pyramid,
-    Residual, Rng, Sampler, Tally, Trimmed, floor, jsd, jsd_quarter_octave_models,
+    Alias, Binned, BottomK, Diagram, Empirical, Form, Histogram, KaplanMeier, Law, Lifetime,
+    Pyramid, Residual, Rng, Sampler, Tally, Trimmed, floor, jsd, jsd_quarter_octave_models,
     jsd_quarter_octave_samples, jsd_quarter_octave_to, ks_models, ks_samples, ks_to, lognormal,
     median, pareto, poisson, quantile_sorted, ratio, sorted_uniforms, w1_log2_models,
     w1_log2_samples, w1_log2_to, zipf_weights,
@@ -248,7 +248,7 @@ fn counts(table: &mut String) {
     let mut said = Said::new();
     for limit in [8, 100, 10_000] {
         let mut tallies = [Tally::new(limit), Tally::new(limit)];
-        let mut least = [Least::new(limit), Least::new(limit)];
+        let mut least = [BottomK::new(limit), BottomK::new(limit)];
         for number in 0..3_000u64 {
             let value = rng.below(900) * rng.below(900);
             tallies[number as usize % 2].add(value, 1 + number % 3);

@@ -16,7 +16,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use nilometer_stat::{Empirical, Least, Rng};
+use nilometer_stat::{BottomK, Empirical, Rng};
 use serde::{Deserialize, Serialize};
 
 use crate::files::FILE_MIN_BYTES;
@@ -58,14 +58,14 @@ pub struct Shape {
 /// more than 262,144.
 #[derive(Debug)]
 pub struct Shapes {
-    largest: Least<Reverse<Shape>>,
+    largest: BottomK<Reverse<Shape>>,
     /// With their marks.
-    sample: Least<(u64, Shape)>,
+    sample: BottomK<(u64, Shape)>,
 }
 
 impl Default for Shapes {
     fn default() -> Shapes {
-        Shapes { largest: Least::new(LARGEST), sample: Least::new(SAMPLE_MAX) }
+        Shapes { largest: BottomK::new(LARGEST), sample: BottomK::new(SAMPLE_MAX) }
     }
 }
 

@@ -13,13 +13,13 @@
 //!
 //! **The law of their lengths.** A record's packets *and* which marked ones are among them (`grid`) have a known
 //! law given the flow's length, so that the law of lengths is a mixture to be found by
-//! expectation-maximisation, begun from a law of a known shape (`possible`) and accelerated (`em`).
+//! expectation-maximisation, begun from a law of a known shape (`model_average`) and accelerated (`em`).
 //! The flows that left no record take part in it: without them, and without the SYNs, short flows cannot be told
 //! from long ones.
 //!
 //! Where it is known what the packets of a flow carry ([`Framing`]), FINs are counted beside SYNs, lengths begin behind
-//! the control packets, last packets tell of short files (`remainder`), and how far laws lie apart that the records
-//! leave possible is told as [`Inversion::spread`].
+//! the control packets, last packets tell of short files (`remainder`), and [`Inversion::spread`] says how far
+//! apart the laws lie that the records leave open.
 //!
 //! Otherwise, on a million flows, 55 % geometric mice and 45 % with a Pareto tail of 1.2, the greatest error of the
 //! distribution function is 0.03 at 1:100 and 0.04 at 1:1000, in the mean of ten seeds; other mixtures
@@ -34,17 +34,17 @@ use core::fmt;
 use crate::{Empirical, Form};
 
 #[cfg(test)]
-mod bound;
+mod cramer_rao;
 mod em;
 mod grid;
-mod possible;
+mod model_average;
 mod posterior;
 mod reference;
 mod remainder;
 
 use em::{Problem, Solution};
 use grid::Grid;
-use possible::Possible;
+use model_average::ModelAverage;
 pub use reference::Reference;
 pub use remainder::{PARTS, Remainders};
 
@@ -133,8 +133,8 @@ pub struct Inversion {
     pub mean_length: Estimate,
     /// The law of their lengths, packets. Bins of one length are atoms, wider ones straight.
     pub lengths: Empirical,
-    /// How far laws of files that the records leave possible lie from their mean, as KS distance, 95 % of them: a law
-    /// is told no better. `None` where it is not known what the packets carry.
+    /// How far 95 % of the laws of files that the records leave open lie from their mean, as KS distance: the law is
+    /// known no better. `None` where it is not known what the packets carry.
     pub spread: Option<f64>,
     /// What last packets carry behind so many full ones, where that is known: the shares of parts of a segment.
     pub parts: Option<Vec<[f64; PARTS]>>,
@@ -213,13 +213,13 @@ impl SampledFlows {
         let flows = counted(marked, n / f64::from(marks), missed, records);
         let mut grid = Grid::new(&self.counts, n, marks);
         let are_files = control > 0 && self.are_of_sampled_packets();
-        let (possible, weight) = if are_files {
-            (Possible::of_files(&grid, control, remainders.as_ref()), FILES_WEIGHT)
+        let (model_average, weight) = if are_files {
+            (ModelAverage::of_files(&grid, control, remainders.as_ref()), FILES_WEIGHT)
         } else {
             grid.missed = Some(flows.value - records);
-            (Possible::of_flows(&grid), 1.0)
+            (ModelAverage::of_flows(&grid), 1.0)
         };
-        let (expected, spread) = possible.shares(&grid.bins);
+        let (expected, spread) = model_average.shares(&grid.bins);
         let weight = weight * flows.value / n;
         let Solution { shares, steps, .. } =
             Problem { grid: &grid, reference: &expected, weight }.solve();
@@ -229,9 +229,9 @@ impl SampledFlows {
             packets: counted(packets, n, missed, packets),
             mean_length: mean_length(packets, marked, f64::from(marks), missed),
             lengths: law(&grid, &shares, records as u64),
-            reference: possible.best,
+            reference: model_average.best,
             spread: are_files.then_some(spread),
-            parts: remainders.map(|found| possible.parts(&found, n)),
+            parts: remainders.map(|found| model_average.parts(&found, n)),
             steps,
             grid,
             shares,
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_syn_or_without_sampling_nothing_is_said() {
+    fn records_without_a_syn_or_sampling_are_refused() {
         assert_eq!(SampledFlows::new(1), Err(InversionError::Interval(1)));
         let mut flows = SampledFlows::new(100).expect("sampled");
         flows.add(3, false);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_are_borne() {
+    fn extreme_counts_are_inverted() {
         for interval in [2, u32::MAX] {
             let mut flows = SampledFlows::new(interval).expect("sampled");
             for packets in [1, 2, 255, 256, 257, 4_095, 4_096, 1 << 40, u64::MAX] {

@@ -1,17 +1,17 @@
-//! Laws of lengths that the records leave possible, and what they have in common.
+//! Samples of the posterior of a family of laws.
 //!
 //! Where a hundredth of the packets is sampled, laws of one family that are far apart make the records
 //! nearly as probable: which of them is the best is chance. So the reference is not the best law but the mean of
-//! all, each weighed by likelihood times prior (`possible`): no other law is as near to them, and how far they lie
-//! from it tells how well the law is known.
+//! all, weighted by likelihood times prior (`model_average`): no other law is as near to them, and their distance
+//! from it shows how well the law is known.
 //!
-//! Laws are drawn by walkers in the space of a family's numbers (Goodman and Weare, *Communications in Applied
+//! Laws are drawn by the affine-invariant ensemble sampler (Goodman and Weare, *Communications in Applied
 //! Mathematics and Computational Science* 5, 2010). A walker at x leaps along the line through another one, y,
 //! to y + z (x − y) with z of density ∝ 1/√z in [1/2, 2], and stays there with the chance
 //! z^(D − 1) · P(new)/P(old). That needs no scale of its own, so narrow valleys are walked as well as round
-//! ones. Walkers begin around the summits that the search found. A family counts as its evidence by Laplace's method:
-//! e^−(what its best law is worse by), times the volume that walkers fill over that of the prior. One that is much
-//! worse does not count. The seed is fixed: the same records give the same law.
+//! ones. Walkers begin around the modes that the search found. The evidence of a family is that of Laplace's method:
+//! e^−(the excess loss of its best law), times the volume that walkers fill over that of the prior. A family with much
+//! more loss does not count. The seed is fixed: the same records give the same law.
 
 use alloc::vec::Vec;
 
@@ -19,10 +19,10 @@ use super::reference::Reference;
 use crate::Rng;
 use crate::simplex::minimise;
 
-/// A centre and a deviation: what is believed of a number before any record is seen.
-pub(super) type Belief = (f64, f64);
-/// Numbers of a family at which searches end, and their loss.
-pub(super) type Summits<const D: usize> = Vec<([f64; D], f64)>;
+/// A normal prior of a parameter: centre and deviation.
+pub(super) type Prior = (f64, f64);
+/// Parameters of a family at which searches end, and their loss.
+pub(super) type Modes<const D: usize> = Vec<([f64; D], f64)>;
 
 /// Walkers of a family.
 const WALKERS: usize = 24;
@@ -31,49 +31,49 @@ const LEAPS_BEFORE: usize = 60;
 const LEAPS: usize = 140;
 /// Every so many-th leap of a walker gives a law.
 const LEAPS_APART: usize = 8;
-/// Walkers begin around a summit, by so much of what is believed.
+/// Walkers begin around a mode, by so much of the prior's deviation.
 const AROUND: f64 = 0.2;
-/// A law that is worse by so much, in natural logarithms, does not count.
-pub(super) const NOT_WORSE: f64 = 7.0;
+/// A law with more loss above the best, in natural logarithms, does not count.
+pub(super) const LOSS_ABOVE_BEST_MAX: f64 = 7.0;
 /// A search ends when its likelihoods differ by no more, in natural logarithms.
 const TOLERANCE: f64 = 1e-3;
-/// No direction is narrower than this, in units of what is believed, squared.
+/// No direction is narrower than this, in units of the prior, squared.
 const NARROW: f64 = 1e-12;
 const PURPOSE: u32 = 0x706f_7374;
 
 /// Laws of a family by its numbers, and how badly they fit.
 pub(super) struct Family<'a, const D: usize> {
-    pub beliefs: &'a [Belief; D],
+    pub priors: &'a [Prior; D],
     pub law: fn(&[f64; D]) -> Reference,
     pub misfit: &'a dyn Fn(Reference) -> f64,
 }
 
 impl<const D: usize> Family<'_, D> {
-    /// Misfit to the records and to what is believed.
+    /// Misfit to the records, plus the negative logarithm of the prior.
     pub fn loss(&self, at: &[f64; D]) -> f64 {
-        (self.misfit)((self.law)(at)) + doubt(at, self.beliefs)
+        (self.misfit)((self.law)(at)) + neg_ln_prior(at, self.priors)
     }
 
     /// Where searches from `starts` end.
-    pub fn summits(&self, starts: &[[f64; D]]) -> Summits<D> {
+    pub fn modes(&self, starts: &[[f64; D]]) -> Modes<D> {
         let search = |from: &[f64; D]| minimise(&|at| self.loss(at), *from, 0.5, TOLERANCE);
         starts.iter().map(search).collect()
     }
 
     /// The law of the best of them, and its loss.
-    pub fn best(&self, summits: &Summits<D>) -> (Reference, f64) {
-        let best = summits.iter().min_by(|a, b| a.1.total_cmp(&b.1)).expect("a start");
+    pub fn best(&self, modes: &Modes<D>) -> (Reference, f64) {
+        let best = modes.iter().min_by(|a, b| a.1.total_cmp(&b.1)).expect("a start");
         ((self.law)(&best.0), best.1)
     }
 
-    /// Laws in proportion to their probability, from walkers that begin around `summits`, and the logarithm
-    /// of the volume that they fill, over that of what is believed.
-    pub fn draw(&self, summits: &[[f64; D]]) -> (Vec<Reference>, f64) {
+    /// Laws in proportion to their probability, from walkers that begin around `modes`, and the logarithm of
+    /// the volume that they fill, over that of the prior.
+    pub fn draw(&self, modes: &[[f64; D]]) -> (Vec<Reference>, f64) {
         let mut rng = Rng::new(0, PURPOSE, D as u64);
         let mut walkers: Vec<([f64; D], f64)> = (0..WALKERS)
             .map(|number| {
-                let mut at = summits[number % summits.len()];
-                for (x, (_, deviation)) in at.iter_mut().zip(self.beliefs) {
+                let mut at = modes[number % modes.len()];
+                for (x, (_, deviation)) in at.iter_mut().zip(self.priors) {
                     *x += AROUND * deviation * rng.normal();
                 }
                 (at, self.loss(&at))
@@ -94,12 +94,12 @@ impl<const D: usize> Family<'_, D> {
         (numbers.iter().map(self.law).collect(), ln_volume)
     }
 
-    /// The logarithm of the determinant of the covariance of `numbers`, in units of what is believed.
+    /// The logarithm of the determinant of the covariance of `numbers`, in units of the prior.
     fn ln_determinant(&self, numbers: &[[f64; D]]) -> f64 {
         let count = numbers.len() as f64;
         let mean: [f64; D] =
             core::array::from_fn(|i| numbers.iter().map(|at| at[i]).sum::<f64>() / count);
-        let off = |at: &[f64; D], i: usize| (at[i] - mean[i]) / self.beliefs[i].1;
+        let off = |at: &[f64; D], i: usize| (at[i] - mean[i]) / self.priors[i].1;
         let covariance =
             |i, j| numbers.iter().map(|at| off(at, i) * off(at, j)).sum::<f64>() / count;
         let mut left: [[f64; D]; D] =
@@ -128,13 +128,13 @@ impl<const D: usize> Family<'_, D> {
     }
 }
 
-/// What it costs to leave one's beliefs: the negative logarithm of normal laws.
-fn doubt(at: &[f64], beliefs: &[Belief]) -> f64 {
-    let one = |(x, (centre, deviation)): (&f64, &Belief)| {
+/// The negative logarithm of normal priors, but for a constant.
+fn neg_ln_prior(at: &[f64], priors: &[Prior]) -> f64 {
+    let one = |(x, (centre, deviation)): (&f64, &Prior)| {
         let off = (x - centre) / deviation;
         0.5 * off * off
     };
-    at.iter().zip(beliefs).map(one).sum()
+    at.iter().zip(priors).map(one).sum()
 }
 
 #[cfg(test)]
@@ -144,13 +144,13 @@ mod tests {
     /// A misfit that says nothing leaves the prior, whose mean and deviation walkers have to find: the naive twin
     /// draws from it at once.
     #[test]
-    fn walkers_find_what_is_believed_where_records_say_nothing() {
-        let beliefs = [(2.0, 0.7), (0.4, 0.35)];
+    fn walkers_sample_the_prior_where_records_say_nothing() {
+        let priors = [(2.0, 0.7), (0.4, 0.35)];
         let law = |[mu, ln_sigma]: &[f64; 2]| Reference::Lognormal {
             mu: *mu,
             sigma: libm::exp(*ln_sigma),
         };
-        let family = Family { beliefs: &beliefs, law, misfit: &|_| 0.0 };
+        let family = Family { priors: &priors, law, misfit: &|_| 0.0 };
         let (laws, _) = family.draw(&[[2.0, 0.4]]);
         let numbers = |of: &dyn Fn(f64, f64) -> f64| -> (f64, f64) {
             let count = laws.len() as f64;

@@ -1,4 +1,4 @@
-//! What the last packets of files say of short files.
+//! The likelihood of last packets: file sizes modulo a segment.
 //!
 //! A file of x segments travels as ⌈x⌉ packets, and the last of them carries the remainder x − ⌈x⌉ + 1 of a
 //! segment. Each flow has one last packet, so sampled ones have the law of sizes *modulo a segment*, and are as
@@ -8,12 +8,12 @@
 //!   P(the remainder lies in (a, b]) = Σ_k (1 − p)^k · (P(x > k + a) − P(x > k + b))
 //! ```
 //!
-//! where (1 − p)^k is the chance that the last packet is the only one sampled, because only of such records it
-//! is known to be the last one. Large files have all remainders alike. Small ones do not: files of less than a segment
-//! show their sizes themselves, and a law that is smooth within a few segments is bent by them. Counts of packets
-//! leave this open: a million flows of the synthetic original, sampled at 1:100, tell an efficient unbiased
-//! estimator that knows the family a law to within KS 0.12, and to within 0.01 with remainders; at 1:1000 nothing,
-//! and 0.05.
+//! where (1 − p)^k is the chance that the last packet is the only one sampled, because only of such records it is
+//! known to be the last one. The remainders of large files are uniform. Those of small ones are not: files of less
+//! than a segment show their sizes themselves, and a law that is smooth within a few segments is bent by them. Counts
+//! of packets leave this open: a million flows of the synthetic original, sampled at 1:100, tell an efficient unbiased
+//! estimator that knows the family a law to within KS 0.12, and to within 0.01 with remainders; at 1:1000 nothing, and
+//! 0.05.
 //!
 //! Real sizes have habits (a common header, an empty answer) that no family has. So remainders count for no more
 //! than [`COUNT_MAX`] of them.
@@ -30,7 +30,7 @@ const COUNT_MAX: f64 = 2_000.0;
 /// Degrees of freedom of Student's law, which a part's count has about its mean.
 const FREEDOM: f64 = 4.0;
 
-/// Last packets by the part of a segment that they carry; the last part is not looked at.
+/// Last packets by the part of a segment that they carry; the last part is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Remainders(pub [u64; PARTS]);
 
@@ -45,8 +45,8 @@ pub(super) fn parts(law: &Reference, segments: usize) -> [f64; PARTS] {
     })
 }
 
-/// How many of the files of a law show each part, where one packet in `interval` is sampled.
-pub(super) fn shown(law: &Reference, interval: f64) -> [f64; PARTS] {
+/// The expected shares of sampled last packets by part, where one packet in `interval` is sampled.
+pub(super) fn expected_parts(law: &Reference, interval: f64) -> [f64; PARTS] {
     let missed = 1.0 - 1.0 / interval;
     let (mut alone, mut edge) = (1.0, 0.0);
     let mut shares = [0.0; PARTS];
@@ -82,19 +82,19 @@ fn rest(law: &Reference, missed: f64) -> f64 {
 }
 
 impl Remainders {
-    /// How many there are of each part that is looked at, and of them all.
-    fn told(&self) -> (&[u64], f64) {
-        let told = &self.0[..PARTS - 1];
-        (told, told.iter().sum::<u64>() as f64)
+    /// The counts of all parts but the last, and their sum.
+    fn counted(&self) -> (&[u64], f64) {
+        let counted = &self.0[..PARTS - 1];
+        (counted, counted.iter().sum::<u64>() as f64)
     }
 
     /// The logarithm of their likelihood, where one packet in `interval` is sampled.
     pub(super) fn likelihood(&self, law: &Reference, interval: f64) -> f64 {
-        let (told, count) = self.told();
+        let (counted, count) = self.counted();
         if count == 0.0 {
             return 0.0;
         }
-        let shares = shown(law, interval);
+        let shares = expected_parts(law, interval);
         let all: f64 = shares[..PARTS - 1].iter().sum::<f64>().max(SHARE_MIN);
         let scale = (COUNT_MAX / count).min(1.0);
         let of_part = |(found, share): (&u64, f64)| {
@@ -102,15 +102,15 @@ impl Remainders {
             let off = (found - expected) * (found - expected) / (expected + 1.0);
             0.5 * (FREEDOM + 1.0) * libm::log1p(off / FREEDOM) + 0.5 * libm::log(expected + 1.0)
         };
-        -told.iter().zip(shares).map(of_part).sum::<f64>()
+        -counted.iter().zip(shares).map(of_part).sum::<f64>()
     }
 
-    /// What there is of each part over what is `expected`, in the mean one.
-    pub(super) fn over(&self, expected: &[f64; PARTS]) -> [f64; PARTS] {
-        let (told, count) = self.told();
+    /// The ratio of observed to `expected` counts of each part; their mean is one.
+    pub(super) fn ratios_to(&self, expected: &[f64; PARTS]) -> [f64; PARTS] {
+        let (counted, count) = self.counted();
         let all: f64 = expected[..PARTS - 1].iter().sum();
         let mut ratios = [1.0; PARTS];
-        for ((ratio, found), expected) in ratios.iter_mut().zip(told).zip(expected) {
+        for ((ratio, found), expected) in ratios.iter_mut().zip(counted).zip(expected) {
             *ratio = (*found as f64 + 1.0) / (count * expected / all + 1.0);
         }
         ratios
@@ -124,7 +124,7 @@ mod tests {
 
     /// The naive twin counts the remainders of files that are drawn.
     #[test]
-    fn the_law_that_was_drawn_from_is_the_likeliest() {
+    fn the_true_law_is_the_likeliest() {
         let mut rng = Rng::new(5, 0x7265_6d61, 0);
         let mut counts = Remainders::default();
         for _ in 0..2_000 {
@@ -139,17 +139,17 @@ mod tests {
 
     /// A part of which there are half as many as the law says, by hand.
     #[test]
-    fn parts_are_held_against_what_is_expected() {
+    fn ratios_compare_observed_with_expected_parts() {
         let mut found = Remainders([199; PARTS]);
         found.0[3] = 99;
-        let ratios = found.over(&[0.1; PARTS]);
+        let ratios = found.ratios_to(&[0.1; PARTS]);
         let expected = 199.0 * 14.0 / 15.0 + 99.0 / 15.0 + 1.0;
         assert!((ratios[3] - 100.0 / expected).abs() < 1e-12, "{ratios:?}");
         assert!((ratios[4] - 200.0 / expected).abs() < 1e-12 && ratios[PARTS - 1] == 1.0);
     }
 
     #[test]
-    fn long_files_say_nothing() {
+    fn long_files_do_not_change_the_likelihood() {
         let counts = Remainders([40; PARTS]);
         let of = |mu| counts.likelihood(&Reference::Lognormal { mu, sigma: 1.0 }, 100.0);
         assert!((of(6.0) - of(7.0)).abs() < 0.1, "{} and {}", of(6.0), of(7.0));

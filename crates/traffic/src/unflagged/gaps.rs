@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use nilometer_flow::{FlowKey, FlowRecord};
-use nilometer_stat::Least;
+use nilometer_stat::BottomK;
 
 /// The threshold where gaps tell none, ns: TIME-WAIT.
 const USUAL_NS: f64 = 60e9;
@@ -26,11 +26,11 @@ type Gap = (FlowKey, u64, u64);
 
 /// The first gaps, in the order of their tuples.
 #[derive(Debug)]
-pub(crate) struct Gaps(Least<Gap>);
+pub(crate) struct Gaps(BottomK<Gap>);
 
 impl Default for Gaps {
     fn default() -> Gaps {
-        Gaps(Least::new(GAPS_MAX))
+        Gaps(BottomK::new(GAPS_MAX))
     }
 }
 

@@ -1,18 +1,18 @@
-//! How well records can tell a law at best: the bound of Cramér and Rao.
+//! The Cramér-Rao bound: how well sampled records can tell a law at best.
 //!
-//! Counts of records and of last packets are Poisson's, with means λ(θ) that the numbers θ of a law and the number of
-//! flows give. An estimator without bias that knows the family has errors of θ whose covariance is the inverse of
-//! Fisher's information I = Σ ∇λ ∇λᵀ / λ, or more. Errors drawn with this covariance move the distribution function,
-//! along its tangent, by the KS distances whose mean is the bound. A prior does better where it happens to be
-//! right, and that is all that tells laws of which the bound is beyond 0.1.
+//! Counts of records and of last packets are Poisson, with means λ(θ) that follow from the parameters θ of a law and
+//! the number of flows. An unbiased estimator that knows the family has errors of θ whose covariance is at least the
+//! inverse of Fisher's information I = Σ ∇λ ∇λᵀ / λ. Errors drawn with this covariance move the distribution function,
+//! along its tangent, by the KS distances whose mean is the bound. A prior does better where it happens to be right,
+//! and nothing else can where the bound is beyond 0.1.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::grid::Grid;
-use super::possible::{lognormal, mice, tailed};
+use super::model_average::{lognormal, mice, tailed};
 use super::reference::{Layout, Reference};
-use super::remainder::{PARTS, shown};
+use super::remainder::{PARTS, expected_parts};
 use crate::Rng;
 
 /// Half the step by which derivatives are taken.
@@ -64,7 +64,7 @@ impl<const D: usize> Case<D> {
             let mut means: Vec<f64> =
                 grid.rows.iter().map(|row| flows * row.chance(&shares)).collect();
             if with_remainders {
-                let lasts = shown(law, interval.into());
+                let lasts = expected_parts(law, interval.into());
                 means.extend(lasts[..PARTS - 1].iter().map(|l| flows / f64::from(interval) * l));
             }
             means
@@ -179,7 +179,7 @@ fn last_packets_tell_what_counts_of_packets_leave_open() {
 
 /// The mean of a Poisson count: its information is one over it.
 #[test]
-fn an_inverse_is_had_by_hand() {
+fn the_inverse_root_agrees_with_an_example_by_hand() {
     let matrix = information(&[alloc::vec![2.0, 0.0], alloc::vec![2.0, 3.0]], &[4.0, 9.0]);
     assert_eq!(matrix, [[1.0, 1.0], [1.0, 2.0]]);
     let root = inverse_root(&matrix);

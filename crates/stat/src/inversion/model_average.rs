@@ -1,46 +1,47 @@
-//! The shape that lengths of flows take where the records leave it open.
+//! Bayesian average of the laws of flow lengths that sampled records leave open.
 //!
-//! Of flows much shorter than the sampling interval, records tell little more than how many there are
-//! and how many packets they have together; many laws do that, and which one comes out of an
-//! expectation-maximisation that knows nothing else is an accident of where it began. So families
-//! of laws that flows are known to follow (`reference`) are held against the records.
+//! Of flows much shorter than the sampling interval, records tell little more than how many there are and how many
+//! packets they have together. Many laws agree with that, and the one that an uninformed expectation-maximisation
+//! finds is an accident of its starting point. So families of laws that flows are known to follow (`reference`) are
+//! compared with the records.
 //!
-//! The numbers of a law have the likelihood of the records, and of the last packets where these are told
-//! (`remainder`), times a weak prior (`…_BELIEFS`, deviations of a factor of 1.5 to 3 for lengths and of 15 % for the
+//! The likelihood of a law is that of the records, and of the last packets where these are known (`remainder`). It
+//! is multiplied by a weak prior (`…_PRIORS`, deviations of a factor of 1.5 to 3 for lengths and of 15 % for the
 //! tail index, which measurements put between 1.0 and 1.5: Crovella & Bestavros 1997).
 //!
-//! * Of *files*, whose control packets are known, the reference is the mean of all laws, each weighed by that
-//!   (`posterior`). How far the laws lie from it tells how well sizes are known.
+//! * Of *files*, whose control packets are known, the reference is the mean of all laws weighted by their posterior
+//!   (`posterior`), as in Bayesian model averaging (Hoeting et al., *Statistical Science* 14, 1999). The distance of the laws
+//!   from it shows how well sizes are known.
 //! * Of *flows* of which nothing else is known it is the best law of the first two families.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::grid::{Bin, Grid};
-use super::posterior::{Belief, Family, NOT_WORSE, Summits};
+use super::posterior::{Family, LOSS_ABOVE_BEST_MAX, Modes, Prior};
 use super::reference::{Layout, Reference};
-use super::remainder::{PARTS, Remainders, SEGMENTS, parts, shown};
+use super::remainder::{PARTS, Remainders, SEGMENTS, expected_parts, parts};
 
 /// Of mice and elephants: the logit of the elephants' share, the logarithms of the mice's mean beyond
 /// their first packet, of the elephants' least length, and of their tail index.
-const MICE_BELIEFS: [Belief; 4] = [(0.0, 1.4), (1.0, 0.7), (1.4, 0.7), (0.2, 0.14)];
+const MICE_PRIORS: [Prior; 4] = [(0.0, 1.4), (1.0, 0.7), (1.4, 0.7), (0.2, 0.14)];
 /// Of mice and elephants that are files: elephants begin about where mice end, and the third number is the logarithm of
 /// their least length over the mice's mean. Otherwise each law would have a twin in which the elephants are the mice.
-const SMALL_AND_LARGE_BELIEFS: [Belief; 4] = [(0.0, 1.0), (1.0, 0.7), (0.3, 0.4), (0.2, 0.14)];
+const SMALL_AND_LARGE_PRIORS: [Prior; 4] = [(0.0, 1.0), (1.0, 0.7), (0.3, 0.4), (0.2, 0.14)];
 /// Of the lognormal: the mean of the logarithm, and the logarithm of its deviation.
-const LOGNORMAL_BELIEFS: [Belief; 2] = [(2.0, 0.7), (0.4, 0.35)];
+const LOGNORMAL_PRIORS: [Prior; 2] = [(2.0, 0.7), (0.4, 0.35)];
 /// The same of files.
-const SIZE_BELIEFS: [Belief; 2] = [(1.7, 1.2), (0.4, 0.35)];
+const SIZE_PRIORS: [Prior; 2] = [(1.7, 1.2), (0.4, 0.35)];
 /// Of the lognormal with a tail: as of the lognormal, then the logit of the tail's share, the logarithms of its
 /// least length over what lies one deviation above the middle, and of its index.
-const TAILED_BELIEFS: [Belief; 5] = [(1.7, 1.2), (0.2, 0.35), (-2.5, 1.0), (0.7, 0.7), (0.2, 0.14)];
+const TAILED_PRIORS: [Prior; 5] = [(1.7, 1.2), (0.2, 0.35), (-2.5, 1.0), (0.7, 0.7), (0.2, 0.14)];
 /// Of two lognormals: those of the first, the logit of the second's share, the logarithms of how much
 /// farther its middle lies and of its deviation.
-const TWO_BELIEFS: [Belief; 5] = [(1.0, 1.2), (-0.1, 0.4), (0.0, 1.7), (0.8, 0.5), (0.2, 0.35)];
+const TWO_PRIORS: [Prior; 5] = [(1.0, 1.2), (-0.1, 0.4), (0.0, 1.7), (0.8, 0.5), (0.2, 0.35)];
 /// Of the Weibull law: the logarithms of scale and shape.
-const WEIBULL_BELIEFS: [Belief; 2] = [(1.7, 1.2), (-0.6, 0.4)];
-/// Sizes of files have a lognormal body and seldom a step (Downey, MASCOTS 2001): the odds of a step, where a
-/// Pareto law begins beside small files of a geometric law. It counts in full where sizes within a segment are not known.
+const WEIBULL_PRIORS: [Prior; 2] = [(1.7, 1.2), (-0.6, 0.4)];
+/// Sizes of files have a lognormal body and seldom a step (Downey, MASCOTS 2001): the odds of a step, where a Pareto
+/// law begins beside small files of a geometric law. It counts in full where sizes within a segment are not known.
 const STEP_ODDS: f64 = 0.05;
 /// Logarithms of the elephants' least length at which searches begin.
 const STARTS: [f64; 3] = [0.4, 1.4, 2.5];
@@ -49,8 +50,8 @@ const STARTS_APART: [f64; 3] = [-0.3, 0.3, 1.2];
 /// Where searches for two lognormals begin, beside the centre.
 const TWO_STARTS: [[f64; 5]; 3] =
     [[0.5, -0.3, -0.5, 1.2, 0.1], [-0.8, -0.1, 0.0, 1.4, 0.0], [0.0, 0.0, 1.0, 1.2, 0.3]];
-/// The share of the possible laws that lie within what is told.
-const HELD: f64 = 0.95;
+/// The share of the laws that lie within the spread.
+const SPREAD_SHARE: f64 = 0.95;
 
 fn share(logit: f64) -> f64 {
     1.0 / (1.0 + libm::exp(-logit))
@@ -95,20 +96,20 @@ fn weibull([scale, shape]: &[f64; 2]) -> Reference {
     Reference::Weibull { scale: libm::exp(*scale), shape: libm::exp(*shape) }
 }
 
-/// The centres of what is believed.
-fn centre<const D: usize>(beliefs: &[Belief; D]) -> [f64; D] {
-    beliefs.map(|(centre, _)| centre)
+/// The centres of priors.
+fn centre<const D: usize>(priors: &[Prior; D]) -> [f64; D] {
+    priors.map(|(centre, _)| centre)
 }
 
 /// Where searches for mice and elephants begin.
-fn starts(beliefs: &[Belief; 4], of: [f64; 3]) -> [[f64; 4]; 3] {
-    let [elephants, mice, _, index] = centre(beliefs);
+fn starts(priors: &[Prior; 4], of: [f64; 3]) -> [[f64; 4]; 3] {
+    let [elephants, mice, _, index] = centre(priors);
     of.map(|start| [elephants, mice, start, index])
 }
 
-/// What the records leave possible.
+/// The laws that the records leave open.
 #[derive(Clone, Debug)]
-pub(super) struct Possible {
+pub(super) struct ModelAverage {
     /// The law that fits best.
     pub best: Reference,
     /// Laws that do not fit much worse, with their weights.
@@ -116,38 +117,38 @@ pub(super) struct Possible {
     layout: Layout,
 }
 
-impl Possible {
+impl ModelAverage {
     /// The law of flows of which only the records are known.
-    pub fn of_flows(grid: &Grid) -> Possible {
+    pub fn of_flows(grid: &Grid) -> ModelAverage {
         let layout = Layout { control: 0.0, is_rounded_up: false };
         let misfit = |law: Reference| -grid.likelihood(&law.shares(&grid.bins, layout));
-        let all = Family { beliefs: &LOGNORMAL_BELIEFS, law: lognormal, misfit: &misfit };
-        let two = Family { beliefs: &MICE_BELIEFS, law: mice, misfit: &misfit };
-        let all = all.best(&all.summits(&[centre(&LOGNORMAL_BELIEFS)]));
-        let two = two.best(&two.summits(&starts(&MICE_BELIEFS, STARTS)));
+        let all = Family { priors: &LOGNORMAL_PRIORS, law: lognormal, misfit: &misfit };
+        let two = Family { priors: &MICE_PRIORS, law: mice, misfit: &misfit };
+        let all = all.best(&all.modes(&[centre(&LOGNORMAL_PRIORS)]));
+        let two = two.best(&two.modes(&starts(&MICE_PRIORS, STARTS)));
         let best = if two.1 < all.1 { two.0 } else { all.0 };
-        Possible { best, laws: vec![(best, 1.0)], layout }
+        ModelAverage { best, laws: vec![(best, 1.0)], layout }
     }
 
     /// The laws of flows that carry files, beside so many `control` packets.
-    pub fn of_files(grid: &Grid, control: u32, remainders: Option<&Remainders>) -> Possible {
+    pub fn of_files(grid: &Grid, control: u32, remainders: Option<&Remainders>) -> ModelAverage {
         let layout = Layout { control: control.into(), is_rounded_up: remainders.is_some() };
         let misfit = |law: Reference| {
             let lasts = remainders.map_or(0.0, |last| last.likelihood(&law, grid.interval));
             -grid.likelihood(&law.shares(&grid.bins, layout)) - lasts
         };
         let misfit = &misfit;
-        let family = Family { beliefs: &SMALL_AND_LARGE_BELIEFS, law: small_and_large, misfit };
-        let small_and_large = family.found(&starts(&SMALL_AND_LARGE_BELIEFS, STARTS_APART));
-        let family = Family { beliefs: &SIZE_BELIEFS, law: lognormal, misfit };
-        let lognormal = family.found(&[centre(&SIZE_BELIEFS)]);
-        let family = Family { beliefs: &TAILED_BELIEFS, law: tailed, misfit };
-        let tailed = family.found(&[centre(&TAILED_BELIEFS)]);
-        let family = Family { beliefs: &TWO_BELIEFS, law: two_lognormals, misfit };
+        let family = Family { priors: &SMALL_AND_LARGE_PRIORS, law: small_and_large, misfit };
+        let small_and_large = family.fitted(&starts(&SMALL_AND_LARGE_PRIORS, STARTS_APART));
+        let family = Family { priors: &SIZE_PRIORS, law: lognormal, misfit };
+        let lognormal = family.fitted(&[centre(&SIZE_PRIORS)]);
+        let family = Family { priors: &TAILED_PRIORS, law: tailed, misfit };
+        let tailed = family.fitted(&[centre(&TAILED_PRIORS)]);
+        let family = Family { priors: &TWO_PRIORS, law: two_lognormals, misfit };
         let [one, other, third] = TWO_STARTS;
-        let two = family.found(&[centre(&TWO_BELIEFS), one, other, third]);
-        let family = Family { beliefs: &WEIBULL_BELIEFS, law: weibull, misfit };
-        let weibull = family.found(&[centre(&WEIBULL_BELIEFS)]);
+        let two = family.fitted(&[centre(&TWO_PRIORS), one, other, third]);
+        let family = Family { priors: &WEIBULL_PRIORS, law: weibull, misfit };
+        let weibull = family.fitted(&[centre(&WEIBULL_PRIORS)]);
         let bests =
             [small_and_large.best(), lognormal.best(), tailed.best(), two.best(), weibull.best()];
         let best = bests.into_iter().min_by(|a, b| a.1.total_cmp(&b.1));
@@ -157,11 +158,11 @@ impl Possible {
         laws.extend(tailed.laws(least));
         laws.extend(two.laws(least));
         laws.extend(weibull.laws(least));
-        Possible { best, laws, layout }
+        ModelAverage { best, laws, layout }
     }
 
-    /// The laws with what each counts for in their mean.
-    fn counted(&self) -> Vec<(&Reference, f64)> {
+    /// The laws with their weights in the mean.
+    fn weighted(&self) -> Vec<(&Reference, f64)> {
         let odds = |law: &Reference| match law {
             Reference::MiceAndElephants { .. } if self.layout.is_rounded_up => STEP_ODDS,
             _ => 1.0,
@@ -170,20 +171,20 @@ impl Possible {
         self.laws.iter().map(|(law, weight)| (law, odds(law) * weight / all)).collect()
     }
 
-    /// Their mean, and the KS distance from it within which they lie, 95 % of them. Odds that were given to families
-    /// beforehand count in the mean, and not in how far it is told to be right.
+    /// Their mean, and the KS distance from it within which they lie, 95 % of them. Prior odds of families count in
+    /// the mean, and not in this distance.
     pub fn shares(&self, bins: &[Bin]) -> (Vec<f64>, f64) {
         let laws: Vec<Vec<f64>> =
             self.laws.iter().map(|(law, _)| law.shares(bins, self.layout)).collect();
         let mut mean = vec![0.0; bins.len()];
-        for (shares, (_, counted)) in laws.iter().zip(self.counted()) {
-            mean.iter_mut().zip(shares).for_each(|(sum, share)| *sum += counted * share);
+        for (shares, (_, weight)) in laws.iter().zip(self.weighted()) {
+            mean.iter_mut().zip(shares).for_each(|(sum, share)| *sum += weight * share);
         }
         let weights = self.laws.iter().map(|(_, weight)| *weight);
         let mut distances: Vec<(f64, f64)> =
             laws.iter().map(|shares| distance(shares, &mean)).zip(weights).collect();
         distances.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        let held = HELD * distances.iter().map(|(_, weight)| weight).sum::<f64>();
+        let held = SPREAD_SHARE * distances.iter().map(|(_, weight)| weight).sum::<f64>();
         let mut below = 0.0;
         let most = distances.iter().find(|(_, weight)| {
             below += weight;
@@ -193,18 +194,18 @@ impl Possible {
         (mean, spread)
     }
 
-    /// What the last packets of files carry, by their full packets, as far as that differs: the shares of the parts
-    /// of a segment as laws have them, times what there is of each part over what laws say of all.
+    /// What the last packets of files carry, by their number of full packets: the shares of the parts of a segment by
+    /// the laws, times the observed over the expected count of each part.
     pub fn parts(&self, remainders: &Remainders, interval: f64) -> Vec<[f64; PARTS]> {
-        let laws = self.counted();
+        let laws = self.weighted();
         let mean = |of: &dyn Fn(&Reference) -> [f64; PARTS]| {
             let mut mean = [0.0; PARTS];
-            for (law, counted) in &laws {
-                mean.iter_mut().zip(of(law)).for_each(|(sum, part)| *sum += counted * part);
+            for (law, weight) in &laws {
+                mean.iter_mut().zip(of(law)).for_each(|(sum, part)| *sum += weight * part);
             }
             mean
         };
-        let ratios = remainders.over(&mean(&|law| shown(law, interval)));
+        let ratios = remainders.ratios_to(&mean(&|law| expected_parts(law, interval)));
         let of_segments = |segments| {
             let mut parts = mean(&|law| parts(law, segments));
             parts.iter_mut().zip(ratios).for_each(|(part, ratio)| *part *= ratio);
@@ -214,34 +215,34 @@ impl Possible {
     }
 }
 
-/// A family with the summits of its probability.
-struct Found<'a, const D: usize> {
+/// A family with the modes of its posterior.
+struct Fitted<'a, const D: usize> {
     family: Family<'a, D>,
-    summits: Summits<D>,
+    modes: Modes<D>,
 }
 
 impl<'a, const D: usize> Family<'a, D> {
     /// The family, searched from `starts`.
-    fn found(self, starts: &[[f64; D]]) -> Found<'a, D> {
-        let summits = self.summits(starts);
-        Found { family: self, summits }
+    fn fitted(self, starts: &[[f64; D]]) -> Fitted<'a, D> {
+        let modes = self.modes(starts);
+        Fitted { family: self, modes }
     }
 }
 
-impl<const D: usize> Found<'_, D> {
+impl<const D: usize> Fitted<'_, D> {
     /// The best law, and its loss.
     fn best(&self) -> (Reference, f64) {
-        self.family.best(&self.summits)
+        self.family.best(&self.modes)
     }
 
-    /// Laws of a family, each of the weight that the family has beside one of this `loss`: e to the minus of what it is
-    /// worse by, times the volume that it leaves of what was believed.
+    /// Laws of a family, each of the weight that the family has beside one of this `loss`: e to the minus of its
+    /// excess loss, times the volume that it leaves of the prior.
     fn laws(&self, least: f64) -> Vec<(Reference, f64)> {
         let worse = self.best().1 - least;
-        if worse > NOT_WORSE {
+        if worse > LOSS_ABOVE_BEST_MAX {
             return Vec::new();
         }
-        let near = self.summits.iter().filter(|(_, loss)| loss - least <= NOT_WORSE);
+        let near = self.modes.iter().filter(|(_, loss)| loss - least <= LOSS_ABOVE_BEST_MAX);
         let near: Vec<[f64; D]> = near.map(|(at, _)| *at).collect();
         let (laws, ln_volume) = self.family.draw(&near);
         let weight = libm::exp(ln_volume - worse);
