@@ -56,6 +56,11 @@ impl Batch {
         Batch { partition, place: 0, slots, bins: 0..BINS, records, has_udp: true }
     }
 
+    /// Its partitions: that of flagged records and that of ambiguous ones.
+    fn both(&self) -> [usize; 2] {
+        [self.partition, self.partition + PARTITIONS]
+    }
+
     /// The number under which records of this batch are spilled.
     fn number(&self, partition: usize) -> usize {
         2 * PARTITIONS * self.place + partition
@@ -87,8 +92,8 @@ struct Repartitioning {
 }
 
 impl Repartitioning {
-    fn new(list: Vec<Batch>) -> Repartitioning {
-        let mut repartitioning = Repartitioning { packed: Vec::new(), all: list, unspilled: 0 };
+    fn new(all: Vec<Batch>) -> Repartitioning {
+        let mut repartitioning = Repartitioning { packed: Vec::new(), all, unspilled: 0 };
         for (place, batch) in repartitioning.all.iter_mut().enumerate() {
             (batch.place, batch.has_udp) = (place + 1, false);
             repartitioning.packed.push(Default::default());
@@ -155,9 +160,7 @@ impl<'a, A: SpillStore> Batches<'a, A> {
             return Err(EstimateError::TooManyOfSockets(most));
         }
         for batch in batches.all.iter().filter(|batch| batch.place > 0) {
-            for partition in [batch.partition, batch.partition + PARTITIONS] {
-                batches.partitions[partition].take();
-            }
+            batch.both().into_iter().for_each(|at| _ = batches.partitions[at].take());
         }
         Ok(batches)
     }
@@ -170,30 +173,26 @@ impl<'a, A: SpillStore> Batches<'a, A> {
     /// The batches of a partition.
     fn split(&self, partition: usize) -> Result<Vec<Batch>, String> {
         let both = [partition, partition + PARTITIONS];
-        let bytes = both.map(|partition| {
-            self.partitions[partition].bytes().len() as u64 + self.spill.len_bytes(partition)
-        });
-        let whole =
-            Batch::new(partition, (0..SLOTS, (bytes.iter().sum::<u64>() / NARROW as u64) as usize));
+        let bytes = |at: usize| self.partitions[at].bytes().len() as u64 + self.spill.len_bytes(at);
+        let records = both.map(bytes).iter().sum::<u64>() / NARROW as u64;
+        let whole = Batch::new(partition, (0..SLOTS, records as usize));
         if whole.records <= self.batch_max {
             return Ok(vec![whole]);
         }
         let mut counts = vec![0; SLOTS.into()];
-        for partition in both {
-            self.each(partition, partition, |record| {
-                counts[usize::from(slot_of(&record.key))] += 1
-            })?;
+        for at in both {
+            self.for_each(at, at, |record| counts[usize::from(slot_of(&record.key))] += 1)?;
         }
-        let slots =
-            ranges(&counts, self.batch_max).into_iter().map(|range| Batch::new(partition, range));
+        let ranges = ranges(&counts, self.batch_max).into_iter();
+        let slots = ranges.map(|range| Batch::new(partition, range));
         let list = self.split_by_sockets(slots.collect())?;
         if list.len() < 2 {
             return Ok(list);
         }
         let mut repartitioning = Repartitioning::new(list);
-        for (kind, partition) in both.into_iter().enumerate() {
+        for (kind, at) in both.into_iter().enumerate() {
             let mut result = Ok(());
-            self.each(partition, partition, |record| {
+            self.for_each(at, at, |record| {
                 repartitioning.push(kind, &record);
                 if repartitioning.unspilled >= self.batch_max && result.is_ok() {
                     result = repartitioning.spill(self.spill);
@@ -215,25 +214,25 @@ impl<'a, A: SpillStore> Batches<'a, A> {
         if counts.is_empty() {
             return Ok(list);
         }
-        for partition in [list[0].partition, list[0].partition + PARTITIONS] {
-            self.each(partition, partition, |record| {
+        for at in list[0].both() {
+            self.for_each(at, at, |record| {
                 if let Some(counts) = counts.get_mut(&slot_of(&record.key)) {
                     counts[usize::from(bin_of(&record.key))] += 1;
                 }
             })?;
         }
-        let mut fractions = Vec::new();
+        let mut split = Vec::new();
         for batch in list {
             match counts.get(&batch.slots.start) {
                 Some(counts) if is_large(&&batch) => {
                     let ranges = ranges(counts, self.batch_max).into_iter();
-                    let fraction = |(bins, records)| Batch { bins, records, ..batch.clone() };
-                    fractions.extend(ranges.map(fraction));
+                    let partial = |(bins, records)| Batch { bins, records, ..batch.clone() };
+                    split.extend(ranges.map(partial));
                 }
-                _ => fractions.push(batch),
+                _ => split.push(batch),
             }
         }
-        Ok(fractions)
+        Ok(split)
     }
 
     /// All batches; partial ones of one slot are consecutive.
@@ -253,25 +252,24 @@ impl<'a, A: SpillStore> Batches<'a, A> {
 
     fn records(&self, partition: usize, batch: &Batch) -> Result<Vec<FlowRecord>, String> {
         let number = batch.number(partition);
-        let held =
-            if batch.place == 0 { self.partitions[partition].bytes().len() as u64 } else { 0 };
-        let bytes = held + self.spill.len_bytes(number);
-        let mut records = Vec::with_capacity(bytes as usize / NARROW);
-        self.each(partition, number, |record| records.push(record))?;
+        let held = if batch.place == 0 { self.partitions[partition].bytes().len() } else { 0 };
+        let bytes = held + self.spill.len_bytes(number) as usize;
+        let mut records = Vec::with_capacity(bytes / NARROW);
+        self.for_each(partition, number, |record| records.push(record))?;
         assert!(records.len() <= batch.records, "a batch has the records that were counted");
         Ok(records)
     }
 
     /// Passes the records of a partition in memory, and those spilled under a number, to `each`.
-    fn each(
+    fn for_each(
         &self,
-        partition: usize,
+        at: usize,
         number: usize,
         each: impl FnMut(FlowRecord),
     ) -> Result<(), String> {
         let mut unpacking = Unpacking::new(each);
-        if number == partition {
-            unpacking.take(self.partitions[partition].bytes());
+        if number == at {
+            unpacking.take(self.partitions[at].bytes());
         }
         self.spill.read(number, &mut |bytes| unpacking.take(bytes))?;
         unpacking.finish();
@@ -295,22 +293,16 @@ impl<'a, A: SpillStore> Batches<'a, A> {
     where
         Self: Sync,
     {
-        let list = core::mem::take(&mut self.all);
-        let mut list = list.as_slice();
-        while !list.is_empty() {
-            let (now, later) = list.split_at(self.concurrent(list));
-            sum = self.map_reduce(
-                now,
-                sum,
-                runner,
-                (|_: &S, batch: &Batch| work(self, batch), &add),
-            )?;
+        let all = core::mem::take(&mut self.all);
+        let mut batches = all.as_slice();
+        while !batches.is_empty() {
+            let (now, later) = batches.split_at(self.concurrent(batches));
+            let work = |_: &S, batch: &Batch| work(self, batch);
+            sum = self.map_reduce(now, sum, runner, (work, &add))?;
             for batch in now.iter().filter(|batch| batch.place == 0) {
-                for partition in [batch.partition, batch.partition + PARTITIONS] {
-                    self.partitions[partition].take();
-                }
+                batch.both().into_iter().for_each(|at| _ = self.partitions[at].take());
             }
-            list = later;
+            batches = later;
         }
         Ok(sum)
     }
@@ -322,7 +314,7 @@ impl<'a, A: SpillStore> Batches<'a, A> {
     /// Where a spilled partition cannot be read, and those of `add`.
     pub fn map_reduce<S: Sync, R: Send>(
         &self,
-        mut list: &[Batch],
+        mut batches: &[Batch],
         mut sum: S,
         runner: &impl Runner,
         (work, add): (
@@ -330,26 +322,26 @@ impl<'a, A: SpillStore> Batches<'a, A> {
             impl Fn(&mut S, &Batch, R) -> Result<(), EstimateError>,
         ),
     ) -> Result<S, EstimateError> {
-        while !list.is_empty() {
-            let (now, later) = list.split_at(self.concurrent(list));
+        while !batches.is_empty() {
+            let (now, later) = batches.split_at(self.concurrent(batches));
             let made = runner.map(now.to_vec(), |batch| work(&sum, &batch));
             for (batch, made) in now.iter().zip(made) {
                 add(&mut sum, batch, made.map_err(EstimateError::Spill)?)?;
             }
-            list = later;
+            batches = later;
         }
         Ok(sum)
     }
 
     /// How many of these batches are processed at a time.
-    fn concurrent(&self, list: &[Batch]) -> usize {
+    fn concurrent(&self, batches: &[Batch]) -> usize {
         let most = self.batch_max.saturating_mul(CONCURRENT_BUDGETS);
         let mut records = 0usize;
-        let fit = list.iter().take(CONCURRENT_MAX).take_while(|batch| {
+        let fit = batches.iter().take(CONCURRENT_MAX).take_while(|batch| {
             records = records.saturating_add(batch.records);
             records <= most
         });
-        fit.count().max(2).min(list.len())
+        fit.count().max(2).min(batches.len())
     }
 }
 
