@@ -129,8 +129,8 @@ fn ramp(e: f64) -> f64 {
     1.0 - libm::log1p(e) / e
 }
 
-/// The Jensen–Shannon divergence of two histograms over the same categories, in bits, 0..=1. Each
-/// is normalised; the shorter is padded with zeros.
+/// The Jensen–Shannon divergence of two histograms over the same categories, in bits, 0..=1 (Lin, *IEEE Trans.
+/// Information Theory* 37(1), 1991). Each is normalised; the shorter is padded with zeros.
 ///
 /// # Panics
 /// If a weight is negative or not finite.

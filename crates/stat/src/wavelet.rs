@@ -1,10 +1,10 @@
 //! The energy of a series on every time scale, in one pass and in memory for its logarithm.
 //!
-//! A wavelet coefficient of *octave* j is the difference between neighbouring stretches of a series, each
-//! about 2ʲ values long: it sees what happens on that scale and is blind to slower and faster things.
-//! Mallat's pyramid finds all of them with two short filters. The low-pass one halves a series into
-//! its *approximation*, the high-pass one finds the *details* that are lost thereby, and the
-//! approximation goes through the same two filters again:
+//! A wavelet coefficient of *octave* j is the difference between neighbouring stretches of a series, each about 2ʲ
+//! values long: it sees what happens on that scale and is blind to slower and faster things. Mallat's pyramid (*IEEE
+//! Trans. PAMI* 11(7), 1989) finds all of them with two short filters. The low-pass one halves a series into its
+//! *approximation*, the high-pass one finds the *details* that are lost thereby, and the approximation goes through
+//! the same two filters again:
 //!
 //! ```text
 //!   series ──► approximation 1 ──► approximation 2 ──► …

@@ -10,7 +10,7 @@ use nilometer_flow::FlowRecord;
 use crate::files::ends;
 use crate::model::{RANKS_MAX, Ranks};
 
-/// Counts that wait to be sorted in.
+/// Counts that are not sorted in yet.
 const FRESH_MAX: usize = 1 << 18;
 
 /// How often each address came.

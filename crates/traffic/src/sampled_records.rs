@@ -13,7 +13,7 @@ use crate::segments::{Segments, Singles};
 use crate::services::Services;
 use crate::unsampled_flows;
 
-/// Flows that are alike, and whose lengths have one law.
+/// A group of flows whose lengths have one law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Group {
     pub interval: u32,
@@ -44,7 +44,7 @@ impl RecordKind {
         RecordKind { packets: record.packets, has_start, has_end }
     }
 
-    /// Packets that flags tell, where these are so many of each flow: the SYN, or the SYN and the FIN.
+    /// Packets that flags identify, of so many `marks` in each flow: the SYN, or the SYN and the FIN.
     pub fn marked(self, marks: u32) -> u32 {
         let both = u32::from(self.has_start) + u32::from(self.has_end);
         let marked = if marks == 1 { u32::from(self.has_start) } else { both };
@@ -125,7 +125,7 @@ impl Kinds {
         if are_known { self.singles.get(&with_flags)?.segments() } else { None }
     }
 
-    /// Packets that flags tell of each flow of a group.
+    /// Packets that flags identify in each flow of a group.
     fn marks(&self, group: Group) -> u32 {
         let singles = self.singles.get(&group).filter(|_| self.segments(group).is_some());
         singles.map_or(1, Singles::marks)

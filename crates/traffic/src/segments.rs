@@ -1,9 +1,9 @@
-//! What the packets of sampled flows carry: nothing, a full segment, or the rest of a file.
+//! What the packets of sampled flows carry: nothing, a full segment, or the remainder of a file.
 //!
-//! A file of S bytes travels as ⌈S/m⌉ packets of up to m bytes, all full but the last, beside *control* packets
-//! that carry nothing: the SYN, often the FIN. Of a sampled record of one packet it is known which of these it
-//! was, and of each kind there is one in a flow as there is one SYN. So a packet of which each flow has one is
-//! sampled alone as often as the SYN is, whatever the law of lengths: records of one packet
+//! A file of S bytes travels as ⌈S/m⌉ packets of up to m bytes, all full but the last, beside *control* packets without
+//! payload: the SYN, often the FIN. A sampled record of one packet shows which kind of packet it was. A kind of which
+//! each flow has one packet is sampled alone as often as the SYN is, whatever the law of lengths. Among records of one
+//! packet:
 //!
 //! ```text
 //!   without payload, over those of the SYN  →  control packets of a flow, beside the SYN
@@ -11,12 +11,11 @@
 //!   with a FIN, over those of the SYN       →  the share of flows that have one
 //! ```
 //!
-//! and the payload of those that are not full has the law of the last packet. So a flow of L packets, c of them
-//! control, carried (L − c − 1)·m bytes and what a last packet carries. Sizes of one length are as far apart as those
-//! lasts are: where all packets are full they are whole segments, and elsewhere their law has no steps: there last
-//! packets also tell how many short files there are (`nilometer_stat::inversion`). Where each flow has a FIN, flows
-//! are counted by both, SYN and FIN. A full segment is the payload of the packet in the middle when payload is counted
-//! byte by byte.
+//! The payload of those that are not full has the law of the last packet. So a flow of L packets, c of them control,
+//! carried (L − c − 1)·m bytes and what a last packet carries. Where all packets are full, sizes are whole segments.
+//! Elsewhere the law of sizes has no steps, and last packets also show how many short files there are
+//! (`nilometer_stat::inversion`). Where each flow has a FIN, flows are counted by both SYN and FIN. A full segment is
+//! the median payload of packets, each weighted by its payload.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -37,7 +36,7 @@ const FULL: f64 = 0.98;
 /// Last packets that are not full, over SYNs, where sizes are anything but whole segments.
 const PARTIAL_LEAST: f64 = 0.85;
 const PARTIAL_MOST: f64 = 1.1;
-/// Counts that agree are no farther apart than so many deviations.
+/// Counts are equal if they differ by at most so many standard deviations.
 const DEVIATIONS: f64 = 3.0;
 /// Last packets that stand for all, and as many sizes at most for a length.
 const LASTS: usize = 32;
@@ -97,14 +96,14 @@ impl Singles {
         }
     }
 
-    /// Packets of a flow that flags tell: the SYN, and the FIN where there are as many.
+    /// Packets of a flow that flags identify: the SYN, and the FIN where there are as many.
     pub fn marks(&self) -> u32 {
         let (syns, ends) = (self.syns as f64, self.ends as f64);
         let apart = DEVIATIONS * libm::sqrt(syns + ends);
         if syns > 0.0 && libm::fabs(syns - ends) <= apart && ends >= 0.5 * syns { 2 } else { 1 }
     }
 
-    /// The payload in the middle, each packet counted as often as it has bytes.
+    /// The median payload, each packet weighted by its payload.
     fn full(&self) -> Option<f64> {
         let bytes = |(payload, count): (&u64, &u64)| u128::from(*payload) * u128::from(*count);
         let half = self.by_payload.iter().map(bytes).sum::<u128>() / 2;
@@ -116,7 +115,7 @@ impl Singles {
         middle.map(|(payload, _)| *payload as f64)
     }
 
-    /// How flows divide files, as far as these tell.
+    /// How flows divide files into packets, if these records show it.
     pub fn segments(&self) -> Option<Segments> {
         let full = self.full()?;
         let syns = self.syns as f64;

@@ -1,8 +1,9 @@
-//! The joint table of a model that packets tell: whole sessions, with the vectors of their connections.
+//! The joint table of a capture's model: whole sessions, with the vectors of their connections.
 //!
 //! What belongs together stays together: how often a pair connects, with which gaps, what each connection
 //! asks and is answered, and where in the order of popularity the pair's hosts stand. No law is fitted, and
-//! nothing is pooled over pairs; the table *is* the law. Addresses are not in it, only ranks.
+//! nothing is pooled over pairs; the table *is* the law. Addresses are not in it, only ranks. A connection vector is
+//! what Tmix calls so: who sends how much, in which turn and after which pause (Weigle et al., *ACM CCR* 36(3), 2006).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

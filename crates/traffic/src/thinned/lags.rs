@@ -26,7 +26,7 @@ use super::renewal::{BINS, Bins};
 use crate::pending_pairs::FlowSummary;
 use crate::random_streams::THINNED;
 
-/// How often everything is counted again, with other weights.
+/// Replicates of the bootstrap.
 pub(crate) const REPLICATES: usize = 32;
 /// The most that a weight, drawn by a Poisson law of mean 1, may be.
 const WEIGHT_MAX: u64 = 8;

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use nilometer_flow::{FlowKey, FlowRecord};
 use nilometer_stat::BottomK;
 
-/// The threshold where gaps tell none, ns: TIME-WAIT.
+/// The threshold where gaps show none, ns: TIME-WAIT.
 const USUAL_NS: f64 = 60e9;
 /// The threshold lies between these, ns.
 const THRESHOLD_NS: [f64; 2] = [1e9, 600e9];
@@ -17,7 +17,7 @@ const GAPS_MIN: usize = 50;
 const GAPS_MAX: usize = 100_000;
 /// Rounds of the mixture's expectation-maximisation.
 const ROUNDS: usize = 200;
-/// Two laws are told apart when each has this share, and their means lie so many deviations apart.
+/// Two laws are separable if each has this share, and their means lie so many deviations apart.
 const SHARE_MIN: f64 = 0.02;
 const APART: f64 = 2.0;
 
@@ -62,7 +62,7 @@ impl Gaps {
         self.0.bound().map(|(key, ..)| *key)
     }
 
-    /// The threshold that they tell, ns.
+    /// The estimated threshold, ns.
     pub fn threshold_ns(self) -> u64 {
         let log = |(_, _, gap_ns): Gap| libm::log(gap_ns.max(1_000_000) as f64);
         let gaps: Vec<f64> = self.0.into_sorted().into_iter().map(log).collect();

@@ -8,7 +8,7 @@ use core::net::IpAddr;
 
 use nilometer_flow::FlowRecord;
 
-/// Rows that wait to be sorted in.
+/// Rows that are not sorted in yet.
 const FRESH_MAX: usize = 1 << 16;
 
 /// The hosts of an input.
@@ -47,7 +47,7 @@ impl<A> Default for Table<A> {
     }
 }
 
-/// Sorted rows, and others that wait to be sorted in.
+/// Sorted rows, and others that are not sorted in yet.
 #[derive(Debug)]
 struct Rows<T> {
     sorted: Vec<T>,
