@@ -11,6 +11,8 @@ use std::ptr::NonNull;
 
 use anyhow::{Result, anyhow, ensure};
 
+use crate::mapping::{Mapping, READ_WRITE};
+
 pub(super) const MAP_CREATE: libc::c_long = 0;
 pub(super) const MAP_UPDATE_ELEM: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
@@ -222,13 +224,8 @@ pub(super) fn bpf_descriptor<T>(command: libc::c_long, attributes: &T) -> io::Re
 /// One value that programs find at an address, and we at another.
 pub(super) struct SharedMap {
     map: OwnedFd,
-    start: NonNull<u8>,
-    bytes: usize,
+    value: Mapping,
 }
-
-// SAFETY: the mapping belongs to the process, not to the thread that made it, and only the map that
-// owns it reads or writes it.
-unsafe impl Send for SharedMap {}
 
 // SAFETY: who has no more than a reference is told where the mapping is, and what he does there he has to
 // answer for himself.
@@ -245,35 +242,20 @@ impl SharedMap {
             flags: MAPPABLE,
         };
         let map = bpf_descriptor(MAP_CREATE, &shape)?;
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let null = std::ptr::null_mut();
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let start =
-            unsafe { libc::mmap(null, bytes, access, libc::MAP_SHARED, map.as_raw_fd(), 0) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).expect("the kernel maps nothing at address zero");
-        Ok(SharedMap { map, start, bytes })
+        let value = Mapping::shared(&map, 0, bytes, READ_WRITE)?;
+        Ok(SharedMap { map, value })
     }
 
     /// Where the value begins, for whoever shares it with programs that may run at any time.
     pub(super) fn start(&self) -> NonNull<u8> {
-        self.start
+        self.value.start
     }
 
     /// The value; whoever calls knows that no program runs.
     pub(super) fn value(&mut self) -> &mut [u8] {
         // SAFETY: the mapping has so many bytes and lives as long as the borrow; programs that write
         // to it run only inside of a system call of ours, which this borrow does not outlast.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
-    }
-}
-
-impl Drop for SharedMap {
-    fn drop(&mut self) {
-        // SAFETY: exactly the range that mmap returned, unmapped once; no slice outlives the map.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        unsafe { std::slice::from_raw_parts_mut(self.value.start.as_ptr(), self.value.bytes) }
     }
 }
 

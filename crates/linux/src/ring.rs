@@ -36,10 +36,11 @@ use std::ffi::CString;
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
+
+use crate::mapping::{Mapping, READ_WRITE};
 
 /// How much a ring holds and how soon it gives out what it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +145,7 @@ impl Ring {
         };
         prepare(&socket, &config).with_context(|| step("size"))?;
         let bytes = config.block_bytes as usize * config.blocks as usize;
-        let memory = Mapping::of(&socket, bytes).with_context(|| step("map"))?;
+        let memory = Mapping::shared(&socket, 0, bytes, READ_WRITE).with_context(|| step("map"))?;
         bind(&socket, index).with_context(|| step("bind"))?;
         Ok(Ring {
             socket,
@@ -283,38 +284,6 @@ impl AsFd for Ring {
     /// For waiting with epoll or poll: readable when there are frames to drain.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-/// The memory shared with the kernel.
-struct Mapping {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: the mapping belongs to the process, not to the thread that made it, and only the ring
-// that owns it reads or writes it.
-unsafe impl Send for Mapping {}
-
-impl Mapping {
-    fn of(socket: &OwnedFd, bytes: usize) -> io::Result<Mapping> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        let null = std::ptr::null_mut();
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let start = unsafe { libc::mmap(null, bytes, access, flags, socket.as_raw_fd(), 0) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).expect("the kernel maps nothing at address zero");
-        Ok(Mapping { start, bytes })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: exactly the range that mmap returned, unmapped once; no slice outlives the ring.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 

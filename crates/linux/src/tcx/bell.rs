@@ -5,18 +5,18 @@
 //! has come, which we write, and how far has been written, which the kernel does.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bpf::{MAP_CREATE, MapShape, bpf_descriptor};
+use crate::mapping::{Mapping, READ_WRITE};
 
 const MAP_TYPE_RINGBUF: u32 = 27;
 
 /// The bell.
 pub(super) struct Bell {
-    read: Page,
-    written: Page,
+    read: Mapping,
+    written: Mapping,
     map: OwnedFd,
 }
 
@@ -33,8 +33,8 @@ impl Bell {
             flags: 0,
         };
         let map = bpf_descriptor(MAP_CREATE, &shape)?;
-        let read = Page::map(&map, 0, page_bytes, libc::PROT_READ | libc::PROT_WRITE)?;
-        let written = Page::map(&map, 1, page_bytes, libc::PROT_READ)?;
+        let read = Mapping::shared(&map, 0, page_bytes, READ_WRITE)?;
+        let written = Mapping::shared(&map, page_bytes as _, page_bytes, libc::PROT_READ)?;
         Ok(Bell { read, written, map })
     }
 
@@ -45,44 +45,14 @@ impl Bell {
 
     /// Is quiet until it is rung again.
     pub(super) fn silence(&self) {
-        let written = self.written.counter().load(Ordering::Acquire);
-        self.read.counter().store(written, Ordering::Release);
+        let written = counter(&self.written).load(Ordering::Acquire);
+        counter(&self.read).store(written, Ordering::Release);
     }
 }
 
-/// A page that begins with a counter.
-struct Page {
-    start: NonNull<AtomicU64>,
-    bytes: usize,
-}
-
-// SAFETY: the mapping belongs to the process and not to the thread that made it, and the counter is
-// only changed as a whole.
-unsafe impl Send for Page {}
-
-impl Page {
-    fn map(map: &OwnedFd, number: usize, bytes: usize, access: i32) -> io::Result<Page> {
-        let (null, at) = (std::ptr::null_mut(), (number * bytes) as libc::off_t);
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let start =
-            unsafe { libc::mmap(null, bytes, access, libc::MAP_SHARED, map.as_raw_fd(), at) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).expect("nothing is mapped at address zero");
-        Ok(Page { start, bytes })
-    }
-
-    fn counter(&self) -> &AtomicU64 {
-        // SAFETY: the counter is the first word of a page that is mapped as long as the borrow, and
-        // both sides change it only as a whole.
-        unsafe { self.start.as_ref() }
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        // SAFETY: exactly the range that mmap returned, unmapped once; no reference outlives the page.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
-    }
+/// The counter that a page begins with.
+fn counter(page: &Mapping) -> &AtomicU64 {
+    // SAFETY: the counter is the first word of a page that is mapped as long as the borrow, and
+    // both sides change it only as a whole.
+    unsafe { page.start.cast().as_ref() }
 }

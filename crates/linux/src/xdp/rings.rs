@@ -10,14 +10,15 @@
 //! ring and the completion ring (chunks that were sent). The four look alike.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
+use crate::mapping::{Mapping, READ_WRITE};
+
 /// One ring, mapped from its socket.
 struct Shared<T> {
-    map: NonNull<u8>,
-    map_bytes: usize,
+    _map: Mapping,
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
     flags: NonNull<AtomicU32>,
@@ -38,18 +39,10 @@ impl<T: Copy> Shared<T> {
         count: u32,
     ) -> io::Result<Shared<T>> {
         assert!(count.is_power_of_two());
-        let map_bytes = parts.desc as usize + count as usize * size_of::<T>();
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        let null = std::ptr::null_mut();
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let start =
-            unsafe { libc::mmap(null, map_bytes, access, flags, socket.as_raw_fd(), page_offset) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let map = NonNull::new(start.cast::<u8>()).expect("nothing is mapped at address zero");
-        let last_word = map_bytes - size_of::<u32>();
+        let bytes = parts.desc as usize + count as usize * size_of::<T>();
+        let map = Mapping::shared(socket, page_offset, bytes, READ_WRITE)?;
+        let start = map.start;
+        let last_word = bytes - size_of::<u32>();
         for part in [parts.producer, parts.consumer, parts.flags] {
             assert!(part as usize <= last_word && part % 4 == 0, "the kernel's offsets");
         }
@@ -57,12 +50,11 @@ impl<T: Copy> Shared<T> {
         // the choice of its length.
         unsafe {
             Ok(Shared {
-                map,
-                map_bytes,
-                producer: map.add(parts.producer as usize).cast(),
-                consumer: map.add(parts.consumer as usize).cast(),
-                flags: map.add(parts.flags as usize).cast(),
-                entries: map.add(parts.desc as usize).cast(),
+                _map: map,
+                producer: start.add(parts.producer as usize).cast(),
+                consumer: start.add(parts.consumer as usize).cast(),
+                flags: start.add(parts.flags as usize).cast(),
+                entries: start.add(parts.desc as usize).cast(),
                 count,
             })
         }
@@ -90,14 +82,6 @@ impl<T: Copy> Shared<T> {
     fn entry(&self, number: u32) -> *mut T {
         // SAFETY: the masked number is that of an entry within the mapping.
         unsafe { self.entries.as_ptr().add((number & (self.count - 1)) as usize) }
-    }
-}
-
-impl<T> Drop for Shared<T> {
-    fn drop(&mut self) {
-        // SAFETY: exactly the range that mmap returned, unmapped once; references into it end
-        // with the borrow of `self`.
-        unsafe { libc::munmap(self.map.as_ptr().cast(), self.map_bytes) };
     }
 }
 
