@@ -6,84 +6,46 @@
 //! every byte of a datagram that was taken is a header's, a template's, a record's, padding, held
 //! until its template comes, or skipped. A decoder that loses its place cannot keep both.
 
-/// Why something was passed over. Each says what is counted: records, sets of records whose number
-/// cannot be known, templates, or whole samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Skip {
-    /// Records without both IP addresses: layer 2, or statistics of an interface or application.
-    NoAddresses,
-    /// Records with addresses and no count of packets or bytes: events, such as translations.
-    NoCounts,
-    /// Records that are sums over many flows (NetFlow v8, all schemes but the full flow).
-    Aggregate,
-    /// Records that end beyond what holds them, or contradict themselves.
-    RecordDamaged,
-    /// Samples of interface counters (sFlow version 5, section 5.3).
-    CounterSample,
-    /// Samples and records of a kind that is not known here.
-    KindUnknown,
-    /// Samples of packets that are not IP, or were cut before their IP addresses.
-    NotIp,
-    /// Sets whose template never came, or came when no more could be held.
-    NoTemplate,
-    /// Sets whose length contradicts their datagram, with all that followed them; blocks likewise.
-    SetDamaged,
-    /// Sets with an identifier that is reserved (RFC 7011, section 3.3.2), and unknown blocks.
-    SetUnknown,
-    /// Templates that contradict themselves, or describe records of no length.
-    TemplateDamaged,
-    /// Templates of more fields than are remembered.
-    TemplateLimit,
-    /// Templates that were forgotten because there were too many, of their exporter or in all.
-    TemplateEvicted,
-    /// Datagrams of more exporters and domains than are followed; their records were read.
-    DomainLimit,
-    /// Domains that were forgotten, with their templates, because there were too many.
-    DomainEvicted,
+nilometer_wire::named! {
+    /// Why something was passed over. Each says what is counted: records, sets of records whose number
+    /// cannot be known, templates, or whole samples.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(u8)]
+    pub enum Skip {
+        /// Records without both IP addresses: layer 2, or statistics of an interface or application.
+        NoAddresses = "no_addresses",
+        /// Records with addresses and no count of packets or bytes: events, such as translations.
+        NoCounts = "no_counts",
+        /// Records that are sums over many flows (NetFlow v8, all schemes but the full flow).
+        Aggregate = "aggregate",
+        /// Records that end beyond what holds them, or contradict themselves.
+        RecordDamaged = "record_damaged",
+        /// Samples of interface counters (sFlow version 5, section 5.3).
+        CounterSample = "counter_sample",
+        /// Samples and records of a kind that is not known here.
+        KindUnknown = "kind_unknown",
+        /// Samples of packets that are not IP, or were cut before their IP addresses.
+        NotIp = "not_ip",
+        /// Sets whose template never came, or came when no more could be held.
+        NoTemplate = "no_template",
+        /// Sets whose length contradicts their datagram, with all that followed them; blocks likewise.
+        SetDamaged = "set_damaged",
+        /// Sets with an identifier that is reserved (RFC 7011, section 3.3.2), and unknown blocks.
+        SetUnknown = "set_unknown",
+        /// Templates that contradict themselves, or describe records of no length.
+        TemplateDamaged = "template_damaged",
+        /// Templates of more fields than are remembered.
+        TemplateLimit = "template_limit",
+        /// Templates that were forgotten because there were too many, of their exporter or in all.
+        TemplateEvicted = "template_evicted",
+        /// Datagrams of more exporters and domains than are followed; their records were read.
+        DomainLimit = "domain_limit",
+        /// Domains that were forgotten, with their templates, because there were too many.
+        DomainEvicted = "domain_evicted",
+    }
 }
 
 impl Skip {
-    /// Every reason.
-    pub const ALL: [Skip; 15] = [
-        Skip::NoAddresses,
-        Skip::NoCounts,
-        Skip::Aggregate,
-        Skip::RecordDamaged,
-        Skip::CounterSample,
-        Skip::KindUnknown,
-        Skip::NotIp,
-        Skip::NoTemplate,
-        Skip::SetDamaged,
-        Skip::SetUnknown,
-        Skip::TemplateDamaged,
-        Skip::TemplateLimit,
-        Skip::TemplateEvicted,
-        Skip::DomainLimit,
-        Skip::DomainEvicted,
-    ];
-
-    /// Its name, for scripts.
-    pub fn name(self) -> &'static str {
-        match self {
-            Skip::NoAddresses => "no_addresses",
-            Skip::NoCounts => "no_counts",
-            Skip::Aggregate => "aggregate",
-            Skip::RecordDamaged => "record_damaged",
-            Skip::CounterSample => "counter_sample",
-            Skip::KindUnknown => "kind_unknown",
-            Skip::NotIp => "not_ip",
-            Skip::NoTemplate => "no_template",
-            Skip::SetDamaged => "set_damaged",
-            Skip::SetUnknown => "set_unknown",
-            Skip::TemplateDamaged => "template_damaged",
-            Skip::TemplateLimit => "template_limit",
-            Skip::TemplateEvicted => "template_evicted",
-            Skip::DomainLimit => "domain_limit",
-            Skip::DomainEvicted => "domain_evicted",
-        }
-    }
-
     /// Are records counted under this reason? The others count what holds them.
     pub fn is_of_records(self) -> bool {
         (self as u8) < Skip::NoTemplate as u8

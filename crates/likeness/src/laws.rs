@@ -1,29 +1,21 @@
 //! The laws that a copy is held to, each with its distance, its unit, and what may be said of it.
 
-/// What a distance is counted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Greatest difference of two distribution functions (Kolmogorov and Smirnov), 0 to 1.
-    Ks,
-    /// Octaves by which mass has to be moved (Wasserstein 1 of log₂), or energies differ.
-    Octaves,
-    /// Jensen-Shannon divergence, bits, 0 to 1.
-    Bits,
-    /// Difference of two correlation coefficients, 0 to 2.
-    Correlation,
+nilometer_wire::named! {
+    /// What a distance is counted in.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Unit {
+        /// Greatest difference of two distribution functions (Kolmogorov and Smirnov), 0 to 1.
+        Ks = "ks",
+        /// Octaves by which mass has to be moved (Wasserstein 1 of log₂), or energies differ.
+        Octaves = "octaves",
+        /// Jensen-Shannon divergence, bits, 0 to 1.
+        Bits = "bits",
+        /// Difference of two correlation coefficients, 0 to 2.
+        Correlation = "correlation",
+    }
 }
 
 impl Unit {
-    /// Its name in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Ks => "ks",
-            Unit::Octaves => "octaves",
-            Unit::Bits => "bits",
-            Unit::Correlation => "correlation",
-        }
-    }
-
     /// A median floor above this, and nothing is told: a second sample of the original would be so far from
     /// it that hardly any copy could be told from one.
     pub fn floor_max(self) -> f64 {

@@ -23,60 +23,31 @@ pub trait Packet {
     fn mark(&mut self);
 }
 
-/// Why a packet was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Reason {
-    /// The buffer was full when it arrived.
-    Full,
-    /// Already waiting, it gave way to another (longest queue, highest throughput, queue state).
-    PushedOut,
-    /// Dropped before the buffer was full, at a probability (RED, Blue, PIE).
-    Early,
-    /// It had waited too long (CoDel).
-    Sojourn,
-    /// It was beyond its contract (token bucket).
-    Policed,
-    /// It was larger than the link's MTU or the whole buffer.
-    TooBig,
-    /// Its queue had its share of a buffer in which others still had room ([`crate::sharing`]).
-    Share,
+nilometer_wire::named! {
+    /// Why a packet was dropped.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[repr(u8)]
+    pub enum Reason {
+        /// The buffer was full when it arrived.
+        Full = "full",
+        /// Already waiting, it gave way to another (longest queue, highest throughput, queue state).
+        PushedOut = "pushed_out",
+        /// Dropped before the buffer was full, at a probability (RED, Blue, PIE).
+        Early = "early",
+        /// It had waited too long (CoDel).
+        Sojourn = "sojourn",
+        /// It was beyond its contract (token bucket).
+        Policed = "policed",
+        /// It was larger than the link's MTU or the whole buffer.
+        TooBig = "too_big",
+        /// Its queue had its share of a buffer in which others still had room ([`crate::sharing`]).
+        Share = "share",
+    }
 }
 
 impl Reason {
-    /// Every reason, in the order of their numbers.
-    pub const ALL: [Reason; 7] = [
-        Reason::Full,
-        Reason::PushedOut,
-        Reason::Early,
-        Reason::Sojourn,
-        Reason::Policed,
-        Reason::TooBig,
-        Reason::Share,
-    ];
-
     /// The reasons of a discipline, whose buffer is its own: the first of all.
-    pub const OF_DISCIPLINES: [Reason; 6] = [
-        Reason::Full,
-        Reason::PushedOut,
-        Reason::Early,
-        Reason::Sojourn,
-        Reason::Policed,
-        Reason::TooBig,
-    ];
-
-    /// The name that files and scripts use.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Reason::Full => "full",
-            Reason::PushedOut => "pushed_out",
-            Reason::Early => "early",
-            Reason::Sojourn => "sojourn",
-            Reason::Policed => "policed",
-            Reason::TooBig => "too_big",
-            Reason::Share => "share",
-        }
-    }
+    pub const OF_DISCIPLINES: [Reason; 6] = *Reason::ALL.first_chunk().expect("the first of all");
 }
 
 /// Where dropped packets go: nothing vanishes.

@@ -15,61 +15,28 @@ use crate::tdrr::TdrrOptions;
 
 pub use crate::settings_error::SettingsError;
 
-/// Every discipline there is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// First come, first served; who finds the buffer full is dropped.
-    TailDrop,
-    /// Random early detection (Floyd and Jacobson 1993).
-    Red,
-    /// Blue (Feng and others 1999).
-    Blue,
-    /// Deficit round robin with longest-queue drop.
-    Drr,
-    /// Deficit round robin that drops from the queue of highest throughput.
-    Tdrr,
-    /// Queue State DRR: drops from one queue until it is the smallest.
-    Qsdrr,
-    /// Controlled delay (RFC 8289).
-    CoDel,
-    /// Flow queues under CoDel (RFC 8290).
-    FqCoDel,
-    /// Proportional integral controller enhanced (RFC 8033).
-    Pie,
-}
-
-impl Kind {
-    /// Every kind, the oldest first among its like.
-    pub const ALL: [Kind; 9] = [
-        Kind::TailDrop,
-        Kind::Red,
-        Kind::Blue,
-        Kind::Drr,
-        Kind::Tdrr,
-        Kind::Qsdrr,
-        Kind::CoDel,
-        Kind::FqCoDel,
-        Kind::Pie,
-    ];
-
-    /// The name that files and scripts use.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::TailDrop => "tail_drop",
-            Kind::Red => "red",
-            Kind::Blue => "blue",
-            Kind::Drr => "drr",
-            Kind::Tdrr => "tdrr",
-            Kind::Qsdrr => "qsdrr",
-            Kind::CoDel => "codel",
-            Kind::FqCoDel => "fq_codel",
-            Kind::Pie => "pie",
-        }
-    }
-
-    /// The kind that files and scripts call `name`.
-    pub fn from_name(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+nilometer_wire::named! {
+    /// Every discipline there is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Kind {
+        /// First come, first served; who finds the buffer full is dropped.
+        TailDrop = "tail_drop",
+        /// Random early detection (Floyd and Jacobson 1993).
+        Red = "red",
+        /// Blue (Feng and others 1999).
+        Blue = "blue",
+        /// Deficit round robin with longest-queue drop.
+        Drr = "drr",
+        /// Deficit round robin that drops from the queue of highest throughput.
+        Tdrr = "tdrr",
+        /// Queue State DRR: drops from one queue until it is the smallest.
+        Qsdrr = "qsdrr",
+        /// Controlled delay (RFC 8289).
+        CoDel = "codel",
+        /// Flow queues under CoDel (RFC 8290).
+        FqCoDel = "fq_codel",
+        /// Proportional integral controller enhanced (RFC 8033).
+        Pie = "pie",
     }
 }
 

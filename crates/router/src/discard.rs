@@ -2,143 +2,74 @@
 
 use crate::header::Fault;
 
-/// Every reason there is. The order is that of the counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Discard {
-    /// The frame ends before its headers do.
-    Short,
-    /// The IP version is not that of the ethertype.
-    Version,
-    /// The IPv4 header length is below 20 bytes.
-    HeaderLength,
-    /// The IPv4 header checksum is wrong.
-    HeaderChecksum,
-    /// The IP length contradicts the frame's.
-    TotalLength,
-    /// Extension headers are broken or too many.
-    Extensions,
-    /// A protocol that the router does not speak.
-    NotSpoken,
-    /// For another station's link-layer address.
-    OtherStation,
-    /// Came by link-layer broadcast or multicast and may not be forwarded (RFC 1812, 5.3.4).
-    LinkBroadcast,
-    /// A filter denies it.
-    Denied,
-    /// Its source address may not be there (RFC 1812, 5.3.7).
-    MartianSource,
-    /// Its destination address may not be forwarded to.
-    MartianDestination,
-    /// The way back to its source is not where it came from (RFC 3704).
-    ReversePath,
-    /// There is no route.
-    NoRoute,
-    /// Its route is a black hole.
-    Blackhole,
-    /// Its route rejects it.
-    Rejected,
-    /// Its time to live is used up.
-    Expired,
-    /// It is larger than the next link's MTU and may not be fragmented.
-    TooBig,
-    /// Its options are malformed, or forbidden here.
-    Options,
-    /// Its next hop's link-layer address is not known: nobody answers, or too many wait.
-    Unresolved,
-    /// Its port is down.
-    PortDown,
-    /// Too many packets wait for the slow path.
-    SlowPathFull,
-    /// Too many packets wait for who runs beside the forwarding plane.
-    PuntFull,
-    /// There is no buffer for a copy, a fragment or a message.
-    NoBuffer,
-    /// Nobody here belongs to its group.
-    NoGroup,
-    /// For all hosts of a network, and nobody here listens (RFC 1812, 5.3.5; RFC 2644).
-    Broadcast,
-    /// A fragment for the router that will not become part of a whole datagram, or one that hides flags
-    /// of TCP from a filter.
-    Fragment,
-    /// Forwarding is switched off at its port (RFC 1812, 5.3.11).
-    ForwardingOff,
-    /// It is for the router, which has no use for it.
-    NoUse,
-}
-
-impl Discard {
-    /// How many reasons there are.
-    pub const COUNT: usize = Discard::NoUse as usize + 1;
-
-    /// Every reason, in the order of the counters.
-    pub const ALL: [Discard; Discard::COUNT] = [
-        Discard::Short,
-        Discard::Version,
-        Discard::HeaderLength,
-        Discard::HeaderChecksum,
-        Discard::TotalLength,
-        Discard::Extensions,
-        Discard::NotSpoken,
-        Discard::OtherStation,
-        Discard::LinkBroadcast,
-        Discard::Denied,
-        Discard::MartianSource,
-        Discard::MartianDestination,
-        Discard::ReversePath,
-        Discard::NoRoute,
-        Discard::Blackhole,
-        Discard::Rejected,
-        Discard::Expired,
-        Discard::TooBig,
-        Discard::Options,
-        Discard::Unresolved,
-        Discard::PortDown,
-        Discard::SlowPathFull,
-        Discard::PuntFull,
-        Discard::NoBuffer,
-        Discard::NoGroup,
-        Discard::Broadcast,
-        Discard::Fragment,
-        Discard::ForwardingOff,
-        Discard::NoUse,
-    ];
-
-    /// The name that files and scripts use.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Discard::Short => "short",
-            Discard::Version => "version",
-            Discard::HeaderLength => "header_length",
-            Discard::HeaderChecksum => "header_checksum",
-            Discard::TotalLength => "total_length",
-            Discard::Extensions => "extensions",
-            Discard::NotSpoken => "not_spoken",
-            Discard::OtherStation => "other_station",
-            Discard::LinkBroadcast => "link_broadcast",
-            Discard::Denied => "denied",
-            Discard::MartianSource => "martian_source",
-            Discard::MartianDestination => "martian_destination",
-            Discard::ReversePath => "reverse_path",
-            Discard::NoRoute => "no_route",
-            Discard::Blackhole => "blackhole",
-            Discard::Rejected => "rejected",
-            Discard::Expired => "expired",
-            Discard::TooBig => "too_big",
-            Discard::Options => "options",
-            Discard::Unresolved => "unresolved",
-            Discard::PortDown => "port_down",
-            Discard::SlowPathFull => "slow_path_full",
-            Discard::PuntFull => "punt_full",
-            Discard::NoBuffer => "no_buffer",
-            Discard::NoGroup => "no_group",
-            Discard::Broadcast => "broadcast",
-            Discard::Fragment => "fragment",
-            Discard::ForwardingOff => "forwarding_off",
-            Discard::NoUse => "no_use",
-        }
+nilometer_wire::named! {
+    /// Every reason there is. The order is that of the counters.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[repr(u8)]
+    pub enum Discard {
+        /// The frame ends before its headers do.
+        Short = "short",
+        /// The IP version is not that of the ethertype.
+        Version = "version",
+        /// The IPv4 header length is below 20 bytes.
+        HeaderLength = "header_length",
+        /// The IPv4 header checksum is wrong.
+        HeaderChecksum = "header_checksum",
+        /// The IP length contradicts the frame's.
+        TotalLength = "total_length",
+        /// Extension headers are broken or too many.
+        Extensions = "extensions",
+        /// A protocol that the router does not speak.
+        NotSpoken = "not_spoken",
+        /// For another station's link-layer address.
+        OtherStation = "other_station",
+        /// Came by link-layer broadcast or multicast and may not be forwarded (RFC 1812, 5.3.4).
+        LinkBroadcast = "link_broadcast",
+        /// A filter denies it.
+        Denied = "denied",
+        /// Its source address may not be there (RFC 1812, 5.3.7).
+        MartianSource = "martian_source",
+        /// Its destination address may not be forwarded to.
+        MartianDestination = "martian_destination",
+        /// The way back to its source is not where it came from (RFC 3704).
+        ReversePath = "reverse_path",
+        /// There is no route.
+        NoRoute = "no_route",
+        /// Its route is a black hole.
+        Blackhole = "blackhole",
+        /// Its route rejects it.
+        Rejected = "rejected",
+        /// Its time to live is used up.
+        Expired = "expired",
+        /// It is larger than the next link's MTU and may not be fragmented.
+        TooBig = "too_big",
+        /// Its options are malformed, or forbidden here.
+        Options = "options",
+        /// Its next hop's link-layer address is not known: nobody answers, or too many wait.
+        Unresolved = "unresolved",
+        /// Its port is down.
+        PortDown = "port_down",
+        /// Too many packets wait for the slow path.
+        SlowPathFull = "slow_path_full",
+        /// Too many packets wait for who runs beside the forwarding plane.
+        PuntFull = "punt_full",
+        /// There is no buffer for a copy, a fragment or a message.
+        NoBuffer = "no_buffer",
+        /// Nobody here belongs to its group.
+        NoGroup = "no_group",
+        /// For all hosts of a network, and nobody here listens (RFC 1812, 5.3.5; RFC 2644).
+        Broadcast = "broadcast",
+        /// A fragment for the router that will not become part of a whole datagram, or one that hides flags
+        /// of TCP from a filter.
+        Fragment = "fragment",
+        /// Forwarding is switched off at its port (RFC 1812, 5.3.11).
+        ForwardingOff = "forwarding_off",
+        /// It is for the router, which has no use for it.
+        NoUse = "no_use",
     }
 }
+
+impl Discard {}
 
 impl From<Fault> for Discard {
     fn from(fault: Fault) -> Discard {
@@ -155,7 +86,7 @@ impl From<Fault> for Discard {
 
 /// Packets discarded, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Discards([u64; Discard::COUNT]);
+pub struct Discards([u64; Discard::ALL.len()]);
 
 impl Discards {
     /// One more for `reason`.

@@ -50,15 +50,17 @@ pub struct FilterSection {
 /// A filter's rule for IPv4 and its rule for IPv6.
 pub type Rules = (Option<Rule<u32>>, Option<Rule<u128>>);
 
-/// What becomes of a packet. (`reserved` and `active` are refused, as they are not yet there.)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ActionName {
-    /// It is dropped.
-    Deny,
-    /// It is forwarded as its route says.
-    #[default]
-    Permit,
+nilometer_wire::named! {
+    /// What becomes of a packet. (`reserved` and `active` are refused, as they are not yet there.)
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ActionName {
+        /// It is dropped.
+        Deny = "deny",
+        /// It is forwarded as its route says.
+        #[default]
+        Permit = "permit",
+    }
 }
 
 impl<'de> Deserialize<'de> for ActionName {
@@ -79,50 +81,29 @@ impl<'de> Deserialize<'de> for ActionName {
     }
 }
 
-impl ActionName {
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            ActionName::Deny => "deny",
-            ActionName::Permit => "permit",
-        }
+nilometer_wire::named! {
+    /// What finds the filter of a packet.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ClassifierName {
+        /// Vectors with a bit for each rule, fastest up to 2,048 rules; beyond, and for rules that are
+        /// entered one by one, tables.
+        #[default]
+        Vectors = "vectors",
+        /// Tables by the shapes of the rules.
+        Tuples = "tuples",
+        /// One rule after the other.
+        Linear = "linear",
     }
-}
-
-/// What finds the filter of a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ClassifierName {
-    /// Vectors with a bit for each rule, fastest up to 2,048 rules; beyond, and for rules that are
-    /// entered one by one, tables.
-    #[default]
-    Vectors,
-    /// Tables by the shapes of the rules.
-    Tuples,
-    /// One rule after the other.
-    Linear,
 }
 
 impl ClassifierName {
-    /// Those there are.
-    pub const ALL: [ClassifierName; 3] =
-        [ClassifierName::Vectors, ClassifierName::Tuples, ClassifierName::Linear];
-
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            ClassifierName::Vectors => "vectors",
-            ClassifierName::Tuples => "tuples",
-            ClassifierName::Linear => "linear",
-        }
-    }
-
     /// The one of this name.
     ///
     /// # Errors
     /// When there is none.
-    pub fn from_name(name: &str) -> Result<ClassifierName> {
-        let found = ClassifierName::ALL.into_iter().find(|classifier| classifier.name() == name);
+    pub fn parse(name: &str) -> Result<ClassifierName> {
+        let found = ClassifierName::from_name(name);
         let names = || ClassifierName::ALL.map(ClassifierName::name).join(", ");
         found.ok_or_else(|| anyhow!("there is no classifier {name:?}; there are {}", names()))
     }
@@ -137,12 +118,6 @@ impl ClassifierName {
             ClassifierName::Vectors => Box::new(ClassifierVectors::<A>::new(rules_max)),
             ClassifierName::Linear => Box::new(ClassifierLinear::<A>::new(rules_max)),
         }
-    }
-}
-
-impl fmt::Display for ClassifierName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -36,25 +36,16 @@ pub const FLOWS_MAX: u64 = 1_000_000;
 /// Longest run, seconds.
 pub const DURATION_MAX_S: f64 = 1e6;
 
-/// What makes a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FlowKind {
-    /// `[[flow]]`.
-    Tcp,
-    /// A connection of a `[[model]]`.
-    Model,
-    /// `[[datagrams]]`.
-    Datagrams,
-}
-
-impl FlowKind {
-    /// As it is written in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            FlowKind::Tcp => "tcp",
-            FlowKind::Model => "model",
-            FlowKind::Datagrams => "datagrams",
-        }
+nilometer_wire::named! {
+    /// What makes a flow.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum FlowKind {
+        /// `[[flow]]`.
+        Tcp = "tcp",
+        /// A connection of a `[[model]]`.
+        Model = "model",
+        /// `[[datagrams]]`.
+        Datagrams = "datagrams",
     }
 }
 

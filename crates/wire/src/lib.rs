@@ -16,6 +16,7 @@ mod ether;
 mod extension;
 mod ip;
 pub mod link;
+mod named;
 pub mod node;
 pub mod packet;
 mod parsed;

@@ -13,33 +13,35 @@ pub(crate) const HEADERS_MAX: u8 = 16;
 const IPV4: Option<u8> = Some(4);
 const IPV6: Option<u8> = Some(6);
 
-/// The framing of a capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LinkType {
-    /// Ethernet (LINKTYPE 1).
-    Ethernet,
-    /// BSD loopback: the address family in the byte order of the capturing host (0).
-    Null,
-    /// OpenBSD loopback: the address family in network byte order (108).
-    Loop,
-    /// An IP packet of either version (12, 14 and 101).
-    RawIp,
-    /// An IPv4 packet (228).
-    Ipv4,
-    /// An IPv6 packet (229).
-    Ipv6,
-    /// PPP, with or without its address and control bytes, or Cisco HDLC (9).
-    Ppp,
-    /// PPP in HDLC-like framing, or Cisco HDLC (50).
-    PppHdlc,
-    /// Cisco HDLC (104).
-    CHdlc,
-    /// Linux "cooked" capture, version 1 (113).
-    LinuxSll,
-    /// Linux "cooked" capture, version 2 (276).
-    LinuxSll2,
-    /// A PPPoE session header, then PPP (51).
-    Pppoe,
+crate::named! {
+    /// The framing of a capture.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum LinkType {
+        /// Ethernet (LINKTYPE 1).
+        Ethernet = "Ethernet",
+        /// BSD loopback: the address family in the byte order of the capturing host (0).
+        Null = "BSD loopback (NULL)",
+        /// OpenBSD loopback: the address family in network byte order (108).
+        Loop = "OpenBSD loopback (LOOP)",
+        /// An IP packet of either version (12, 14 and 101).
+        RawIp = "raw IP",
+        /// An IPv4 packet (228).
+        Ipv4 = "raw IPv4",
+        /// An IPv6 packet (229).
+        Ipv6 = "raw IPv6",
+        /// PPP, with or without its address and control bytes, or Cisco HDLC (9).
+        Ppp = "PPP",
+        /// PPP in HDLC-like framing, or Cisco HDLC (50).
+        PppHdlc = "PPP in HDLC-like framing",
+        /// Cisco HDLC (104).
+        CHdlc = "Cisco HDLC",
+        /// Linux "cooked" capture, version 1 (113).
+        LinuxSll = "Linux cooked (SLL)",
+        /// Linux "cooked" capture, version 2 (276).
+        LinuxSll2 = "Linux cooked (SLL2)",
+        /// A PPPoE session header, then PPP (51).
+        Pppoe = "PPPoE session",
+    }
 }
 
 impl LinkType {
@@ -61,24 +63,6 @@ impl LinkType {
             276 => LinkType::LinuxSll2,
             _ => return None,
         })
-    }
-
-    /// Its name, as a person would say it.
-    pub fn name(self) -> &'static str {
-        match self {
-            LinkType::Ethernet => "Ethernet",
-            LinkType::Null => "BSD loopback (NULL)",
-            LinkType::Loop => "OpenBSD loopback (LOOP)",
-            LinkType::RawIp => "raw IP",
-            LinkType::Ipv4 => "raw IPv4",
-            LinkType::Ipv6 => "raw IPv6",
-            LinkType::Ppp => "PPP",
-            LinkType::PppHdlc => "PPP in HDLC-like framing",
-            LinkType::CHdlc => "Cisco HDLC",
-            LinkType::LinuxSll => "Linux cooked (SLL)",
-            LinkType::LinuxSll2 => "Linux cooked (SLL2)",
-            LinkType::Pppoe => "PPPoE session",
-        }
     }
 }
 

@@ -24,78 +24,44 @@ pub const ROUTES: usize = 100_000;
 /// Filters of our router, and of the kernel's.
 pub const FILTERS: usize = 1_000;
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Dut {
-    /// This router.
-    Nilometer,
-    /// The kernel's forwarding, with a route and nothing else.
-    Linux,
-    /// The same with filters of nftables and a queue of tc.
-    Nftables,
-}
-
-impl Dut {
-    /// All there are.
-    pub const ALL: [Dut; 3] = [Dut::Nilometer, Dut::Linux, Dut::Nftables];
-
-    /// What it is called in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dut::Nilometer => "nilometer",
-            Dut::Linux => "linux",
-            Dut::Nftables => "nftables",
-        }
+nilometer_wire::named! {
+    /// What is measured.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Dut {
+        /// This router.
+        Nilometer = "nilometer",
+        /// The kernel's forwarding, with a route and nothing else.
+        Linux = "linux",
+        /// The same with filters of nftables and a queue of tc.
+        Nftables = "nftables",
     }
 }
 
-/// What of our router is at work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Variant {
-    /// All, for every packet.
-    #[value(name = "complete", alias = "no_shortcuts")]
-    Complete,
-    /// All, and one processor alone takes what comes in, so that packets which several processors have sent
-    /// would keep their order. (The other devices promise none, and so does `complete`.)
-    #[value(name = "ordered")]
-    Ordered,
-    /// Without distributed queueing.
-    #[value(name = "no_dq")]
-    NoDq,
-    /// Every address has the same next hop, without a table.
-    #[value(name = "no_lookup")]
-    NoLookup,
-    /// Without filters.
-    #[value(name = "no_classifier")]
-    NoClassifier,
-    /// Without distributed queueing, and flows take shortcuts past the pipeline.
-    #[value(name = "offloaded")]
-    Offloaded,
-}
-
-impl Variant {
-    /// All there are.
-    pub const ALL: [Variant; 6] = [
-        Variant::Complete,
-        Variant::Ordered,
-        Variant::NoDq,
-        Variant::NoLookup,
-        Variant::NoClassifier,
-        Variant::Offloaded,
-    ];
-
-    /// What it is called in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Variant::Complete => "complete",
-            Variant::Ordered => "ordered",
-            Variant::NoDq => "no_dq",
-            Variant::NoLookup => "no_lookup",
-            Variant::NoClassifier => "no_classifier",
-            Variant::Offloaded => "offloaded",
-        }
+nilometer_wire::named! {
+    /// What of our router is at work.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Variant {
+        /// All, for every packet.
+        #[value(name = "complete", alias = "no_shortcuts")]
+        Complete = "complete",
+        /// All, and one processor alone takes what comes in, so that packets which several processors have sent
+        /// would keep their order. (The other devices promise none, and so does `complete`.)
+        #[value(name = "ordered")]
+        Ordered = "ordered",
+        /// Without distributed queueing.
+        #[value(name = "no_dq")]
+        NoDq = "no_dq",
+        /// Every address has the same next hop, without a table.
+        #[value(name = "no_lookup")]
+        NoLookup = "no_lookup",
+        /// Without filters.
+        #[value(name = "no_classifier")]
+        NoClassifier = "no_classifier",
+        /// Without distributed queueing, and flows take shortcuts past the pipeline.
+        #[value(name = "offloaded")]
+        Offloaded = "offloaded",
     }
 }
 

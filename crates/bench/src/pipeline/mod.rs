@@ -34,6 +34,7 @@ use clap::ValueEnum;
 use nilometer_queue::Kind;
 use nilometer_router::Engine;
 use nilometer_router::pipeline::BATCH;
+use nilometer_router::pipeline::stage::Stage;
 use serde::Serialize;
 
 use flows::Sequence;
@@ -176,7 +177,7 @@ pub struct Times {
 impl Times {
     /// The stages in the order of a packet's way.
     pub fn in_order(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
-        rounds::STAGES.into_iter().map(|stage| (stage.name(), self.stages_ns[stage.name()]))
+        Stage::ALL.into_iter().map(|stage| (stage.name(), self.stages_ns[stage.name()]))
     }
 
     /// Whether the stages add up to the time of a packet.
@@ -284,7 +285,7 @@ fn summed_up(
     };
     let [low, mpps, high] = quartiles(&|taken| taken.plain.mpps());
     let (mut stages_ns, mut stages_ns_quartiles) = (BTreeMap::new(), BTreeMap::new());
-    for stage in rounds::STAGES {
+    for stage in Stage::ALL {
         let ns = |taken: &Rounds| taken.probed.ticks_per_packet(stage) * ns_per_tick;
         let [low, middle, high] = quartiles(&ns);
         stages_ns.insert(stage.name(), middle);

@@ -18,16 +18,6 @@ use super::pool::{Pool, write};
 use nilometer_linux::clock::{thread_time, ticks};
 use nilometer_routerd::tally::Paths;
 
-/// Every stage, and what is between them.
-pub const STAGES: [Stage; Stage::ALL.len() + 1] = {
-    let mut stages = [Stage::Elsewhere; Stage::ALL.len() + 1];
-    let mut at = 0;
-    while at < Stage::ALL.len() {
-        stages[at] = Stage::ALL[at];
-        at += 1;
-    }
-    stages
-};
 /// Ticks of the counter (some tenths of a nanosecond each) for each packet of a turn that no passage
 /// through a stage takes by itself.
 pub const INTERRUPTED: u64 = 2_000;
@@ -48,7 +38,7 @@ pub struct Round {
     /// CPU seconds.
     seconds: f64,
     /// By stage.
-    ticks: [u64; STAGES.len()],
+    ticks: [u64; Stage::ALL.len()],
     /// Passages that are not in `ticks`.
     pub interrupted: u64,
 }
@@ -78,7 +68,7 @@ pub struct Rounds {
 struct Stopwatch {
     stage: Stage,
     since: u64,
-    ticks: [u64; STAGES.len()],
+    ticks: [u64; Stage::ALL.len()],
     /// Ticks of a passage that was interrupted.
     too_long: u64,
     interrupted: u64,
@@ -87,7 +77,7 @@ struct Stopwatch {
 impl Stopwatch {
     fn new(packets_of_turn: usize) -> Stopwatch {
         let too_long = INTERRUPTED * packets_of_turn as u64;
-        let ticks = [0; STAGES.len()];
+        let ticks = [0; Stage::ALL.len()];
         Stopwatch { stage: Stage::Elsewhere, since: 0, ticks, too_long, interrupted: 0 }
     }
 }

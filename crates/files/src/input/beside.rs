@@ -68,10 +68,7 @@ impl Beside {
 
     /// How often records were set right, by reason.
     pub fn screened(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
-        let named = |(name, times): (&String, &u64)| {
-            let reason = Reason::ALL.into_iter().find(|reason| reason.name() == name)?;
-            Some((reason, *times))
-        };
+        let named = |(name, times): (&String, &u64)| Some((Reason::from_name(name)?, *times));
         self.screened.iter().filter_map(named)
     }
 

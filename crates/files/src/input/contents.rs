@@ -9,49 +9,36 @@ const TCP: u8 = 6;
 const ESP: u8 = 50;
 const AH: u8 = 51;
 
-/// A kind of packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A TCP segment with its header.
-    Tcp,
-    /// A TCP segment whose header was cut off, by the snap length or by fragmentation.
-    TcpCut,
-    /// UDP port 443.
-    Quic,
-    /// UDP port 53.
-    Dns,
-    /// UDP port 51820.
-    WireGuard,
-    /// UDP port 1194.
-    OpenVpn,
-    /// ESP, AH, and UDP ports 500 and 4500.
-    Ipsec,
-    /// Other UDP.
-    Udp,
-    /// ICMP and ICMPv6.
-    Icmp,
-    /// SCTP.
-    Sctp,
-    /// Any other protocol above IP.
-    Other,
+nilometer_wire::named! {
+    /// A kind of packet.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Kind {
+        /// A TCP segment with its header.
+        Tcp = "TCP",
+        /// A TCP segment whose header was cut off, by the snap length or by fragmentation.
+        TcpCut = "TCP without its header",
+        /// UDP port 443.
+        Quic = "QUIC (UDP port 443)",
+        /// UDP port 53.
+        Dns = "DNS",
+        /// UDP port 51820.
+        WireGuard = "WireGuard",
+        /// UDP port 1194.
+        OpenVpn = "OpenVPN",
+        /// ESP, AH, and UDP ports 500 and 4500.
+        Ipsec = "IPsec",
+        /// Other UDP.
+        Udp = "other UDP",
+        /// ICMP and ICMPv6.
+        Icmp = "ICMP",
+        /// SCTP.
+        Sctp = "SCTP",
+        /// Any other protocol above IP.
+        Other = "other IP protocols",
+    }
 }
 
 impl Kind {
-    /// Every kind.
-    pub const ALL: [Kind; 11] = [
-        Kind::Tcp,
-        Kind::TcpCut,
-        Kind::Quic,
-        Kind::Dns,
-        Kind::WireGuard,
-        Kind::OpenVpn,
-        Kind::Ipsec,
-        Kind::Udp,
-        Kind::Icmp,
-        Kind::Sctp,
-        Kind::Other,
-    ];
-
     /// The kind of a packet.
     pub fn of(packet: &IpPacket) -> Kind {
         match (packet.transport, packet.protocol) {
@@ -76,23 +63,6 @@ impl Kind {
             1_194 => Some(Kind::OpenVpn),
             51_820 => Some(Kind::WireGuard),
             _ => None,
-        }
-    }
-
-    /// Its name in a sentence.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Tcp => "TCP",
-            Kind::TcpCut => "TCP without its header",
-            Kind::Quic => "QUIC (UDP port 443)",
-            Kind::Dns => "DNS",
-            Kind::WireGuard => "WireGuard",
-            Kind::OpenVpn => "OpenVPN",
-            Kind::Ipsec => "IPsec",
-            Kind::Udp => "other UDP",
-            Kind::Icmp => "ICMP",
-            Kind::Sctp => "SCTP",
-            Kind::Other => "other IP protocols",
         }
     }
 

@@ -10,17 +10,19 @@ use lz4_flex::frame::{Error as Lz4Error, FrameDecoder as Lz4Decoder};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// How a file is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packing {
-    /// RFC 1952.
-    Gzip,
-    /// RFC 8878.
-    Zstandard,
-    /// As bzip2 writes it.
-    Bzip2,
-    /// Frames of LZ4, as its command line writes them.
-    Lz4,
+nilometer_wire::named! {
+    /// How a file is compressed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Packing {
+        /// RFC 1952.
+        Gzip = "gzip",
+        /// RFC 8878.
+        Zstandard = "Zstandard",
+        /// As bzip2 writes it.
+        Bzip2 = "bzip2",
+        /// Frames of LZ4, as its command line writes them.
+        Lz4 = "LZ4",
+    }
 }
 
 impl Packing {
@@ -35,16 +37,6 @@ impl Packing {
             [b'B', b'Z', b'h', b'1'..=b'9'] => Some(Packing::Bzip2),
             [0x04, 0x22, 0x4d, 0x18] => Some(Packing::Lz4),
             _ => None,
-        }
-    }
-
-    /// What people call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Packing::Gzip => "gzip",
-            Packing::Zstandard => "Zstandard",
-            Packing::Bzip2 => "bzip2",
-            Packing::Lz4 => "LZ4",
         }
     }
 

@@ -26,42 +26,22 @@ pub const PACKETS: Format = Format {
     later: 0,
 };
 
-/// What became of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It entered and left unchanged.
-    Passed,
-    /// It entered and left with other bytes.
-    Corrupted,
-    /// It entered and did not leave.
-    Lost,
-    /// It was addressed to the device.
-    Consumed,
-    /// The device made it.
-    Originated,
-    /// A further copy of a packet that had left already.
-    Duplicated,
-}
-
-impl Fate {
-    const ALL: [(Fate, &'static str); 6] = [
-        (Fate::Passed, "passed"),
-        (Fate::Corrupted, "corrupted"),
-        (Fate::Lost, "lost"),
-        (Fate::Consumed, "consumed"),
-        (Fate::Originated, "originated"),
-        (Fate::Duplicated, "duplicated"),
-    ];
-
-    /// The word that stands in the table.
-    pub fn word(self) -> &'static str {
-        let same = |(fate, _): &&(Fate, &str)| *fate == self;
-        Fate::ALL.iter().find(same).map(|(_, word)| *word).expect("every fate has its word")
-    }
-
-    /// The fate of a word in a table.
-    pub fn from_word(word: &str) -> Option<Fate> {
-        Fate::ALL.iter().find(|(_, known)| *known == word).map(|(fate, _)| *fate)
+nilometer_wire::named! {
+    /// What became of a packet.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Fate {
+        /// It entered and left unchanged.
+        Passed = "passed",
+        /// It entered and left with other bytes.
+        Corrupted = "corrupted",
+        /// It entered and did not leave.
+        Lost = "lost",
+        /// It was addressed to the device.
+        Consumed = "consumed",
+        /// The device made it.
+        Originated = "originated",
+        /// A further copy of a packet that had left already.
+        Duplicated = "duplicated",
     }
 }
 
@@ -138,7 +118,7 @@ impl PacketWriter {
     /// When the file cannot be written.
     pub fn on(draft: Draft) -> Result<PacketWriter> {
         let table = TableWriter::on(draft, &PACKETS)?;
-        let words = Fate::ALL.map(|(fate, word)| (fate, word.as_bytes().to_vec().into()));
+        let words = Fate::ALL.map(|fate| (fate, fate.name().as_bytes().to_vec().into()));
         let columns = Columns::new();
         Ok(PacketWriter { table, columns, words: words.into(), held: 0, packets: 0 })
     }
@@ -199,7 +179,7 @@ pub fn read_packet_table(path: &Path, sink: &mut dyn FnMut(PacketRow) -> Result<
         let mut delay = columns.delay.rows();
         for row in 0..rows {
             let word = columns.fate.values()[row].as_utf8().unwrap_or("(not text)");
-            let Some(fate) = Fate::from_word(word) else {
+            let Some(fate) = Fate::from_name(word) else {
                 anyhow::bail!("{}: `{}` is no fate", path.display(), word.escape_debug());
             };
             sink(PacketRow {
@@ -231,7 +211,7 @@ mod tests {
             delay_ns: (!n.is_multiple_of(35)).then_some(3 - n as i64),
             direction: (n % 2) as u8,
             bytes: u32::MAX - n as u32,
-            fate: Fate::ALL[n % Fate::ALL.len()].0,
+            fate: Fate::ALL[n % Fate::ALL.len()],
             reordered: n.is_multiple_of(3),
         };
         let written: Vec<_> = (0..ROW_GROUP_ROWS + 11).map(row).collect();

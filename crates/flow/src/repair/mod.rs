@@ -53,48 +53,26 @@ const DOUBLE_WAIT_NS: u64 = 60 * SECOND_NS;
 /// 30 minutes as routers come, after a gap.
 const PIECE_WAIT_NS: u64 = 3_600 * SECOND_NS;
 
-/// Why a record was repaired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Reason {
-    /// Joined to an earlier piece: 10 ms lie between them at most (Harpoon, section 4.1), or the
-    /// earlier piece says that a timer or a full cache cut it.
-    Split,
-    /// Joined to an earlier piece that does not say what cut it: the exporter forgot the flow and
-    /// began it anew, with a start of its own, at its next packet. TCP's markers show it.
-    StartRenewed,
-    /// Joined to an earlier piece with the same start: the exporter kept the flow, and its start,
-    /// beyond the timer.
-    StartKept,
-    /// Dropped: the same flow, counted at the same time, from another direction or point.
-    DirectionDoubled,
-    /// Bytes fewer than the headers of so many packets: a counter of 32 bits had wrapped.
-    CounterWrapped,
-    /// A duration of 49.7 days, in which an uptime wraps, or of days with next to no packets.
-    DurationAbsurd,
-}
-
-impl Reason {
-    /// Every reason.
-    pub const ALL: [Reason; 6] = [
-        Reason::Split,
-        Reason::StartRenewed,
-        Reason::StartKept,
-        Reason::DirectionDoubled,
-        Reason::CounterWrapped,
-        Reason::DurationAbsurd,
-    ];
-
-    /// Its name, for scripts.
-    pub fn name(self) -> &'static str {
-        match self {
-            Reason::Split => "split",
-            Reason::StartRenewed => "start_renewed",
-            Reason::StartKept => "start_kept",
-            Reason::DirectionDoubled => "direction_doubled",
-            Reason::CounterWrapped => "counter_wrapped",
-            Reason::DurationAbsurd => "duration_absurd",
-        }
+nilometer_wire::named! {
+    /// Why a record was repaired.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(u8)]
+    pub enum Reason {
+        /// Joined to an earlier piece: 10 ms lie between them at most (Harpoon, section 4.1), or the
+        /// earlier piece says that a timer or a full cache cut it.
+        Split = "split",
+        /// Joined to an earlier piece that does not say what cut it: the exporter forgot the flow and
+        /// began it anew, with a start of its own, at its next packet. TCP's markers show it.
+        StartRenewed = "start_renewed",
+        /// Joined to an earlier piece with the same start: the exporter kept the flow, and its start,
+        /// beyond the timer.
+        StartKept = "start_kept",
+        /// Dropped: the same flow, counted at the same time, from another direction or point.
+        DirectionDoubled = "direction_doubled",
+        /// Bytes fewer than the headers of so many packets: a counter of 32 bits had wrapped.
+        CounterWrapped = "counter_wrapped",
+        /// A duration of 49.7 days, in which an uptime wraps, or of days with next to no packets.
+        DurationAbsurd = "duration_absurd",
     }
 }
 

@@ -13,29 +13,19 @@ pub mod machine;
 pub mod network;
 pub mod proving;
 
-/// What a finding matters for, in the order in which they are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Purpose {
-    /// `lab run` cannot do without.
-    Run,
-    /// Figures are worth less without.
-    Figures,
-    /// A test is skipped without.
-    Tests,
-    /// Nothing uses it yet; coming devices and stamps will.
-    Later,
-}
-
-impl Purpose {
-    /// The heading under which a person reads the findings.
-    pub fn heading(self) -> &'static str {
-        match self {
-            Purpose::Run => "to run at all",
-            Purpose::Figures => "for good figures",
-            Purpose::Tests => "for the tests",
-            Purpose::Later => "not used yet",
-        }
+nilometer_wire::named! {
+    /// What a finding matters for, in the order in which they are told.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Purpose {
+        /// `lab run` cannot do without.
+        Run = "to run at all",
+        /// Figures are worth less without.
+        Figures = "for good figures",
+        /// A test is skipped without.
+        Tests = "for the tests",
+        /// Nothing uses it yet; coming devices and stamps will.
+        Later = "not used yet",
     }
 }
 

@@ -91,32 +91,21 @@ pub enum Keep {
     Bitrate,
 }
 
-/// What stands between clients and servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum DutKind {
-    /// Our own router, in a namespace of its own.
-    Nilometer,
-    /// The Linux kernel's forwarding in a namespace of its own.
-    Linux,
-    /// The same, by routes that FRR's daemons keep.
-    Frr,
-    /// A box that does to packets what `fault` says.
-    Fault,
-    /// Nothing: the calibration cable.
-    Wire,
-}
-
-impl DutKind {
-    /// As it is written in files and on the page.
-    pub fn name(self) -> &'static str {
-        match self {
-            DutKind::Nilometer => "nilometer",
-            DutKind::Linux => "linux",
-            DutKind::Frr => "frr",
-            DutKind::Fault => "fault",
-            DutKind::Wire => "wire",
-        }
+nilometer_wire::named! {
+    /// What stands between clients and servers.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+    #[serde(rename_all = "lowercase")]
+    pub enum DutKind {
+        /// Our own router, in a namespace of its own.
+        Nilometer = "nilometer",
+        /// The Linux kernel's forwarding in a namespace of its own.
+        Linux = "linux",
+        /// The same, by routes that FRR's daemons keep.
+        Frr = "frr",
+        /// A box that does to packets what `fault` says.
+        Fault = "fault",
+        /// Nothing: the calibration cable.
+        Wire = "wire",
     }
 }
 

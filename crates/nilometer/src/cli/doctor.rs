@@ -38,7 +38,7 @@ fn told(examination: &Examination) -> String {
     let mut purpose = None;
     for finding in &examination.findings {
         if purpose.replace(finding.purpose) != Some(finding.purpose) {
-            let _ = writeln!(text, "\n{}", finding.purpose.heading());
+            let _ = writeln!(text, "\n{}", finding.purpose.name());
         }
         let state = match finding.state {
             State::Ok => "ok",

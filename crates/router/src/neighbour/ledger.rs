@@ -1,63 +1,29 @@
 //! What a neighbour table counts: packets by what came of them, messages by why they were ignored.
 
-use core::fmt;
-
-/// Why a packet was not released.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Reason {
-    /// The address does not answer: ICMP host unreachable (RFC 1812, 5.2.7.1), ICMPv6 address
-    /// unreachable (RFC 4443, 3.1, code 3).
-    Unreachable,
-    /// A later packet for the same neighbour took its place.
-    Overflow,
-    /// Too many addresses are being resolved.
-    UnresolvedFull,
-    /// The table is full of entries in use.
-    TableFull,
-    /// Too many packets wait.
-    PacketsFull,
-    /// The next hop is on no prefix of the port.
-    OffLink,
-    /// The next hop is the port's own address.
-    Own,
-    /// The next hop is not one host's: a group, a broadcast, a loopback.
-    NotHost,
-    /// The entry was removed from outside.
-    Removed,
-}
-
-/// How many reasons there are.
-const REASONS: usize = 9;
-
-impl Reason {
-    /// All of them.
-    pub const ALL: [Reason; REASONS] = [
-        Reason::Unreachable,
-        Reason::Overflow,
-        Reason::UnresolvedFull,
-        Reason::TableFull,
-        Reason::PacketsFull,
-        Reason::OffLink,
-        Reason::Own,
-        Reason::NotHost,
-        Reason::Removed,
-    ];
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Reason::Unreachable => "the next hop does not answer",
-            Reason::Overflow => "a later packet took its place",
-            Reason::UnresolvedFull => "too many addresses are being resolved",
-            Reason::TableFull => "the neighbour table is full",
-            Reason::PacketsFull => "too many packets wait for neighbours",
-            Reason::OffLink => "the next hop is on no prefix of the port",
-            Reason::Own => "the next hop is the port's own address",
-            Reason::NotHost => "the next hop is not the address of one host",
-            Reason::Removed => "the entry was removed",
-        })
+nilometer_wire::named! {
+    /// Why a packet was not released.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[repr(u8)]
+    pub enum Reason {
+        /// The address does not answer: ICMP host unreachable (RFC 1812, 5.2.7.1), ICMPv6 address
+        /// unreachable (RFC 4443, 3.1, code 3).
+        Unreachable = "the next hop does not answer",
+        /// A later packet for the same neighbour took its place.
+        Overflow = "a later packet took its place",
+        /// Too many addresses are being resolved.
+        UnresolvedFull = "too many addresses are being resolved",
+        /// The table is full of entries in use.
+        TableFull = "the neighbour table is full",
+        /// Too many packets wait.
+        PacketsFull = "too many packets wait for neighbours",
+        /// The next hop is on no prefix of the port.
+        OffLink = "the next hop is on no prefix of the port",
+        /// The next hop is the port's own address.
+        Own = "the next hop is the port's own address",
+        /// The next hop is not one host's: a group, a broadcast, a loopback.
+        NotHost = "the next hop is not the address of one host",
+        /// The entry was removed from outside.
+        Removed = "the entry was removed",
     }
 }
 
@@ -85,22 +51,7 @@ pub enum Ignored {
     NotOurs,
 }
 
-const IGNORED: usize = 9;
-
-impl Ignored {
-    /// All of them.
-    pub const ALL: [Ignored; IGNORED] = [
-        Ignored::Malformed,
-        Ignored::Conflict,
-        Ignored::OffLink,
-        Ignored::NotHost,
-        Ignored::Unknown,
-        Ignored::Locked,
-        Ignored::TableFull,
-        Ignored::AnswersFull,
-        Ignored::NotOurs,
-    ];
-}
+const IGNORED: usize = Ignored::NotOurs as usize + 1;
 
 /// Counts since the table was made. `offered` is `released` and all drops and what is still held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,7 +66,7 @@ pub struct Ledger {
     pub requests: u64,
     /// Answers sent or ready to be sent.
     pub answers: u64,
-    dropped: [u64; REASONS],
+    dropped: [u64; Reason::ALL.len()],
     ignored: [u64; IGNORED],
 }
 

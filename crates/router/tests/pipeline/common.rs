@@ -93,7 +93,7 @@ fn packet(rng: &mut Rng, port: usize) -> Vec<u8> {
 }
 
 /// What came of a batch: what left, what was copied, and what each port has discarded by now.
-type Outcome = (Vec<(usize, Vec<u8>)>, Vec<Vec<u8>>, Vec<[u64; Discard::COUNT]>);
+type Outcome = (Vec<(usize, Vec<u8>)>, Vec<Vec<u8>>, Vec<[u64; Discard::ALL.len()]>);
 
 fn pass(bench: &mut Bench, port: usize, frames: &[Vec<u8>]) -> Outcome {
     let places = frames.iter().map(|frame| {

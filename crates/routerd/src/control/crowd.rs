@@ -45,50 +45,28 @@ pub const PROVEN_WITHIN: Duration = Duration::from_secs(2);
 /// Connections that are taken in before the others are looked at again.
 pub const TAKEN_IN_AT_ONCE: usize = 8;
 
-/// How a connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// One side closed it, and nothing was under way.
-    Done,
-    /// What came was no HTTP, or broke off.
-    Broken,
-    /// Its request was refused for its token, its host, or want of a place.
-    Refused,
-    /// It had proven nothing in time.
-    Unproven,
-    /// Another got its place.
-    Displaced,
-    /// Its peer took no bytes for too long.
-    Stalled,
-    /// It had lasted as long as any may.
-    Expired,
+nilometer_wire::named! {
+    /// How a connection ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Ended {
+        /// One side closed it, and nothing was under way.
+        Done = "done",
+        /// What came was no HTTP, or broke off.
+        Broken = "broken",
+        /// Its request was refused for its token, its host, or want of a place.
+        Refused = "refused",
+        /// It had proven nothing in time.
+        Unproven = "unproven",
+        /// Another got its place.
+        Displaced = "displaced",
+        /// Its peer took no bytes for too long.
+        Stalled = "stalled",
+        /// It had lasted as long as any may.
+        Expired = "expired",
+    }
 }
 
 impl Ended {
-    /// All of them.
-    pub const ALL: [Ended; 7] = [
-        Ended::Done,
-        Ended::Broken,
-        Ended::Refused,
-        Ended::Unproven,
-        Ended::Displaced,
-        Ended::Stalled,
-        Ended::Expired,
-    ];
-
-    /// Its name in counters.
-    pub fn name(self) -> &'static str {
-        match self {
-            Ended::Done => "done",
-            Ended::Broken => "broken",
-            Ended::Refused => "refused",
-            Ended::Unproven => "unproven",
-            Ended::Displaced => "displaced",
-            Ended::Stalled => "stalled",
-            Ended::Expired => "expired",
-        }
-    }
-
     /// Whether we gave it up, so that nothing is left to be sent.
     fn is_given_up(self) -> bool {
         matches!(self, Ended::Unproven | Ended::Displaced | Ended::Stalled | Ended::Expired)

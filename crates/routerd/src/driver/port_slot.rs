@@ -8,25 +8,16 @@ use nilometer_linux::memory::Memory;
 use nilometer_linux::port::{Port, PortIo, PortStatistics};
 use nilometer_linux::tap::TapPort;
 
-/// Whether a port's device is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// It carries traffic.
-    Up,
-    /// Its link is down.
-    Down,
-    /// There is no device: it was removed, or not yet given.
-    Gone,
-}
-
-impl Presence {
-    /// What people call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Presence::Up => "up",
-            Presence::Down => "down",
-            Presence::Gone => "gone",
-        }
+nilometer_wire::named! {
+    /// Whether a port's device is there.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Presence {
+        /// It carries traffic.
+        Up = "up",
+        /// Its link is down.
+        Down = "down",
+        /// There is no device: it was removed, or not yet given.
+        Gone = "gone",
     }
 }
 

@@ -177,9 +177,8 @@ fn queue(tree: &mut Tree, port: &PortView) {
 
 fn one_filter(tree: &mut Tree, view: &FilterView) {
     let index = view.id + 1;
-    let action = format!("{:?}", view.filter.action).to_lowercase();
     let columns = [
-        (2, Value::Octets(action.into_bytes())),
+        (2, Value::Octets(view.filter.action.name().into())),
         (3, Value::Counter64(view.packets)),
         (4, Value::Counter64(view.bytes)),
     ];

@@ -13,29 +13,19 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
-/// What became of a sentence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// It holds here.
-    Reproduced,
-    /// It does not, and its opposite does not either.
-    NotReproduced,
-    /// Its opposite holds.
-    Reversed,
-    /// A point that it needs is missing, or an interval.
-    NotMeasured,
-}
-
-impl Verdict {
-    /// In words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Verdict::Reproduced => "reproduced",
-            Verdict::NotReproduced => "not reproduced",
-            Verdict::Reversed => "reversed",
-            Verdict::NotMeasured => "not measured",
-        }
+nilometer_wire::named! {
+    /// What became of a sentence.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Verdict {
+        /// It holds here.
+        Reproduced = "reproduced",
+        /// It does not, and its opposite does not either.
+        NotReproduced = "not reproduced",
+        /// Its opposite holds.
+        Reversed = "reversed",
+        /// A point that it needs is missing, or an interval.
+        NotMeasured = "not measured",
     }
 }
 

@@ -15,8 +15,8 @@ pub fn tally(claims: &[Claim]) -> String {
         .map(|verdict| (verdict, count(verdict)))
         .filter(|(verdict, count)| *verdict == Verdict::Reproduced || *count > 0)
         .map(|(verdict, count)| match verdict {
-            Verdict::Reproduced => format!("*{count} {}*", verdict.words()),
-            _ => format!("{count} {}", verdict.words()),
+            Verdict::Reproduced => format!("*{count} {}*", verdict.name()),
+            _ => format!("{count} {}", verdict.name()),
         })
         .collect();
     parts.join(", ")
@@ -42,7 +42,7 @@ pub fn table(claims: &[Claim]) -> String {
             claim.id,
             escape(claim.sentence),
             escape(claim.paper),
-            claim.verdict.words(),
+            claim.verdict.name(),
             escape(&figures(&claim.figures)),
             escape(claim.rule)
         ));

@@ -29,7 +29,7 @@ pub struct ClassifyArgs {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// What searches: `vectors`, `tuples` or `linear`, as in ROUTER.toml.
-    #[arg(long, value_name = "NAME", default_value_t, value_parser = ClassifierName::from_name)]
+    #[arg(long, value_name = "NAME", default_value_t, value_parser = ClassifierName::parse)]
     classifier: ClassifierName,
     /// Rounds of which the median counts.
     #[arg(long, value_name = "N", default_value_t = 11,
