@@ -5,7 +5,6 @@
 //! of exporters, and keeps one set of counts.
 
 use alloc::collections::BTreeMap;
-use core::fmt;
 use core::net::IpAddr;
 
 use crate::counts::Counts;
@@ -17,19 +16,21 @@ use crate::sequence::Sequences;
 use crate::sflow::{self, Agents};
 use crate::template::{self, Dialect, Exporter, Limits, Session};
 
-/// The formats of datagrams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Format {
-    /// NetFlow version 5.
-    NetFlow5,
-    /// NetFlow version 7.
-    NetFlow7,
-    /// NetFlow version 9.
-    NetFlow9,
-    /// IPFIX, which counts itself as version 10.
-    Ipfix,
-    /// sFlow version 5.
-    Sflow5,
+nilometer_wire::named! {
+    /// The formats of datagrams.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Format {
+        /// NetFlow version 5.
+        NetFlow5 = "NetFlow v5",
+        /// NetFlow version 7.
+        NetFlow7 = "NetFlow v7",
+        /// NetFlow version 9.
+        NetFlow9 = "NetFlow v9",
+        /// IPFIX, which counts itself as version 10.
+        Ipfix = "IPFIX",
+        /// sFlow version 5.
+        Sflow5 = "sFlow v5",
+    }
 }
 
 impl Format {
@@ -44,50 +45,27 @@ impl Format {
             _ => None,
         }
     }
-
-    /// Its name, as people say it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::NetFlow5 => "NetFlow v5",
-            Format::NetFlow7 => "NetFlow v7",
-            Format::NetFlow9 => "NetFlow v9",
-            Format::Ipfix => "IPFIX",
-            Format::Sflow5 => "sFlow v5",
-        }
-    }
 }
 
 /// Why a datagram was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Its first bytes are of no format that is known here.
+    #[error("begins as none of NetFlow v5, v7, v9, IPFIX and sFlow v5: it is no export")]
     NoExport,
     /// It is not sound NetFlow version 5.
+    #[error(transparent)]
     NetFlow5(netflow5::Error),
     /// It is not sound NetFlow version 7.
+    #[error(transparent)]
     NetFlow7(netflow7::Error),
     /// It is not sound NetFlow version 9 or IPFIX.
+    #[error(transparent)]
     Template(template::Error),
     /// It is not sound sFlow.
+    #[error(transparent)]
     Sflow(sflow::Error),
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::NoExport => write!(
-                f,
-                "begins as none of NetFlow v5, v7, v9, IPFIX and sFlow v5: it is no export"
-            ),
-            Error::NetFlow5(error) => error.fmt(f),
-            Error::NetFlow7(error) => error.fmt(f),
-            Error::Template(error) => error.fmt(f),
-            Error::Sflow(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for Error {}
 
 /// Takes datagrams of every format from every exporter.
 #[derive(Clone, Debug)]

@@ -13,7 +13,6 @@
 //! nothing.
 
 use alloc::vec::Vec;
-use core::fmt;
 use core::net::{IpAddr, Ipv4Addr};
 
 use crate::bytes::{be16, be32};
@@ -86,9 +85,13 @@ pub struct Datagram {
 }
 
 /// Why bytes are not a version 5 datagram. Offsets are bytes from the beginning of the input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The input ends inside a datagram: at the end of a file, the last one was cut.
+    #[error(
+        "the NetFlow v5 datagram at byte {offset} needs {needed_bytes} bytes, {found_bytes} are \
+         there: the input was cut"
+    )]
     Cut {
         /// Where the datagram begins.
         offset: usize,
@@ -98,6 +101,10 @@ pub enum Error {
         found_bytes: usize,
     },
     /// Another version.
+    #[error(
+        "version {found} at byte {offset} where a NetFlow v5 datagram should begin: give a file \
+         of v5 datagrams alone"
+    )]
     Version {
         /// Where the version stands.
         offset: usize,
@@ -105,6 +112,10 @@ pub enum Error {
         found: u16,
     },
     /// More records than a datagram can hold.
+    #[error(
+        "{found} records announced at byte {offset}, a NetFlow v5 datagram holds 30 at most: \
+         the input is damaged"
+    )]
     Count {
         /// Where the count stands.
         offset: usize,
@@ -112,6 +123,10 @@ pub enum Error {
         found: u16,
     },
     /// The datagram is longer than its count of records says.
+    #[error(
+        "{bytes} bytes follow the last record at byte {offset}: the NetFlow v5 datagram is \
+         damaged"
+    )]
     Trailing {
         /// Where the records end.
         offset: usize,
@@ -119,35 +134,6 @@ pub enum Error {
         bytes: usize,
     },
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Cut { offset, needed_bytes, found_bytes } => write!(
-                f,
-                "the NetFlow v5 datagram at byte {offset} needs {needed_bytes} bytes, \
-                 {found_bytes} are there: the input was cut"
-            ),
-            Error::Version { offset, found } => write!(
-                f,
-                "version {found} at byte {offset} where a NetFlow v5 datagram should begin: \
-                 give a file of v5 datagrams alone"
-            ),
-            Error::Count { offset, found } => write!(
-                f,
-                "{found} records announced at byte {offset}, a NetFlow v5 datagram holds 30 at \
-                 most: the input is damaged"
-            ),
-            Error::Trailing { offset, bytes } => write!(
-                f,
-                "{bytes} bytes follow the last record at byte {offset}: \
-                 the NetFlow v5 datagram is damaged"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for Error {}
 
 /// Decodes one datagram, which must be all of `datagram`.
 pub fn decode(datagram: &[u8]) -> Result<Datagram, Error> {
@@ -292,38 +278,21 @@ pub(crate) fn decode_record(
 }
 
 /// Why records cannot be said in a version 5 datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// More than [`RECORDS_MAX`] records.
+    #[error("{0} records, a NetFlow v5 datagram holds 30 at most: split them")]
     TooManyRecords(usize),
     /// The record at this index has an IPv6 address.
+    #[error("record {0} is IPv6, which NetFlow v5 cannot say: leave it out")]
     NotIpv4(usize),
     /// The record at this index counts 2^32 packets or bytes, or more.
+    #[error("record {0} counts 2^32 or more, NetFlow v5 cannot: split it")]
     CountTooLarge(usize),
     /// The record at this index is 24.8 days or more away from the export time.
+    #[error("record {0} is 24.8 days or more from the export time: set it nearer")]
     TimeTooFar(usize),
 }
-
-impl fmt::Display for EncodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EncodeError::TooManyRecords(count) => {
-                write!(f, "{count} records, a NetFlow v5 datagram holds 30 at most: split them")
-            }
-            EncodeError::NotIpv4(index) => {
-                write!(f, "record {index} is IPv6, which NetFlow v5 cannot say: leave it out")
-            }
-            EncodeError::CountTooLarge(index) => {
-                write!(f, "record {index} counts 2^32 or more, NetFlow v5 cannot: split it")
-            }
-            EncodeError::TimeTooFar(index) => {
-                write!(f, "record {index} is 24.8 days or more from the export time: set it nearer")
-            }
-        }
-    }
-}
-
-impl core::error::Error for EncodeError {}
 
 /// Encodes a datagram. Times are rounded to the exporter's millisecond; next hop, interfaces and
 /// autonomous systems are zero. The header's count follows from `records`.

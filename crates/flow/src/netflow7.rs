@@ -4,8 +4,6 @@
 //! and less in the header: no engine and no sampling. What a flow record needs stands at the same
 //! places, so the places are those of [`crate::netflow5`], and so are the times.
 
-use core::fmt;
-
 use crate::bytes::{be16, be32};
 use crate::netflow5::{self, Header};
 use crate::record::FlowRecord;
@@ -20,9 +18,12 @@ pub const RECORDS_MAX: usize = 28;
 const VERSION: u16 = 7;
 
 /// Why bytes are not a version 7 datagram. Offsets are bytes from the beginning of the datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The datagram is shorter than its count of records says.
+    #[error(
+        "a NetFlow v7 datagram needs {needed_bytes} bytes, {found_bytes} are there: it was cut"
+    )]
     Cut {
         /// Bytes it should have.
         needed_bytes: usize,
@@ -30,10 +31,19 @@ pub enum Error {
         found_bytes: usize,
     },
     /// Another version.
+    #[error("version {0} where a NetFlow v7 datagram should begin: it is another export")]
     Version(u16),
     /// More records than a datagram can hold.
+    #[error(
+        "{0} records announced, a NetFlow v7 datagram holds {RECORDS_MAX} at most: it is \
+         damaged"
+    )]
     Count(u16),
     /// The datagram is longer than its count of records says.
+    #[error(
+        "{bytes} bytes follow the last record at byte {offset}: the NetFlow v7 datagram is \
+         damaged"
+    )]
     Trailing {
         /// Where the records end.
         offset: usize,
@@ -41,34 +51,6 @@ pub enum Error {
         bytes: usize,
     },
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Cut { needed_bytes, found_bytes } => write!(
-                f,
-                "a NetFlow v7 datagram needs {needed_bytes} bytes, {found_bytes} are there: it was \
-                 cut"
-            ),
-            Error::Version(found) => write!(
-                f,
-                "version {found} where a NetFlow v7 datagram should begin: it is another export"
-            ),
-            Error::Count(found) => write!(
-                f,
-                "{found} records announced, a NetFlow v7 datagram holds {RECORDS_MAX} at most: it \
-                 is damaged"
-            ),
-            Error::Trailing { offset, bytes } => write!(
-                f,
-                "{bytes} bytes follow the last record at byte {offset}: the NetFlow v7 datagram is \
-                 damaged"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for Error {}
 
 /// Decodes one datagram, which must be all of `datagram`; its records go to `out` in their order.
 /// Nothing is given before the whole datagram has been found sound. Gives back its header, engine

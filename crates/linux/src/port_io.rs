@@ -19,7 +19,6 @@
 //! not.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -87,19 +86,22 @@ impl PortStatistics {
 }
 
 /// Why a port cannot do what it was asked.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum PortError {
     /// The interface was removed, or its driver let go of the port; it will not come back.
+    #[error("the interface {name} is gone")]
     Gone {
         /// The interface.
         name: String,
     },
     /// The interface is down; packets already taken wait for it to come up.
+    #[error("the interface {name} is down")]
     Down {
         /// The interface.
         name: String,
     },
     /// The kernel refused something.
+    #[error("cannot {what} {name}: {error}")]
     System {
         /// The interface.
         name: String,
@@ -109,18 +111,6 @@ pub enum PortError {
         error: io::Error,
     },
 }
-
-impl fmt::Display for PortError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PortError::Gone { name } => write!(out, "the interface {name} is gone"),
-            PortError::Down { name } => write!(out, "the interface {name} is down"),
-            PortError::System { name, what, error } => write!(out, "cannot {what} {name}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for PortError {}
 
 /// What a port can be asked; every operation is told the one memory that the port was opened with.
 pub trait PortIo {

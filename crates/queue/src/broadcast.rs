@@ -9,7 +9,6 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
 
 use crate::sharing::ReserveError;
 
@@ -17,58 +16,39 @@ use crate::sharing::ReserveError;
 pub const PORTS_MAX: usize = 1024;
 
 /// Why a switch cannot be as described, or an announcement cannot be heard.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum DqError {
     /// The number of ports is zero or above [`PORTS_MAX`].
+    #[error("a switch has 1 to {PORTS_MAX} ports, not {0}")]
     Ports(usize),
     /// The speed-up is below one, above [`PORTS_MAX`], or not a number.
+    #[error("the speed-up is 1 to {PORTS_MAX}, not {0}")]
     Speedup(f64),
     /// The update period is zero or longer than a second.
+    #[error("the update period is above zero and at most a second")]
     Period,
     /// Not a port of this switch.
+    #[error("the switch has no port {0}")]
     NoSuchPort(usize),
     /// The announcement has another number of virtual output queues than the switch has ports.
+    #[error("an announcement with {0} virtual output queues")]
     Length(usize),
     /// The reserved minimum share is negative, above one, or not a number.
+    #[error("the minimum share is 0 to 1, not {0}")]
     MinimumShare(f64),
     /// The minimum backlog is zero, so that nothing is reserved, or above 1 GiB.
+    #[error("the minimum backlog is 1 byte to 1 GiB, not {0} bytes")]
     MinimumBacklog(u64),
     /// Urgency is deferred by no period at all, or by more than a million.
+    #[error("urgency is deferred by 1 to 1000000 periods, not {0}")]
     Deferral(u32),
     /// A broadcast takes longer than an update period.
+    #[error("a broadcast takes at most an update period")]
     Delay,
     /// A buffer does not hold the reserves of its queues.
-    Reserve(ReserveError),
+    #[error(transparent)]
+    Reserve(#[from] ReserveError),
 }
-
-impl fmt::Display for DqError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DqError::Ports(n) => write!(f, "a switch has 1 to {PORTS_MAX} ports, not {n}"),
-            DqError::Speedup(s) => write!(f, "the speed-up is 1 to {PORTS_MAX}, not {s}"),
-            DqError::Period => write!(f, "the update period is above zero and at most a second"),
-            DqError::NoSuchPort(port) => write!(f, "the switch has no port {port}"),
-            DqError::Length(n) => write!(f, "an announcement with {n} virtual output queues"),
-            DqError::MinimumShare(share) => write!(f, "the minimum share is 0 to 1, not {share}"),
-            DqError::MinimumBacklog(bytes) => {
-                write!(f, "the minimum backlog is 1 byte to 1 GiB, not {bytes} bytes")
-            }
-            DqError::Deferral(n) => {
-                write!(f, "urgency is deferred by 1 to 1000000 periods, not {n}")
-            }
-            DqError::Delay => write!(f, "a broadcast takes at most an update period"),
-            DqError::Reserve(why) => why.fmt(f),
-        }
-    }
-}
-
-impl From<ReserveError> for DqError {
-    fn from(why: ReserveError) -> DqError {
-        DqError::Reserve(why)
-    }
-}
-
-impl core::error::Error for DqError {}
 
 /// What one port broadcasts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -40,7 +40,6 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
 
 use crate::discipline::Reason;
 
@@ -111,7 +110,13 @@ impl Default for Sharing {
 }
 
 /// The reserves are more than the buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{queues} queues that reserve {reserve_packets} packets each need {}, and the buffer holds \
+     {packets}: reserve at most {}, or let it hold more",
+    self.needed(),
+    self.most()
+)]
 pub struct ReserveError {
     /// How many queues there are.
     pub queues: usize,
@@ -132,21 +137,6 @@ impl ReserveError {
         self.packets / (self.queues as u64).max(1)
     }
 }
-
-impl fmt::Display for ReserveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ReserveError { queues, reserve_packets, packets } = self;
-        write!(
-            f,
-            "{queues} queues that reserve {reserve_packets} packets each need {}, and the buffer \
-             holds {packets}: reserve at most {}, or let it hold more",
-            self.needed(),
-            self.most()
-        )
-    }
-}
-
-impl core::error::Error for ReserveError {}
 
 /// The account of a shared buffer. The packets are kept by whoever holds them.
 #[derive(Clone, Debug)]

@@ -18,7 +18,6 @@
 //! readers between two batches.
 
 use alloc::boxed::Box;
-use core::fmt;
 use core::str::FromStr;
 
 use crate::direct::Direct;
@@ -31,51 +30,31 @@ use crate::tree_bitmap::TreeBitmap;
 /// Most words of any table.
 const WORDS_MAX: u64 = 1 << 27;
 
-/// A kind of table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Engine {
-    /// Routes packed into lines of the cache, up to 254 next hops: the fast one. Those of IPv4 by /18
-    /// ([`Lines`]), those of IPv6 by parcels that are as small as there are routes in them
-    /// ([`Ipv6Fib`]).
-    Lines,
-    /// The same with answers of two bytes, for up to 65,534 next hops.
-    WideLines,
-    /// Tree Bitmap with a stride of 4, for both families and all 65,536 next hops: the one of which
-    /// updates are cheap ([`TreeBitmap`]).
-    TreeBitmap,
-    /// An answer for each /24 of IPv4, in the manner of DIR-24-8, up to 32,767 next hops: ten times the
-    /// memory ([`Direct`]).
-    Direct,
-    /// IPv4 routes packed by /18 into tries of six bits a step ([`Poptrie`]), up to 65,534 next hops.
-    Poptrie,
-    /// IPv4 routes packed by /18 into sorted ranges, in the manner of DXR ([`Ranges`]), up to 65,534 next
-    /// hops.
-    Dxr,
+nilometer_wire::named! {
+    /// A kind of table.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Engine {
+        /// Routes packed into lines of the cache, up to 254 next hops: the fast one. Those of IPv4 by /18
+        /// ([`Lines`]), those of IPv6 by parcels that are as small as there are routes in them
+        /// ([`Ipv6Fib`]).
+        Lines = "lines",
+        /// The same with answers of two bytes, for up to 65,534 next hops.
+        WideLines = "wide_lines",
+        /// An answer for each /24 of IPv4, in the manner of DIR-24-8, up to 32,767 next hops: ten times the
+        /// memory ([`Direct`]).
+        Direct = "direct",
+        /// IPv4 routes packed by /18 into tries of six bits a step ([`Poptrie`]), up to 65,534 next hops.
+        Poptrie = "poptrie",
+        /// IPv4 routes packed by /18 into sorted ranges, in the manner of DXR ([`Ranges`]), up to 65,534 next
+        /// hops.
+        Dxr = "dxr",
+        /// Tree Bitmap with a stride of 4, for both families and all 65,536 next hops: the one of which
+        /// updates are cheap ([`TreeBitmap`]).
+        TreeBitmap = "tree_bitmap",
+    }
 }
 
 impl Engine {
-    /// All there are.
-    pub const ALL: [Engine; 6] = [
-        Engine::Lines,
-        Engine::WideLines,
-        Engine::Direct,
-        Engine::Poptrie,
-        Engine::Dxr,
-        Engine::TreeBitmap,
-    ];
-
-    /// What it is called in configurations and results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Engine::Lines => "lines",
-            Engine::WideLines => "wide_lines",
-            Engine::TreeBitmap => "tree_bitmap",
-            Engine::Direct => "direct",
-            Engine::Poptrie => "poptrie",
-            Engine::Dxr => "dxr",
-        }
-    }
-
     /// The numbers below this are next hops that its answers can name; others are refused as [`Full`].
     pub fn next_hops_max(self) -> usize {
         match self {
@@ -101,45 +80,27 @@ impl Engine {
     }
 }
 
-impl fmt::Display for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 impl FromStr for Engine {
     type Err = EngineFault;
 
     fn from_str(text: &str) -> Result<Engine, EngineFault> {
-        Engine::ALL.into_iter().find(|engine| engine.name() == text).ok_or(EngineFault::Unknown)
+        Engine::from_name(text).ok_or(EngineFault::Unknown)
     }
 }
 
 /// Why there is no such table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineFault {
     /// No engine has this name.
+    #[error("no lookup engine of this name; there are {}", Engine::ALL.map(Engine::name).join(" "))]
     Unknown,
     /// The engine has no table for this family.
+    #[error("{0} does not look up IPv6 addresses")]
     Family(Engine),
     /// So much room there cannot be.
+    #[error("{}", Full)]
     Full,
 }
-
-impl fmt::Display for EngineFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EngineFault::Unknown => {
-                write!(f, "no lookup engine of this name; there are")?;
-                Engine::ALL.iter().try_for_each(|engine| write!(f, " {engine}"))
-            }
-            EngineFault::Family(engine) => write!(f, "{engine} does not look up IPv6 addresses"),
-            EngineFault::Full => fmt::Display::fmt(&Full, f),
-        }
-    }
-}
-
-impl core::error::Error for EngineFault {}
 
 impl From<Full> for EngineFault {
     fn from(_: Full) -> EngineFault {
@@ -218,7 +179,7 @@ mod tests {
     /// Names are read back, and every engine has its limits where it says.
     fn hold<A: Routed>(prefix: &str)
     where
-        Prefix<A>: FromStr<Err: fmt::Debug>,
+        Prefix<A>: FromStr<Err: core::fmt::Debug>,
     {
         for engine in Engine::ALL {
             assert_eq!(engine.name().parse(), Ok(engine));

@@ -1,7 +1,6 @@
 //! What a forwarding information base is asked and told (RFC 1812, 5.2.4.3: longest match).
 
 use alloc::boxed::Box;
-use core::fmt;
 use core::ops::Range;
 
 use crate::prefix::{Address, Prefix};
@@ -13,16 +12,9 @@ pub struct NextHop(pub u16);
 
 /// The table is full, or its answers cannot name the next hop: the update was not made, and lookups
 /// are as before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the forwarding table is full; make it with more room")]
 pub struct Full;
-
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the forwarding table is full; make it with more room")
-    }
-}
-
-impl core::error::Error for Full {}
 
 /// Routes, of which the longest that contains an address is its route.
 pub trait Fib<A: Address> {

@@ -13,7 +13,6 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
 
 use crate::route_update::RouteUpdate;
 use crate::rtnetlink::{self, Ignored, Messages, TABLE_MAIN};
@@ -26,29 +25,18 @@ const KIND_NETLINK: u8 = 1;
 const ROOM_BYTES: usize = 1 << 17;
 
 /// Why the stream cannot be read on; the connection is of no more use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FpmFault {
     /// Another version of the protocol than 1.
+    #[error("FPM version {0}, not 1")]
     Version(u8),
     /// A frame of another kind than netlink (2 is protobuf).
+    #[error("an FPM frame of kind {0}, not netlink: load dplane_fpm_nl")]
     Kind(u8),
     /// A frame shorter than its own header.
+    #[error("an FPM frame of {0} bytes")]
     Length(u16),
 }
-
-impl fmt::Display for FpmFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FpmFault::Version(found) => write!(f, "FPM version {found}, not 1"),
-            FpmFault::Kind(found) => {
-                write!(f, "an FPM frame of kind {found}, not netlink: load dplane_fpm_nl")
-            }
-            FpmFault::Length(found) => write!(f, "an FPM frame of {found} bytes"),
-        }
-    }
-}
-
-impl core::error::Error for FpmFault {}
 
 /// What was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

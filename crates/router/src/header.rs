@@ -5,8 +5,6 @@
 //! no later stage reads the headers again. Addresses are only copied; whether they may be there at all
 //! is asked elsewhere.
 
-use core::fmt;
-
 /// Bytes of an Ethernet header without tags.
 pub const ETHERNET_BYTES: usize = 14;
 /// Bytes of an IPv4 header without options.
@@ -127,37 +125,28 @@ pub enum Unusable {
 }
 
 /// Why a packet must be discarded without a word to its sender (RFC 1812, 5.2.2; RFC 8200, 3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[repr(u8)]
 pub enum Fault {
     /// The frame ends before its headers do (5.2.2 step 1).
+    #[error("the frame ends before its headers do")]
     Short,
     /// The IP version is not that of the ethertype (step 3).
+    #[error("the IP version is not that of the ethertype")]
     Version,
     /// The IPv4 header length is below five words (step 4).
+    #[error("the IPv4 header length is below 20 bytes")]
     HeaderLength,
     /// The IPv4 header checksum is wrong (step 2).
+    #[error("the IPv4 header checksum is wrong")]
     HeaderChecksum,
     /// The stated length is shorter than the header or beyond the frame (step 5).
+    #[error("the IP length is shorter than the header or beyond the frame")]
     TotalLength,
     /// The chain of extension headers is broken or longer than [`EXTENSIONS_MAX`].
+    #[error("the extension headers are broken or too many")]
     Extensions,
 }
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Fault::Short => "the frame ends before its headers do",
-            Fault::Version => "the IP version is not that of the ethertype",
-            Fault::HeaderLength => "the IPv4 header length is below 20 bytes",
-            Fault::HeaderChecksum => "the IPv4 header checksum is wrong",
-            Fault::TotalLength => "the IP length is shorter than the header or beyond the frame",
-            Fault::Extensions => "the extension headers are broken or too many",
-        })
-    }
-}
-
-impl core::error::Error for Fault {}
 
 impl Header {
     /// Reads the headers of an Ethernet frame without its check sequence.

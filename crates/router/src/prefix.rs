@@ -73,16 +73,9 @@ impl<A: Address> Prefix<A> {
 }
 
 /// Why text is no prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a prefix: an address, a slash and a length with no bit set behind it")]
 pub struct Malformed;
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not a prefix: an address, a slash and a length with no bit set behind it")
-    }
-}
-
-impl core::error::Error for Malformed {}
 
 macro_rules! text {
     ($kind:ty, $address:ty) => {

@@ -7,7 +7,6 @@
 //! rules have it, so that newer kernels are understood.
 
 use alloc::vec::Vec;
-use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::next_hop::{Hop, Rejection};
@@ -39,30 +38,21 @@ const DEAD: u8 = 1;
 const CLONED: u32 = 0x200;
 
 /// Why bytes are no message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetlinkFault {
     /// A length goes beyond the bytes that there are, or is too small for what it counts.
+    #[error("a netlink length does not fit the bytes")]
     Length,
     /// An attribute's value has a wrong size.
+    #[error("a netlink attribute has the wrong size")]
     Value,
     /// A prefix is longer than an address.
+    #[error("a route's prefix is longer than an address")]
     Prefix,
     /// A next-hop object has no number.
+    #[error("a next-hop object without a number")]
     Number,
 }
-
-impl fmt::Display for NetlinkFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            NetlinkFault::Length => "a netlink length does not fit the bytes",
-            NetlinkFault::Value => "a netlink attribute has the wrong size",
-            NetlinkFault::Prefix => "a route's prefix is longer than an address",
-            NetlinkFault::Number => "a next-hop object without a number",
-        })
-    }
-}
-
-impl core::error::Error for NetlinkFault {}
 
 /// Why a sound message told nothing, and what was left out of those that did; in messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

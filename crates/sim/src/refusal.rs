@@ -3,19 +3,21 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use alloc::{format, vec};
-use core::fmt;
 
 /// Names that are listed where none is like the one that was said, at most.
 const LISTED_MAX: usize = 12;
 
 /// Why there is no network for a scenario.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// A version that this program does not know.
+    #[error("version {0} is unknown; this program reads version 1")]
     Version(u32),
     /// Two things of one name.
+    #[error("the name `{0}` is given twice")]
     Twice(String),
     /// `place` names something that is not there.
+    #[error("{place}: `{name}` is unknown{hint}")]
     Unknown {
         /// What kind of thing names it, and which.
         place: String,
@@ -25,6 +27,7 @@ pub enum Refusal {
         hint: String,
     },
     /// A value out of its range, or two that contradict each other.
+    #[error("{place}: {what}")]
     Value {
         /// What kind of thing has it, and which.
         place: String,
@@ -32,6 +35,7 @@ pub enum Refusal {
         what: String,
     },
     /// No links lead from one group to the other.
+    #[error("no links lead from `{from}` to `{to}`")]
     NoPath {
         /// The sender's group.
         from: String,
@@ -55,24 +59,6 @@ impl Refusal {
         Refusal::Unknown { place: place.into(), name: name.into(), hint: hint(name, known) }
     }
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::Version(version) => {
-                write!(f, "version {version} is unknown; this program reads version 1")
-            }
-            Refusal::Twice(name) => write!(f, "the name `{name}` is given twice"),
-            Refusal::Unknown { place, name, hint } => {
-                write!(f, "{place}: `{name}` is unknown{hint}")
-            }
-            Refusal::Value { place, what } => write!(f, "{place}: {what}"),
-            Refusal::NoPath { from, to } => write!(f, "no links lead from `{from}` to `{to}`"),
-        }
-    }
-}
-
-impl core::error::Error for Refusal {}
 
 /// What to write in place of `name`, which is none of `known`, as the end of a sentence: the name that
 /// was probably meant; all that there are, up to a dozen, where none is like it; nothing where there are

@@ -27,7 +27,6 @@
 //! last longer.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use nilometer_queue::Sharing;
 use nilometer_queue::aal5::Framing;
@@ -94,40 +93,23 @@ impl Default for StressPlan {
 }
 
 /// Why a stress test cannot be run.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum StressError {
     /// The switch cannot be as described.
-    Switch(DqError),
+    #[error(transparent)]
+    Switch(#[from] DqError),
     /// `K` is zero or above the number of ports.
+    #[error("sources are 1 to the number of ports, not {0}")]
     Sources(usize),
     /// `R` is below two or above the number of ports.
+    #[error("stages are 2 to the number of ports, not {0}")]
     Stages(usize),
     /// `T1` is zero or above 100,000 periods.
+    #[error("the first stage lasts 1 to {T1_PERIODS_MAX} periods, not {0}")]
     FirstStage(u32),
     /// Packets have no bytes.
+    #[error("packets have at least one byte")]
     PacketBytes,
-}
-
-impl fmt::Display for StressError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StressError::Switch(why) => why.fmt(f),
-            StressError::Sources(n) => write!(f, "sources are 1 to the number of ports, not {n}"),
-            StressError::Stages(n) => write!(f, "stages are 2 to the number of ports, not {n}"),
-            StressError::FirstStage(n) => {
-                write!(f, "the first stage lasts 1 to {T1_PERIODS_MAX} periods, not {n}")
-            }
-            StressError::PacketBytes => write!(f, "packets have at least one byte"),
-        }
-    }
-}
-
-impl core::error::Error for StressError {}
-
-impl From<DqError> for StressError {
-    fn from(why: DqError) -> StressError {
-        StressError::Switch(why)
-    }
 }
 
 impl StressPlan {

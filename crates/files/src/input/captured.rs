@@ -1,6 +1,5 @@
 //! What every capture container yields: packets, an ending, and the errors of its header.
 
-use std::fmt;
 use std::io;
 
 /// The longest frame that is read, captured or not: the longest packet that Linux makes (its
@@ -40,11 +39,13 @@ pub enum Ending {
 }
 
 /// Why the beginning of a file is not that of a capture.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum HeaderError {
     /// The first bytes are of no container known here.
+    #[error("not a capture")]
     Magic,
     /// The file ends within its header.
+    #[error("cut in its file header: {present} bytes of {needed} are there")]
     Cut {
         /// Bytes there are.
         present: usize,
@@ -52,6 +53,7 @@ pub enum HeaderError {
         needed: usize,
     },
     /// A version that is not known.
+    #[error("{container} version {major}.{minor} is not known")]
     Version {
         /// Name of the container.
         container: &'static str,
@@ -61,28 +63,12 @@ pub enum HeaderError {
         minor: u32,
     },
     /// The header contradicts itself.
+    #[error("its file header is damaged: {0}")]
     Damaged(String),
     /// The stream cannot be read.
+    #[error("cannot be read: {0}")]
     Read(io::Error),
 }
-
-impl fmt::Display for HeaderError {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HeaderError::Magic => write!(to, "not a capture"),
-            HeaderError::Cut { present, needed } => {
-                write!(to, "cut in its file header: {present} bytes of {needed} are there")
-            }
-            HeaderError::Version { container, major, minor } => {
-                write!(to, "{container} version {major}.{minor} is not known")
-            }
-            HeaderError::Damaged(what) => write!(to, "its file header is damaged: {what}"),
-            HeaderError::Read(error) => write!(to, "cannot be read: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for HeaderError {}
 
 impl From<io::Error> for HeaderError {
     fn from(error: io::Error) -> HeaderError {

@@ -4,7 +4,6 @@
 //! covers the whole file even where a damaged capture is only read in part.
 
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
@@ -133,16 +132,9 @@ pub fn open(path: &Path, digests: bool) -> Result<(Gauge, Window<Stream>)> {
 }
 
 /// A file that holds nothing that is read here. Who names it is told; in a directory it is passed over.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct NotRead(pub String);
-
-impl fmt::Display for NotRead {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for NotRead {}
 
 /// Counts and digests what passes.
 struct Counted {

@@ -8,8 +8,6 @@
 
 pub mod record;
 
-use core::fmt;
-
 use crate::bytes::array;
 
 /// The first two bytes of every such file.
@@ -74,9 +72,13 @@ pub struct Header {
 }
 
 /// Why bytes are not the beginning of such a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// They end before the header does.
+    #[error(
+        "the header of flow-tools has {needed_bytes} bytes, {found_bytes} are there: the file \
+         was cut"
+    )]
     Cut {
         /// Bytes of the header.
         needed_bytes: usize,
@@ -84,14 +86,22 @@ pub enum Error {
         found_bytes: usize,
     },
     /// They begin otherwise.
+    #[error("does not begin as a file of flow-tools: it is another file")]
     Magic,
     /// The byte order is neither little (1) nor big (2).
+    #[error("byte order {0} of flow-tools, where 1 and 2 are known: the file is damaged")]
     ByteOrder(u8),
     /// A stream version other than 3.
+    #[error("stream version {0} of flow-tools, where 3 is read: write it anew with flow-cat")]
     StreamVersion(u8),
     /// A header that would end within its own beginning, or beyond [`HEADER_BYTES_MAX`].
+    #[error("a header of {0} bytes is none that flow-tools writes: the file is damaged")]
     HeaderLength(u32),
     /// Records of a version, or an aggregation of version 8, that is not known.
+    #[error(
+        "flow-tools records of version {version}, aggregation {aggregation}, are not known: \
+         write them as version 5 with flow-xlate"
+    )]
     Records {
         /// The version.
         version: u16,
@@ -99,38 +109,6 @@ pub enum Error {
         aggregation: u8,
     },
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Cut { needed_bytes, found_bytes } => write!(
-                f,
-                "the header of flow-tools has {needed_bytes} bytes, {found_bytes} are there: the \
-                 file was cut"
-            ),
-            Error::Magic => write!(f, "does not begin as a file of flow-tools: it is another file"),
-            Error::ByteOrder(found) => write!(
-                f,
-                "byte order {found} of flow-tools, where 1 and 2 are known: the file is damaged"
-            ),
-            Error::StreamVersion(found) => write!(
-                f,
-                "stream version {found} of flow-tools, where 3 is read: write it anew with flow-cat"
-            ),
-            Error::HeaderLength(bytes) => write!(
-                f,
-                "a header of {bytes} bytes is none that flow-tools writes: the file is damaged"
-            ),
-            Error::Records { version, aggregation } => write!(
-                f,
-                "flow-tools records of version {version}, aggregation {aggregation}, are not known: \
-                 write them as version 5 with flow-xlate"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for Error {}
 
 impl Header {
     /// How long the header is that begins with these eight bytes or more.

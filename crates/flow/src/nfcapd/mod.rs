@@ -17,8 +17,6 @@
 mod layout1;
 mod layout2;
 
-use core::fmt;
-
 use crate::bytes::{le16, le32, le64};
 use crate::counts::{Counts, Skip};
 use crate::record::FlowRecord;
@@ -26,8 +24,6 @@ use crate::record::FlowRecord;
 const MAGIC: u16 = 0xa50c;
 /// The first two bytes of every such file.
 pub const MAGIC_BYTES: [u8; 2] = MAGIC.to_le_bytes();
-/// Bytes of a file header and of the totals behind it, at most: enough for [`FileHeader::read`].
-pub const FILE_HEADER_BYTES_MAX: usize = LAYOUT1_BYTES;
 /// Bytes of a block's header.
 pub const BLOCK_HEADER_BYTES: usize = 12;
 /// A block longer than this, packed or not, is damaged: nfcapd makes them of 5 MiB at most.
@@ -99,9 +95,12 @@ pub struct FileHeader {
 }
 
 /// Why bytes are not the beginning of such a file, or of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// They end before the header does.
+    #[error(
+        "a header of nfcapd has {needed_bytes} bytes, {found_bytes} are there: the file was cut"
+    )]
     Cut {
         /// Bytes of the header.
         needed_bytes: usize,
@@ -109,56 +108,30 @@ pub enum Error {
         found_bytes: usize,
     },
     /// They begin otherwise.
+    #[error("begins with {0:#06x} where a file of nfcapd has {MAGIC:#06x}")]
     Magic(u16),
     /// A big-endian machine wrote the file.
+    #[error(
+        "was written by nfcapd on a big-endian machine: read it there with nfdump and give its \
+         CSV"
+    )]
     BigEndian,
     /// A layout that is neither 1 nor 2.
+    #[error("layout {0} of nfcapd, where 1 and 2 are read: convert it with nfdump 1.7")]
     Layout(u16),
     /// A compression that is not known.
+    #[error("compression {0} of nfcapd is not known: write the file anew with nfdump -J 0")]
     Compression(u32),
     /// The file is encrypted.
+    #[error("the file of nfcapd is encrypted: decrypt it first")]
     Encrypted,
     /// A block that says it is longer than [`BLOCK_BYTES_MAX`].
+    #[error("a block of {0} bytes, more than nfcapd makes: the file is damaged")]
     BlockLength(u32),
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Cut { needed_bytes, found_bytes } => write!(
-                f,
-                "a header of nfcapd has {needed_bytes} bytes, {found_bytes} are there: the file was \
-                 cut"
-            ),
-            Error::Magic(found) => {
-                write!(f, "begins with {found:#06x} where a file of nfcapd has {MAGIC:#06x}")
-            }
-            Error::BigEndian => write!(
-                f,
-                "was written by nfcapd on a big-endian machine: read it there with nfdump and give \
-                 its CSV"
-            ),
-            Error::Layout(found) => write!(
-                f,
-                "layout {found} of nfcapd, where 1 and 2 are read: convert it with nfdump 1.7"
-            ),
-            Error::Compression(found) => write!(
-                f,
-                "compression {found} of nfcapd is not known: write the file anew with nfdump -J 0"
-            ),
-            Error::Encrypted => write!(f, "the file of nfcapd is encrypted: decrypt it first"),
-            Error::BlockLength(bytes) => {
-                write!(f, "a block of {bytes} bytes, more than nfcapd makes: the file is damaged")
-            }
-        }
-    }
-}
-
-impl core::error::Error for Error {}
-
 impl FileHeader {
-    /// Reads the beginning of a file, of which `first` should hold [`FILE_HEADER_BYTES_MAX`] bytes or
-    /// all there are.
+    /// Reads the beginning of a file, of which `first` should hold 276 bytes or all there are.
     pub fn read(first: &[u8]) -> Result<FileHeader, Error> {
         let needed = |needed_bytes| {
             let cut = Error::Cut { needed_bytes, found_bytes: first.len() };

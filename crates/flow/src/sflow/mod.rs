@@ -15,7 +15,6 @@
 mod sample;
 
 use alloc::collections::BTreeMap;
-use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::bytes::{array, be32};
@@ -45,41 +44,24 @@ pub struct Header {
 }
 
 /// Why bytes are not a version 5 datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// They end before the header does.
+    #[error("the sFlow datagram ends in its header, after {found_bytes} bytes: it was cut")]
     Cut {
         /// Bytes that are there.
         found_bytes: usize,
     },
     /// Another version.
+    #[error("version {0} of sFlow, where 5 is read: set the agent to version 5")]
     Version(u32),
     /// The agent's address is neither IPv4 (1) nor IPv6 (2).
+    #[error(
+        "an agent's address of kind {0}, neither IPv4 (1) nor IPv6 (2): the sFlow datagram is \
+         damaged"
+    )]
     AgentAddress(u32),
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Cut { found_bytes } => {
-                write!(
-                    f,
-                    "the sFlow datagram ends in its header, after {found_bytes} bytes: it was cut"
-                )
-            }
-            Error::Version(found) => {
-                write!(f, "version {found} of sFlow, where 5 is read: set the agent to version 5")
-            }
-            Error::AgentAddress(found) => write!(
-                f,
-                "an agent's address of kind {found}, neither IPv4 (1) nor IPv6 (2): the sFlow \
-                 datagram is damaged"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for Error {}
 
 /// All agents that are listened to.
 #[derive(Clone, Debug)]

@@ -4,8 +4,6 @@
 //! found again, so the rest is one damaged set; what came before it stands. A rest that is all zeros
 //! is padding: some exporters fill their datagrams up.
 
-use core::fmt;
-
 use crate::bytes::{be16, be32};
 
 /// Which of the two.
@@ -40,9 +38,10 @@ impl Header {
 }
 
 /// Why bytes are not such a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// It ends before its header does, or before the length in it.
+    #[error("the export needs {needed_bytes} bytes, {found_bytes} are there: it was cut")]
     Cut {
         /// Bytes it should have.
         needed_bytes: usize,
@@ -50,31 +49,12 @@ pub enum Error {
         found_bytes: usize,
     },
     /// Another version.
+    #[error("version {0}, neither NetFlow v9 nor IPFIX: it is another export")]
     Version(u16),
     /// An IPFIX message shorter than its own header.
+    #[error("the IPFIX message says it is {0} bytes long, less than its own header: it is damaged")]
     Length(u16),
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Cut { needed_bytes, found_bytes } => write!(
-                f,
-                "the export needs {needed_bytes} bytes, {found_bytes} are there: it was cut"
-            ),
-            Error::Version(found) => {
-                write!(f, "version {found}, neither NetFlow v9 nor IPFIX: it is another export")
-            }
-            Error::Length(bytes) => write!(
-                f,
-                "the IPFIX message says it is {bytes} bytes long, less than its own header: it is \
-                 damaged"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for Error {}
 
 const NETFLOW9_HEADER_BYTES: usize = 20;
 const IPFIX_HEADER_BYTES: usize = 16;

@@ -11,7 +11,6 @@
 //! made from. It matches, but need not be the *first* that does, so it is of no use here. The sixth of
 //! seven holds that filter's flags, value above mask, or all ones where it had none.
 
-use core::fmt;
 use core::net::Ipv4Addr;
 
 use alloc::vec::Vec;
@@ -21,7 +20,8 @@ use crate::header::Key;
 use crate::prefix::Prefix;
 
 /// Where a text departs from the format, and in what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {fault}")]
 pub struct Malformed {
     /// The line, counted from 1.
     pub line: usize,
@@ -30,48 +30,33 @@ pub struct Malformed {
 }
 
 /// What is wrong with a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A filter does not begin with `@`.
+    #[error("a filter begins with @")]
     At,
     /// There are fewer or more columns than there may be.
+    #[error(
+        "wanted are @source destination low : high low : high protocol [flags], or, in a trace, \
+         source destination port port protocol [flags] [filter]"
+    )]
     Columns,
     /// The source or the destination is not an IPv4 address, a slash and a length up to 32.
+    #[error("a prefix is an IPv4 address, a slash and a length up to 32")]
     Prefix,
     /// A range of ports is not two numbers up to 65535, the smaller first, with a colon between.
+    #[error("ports are two numbers up to 65535, the smaller first, as in 0 : 1023")]
     Ports,
     /// The protocol is not two octets in hexadecimal with a slash between.
+    #[error("a protocol is value/mask, two hexadecimal octets, as in 0x06/0xFF")]
     Protocol,
     /// The flags are not two numbers of 16 bits in hexadecimal with a slash between.
+    #[error("flags are value/mask, 16 hexadecimal bits each, as in 0x0200/0x1200")]
     Flags,
     /// A column of a trace is not a decimal number, or too large.
+    #[error("a header is decimal numbers: two of 32 bits, two ports, one octet")]
     Number,
 }
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Fault::At => "a filter begins with @",
-            Fault::Columns => {
-                "wanted are @source destination low : high low : high protocol [flags], or, in a \
-                 trace, source destination port port protocol [flags] [filter]"
-            }
-            Fault::Prefix => "a prefix is an IPv4 address, a slash and a length up to 32",
-            Fault::Ports => "ports are two numbers up to 65535, the smaller first, as in 0 : 1023",
-            Fault::Protocol => "a protocol is value/mask, two hexadecimal octets, as in 0x06/0xFF",
-            Fault::Flags => "flags are value/mask, 16 hexadecimal bits each, as in 0x0200/0x1200",
-            Fault::Number => "a header is decimal numbers: two of 32 bits, two ports, one octet",
-        })
-    }
-}
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.fault)
-    }
-}
-
-impl core::error::Error for Malformed {}
 
 /// The filters of a set; each has its place, from 0, as its priority, and permits.
 ///

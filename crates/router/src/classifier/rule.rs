@@ -1,7 +1,6 @@
 //! A rule: which packets it means, before which others, and what becomes of them (DER, 3.3).
 
 use alloc::boxed::Box;
-use core::fmt;
 
 use super::kernel::Classified;
 use crate::header::Key;
@@ -178,29 +177,18 @@ impl<A: Address> Rule<A> {
 }
 
 /// Why a rule was not inserted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The number is not below the limit given at construction.
+    #[error("the classifier holds rules 0 to {} only", .rules_max.saturating_sub(1))]
     BeyondLimit {
         /// The limit.
         rules_max: u32,
     },
     /// There is a rule of this number: remove it first.
+    #[error("there is a rule of this number; remove it first")]
     Taken,
 }
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refused::BeyondLimit { rules_max } => {
-                write!(f, "the classifier holds rules 0 to {} only", rules_max.saturating_sub(1))
-            }
-            Refused::Taken => f.write_str("there is a rule of this number; remove it first"),
-        }
-    }
-}
-
-impl core::error::Error for Refused {}
 
 /// Rules, of which the first in the order of priority that matches a header is its rule.
 pub trait Classifier<A: Address> {

@@ -1,7 +1,6 @@
 //! What IGMP and MLD say, whatever the family and the version.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use nilometer_wire::Span;
 
@@ -96,42 +95,33 @@ pub enum Message<A> {
 }
 
 /// Why a frame carries no message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// No sound packet, a fragment, or another protocol.
+    #[error("not a whole packet of IGMP or MLD")]
     Packet,
     /// The TTL or hop limit is not 1.
+    #[error("the TTL or hop limit is not 1")]
     HopLimit,
     /// MLD without the router alert (RFC 3810, 5).
+    #[error("the router alert is missing")]
     RouterAlert,
     /// The checksum is wrong.
+    #[error("the checksum is wrong")]
     Checksum,
     /// Another kind of message.
+    #[error("not a query or report of a known version")]
     Kind,
     /// It is shorter than what it says of itself.
+    #[error("the message ends before it says")]
     Short,
     /// The group is none.
+    #[error("the group address is none")]
     Group,
     /// The sender may not send it.
+    #[error("the source may not send it")]
     Source,
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Malformed::Packet => "not a whole packet of IGMP or MLD",
-            Malformed::HopLimit => "the TTL or hop limit is not 1",
-            Malformed::RouterAlert => "the router alert is missing",
-            Malformed::Checksum => "the checksum is wrong",
-            Malformed::Kind => "not a query or report of a known version",
-            Malformed::Short => "the message ends before it says",
-            Malformed::Group => "the group address is none",
-            Malformed::Source => "the source may not send it",
-        })
-    }
-}
-
-impl core::error::Error for Malformed {}
 
 /// A family's protocol of group membership: IGMP for IPv4 (`u32`), MLD for IPv6 (`u128`).
 pub trait Protocol: Family {

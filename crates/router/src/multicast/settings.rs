@@ -1,7 +1,5 @@
 //! The timers and limits of a port's group memberships, with the defaults of RFC 3376, section 8.
 
-use core::fmt;
-
 use nilometer_wire::Span;
 
 use super::message::Version;
@@ -33,30 +31,21 @@ pub struct Settings {
 }
 
 /// A setting outside its range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// `robustness` or `last_member_count`.
+    #[error("robustness or last_member_count is not from 1 to 7")]
     Count,
     /// `query_interval`, `response_interval` or `last_member_interval`.
+    #[error("an interval of queries or responses is out of range")]
     Interval,
     /// `groups_max`, `sources_max` or `messages_per_second`.
+    #[error(
+        "groups_max is not from 1 to 65,536, sources_max from 1 to 1,024 or messages_per_second \
+         from 1 to 1,000,000"
+    )]
     Limit,
 }
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SettingsError::Count => "robustness or last_member_count is not from 1 to 7",
-            SettingsError::Interval => "an interval of queries or responses is out of range",
-            SettingsError::Limit => {
-                "groups_max is not from 1 to 65,536, sources_max from 1 to 1,024 or \
-                 messages_per_second from 1 to 1,000,000"
-            }
-        })
-    }
-}
-
-impl core::error::Error for SettingsError {}
 
 impl Default for Settings {
     fn default() -> Settings {

@@ -9,7 +9,6 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::fmt;
 
 use super::membership::Membership;
 use super::message::{Filter, Protocol};
@@ -18,27 +17,18 @@ use super::message::{Filter, Protocol};
 pub const STATIC_MAX: usize = 65_536;
 
 /// Why a static group cannot be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StaticError {
     /// It is no group, or one that never leaves its link.
+    #[error("no group, or one that never leaves its link")]
     Group,
     /// The source is not one host's address.
+    #[error("the source is not one host's address")]
     Source,
     /// There are [`STATIC_MAX`] already.
+    #[error("there are {STATIC_MAX} static groups at most")]
     Full,
 }
-
-impl fmt::Display for StaticError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StaticError::Group => write!(f, "no group, or one that never leaves its link"),
-            StaticError::Source => write!(f, "the source is not one host's address"),
-            StaticError::Full => write!(f, "there are {STATIC_MAX} static groups at most"),
-        }
-    }
-}
-
-impl core::error::Error for StaticError {}
 
 /// What one port wants of one group.
 #[derive(Clone, Debug)]

@@ -1,7 +1,5 @@
 //! When a router advertises itself, and what it says (RFC 4861, 6.2).
 
-use core::fmt;
-
 use nilometer_stat::Rng;
 use nilometer_wire::{Span, Time};
 
@@ -42,33 +40,24 @@ pub struct Advertising {
 }
 
 /// What is wrong with how a router shall advertise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdvertisingError {
     /// `interval_min` or `interval_max` is out of range.
+    #[error(
+        "interval_max is not from 4 to 1,800 s, or interval_min not from 3 s to three quarters \
+         of it"
+    )]
     Interval,
     /// `lifetime_s` is out of range.
+    #[error("lifetime_s is not 0 nor from interval_max to 9,000")]
     Lifetime,
     /// A prefix is longer than 128 bits, is link-local or is preferred for longer than it is valid.
+    #[error("a prefix is too long, link-local or preferred too long")]
     Prefix,
     /// The port has no link-local address to advertise from (6.1.2).
+    #[error("the port has no link-local address")]
     NoLinkLocal,
 }
-
-impl fmt::Display for AdvertisingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            AdvertisingError::Interval => {
-                "interval_max is not from 4 to 1,800 s, or interval_min \
-                not from 3 s to three quarters of it"
-            }
-            AdvertisingError::Lifetime => "lifetime_s is not 0 nor from interval_max to 9,000",
-            AdvertisingError::Prefix => "a prefix is too long, link-local or preferred too long",
-            AdvertisingError::NoLinkLocal => "the port has no link-local address",
-        })
-    }
-}
-
-impl core::error::Error for AdvertisingError {}
 
 impl Default for Advertising {
     /// The defaults of 6.2.1, and no prefix.

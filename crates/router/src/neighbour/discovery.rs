@@ -3,8 +3,6 @@
 //! Whatever breaks a rule of 6.1 and 7.1 is refused as a whole: a hop limit below 255 (it came through a
 //! router), a wrong checksum, a target that is a group, an option without length, a fragment (RFC 6980).
 
-use core::fmt;
-
 use super::Mac;
 use super::frame::{Ink, icmpv6_checksum};
 use super::options::{OnLinkPrefix, Options, PREFIXES_MAX};
@@ -88,48 +86,39 @@ pub enum Message {
 }
 
 /// Why a frame carries no message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// It is no sound IPv6 packet, or another protocol or a fragment.
+    #[error("not a whole ICMPv6 packet")]
     Packet,
     /// Another ICMPv6 message than these four.
+    #[error("not a message of neighbour discovery")]
     Kind,
     /// The hop limit is not 255.
+    #[error("the hop limit is not 255")]
     HopLimit,
     /// The checksum is wrong.
+    #[error("the ICMPv6 checksum is wrong")]
     Checksum,
     /// The code is not 0.
+    #[error("the code is not 0")]
     Code,
     /// It is shorter than its kind.
+    #[error("the message ends before its kind does")]
     Short,
     /// The target is a group.
+    #[error("the target is a group")]
     Target,
     /// An option has no length, a wrong one, or is cut.
+    #[error("an option has a wrong length or is cut")]
     Option,
     /// The source may not send it.
+    #[error("the source may not send it")]
     Source,
     /// It may not be sent to this destination.
+    #[error("it may not be sent to this destination")]
     Destination,
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Malformed::Packet => "not a whole ICMPv6 packet",
-            Malformed::Kind => "not a message of neighbour discovery",
-            Malformed::HopLimit => "the hop limit is not 255",
-            Malformed::Checksum => "the ICMPv6 checksum is wrong",
-            Malformed::Code => "the code is not 0",
-            Malformed::Short => "the message ends before its kind does",
-            Malformed::Target => "the target is a group",
-            Malformed::Option => "an option has a wrong length or is cut",
-            Malformed::Source => "the source may not send it",
-            Malformed::Destination => "it may not be sent to this destination",
-        })
-    }
-}
-
-impl core::error::Error for Malformed {}
 
 /// The group that a host listens on for questions about `address` (RFC 4291, 2.7.1).
 pub(super) fn solicited_node(address: u128) -> u128 {

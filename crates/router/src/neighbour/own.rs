@@ -1,7 +1,6 @@
 //! A port's own addresses and the prefixes on its link.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use super::{Family, Mac, Reason, is_unicast};
 use crate::prefix::Prefix;
@@ -12,30 +11,21 @@ pub const ADDRESSES_MAX: usize = 64;
 const BEGINNING_BITS: u32 = 8;
 
 /// Why a port cannot have an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnError {
     /// It is not one host's, or stands for the prefix.
+    #[error("not an address that one host can have")]
     NotHost,
     /// The prefix is longer than an address.
+    #[error("the prefix is longer than an address")]
     Length,
     /// The port has [`ADDRESSES_MAX`] already.
+    #[error("a port has 64 addresses of a family at most")]
     Full,
     /// The link-layer address is not one station's.
+    #[error("not a link-layer address that one station can have")]
     Mac,
 }
-
-impl fmt::Display for OwnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            OwnError::NotHost => "not an address that one host can have",
-            OwnError::Length => "the prefix is longer than an address",
-            OwnError::Full => "a port has 64 addresses of a family at most",
-            OwnError::Mac => "not a link-layer address that one station can have",
-        })
-    }
-}
-
-impl core::error::Error for OwnError {}
 
 /// The link-local address that a port makes itself of its link-layer address (RFC 2464, 4 and 5).
 pub fn link_local(mac: Mac) -> u128 {

@@ -1,7 +1,5 @@
 //! A neighbour table's limits and timers, with the defaults of RFC 4861, section 10.
 
-use core::fmt;
-
 use nilometer_wire::Span;
 
 /// Limits and timers. [`Settings::arp`] and [`Settings::discovery`] are the defaults.
@@ -41,33 +39,24 @@ pub struct Settings {
 }
 
 /// A setting outside its range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// `entries_max`.
+    #[error("entries_max is not from 1 to 1,048,576")]
     Entries,
     /// `unresolved_max`.
+    #[error("unresolved_max is not from 1 to entries_max")]
     Unresolved,
     /// `waiting_max` or `packets_max`.
+    #[error("waiting_max is 0 or more than packets_max")]
     Packets,
     /// `multicast_requests` or `unicast_requests`.
+    #[error("multicast_requests or unicast_requests is 0")]
     Requests,
     /// `retransmit`, `reachable`, `delay`, `stale` or `failed`.
+    #[error("a timer is below 1 ms, or failed is not from 1 to 3 s")]
     Timer,
 }
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SettingsError::Entries => "entries_max is not from 1 to 1,048,576",
-            SettingsError::Unresolved => "unresolved_max is not from 1 to entries_max",
-            SettingsError::Packets => "waiting_max is 0 or more than packets_max",
-            SettingsError::Requests => "multicast_requests or unicast_requests is 0",
-            SettingsError::Timer => "a timer is below 1 ms, or failed is not from 1 to 3 s",
-        })
-    }
-}
-
-impl core::error::Error for SettingsError {}
 
 impl Settings {
     /// For IPv6: the constants of RFC 4861, section 10, and 4,096 entries.

@@ -23,7 +23,6 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::{Arc, Weak};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
 use core::net::IpAddr;
 
 use crate::fib::NextHop;
@@ -58,30 +57,21 @@ pub enum Point {
 }
 
 /// Why next hops were refused; nothing has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NextHopFault {
     /// There are as many numbers, ways or buckets as were allowed.
+    #[error("the table of next hops is full; make it with more room")]
     Full,
     /// A group has no member, or more than [`MEMBERS_LIMIT`].
+    #[error("a group has 1 to 256 members")]
     Members,
     /// A member's weight is 0.
+    #[error("a member of a group has a weight of 1 or more")]
     Weight,
     /// The number stands for nothing.
+    #[error("the number stands for no next hop")]
     Unknown,
 }
-
-impl fmt::Display for NextHopFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            NextHopFault::Full => "the table of next hops is full; make it with more room",
-            NextHopFault::Members => "a group has 1 to 256 members",
-            NextHopFault::Weight => "a member of a group has a weight of 1 or more",
-            NextHopFault::Unknown => "the number stands for no next hop",
-        })
-    }
-}
-
-impl core::error::Error for NextHopFault {}
 
 /// One way and who uses it.
 #[derive(Debug)]

@@ -11,8 +11,6 @@
 //! not the forwarding plane's: whoever has the next hops lets them fail over
 //! ([`crate::NextHops::fail`] with [`crate::Point::Port`]) and hands in the new [`crate::Snapshot`].
 
-use core::fmt;
-
 use nilometer_wire::Time;
 
 use super::port::{self, Port, PortError, PortPlan};
@@ -21,40 +19,23 @@ use crate::discard::Discard;
 use crate::memory::{Memory, Place};
 
 /// Why a change was refused; nothing has changed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// The router has no port of this number.
+    #[error("there is no port {0}")]
     NoPort(usize),
     /// The port is in use: unplug it first.
+    #[error("port {0} is in use; unplug it first")]
     Occupied(usize),
     /// The port is vacant: plug it in first.
+    #[error("port {0} is vacant; plug it in first")]
     Vacant(usize),
     /// Packets of the port's last user are still on their way out.
+    #[error("packets of the last user of port {0} are on their way; try again")]
     Draining(usize),
     /// The port cannot be so.
-    Port(PortError),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::NoPort(port) => write!(f, "there is no port {port}"),
-            Refusal::Occupied(port) => write!(f, "port {port} is in use; unplug it first"),
-            Refusal::Vacant(port) => write!(f, "port {port} is vacant; plug it in first"),
-            Refusal::Draining(port) => {
-                write!(f, "packets of the last user of port {port} are on their way; try again")
-            }
-            Refusal::Port(why) => why.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for Refusal {}
-
-impl From<PortError> for Refusal {
-    fn from(why: PortError) -> Refusal {
-        Refusal::Port(why)
-    }
+    #[error(transparent)]
+    Port(#[from] PortError),
 }
 
 impl Router {

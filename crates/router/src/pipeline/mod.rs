@@ -137,29 +137,14 @@ impl Default for Manners {
 }
 
 /// Why a router cannot be as described.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RouterError {
     /// The fabric cannot.
-    Fabric(DqError),
+    #[error(transparent)]
+    Fabric(#[from] DqError),
     /// A port cannot: its name, and why.
+    #[error("port {0}: {1}")]
     Port(String, port::PortError),
-}
-
-impl fmt::Display for RouterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RouterError::Fabric(why) => why.fmt(f),
-            RouterError::Port(port, why) => write!(f, "port {port}: {why}"),
-        }
-    }
-}
-
-impl core::error::Error for RouterError {}
-
-impl From<DqError> for RouterError {
-    fn from(why: DqError) -> RouterError {
-        RouterError::Fabric(why)
-    }
 }
 
 /// The router.

@@ -1,7 +1,6 @@
 //! What a port is to do for groups, and why it cannot.
 
 use alloc::vec::Vec;
-use core::fmt;
 use core::net::IpAddr;
 
 use crate::multicast::{Settings, SettingsError, StaticError};
@@ -29,30 +28,15 @@ pub struct StaticGroup {
 }
 
 /// Why a port cannot do this for groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MulticastError {
     /// A timer or a limit.
-    Settings(SettingsError),
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
     /// This group cannot be static.
+    #[error("{group}: {why}", group = .0.group, why = .1)]
     Static(StaticGroup, StaticError),
     /// Multicast is off on the port.
+    #[error("multicast is off on the port")]
     Off,
-}
-
-impl fmt::Display for MulticastError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MulticastError::Settings(why) => why.fmt(f),
-            MulticastError::Static(fixed, why) => write!(f, "{}: {why}", fixed.group),
-            MulticastError::Off => write!(f, "multicast is off on the port"),
-        }
-    }
-}
-
-impl core::error::Error for MulticastError {}
-
-impl From<SettingsError> for MulticastError {
-    fn from(why: SettingsError) -> MulticastError {
-        MulticastError::Settings(why)
-    }
 }

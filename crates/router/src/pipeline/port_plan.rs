@@ -2,7 +2,6 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use nilometer_wire::{Rate, Span};
 
@@ -120,47 +119,21 @@ impl PortPlan {
 }
 
 /// Why a port cannot be as described.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PortError {
     /// An MTU that IPv4 cannot use (RFC 791), or beyond 9,216.
+    #[error("an MTU is 68 to 9216 bytes, not {0}")]
     Mtu(u16),
     /// An MTU that IPv6 cannot use (RFC 8200, 5), of a port with IPv6 addresses.
+    #[error("a port with IPv6 addresses has an MTU of 1280 bytes at least, not {0}")]
     Mtu6(u16),
     /// An address that no port can have.
-    Own(OwnError),
+    #[error(transparent)]
+    Own(#[from] OwnError),
     /// A limit of its neighbours.
-    Neighbours(SettingsError),
+    #[error(transparent)]
+    Neighbours(#[from] SettingsError),
     /// What it is to do for groups.
+    #[error(transparent)]
     Multicast(MulticastError),
-}
-
-impl fmt::Display for PortError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PortError::Mtu(bytes) => write!(f, "an MTU is 68 to 9216 bytes, not {bytes}"),
-            PortError::Mtu6(bytes) => {
-                write!(
-                    f,
-                    "a port with IPv6 addresses has an MTU of 1280 bytes at least, not {bytes}"
-                )
-            }
-            PortError::Own(why) => why.fmt(f),
-            PortError::Neighbours(why) => why.fmt(f),
-            PortError::Multicast(why) => why.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for PortError {}
-
-impl From<OwnError> for PortError {
-    fn from(why: OwnError) -> PortError {
-        PortError::Own(why)
-    }
-}
-
-impl From<SettingsError> for PortError {
-    fn from(why: SettingsError) -> PortError {
-        PortError::Neighbours(why)
-    }
 }

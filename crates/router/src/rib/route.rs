@@ -1,31 +1,27 @@
 //! What a route is, who tells it, and what can be said about many of them.
 
-use core::fmt;
-
 use crate::fib::{Fib, Full, NextHop};
 use crate::prefix::{Address, Prefix};
 
-/// Who told a route, the most trusted first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Source {
-    /// The router's own addresses (the kernel's table `local`).
-    Local,
-    /// Networks at its ports.
-    Connected,
-    /// What the operator entered.
-    Static,
-    /// Routing daemons, by the forwarding plane manager's protocol.
-    Fpm,
-    /// The kernel's table, mirrored.
-    Kernel,
+nilometer_wire::named! {
+    /// Who told a route, the most trusted first.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(u8)]
+    pub enum Source {
+        /// The router's own addresses (the kernel's table `local`).
+        Local = "local",
+        /// Networks at its ports.
+        Connected = "connected",
+        /// What the operator entered.
+        Static = "static",
+        /// Routing daemons, by the forwarding plane manager's protocol.
+        Fpm = "fpm",
+        /// The kernel's table, mirrored.
+        Kernel = "kernel",
+    }
 }
 
 impl Source {
-    /// All of them.
-    pub const ALL: [Source; 5] =
-        [Source::Local, Source::Connected, Source::Static, Source::Fpm, Source::Kernel];
-
     /// How far its routes are to be trusted, the less the better; those of daemons by the protocol that
     /// they came by (`rtm_protocol`), in FRR's numbers.
     pub fn distance(self, protocol: u8) -> u8 {
@@ -49,18 +45,6 @@ impl Source {
     /// Whether it may have several routes to one prefix, told apart by metric; others have one.
     pub(super) fn has_metrics(self) -> bool {
         self == Source::Kernel
-    }
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Source::Local => "local",
-            Source::Connected => "connected",
-            Source::Static => "static",
-            Source::Fpm => "fpm",
-            Source::Kernel => "kernel",
-        })
     }
 }
 
@@ -105,24 +89,15 @@ impl<A: Address, F: Fib<A>> FibSink<A> for F {
 }
 
 /// Why a route was refused; nothing has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RibFault {
     /// There are as many routes as were allowed.
+    #[error("there are as many routes as were allowed; allow more")]
     Limit,
     /// The forwarding table has no room.
+    #[error("the forwarding table is full; make it with more room")]
     Fib,
 }
-
-impl fmt::Display for RibFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RibFault::Limit => "there are as many routes as were allowed; allow more",
-            RibFault::Fib => "the forwarding table is full; make it with more room",
-        })
-    }
-}
-
-impl core::error::Error for RibFault {}
 
 impl From<Full> for RibFault {
     fn from(_: Full) -> RibFault {

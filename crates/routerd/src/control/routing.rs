@@ -173,9 +173,9 @@ fn selection(asked: &RoutesAsked) -> Result<Option<Selection>, Refused> {
     }
     let prefix = |text: &Option<String>| text.as_deref().map(read_prefix).transpose();
     let named = |name: &String| {
-        let found = Source::ALL.into_iter().find(|source| source.to_string() == *name);
-        let names = || Source::ALL.map(|source| source.to_string()).join(", ");
-        found.ok_or_else(|| Refused::bad(format!("no source is `{name}`; there are {}", names())))
+        let names = || Source::ALL.map(Source::name).join(", ");
+        Source::from_name(name)
+            .ok_or_else(|| Refused::bad(format!("no source is `{name}`; there are {}", names())))
     };
     let most = most.unwrap_or(LISTED);
     if !(1..=LISTED_MAX).contains(&most) {
