@@ -117,6 +117,42 @@ pub struct PortTally {
     pub discipline: String,
 }
 
+/// A counter of a port: its key, which is that of its metric between `port_` and `_total`, its heading for
+/// people, what it counts, and where it stands.
+pub type PortCounter = (&'static str, &'static str, &'static str, fn(&PortTally) -> u64);
+
+/// Counters of a port that only grow.
+pub const PORT_TOTALS: [PortCounter; 5] = [
+    ("in_packets", "IN packets", "Frames that came.", |port| port.in_packets),
+    ("in_bytes", "IN bytes", "Their bytes.", |port| port.in_bytes),
+    ("out_packets", "OUT packets", "Frames that left.", |port| port.out_packets),
+    ("out_bytes", "OUT bytes", "Their bytes.", |port| port.out_bytes),
+    ("shortcut_packets", "SHORTCUT packets", "Those of them past the pipeline.", |port| {
+        port.shortcut_packets
+    }),
+];
+
+/// Those that rise and fall.
+pub const PORT_LEVELS: [PortCounter; 2] = [
+    ("waiting_packets", "WAITING packets", "Packets at the output.", |port| port.waiting_packets),
+    ("waiting_bytes", "WAITING bytes", "Their bytes.", |port| port.waiting_bytes),
+];
+
+/// What went no further at a port, by reason: its key, as above, who let it go, what it counts, and where
+/// it stands.
+pub type PortLosses =
+    (&'static str, &'static str, &'static str, fn(&PortTally) -> &BTreeMap<String, u64>);
+
+/// All that goes no further at a port, in the order of its way.
+pub const PORT_LOSSES: [PortLosses; 4] = [
+    ("lost", "the device", "Frames that the device lost.", |port| &port.lost),
+    ("discards", "the router", "Packets that came and were discarded.", |port| &port.discards),
+    ("input_drops", "input queues", "Packets dropped by input queues.", |port| &port.input_drops),
+    ("output_drops", "the discipline", "Packets dropped by disciplines.", |port| {
+        &port.output_drops
+    }),
+];
+
 /// Those that are not zero.
 fn counted<'a>(all: impl Iterator<Item = (&'a str, u64)>) -> BTreeMap<String, u64> {
     all.filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 
 use nilometer_router::neighbour::{Entry, State};
 use nilometer_router::pipeline::port::PortPlan;
@@ -169,17 +170,6 @@ fn queues(driver: &Driver, port: usize, from: u32) -> QueuesView {
     let (discipline, waiting) = (fabric.discipline(port), fabric.output_backlog(port));
     let sent = fabric.output_ledger(port);
     let end = from.saturating_add(QUEUES_LOOKED_AT);
-    let states = (from..end).map_while(|queue| Some((queue, discipline.queue_state(queue)?)));
-    let used = states.filter(|(_, state)| state.packets > 0 || state.sent_bytes > 0);
-    let view = |(queue, state): (u32, nilometer_queue::QueueState)| QueueView {
-        queue,
-        packets: state.packets,
-        bytes: state.bytes,
-        weight: state.weight,
-        active: state.is_active,
-        sent_bytes: state.sent_bytes,
-        throughput_bps: state.throughput_bps,
-    };
     QueuesView {
         port,
         discipline: discipline.kind().name().to_owned(),
@@ -187,9 +177,29 @@ fn queues(driver: &Driver, port: usize, from: u32) -> QueuesView {
         waiting_bytes: waiting.bytes,
         sent_packets: sent.out_packets,
         sent_bytes: sent.out_bytes,
-        queues: used.map(view).collect(),
+        queues: used_queues(driver, port, from..end).collect(),
         next: discipline.queue_state(end).map(|_| end),
     }
+}
+
+/// Queues of an output that have or had packets, as far as there are any of these numbers.
+pub(super) fn used_queues(
+    driver: &Driver,
+    port: usize,
+    numbers: Range<u32>,
+) -> impl Iterator<Item = QueueView> {
+    let discipline = driver.router().fabric().discipline(port);
+    let states = numbers.map_while(|queue| Some((queue, discipline.queue_state(queue)?)));
+    let used = states.filter(|(_, state)| state.packets > 0 || state.sent_bytes > 0);
+    used.map(|(queue, state)| QueueView {
+        queue,
+        packets: state.packets,
+        bytes: state.bytes,
+        weight: state.weight,
+        active: state.is_active,
+        sent_bytes: state.sent_bytes,
+        throughput_bps: state.throughput_bps,
+    })
 }
 
 fn neighbours(driver: &mut Driver) -> NeighboursView {

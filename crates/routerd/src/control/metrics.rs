@@ -5,18 +5,17 @@
 //! and reasons by their number, queues and filters by `QUEUES_TOLD` a port and `FILTERS_TOLD`; no prefix has
 //! one.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use nilometer_router::rib::RibCounters;
 
 use super::answer::Refused;
 use super::command_channel::CommandChannel;
 use super::crowd::{Crowds, Ended};
+use super::look::used_queues;
 use super::view::{FilterView, QueueView, SourceView};
-use crate::driver::Driver;
 use crate::rib_thread::RibStatus;
-use crate::tally::{PortTally, Tally, tally};
+use crate::tally::{PORT_LEVELS, PORT_LOSSES, PORT_TOTALS, PortTally, Tally, tally};
 
 /// Queues of each port that have series, the first in use.
 const QUEUES_TOLD: usize = 64;
@@ -24,8 +23,6 @@ const QUEUES_TOLD: usize = 64;
 const QUEUES_LOOKED_AT: u32 = 1_024;
 /// Filters that have series, by number.
 const FILTERS_TOLD: usize = 1_000;
-/// The label of each family of routes.
-const FAMILIES: [&str; 2] = ["ipv4", "ipv6"];
 
 /// A page of text for Prometheus.
 struct Page(String);
@@ -35,7 +32,7 @@ impl Page {
         let _ = writeln!(self.0, "# HELP nilometer_{name} {help}\n# TYPE nilometer_{name} {kind}");
     }
 
-    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let _ = write!(self.0, "nilometer_{name}");
         for (at, (label, value)) in labels.iter().enumerate() {
             let sign = if at == 0 { '{' } else { ',' };
@@ -44,6 +41,28 @@ impl Page {
         }
         let end = if labels.is_empty() { "" } else { "}" };
         let _ = writeln!(self.0, "{end} {value}");
+    }
+
+    /// A counter, with a line for each of its labels.
+    fn counter<'a, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        lines: impl IntoIterator<Item = ([(&'a str, &'a str); N], u64)>,
+    ) {
+        self.family(name, "counter", help);
+        lines.into_iter().for_each(|(labels, value)| self.line(name, &labels, value));
+    }
+
+    /// The same of a value that goes up and down.
+    fn gauge<'a, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        lines: impl IntoIterator<Item = ([(&'a str, &'a str); N], impl Display)>,
+    ) {
+        self.family(name, "gauge", help);
+        lines.into_iter().for_each(|(labels, value)| self.line(name, &labels, value));
     }
 }
 
@@ -54,7 +73,9 @@ impl Page {
 pub fn metrics(commands: &CommandChannel) -> Result<String, Refused> {
     let (tally, queues) = commands.ask(|driver| {
         let ports = 0..driver.router().ports().len();
-        let queues = ports.map(|port| queues(driver, port)).collect::<Vec<_>>();
+        let used = |port| used_queues(driver, port, 0..QUEUES_LOOKED_AT);
+        let told = |port| used(port).take(QUEUES_TOLD).collect();
+        let queues = ports.map(told).collect::<Vec<Vec<_>>>();
         (tally(driver), queues)
     })?;
     let mut filters = commands.filters(0)?.filters;
@@ -71,25 +92,7 @@ pub fn metrics(commands: &CommandChannel) -> Result<String, Refused> {
     Ok(page.0)
 }
 
-fn queues(driver: &Driver, port: usize) -> Vec<QueueView> {
-    let discipline = driver.router().fabric().discipline(port);
-    let states =
-        (0..QUEUES_LOOKED_AT).map_while(|queue| Some((queue, discipline.queue_state(queue)?)));
-    let used = states.filter(|(_, state)| state.packets > 0 || state.sent_bytes > 0);
-    let view = |(queue, state): (u32, nilometer_queue::QueueState)| QueueView {
-        queue,
-        packets: state.packets,
-        bytes: state.bytes,
-        weight: state.weight,
-        active: state.is_active,
-        sent_bytes: state.sent_bytes,
-        throughput_bps: state.throughput_bps,
-    };
-    used.take(QUEUES_TOLD).map(view).collect()
-}
-
 fn whole(page: &mut Page, tally: &Tally) {
-    page.family("packets_total", "counter", "Packets of the router by how they came and went.");
     let ways = [
         ("received", tally.received),
         ("injected", tally.injected),
@@ -100,63 +103,41 @@ fn whole(page: &mut Page, tally: &Tally) {
         ("discarded", tally.discarded),
         ("dropped", tally.dropped),
     ];
-    for (way, count) in ways {
-        page.line("packets_total", &[("way", way)], count);
-    }
-    page.family("path_packets_total", "counter", "Packets by the way that they took.");
+    let help = "Packets of the router by how they came and went.";
+    page.counter("packets_total", help, ways.map(|(way, count)| ([("way", way)], count)));
     let paths = tally.paths;
     let ways = [
         ("shortcut", paths.shortcut),
         ("pipeline", paths.pipeline),
         ("slow_path", paths.slow_path),
     ];
-    for (path, count) in ways {
-        page.line("path_packets_total", &[("path", path)], count);
-    }
-    page.family("inside_packets", "gauge", "Packets that are in the router.");
-    page.line("inside_packets", &[], tally.inside);
-    page.family("balances", "gauge", "Whether no packet vanished.");
-    page.line("balances", &[], u8::from(tally.balances));
-    page.family("broadcasts_total", "counter", "Broadcasts of distributed queueing.");
-    page.line("broadcasts_total", &[], tally.broadcasts);
-    page.family("uptime_seconds", "gauge", "Seconds since the router began.");
-    page.line("uptime_seconds", &[], tally.seconds);
+    let help = "Packets by the way that they took.";
+    page.counter("path_packets_total", help, ways.map(|(path, count)| ([("path", path)], count)));
+    page.gauge("inside_packets", "Packets that are in the router.", [([], tally.inside)]);
+    page.gauge("balances", "Whether no packet vanished.", [([], u8::from(tally.balances))]);
+    let help = "Broadcasts of distributed queueing.";
+    page.counter("broadcasts_total", help, [([], tally.broadcasts)]);
+    page.gauge("uptime_seconds", "Seconds since the router began.", [([], tally.seconds)]);
 }
 
 fn ports(page: &mut Page, ports: &[PortTally]) {
-    type Count = fn(&PortTally) -> u64;
-    let counts: [(&str, &str, &str, Count); 8] = [
-        ("port_in_packets_total", "counter", "Frames that came.", |port| port.in_packets),
-        ("port_in_bytes_total", "counter", "Their bytes.", |port| port.in_bytes),
-        ("port_out_packets_total", "counter", "Frames that left.", |port| port.out_packets),
-        ("port_out_bytes_total", "counter", "Their bytes.", |port| port.out_bytes),
-        ("port_shortcut_packets_total", "counter", "Those of them past the pipeline.", |port| {
-            port.shortcut_packets
-        }),
-        ("port_waiting_packets", "gauge", "Packets at the output.", |port| port.waiting_packets),
-        ("port_waiting_bytes", "gauge", "Their bytes.", |port| port.waiting_bytes),
-        ("port_up", "gauge", "Whether it carries traffic.", |port| u64::from(port.state == "up")),
-    ];
-    for (name, kind, help, count) in counts {
-        page.family(name, kind, help);
-        for port in ports {
-            page.line(name, &[("port", &port.name)], count(port));
-        }
+    let counts = |of: fn(&PortTally) -> u64| {
+        ports.iter().map(move |port| ([("port", port.name.as_str())], of(port)))
+    };
+    for (key, _, help, of) in PORT_TOTALS {
+        page.counter(&format!("port_{key}_total"), help, counts(of));
     }
-    type Reasons = fn(&PortTally) -> &BTreeMap<String, u64>;
-    let reasons: [(&str, &str, Reasons); 4] = [
-        ("port_lost_total", "Frames that the device lost.", |port| &port.lost),
-        ("port_discards_total", "Packets that came and were discarded.", |port| &port.discards),
-        ("port_input_drops_total", "Packets dropped by input queues.", |port| &port.input_drops),
-        ("port_output_drops_total", "Packets dropped by disciplines.", |port| &port.output_drops),
-    ];
-    for (name, help, reasons) in reasons {
-        page.family(name, "counter", help);
-        for port in ports {
-            for (reason, count) in reasons(port) {
-                page.line(name, &[("port", &port.name), ("reason", reason)], count);
-            }
-        }
+    for (key, _, help, of) in PORT_LEVELS {
+        page.gauge(&format!("port_{key}"), help, counts(of));
+    }
+    let up = counts(|port| u64::from(port.state == "up"));
+    page.gauge("port_up", "Whether it carries traffic.", up);
+    for (key, _, help, of) in PORT_LOSSES {
+        let counts = ports.iter().flat_map(|port| {
+            let labels = |reason| [("port", port.name.as_str()), ("reason", reason)];
+            of(port).iter().map(move |(reason, count)| (labels(reason.as_str()), *count))
+        });
+        page.counter(&format!("port_{key}_total"), help, counts);
     }
 }
 
@@ -179,127 +160,95 @@ fn waiting(page: &mut Page, ports: &[PortTally], queues: &[Vec<QueueView>]) {
 }
 
 fn met(page: &mut Page, filters: &[FilterView]) {
-    page.family("filter_packets_total", "counter", "Packets that a filter decided.");
-    for filter in filters {
-        let id = filter.id.to_string();
-        page.line("filter_packets_total", &[("filter", &id)], filter.packets);
-    }
-    page.family("filter_bytes_total", "counter", "Their bytes, from the IP header on.");
-    for filter in filters {
-        let id = filter.id.to_string();
-        page.line("filter_bytes_total", &[("filter", &id)], filter.bytes);
-    }
+    let ids: Vec<String> = filters.iter().map(|filter| filter.id.to_string()).collect();
+    let all = || ids.iter().map(|id| [("filter", id.as_str())]).zip(filters);
+    let packets = all().map(|(id, filter)| (id, filter.packets));
+    page.counter("filter_packets_total", "Packets that a filter decided.", packets);
+    let bytes = all().map(|(id, filter)| (id, filter.bytes));
+    page.counter("filter_bytes_total", "Their bytes, from the IP header on.", bytes);
 }
 
 /// How many routes there are, and what they take.
 fn routes(page: &mut Page, status: &RibStatus, sources: &[SourceView]) {
-    page.family(
-        "routes",
-        "gauge",
-        "Routes that a source has told, whether packets go by them or not.",
-    );
-    for source in sources {
-        for (family, count) in FAMILIES.into_iter().zip([source.v4, source.v6]) {
-            page.line("routes", &[("source", &source.source), ("family", family)], count);
-        }
-    }
-    page.family("route_source_connected", "gauge", "Whether a source that connects is there.");
-    for source in sources {
-        if let Some(connected) = source.connected {
-            let labels = [("source", source.source.as_str())];
-            page.line("route_source_connected", &labels, u8::from(connected));
-        }
-    }
-    let sizes = [
-        ("route_prefixes", "Prefixes that have a route.", [status.prefixes_v4, status.prefixes_v6]),
-        (
-            "routing_table_bytes",
-            "Bytes of the table of all that sources have told.",
-            [status.rib_v4_bytes, status.rib_v6_bytes],
-        ),
-        (
-            "forwarding_table_bytes",
-            "Bytes of the table by which packets are forwarded.",
-            [status.fib_v4_bytes, status.fib_v6_bytes],
-        ),
-    ];
-    for (name, help, values) in sizes {
-        page.family(name, "gauge", help);
-        for (family, value) in FAMILIES.into_iter().zip(values) {
-            page.line(name, &[("family", family)], value);
-        }
-    }
-    page.family("next_hops", "gauge", "Next hops that routes lead to.");
-    page.line("next_hops", &[], status.next_hops);
+    let told = sources.iter().flat_map(|it| {
+        let labels = |family| [("source", it.source.as_str()), ("family", family)];
+        by_family([it.v4, it.v6]).map(move |([(_, family)], count)| (labels(family), count))
+    });
+    let help = "Routes that a source has told, whether packets go by them or not.";
+    page.gauge("routes", help, told);
+    let connected = sources
+        .iter()
+        .filter_map(|it| Some(([("source", it.source.as_str())], u8::from(it.connected?))));
+    page.gauge("route_source_connected", "Whether a source that connects is there.", connected);
+    let prefixes = by_family([status.prefixes_v4, status.prefixes_v6]);
+    page.gauge("route_prefixes", "Prefixes that have a route.", prefixes);
+    let help = "Bytes of the table of all that sources have told.";
+    let bytes = [status.rib_v4_bytes, status.rib_v6_bytes];
+    page.gauge("routing_table_bytes", help, by_family(bytes));
+    let help = "Bytes of the table by which packets are forwarded.";
+    let bytes = [status.fib_v4_bytes, status.fib_v6_bytes];
+    page.gauge("forwarding_table_bytes", help, by_family(bytes));
+    page.gauge("next_hops", "Next hops that routes lead to.", [([], status.next_hops)]);
+}
+
+/// Values of IPv4 and of IPv6, with their labels.
+fn by_family<V>([v4, v6]: [V; 2]) -> [([(&'static str, &'static str); 1], V); 2] {
+    [([("family", "ipv4")], v4), ([("family", "ipv6")], v6)]
 }
 
 /// What became of the updates that sources told.
 fn changes(page: &mut Page, status: &RibStatus) {
-    let families = || FAMILIES.into_iter().zip([&status.routes_v4, &status.routes_v6]);
-    page.family("route_updates_total", "counter", "Updates of routes by what they did.");
-    for (family, counted) in families() {
+    let both = [&status.routes_v4, &status.routes_v6];
+    let updates = by_family(both).into_iter().flat_map(|([family], it)| {
         let kinds = [
-            ("added", counted.added),
-            ("changed", counted.changed),
-            ("repeated", counted.repeated),
-            ("withdrawn", counted.withdrawn),
-            ("swept", counted.swept),
-            ("unknown", counted.unknown),
+            ("added", it.added),
+            ("changed", it.changed),
+            ("repeated", it.repeated),
+            ("withdrawn", it.withdrawn),
+            ("swept", it.swept),
+            ("unknown", it.unknown),
         ];
-        for (change, count) in kinds {
-            page.line("route_updates_total", &[("family", family), ("change", change)], count);
-        }
-    }
-    let name = "forwarding_table_updates_total";
-    page.family(name, "counter", "Changes of the table by which packets are forwarded.");
-    for (family, counted) in families() {
-        page.line(name, &[("family", family)], counted.fib_updates);
-    }
-    let of_both = |count: fn(&RibCounters) -> u64| families().map(|(_, it)| count(it)).sum::<u64>();
+        kinds.map(|(change, count)| ([family, ("change", change)], count))
+    });
+    page.counter("route_updates_total", "Updates of routes by what they did.", updates);
+    let help = "Changes of the table by which packets are forwarded.";
+    let updates = by_family(both.map(|it| it.fib_updates));
+    page.counter("forwarding_table_updates_total", help, updates);
+    let of_both = |count: fn(&RibCounters) -> u64| both.map(count).iter().sum::<u64>();
     let refused = [
         ("routes_max", of_both(|it| it.refused_by_limit)),
         ("forwarding_table_full", of_both(|it| it.refused - it.refused_by_limit)),
         ("next_hops_full", status.table.next_hops_refused),
     ];
-    let name = "route_updates_refused_total";
-    page.family(
-        name,
-        "counter",
-        "Updates of routes for which there was no room, by what was full.",
-    );
-    for (reason, count) in refused {
-        page.line(name, &[("reason", reason)], count);
-    }
-    let name = "route_last_change_timestamp_seconds";
+    let help = "Updates of routes for which there was no room, by what was full.";
+    let refused = refused.map(|(reason, count)| ([("reason", reason)], count));
+    page.counter("route_updates_refused_total", help, refused);
     let help =
         "When a route was added, changed or taken out last, since 1970; 0 where none ever was.";
-    page.family(name, "gauge", help);
-    page.line(name, &[], status.changed_at.as_secs_f64());
+    let changed = status.changed_at.as_secs_f64();
+    page.gauge("route_last_change_timestamp_seconds", help, [([], changed)]);
 }
 
 /// Connections to the control processor, and how they ended: of each door all that came are open or
 /// ended.
 fn connections(page: &mut Page, crowds: &Crowds) {
     let doors = [("unix", crowds.unix.counts()), ("tcp", crowds.tcp.counts())];
-    page.family("control_connections_total", "counter", "Connections to the control processor.");
-    for (door, counts) in &doors {
-        page.line("control_connections_total", &[("door", door)], counts.came);
-    }
-    page.family("control_connections_open", "gauge", "Those of them that are open.");
-    for (door, counts) in &doors {
-        page.line("control_connections_open", &[("door", door)], counts.open);
-    }
-    let name = "control_connections_ended_total";
-    page.family(name, "counter", "The others, by how they ended.");
-    for (door, counts) in &doors {
-        for (how, count) in Ended::ALL.iter().zip(counts.ended) {
-            page.line(name, &[("door", door), ("reason", how.name())], count);
-        }
-    }
+    let came = doors.map(|(door, counts)| ([("door", door)], counts.came));
+    let help = "Connections to the control processor.";
+    page.counter("control_connections_total", help, came);
+    let open = doors.map(|(door, counts)| ([("door", door)], counts.open));
+    page.gauge("control_connections_open", "Those of them that are open.", open);
+    let ended = doors.into_iter().flat_map(|(door, counts)| {
+        let labels = move |how: Ended| [("door", door), ("reason", how.name())];
+        Ended::ALL.into_iter().zip(counts.ended).map(move |(how, count)| (labels(how), count))
+    });
+    page.counter("control_connections_ended_total", "The others, by how they ended.", ended);
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use nilometer_routerd::tally::{PORT_LEVELS, PORT_LOSSES, PORT_TOTALS};
 use serde_json::Value;
 
 /// The longest line of what is put in lines here.
@@ -98,22 +99,10 @@ pub fn status(value: &Value) -> String {
 pub fn ports(value: &Value) -> String {
     let all = value["ports"].as_array().map(Vec::as_slice).unwrap_or_default();
     let has_rates = all.iter().any(|port| port.get("rate_bps").is_some());
-    let mut headings = vec![
-        "NUMBER",
-        "PORT",
-        "STATE",
-        "IN packets",
-        "IN bytes",
-        "OUT packets",
-        "OUT bytes",
-        "SHORTCUT packets",
-        "DROPPED packets",
-        "WAITING packets",
-        "DISCIPLINE",
-    ];
-    if has_rates {
-        headings.insert(3, "RATE Mb/s");
-    }
+    let mut headings = vec!["NUMBER", "PORT", "STATE"];
+    headings.extend(has_rates.then_some("RATE Mb/s"));
+    headings.extend(PORT_TOTALS.map(|(_, heading, _, _)| heading));
+    headings.extend(["DROPPED packets", PORT_LEVELS[0].1, "DISCIPLINE"]);
     let row = |(number, port): (usize, &Value)| {
         let mut row = vec![number.to_string(), cell(&port["name"]), cell(&port["state"])];
         if has_rates {
@@ -121,14 +110,10 @@ pub fn ports(value: &Value) -> String {
                 port["rate_bps"].as_f64().map_or("-".to_owned(), |rate| (rate / 1e6).to_string()),
             );
         }
-        let counted = ["in_packets", "in_bytes", "out_packets", "out_bytes", "shortcut_packets"];
-        row.extend(counted.iter().map(|key| cell(&port[*key])));
+        row.extend(PORT_TOTALS.map(|(key, _, _, _)| cell(&port[key])));
         let dropped: u64 = reasons(port).map(|(_, _, count)| count).sum();
-        row.extend([
-            dropped.to_string(),
-            cell(&port["waiting_packets"]),
-            cell(&port["discipline"]),
-        ]);
+        let waiting = cell(&port[PORT_LEVELS[0].0]);
+        row.extend([dropped.to_string(), waiting, cell(&port["discipline"])]);
         row
     };
     table(&headings, all.iter().enumerate().map(row).collect())
@@ -197,13 +182,7 @@ pub fn ports_and_reasons(value: &Value) -> String {
 
 /// What went no further at a port: where, why, and how many packets.
 fn reasons(port: &Value) -> impl Iterator<Item = (&'static str, &str, u64)> {
-    const PLACES: [(&str, &str); 4] = [
-        ("lost", "the device"),
-        ("discards", "the router"),
-        ("input_drops", "input queues"),
-        ("output_drops", "the discipline"),
-    ];
-    PLACES.into_iter().flat_map(|(key, place)| {
+    PORT_LOSSES.into_iter().flat_map(|(key, place, _, _)| {
         let all = port[key].as_object().into_iter().flatten();
         all.map(move |(reason, count)| (place, reason.as_str(), count.as_u64().unwrap_or(0)))
     })
