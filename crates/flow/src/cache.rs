@@ -214,6 +214,7 @@ mod tests {
     use super::*;
     use alloc::collections::VecDeque;
     use core::net::Ipv4Addr;
+    use nilometer_stat::Rng;
 
     fn key(port: u16) -> FlowKey {
         let host = Ipv4Addr::new(198, 18, 0, 1).into();
@@ -246,9 +247,9 @@ mod tests {
     #[test]
     fn agrees_with_two_queues() {
         let (mut cache, mut twin) = (Cache::new(50), Queues::default());
-        let mut chance = 11u64;
+        let mut rng = Rng::new(11, 0, 0);
         for _ in 0..20_000 {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let chance = rng.next_u64();
             let port = (chance >> 33) as u16 % 80;
             match (cache.find(&key(port)), (chance >> 50) % 4) {
                 (Some(slot), 0) => {

@@ -107,6 +107,7 @@ mod tests {
     use super::*;
     use alloc::collections::BTreeMap;
     use core::net::Ipv4Addr;
+    use nilometer_stat::Rng;
 
     fn key(host: u32, port: u16) -> FlowKey {
         FlowKey {
@@ -130,10 +131,10 @@ mod tests {
     /// A map knows the same, however often the table was doubled.
     #[test]
     fn marks_are_those_of_a_map() {
-        let (mut words, mut map, mut chance) =
-            (ConnectionSet::new(), BTreeMap::<u128, u128>::new(), 3u64);
+        let mut rng = Rng::new(3, 0, 0);
+        let (mut words, mut map) = (ConnectionSet::new(), BTreeMap::<u128, u128>::new());
         for round in 0..20_000 {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let chance = rng.next_u64();
             let key = key((chance >> 40) as u32 % 3_000, (chance >> 60) as u16);
             let word = word_of(&key).expect("IPv4");
             let mark = [0, OPENED, ENDED][(chance >> 33) as usize % 3];

@@ -153,6 +153,7 @@ mod tests {
     use super::*;
     use alloc::collections::BTreeMap;
     use core::net::SocketAddr;
+    use nilometer_stat::Rng;
     use nilometer_wire::build::{self, Tcp};
     use nilometer_wire::link::LinkType;
     use nilometer_wire::packet::{Parsed, parse};
@@ -172,9 +173,9 @@ mod tests {
     fn agrees_with_a_map_of_flags() {
         let mut counter = ConnectionCounter::new(10_000);
         let mut twin = BTreeMap::<[SocketAddr; 2], [bool; 2]>::new();
-        let mut chance = 9u64;
+        let mut rng = Rng::new(9, 0, 0);
         for _ in 0..20_000 {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let chance = rng.next_u64();
             let port = 1_000 + (chance >> 33) as u16 % 700;
             let last = 1 + (chance >> 50) as u8 % 3;
             let mut client: SocketAddr = ([198, 18, 0, 1], port).into();

@@ -82,6 +82,7 @@ impl Stretch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nilometer_stat::Rng;
 
     fn covered(segments: &[(u32, u32)]) -> u64 {
         let mut coverage = Coverage::default();
@@ -118,12 +119,12 @@ mod tests {
 
     #[test]
     fn agrees_with_the_span_of_the_file_wherever_it_begins() {
-        let (mut chance, file) = (5u64, 100_000usize);
+        let (mut rng, file) = (Rng::new(5, 0, 0), 100_000usize);
         for isn in [0u32, 1 << 31, u32::MAX - 50_000] {
             let mut coverage = Coverage::default();
             let (mut low, mut high) = (usize::MAX, 0);
             for _ in 0..1_000 {
-                chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let chance = rng.next_u64();
                 let at = (chance >> 33) as usize % file;
                 let bytes = (chance >> 50) as usize % 1_461;
                 coverage.add(isn.wrapping_add(at as u32), bytes as u32);

@@ -192,7 +192,7 @@ mod tests {
             assert_eq!(well_formed(&longer), None, "{:?} and more", Format::of(datagram));
         }
         assert_eq!(cut(&five[..100]), [120], "cut, and it says so");
-        assert_eq!(cut(b"GET / HTTP/1.1\r\n"), []);
+        assert!(cut(b"GET / HTTP/1.1\r\n").is_empty());
     }
 
     #[test]

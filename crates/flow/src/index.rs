@@ -128,15 +128,16 @@ impl Index {
 mod tests {
     use super::*;
     use alloc::collections::BTreeMap;
+    use nilometer_stat::Rng;
 
     #[test]
     fn agrees_with_a_map_whatever_collides() {
         // Few hashes, so that runs are long, wrap around the table's end and are torn apart.
         let hash_of = |slot: u32| (u64::from(slot % 97) << 58) ^ u64::from(slot % 13);
         let (mut index, mut twin) = (Index::new(), BTreeMap::new());
-        let mut chance = 3u64;
+        let mut rng = Rng::new(3, 0, 0);
         for _ in 0..50_000 {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let chance = rng.next_u64();
             let slot = (chance >> 33) as u32 % 900;
             let hash = hash_of(slot);
             let found = index.find(hash, |other| other == slot);

@@ -1,5 +1,6 @@
 //! The meter against its naive twin, and at its limits.
 
+use nilometer_stat::Rng;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -142,36 +143,27 @@ fn span(segments: impl Iterator<Item = TcpSegment>) -> u64 {
 
 const ISN: u32 = u32::MAX - 300_000;
 
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) % limit
-    }
-
-    fn packet(&mut self) -> IpPacket {
-        let protocol = [6, 6, 6, 17, 1][self.below(5) as usize];
-        let payload_bytes = self.below(1_400) as u32 * self.below(2) as u32;
-        let (source_port, destination_port) = (self.below(40) as u16, 80 + self.below(3) as u16);
-        let flags = [ACK, ACK, ACK, ACK, ACK, ACK, SYN, SYN | ACK, FIN | ACK, RST];
-        let transport = match protocol {
-            6 => Transport::Tcp(TcpSegment {
-                source_port,
-                destination_port,
-                sequence: ISN.wrapping_add(self.below(1_000_000) as u32),
-                acknowledgement: 0,
-                flags: flags[self.below(10) as usize],
-                window: 1,
-                payload_bytes,
-                time_stamps: None,
-                cut_options_bytes: None,
-            }),
-            17 => Transport::Udp { source_port, destination_port, payload_bytes },
-            _ => Transport::Icmp { kind: 8, code: 0 },
-        };
-        packet(self.below(4) as u8, protocol, transport, payload_bytes)
-    }
+fn packet_of_chance(rng: &mut Rng) -> IpPacket {
+    let protocol = [6, 6, 6, 17, 1][rng.below(5) as usize];
+    let payload_bytes = rng.below(1_400) as u32 * rng.below(2) as u32;
+    let (source_port, destination_port) = (rng.below(40) as u16, 80 + rng.below(3) as u16);
+    let flags = [ACK, ACK, ACK, ACK, ACK, ACK, SYN, SYN | ACK, FIN | ACK, RST];
+    let transport = match protocol {
+        6 => Transport::Tcp(TcpSegment {
+            source_port,
+            destination_port,
+            sequence: ISN.wrapping_add(rng.below(1_000_000) as u32),
+            acknowledgement: 0,
+            flags: flags[rng.below(10) as usize],
+            window: 1,
+            payload_bytes,
+            time_stamps: None,
+            cut_options_bytes: None,
+        }),
+        17 => Transport::Udp { source_port, destination_port, payload_bytes },
+        _ => Transport::Icmp { kind: 8, code: 0 },
+    };
+    packet(rng.below(4) as u8, protocol, transport, payload_bytes)
 }
 
 fn packet(host: u8, protocol: u8, transport: Transport, payload_bytes: u32) -> IpPacket {
@@ -205,17 +197,17 @@ fn agrees_with_the_naive_twin() {
             linger_ns: linger * 1_000,
             flows_max,
         };
-        let mut chance = Chance(seed as u64 + 1);
+        let mut rng = Rng::new(seed as u64 + 1, 0, 0);
         let mut meter = Meter::new(config);
         let mut twin = Scan { config, flows: HashMap::new(), now_ns: 0, records: Vec::new() };
         let (mut records, mut now_ns) = (Vec::new(), 1_000_000_000);
         // There are 480 of TCP: not all can be counted.
         let mut connections = [(); 2].map(|()| ConnectionCounter::new(400));
         for _ in 0..25_000 {
-            now_ns += 1 + chance.below(300) + 20_000 * u64::from(chance.below(100) == 0);
+            now_ns += 1 + rng.below(300) + 20_000 * u64::from(rng.below(100) == 0);
             // Capacity is tested without time running back, where the twin knows who is oldest.
-            let back = if flows_max < 1_000 { 0 } else { chance.below(5) / 4 * chance.below(900) };
-            let packet = chance.packet();
+            let back = if flows_max < 1_000 { 0 } else { rng.below(5) / 4 * rng.below(900) };
+            let packet = packet_of_chance(&mut rng);
             let out = &mut |record| records.push(record);
             if meter.observe(now_ns - back, &packet, out) {
                 connections[0].observe(&packet);
@@ -248,9 +240,9 @@ fn agrees_with_the_naive_twin() {
 fn a_stamp_far_in_the_past_or_future_does_no_harm() {
     let mut meter = Meter::new(MeterConfig { flows_max: 3, ..MeterConfig::default() });
     let mut records = Vec::new();
-    let mut chance = Chance(3);
+    let mut rng = Rng::new(3, 0, 0);
     for stamp_ns in [5, u64::MAX, 0, u64::MAX - 1, 1 << 60, 7, u64::MAX].repeat(50) {
-        let packet = chance.packet();
+        let packet = packet_of_chance(&mut rng);
         meter.observe(stamp_ns, &packet, &mut |record| records.push(record));
         assert!(meter.counts().live <= 3);
     }
@@ -386,12 +378,12 @@ fn queued_packets_are_metered_as_those_that_bypass_the_queue() {
         let mut records = [(); 2].map(|()| Vec::new());
         let mut news = [(); 2].map(|()| Vec::new());
         let (mut queue, mut through) = (PrefetchQueue::default(), 0);
-        let mut chance = Chance(seed);
+        let mut rng = Rng::new(seed, 0, 0);
         for n in 0..300_000u64 {
-            let mut ip = chance.packet();
-            let host = chance.below(if n % 3 == 0 { 40 } else { 400 }) as u32;
+            let mut ip = packet_of_chance(&mut rng);
+            let host = rng.below(if n % 3 == 0 { 40 } else { 400 }) as u32;
             ip.source = Ipv4Addr::from_bits(0xc612_0000 + host).into();
-            let (stamp_ns, packet) = (n * 200 + chance.below(900), Brief::of(&ip));
+            let (stamp_ns, packet) = (n * 200 + rng.below(900), Brief::of(&ip));
             let [ours, theirs] = &mut meters;
             if theirs.observe_brief(stamp_ns, &packet, &mut |record| records[1].push(record)) {
                 news[1].push(packet);

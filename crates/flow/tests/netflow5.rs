@@ -1,5 +1,6 @@
 //! NetFlow version 5: round trips, damaged datagrams, and those of real exporters.
 
+use nilometer_stat::Rng;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -138,15 +139,13 @@ fn what_version_5_cannot_say_is_refused() {
 #[test]
 fn random_bytes_never_panic() {
     let (_, good) = full();
-    let mut chance = 1u64;
+    let mut rng = Rng::new(1, 0, 0);
     for _ in 0..20_000 {
         let mut bytes = good.clone();
         for _ in 0..3 {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let at = (chance >> 33) as usize % 200;
-            bytes[at] = (chance >> 56) as u8;
+            bytes[rng.below(200) as usize] = rng.next_u64() as u8;
         }
-        bytes.truncate((chance >> 20) as usize % (good.len() * 2));
+        bytes.truncate(rng.below(good.len() as u64 * 2) as usize);
         let mut sequences = Sequences::new();
         for datagram in Stream::new(&bytes).flatten() {
             assert!(datagram.records.iter().all(|record| record.end_ns >= record.start_ns));

@@ -2,6 +2,7 @@
 
 mod common;
 
+use nilometer_stat::Rng;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -67,7 +68,7 @@ fn a_run_that_is_killed_leaves_no_folder_process_or_mount() {
         return;
     }
     let mounted = || fs::read_to_string("/proc/self/mountinfo").expect("mounts").lines().count();
-    let mut chance = 24u64;
+    let mut rng = Rng::new(24, 0, 0);
     let mut with_daemons = 0;
     for turn in 0..KILLS {
         let room = Room::new(&format!("frr-killed-{turn}"));
@@ -79,10 +80,9 @@ fn a_run_that_is_killed_leaves_no_folder_process_or_mount() {
         command.env(MARK, &mark).env("TMPDIR", &scratch);
         let mut child =
             command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary runs");
-        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         // The first turns are for the daemons' beginning, the others for any moment.
         let span = if turn < KILLS / 2 { RUN_MS / 4 } else { RUN_MS };
-        thread::sleep(Duration::from_millis((chance >> 33) % span));
+        thread::sleep(Duration::from_millis(rng.below(span)));
         let is_daemon = |name: &String| name.contains("zebra") || name.contains("staticd");
         with_daemons += u32::from(processes(&mark).iter().any(is_daemon));
         child.kill().expect("ours");

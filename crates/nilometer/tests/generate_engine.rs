@@ -1,5 +1,6 @@
 //! The live traffic engine against itself on loopback: every byte, every count, every way to end.
 
+use nilometer_stat::Rng;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -35,10 +36,10 @@ fn planned(index: u64, start_us: u64, size_bytes: u64) -> PlannedConnection {
 
 /// `count` connections within `span_us`, mostly small, one in fifty of a megabyte, some of nothing.
 fn mixed_plan(count: u64, span_us: u64) -> Vec<PlannedConnection> {
-    let mut chance = 11u64;
+    let mut rng = Rng::new(11, 0, 0);
     let mut plan: Vec<_> = (0..count)
         .map(|index| {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let chance = rng.next_u64();
             let size = match index % 50 {
                 0 => 1_000_000,
                 1 => 1,

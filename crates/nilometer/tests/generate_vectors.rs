@@ -1,5 +1,6 @@
 //! Scripted connections on loopback: what packets show of them is what their scripts say.
 
+use nilometer_stat::Rng;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
@@ -391,11 +392,8 @@ fn what_is_open_at_the_end_says_nothing_more() {
 }
 
 /// A sequential script of up to five exchanges of up to 60 kB, small pauses, and any of three endings.
-fn random_script(chance: &mut u64) -> Script {
-    let mut draw = |below: u64| {
-        *chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (*chance >> 33) % below
-    };
+fn random_script(rng: &mut Rng) -> Script {
+    let mut draw = |below: u64| rng.below(below);
     let mut sent = [0, 0];
     let mut steps = Vec::new();
     let first = draw(2) as usize;
@@ -425,8 +423,8 @@ fn random_script(chance: &mut u64) -> Script {
 
 #[test]
 fn a_thousand_random_scripts_are_played_to_the_last_byte() {
-    let mut chance = 5;
-    let scripts: Vec<Script> = (0..1_000).map(|_| random_script(&mut chance)).collect();
+    let mut rng = Rng::new(5, 0, 0);
+    let scripts: Vec<Script> = (0..1_000).map(|_| random_script(&mut rng)).collect();
     let plan: Vec<_> = (0..1_000).map(|index| planned(index, index * 1_000)).collect();
     let begun = Instant::now();
     let played = play(&plan, &scripts, Duration::from_secs(20), || {});

@@ -1,20 +1,12 @@
 //! The matcher against its naive twin: whole lists, nested loops, no state.
 
+use nilometer_stat::Rng;
 use std::collections::HashSet;
 
 use nilometer_profile::{Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict};
 use nilometer_wire::{Span, Time};
 
 const WAY: Direction = Direction::ServerToClient;
-
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        (self.0 >> 33) % limit
-    }
-}
 
 #[derive(Clone, Copy)]
 struct Stamp {
@@ -99,46 +91,46 @@ fn tell(
 }
 
 /// A packet out of so few contents and flows that look-alikes are everywhere.
-fn packet(chance: &mut Chance) -> Vec<u8> {
-    let mut packet = vec![0; 40 + 12 * chance.below(2) as usize];
+fn packet(rng: &mut Rng) -> Vec<u8> {
+    let mut packet = vec![0; 40 + 12 * rng.below(2) as usize];
     let length = packet.len() as u8;
     packet[..4].copy_from_slice(&[0x45, 0, 0, length]);
     packet[9] = 17;
-    packet[21] = chance.below(3) as u8;
-    packet[30] = chance.below(4) as u8;
-    packet[34] = chance.below(2) as u8;
+    packet[21] = rng.below(3) as u8;
+    packet[30] = rng.below(4) as u8;
+    packet[34] = rng.below(2) as u8;
     packet
 }
 
 /// What enters and what leaves when everything that can go wrong often does.
 fn scenario(seed: u64) -> (Vec<Stamp>, Vec<Stamp>) {
-    let mut chance = Chance(seed);
+    let mut rng = Rng::new(seed, 0, 0);
     let (mut entries, mut exits) = (Vec::new(), Vec::new());
     let mut now = 20;
     for _ in 0..150 {
-        now += chance.below(12);
-        let mut bytes = packet(&mut chance);
-        let consumed = chance.below(20) == 0;
+        now += rng.below(12);
+        let mut bytes = packet(&mut rng);
+        let consumed = rng.below(20) == 0;
         let stamp = |at: u64, bytes: &[u8]| Stamp {
             at: Time(at),
             print: Fingerprint::of(bytes),
             consumed: false,
         };
         entries.push(Stamp { consumed, ..stamp(now, &bytes) });
-        if consumed || chance.below(8) == 0 {
+        if consumed || rng.below(8) == 0 {
             continue;
         }
-        if chance.below(8) == 0 {
-            for _ in 0..=chance.below(3) {
-                let at = 12 + chance.below(28) as usize;
-                bytes[at] ^= 1 << chance.below(8);
+        if rng.below(8) == 0 {
+            for _ in 0..=rng.below(3) {
+                let at = 12 + rng.below(28) as usize;
+                bytes[at] ^= 1 << rng.below(8);
             }
         }
-        for _ in 0..=u64::from(chance.below(8) == 0) {
-            exits.push(stamp(now + chance.below(120) - 8, &bytes));
+        for _ in 0..=u64::from(rng.below(8) == 0) {
+            exits.push(stamp(now + rng.below(120) - 8, &bytes));
         }
-        if chance.below(12) == 0 {
-            exits.push(stamp(now, &packet(&mut chance)));
+        if rng.below(12) == 0 {
+            exits.push(stamp(now, &packet(&mut rng)));
         }
     }
     exits.sort_by_key(|exit| exit.at);
@@ -147,12 +139,12 @@ fn scenario(seed: u64) -> (Vec<Stamp>, Vec<Stamp>) {
 
 /// Feeds both sides in a random interleaving, `expire` being called whenever that is allowed.
 fn matched(entries: &[Stamp], exits: &[Stamp], config: MatcherConfig, seed: u64) -> Vec<Verdict> {
-    let mut chance = Chance(seed);
+    let mut rng = Rng::new(seed, 0, 0);
     let mut matcher = Matcher::new(config);
     let mut verdicts = Vec::new();
     let (mut entry, mut exit) = (0, 0);
     while entry < entries.len() || exit < exits.len() {
-        if exit == exits.len() || (entry < entries.len() && chance.below(2) == 0) {
+        if exit == exits.len() || (entry < entries.len() && rng.below(2) == 0) {
             let stamp = &entries[entry];
             matcher.entered(WAY, stamp.at, &stamp.print, stamp.consumed);
             entry += 1;
@@ -161,7 +153,7 @@ fn matched(entries: &[Stamp], exits: &[Stamp], config: MatcherConfig, seed: u64)
             exit += 1;
         }
         if let (Some(next_in), Some(next_out)) = (entries.get(entry), exits.get(exit))
-            && chance.below(3) == 0
+            && rng.below(3) == 0
         {
             matcher.expire(next_in.at.min(next_out.at), &mut |verdict| verdicts.push(verdict));
         }

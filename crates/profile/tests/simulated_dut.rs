@@ -8,6 +8,7 @@
 //! of one flow differ in two words; and lengths stay what they were.
 
 use nilometer_profile::{Counts, Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict};
+use nilometer_stat::Rng;
 use nilometer_wire::{Span, Time};
 
 const PACKETS: usize = 20_000;
@@ -15,17 +16,8 @@ const FLOWS: usize = 200;
 const MICRO: u64 = 1_000_000;
 const HORIZON: Span = Span::from_secs(1);
 
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        (self.0 >> 33) % limit
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
+fn one_in(rng: &mut Rng, count: u64) -> bool {
+    rng.below(count) == 0
 }
 
 /// What a flow sends.
@@ -61,11 +53,11 @@ impl Flow {
         Flow { number, way, kind: kind[number % 10], sent: 0, beacon_due: 0 }
     }
 
-    fn next_packet(&mut self, chance: &mut Chance) -> Vec<u8> {
+    fn next_packet(&mut self, rng: &mut Rng) -> Vec<u8> {
         self.sent += 1;
         let (length, protocol) = match self.kind {
-            Kind::Bulk => (200 + chance.below(1301) as usize, 6),
-            Kind::Datagram => (100 + chance.below(1181) as usize, 17),
+            Kind::Bulk => (200 + rng.below(1301) as usize, 6),
+            Kind::Datagram => (100 + rng.below(1181) as usize, 17),
             Kind::Ack | Kind::SameAck => (60, 6),
             Kind::Zeros => (528, 17),
             Kind::Beacon => (90, 17),
@@ -85,7 +77,7 @@ impl Flow {
         packet[ports..ports + 4].copy_from_slice(&[0x80, self.number as u8, 0x01, 0xbb]);
         match self.kind {
             Kind::Bulk | Kind::Datagram => {
-                packet[ports + 4..].fill_with(|| chance.below(256) as u8);
+                packet[ports + 4..].fill_with(|| rng.below(256) as u8);
             }
             Kind::Ack | Kind::SameAck => {
                 let every = if self.kind == Kind::Ack { 1 } else { 8 };
@@ -122,11 +114,11 @@ fn header_v6(packet: &mut [u8], protocol: u8, host: u8) {
 }
 
 /// What forwarding does to every packet: one hop less, another checksum, sometimes a CE mark.
-fn forward(packet: &mut [u8], chance: &mut Chance) {
-    let marked = chance.one_in(10);
+fn forward(packet: &mut [u8], rng: &mut Rng) {
+    let marked = one_in(rng, 10);
     if packet[0] >> 4 == 4 {
         packet[8] -= 1;
-        packet[10] ^= chance.below(256) as u8;
+        packet[10] ^= rng.below(256) as u8;
         packet[1] |= u8::from(marked) * 0b11;
     } else {
         packet[7] -= 1;
@@ -135,19 +127,19 @@ fn forward(packet: &mut [u8], chance: &mut Chance) {
 }
 
 /// Flips one bit of a port, or up to three bits behind the ports (one of a pure ACK).
-fn corrupt(packet: &mut [u8], kind: Kind, chance: &mut Chance) {
+fn corrupt(packet: &mut [u8], kind: Kind, rng: &mut Rng) {
     let ports = if packet[0] >> 4 == 4 { 20 } else { 40 };
     let behind = (packet.len() - ports - 4) as u64;
-    if chance.one_in(2) {
-        packet[ports + chance.below(4) as usize] ^= 1 << chance.below(8);
+    if one_in(rng, 2) {
+        packet[ports + rng.below(4) as usize] ^= 1 << rng.below(8);
         return;
     }
-    let word = chance.below(behind / 4) as usize;
-    let flips = if kind == Kind::Ack { 1 } else { 1 + chance.below(3) as usize };
+    let word = rng.below(behind / 4) as usize;
+    let flips = if kind == Kind::Ack { 1 } else { 1 + rng.below(3) as usize };
     // Consecutive words, so that no flip takes an earlier one back.
     for flip in 0..flips {
-        let at = ports + 4 + (word + flip) % (behind as usize / 4) * 4 + chance.below(4) as usize;
-        packet[at] ^= 1 << chance.below(8);
+        let at = ports + 4 + (word + flip) % (behind as usize / 4) * 4 + rng.below(4) as usize;
+        packet[at] ^= 1 << rng.below(8);
     }
 }
 
@@ -203,22 +195,22 @@ impl Device {
     }
 
     /// Lets `packet` leave at the next moment after `at`; returns that moment.
-    fn leave(&mut self, mut packet: Inside, at: u64, reordered: bool, chance: &mut Chance) -> u64 {
-        let at = at.max(self.free_at + 1 + chance.below(1_000));
+    fn leave(&mut self, mut packet: Inside, at: u64, reordered: bool, rng: &mut Rng) -> u64 {
+        let at = at.max(self.free_at + 1 + rng.below(1_000));
         self.free_at = at;
         self.tell(Fate::Forwarded, Some(packet.at), Some(at), &packet.bytes);
         self.truth.last_mut().expect("just told").reordered = reordered;
         self.known.matched += 1;
         self.known.reordered += u64::from(reordered);
         self.known.early += u64::from(at < packet.at);
-        forward(&mut packet.bytes, chance);
+        forward(&mut packet.bytes, rng);
         self.exit(at, &packet.bytes);
         at
     }
 
-    fn take(&mut self, now: u64, bytes: Vec<u8>, flow: usize, kind: Kind, chance: &mut Chance) {
+    fn take(&mut self, now: u64, bytes: Vec<u8>, flow: usize, kind: Kind, rng: &mut Rng) {
         let print = Fingerprint::of(&bytes);
-        let consumed = kind == Kind::Datagram && chance.one_in(60);
+        let consumed = kind == Kind::Datagram && one_in(rng, 60);
         self.known.entered += 1;
         self.entries.push(Stamp { at: Time(now), print, consumed });
         if consumed {
@@ -227,49 +219,49 @@ impl Device {
         }
         if self.aside.as_ref().is_some_and(|aside| aside.flow == flow) {
             let aside = self.aside.take().expect("just seen");
-            self.leave(aside, now, false, chance);
+            self.leave(aside, now, false, rng);
         }
         let packet = Inside { at: now, bytes, flow };
-        match (kind, chance.below(100)) {
-            (Kind::SameAck, _) | (_, 10..) => self.pass(packet, chance),
+        match (kind, rng.below(100)) {
+            (Kind::SameAck, _) | (_, 10..) => self.pass(packet, rng),
             (_, 0..2) => {
                 self.known.lost += 1;
                 self.tell(Fate::Lost, Some(now), None, &packet.bytes);
             }
-            (_, 2..4) => self.repeat(packet, chance),
-            (Kind::Zeros, 4..6) => self.pass(packet, chance),
-            (_, 4..6) => self.damage(packet, kind, chance),
-            (Kind::Beacon, _) => self.pass(packet, chance),
+            (_, 2..4) => self.repeat(packet, rng),
+            (Kind::Zeros, 4..6) => self.pass(packet, rng),
+            (_, 4..6) => self.damage(packet, kind, rng),
+            (Kind::Beacon, _) => self.pass(packet, rng),
             (_, 6..8) if self.held[flow].is_none() => self.held[flow] = Some(packet),
             _ if self.aside.is_none() && self.held[flow].is_none() => self.aside = Some(packet),
-            _ => self.pass(packet, chance),
+            _ => self.pass(packet, rng),
         }
     }
 
     /// Forwards, now and then with a stamp up to 4 µs before its entry.
-    fn pass(&mut self, packet: Inside, chance: &mut Chance) {
+    fn pass(&mut self, packet: Inside, rng: &mut Rng) {
         let (flow, now) = (packet.flow, packet.at);
-        let early = chance.one_in(200).then(|| now - (1 + chance.below(4)) * MICRO);
-        let at = early.unwrap_or(now + (5 + chance.below(300)) * MICRO);
-        self.leave(packet, at, false, chance);
-        self.release(flow, chance);
+        let early = one_in(rng, 200).then(|| now - (1 + rng.below(4)) * MICRO);
+        let at = early.unwrap_or(now + (5 + rng.below(300)) * MICRO);
+        self.leave(packet, at, false, rng);
+        self.release(flow, rng);
     }
 
-    fn repeat(&mut self, packet: Inside, chance: &mut Chance) {
+    fn repeat(&mut self, packet: Inside, rng: &mut Rng) {
         let (flow, now, bytes) = (packet.flow, packet.at, packet.bytes.clone());
-        let mut at = self.leave(packet, now + 20 * MICRO, false, chance);
-        for _ in 0..=chance.below(2) {
-            at += (1 + chance.below(1_000)) * MICRO;
+        let mut at = self.leave(packet, now + 20 * MICRO, false, rng);
+        for _ in 0..=rng.below(2) {
+            at += (1 + rng.below(1_000)) * MICRO;
             let mut copy = bytes.clone();
-            forward(&mut copy, chance);
+            forward(&mut copy, rng);
             self.exit(at, &copy);
             self.tell(Fate::Duplicated, Some(now), Some(at), &bytes);
             self.known.duplicated += 1;
         }
-        self.release(flow, chance);
+        self.release(flow, rng);
     }
 
-    fn damage(&mut self, packet: Inside, kind: Kind, chance: &mut Chance) {
+    fn damage(&mut self, packet: Inside, kind: Kind, rng: &mut Rng) {
         let (flow, now) = (packet.flow, packet.at);
         let at = (now + 30 * MICRO).max(self.free_at + 1);
         self.free_at = at;
@@ -277,37 +269,37 @@ impl Device {
         self.known.matched += 1;
         self.known.corrupted += 1;
         let mut bytes = packet.bytes;
-        corrupt(&mut bytes, kind, chance);
-        forward(&mut bytes, chance);
+        corrupt(&mut bytes, kind, rng);
+        forward(&mut bytes, rng);
         self.exit(at, &bytes);
-        self.release(flow, chance);
+        self.release(flow, rng);
     }
 
     /// A packet of `flow` has just left: those that waited to leave behind it do.
-    fn release(&mut self, flow: usize, chance: &mut Chance) {
+    fn release(&mut self, flow: usize, rng: &mut Rng) {
         if let Some(held) = self.held[flow].take() {
-            self.leave(held, self.free_at, true, chance);
+            self.leave(held, self.free_at, true, rng);
         }
         if let Some(aside) = self.aside.take() {
-            self.leave(aside, self.free_at, false, chance);
+            self.leave(aside, self.free_at, false, rng);
         }
     }
 
-    fn originate(&mut self, now: u64, chance: &mut Chance) {
-        let mut bytes = vec![0; 56 + chance.below(500) as usize];
-        bytes[20..].fill_with(|| chance.below(256) as u8);
-        header_v4(&mut bytes, 1, chance.below(65_536) as u16, [198, 18, 255, 254]);
+    fn originate(&mut self, now: u64, rng: &mut Rng) {
+        let mut bytes = vec![0; 56 + rng.below(500) as usize];
+        bytes[20..].fill_with(|| rng.below(256) as u8);
+        header_v4(&mut bytes, 1, rng.below(65_536) as u16, [198, 18, 255, 254]);
         self.exit(now, &bytes);
         self.tell(Fate::Originated, None, Some(now), &bytes);
         self.known.originated += 1;
     }
 
     /// The end of the run: what is still inside leaves, with nothing to overtake it.
-    fn drain(&mut self, now: u64, chance: &mut Chance) {
+    fn drain(&mut self, now: u64, rng: &mut Rng) {
         let aside = self.aside.take();
         for packet in self.held.iter_mut().filter_map(Option::take).chain(aside).collect::<Vec<_>>()
         {
-            self.leave(packet, now, false, chance);
+            self.leave(packet, now, false, rng);
         }
         self.exits.sort_by_key(|exit| exit.at);
     }
@@ -315,17 +307,17 @@ impl Device {
 
 /// Runs all flows through both directions of the device.
 fn run(seed: u64) -> [Device; 2] {
-    let mut chance = Chance(seed);
+    let mut rng = Rng::new(seed, 0, 0);
     let mut flows: Vec<Flow> = (0..FLOWS).map(Flow::new).collect();
     let mut devices = [Device::new(), Device::new()];
     let mut now = 1_000 * MICRO;
     let mut sent = 0;
     while sent < PACKETS {
-        now += chance.below(500 * MICRO);
-        let flow = &mut flows[chance.below(FLOWS as u64) as usize];
+        now += rng.below(500 * MICRO);
+        let flow = &mut flows[rng.below(FLOWS as u64) as usize];
         let device = &mut devices[flow.way.index()];
-        if chance.one_in(100) {
-            device.originate(now + 7, &mut chance);
+        if one_in(&mut rng, 100) {
+            device.originate(now + 7, &mut rng);
         }
         if flow.kind == Kind::Beacon {
             if now < flow.beacon_due {
@@ -333,12 +325,12 @@ fn run(seed: u64) -> [Device; 2] {
             }
             flow.beacon_due = now + HORIZON.0 / 10 * 11;
         }
-        let bytes = flow.next_packet(&mut chance);
-        device.take(now, bytes, flow.number, flow.kind, &mut chance);
+        let bytes = flow.next_packet(&mut rng);
+        device.take(now, bytes, flow.number, flow.kind, &mut rng);
         sent += 1;
     }
     for (device, way) in devices.iter_mut().zip(Direction::ALL) {
-        device.drain(now, &mut chance);
+        device.drain(now, &mut rng);
         device.truth.iter_mut().for_each(|verdict| verdict.direction = way);
     }
     devices

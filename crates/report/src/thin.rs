@@ -81,15 +81,11 @@ fn rank(last: usize, step: usize, steps: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nilometer_stat::Rng;
 
     fn sample(count: usize) -> Vec<f64> {
-        let mut chance = 7_u64;
-        let mut values: Vec<f64> = (0..count)
-            .map(|_| {
-                chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                1.0 / (1.0 - (chance >> 11) as f64 / (1_u64 << 53) as f64)
-            })
-            .collect();
+        let mut rng = Rng::new(7, 0, 0);
+        let mut values: Vec<f64> = (0..count).map(|_| 1.0 / (1.0 - rng.unit())).collect();
         values.sort_by(f64::total_cmp);
         values
     }

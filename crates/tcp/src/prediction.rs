@@ -76,12 +76,8 @@ mod tests {
     use crate::transmit::Chunk;
     use alloc::collections::VecDeque;
     use alloc::format;
+    use nilometer_stat::Rng;
     use nilometer_wire::Span;
-
-    fn next(state: &mut u64, below: u64) -> u64 {
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (*state >> 33) % below
-    }
 
     /// Hands over a segment on both paths, which must leave the same connection; what is not predicted
     /// must have left it alone.
@@ -150,7 +146,7 @@ mod tests {
     fn what_is_predicted_is_what_the_general_path_does() {
         let (mut predicted, mut all, mut in_vain, mut plain) = (0, 0, 0, [0; 2]);
         for seed in 0..120u64 {
-            let mut state = seed;
+            let mut rng = Rng::new(seed, 0, 0);
             let profiles = [Config::ns2_reno, Config::rfc, Config::linux, Config::fulltcp];
             let mut config = profiles[seed as usize % 4]();
             config.timestamps = seed % 3 == 0;
@@ -161,8 +157,8 @@ mod tests {
             for _ in 0..1500 {
                 now += Span::from_nanos(1_000_000);
                 for end in 0..2 {
-                    if next(&mut state, 30) == 0 {
-                        ends[end].write(next(&mut state, 20_000));
+                    if rng.below(30) == 0 {
+                        ends[end].write(rng.below(20_000));
                     }
                     let due = |way: &VecDeque<(Time, Segment, Ecn)>| {
                         way.front().is_some_and(|first| first.0 <= now)
@@ -178,9 +174,9 @@ mod tests {
                     }
                     plain[1] += u64::from(ends[end].state.sends() && send(&ends[end], now));
                     while let Some(out) = ask(&mut ends[end], now, &mut in_vain) {
-                        let lost = next(&mut state, 60) == 0;
-                        let ecn = if next(&mut state, 60) == 0 { Ecn::Congestion } else { out.ecn };
-                        let late = if next(&mut state, 40) == 0 { 30 } else { 10 };
+                        let lost = rng.below(60) == 0;
+                        let ecn = if rng.below(60) == 0 { Ecn::Congestion } else { out.ecn };
+                        let late = if rng.below(40) == 0 { 30 } else { 10 };
                         if !lost {
                             let lands = now + Span::from_nanos(1_000_000 * late);
                             ways[1 - end].push_back((lands, out.segment, ecn));

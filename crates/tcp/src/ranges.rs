@@ -151,13 +151,9 @@ mod tests {
     use super::*;
     use alloc::vec;
     use alloc::vec::Vec;
+    use nilometer_stat::Rng;
 
     const UNIVERSE: usize = 120;
-
-    fn next(state: &mut u64, below: u64) -> u64 {
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (*state >> 33) % below
-    }
 
     fn runs(bits: &[bool]) -> Vec<Range> {
         let mut found: Vec<Range> = Vec::new();
@@ -174,13 +170,13 @@ mod tests {
     #[test]
     fn agrees_with_a_bit_for_every_offset() {
         for seed in 0..400 {
-            let mut state = seed;
+            let mut rng = Rng::new(seed, 0, 0);
             let mut ranges = Ranges::default();
             let mut bits = vec![false; UNIVERSE];
             for _ in 0..60 {
-                let left = next(&mut state, UNIVERSE as u64);
-                let right = (left + next(&mut state, 12)).min(UNIVERSE as u64);
-                if next(&mut state, 8) == 0 {
+                let left = rng.below(UNIVERSE as u64);
+                let right = (left + rng.below(12)).min(UNIVERSE as u64);
+                if rng.below(8) == 0 {
                     let had = bits[..left as usize].iter().filter(|bit| **bit).count();
                     bits[..left as usize].fill(false);
                     assert_eq!(ranges.discard_below(left), had as u64);

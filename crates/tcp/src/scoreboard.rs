@@ -165,6 +165,7 @@ mod tests {
     use super::*;
     use alloc::vec;
     use alloc::vec::Vec;
+    use nilometer_stat::Rng;
 
     const UNIVERSE: u64 = 160;
     const MSS: u32 = 10;
@@ -209,11 +210,6 @@ mod tests {
         }
     }
 
-    fn chance(state: &mut u64, below: u64) -> u64 {
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
-        (*state >> 33) % below
-    }
-
     fn compare(ours: &Scoreboard, twin: &Twin, about: &str) {
         for at in (twin.una..twin.high).filter(|at| !twin.sacked[*at as usize]) {
             assert_eq!(ours.is_lost(at, MSS), twin.is_lost(at), "byte {at}, {about}");
@@ -225,10 +221,10 @@ mod tests {
         assert_eq!(hole, twin.next(false), "rule 3, {about}");
     }
 
-    fn act(ours: &mut Scoreboard, twin: &mut Twin, state: &mut u64) {
-        match chance(state, 12) {
+    fn act(ours: &mut Scoreboard, twin: &mut Twin, rng: &mut Rng) {
+        match rng.below(12) {
             0 => {
-                twin.una = (twin.una + chance(state, 25)).min(twin.high - 1);
+                twin.una = (twin.una + rng.below(25)).min(twin.high - 1);
                 // Cumulative acknowledgements do not end inside of what the peer holds.
                 while twin.sacked[twin.una as usize] && twin.una + 1 < twin.high {
                     twin.una += 1;
@@ -240,7 +236,7 @@ mod tests {
                 twin.lost_below = 0;
                 ours.begin(twin.una);
             }
-            2 if chance(state, 4) == 0 => {
+            2 if rng.below(4) == 0 => {
                 twin.sent_again.fill(false);
                 twin.lost_below = twin.high;
                 if twin.sacked[twin.una as usize] {
@@ -256,8 +252,8 @@ mod tests {
                 }
             }
             _ => {
-                let left = twin.una + 1 + chance(state, twin.high - twin.una);
-                let right = (left + chance(state, 15)).min(twin.high);
+                let left = twin.una + 1 + rng.below(twin.high - twin.una);
+                let right = (left + rng.below(15)).min(twin.high);
                 if left < right {
                     let inside = &mut twin.sacked[left as usize..right as usize];
                     let news = inside.iter().filter(|sacked| !**sacked).count() as u64;
@@ -271,7 +267,7 @@ mod tests {
     #[test]
     fn agrees_with_rfc_6675_byte_by_byte() {
         for seed in 0..150 {
-            let mut state = seed;
+            let mut rng = Rng::new(seed, 0, 0);
             let mut ours = Scoreboard::default();
             let mut twin = Twin {
                 sacked: vec![false; UNIVERSE as usize],
@@ -281,7 +277,7 @@ mod tests {
                 high: UNIVERSE,
             };
             for step in 0..40 {
-                act(&mut ours, &mut twin, &mut state);
+                act(&mut ours, &mut twin, &mut rng);
                 compare(&ours, &twin, &alloc::format!("seed {seed}, step {step}"));
             }
         }

@@ -206,6 +206,7 @@ mod tests {
     use crate::link::LinkType;
     use crate::packet::{Parsed, parse, parse_by_layers};
     use alloc::vec::Vec;
+    use nilometer_stat::Rng;
 
     #[test]
     fn what_is_read_at_once_is_what_the_descent_finds() {
@@ -222,11 +223,8 @@ mod tests {
             })
             .map(|packet| build::ethernet(&packet))
             .collect();
-        let mut chance = 17u64;
-        let mut next = |below: usize| {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (chance >> 33) as usize % below
-        };
+        let mut rng = Rng::new(17, 0, 0);
+        let mut next = |below: usize| rng.below(below as u64) as usize;
         let (mut plain, mut others) = ([0; 2], [0; 2]);
         for round in 0..400_000 {
             let mut frame = originals[round % 4].clone();

@@ -1,5 +1,6 @@
 //! Cut, contradictory and random bytes: no panic, no invented lengths, the right word for each.
 
+use nilometer_stat::Rng;
 use std::net::{IpAddr, SocketAddr};
 
 use nilometer_wire::build::{self, Tcp};
@@ -133,12 +134,8 @@ fn each_contradiction_has_its_word() {
 #[test]
 fn random_mutations_never_panic() {
     let seeds = seeds();
-    let (mut state, mut ip, mut malformed) = (0x2545_f491_4f6c_dd1d_u64, 0, 0);
-    let mut random = move |below: usize| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    };
+    let (mut rng, mut ip, mut malformed) = (Rng::new(1, 0, 0), 0, 0);
+    let mut random = move |below: usize| rng.below(below as u64) as usize;
     for round in 0..100_000 {
         let mut frame = seeds[round % seeds.len()].clone();
         for _ in 0..1 + random(4) {

@@ -98,14 +98,12 @@ mod tests {
     use crate::repair::{HARPOON_GAP_MAX_NS, repair};
     use alloc::vec::Vec;
     use core::net::Ipv4Addr;
+    use nilometer_stat::Rng;
 
     /// Records of chance, of few tuples and few moments, so that much happens to them.
     fn records(seed: u64, count: usize) -> Vec<FlowRecord> {
-        let mut chance = seed;
-        let mut next = |below: u64| {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (chance >> 33) % below
-        };
+        let mut rng = Rng::new(seed, 0, 0);
+        let mut next = |below: u64| rng.below(below);
         let mut one = || {
             let start_ns = 1_700_000_000_000_000_000 + next(300) * 5_000_000;
             FlowRecord {

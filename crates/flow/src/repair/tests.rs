@@ -4,6 +4,7 @@ use super::*;
 use crate::record::{FlowKey, TCP, UDP, tcp_flags};
 use alloc::vec;
 use core::net::Ipv4Addr;
+use nilometer_stat::Rng;
 
 const MS: u64 = 1_000_000;
 const ACK: u8 = tcp_flags::ACK;
@@ -257,11 +258,8 @@ fn what_is_unknown_stays_unknown_and_sums_fit() {
 
 #[test]
 fn a_stream_is_bounded_and_loses_nothing() {
-    let mut chance = 5u64;
-    let mut next = |below: u64| {
-        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (chance >> 33) % below
-    };
+    let mut rng = Rng::new(5, 0, 0);
+    let mut next = |below: u64| rng.below(below);
     for waiting_max in [1, 7, 1_000_000] {
         let mut stream = Repair::new(HARPOON_GAP_MAX_NS, waiting_max);
         let (mut given, mut packets) = (0u64, 0u64);
@@ -293,7 +291,7 @@ fn a_stream_settles_what_is_over_and_waits_for_what_is_not() {
     };
     take(record(1, 0, 1_000, SYN | FIN));
     take(record(2, 0, 60_000, SYN));
-    assert_eq!(take(record(3, 0, 61_000, SYN | FIN)), [], "a double of the first may yet come");
+    assert!(take(record(3, 0, 61_000, SYN | FIN)).is_empty(), "a double of the first may yet come");
     assert_eq!(take(record(4, 0, 61_002, SYN | FIN)), [1]);
     // The next piece is exported half an hour later.
     assert_eq!(take(record(2, 61_000, 1_860_000, FIN)), [1, 3, 4]);

@@ -166,6 +166,7 @@ mod tests {
     use super::super::message::Dialect;
     use super::*;
     use core::net::Ipv4Addr;
+    use nilometer_stat::Rng;
 
     fn domain(address: u32, id: u32) -> DomainKey {
         let address = Ipv4Addr::from(address).into();
@@ -251,15 +252,14 @@ mod tests {
 
     #[test]
     fn whatever_comes_and_leaves_it_is_counted() {
-        let (mut held, mut word) = (Held::new(20_000), 7u64);
+        let (mut held, mut rng) = (Held::new(20_000), Rng::new(7, 0, 0));
         for number in 0..3_000 {
-            word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let below = |most: u64, shift: u32| ((word >> shift) % most) as u32;
-            let domain = domain(below(9, 20), below(3, 30));
-            match below(4, 40) {
+            let mut below = |most: u64| rng.below(most) as u32;
+            let domain = domain(below(9), below(3));
+            match below(4) {
                 0 => drop(held.take(domain, 256)),
                 _ => {
-                    let dropped = held.hold(domain, 256, set(0, 200 + below(900, 45) as usize));
+                    let dropped = held.hold(domain, 256, set(0, 200 + below(900) as usize));
                     assert!(dropped.sets < 10, "{number}: {dropped:?}");
                 }
             }

@@ -100,6 +100,7 @@ impl Crowd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nilometer_stat::Rng;
     use std::collections::BTreeMap;
 
     fn holder(last: u8) -> Prefix {
@@ -110,9 +111,9 @@ mod tests {
     fn agrees_with_a_map_of_places() {
         let mut crowd = Crowd::new();
         let mut twin: BTreeMap<u32, Prefix> = BTreeMap::new();
-        let mut chance = 3u64;
+        let mut rng = Rng::new(3, 0, 0);
         for _ in 0..20_000 {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let chance = rng.next_u64();
             let place = (chance >> 33) as u32 % 60;
             let most_of = (chance >> 50) % 7;
             let holder = holder((most_of * most_of / 8) as u8);

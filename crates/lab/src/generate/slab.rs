@@ -114,6 +114,7 @@ impl<T> Slab<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nilometer_stat::Rng;
     use std::collections::BTreeMap;
 
     #[test]
@@ -121,9 +122,9 @@ mod tests {
         let mut slab = Slab::new(50);
         let mut twin = BTreeMap::new();
         let mut gone = Vec::new();
-        let mut chance = 7u64;
+        let mut rng = Rng::new(7, 0, 0);
         for turn in 0..20_000u64 {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let chance = rng.next_u64();
             if chance >> 63 == 0 {
                 match slab.insert(turn) {
                     Ok(key) => assert_eq!(twin.insert(key.to_bits(), turn), None),

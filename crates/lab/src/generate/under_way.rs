@@ -54,6 +54,7 @@ impl UnderWay {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nilometer_stat::Rng;
 
     /// Connections that never have anything acknowledged, some that do, and one that comes last.
     #[test]
@@ -62,9 +63,9 @@ mod tests {
         const BOUND: u64 = 2_000_000;
         let mut under_way = UnderWay::new(BOUND, PLACES);
         let mut accounts = [0u64; PLACES];
-        let mut chance = 5u64;
+        let mut rng = Rng::new(5, 0, 0);
         for _ in 0..50_000 {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let chance = rng.next_u64();
             let index = (chance >> 33) as usize % (PLACES - 1);
             let before = accounts[index];
             let room = under_way.room(before);

@@ -6,20 +6,7 @@ use nilometer_report::story::{
     Story, Trait,
 };
 use nilometer_report::thin;
-
-/// A small generator of chance, enough for pictures.
-pub struct Chance(u64);
-
-impl Chance {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        ((self.0 >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
-        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-}
+use nilometer_stat::Rng;
 
 fn sorted(count: usize, mut draw: impl FnMut() -> f64) -> Vec<f64> {
     let mut values: Vec<f64> = (0..count).map(|_| draw()).collect();
@@ -28,21 +15,21 @@ fn sorted(count: usize, mut draw: impl FnMut() -> f64) -> Vec<f64> {
 }
 
 /// A lognormal body with one draw in ten from a Pareto tail of index 1.2.
-fn file_size(chance: &mut Chance) -> f64 {
-    match chance.uniform() < 0.9 {
-        true => (8.4 + 1.3 * chance.normal()).exp().max(100.0).round(),
-        false => (20_000.0 * chance.uniform().powf(-1.0 / 1.2)).min(4e7).round(),
+fn file_size(rng: &mut Rng) -> f64 {
+    match rng.unit() < 0.9 {
+        true => (8.4 + 1.3 * rng.normal()).exp().max(100.0).round(),
+        false => (20_000.0 * rng.unit().powf(-1.0 / 1.2)).min(4e7).round(),
     }
 }
 
-fn gap(chance: &mut Chance) -> f64 {
-    (-0.9 + 1.4 * chance.normal()).exp().clamp(0.001, 5.0)
+fn gap(rng: &mut Rng) -> f64 {
+    (-0.9 + 1.4 * rng.normal()).exp().clamp(0.001, 5.0)
 }
 
 /// Two samples of one law, and the band of what a second sample does.
-fn comparison(chance: &mut Chance, count: usize, draw: fn(&mut Chance) -> f64) -> Comparison {
-    let model = sorted(count * 4, || draw(chance));
-    let measured = sorted(count, || draw(chance));
+fn comparison(rng: &mut Rng, count: usize, draw: fn(&mut Rng) -> f64) -> Comparison {
+    let model = sorted(count * 4, || draw(rng));
+    let measured = sorted(count, || draw(rng));
     let grid = thin::tail_grid(&model, 1_500);
     let model = thin::cumulative(&model, &grid);
     let wide = |share: f64| 1.645 * (share * (1.0 - share) / count as f64).sqrt();
@@ -50,14 +37,14 @@ fn comparison(chance: &mut Chance, count: usize, draw: fn(&mut Chance) -> f64) -
     Comparison { measured: thin::cumulative(&measured, &grid), model, band }
 }
 
-fn ranks(chance: &mut Chance, addresses: usize, drawn: f64) -> Ranks {
+fn ranks(rng: &mut Rng, addresses: usize, drawn: f64) -> Ranks {
     let weight = |rank: usize| (rank as f64).powf(-0.95);
     let total: f64 = (1..=addresses).map(weight).sum();
     let model: Vec<[f64; 2]> =
         (1..=addresses).map(|r| [r as f64, weight(r) / total * drawn]).collect();
     let measured = model
         .iter()
-        .map(|[rank, count]| [*rank, (count + count.sqrt() * chance.normal()).round().max(0.0)])
+        .map(|[rank, count]| [*rank, (count + count.sqrt() * rng.normal()).round().max(0.0)])
         .collect();
     Ranks { model, measured, counted: "sessions".into() }
 }
@@ -68,26 +55,26 @@ fn percentiles(values: &[f64]) -> Percentiles {
     Percentiles { p5: at(0.05), mean, p50: at(0.5), p95: at(0.95), p99: at(0.99) }
 }
 
-fn delays(chance: &mut Chance, count: usize, median_ns: f64, tail: f64) -> Vec<f64> {
+fn delays(rng: &mut Rng, count: usize, median_ns: f64, tail: f64) -> Vec<f64> {
     sorted(count, || {
-        let body = median_ns * (0.22 * chance.normal()).exp();
-        body + if chance.uniform() < 0.06 { tail * -chance.uniform().ln() } else { 0.0 }
+        let body = median_ns * (0.22 * rng.normal()).exp();
+        body + if rng.unit() < 0.06 { tail * -rng.unit().ln() } else { 0.0 }
     })
 }
 
-fn direction(chance: &mut Chance, name: &str, packets: u64, median_ns: f64) -> Direction {
-    let through = delays(chance, 60_000, median_ns, 28_000.0);
-    let wire = delays(chance, 20_000, 5_100.0, 1_500.0);
+fn direction(rng: &mut Rng, name: &str, packets: u64, median_ns: f64) -> Direction {
+    let through = delays(rng, 60_000, median_ns, 28_000.0);
+    let wire = delays(rng, 20_000, 5_100.0, 1_500.0);
     let seconds = (0..60)
         .map(|s| {
             let busy = if (20..40).contains(&s) { 1.35 } else { 1.0 };
-            let p50 = median_ns * busy * (0.05 * chance.normal()).exp();
+            let p50 = median_ns * busy * (0.05 * rng.normal()).exp();
             let stall = if s == 23 { 12.0 } else { 1.0 };
             DelaySecond {
                 start_s: f64::from(s),
                 length_s: 1.0,
                 p50_ns: Some(p50),
-                p99_ns: Some(p50 * 3.1 * (0.2 * chance.normal()).exp() * stall),
+                p99_ns: Some(p50 * 3.1 * (0.2 * rng.normal()).exp() * stall),
                 packets: packets / 60,
                 lost: 0,
                 reordered: 0,
@@ -129,17 +116,16 @@ fn intervals() -> Vec<Interval> {
         .collect()
 }
 
-fn seconds(chance: &mut Chance, intervals: &[Interval]) -> Vec<Second> {
+fn seconds(rng: &mut Rng, intervals: &[Interval]) -> Vec<Second> {
     (0..60)
         .map(|s| {
             let interval = &intervals[s / 20];
-            let bytes = interval.bytes_target as f64 / 20.0 * (0.22 * chance.normal()).exp();
+            let bytes = interval.bytes_target as f64 / 20.0 * (0.22 * rng.normal()).exp();
             Second {
                 start_s: s as f64,
                 payload_bytes: bytes as u64,
                 packets: (bytes / 520.0) as u64,
-                flows: (interval.flows_target as f64 / 20.0 * (0.18 * chance.normal()).exp())
-                    as u64,
+                flows: (interval.flows_target as f64 / 20.0 * (0.18 * rng.normal()).exp()) as u64,
             }
         })
         .collect()
@@ -199,11 +185,11 @@ fn size_classes() -> Vec<SizeClass> {
 
 /// A good run through the Linux kernel.
 pub fn story() -> Story {
-    let mut chance = Chance(7);
+    let mut rng = Rng::new(7, 0, 0);
     let intervals = intervals();
     let directions = vec![
-        direction(&mut chance, "to servers", 498_300, 14_200.0),
-        direction(&mut chance, "to clients", 705_812, 15_400.0),
+        direction(&mut rng, "to servers", 498_300, 14_200.0),
+        direction(&mut rng, "to clients", 705_812, 15_400.0),
     ];
     let text = |text: &str| text.to_owned();
     Story {
@@ -239,14 +225,14 @@ pub fn story() -> Story {
                 LeftOut { reason: text("under 100 bytes"), flows: 5_276, bytes: 39_900_000 },
             ],
         },
-        seconds: seconds(&mut chance, &intervals),
+        seconds: seconds(&mut rng, &intervals),
         intervals,
         execution: execution(),
         fidelity: fidelity(),
-        file_size: comparison(&mut chance, 23_412, file_size),
-        inter_connection: comparison(&mut chance, 21_000, gap),
-        source_rank: ranks(&mut chance, 600, 21_000.0),
-        destination_rank: ranks(&mut chance, 2_000, 21_000.0),
+        file_size: comparison(&mut rng, 23_412, file_size),
+        inter_connection: comparison(&mut rng, 21_000, gap),
+        source_rank: ranks(&mut rng, 600, 21_000.0),
+        destination_rank: ranks(&mut rng, 2_000, 21_000.0),
         packets: PacketCounts { entered: 1_204_112, left: 1_204_112, ..PacketCounts::default() },
         delay_ns: directions[1].delay_ns,
         wire_delay_ns: directions[1].wire_delay_ns,

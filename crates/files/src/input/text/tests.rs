@@ -3,6 +3,7 @@
 use super::fields::Unit;
 use super::*;
 use nilometer_flow::record::tcp_flags;
+use nilometer_stat::Rng;
 
 /// The records of a text, and its counts.
 fn read(text: &str) -> (Vec<FlowRecord>, Counts) {
@@ -148,13 +149,12 @@ fn lines_of_chance_never_panic_and_balance() {
         "T:",
         " -1:",
     ];
-    let mut chance = 3u64;
+    let mut rng = Rng::new(3, 0, 0);
     for _ in 0..20_000 {
         let mut line = String::new();
-        for _ in 0..(chance >> 60) + 1 {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            line += pieces[(chance >> 33) as usize % pieces.len()];
-            line += [",", "", ":"][(chance >> 50) as usize % 3];
+        for _ in 0..=rng.below(16) {
+            line += pieces[rng.below(pieces.len() as u64) as usize];
+            line += [",", "", ":"][rng.below(3) as usize];
         }
         let text =
             format!("ts,sa,da,sp,dp,pr,flg,state,history,te,td,ipkt,ibyt,TotPkts,TotBytes\n{line}");
