@@ -14,7 +14,6 @@ use nilometer_report::plot::scale::{Kind, from_zero};
 use nilometer_report::plot::svg::escape;
 use nilometer_report::plot::{Area, Mark, Panel};
 use nilometer_report::tables;
-use nilometer_routerd::tally::Paths;
 
 /// Colours of curves, in the order of their first points.
 const TONES: [&str; 9] =
@@ -208,45 +207,37 @@ fn sizes(result: &Forwarding, at_highest: bool) -> Option<Figure> {
     drawn(names, caption, axes, &curves(result, is_kept, at))
 }
 
+/// A column of the tables of points: its heading, how wide it is on a terminal, and what stands in it; as
+/// `None` what was not measured.
+pub type Column = (&'static str, usize, fn(&Point) -> Option<String>);
+
+/// All of them.
+pub const COLUMNS: [Column; 14] = [
+    ("device", 11, |point| Some(point.dut.clone())),
+    ("variant", 14, |point| Some(point.variant.clone())),
+    ("bytes", 6, |point| Some(point.frame_bytes.to_string())),
+    ("asked/s", 11, |point| whole(Some(point.asked_pps))),
+    ("offered/s", 11, |point| whole(Some(point.offered_pps))),
+    ("forwarded/s", 13, |point| whole(Some(point.forwarded_pps))),
+    ("per CPU-s", 11, |point| {
+        whole(point.packets_per_cpu_second).or_else(|| Some("not told".to_owned()))
+    }),
+    ("from", 11, |point| whole(point.packets_per_cpu_second_interval.map(|it| it[0]))),
+    ("to", 11, |point| whole(point.packets_per_cpu_second_interval.map(|it| it[1]))),
+    ("rounds", 7, |point| Some(point.rounds.to_string())),
+    ("disturbed", 10, |point| Some(point.rounds_discarded.to_string())),
+    ("pipeline", 12, |point| Some(point.paths?.pipeline.to_string())),
+    ("slow path", 10, |point| Some(point.paths?.slow_path.to_string())),
+    ("shortcut", 12, |point| Some(point.paths?.shortcut.to_string())),
+];
+
+fn whole(value: Option<f64>) -> Option<String> {
+    value.map(|value| format!("{value:.0}"))
+}
+
 fn table(result: &Forwarding) -> String {
-    let head = [
-        "device",
-        "variant",
-        "bytes",
-        "asked/s",
-        "offered/s",
-        "forwarded/s",
-        "per CPU-s",
-        "from",
-        "to",
-        "rounds",
-        "disturbed",
-        "pipeline",
-        "slow path",
-        "shortcut",
-    ];
-    let whole = |value: f64| format!("{value:.0}");
-    let told = |value: Option<f64>| value.map_or_else(|| NOT_MEASURED.to_owned(), whole);
-    let row = |point: &Point| {
-        let interval = point.packets_per_cpu_second_interval;
-        let path = |of: fn(&Paths) -> u64| told(point.paths.map(|paths| of(&paths) as f64));
-        vec![
-            point.dut.clone(),
-            point.variant.clone(),
-            point.frame_bytes.to_string(),
-            whole(point.asked_pps),
-            whole(point.offered_pps),
-            whole(point.forwarded_pps),
-            point.packets_per_cpu_second.map_or_else(|| "not told".to_owned(), whole),
-            told(interval.map(|interval| interval[0])),
-            told(interval.map(|interval| interval[1])),
-            point.rounds.to_string(),
-            point.rounds_discarded.to_string(),
-            path(|paths| paths.pipeline),
-            path(|paths| paths.slow_path),
-            path(|paths| paths.shortcut),
-        ]
-    };
+    let cell = |point: &Point, (_, _, of): Column| of(point).unwrap_or(NOT_MEASURED.to_owned());
+    let row = |point: &Point| COLUMNS.map(|column| cell(point, column)).to_vec();
     let rows: Vec<Vec<String>> = result.points.iter().map(row).collect();
-    tables::table("All points", &head, &rows)
+    tables::table("All points", &COLUMNS.map(|(heading, ..)| heading), &rows)
 }

@@ -37,11 +37,11 @@ const TOOL_KEY: &str = "tool";
 
 /// What a table is: its name with a version, and its columns.
 #[derive(Debug)]
-pub struct Format {
+pub struct Format<'a> {
     /// Name and version, such as `nilometer-flows/1`.
-    pub name: &'static str,
+    pub name: &'a str,
     /// The schema in Parquet's own notation.
-    pub schema: &'static str,
+    pub schema: &'a str,
     /// How many of its columns, all optional and the last, came later: a file without them is read as
     /// one in which no row has them.
     pub later: usize,
@@ -83,6 +83,11 @@ impl<T: DataType> Column<T> {
     /// An empty column in which a row may have no value.
     pub fn optional() -> Column<T> {
         Column { values: Vec::new(), present: Vec::new(), optional: true }
+    }
+
+    /// A column in which every row has a value, with these.
+    pub fn of(values: impl Iterator<Item = T::T>) -> Column<T> {
+        Column { values: values.collect(), ..Column::required() }
     }
 
     /// Adds a row to a required column.

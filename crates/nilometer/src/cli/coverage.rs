@@ -9,65 +9,44 @@ use nilometer_report::format::{percent, plain};
 /// the exception.
 const LITTLE: f64 = 0.1;
 
-/// Why a flow is not in the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
-    NotTcp,
-    NoStart,
-    NoEnd,
-    AckFlow,
-    Small,
-    SmallerDirection,
-}
-
-impl Why {
-    fn name(self) -> &'static str {
-        match self {
-            Why::NotTcp => "not TCP",
-            Why::NoStart => "no SYN seen",
-            Why::NoEnd => "no FIN or RST seen",
-            Why::AckFlow => "only acknowledgements",
-            Why::Small => "under 100 bytes",
-            Why::SmallerDirection => "smaller direction of a connection",
-        }
-    }
-
-    /// What to do about it.
-    fn remedy(self) -> &'static str {
-        match self {
-            Why::NotTcp => {
-                "only TCP enters the laws (kinds of UDP are told apart, in `udp`); give an input with more \
-                 of it"
-            }
-            Why::NoStart => {
-                "these flows began before the input, or their exporter does not tell the flags of all their \
-                 packets; give what was captured or exported before it too, or an export with cumulative \
-                 TCP flags"
-            }
-            Why::NoEnd => {
-                "these flows went on after the input, or their exporter ended them by its timers and saw no \
-                 end; give what was captured or exported after it too (pieces of a flow are joined), or an \
-                 export with cumulative TCP flags"
-            }
-            Why::AckFlow => {
-                "the other direction of these connections is not in the input; give the export of both"
-            }
-            Why::Small => "Harpoon's model has no files as small; nothing can be done about it",
-            Why::SmallerDirection => {
-                "a connection of Harpoon's carries one file; without --harpoon both directions are played"
-            }
-        }
-    }
-}
-
-fn reasons(out: &LeftOut) -> [(Why, Share); 6] {
+/// Why flows are not in the model, what to do about it, and how many there are of them.
+fn reasons(out: &LeftOut) -> [(&'static str, &'static str, Share); 6] {
     [
-        (Why::NotTcp, out.not_tcp),
-        (Why::NoStart, out.no_start_marker),
-        (Why::NoEnd, out.no_end_marker),
-        (Why::AckFlow, out.ack_flow),
-        (Why::Small, out.under_100_bytes),
-        (Why::SmallerDirection, out.smaller_direction),
+        (
+            "not TCP",
+            "only TCP enters the laws (kinds of UDP are told apart, in `udp`); give an input with more \
+             of it",
+            out.not_tcp,
+        ),
+        (
+            "no SYN seen",
+            "these flows began before the input, or their exporter does not tell the flags of all their \
+             packets; give what was captured or exported before it too, or an export with cumulative \
+             TCP flags",
+            out.no_start_marker,
+        ),
+        (
+            "no FIN or RST seen",
+            "these flows went on after the input, or their exporter ended them by its timers and saw no \
+             end; give what was captured or exported after it too (pieces of a flow are joined), or an \
+             export with cumulative TCP flags",
+            out.no_end_marker,
+        ),
+        (
+            "only acknowledgements",
+            "the other direction of these connections is not in the input; give the export of both",
+            out.ack_flow,
+        ),
+        (
+            "under 100 bytes",
+            "Harpoon's model has no files as small; nothing can be done about it",
+            out.under_100_bytes,
+        ),
+        (
+            "smaller direction of a connection",
+            "a connection of Harpoon's carries one file; without --harpoon both directions are played",
+            out.smaller_direction,
+        ),
     ]
 }
 
@@ -82,17 +61,15 @@ pub fn warning(model: &TrafficModel) -> Option<String> {
         return None;
     }
     let reasons = reasons(&coverage.left_out);
-    let (why, left) = reasons.into_iter().max_by_key(|(_, share)| share.octets)?;
+    let (why, remedy, left) = reasons.into_iter().max_by_key(|(_, _, share)| share.octets)?;
     Some(format!(
         "the model speaks for {} of the input's {} flows and {} of its bytes; the most, {} flows with {} of \
-         the bytes, was left out for \"{}\": {}",
+         the bytes, was left out for \"{why}\": {remedy}",
         coverage.flows_in_model,
         coverage.flows,
         plain(&percent(share)),
         left.flows,
-        plain(&percent(left.octets as f64 / coverage.octets as f64)),
-        why.name(),
-        why.remedy()
+        plain(&percent(left.octets as f64 / coverage.octets as f64))
     ))
 }
 
@@ -119,8 +96,7 @@ pub fn shown(model: &TrafficModel) -> String {
             100.0 * bytes
         ));
     }
-    for (why, share) in reasons(&coverage.left_out) {
-        let reason = why.name();
+    for (reason, _, share) in reasons(&coverage.left_out) {
         text.push_str(&format!(
             "{:<22} {} flows, {:.1} % of bytes: {reason}\n",
             "  left out",

@@ -240,67 +240,56 @@ impl Reading<'_> {
         self.formats.extend(std::mem::take(&mut self.exporters.formats).iter().map(|of| of.name()));
         // What was lost before may have come late.
         sums.lost = now.records_lost.saturating_sub(before.records_lost);
-        let mut warn = |count: u64, what: &str| {
-            if count > 0 {
-                self.summary.warnings.push(format!("{name}: {what}"));
-            }
-        };
-        warn(u64::from(sums.datagrams == 0), "holds no export");
-        let lost = sums.lost;
-        warn(lost, &format!("by its numbering, {lost} exported flows never arrived"));
-        let lost = now.datagrams_lost.saturating_sub(before.datagrams_lost);
-        warn(lost, &format!("by its numbering, {lost} exports never arrived"));
-        let twice = now.datagrams_repeated - before.datagrams_repeated;
-        warn(
-            twice,
-            &format!(
-                "{twice} exports have the number and the time of the one before, as where a port is mirrored \
-                 both ways; their flows are doubles, which repair drops unless they are sampled"
-            ),
-        );
-        let dropped = now.samples_dropped - before.samples_dropped;
-        warn(
-            dropped,
-            &format!("agents of sFlow had no room for {dropped} samples, and dropped them"),
-        );
-        if sampling > 1 {
-            let what = "packets and bytes are not scaled up";
-            warn(1, &format!("counts 1 packet in {sampling}; {what}"));
-        }
-        let late = now.sampling_late - before.sampling_late;
-        warn(late, &format!("{late} flows came before their sampling interval was told"));
-        let lists = now.lists_unknown - before.lists_unknown;
-        warn(
-            lists,
-            &format!("{lists} lists in records have no template; TCP's flags may be in them"),
-        );
-        let reversed = now.times_reversed - before.times_reversed;
-        warn(
-            reversed,
-            &format!("{reversed} flows end before they begin; they were taken as instants"),
-        );
-        let estimated = now.times_estimated - before.times_estimated;
-        warn(
-            estimated,
-            &format!("{estimated} flows are dated by an uptime whose beginning was estimated"),
-        );
-        let absent = now.times_absent - before.times_absent;
-        warn(
-            absent,
-            &format!(
-                "{absent} flows have no times; they took those of their export, or their agent's uptime \
-                 where a file has no time of that either"
-            ),
-        );
+        let since = |of: fn(&Counts) -> u64| of(&now).saturating_sub(of(&before));
         let damaged = |reason| now.skips.of(reason) - before.skips.of(reason);
-        let (records, found) = (damaged(Skip::RecordDamaged), now.records - before.records);
-        warn(records, &format!("{} in exports {}", of_all(records, found, "records"), LEFT_OUT));
-        let sets = damaged(Skip::SetDamaged) + damaged(Skip::TemplateDamaged);
-        warn(sets, &format!("{sets} sets or templates in exports {LEFT_OUT}"));
-        let malformed = sums.malformed;
-        warn(malformed, &format!("{malformed} exports contradict themselves and were left out"));
-        let others = sums.other_packets;
-        warn(others, &format!("{others} packets are no exports and were not metered"));
+        let records = damaged(Skip::RecordDamaged);
+        let of_records = of_all(records, since(|it| it.records), "records");
+        let of_records = format!("{of_records} in exports {LEFT_OUT}");
+        let of_sets = format!("# sets or templates in exports {LEFT_OUT}");
+        let warnings = [
+            (u64::from(sums.datagrams == 0), "holds no export"),
+            (sums.lost, "by its numbering, # exported flows never arrived"),
+            (since(|it| it.datagrams_lost), "by its numbering, # exports never arrived"),
+            (
+                since(|it| it.datagrams_repeated),
+                "# exports have the number and the time of the one before, as where a port is mirrored \
+                 both ways; their flows are doubles, which repair drops unless they are sampled",
+            ),
+            (
+                since(|it| it.samples_dropped),
+                "agents of sFlow had no room for # samples, and dropped them",
+            ),
+            (
+                if sampling > 1 { sampling.into() } else { 0 },
+                "counts 1 packet in #; packets and bytes are not scaled up",
+            ),
+            (since(|it| it.sampling_late), "# flows came before their sampling interval was told"),
+            (
+                since(|it| it.lists_unknown),
+                "# lists in records have no template; TCP's flags may be in them",
+            ),
+            (
+                since(|it| it.times_reversed),
+                "# flows end before they begin; they were taken as instants",
+            ),
+            (
+                since(|it| it.times_estimated),
+                "# flows are dated by an uptime whose beginning was estimated",
+            ),
+            (
+                since(|it| it.times_absent),
+                "# flows have no times; they took those of their export, or their agent's uptime where \
+                 a file has no time of that either",
+            ),
+            (records, &of_records),
+            (damaged(Skip::SetDamaged) + damaged(Skip::TemplateDamaged), &of_sets),
+            (sums.malformed, "# exports contradict themselves and were left out"),
+            (sums.other_packets, "# packets are no exports and were not metered"),
+        ];
+        for (count, what) in warnings.into_iter().filter(|(count, _)| *count > 0) {
+            let what = what.replace('#', &count.to_string());
+            self.summary.warnings.push(format!("{name}: {what}"));
+        }
         self.summary.exports.get_or_insert_default().add(&sums);
     }
 

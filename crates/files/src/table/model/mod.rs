@@ -12,7 +12,7 @@ use anyhow::Result;
 use nilometer_traffic::TrafficModel;
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 
-use super::columns::{Cells, Column, Format, TableWriter};
+use super::columns::{self, Cells, Format, TableWriter};
 use crate::document::results::{Directory, ResultFile};
 use rows::tables;
 
@@ -34,19 +34,25 @@ impl Form {
     }
 }
 
-/// One value of a row.
-#[derive(Clone, Debug, PartialEq)]
-enum Cell {
-    Text(String),
-    Count(u64),
-    Real(f64),
+/// A column of rows of some type: its name, its type, and where its value stands in a row.
+enum Column<T> {
+    Text(&'static str, fn(&T) -> String),
+    Count(&'static str, fn(&T) -> u64),
+    Real(&'static str, fn(&T) -> f64),
 }
 
-/// A table: what it is, and its rows in the columns of its schema.
+/// All values of a column.
+#[derive(Debug)]
+enum Values {
+    Text(Vec<String>),
+    Count(Vec<u64>),
+    Real(Vec<f64>),
+}
+
+/// A table: what it is called, and its columns.
 struct Table {
     name: &'static str,
-    format: Format,
-    rows: Vec<Vec<Cell>>,
+    columns: Vec<(&'static str, Values)>,
 }
 
 /// Writes the tables of `model` into the directory `to`, which appears whole or not at all, and says what
@@ -67,11 +73,13 @@ pub fn write(model: &TrafficModel, to: &Path, form: Form, force: bool) -> Result
 }
 
 impl Table {
-    /// The names of the columns, as the schema has them.
-    fn columns(&self) -> Vec<&'static str> {
-        let rows = self.format.schema.lines().filter(|line| line.trim().starts_with("required"));
-        let name = |line: &'static str| line.split_whitespace().nth(2).unwrap_or_default();
-        rows.map(|line| name(line).trim_end_matches(';')).collect()
+    fn of<T>(name: &'static str, rows: &[T], columns: &[Column<T>]) -> Table {
+        let values = |column: &Column<T>| match *column {
+            Column::Text(name, of) => (name, Values::Text(rows.iter().map(of).collect())),
+            Column::Count(name, of) => (name, Values::Count(rows.iter().map(of).collect())),
+            Column::Real(name, of) => (name, Values::Real(rows.iter().map(of).collect())),
+        };
+        Table { name, columns: columns.iter().map(values).collect() }
     }
 
     fn write(&self, to: &ResultFile, form: Form) -> Result<()> {
@@ -81,21 +89,32 @@ impl Table {
         }
     }
 
+    fn rows(&self) -> usize {
+        self.columns.first().map_or(0, |(_, values)| values.count())
+    }
+
     fn csv(&self) -> String {
-        let mut text = self.columns().join(",") + "\n";
-        for row in &self.rows {
-            let cells: Vec<String> = row.iter().map(plain).collect();
+        let names: Vec<&str> = self.columns.iter().map(|(name, _)| *name).collect();
+        let mut text = names.join(",") + "\n";
+        for row in 0..self.rows() {
+            let cells: Vec<String> = self.columns.iter().map(|(_, of)| of.plain(row)).collect();
             text += &(cells.join(",") + "\n");
         }
         text
     }
 
     fn parquet(&self, to: &ResultFile) -> Result<()> {
-        let mut table = TableWriter::on(to.draft()?, &self.format)?;
-        let first = self.rows.first().map(Vec::as_slice).unwrap_or_default();
-        let mut columns: Vec<Box<dyn Cells>> =
-            (0..first.len()).map(|at| column(&self.rows, at)).collect();
-        if !columns.is_empty() {
+        let columns = self.columns.iter().map(|(name, values)| match values {
+            Values::Text(_) => format!("required binary {name} (STRING);"),
+            Values::Count(_) => format!("required int64 {name} (INTEGER(64,false));"),
+            Values::Real(_) => format!("required double {name};"),
+        });
+        let schema = format!("message {} {{ {} }}", self.name, columns.collect::<String>());
+        let name = format!("nilometer-model-{}/1", self.name.replace('_', "-"));
+        let format = Format { name: &name, schema: &schema, later: 0 };
+        let mut table = TableWriter::on(to.draft()?, &format)?;
+        if self.rows() > 0 {
+            let mut columns: Vec<_> = self.columns.iter().map(|(_, of)| of.cells()).collect();
             let mut columns: Vec<&mut dyn Cells> =
                 columns.iter_mut().map(|column| &mut **column as &mut dyn Cells).collect();
             table.write_group(&mut columns)?;
@@ -104,49 +123,38 @@ impl Table {
     }
 }
 
-/// A column of the rows; all its cells are of the kind of the first.
-fn column(rows: &[Vec<Cell>], at: usize) -> Box<dyn Cells> {
-    let cells = rows.iter().map(|row| &row[at]);
-    match rows[0][at] {
-        Cell::Text(_) => {
-            let mut column: Column<ByteArrayType> = Column::required();
-            cells.for_each(|cell| {
-                if let Cell::Text(text) = cell {
-                    column.push(ByteArray::from(text.as_str()));
-                }
-            });
-            Box::new(column)
-        }
-        Cell::Count(_) => {
-            let mut column: Column<Int64Type> = Column::required();
-            cells.for_each(|cell| {
-                if let Cell::Count(count) = cell {
-                    column.push(*count as i64);
-                }
-            });
-            Box::new(column)
-        }
-        Cell::Real(_) => {
-            let mut column: Column<DoubleType> = Column::required();
-            cells.for_each(|cell| {
-                if let Cell::Real(value) = cell {
-                    column.push(*value);
-                }
-            });
-            Box::new(column)
+impl Values {
+    fn count(&self) -> usize {
+        match self {
+            Values::Text(all) => all.len(),
+            Values::Count(all) => all.len(),
+            Values::Real(all) => all.len(),
         }
     }
-}
 
-/// A cell of CSV: quoted where it must be, and with as many digits as bring the number back.
-fn plain(cell: &Cell) -> String {
-    match cell {
-        Cell::Text(text) if text.contains([',', '"', '\n', '\r']) => {
-            format!("\"{}\"", text.replace('"', "\"\""))
+    fn cells(&self) -> Box<dyn Cells> {
+        match self {
+            Values::Text(all) => {
+                let texts = all.iter().map(|text| ByteArray::from(text.as_str()));
+                Box::new(columns::Column::<ByteArrayType>::of(texts))
+            }
+            Values::Count(all) => {
+                Box::new(columns::Column::<Int64Type>::of(all.iter().map(|&count| count as i64)))
+            }
+            Values::Real(all) => Box::new(columns::Column::<DoubleType>::of(all.iter().copied())),
         }
-        Cell::Text(text) => text.clone(),
-        Cell::Count(count) => count.to_string(),
-        Cell::Real(value) => value.to_string(),
+    }
+
+    /// A cell of CSV: quoted where it must be, and with as many digits as bring the number back.
+    fn plain(&self, row: usize) -> String {
+        match self {
+            Values::Text(all) if all[row].contains([',', '"', '\n', '\r']) => {
+                format!("\"{}\"", all[row].replace('"', "\"\""))
+            }
+            Values::Text(all) => all[row].clone(),
+            Values::Count(all) => all[row].to_string(),
+            Values::Real(all) => all[row].to_string(),
+        }
     }
 }
 
@@ -173,13 +181,13 @@ mod tests {
         };
         let made = estimate(synthetic::records(), &options).expect("the embedded records");
         for table in tables(&made.model) {
-            let columns = table.columns().len();
-            assert!(columns >= 3 && table.rows.iter().all(|row| row.len() == columns));
-            assert_eq!(table.rows.is_empty(), table.name == "scales", "{}", table.name);
+            assert!(table.columns.len() >= 3);
+            assert!(table.columns.iter().all(|(_, values)| values.count() == table.rows()));
+            assert_eq!(table.rows() == 0, table.name == "scales", "{}", table.name);
         }
-        let word = |text: &str| Cell::Text(text.to_owned());
-        let cells = [word("a,b"), word("say \"a\""), Cell::Real(0.1), word("")];
-        let expected = ["\"a,b\"", "\"say \"\"a\"\"\"", "0.1", ""];
-        assert_eq!(cells.each_ref().map(plain), expected);
+        let texts = Values::Text(["a,b", "say \"a\"", ""].map(str::to_owned).into());
+        let expected = ["\"a,b\"", "\"say \"\"a\"\"\"", ""];
+        assert_eq!([0, 1, 2].map(|row| texts.plain(row)), expected);
+        assert_eq!(Values::Real(vec![0.1]).plain(0), "0.1");
     }
 }

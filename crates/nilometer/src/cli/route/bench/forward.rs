@@ -1,15 +1,15 @@
 //! `nilometer route bench forward`: our router and the kernel on the same links, load by load.
 
 use nilometer_files::say;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 
+use super::different;
 use crate::cli::Verdict;
 use nilometer_bench::forward::dut::{Dut, Variant};
-use nilometer_bench::forward::figures::Places;
+use nilometer_bench::forward::figures::{COLUMNS, Column, Places};
 use nilometer_bench::forward::price::ROUNDS_MIN;
 use nilometer_bench::forward::repeat::{Comparison, differs};
 use nilometer_bench::forward::result::Forwarding;
@@ -18,7 +18,6 @@ use nilometer_bench::forward::usage::OTHERS_MAX;
 use nilometer_bench::forward::{FRAME_BYTES_MAX, Options, measure};
 use nilometer_files::document::read_json;
 use nilometer_files::said;
-use nilometer_routerd::tally::Paths;
 
 /// Offers frames to our router and to the kernel, and counts what each forwards and what that costs.
 ///
@@ -140,59 +139,19 @@ pub fn run(args: ForwardArgs) -> Result<Verdict> {
     Ok(if result.is_told() && is_same { Verdict::Done } else { Verdict::Negative })
 }
 
-/// Each value once, in the order in which they came.
-fn different<T: PartialEq>(values: Vec<T>) -> Vec<T> {
-    let mut kept = Vec::new();
-    for value in values {
-        if !kept.contains(&value) {
-            kept.push(value);
-        }
-    }
-    kept
-}
-
-/// The short table for people.
+/// The short table for people: what it asked for is in what was offered.
 fn shown(result: &Forwarding) -> String {
-    let mut text = format!(
-        "{:<10} {:<14}{:>6}{:>11}{:>13}{:>11}{:>11}{:>11}{:>7}{:>10}{:>12}{:>10}{:>12}\n",
-        "device",
-        "variant",
-        "bytes",
-        "offered/s",
-        "forwarded/s",
-        "per CPU-s",
-        "from",
-        "to",
-        "rounds",
-        "disturbed",
-        "pipeline",
-        "slow path",
-        "shortcut"
-    );
+    let columns = COLUMNS.into_iter().filter(|(heading, ..)| *heading != "asked/s");
+    let line = |cell: &dyn Fn(Column) -> String| {
+        let cells = columns.clone().enumerate().map(|(at, column)| match at {
+            0 | 1 => format!("{:<width$}", cell(column), width = column.1),
+            _ => format!("{:>width$}", cell(column), width = column.1),
+        });
+        cells.collect::<String>() + "\n"
+    };
+    let mut text = line(&|(heading, ..)| heading.to_owned());
     for point in &result.points {
-        let price = |value: Option<f64>| value.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
-        let interval = point.packets_per_cpu_second_interval;
-        let path = |of: fn(&Paths) -> u64| {
-            point.paths.as_ref().map_or("-".to_owned(), |paths| of(paths).to_string())
-        };
-        writeln!(
-            text,
-            "{:<10} {:<14}{:>6}{:>11.0}{:>13.0}{:>11}{:>11}{:>11}{:>7}{:>10}{:>12}{:>10}{:>12}",
-            point.dut,
-            point.variant,
-            point.frame_bytes,
-            point.offered_pps,
-            point.forwarded_pps,
-            point.packets_per_cpu_second.map_or("not told".to_owned(), |rate| format!("{rate:.0}")),
-            price(interval.map(|interval| interval[0])),
-            price(interval.map(|interval| interval[1])),
-            point.rounds,
-            point.rounds_discarded,
-            path(|paths| paths.pipeline),
-            path(|paths| paths.slow_path),
-            path(|paths| paths.shortcut),
-        )
-        .expect("memory can be written");
+        text += &line(&|(_, _, of)| of(point).unwrap_or("-".to_owned()));
     }
     text
 }

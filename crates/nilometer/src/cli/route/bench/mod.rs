@@ -42,3 +42,14 @@ pub fn run(args: BenchArgs) -> Result<Verdict> {
         BenchCommand::Pipeline(args) => pipeline::run(args),
     }
 }
+
+/// Each value once, in the order in which they came.
+fn different<T: PartialEq>(values: Vec<T>) -> Vec<T> {
+    let mut kept = Vec::new();
+    for value in values {
+        if !kept.contains(&value) {
+            kept.push(value);
+        }
+    }
+    kept
+}

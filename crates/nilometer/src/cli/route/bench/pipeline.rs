@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use nilometer_queue::Kind;
 use nilometer_router::{Engine, EngineFault};
 
+use super::different;
 use crate::cli::Verdict;
 use nilometer_bench::pipeline::{
     Configuration, Options, PipelineTimes, SUM_OFF_MAX, Times, Variant, time_pipeline,
@@ -116,8 +117,8 @@ fn parse_engine(name: &str) -> Result<Engine, String> {
 }
 
 fn parse_discipline(name: &str) -> Result<Kind, String> {
-    let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
-    Kind::from_name(name).ok_or_else(|| format!("it is one of {}", names.join(", ")))
+    let names = || Kind::ALL.map(Kind::name).join(", ");
+    Kind::from_name(name).ok_or_else(|| format!("it is one of {}", names()))
 }
 
 impl PipelineArgs {
@@ -132,13 +133,7 @@ impl PipelineArgs {
                 Switched::All => Variant::value_variants(),
             });
         }
-        let mut seen = Vec::new();
-        variants.retain(|variant| {
-            let is_new = !seen.contains(variant);
-            seen.push(*variant);
-            is_new
-        });
-        variants
+        different(variants)
     }
 }
 
