@@ -12,7 +12,6 @@ use nilometer_linux::netlink::Netlink;
 use nilometer_linux::veth::VethEnd;
 use nilometer_router::{Hop, RouteLimits, RouteUpdate, Source, Way, rtnetlink};
 use nilometer_routerd::kernel::KernelMirror;
-use nilometer_routerd::news::RouteNews;
 use nilometer_routerd::rib_thread::{Engines, RibThread};
 
 mod common;
@@ -118,7 +117,7 @@ fn next_hop_objects_that_are_there_already_are_told() {
     let mirror = KernelMirror::start(Some(&namespace), news).expect("it mirrors");
     let (mut told, mut is_over, began) = (Vec::new(), false, Instant::now());
     while !is_over && began.elapsed() < PATIENCE {
-        let Ok(RouteNews::Routes(batch)) = heard.recv_timeout(PATIENCE) else { continue };
+        let Ok(batch) = heard.recv_timeout(PATIENCE) else { continue };
         for update in batch.updates {
             match update {
                 RouteUpdate::Define { id, way: Way::Fate(Hop::Blackhole) } => told.push(id),

@@ -12,7 +12,6 @@ use nilometer_router::{
     Source, Way,
 };
 use nilometer_routerd::fpm::{FpmConfig, FpmListener};
-use nilometer_routerd::news::RouteNews;
 use nilometer_routerd::rib_thread::{
     Engines, Listing, RibThread, RouteView, Selection, StaticRoute,
 };
@@ -160,7 +159,7 @@ fn network(number: u32) -> AnyPrefix {
 
 fn tell(rib: &RibThread, updates: Vec<RouteUpdate>) {
     let batch = RouteBatch { source: Source::Fpm, updates };
-    rib.news().send(RouteNews::Routes(batch)).expect("it listens");
+    rib.news().send(batch).expect("it listens");
 }
 
 /// Every route by its own new next hop, in an order of chance, as updates.

@@ -46,12 +46,6 @@ impl TdrrOptions {
     /// The newest departure weighs 1/32: a reconstruction of the study's parameter.
     pub const PER_DEPARTURE: TdrrOptions =
         TdrrOptions { averaging: Averaging::PerDeparture(1.0 / 32.0), drop_from: End::Front };
-
-    /// Averages over 100 ms, a usual round-trip time.
-    pub const OVER_TIME: TdrrOptions = TdrrOptions {
-        averaging: Averaging::OverTime(Span(100_000_000_000)),
-        drop_from: End::Front,
-    };
 }
 
 impl Default for TdrrOptions {

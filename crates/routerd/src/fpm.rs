@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nilometer_router::fpm::{FpmCounters, FpmFault, Stream};
-use nilometer_router::{RouteUpdate, Source};
+use nilometer_router::{RouteBatch, RouteUpdate, Source};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-use super::news::{LOOK, Outlet, Over, RouteNews, Running, within};
+use super::news::{LOOK, Outlet, Over, Running, within};
 use nilometer_linux::namespace::Namespace;
 
 /// Where zebra finds us, and when a replay is over.
@@ -83,7 +83,7 @@ impl FpmListener {
     pub fn start(
         namespace: Option<&Namespace>,
         config: FpmConfig,
-        news: SyncSender<RouteNews>,
+        news: SyncSender<RouteBatch>,
     ) -> Result<FpmListener> {
         let socket = within(namespace, || listen(config.address))?;
         let address = socket.local_addr().ok().and_then(|address| address.as_socket());

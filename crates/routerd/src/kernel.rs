@@ -13,7 +13,7 @@
 //! [`Source::Kernel`]. Of several IPv4 routes to one prefix with one metric, which only `ip route append`
 //! makes, the last told counts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,13 +22,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkFlags};
+use netlink_packet_route::link::LinkFlags;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nilometer_router::rtnetlink::{self, Ignored, Message, Messages, TABLE_LOCAL};
-use nilometer_router::{AnyPrefix, RouteUpdate, Source, Way};
+use nilometer_router::{AnyPrefix, RouteBatch, RouteUpdate, Source, Way};
 use socket2::SockRef;
 
-use super::news::{LOOK, Outlet, Over, RouteNews, Running, within};
+use super::news::{LOOK, Outlet, Over, Running, within};
 use nilometer_linux::namespace::Namespace;
 
 /// Groups of messages: links, addresses and routes of both families, next-hop objects.
@@ -80,7 +80,7 @@ impl KernelMirror {
     /// When the kernel's routes cannot be subscribed to.
     pub fn start(
         namespace: Option<&Namespace>,
-        news: SyncSender<RouteNews>,
+        news: SyncSender<RouteBatch>,
     ) -> Result<KernelMirror> {
         let (events, requests) = within(namespace, || Ok((subscribe()?, open()?)))?;
         let status = Arc::new(Mutex::new(MirrorStatus::default()));
@@ -93,7 +93,6 @@ impl KernelMirror {
             counted: MirrorStatus::default(),
             sequence: 0,
             up: BTreeSet::new(),
-            links: BTreeMap::new(),
             of_several: BTreeSet::new(),
             is_stale: true,
             batches: Batches::default(),
@@ -139,14 +138,10 @@ fn subscribe() -> Result<Socket> {
 struct Batches {
     main: Vec<RouteUpdate>,
     local: Vec<RouteUpdate>,
-    links: Vec<RouteNews>,
 }
 
 impl Batches {
     fn tell(&mut self, outlet: &Outlet) -> Result<(), Over> {
-        for news in self.links.drain(..) {
-            outlet.tell(news)?;
-        }
         outlet.tell_routes(Source::Local, std::mem::take(&mut self.local))?;
         outlet.tell_routes(Source::Kernel, std::mem::take(&mut self.main))
     }
@@ -168,8 +163,6 @@ struct Work {
     sequence: u32,
     /// Links that carry traffic.
     up: BTreeSet<u32>,
-    /// Names of links, by index.
-    links: BTreeMap<u32, String>,
     /// IPv6 routes with several paths of their own.
     of_several: BTreeSet<(AnyPrefix, u32)>,
     /// Something has changed that the kernel did not tell.
@@ -357,16 +350,6 @@ impl Work {
             self.is_stale |= self.up.insert(index) && !is_dump;
         } else if self.up.remove(&index) {
             self.is_stale = true;
-        }
-        let name = link.attributes.into_iter().find_map(|attribute| match attribute {
-            LinkAttribute::IfName(name) => Some(name),
-            _ => None,
-        });
-        if !is_there {
-            self.links.remove(&index);
-        } else if let Some(name) = name.filter(|name| self.links.get(&index) != Some(name)) {
-            self.links.insert(index, name.clone());
-            self.batches.links.push(RouteNews::Link { index, name });
         }
     }
 }

@@ -14,7 +14,7 @@ mod hotplug;
 pub mod kernel;
 pub mod latest;
 pub mod multicast;
-pub mod news;
+mod news;
 pub mod pace;
 pub mod queue_size;
 pub mod rfc1812;

@@ -14,24 +14,10 @@ use nilometer_linux::namespace::Namespace;
 /// How long a source waits before it looks again whether it is to stop.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 
-/// One thing that a source tells.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RouteNews {
-    /// Routes and next-hop objects, for [`nilometer_router::RouteTable::apply`].
-    Routes(RouteBatch),
-    /// An interface of the kernel is there.
-    Link {
-        /// Its index.
-        index: u32,
-        /// Its name.
-        name: String,
-    },
-}
-
 /// Where a source tells its news, as long as somebody listens and it is not to stop.
 #[derive(Debug, Clone)]
 pub(super) struct Outlet {
-    news: SyncSender<RouteNews>,
+    news: SyncSender<RouteBatch>,
     stop: Arc<AtomicBool>,
 }
 
@@ -40,7 +26,7 @@ pub(super) struct Outlet {
 pub(super) struct Over;
 
 impl Outlet {
-    pub(super) fn new(news: SyncSender<RouteNews>) -> Outlet {
+    pub(super) fn new(news: SyncSender<RouteBatch>) -> Outlet {
         Outlet { news, stop: Arc::new(AtomicBool::new(false)) }
     }
 
@@ -49,7 +35,7 @@ impl Outlet {
     }
 
     /// Waits while the listener is behind; whoever speaks to us then waits, too.
-    pub(super) fn tell(&self, mut news: RouteNews) -> Result<(), Over> {
+    fn tell(&self, mut news: RouteBatch) -> Result<(), Over> {
         while !self.is_over() {
             news = match self.news.try_send(news) {
                 Ok(()) => return Ok(()),
@@ -69,7 +55,7 @@ impl Outlet {
         if updates.is_empty() {
             return Ok(());
         }
-        self.tell(RouteNews::Routes(RouteBatch { source, updates }))
+        self.tell(RouteBatch { source, updates })
     }
 }
 

@@ -5,7 +5,6 @@ use std::time::Instant;
 use hyper::Method;
 use nilometer_router::{AnyPrefix, Hop, RouteBatch, RouteUpdate, Source, Way};
 use nilometer_routerd::driver::Driver;
-use nilometer_routerd::news::RouteNews;
 use serde_json::{Value, json};
 
 use crate::ctl::{done, refused};
@@ -37,7 +36,7 @@ fn learn(stand: &Stand) {
     };
     let updates: Vec<_> = (0..LEARNED).map(route).collect();
     let batch = RouteBatch { source: Source::Fpm, updates };
-    rib.news().send(RouteNews::Routes(batch)).expect("it listens");
+    rib.news().send(batch).expect("it listens");
     let began = Instant::now();
     while rib.counts()[Source::Fpm as usize].v4 < LEARNED {
         assert!(began.elapsed() < PATIENCE, "the routes are not taken");

@@ -1,30 +1,11 @@
-//! Which of several equal next hops a packet takes: always the same for one flow.
-//!
-//! A flow is hashed once, and the hash chooses. RFC 2992's hash-threshold cuts the range of hashes
-//! into as many equal regions as there are next hops ([`threshold`]): even, and without memory, but a
-//! hop that leaves shifts all regions, and between a quarter and a half of all flows move with them.
-//! A [`Group`] moves no flow that it need not. It has many more slots than hops, each hop owns a share
-//! by its weight, and a change reassigns as few slots as it can: those of a hop that left, or as many
-//! as a new one is owed. The rest of the table stands.
-//!
-//! Who owns what after a change depends on the changes before it, so two routers with the same hops
-//! may differ; that is the price. Shares are whole slots, so a hop's share is off by a slot or two of
-//! [`SLOTS`].
+//! The hash of a packet's flow, by which one of several equal next hops is chosen: always the same.
 //!
 //! All fragments of a datagram must take one path (RFC 2991, 2), but only the first has ports. Any
 //! fragment, the first too, is therefore hashed by its addresses alone. Ports of a flow and a flow
 //! label (RFC 6438) say the same thing twice; where labels are trusted they stand in for ports and
-//! protocol, and fragments need no exception.
-
-use alloc::vec;
-use alloc::vec::Vec;
+//! protocol, and fragments need no exception. The choice itself is [`crate::next_hop`]'s.
 
 use crate::header::{AnyKey, FRAGMENT, Header, Key};
-
-/// Slots of a [`Group`].
-pub const SLOTS: usize = 256;
-/// The most next hops of a group, and the largest sum of their weights.
-pub const MEMBERS_MAX: usize = 128;
 
 /// The hash of a packet's flow under `seed`: a router's own, lest routers in a row choose alike
 /// (RFC 2991, 2; the polarisation of flows). `flow_label` is IPv6's, if it shall count and is not
@@ -91,134 +72,17 @@ fn mixed(a: u64, b: u64) -> u64 {
     (again >> 64) as u64 ^ again as u64
 }
 
-/// RFC 2992's choice among `hops` next hops, of which there is at least one.
-#[inline]
-pub fn threshold(hash: u64, hops: u16) -> u16 {
-    (((hash >> 32) * u64::from(hops.max(1))) >> 32) as u16
-}
-
-/// Why a group stays as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unchanged {
-    /// It is in the group already.
-    Present,
-    /// It is not in the group.
-    Absent,
-    /// The sum of weights would pass [`MEMBERS_MAX`], or this one's is zero.
-    Weight,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Member {
-    hop: u16,
-    weight: u16,
-}
-
-/// Next hops with their weights, chosen among by hash.
-#[derive(Clone, Debug, Default)]
-pub struct Group {
-    members: Vec<Member>,
-    /// Empty when there is no member.
-    slots: Vec<u16>,
-}
-
-impl Group {
-    /// A group of nobody.
-    pub fn new() -> Group {
-        Group::default()
-    }
-
-    /// The next hop of the flow with this hash, if the group has any.
-    #[inline]
-    pub fn select(&self, hash: u64) -> Option<u16> {
-        let slot = ((hash >> 32) * self.slots.len() as u64) >> 32;
-        self.slots.get(slot as usize).copied()
-    }
-
-    /// Adds a next hop with a weight from 1; slots move to it and to nobody else.
-    ///
-    /// # Errors
-    /// [`Unchanged`].
-    pub fn add(&mut self, hop: u16, weight: u16) -> Result<(), Unchanged> {
-        if self.members.iter().any(|member| member.hop == hop) {
-            return Err(Unchanged::Present);
-        }
-        if weight == 0 || self.total_weight() + usize::from(weight) > MEMBERS_MAX {
-            return Err(Unchanged::Weight);
-        }
-        self.members.push(Member { hop, weight });
-        if self.members.len() == 1 {
-            self.slots = vec![hop; SLOTS];
-            return Ok(());
-        }
-        let mut owned = self.owned();
-        for _ in 0..self.share(self.members.len() - 1) as usize {
-            // Whoever has most above his share gives one, from his slots' end.
-            let giver = (0..self.members.len() - 1)
-                .max_by_key(|at| (self.surplus(*at, owned[*at]), usize::MAX - at));
-            let Some(giver) = giver else { break };
-            let Some(slot) = self.slots.iter().rposition(|s| *s == self.members[giver].hop) else {
-                break;
-            };
-            self.slots[slot] = hop;
-            owned[giver] -= 1;
-        }
-        Ok(())
-    }
-
-    /// Takes a next hop out; its slots move, and no others.
-    ///
-    /// # Errors
-    /// [`Unchanged::Absent`].
-    pub fn remove(&mut self, hop: u16) -> Result<(), Unchanged> {
-        let at = self.members.iter().position(|member| member.hop == hop);
-        self.members.remove(at.ok_or(Unchanged::Absent)?);
-        if self.members.is_empty() {
-            self.slots.clear();
-            return Ok(());
-        }
-        let mut owned = self.owned();
-        for slot in 0..self.slots.len() {
-            if self.slots[slot] == hop {
-                let taker = (0..self.members.len())
-                    .min_by_key(|at| self.surplus(*at, owned[*at]))
-                    .unwrap_or(0);
-                self.slots[slot] = self.members[taker].hop;
-                owned[taker] += 1;
-            }
-        }
-        Ok(())
-    }
-
-    fn total_weight(&self) -> usize {
-        self.members.iter().map(|member| usize::from(member.weight)).sum()
-    }
-
-    /// The whole slots that the member is owed.
-    fn share(&self, at: usize) -> i64 {
-        (SLOTS * usize::from(self.members[at].weight) / self.total_weight()) as i64
-    }
-
-    /// How far `owned` slots are above the member's share, in parts of a slot.
-    fn surplus(&self, at: usize, owned: i64) -> i64 {
-        let weight = i64::from(self.members[at].weight);
-        owned * self.total_weight() as i64 - SLOTS as i64 * weight
-    }
-
-    /// Slots of each member.
-    fn owned(&self) -> Vec<i64> {
-        let count = |member: &Member| self.slots.iter().filter(|s| **s == member.hop).count();
-        self.members.iter().map(|member| count(member) as i64).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::header::LATER_FRAGMENT;
-    use nilometer_stat::Rng;
+    use alloc::vec;
+    use alloc::vec::Vec;
 
-    const PURPOSE: u32 = u32::from_be_bytes(*b"ecmp");
+    /// The part of a range that a hash lies in.
+    fn part(hash: u64, parts: u16) -> usize {
+        (((hash >> 32) * u64::from(parts)) >> 32) as usize
+    }
 
     fn header(key: AnyKey, notes: u8) -> Header {
         Header { key, ip_bytes: 40, transport_at: 20, traffic_class: 0, hop_limit: 9, notes }
@@ -274,7 +138,7 @@ mod tests {
             for hops in [2u16, 3, 5, 8, 16, 64, 256] {
                 let mut counts = vec![0; usize::from(hops)];
                 for hash in &hashes {
-                    counts[usize::from(threshold(*hash, hops))] += 1;
+                    counts[part(*hash, hops)] += 1;
                 }
                 assert_even(&counts, &alloc::format!("seed {seed}, {hops} hops"));
             }
@@ -290,8 +154,8 @@ mod tests {
             key.destination = prefix + (u128::from(index / 251) << 64);
             let ports = flow_hash(3, &header(AnyKey::V6(key), 0), None);
             let label = flow_hash(3, &header(AnyKey::V6(Key::default()), 0), Some(index + 1));
-            counts[0][usize::from(threshold(ports, 16))] += 1;
-            counts[1][usize::from(threshold(label, 16))] += 1;
+            counts[0][part(ports, 16)] += 1;
+            counts[1][part(label, 16)] += 1;
         }
         assert_even(&counts[0], "addresses");
         assert_even(&counts[1], "labels");
@@ -302,9 +166,9 @@ mod tests {
     fn routers_in_a_row_choose_apart() {
         let (first, second) = (hashes(50_000, 1), hashes(50_000, 2));
         let mut counts = vec![0; 2];
-        for (one, two) in first.iter().zip(&second).filter(|(one, _)| threshold(**one, 2) == 0) {
+        for (one, two) in first.iter().zip(&second).filter(|(one, _)| part(**one, 2) == 0) {
             assert_ne!(one, two);
-            counts[usize::from(threshold(*two, 2))] += 1;
+            counts[part(*two, 2)] += 1;
         }
         assert_even(&counts, "the second router");
     }
@@ -325,58 +189,5 @@ mod tests {
         assert_eq!(flow_hash(5, &first, Some(9)), flow_hash(5, &later, Some(9)));
         assert_ne!(flow_hash(5, &first, Some(9)), flow_hash(5, &first, None));
         assert_eq!(flow_hash(5, &first, Some(0)), flow_hash(5, &first, None));
-    }
-
-    /// RFC 2992, 2: without the last of n hops, half of the flows move.
-    #[test]
-    fn hash_threshold_disrupts_as_its_rfc_says() {
-        let hashes = hashes(40_000, 9);
-        let moved = hashes.iter().filter(|hash| threshold(**hash, 8) != threshold(**hash, 7));
-        let moved = moved.count();
-        assert!((19_500..20_500).contains(&moved), "{moved} of 40,000 flows");
-    }
-
-    #[test]
-    fn a_group_moves_only_what_it_must() {
-        let mut rng = Rng::new(1, PURPOSE, 0);
-        let hashes = hashes(5_000, 4);
-        let mut group = Group::new();
-        let mut present: Vec<u16> = Vec::new();
-        assert_eq!(group.select(7), None);
-        for _ in 0..400 {
-            let hop = rng.below(40) as u16;
-            let before: Vec<Option<u16>> = hashes.iter().map(|h| group.select(*h)).collect();
-            let is_leaving = present.contains(&hop);
-            if is_leaving {
-                group.remove(hop).expect("present");
-                present.retain(|other| *other != hop);
-            } else {
-                group.add(hop, 1 + rng.below(3) as u16).expect("absent");
-                present.push(hop);
-            }
-            for (hash, before) in hashes.iter().zip(before) {
-                let after = group.select(*hash);
-                assert_eq!(after.is_some(), !present.is_empty());
-                let has_cause = if is_leaving { before == Some(hop) } else { after == Some(hop) };
-                assert!(before == after || has_cause, "{before:?} to {after:?} for {hop}");
-            }
-            for at in 0..group.members.len() {
-                let (owned, share) = (group.owned()[at], group.share(at));
-                assert!((share - 1..=share + 2).contains(&owned), "{owned} slots of {share}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_added_or_removed_changes_nothing() {
-        let mut group = Group::new();
-        assert_eq!(group.remove(1), Err(Unchanged::Absent));
-        assert_eq!(group.add(1, 0), Err(Unchanged::Weight));
-        group.add(1, 127).expect("room");
-        assert_eq!(group.add(1, 1), Err(Unchanged::Present));
-        assert_eq!(group.add(2, 2), Err(Unchanged::Weight));
-        group.add(2, 1).expect("room");
-        let share = (0..SLOTS as u64).filter(|n| group.select(n << 56) == Some(2)).count();
-        assert_eq!(share, 2);
     }
 }

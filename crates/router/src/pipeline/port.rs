@@ -208,11 +208,6 @@ impl Port {
         &self.discovery
     }
 
-    /// Who speaks for it in IPv6, to be told to advertise the router.
-    pub fn discovery_mut(&mut self) -> &mut Discovery<Held> {
-        &mut self.discovery
-    }
-
     /// Its neighbours in IPv6.
     pub fn neighbours6(&self) -> &Table<u128, Held> {
         &self.discovery.table

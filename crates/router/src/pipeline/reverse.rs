@@ -14,11 +14,6 @@ impl Router {
         &mut self.ways_back4
     }
 
-    /// What reverse path tests know of IPv6 beside the forwarding table.
-    pub fn ways_back6_mut(&mut self) -> &mut WaysBack<u128> {
-        &mut self.ways_back6
-    }
-
     /// RFC 3704: is the way back to the packet's source the port that it came by?
     pub(super) fn test_way_back<A: Version>(
         &mut self,

@@ -28,12 +28,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nilometer_router::{
-    Address, AnyPrefix, Engine, Hop, Lookups, Member, Point, Rib, RouteLimits, RouteTable,
-    RouteUpdate, ServingFib, Source, Way,
+    Address, AnyPrefix, Engine, Hop, Lookups, Member, Point, Rib, RouteBatch, RouteLimits,
+    RouteTable, RouteUpdate, ServingFib, Source, Way,
 };
 
 use super::latest::{HopsReader, LatestHops};
-use super::news::{LOOK, RouteNews};
+use super::news::LOOK;
 use nilometer_linux::clock::thread_time;
 
 use serving::Serving;
@@ -107,7 +107,6 @@ struct Shared {
     cpu_ns: AtomicU64,
     /// When a route changed last, nanoseconds since 1970.
     changed_at_ns: AtomicU64,
-    ports_by_name: Mutex<BTreeMap<String, u16>>,
     over: AtomicBool,
 }
 
@@ -115,7 +114,7 @@ struct Shared {
 pub struct RibThread {
     limits: RouteLimits,
     shared: Arc<Shared>,
-    news: SyncSender<RouteNews>,
+    news: SyncSender<RouteBatch>,
     told: Mutex<[Told; 2]>,
     addresses: Mutex<BTreeMap<u16, Vec<(IpAddr, u8)>>>,
     exchanging: Mutex<()>,
@@ -142,7 +141,6 @@ impl RibThread {
             late_readers: AtomicU64::new(0),
             cpu_ns: AtomicU64::new(0),
             changed_at_ns: AtomicU64::new(0),
-            ports_by_name: Mutex::default(),
             over: AtomicBool::new(false),
         });
         let (news, told) = sync_channel(NEWS_MAX);
@@ -154,7 +152,7 @@ impl RibThread {
     }
 
     /// Where sources tell their news.
-    pub fn news(&self) -> SyncSender<RouteNews> {
+    pub fn news(&self) -> SyncSender<RouteBatch> {
         self.news.clone()
     }
 
@@ -178,12 +176,6 @@ impl RibThread {
     /// are told next, so ports are best set before sources tell.
     pub fn set_port(&self, link: u32, port: u16) {
         self.shared.set_port(link, port);
-    }
-
-    /// The kernel's link of this name is a port of ours, whenever it is there; the kernel's mirror
-    /// finds it.
-    pub fn name_port(&self, name: &str, port: u16) {
-        lock(&self.shared.ports_by_name).insert(name.into(), port);
     }
 
     /// What the operator entered, in place of what was entered before. Returns how many of the routes
@@ -336,18 +328,10 @@ impl Drop for RibThread {
 }
 
 impl Shared {
-    fn run(&self, news: &Receiver<RouteNews>) {
+    fn run(&self, news: &Receiver<RouteBatch>) {
         while !self.over.load(Ordering::Relaxed) {
             match news.recv_timeout(LOOK) {
-                Ok(RouteNews::Routes(batch)) => {
-                    self.apply(batch.source, &batch.updates);
-                }
-                Ok(RouteNews::Link { index, name }) => {
-                    let port = lock(&self.ports_by_name).get(&name).copied();
-                    if let Some(port) = port {
-                        self.set_port(index, port);
-                    }
-                }
+                Ok(batch) => _ = self.apply(batch.source, &batch.updates),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
