@@ -31,7 +31,6 @@ mod seat;
 pub mod speedup;
 pub mod stack;
 pub mod stress;
-pub mod stress_fluid;
 pub mod switch;
 mod tap;
 pub mod topology;

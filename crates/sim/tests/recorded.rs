@@ -5,11 +5,13 @@
 //! `UPDATE=1 cargo test --release -p nilometer-sim`, and then read: which runs changed, and was
 //! that meant? Whatever changes a TCP stack or a discipline changes these runs as well.
 
+mod fluid;
 #[path = "../../wire/tests/recording/mod.rs"]
 mod recording;
 
 use std::fmt::Write;
 
+use fluid::pour;
 use nilometer_queue::{Kind, Reason};
 use nilometer_sim::course::Course;
 use nilometer_sim::quantity::{
@@ -20,7 +22,6 @@ use nilometer_sim::queueing::{Place, QueueSpec};
 use nilometer_sim::run::run;
 use nilometer_sim::speedup::{SpeedupPlan, sweep};
 use nilometer_sim::stress::{StressPlan, compare};
-use nilometer_sim::stress_fluid::pour;
 use nilometer_sim::{FlowOutcome, Outcome, Scenario, assemble};
 use nilometer_stat::Empirical;
 use nilometer_traffic::TrafficModel;

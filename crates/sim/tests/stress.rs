@@ -4,7 +4,10 @@ use nilometer_queue::broadcast::DqError;
 use nilometer_queue::distributed::Variant;
 use nilometer_sim::speedup::{SpeedupPlan, sweep};
 use nilometer_sim::stress::{StressError, StressPlan, StressRun, compare, run};
-use nilometer_sim::stress_fluid::{FluidOutcome, pour};
+
+mod fluid;
+
+use fluid::{FluidOutcome, pour};
 
 const NAMES: [&str; 3] = ["original", "reserved", "dq_plus"];
 

@@ -5,13 +5,10 @@
 //! rate what waited and what comes in, each output sends at `L` what waited and what comes to it,
 //! and what an output could not send while something for it was at an input is what it missed.
 
-use alloc::vec;
-use alloc::vec::Vec;
-
 use nilometer_queue::broadcast::{Announcement, Board, DqError};
 use nilometer_queue::distributed::{Allocator, Fabric, Variant};
 
-use crate::overload::{Load, Missed};
+use nilometer_sim::overload::{Load, Missed};
 
 /// What a fluid run shows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,7 +33,7 @@ struct Pool {
 
 impl Pool {
     fn announce(&self) -> Vec<Announcement> {
-        let whole = |bytes: &f64| libm::round(*bytes) as u64;
+        let whole = |bytes: &f64| bytes.round() as u64;
         let say = |(row, output): (&Vec<f64>, &f64)| Announcement {
             output_backlog_bytes: whole(output),
             input_backlog_bytes: row.iter().map(whole).collect(),
