@@ -23,7 +23,8 @@ use nilometer_router::fpm::{FpmCounters, FpmFault, Stream};
 use nilometer_router::{RouteBatch, RouteUpdate, Source};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-use super::news::{LOOK, Outlet, Over, Running, within};
+use super::news::{LOOK, Outlet, Over, within};
+use super::worker::Worker;
 use nilometer_linux::namespace::Namespace;
 
 /// Where zebra finds us, and when a replay is over.
@@ -72,7 +73,7 @@ pub struct FpmStatus {
 pub struct FpmListener {
     address: SocketAddr,
     status: Arc<Mutex<FpmStatus>>,
-    _running: Running,
+    _worker: Worker,
 }
 
 impl FpmListener {
@@ -91,8 +92,8 @@ impl FpmListener {
         let status = Arc::new(Mutex::new(FpmStatus::default()));
         let outlet = Outlet::new(news);
         let work = Work { config, outlet: outlet.clone(), status: Arc::clone(&status) };
-        let running = Running::start("fpm", outlet, move || work.run(&socket))?;
-        Ok(FpmListener { address, status, _running: running })
+        let worker = Worker::start("fpm", outlet.stop, move || work.run(&socket))?;
+        Ok(FpmListener { address, status, _worker: worker })
     }
 
     /// Where it listens.

@@ -28,7 +28,8 @@ use nilometer_router::rtnetlink::{self, Ignored, Message, Messages, TABLE_LOCAL}
 use nilometer_router::{AnyPrefix, RouteBatch, RouteUpdate, Source, Way};
 use socket2::SockRef;
 
-use super::news::{LOOK, Outlet, Over, Running, within};
+use super::news::{LOOK, Outlet, Over, within};
+use super::worker::Worker;
 use nilometer_linux::namespace::Namespace;
 
 /// Groups of messages: links, addresses and routes of both families, next-hop objects.
@@ -70,7 +71,7 @@ pub struct MirrorStatus {
 #[derive(Debug)]
 pub struct KernelMirror {
     status: Arc<Mutex<MirrorStatus>>,
-    _running: Running,
+    _worker: Worker,
 }
 
 impl KernelMirror {
@@ -97,8 +98,8 @@ impl KernelMirror {
             is_stale: true,
             batches: Batches::default(),
         };
-        let running = Running::start("kernel routes", outlet, move || work.run())?;
-        Ok(KernelMirror { status, _running: running })
+        let worker = Worker::start("kernel routes", outlet.stop, move || work.run())?;
+        Ok(KernelMirror { status, _worker: worker })
     }
 
     /// How it is.

@@ -27,3 +27,4 @@ mod snmp;
 pub mod stress;
 pub mod tally;
 pub mod testbed;
+mod worker;

@@ -1,12 +1,12 @@
-//! What the sources of routes tell the one who owns the routing table, and how they are stopped.
+//! What the sources of routes tell the one who owns the routing table.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use nilometer_router::{RouteBatch, RouteUpdate, Source};
 
 use nilometer_linux::namespace::Namespace;
@@ -18,7 +18,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone)]
 pub(super) struct Outlet {
     news: SyncSender<RouteBatch>,
-    stop: Arc<AtomicBool>,
+    pub(super) stop: Arc<AtomicBool>,
 }
 
 /// Nobody listens any more, or the source is to stop.
@@ -67,35 +67,5 @@ pub(super) fn within<T: Send>(
     match namespace {
         Some(namespace) => namespace.enter(work),
         None => work(),
-    }
-}
-
-/// A source's thread; dropped, it is told to stop and waited for.
-#[derive(Debug)]
-pub(super) struct Running {
-    outlet: Outlet,
-    thread: Option<JoinHandle<Result<(), Over>>>,
-}
-
-impl Running {
-    /// Starts a thread that works until its outlet is over.
-    pub(super) fn start(
-        name: &str,
-        outlet: Outlet,
-        work: impl FnOnce() -> Result<(), Over> + Send + 'static,
-    ) -> Result<Running> {
-        let thread = thread::Builder::new().name(name.into()).spawn(work);
-        let thread = thread.with_context(|| format!("cannot start the thread {name:?}"))?;
-        Ok(Running { outlet, thread: Some(thread) })
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.outlet.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic has been printed, and there is nobody here to pass it to.
-            let _ = thread.join();
-        }
     }
 }

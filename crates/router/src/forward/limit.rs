@@ -40,16 +40,6 @@ pub enum Kind {
     Echo,
 }
 
-/// All kinds, in the order of their counters.
-pub const ALL_KINDS: [Kind; KINDS] = [
-    Kind::Unreachable,
-    Kind::TooBig,
-    Kind::TimeExceeded,
-    Kind::Parameter,
-    Kind::Redirect,
-    Kind::Echo,
-];
-
 /// A rate of messages and a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
@@ -81,7 +71,7 @@ pub struct Allowances {
     pub destination: Allowance,
 }
 
-/// What each kind may, in the order of [`ALL_KINDS`].
+/// What each kind may, in the order of [`Kind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits(pub [Allowances; KINDS]);
 
@@ -272,7 +262,15 @@ mod tests {
             |allowance| Limits([Allowances { router: allowance, destination: allowance }; KINDS]);
         let mut closed = Limiter::new(both(none), 1);
         let mut open = Limiter::new(both(Allowance::UNLIMITED), 1);
-        for kind in ALL_KINDS {
+        let kinds = [
+            Kind::Unreachable,
+            Kind::TooBig,
+            Kind::TimeExceeded,
+            Kind::Parameter,
+            Kind::Redirect,
+            Kind::Echo,
+        ];
+        for kind in kinds {
             assert!(!closed.allow(Time::ZERO, kind, 7));
             for _ in 0..100_000 {
                 assert!(open.allow(Time::ZERO, kind, 7));

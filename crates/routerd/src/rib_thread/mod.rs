@@ -23,7 +23,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -34,6 +34,7 @@ use nilometer_router::{
 
 use super::latest::{HopsReader, LatestHops};
 use super::news::LOOK;
+use super::worker::Worker;
 use nilometer_linux::clock::thread_time;
 
 use serving::Serving;
@@ -107,18 +108,19 @@ struct Shared {
     cpu_ns: AtomicU64,
     /// When a route changed last, nanoseconds since 1970.
     changed_at_ns: AtomicU64,
-    over: AtomicBool,
+    over: Arc<AtomicBool>,
 }
 
 /// The RIB thread and what it owns; dropped, it applies no more news. Readers go on with what they have.
 pub struct RibThread {
+    // First, so that it is waited for before anything else goes.
+    _worker: Worker,
     limits: RouteLimits,
     shared: Arc<Shared>,
     news: SyncSender<RouteBatch>,
     told: Mutex<[Told; 2]>,
     addresses: Mutex<BTreeMap<u16, Vec<(IpAddr, u8)>>>,
     exchanging: Mutex<()>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl RibThread {
@@ -141,14 +143,13 @@ impl RibThread {
             late_readers: AtomicU64::new(0),
             cpu_ns: AtomicU64::new(0),
             changed_at_ns: AtomicU64::new(0),
-            over: AtomicBool::new(false),
+            over: Arc::default(),
         });
         let (news, told) = sync_channel(NEWS_MAX);
-        let its = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("routes".into()).spawn(move || its.run(&told));
-        let thread = Some(thread.context("cannot start the thread that keeps the routes")?);
+        let (its, over) = (Arc::clone(&shared), Arc::clone(&shared.over));
+        let worker = Worker::start("routes", over, move || its.run(&told))?;
         let (told, addresses, exchanging) = Default::default();
-        Ok(RibThread { limits, shared, news, told, addresses, exchanging, thread })
+        Ok(RibThread { _worker: worker, limits, shared, news, told, addresses, exchanging })
     }
 
     /// Where sources tell their news.
@@ -314,16 +315,6 @@ impl RibThread {
         let updates: Vec<RouteUpdate> = new.chain(gone).collect();
         *place = wanted;
         self.shared.apply(source, &updates)
-    }
-}
-
-impl Drop for RibThread {
-    fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic has been printed, and there is nobody here to pass it to.
-            let _ = thread.join();
-        }
     }
 }
 

@@ -35,9 +35,9 @@ const IF_X_ENTRY: &[u32] = &[1, 3, 6, 1, 2, 1, 31, 1, 1, 1];
 const IP: &[u32] = &[1, 3, 6, 1, 2, 1, 4];
 /// netSnmpPlaypen, and a number that nobody else there is likely to have.
 const OURS: &[u32] = &[1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 7_711];
-const QUEUE_ENTRY: [u32; 3] = [1, 1, 1];
-const FILTER_ENTRY: [u32; 3] = [1, 2, 1];
-const FABRIC: [u32; 2] = [1, 3];
+const QUEUE_ENTRY: &[u32] = &[1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 7_711, 1, 1, 1];
+const FILTER_ENTRY: &[u32] = &[1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 7_711, 1, 2, 1];
+const FABRIC: &[u32] = &[1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 7_711, 1, 3];
 /// `ethernetCsmacd` of IANAifType.
 const ETHERNET: i32 = 6;
 /// Discards by what the IP header says of itself, and by its addresses.
@@ -58,7 +58,7 @@ pub(super) fn tree(commands: &CommandChannel) -> Result<Tree> {
     let told = |why: Refused| anyhow!(why.error);
     let (tally, ports) = (commands.tally().map_err(told)?, commands.ports().map_err(told)?.ports);
     let mut tree = Tree::new();
-    put(&mut tree, INTERFACES, &[1, 0], Value::Integer(ports.len() as i32));
+    put(&mut tree, INTERFACES, 0, [(1, Value::Integer(ports.len() as i32))]);
     for port in &ports {
         interface(&mut tree, port);
         queue(&mut tree, port);
@@ -74,8 +74,11 @@ pub(super) fn tree(commands: &CommandChannel) -> Result<Tree> {
     Ok(tree)
 }
 
-fn put(tree: &mut Tree, base: &[u32], rest: &[u32], value: Value) {
-    tree.insert([base, rest].concat(), value);
+/// Enters the columns of one row; a scalar is a row of number 0.
+fn put(tree: &mut Tree, entry: &[u32], row: u32, columns: impl IntoIterator<Item = (u32, Value)>) {
+    let named =
+        columns.into_iter().map(|(column, value)| ([entry, &[column, row]].concat(), value));
+    tree.extend(named);
 }
 
 fn sum<'a>(counts: impl IntoIterator<Item = &'a u64>) -> u64 {
@@ -115,9 +118,7 @@ fn interface(tree: &mut Tree, port: &PortView) {
         (19, Value::Counter(sum(counters.output_drops.values()))),
         (20, Value::Counter(0)),
     ];
-    for (column, value) in columns {
-        put(tree, IF_ENTRY, &[column, index], value);
-    }
+    put(tree, IF_ENTRY, index, columns);
     let columns = [
         (1, name()),
         (6, Value::Counter64(counters.in_bytes)),
@@ -126,9 +127,7 @@ fn interface(tree: &mut Tree, port: &PortView) {
         (11, Value::Counter64(counters.out_packets)),
         (15, Value::Gauge(rate / 1_000_000)),
     ];
-    for (column, value) in columns {
-        put(tree, IF_X_ENTRY, &[column, index], value);
-    }
+    put(tree, IF_X_ENTRY, index, columns);
 }
 
 fn internet(tree: &mut Tree, tally: &Tally) {
@@ -156,9 +155,7 @@ fn internet(tree: &mut Tree, tally: &Tally) {
         (11, Value::Counter(tally.dropped)),
         (12, Value::Counter(no_route)),
     ];
-    for (column, value) in columns {
-        put(tree, IP, &[column, 0], value);
-    }
+    put(tree, IP, 0, columns);
 }
 
 fn queue(tree: &mut Tree, port: &PortView) {
@@ -170,9 +167,7 @@ fn queue(tree: &mut Tree, port: &PortView) {
         (5, Value::Counter64(sum(counters.output_drops.values()))),
         (6, Value::Counter64(sum(counters.input_drops.values()))),
     ];
-    for (column, value) in columns {
-        put(tree, OURS, &[&QUEUE_ENTRY[..], &[column, index]].concat(), value);
-    }
+    put(tree, QUEUE_ENTRY, index, columns);
 }
 
 fn one_filter(tree: &mut Tree, view: &FilterView) {
@@ -182,9 +177,7 @@ fn one_filter(tree: &mut Tree, view: &FilterView) {
         (3, Value::Counter64(view.packets)),
         (4, Value::Counter64(view.bytes)),
     ];
-    for (column, value) in columns {
-        put(tree, OURS, &[&FILTER_ENTRY[..], &[column, index]].concat(), value);
-    }
+    put(tree, FILTER_ENTRY, index, columns);
 }
 
 fn fabric(tree: &mut Tree, tally: &Tally, commands: &CommandChannel) -> Result<()> {
@@ -197,8 +190,6 @@ fn fabric(tree: &mut Tree, tally: &Tally, commands: &CommandChannel) -> Result<(
         (4, Value::Gauge(view.link_rate_bps / 1_000)),
         (5, Value::Gauge((view.speedup * 1_000.0) as u64)),
     ];
-    for (number, value) in scalars {
-        put(tree, OURS, &[&FABRIC[..], &[number, 0]].concat(), value);
-    }
+    put(tree, FABRIC, 0, scalars);
     Ok(())
 }

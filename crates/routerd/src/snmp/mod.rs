@@ -18,7 +18,7 @@ use std::ops::Bound;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -26,6 +26,7 @@ use anyhow::{Context, Result, bail, ensure};
 use self::agentx::{HEADER_BYTES, Header, Oid, Range, Value, Writer, error, kind};
 use super::control::command_channel::CommandChannel;
 use super::control::messages::Level;
+use super::worker::Worker;
 
 /// For how long what was read is told again.
 const FRESH: Duration = Duration::from_secs(1);
@@ -46,8 +47,7 @@ type Tree = BTreeMap<Oid, Value>;
 /// The subagent and its thread; dropped, it ends its session.
 #[derive(Debug)]
 pub struct Subagent {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _worker: Worker,
 }
 
 impl Subagent {
@@ -74,18 +74,7 @@ impl Subagent {
                 }
             }
         };
-        let thread = thread::Builder::new().name("snmp".into()).spawn(work);
-        Ok(Subagent { stop, thread: Some(thread.context("cannot start the thread of SNMP")?) })
-    }
-}
-
-impl Drop for Subagent {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic has been printed, and there is nobody here to pass it to.
-            let _ = thread.join();
-        }
+        Ok(Subagent { _worker: Worker::start("snmp", stop, work)? })
     }
 }
 
