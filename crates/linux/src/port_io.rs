@@ -188,6 +188,28 @@ pub trait PortIo {
     fn close(self, memory: &mut Memory);
 }
 
+/// What a [`PortIo`] with an `interface` says of it.
+macro_rules! of_interface {
+    () => {
+        fn name(&self) -> &str {
+            self.interface.name()
+        }
+
+        fn mac(&self) -> MacAddress {
+            self.interface.mac()
+        }
+
+        fn mtu_bytes(&self) -> u32 {
+            self.interface.mtu_bytes()
+        }
+
+        fn link_is_up(&self) -> Result<bool, PortError> {
+            self.interface.is_up()
+        }
+    };
+}
+pub(super) use of_interface;
+
 /// Sleeps until a port has received something, has room again (where `blocked` says of its number
 /// that packets wait for it), or failed, and at most for `timeout`; whether it was one of those.
 ///

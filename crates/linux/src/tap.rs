@@ -19,7 +19,7 @@ use anyhow::{Context, Result, ensure};
 use super::interface::{self, Interface};
 use super::memory::{Account, HEAD_ROOM_BYTES, Memory, Packet};
 use super::netlink::MacAddress;
-use super::port_io::{ChecksumOffload, PortError, PortIo, PortStatistics};
+use super::port_io::{ChecksumOffload, PortError, PortIo, PortStatistics, of_interface};
 use super::virtio_header::{self, HEADER_BYTES};
 
 /// `IFF_TUN_EXCL`: an interface of the name must not exist.
@@ -246,21 +246,7 @@ impl PortIo for TapPort {
         Ok(self.statistics)
     }
 
-    fn name(&self) -> &str {
-        self.interface.name()
-    }
-
-    fn mac(&self) -> MacAddress {
-        self.interface.mac()
-    }
-
-    fn mtu_bytes(&self) -> u32 {
-        self.interface.mtu_bytes()
-    }
-
-    fn link_is_up(&self) -> Result<bool, PortError> {
-        self.interface.is_up()
-    }
+    of_interface!();
 
     fn close(self, memory: &mut Memory) {
         drop(self.file);

@@ -78,8 +78,10 @@ pub struct StressPoint {
     pub idle_bytes_first_periods: f64,
     /// The largest sum of minimum rates that any input had, Mb/s.
     pub minimum_rates_most_mbps: f64,
-    /// Packets wholly sent by a source or on an output's link, all variants together.
-    pub packet_hops: u64,
+    /// Packets wholly sent by a source or on an output's link, all variants together; none where the
+    /// report has it of this point alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packet_hops: Option<u64>,
     /// All sets of equations.
     pub variants: Vec<VariantRow>,
     /// What came of every period, under equations 1 to 4; a file of its own.
@@ -116,39 +118,10 @@ pub struct StressReport {
     pub peak_rss_bytes: u64,
     /// The only point.
     #[serde(flatten)]
-    pub single: Option<StressFigures>,
+    pub single: Option<StressPoint>,
     /// Several points.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub points: Vec<StressPoint>,
-}
-
-/// The figures of a point without what the report has of its own.
-#[derive(Debug, Serialize)]
-pub struct StressFigures {
-    #[serde(flatten)]
-    parameters: Keys,
-    stages: Vec<u64>,
-    output_backlog_bytes_at_t1: u64,
-    input_backlog_bytes_at_t1: u64,
-    idle_violations: u64,
-    idle_bytes_first_periods: f64,
-    minimum_rates_most_mbps: f64,
-    variants: Vec<VariantRow>,
-}
-
-impl From<&StressPoint> for StressFigures {
-    fn from(point: &StressPoint) -> StressFigures {
-        StressFigures {
-            parameters: point.parameters.clone(),
-            stages: point.stages.clone(),
-            output_backlog_bytes_at_t1: point.output_backlog_bytes_at_t1,
-            input_backlog_bytes_at_t1: point.input_backlog_bytes_at_t1,
-            idle_violations: point.idle_violations,
-            idle_bytes_first_periods: point.idle_bytes_first_periods,
-            minimum_rates_most_mbps: point.minimum_rates_most_mbps,
-            variants: point.variants.clone(),
-        }
-    }
 }
 
 /// Runs every point of `template`.
@@ -180,11 +153,11 @@ pub fn stress(template: &Template) -> Result<(StressReport, Vec<StressPoint>)> {
         tool: tool::tool(),
         seed: template.seed(),
         digest: hex(&sha.finalize()),
-        packet_hops: made.iter().map(|point| point.packet_hops).sum(),
+        packet_hops: made.iter().filter_map(|point| point.packet_hops).sum(),
         cpu_seconds: after.cpu_seconds - before.cpu_seconds,
         peak_rss_bytes: after.peak_rss_bytes,
         single: match &made[..] {
-            [only] => Some(only.into()),
+            [only] => Some(StressPoint { packet_hops: None, ..only.clone() }),
             _ => None,
         },
         points: if made.len() == 1 { Vec::new() } else { made.clone() },
@@ -207,7 +180,7 @@ fn point(plan: &StressPlan, parameters: &Parameters, sha: &mut Sha256) -> Result
     };
     let variants = runs.iter().map(variant).collect();
     let hops = |run: &StressRun| run.outcome.in_packets + run.outcome.out_packets;
-    let packet_hops = runs.iter().map(hops).sum();
+    let packet_hops = Some(runs.iter().map(hops).sum());
     let is_balanced = runs.iter().all(|run| run.outcome.balanced);
     let Some(first) = runs.into_iter().next() else { bail!("there are no equations") };
     Ok(StressPoint {

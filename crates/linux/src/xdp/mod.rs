@@ -33,7 +33,7 @@ use super::flow_offload::FlowOffload;
 use super::interface::Interface;
 use super::memory::{Account, Memory, Packet};
 use super::netlink::MacAddress;
-use super::port_io::{ChecksumOffload, PortError, PortIo, PortStatistics};
+use super::port_io::{ChecksumOffload, PortError, PortIo, PortStatistics, of_interface};
 use super::ring::pending_error;
 use batch::{BatchSender, WORTH_WHILE};
 use receiving::WayIn;
@@ -370,21 +370,7 @@ impl PortIo for XdpPort {
         Ok(sum)
     }
 
-    fn name(&self) -> &str {
-        self.interface.name()
-    }
-
-    fn mac(&self) -> MacAddress {
-        self.interface.mac()
-    }
-
-    fn mtu_bytes(&self) -> u32 {
-        self.interface.mtu_bytes()
-    }
-
-    fn link_is_up(&self) -> Result<bool, PortError> {
-        self.interface.is_up()
-    }
+    of_interface!();
 
     fn close(mut self, memory: &mut Memory) {
         self.way_in = None;
