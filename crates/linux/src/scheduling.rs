@@ -1,4 +1,4 @@
-//! Timed threads first: those whose delay is measured run in a real-time class, within a limit.
+//! Runs the threads whose delay is measured in a real-time class, within a limit.
 //!
 //! A router or a traffic generator that waits in the run queue behind a meter or a display measures the
 //! scheduler and not itself: on two processors the 99th percentile of the delay through a router was eleven
@@ -9,14 +9,15 @@
 //! # The limit
 //!
 //! A real-time thread that never sleeps takes a processor from everybody. A guard looks at all timed threads
-//! every [`PERIOD`] and allows them [`ALLOWED`] of the processors together, the least busy first: a thread
-//! beyond that is busy with volume rather than waiting for a moment, and goes back to the ordinary class
-//! until it is less busy. So a bulk transfer leaves the meter its share, and a thread in an endless loop is
-//! out of the class within a period. The guard's own thread goes before all others and is idle but for that
-//! look.
+//! every [`PERIOD`]. One that used more than [`ONE_ALLOWED`] of a processor is busy with volume rather than
+//! waiting for a moment, and goes back to the ordinary class; so do the busiest of all where they used more than
+//! [`ALLOWED`] of the processors together. In the ordinary class a thread is judged by what it wanted, the time
+//! that it used and the time that it waited for a processor, until that is less. So a bulk transfer leaves the
+//! meter its share, and an endless loop is out of the class after a look or two. The guard has the highest priority
+//! and sleeps between looks.
 //!
-//! Where the system refuses the class (it wants `CAP_SYS_NICE` in the initial user namespace, or
-//! `RLIMIT_RTPRIO`), threads stay where they are, and [`Timed::granted`] says so.
+//! Where the system refuses the guard the class (it wants `CAP_SYS_NICE` in the initial user namespace, or
+//! `RLIMIT_RTPRIO` of 3), no thread gets it, and [`Timed::granted`] says so.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,8 +35,10 @@ use crate::clock::{thread_id, thread_time_of};
 pub const PERIOD: Duration = Duration::from_millis(100);
 /// The share of all processors that timed threads may use together in a real-time class.
 pub const ALLOWED: f64 = 0.7;
-/// The share up to which a thread that was beyond it is taken back.
-const TAKEN_BACK: f64 = 0.5;
+/// The share of one processor that one of them may use there.
+pub const ONE_ALLOWED: f64 = 0.9;
+/// A demoted thread returns once both shares are below this much of what is allowed.
+const RETURN: f64 = 0.7;
 
 /// A scheduling class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,8 +100,8 @@ pub struct Granted {
     pub granted: bool,
     /// The share of their time that they were beyond the limit and in the ordinary class, 0 to 1.
     pub beyond_limit: f64,
-    /// How long they waited, ready to run, for a processor, in seconds; the sum of all of them. 0 where the
-    /// kernel does not say (`CONFIG_SCHED_INFO`).
+    /// How long they waited, ready to run, for a processor, in seconds: the sum of all of them up to the guard's last
+    /// look at each. 0 where the kernel does not say (`CONFIG_SCHED_INFO`).
     pub run_queue_s: f64,
 }
 
@@ -106,6 +109,8 @@ pub struct Granted {
 #[derive(Debug)]
 pub struct Timed {
     class: Class,
+    /// The system gave the guard the class; before there is a guard, nobody gets it.
+    is_allowed: bool,
     threads: Arc<Mutex<Threads>>,
     /// Ends the guard when it goes.
     guard: Option<(Sender<()>, JoinHandle<()>)>,
@@ -131,9 +136,9 @@ struct Member {
 }
 
 impl Timed {
-    /// Threads that are to run in this class, none yet.
+    /// An empty set of threads for this class, which they get once there is a guard.
     pub fn new(class: Class) -> Timed {
-        Timed { class, threads: Arc::default(), guard: None }
+        Timed { class, is_allowed: false, threads: Arc::default(), guard: None }
     }
 
     /// Begins to guard the threads that are [`enter`](Timed::enter)ed from now on.
@@ -142,13 +147,14 @@ impl Timed {
     /// When there can be no further thread.
     pub fn guarded(mut self) -> io::Result<Timed> {
         let (end, ended) = channel();
+        let (tell, told) = channel();
         let threads = Arc::clone(&self.threads);
         let class = self.class;
         let watch = move || {
-            if class == Class::RealTime {
-                // (Refused to the guard, it is refused to all; then there is nothing to hold to a limit.)
-                let _ = set_class(thread_id(), Class::RealTime, GUARD);
-            }
+            let is_allowed =
+                class == Class::RealTime && set_class(thread_id(), Class::RealTime, GUARD).is_ok();
+            // (Whoever began it waits to hear.)
+            let _ = tell.send(is_allowed);
             let processors = thread::available_parallelism().map_or(1, usize::from) as f64;
             let mut looked = Instant::now();
             while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
@@ -158,6 +164,7 @@ impl Timed {
             }
         };
         let guard = thread::Builder::new().name("guard".into()).spawn(watch)?;
+        self.is_allowed = told.recv().unwrap_or(false);
         self.guard = Some((end, guard));
         Ok(self)
     }
@@ -169,23 +176,21 @@ impl Timed {
 
     /// Puts a thread of this process into the class, as one of this role.
     pub fn add(&self, role: Role, thread_id: i32) {
-        let class = match self.class {
-            Class::RealTime => set_class(thread_id, Class::RealTime, role.priority()).is_ok(),
-            Class::Ordinary => false,
-        };
-        let mut threads = lock(&self.threads);
-        threads.roles.entry(role).or_insert((true, 0, 0)).0 &=
-            class || self.class == Class::Ordinary;
+        // (All is read before the lock is taken: the guard may wait for it.)
         let used = thread_time_of(thread_id).unwrap_or_default();
         let waited = run_queue_wait(thread_id).unwrap_or_default();
-        let class = class.then_some(Class::RealTime);
+        let is_granted =
+            self.is_allowed && set_class(thread_id, Class::RealTime, role.priority()).is_ok();
+        let class = is_granted.then_some(Class::RealTime);
+        let mut threads = lock(&self.threads);
+        threads.roles.entry(role).or_insert((true, 0, 0)).0 &=
+            is_granted || self.class == Class::Ordinary;
         threads.members.push(Member { thread_id, role, used, waited, class });
     }
 
-    /// Why the system refused the class to a thread, if it did.
+    /// Why the system refused the class, if it was asked for and refused.
     pub fn refused(&self) -> Option<String> {
-        let is_refused = lock(&self.threads).roles.values().any(|(granted, ..)| !granted);
-        is_refused.then(refusal).flatten()
+        (self.class == Class::RealTime && !self.is_allowed).then(refusal).flatten()
     }
 
     /// How the threads of each role run, or ran.
@@ -218,38 +223,33 @@ fn lock(threads: &Mutex<Threads>) -> std::sync::MutexGuard<'_, Threads> {
 impl Threads {
     /// One look of the guard, so long after the one before.
     fn look(&mut self, elapsed: Duration, processors: f64) {
-        let mut busy = Vec::new();
+        let mut demands = Vec::new();
         self.members.retain_mut(|member| {
             let Some(used) = thread_time_of(member.thread_id) else { return false };
-            let share = used.saturating_sub(member.used).as_secs_f64() / elapsed.as_secs_f64();
-            member.used = used;
             let waited = run_queue_wait(member.thread_id).unwrap_or_default();
-            *self.waited.entry(member.role).or_default() += waited.saturating_sub(member.waited);
-            member.waited = waited;
-            busy.push(share);
+            let [ran, stood] = [used - member.used, waited.saturating_sub(member.waited)];
+            (member.used, member.waited) = (used, waited);
+            *self.waited.entry(member.role).or_default() += stood;
+            let wanted = if member.class == Some(Class::Ordinary) { ran + stood } else { ran };
+            demands.push((wanted.as_secs_f64() / elapsed.as_secs_f64(), member.class));
             true
         });
-        let beside: Vec<(f64, Option<Class>)> = busy
-            .into_iter()
-            .zip(&self.members)
-            .map(|(share, member)| (share, member.class))
-            .collect();
-        for (at, class) in classes(&beside, processors).into_iter().enumerate() {
+        for (at, class) in classes(&demands, processors).into_iter().enumerate() {
             let member = &mut self.members[at];
-            let counts = self.roles.entry(member.role).or_insert((true, 0, 0));
-            counts.1 += 1;
-            counts.2 += u64::from(class == Some(Class::Ordinary));
             if class != member.class
                 && let Some(class) = class
                 && set_class(member.thread_id, class, member.role.priority()).is_ok()
             {
                 member.class = Some(class);
             }
+            let counts = self.roles.entry(member.role).or_insert((true, 0, 0));
+            counts.1 += 1;
+            counts.2 += u64::from(member.class == Some(Class::Ordinary));
         }
     }
 }
 
-/// The classes of threads by the share of a processor that each used, and by the class that it had: the least
+/// The classes of threads by the share of a processor that each wanted, and by the class that it had: the least
 /// busy are allowed first. None stays none.
 fn classes(threads: &[(f64, Option<Class>)], processors: f64) -> Vec<Option<Class>> {
     let mut order: Vec<usize> = (0..threads.len()).collect();
@@ -260,8 +260,9 @@ fn classes(threads: &[(f64, Option<Class>)], processors: f64) -> Vec<Option<Clas
         let (share, class) = threads[at];
         sum += share;
         classes[at] = class.map(|class| {
-            let most = if class == Class::RealTime { ALLOWED } else { TAKEN_BACK };
-            if sum <= most * processors { Class::RealTime } else { Class::Ordinary }
+            let part = if class == Class::RealTime { 1.0 } else { RETURN };
+            let is_allowed = share <= part * ONE_ALLOWED && sum <= part * ALLOWED * processors;
+            if is_allowed { Class::RealTime } else { Class::Ordinary }
         });
     }
     classes
@@ -280,7 +281,8 @@ fn set_class(thread_id: i32, class: Class, priority: i32) -> io::Result<()> {
             // What a timed thread starts is not timed unless it says so.
             libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK
         }
-        Class::Ordinary => libc::SCHED_OTHER,
+        // (Who may not set priorities may not clear the flag either.)
+        Class::Ordinary => libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK,
     };
     // SAFETY: the pointer is to a struct of ours, which the kernel reads.
     let status = unsafe { libc::sched_setscheduler(thread_id, policy, &parameters) };
@@ -297,8 +299,13 @@ pub fn run_queue_wait(thread_id: i32) -> Option<Duration> {
 
 /// Why this process may not run threads in a real-time class, if it may not.
 pub fn refusal() -> Option<String> {
-    let tried = thread::spawn(|| set_class(thread_id(), Class::RealTime, 1)).join();
-    let error = tried.ok()?.err()?;
+    let tries = || set_class(thread_id(), Class::RealTime, GUARD);
+    let tried = thread::Builder::new().name("refusal".into()).spawn(tries);
+    let error = match tried.map(JoinHandle::join) {
+        Ok(Ok(tried)) => tried.err()?,
+        Ok(Err(_)) => return None,
+        Err(error) => error,
+    };
     Some(format!(
         "the system refuses a real-time class ({error}); run as root outside of a user namespace, or raise the \
          limit of real-time priorities (ulimit -r 3)"
@@ -315,10 +322,12 @@ mod tests {
 
     #[test]
     fn the_busiest_beyond_the_limit_are_ordinary_until_they_are_less_busy() {
-        // Two processors: 1.4 together.
+        // Two processors: 1.4 together, and 0.9 of one.
         assert_eq!(classes(&[(0.9, RT), (0.1, RT), (0.3, RT)], 2.0), [RT, RT, RT]);
-        assert_eq!(classes(&[(1.0, RT), (0.2, RT), (0.3, RT)], 2.0), [ORDINARY, RT, RT]);
-        assert_eq!(classes(&[(0.9, ORDINARY), (0.1, RT), (0.3, RT)], 2.0), [ORDINARY, RT, RT]);
+        assert_eq!(classes(&[(0.8, RT), (0.4, RT), (0.3, RT)], 2.0), [ORDINARY, RT, RT]);
+        assert_eq!(classes(&[(0.95, RT)], 2.0), [ORDINARY], "one alone");
+        // Those who are out return below seven tenths of both.
+        assert_eq!(classes(&[(0.65, ORDINARY), (0.1, RT), (0.3, RT)], 2.0), [ORDINARY, RT, RT]);
         assert_eq!(classes(&[(0.5, ORDINARY), (0.1, RT), (0.3, RT)], 2.0), [RT, RT, RT]);
         // One processor: an endless loop is out, and whoever was refused stays where it is.
         assert_eq!(classes(&[(1.0, RT), (0.0, None)], 1.0), [ORDINARY, None]);
@@ -354,12 +363,19 @@ mod tests {
             let granted = timed.granted();
             let is_granted = granted.iter().all(|of| of.granted);
             thread::sleep(10 * PERIOD);
-            let ordinary = spinning.iter().filter(|&&id| policy(id) == libc::SCHED_OTHER).count();
+            // (Looked at again and again: who is out stays out while it spins.)
+            let is_out = |id: &i32| policy(*id) == libc::SCHED_OTHER;
+            let out: Vec<usize> = (0..10)
+                .map(|_| {
+                    thread::sleep(PERIOD / 3);
+                    spinning.iter().filter(|id| is_out(id)).count()
+                })
+                .collect();
             let own = policy(thread_id());
             over.store(true, Ordering::Relaxed);
             assert_eq!(refusal().is_none(), is_granted);
             if is_granted {
-                assert!(ordinary > 0, "{ordinary} of {} are out", spinning.len());
+                assert_eq!(out, [spinning.len(); 10], "all are out");
                 assert_eq!(own, libc::SCHED_FIFO, "who sleeps stays");
                 let client = timed.granted().into_iter().find(|of| of.role == Role::Client);
                 assert!(client.is_some_and(|of| of.beyond_limit > 0.1), "{:?}", timed.granted());
@@ -367,7 +383,27 @@ mod tests {
                 assert_eq!(own, libc::SCHED_OTHER);
             }
         });
-        set_class(thread_id(), Class::Ordinary, 0).expect("it may always");
+        set_class(thread_id(), Class::Ordinary, 0).expect("back in the ordinary class");
+    }
+
+    /// As an ordinary user whose limit of real-time priorities allows it (`ulimit -r 3`).
+    #[test]
+    fn who_may_only_by_a_limit_is_taken_out_of_the_class_as_well() {
+        let most = libc::rlimit { rlim_cur: 3, rlim_max: 3 };
+        let work = move || {
+            // SAFETY: the pointer is to a struct of ours, which the kernel reads.
+            if unsafe { libc::setrlimit(libc::RLIMIT_RTPRIO, &most) } != 0 {
+                return None;
+            }
+            // (Of this thread alone, and with it go its capabilities.)
+            rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65_534)).ok()?;
+            let classes = [Class::RealTime, Class::Ordinary];
+            Some(classes.map(|class| set_class(thread_id(), class, GUARD).err()))
+        };
+        match thread::spawn(work).join().expect("no panic") {
+            None => println!("skipped: only root can become an ordinary user"),
+            Some(refused) => assert!(refused.iter().all(Option::is_none), "{refused:?}"),
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a fault box may do to packets, what it has done, and what it asks of the memory that they lie in.
+//! The fault box's settings, counters, events and memory interface.
 
 use nilometer_wire::{Port, Rate, Span, Time};
 

@@ -11,9 +11,10 @@
 //! does is the memory's business ([`Frames`]): a bit is flipped, or, where frames have no bytes, the packet is
 //! dropped, as a receiver's checksum would, and counted apart. By *duplication* a second copy follows at once.
 //! A *link of a rate* sends one packet after the other, and drops those that find its queue full. *Jitter* is
-//! uniform about the delay and keeps the order; by *reordering* a packet is held back for a while, so that those
-//! behind it overtake. Each fault has a random stream of its own, named by the seed, the box and the direction, so
-//! that switching one on does not change the chances of another.
+//! drawn uniformly about the delay, and keeps the order: where packets come closer together than the jitter, one
+//! waits for the one in front, and the mean exceeds the delay. By *reordering* a packet is held back for a while,
+//! so that those behind it overtake. Each fault has a random stream of its own, named by the seed, the box and the
+//! direction, so that switching one on does not change the chances of another.
 //!
 //! The box is a [`Node`] over frames of any kind: records of the simulator under the virtual clock, and buffers of
 //! a packet memory under the real one. What it decides, and when, can be kept as [`Event`]s: the ground truth that a
@@ -255,7 +256,7 @@ impl<F: Copy, M: Frames<F>> Node<F, M> for FaultBox<F> {
             if !memory.corrupt(frame, bit) {
                 memory.discard(frame);
                 self.counts.discarded += 1;
-                return;
+                return self.note(now, name, What::Discarded);
             }
         }
         let way = &mut self.ways[port.0 as usize & 1];
@@ -268,7 +269,8 @@ impl<F: Copy, M: Frames<F>> Node<F, M> for FaultBox<F> {
         }
         // (Copied first: a frame that has gone on is the link's.)
         let copy = if is_twice { memory.copy(frame) } else { None };
-        self.counts.duplicated += u64::from(copy.is_some());
+        self.counts.duplicated += u64::from(is_twice);
+        self.counts.discarded += u64::from(is_twice && copy.is_none());
         self.pass(now, name, *frame, (false, by), memory);
         if let Some(copy) = copy {
             self.pass(now, name, copy, (true, by), memory);

@@ -108,22 +108,22 @@ impl<'a, N: Node<Packet, Buffers>, P: PortIo> Driver<'a, N, P> {
     pub fn turn(&mut self) -> Result<bool> {
         let mut moved = false;
         if self.batches.transmit_first {
-            moved |= self.let_out()?;
+            moved |= self.transmit()?;
         }
         for number in 0..self.ports.len() {
-            moved |= self.take_in(number)?;
+            moved |= self.receive(number)?;
         }
         if !self.batches.transmit_first {
-            moved |= self.let_out()?;
+            moved |= self.transmit()?;
         }
         Ok(moved)
     }
 
-    fn take_in(&mut self, number: usize) -> Result<bool> {
+    fn receive(&mut self, number: usize) -> Result<bool> {
         self.batch.clear();
         let Buffers(memory) = &mut self.buffers;
         let taken = self.ports[number].receive(memory, &mut self.batch, self.batches.taken_at_once);
-        let count = is_passing(taken)?.unwrap_or(0);
+        let count = unless_down(taken)?.unwrap_or(0);
         let now = (self.clock)();
         for frame in &self.batch {
             self.node.receive(now, Port(number as u32), frame, &mut self.buffers);
@@ -131,7 +131,7 @@ impl<'a, N: Node<Packet, Buffers>, P: PortIo> Driver<'a, N, P> {
         Ok(count > 0)
     }
 
-    fn let_out(&mut self) -> Result<bool> {
+    fn transmit(&mut self) -> Result<bool> {
         let now = (self.clock)();
         if self.node.poll_timeout().is_some_and(|due| due <= now) {
             self.node.handle_timeout(now, &mut self.buffers);
@@ -145,10 +145,10 @@ impl<'a, N: Node<Packet, Buffers>, P: PortIo> Driver<'a, N, P> {
         let Buffers(memory) = &mut self.buffers;
         for (port, leaving) in self.ports.iter_mut().zip(&mut self.leaving) {
             if !leaving.is_empty() {
-                moved |= is_passing(port.transmit(memory, leaving))?.is_some_and(|sent| sent > 0);
+                moved |= unless_down(port.transmit(memory, leaving))?.is_some_and(|sent| sent > 0);
             }
             // (Also where nothing was sent: buffers of what was sent before come back by it.)
-            is_passing(port.flush(memory))?;
+            unless_down(port.flush(memory))?;
         }
         Ok(moved)
     }
@@ -184,7 +184,7 @@ impl<'a, N: Node<Packet, Buffers>, P: PortIo> Driver<'a, N, P> {
 }
 
 /// What a port did; none where its link is down, which passes.
-fn is_passing<T>(done: Result<T, PortError>) -> Result<Option<T>> {
+fn unless_down<T>(done: Result<T, PortError>) -> Result<Option<T>> {
     match done {
         Ok(done) => Ok(Some(done)),
         Err(PortError::Down { .. }) => Ok(None),

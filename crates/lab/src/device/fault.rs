@@ -1,13 +1,14 @@
 //! The fault box as a device under test: between two interfaces, on a thread of its own.
 //!
-//! It is transparent: hosts on both sides are neighbours, and frames leave as they came, but for a bit of those that
-//! are to be corrupted. What is not IP passes at once and is not counted.
+//! It is transparent: hosts on both sides are neighbours, and frames leave unchanged, except for one flipped bit in
+//! those to be corrupted. What is not IP passes at once and is not counted; neighbour discovery is IP.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use nilometer_linux::clock::thread_id;
@@ -18,7 +19,7 @@ use nilometer_linux::testbed::{PROGRAM_INTERFACES, Testbed};
 use nilometer_linux::xdp::{XdpConfig, XdpMode, XdpPort};
 use nilometer_sim::fault::{FaultCounts, Frames};
 use nilometer_sim::fault_box::FaultBox;
-use nilometer_wire::{Node, Port, Time};
+use nilometer_wire::{Node, Port, Span, Time};
 
 use super::driver::{Batches, Buffers, Driver};
 use super::spec::FaultSpec;
@@ -67,7 +68,7 @@ impl Frames<Packet> for Buffers {
 /// A fault box that lets pass at once what is not IP.
 struct Bypassed {
     inner: FaultBox<Packet>,
-    beside: Vec<(Port, Packet)>,
+    other: VecDeque<(Port, Packet)>,
 }
 
 impl Node<Packet, Buffers> for Bypassed {
@@ -75,7 +76,7 @@ impl Node<Packet, Buffers> for Bypassed {
         let ethertype = buffers.0.frame(frame).get(12..14).map(|pair| [pair[0], pair[1]]);
         match ethertype {
             Some([0x08, 0x00] | [0x86, 0xdd]) => self.inner.receive(now, port, frame, buffers),
-            _ => self.beside.push((Port(port.0 ^ 1), *frame)),
+            _ => self.other.push_back((Port(port.0 ^ 1), *frame)),
         }
     }
 
@@ -87,8 +88,8 @@ impl Node<Packet, Buffers> for Bypassed {
         frame: &mut Packet,
         buffers: &mut Buffers,
     ) -> Option<Port> {
-        if let Some((port, beside)) = self.beside.pop() {
-            *frame = beside;
+        if let Some((port, other)) = self.other.pop_front() {
+            *frame = other;
             return Some(port);
         }
         self.inner.poll_transmit(now, frame, buffers)
@@ -110,8 +111,10 @@ pub struct FaultSeen {
     pub inside: u64,
     /// What became of each packet, by direction and number.
     pub packets: Vec<PacketTruth>,
-    /// Packets of whom that is not known, beyond the first 2^21.
+    /// Packets whose fate was not kept, beyond the first 2^21.
     pub beyond: u64,
+    /// Frames that left the box and no port took.
+    pub unsent: u64,
     /// The ports' counters.
     pub ports: Vec<PortStatistics>,
     /// How the ports were opened.
@@ -124,18 +127,32 @@ pub struct FaultDevice {
     thread: Option<JoinHandle<Result<FaultSeen>>>,
     thread_id: i32,
     began: Instant,
-    origin: Arc<std::sync::OnceLock<Time>>,
+    shared: Arc<Shared>,
+}
+
+/// What the box's thread and its owner both see.
+#[derive(Debug, Default)]
+struct Shared {
+    /// When the traffic begins, by the box's clock.
+    origin: OnceLock<Time>,
+    /// Frames in the box after its last turn.
+    inside: AtomicUsize,
 }
 
 impl FaultDevice {
-    /// Starts a box between the device ports of a testbed.
+    /// Starts a box between the device ports of a testbed. It sets `failed` should it end by itself.
     ///
     /// # Errors
     /// When its ports cannot be opened.
-    pub fn start(testbed: &Testbed, spec: &FaultSpec, seed: u64) -> Result<FaultDevice> {
+    pub fn start(
+        testbed: &Testbed,
+        spec: &FaultSpec,
+        seed: u64,
+        failed: &Arc<AtomicBool>,
+    ) -> Result<FaultDevice> {
         let namespace = testbed.device().context("a fault box needs a namespace")?;
-        let (stop, origin) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        let (stopped, begins) = (Arc::clone(&stop), Arc::clone(&origin));
+        let (stop, shared) = (Arc::new(AtomicBool::new(false)), Arc::<Shared>::default());
+        let (stopped, seen, failed) = (Arc::clone(&stop), Arc::clone(&shared), Arc::clone(failed));
         let (spec, began) = (spec.clone(), Instant::now());
         let (hand, handed) = channel();
         let work = move || {
@@ -143,12 +160,13 @@ impl FaultDevice {
             let id = opened.as_ref().map(|_| thread_id()).map_err(|why| anyhow!("{why:#}"));
             let _ = hand.send(id);
             let (buffers, ports, notes) = opened?;
-            drive((buffers, ports, notes), (spec, seed), (began, &begins), &stopped)
+            let driven = drive((buffers, ports, notes), (spec, seed), (began, &seen), &stopped);
+            driven.inspect_err(|_| failed.store(true, Ordering::Release))
         };
         let thread = namespace.spawn("fault box", work)?;
         let thread_id =
             handed.recv().context("the fault box ended while it was put together")??;
-        Ok(FaultDevice { stop, thread: Some(thread), thread_id, began, origin })
+        Ok(FaultDevice { stop, thread: Some(thread), thread_id, began, shared })
     }
 
     /// What the kernel calls the thread that forwards.
@@ -159,7 +177,19 @@ impl FaultDevice {
     /// When the traffic begins, from which the times of the ground truth are counted.
     pub fn watch_from(&self, origin: Instant) {
         let since = origin.saturating_duration_since(self.began);
-        let _ = self.origin.set(Time::from_nanos(since.as_nanos() as u64));
+        let _ = self.shared.origin.set(Time::from_nanos(since.as_nanos() as u64));
+    }
+
+    /// Returns when the box is empty, at the latest after the longest that a packet may stay, or when `stop` is set.
+    pub fn settle(&self, stay: Span, stop: &AtomicBool) {
+        let began = Instant::now();
+        let longest = Duration::from_nanos(stay.as_nanos());
+        while self.shared.inside.load(Ordering::Acquire) > 0
+            && began.elapsed() < longest
+            && !stop.load(Ordering::Acquire)
+        {
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Ends it.
@@ -213,21 +243,22 @@ fn open() -> Result<Opened> {
 fn drive(
     (buffers, ports, opened): Opened,
     (spec, seed): (FaultSpec, u64),
-    (began, origin): (Instant, &std::sync::OnceLock<Time>),
+    (began, shared): (Instant, &Shared),
     stop: &AtomicBool,
 ) -> Result<FaultSeen> {
     let clock = || Time::from_nanos(began.elapsed().as_nanos() as u64);
     let mut inner = FaultBox::of_ways(spec.ways, seed, 0);
     inner.keep_events();
-    let node = Bypassed { inner, beside: Vec::new() };
+    let node = Bypassed { inner, other: VecDeque::new() };
     let mut driver = Driver::new(node, ports, buffers, Batches::default(), &clock);
     let mut truth = Truth::default();
     driver.run(stop, |node| {
-        if let Some(&origin) = origin.get() {
+        shared.inside.store(node.inner.inside(), Ordering::Release);
+        if let Some(&origin) = shared.origin.get() {
             truth.note(&node.inner.take_events(), origin);
         }
     })?;
-    let ports = driver.statistics()?;
+    let (ports, unsent) = (driver.statistics()?, driver.waiting() as u64);
     let node = driver.close();
     anyhow::ensure!(node.inner.balances(), "the fault box lost count: {:?}", node.inner.counts());
     Ok(FaultSeen {
@@ -235,6 +266,7 @@ fn drive(
         counts: node.inner.counts(),
         inside: node.inner.inside() as u64,
         beyond: truth.beyond,
+        unsent,
         packets: truth.packets(),
         ports,
         opened,

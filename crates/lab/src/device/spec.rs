@@ -5,6 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use nilometer_report::format::percent;
 use nilometer_sim::fault::{Faults, GilbertElliott};
 use nilometer_sim::quantity::{rate, rate_text, size, span, span_text};
 use nilometer_wire::Span;
@@ -16,6 +17,8 @@ const QUEUE_BYTES: u64 = 1_000_000;
 const REORDER_BY: Span = Span::from_nanos(1_000_000);
 /// The longest delay, and so the longest of each time in a specification.
 const DELAY_MAX: Span = Span::from_nanos(10_000_000_000);
+/// The longest that a packet may stay.
+const STAY_MAX: Span = Span::from_nanos(60_000_000_000);
 /// The ending of keys that are of the way back alone.
 const BACK: &str = "_back";
 const KEYS: &str =
@@ -66,7 +69,9 @@ impl FromStr for FaultSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<FaultSpec, String> {
-        let mut ways = [Faults { queue_bytes: QUEUE_BYTES, ..Faults::default() }; 2];
+        let usual =
+            Faults { queue_bytes: QUEUE_BYTES, reorder_by: REORDER_BY, ..Faults::default() };
+        let mut ways = [usual; 2];
         let mut said: Vec<&str> = Vec::new();
         let pairs: Vec<&str> = text.split(',').filter(|pair| !pair.trim().is_empty()).collect();
         // The way back is said apart, whatever the order in which it is said.
@@ -94,7 +99,7 @@ impl FromStr for FaultSpec {
         }
         for faults in &mut ways {
             if faults.reorder > 0.0 && faults.reorder_by == Span::ZERO {
-                faults.reorder_by = REORDER_BY;
+                return Err("reorder_by is no time, so that nothing would be reordered".to_owned());
             }
             if faults.jitter > faults.delay {
                 return Err(format!(
@@ -104,7 +109,17 @@ impl FromStr for FaultSpec {
                 ));
             }
         }
-        Ok(FaultSpec { ways, text: text.to_owned() })
+        let spec = FaultSpec { ways, text: text.to_owned() };
+        let stay = spec.longest_stay();
+        if stay > STAY_MAX {
+            return Err(format!(
+                "a packet could stay for {:.0} s until the queue is empty, and the most is {}; give a higher rate or \
+                 a shorter queue (queue=100kB)",
+                stay.as_secs_f64(),
+                span_text(STAY_MAX)
+            ));
+        }
+        Ok(spec)
     }
 }
 
@@ -164,17 +179,20 @@ pub fn described(faults: &Faults) -> String {
         words.push(format!("± {} jitter", span_text(faults.jitter)));
     }
     if let Some(bursts) = faults.bursts {
-        words.push(format!("{} % lost in bursts", 100.0 * bursts.mean_loss()));
+        words.push(format!("{} lost in bursts", percent(bursts.mean_loss())));
     }
     for (share, what) in [
         (faults.loss, "lost"),
         (faults.duplicate, "duplicated"),
-        (faults.reorder, "held back"),
         (faults.corrupt, "corrupted"),
+        (faults.reorder, "held back"),
     ] {
         if share > 0.0 {
-            words.push(format!("{} % {what}", 100.0 * share));
+            words.push(format!("{} {what}", percent(share)));
         }
+    }
+    if faults.reorder > 0.0 {
+        words.push(format!("by {}", span_text(faults.reorder_by)));
     }
     if words.is_empty() { "nothing is done to packets".to_owned() } else { words.join(", ") }
 }
@@ -219,6 +237,8 @@ mod tests {
             ("jitter=1ms", "exceeds the delay"),
             ("burst_loss=0.1", "P:R"),
             ("burst_loss=0.1:0", "never ends"),
+            ("reorder=0.1,reorder_by=0ms", "nothing would be reordered"),
+            ("rate=64kbit", "until the queue is empty, and the most is 60 s"),
         ] {
             let why = text.parse::<FaultSpec>().expect_err(text);
             assert!(why.contains(words), "{text}: {why}");

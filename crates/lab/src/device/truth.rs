@@ -39,7 +39,7 @@ pub struct PacketTruth {
 #[derive(Debug, Default)]
 pub struct Truth {
     packets: Vec<PacketTruth>,
-    /// Of each packet under way its place in `packets`.
+    /// The place in `packets` of each packet that was not lost: it, or a copy of it, may still leave.
     places: BTreeMap<(u8, u64), usize>,
     /// Packets beyond [`PACKETS_MAX`].
     pub beyond: u64,

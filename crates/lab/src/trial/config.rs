@@ -283,7 +283,8 @@ impl LabConfig {
                 "the device fault needs to know what to do: give --fault (fault), for instance rate=50Mbit,delay=20ms"
             ),
             (Some(_), dut) if dut != DutKind::Fault => bail!(
-                "--fault (fault) says what the device fault is to do, and dut is {}: leave one of them out",
+                "--fault (fault) says what the device fault is to do, and the device is {}: give --dut fault \
+                 (dut = \"fault\"), or leave fault out",
                 dut.name()
             ),
             _ => {}

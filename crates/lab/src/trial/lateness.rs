@@ -12,28 +12,29 @@ const BEYOND_LIMIT: f64 = 0.05;
 /// The most likely cause, in one or two sentences: what was taken away, then what was refused, then who was in
 /// the way.
 pub fn cause(scheduling: &[Granted], stolen_percent: f64, others_percent: f64) -> String {
-    let late: Vec<&Granted> =
+    let engines: Vec<&Granted> =
         scheduling.iter().filter(|of| matches!(of.role, Role::Client | Role::Server)).collect();
     if stolen_percent > STOLEN_PERCENT {
         return format!(
             "A hypervisor took away {stolen_percent:.1} % of the processors; repeat when its host is less busy."
         );
     }
-    let others = format!("Other processes used {others_percent:.0} % of the processors");
-    let waited_s: f64 = late.iter().map(|of| of.run_queue_s).sum();
-    if late.iter().any(|of| of.class == Class::RealTime && !of.granted) {
+    let others =
+        format!("Others (processes and the kernel) used {others_percent:.0} % of the processors");
+    let waited_s: f64 = engines.iter().map(|of| of.run_queue_s).sum();
+    if engines.iter().any(|of| of.class == Class::RealTime && !of.granted) {
         return format!(
             "The system refused a real-time class, and the engines waited {waited_s:.2} s for a processor. {others}. \
-             Run as root outside of a container, or raise the limit of real-time priorities (ulimit -r)."
+             Run as root outside of a user namespace, or raise the limit of real-time priorities (ulimit -r)."
         );
     }
-    if late.iter().any(|of| of.class == Class::Ordinary) {
+    if engines.iter().any(|of| of.class == Class::Ordinary) {
         return format!(
             "In the ordinary scheduling class the engines waited {waited_s:.2} s for a processor. {others}. \
              Leave out --scheduling ordinary for tighter figures."
         );
     }
-    if let Some(busy) = late.iter().find(|of| of.beyond_limit > BEYOND_LIMIT) {
+    if let Some(busy) = engines.iter().find(|of| of.beyond_limit > BEYOND_LIMIT) {
         return format!(
             "The engines and the device used more of the processors than real-time threads may for {:.0} % of the \
              time. Play slower (--speed 0.5), or on more processors.",
@@ -67,7 +68,7 @@ mod tests {
                 "waited 0.25 s for a processor",
             ),
             (cause(&client(Class::RealTime, true, 0.4), 0.0, 50.0), "for 40 % of the time"),
-            (cause(&real_time(), 0.5, 30.0), "Other processes used 30 %"),
+            (cause(&real_time(), 0.5, 30.0), "Others (processes and the kernel) used 30 %"),
             (cause(&real_time(), 0.5, 2.0), "Neither other processes nor a hypervisor"),
         ] {
             assert!(found.contains(words), "{words}: {found}");

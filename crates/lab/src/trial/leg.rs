@@ -159,10 +159,15 @@ fn start_router<'a>(
     is_device.then(|| RouterUnderTest::start(testbed, seed, file)).transpose()
 }
 
-/// Starts the fault box on the testbed's device ports, if it is the device.
-fn start_fault(dut: DutKind, testbed: &Testbed, config: &LabConfig) -> Result<Option<FaultDevice>> {
+/// Starts the fault box on the testbed's device ports, if it is the device; it sets `stop` should it fail.
+fn start_fault(
+    dut: DutKind,
+    testbed: &Testbed,
+    config: &LabConfig,
+    stop: &Arc<AtomicBool>,
+) -> Result<Option<FaultDevice>> {
     let spec = config.fault.as_ref().filter(|_| dut == DutKind::Fault);
-    spec.map(|spec| FaultDevice::start(testbed, spec, config.seed)).transpose()
+    spec.map(|spec| FaultDevice::start(testbed, spec, config.seed, stop)).transpose()
 }
 
 /// Starts FRR beside the kernel that forwards, if that is the device.
@@ -182,7 +187,7 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     let testbed = build_testbed(config.dut, config)?;
     PassiveMeter::open(&testbed, config.meter.ring_mib)?;
     start_router(config.dut, &testbed, config.seed, router)?;
-    start_fault(config.dut, &testbed, config)?;
+    start_fault(config.dut, &testbed, config, &Arc::default())?;
     if let Some(namespace) = testbed.device().filter(|_| config.dut == DutKind::Frr) {
         frr::try_out(namespace).context("dut frr")?;
     }
@@ -217,7 +222,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
     let testbed = build_testbed(leg.dut, leg.config)?;
     let meter = PassiveMeter::open(&testbed, leg.config.meter.ring_mib)?;
     let router = start_router(leg.dut, &testbed, leg.config.seed, leg.router)?;
-    let fault = start_fault(leg.dut, &testbed, leg.config)?;
+    let fault = start_fault(leg.dut, &testbed, leg.config, stop)?;
     testbed.raise()?;
     if let Some(router) = &router {
         router.wait_until_up()?;
@@ -259,7 +264,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
     let machine = Machine::now()?;
     let own = usage()?.cpu_seconds;
     let (over, settled) = (AtomicBool::new(false), AtomicBool::new(false));
-    let (executions, played, served, sighted) = thread::scope(|scope| {
+    let (executions, (played, (machine, own_s)), served, sighted) = thread::scope(|scope| {
         // What nobody sees need not be played to its end.
         let metering = scope.spawn(|| {
             let sighted = meter.run(watch, &live.meter, &settled);
@@ -275,8 +280,11 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         let played = testbed.client().enter(|| client.play(threads, scores, &live.traffic, stop));
         let played_for = origin.elapsed();
         let emptied = router.as_ref().map_or(Ok(()), RouterUnderTest::settle);
-        let in_the_box = if fault.is_some() { stay } else { Span::ZERO };
-        thread::sleep(SETTLE + Duration::from_nanos(in_the_box.as_nanos()));
+        let used = (Machine::now()?.since(&machine), usage()?.cpu_seconds - own);
+        if let Some(fault) = &fault {
+            fault.settle(stay, stop);
+        }
+        thread::sleep(SETTLE);
         over.store(true, Ordering::Release);
         let served = serving.join();
         settled.store(true, Ordering::Release);
@@ -284,13 +292,11 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         let fell = |who: &str| anyhow!("the {who}'s thread panicked");
         anyhow::Ok((
             played.context("the client engine failed")?,
-            played_for,
+            (played_for, used),
             served.map_err(|_| fell("server"))?.context("the server engine failed")?,
             emptied.and(sighted.map_err(|_| fell("meter"))?.context("the meter failed"))?,
         ))
     })?;
-    let machine = Machine::now()?.since(&machine);
-    let own_s = usage()?.cpu_seconds - own;
     let interrupted_ns = stop.load(Ordering::Acquire).then_some(played.as_nanos() as u64);
     let (wall_end_ns, end) = both_clocks();
     let clock_step_ns = (wall_end_ns as i64 - wall_ns as i64) - (end - now).as_nanos() as i64;

@@ -124,6 +124,8 @@ pub struct FaultOutcome {
     pub unheard: u64,
     /// Packets beyond those that `fault.ndjson` has.
     pub beyond: u64,
+    /// Packets that left it and no port took.
+    pub unsent: u64,
     /// What is not as it should be about its ports.
     pub notes: Vec<String>,
 }
@@ -144,6 +146,7 @@ impl From<&FaultSeen> for FaultOutcome {
             inside: seen.inside,
             unheard: seen.ports.iter().map(PortStatistics::rx_lost).sum(),
             beyond: seen.beyond,
+            unsent: seen.unsent + seen.ports.iter().map(|port| port.tx_invalid).sum::<u64>(),
             notes: seen.opened.clone(),
         }
     }

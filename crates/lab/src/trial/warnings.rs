@@ -30,6 +30,7 @@ pub fn of(account: &Account<'_>, outcome: &Outcome) -> Vec<String> {
     wire(account, outcome, &mut found);
     meter(account, outcome, &mut found);
     router(outcome, &mut found);
+    fault(outcome, &mut found);
     scheduling(outcome, &mut found);
     execution(account, outcome, &mut found);
     short_gaps(account, outcome, &mut found);
@@ -237,6 +238,28 @@ fn scheduling(outcome: &Outcome, found: &mut Vec<String>) {
              `nilometer doctor` says what would help."
                 .to_owned(),
         );
+    }
+}
+
+/// What the fault box lost without being asked to, or does not tell.
+fn fault(outcome: &Outcome, found: &mut Vec<String>) {
+    let Some(fault) = &outcome.fault else { return };
+    let lost = fault.unheard + fault.unsent;
+    if lost > 0 {
+        found.push(format!(
+            "{} packets never reached the fault box, and {} left it by no port: its buffers or rings were full. These \
+             losses are its own; play slower, or with less delay.",
+            fault.unheard, fault.unsent
+        ));
+    }
+    if fault.beyond > 0 {
+        found.push(format!(
+            "fault.ndjson has the first packets only; {} later ones are counted and not listed.",
+            fault.beyond
+        ));
+    }
+    if fault.inside > 0 && !outcome.interrupted {
+        found.push(format!("{} packets were still in the fault box at the end.", fault.inside));
     }
 }
 

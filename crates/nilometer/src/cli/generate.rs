@@ -340,6 +340,9 @@ fn play(args: &ClientArgs) -> Result<Verdict> {
     }
     let plan = planning::plan(&model, Draw::Seed(args.seed), args.threads.get())?;
     let timed = Timed::new(args.scheduling).guarded().context("the guard of timed threads")?;
+    if let Some(why) = timed.refused() {
+        say!("connections are started in the ordinary scheduling class: {why}");
+    }
     let timed = Arc::new(timed);
     let origin = Instant::now() + Duration::from_millis(200);
     let client = Client::new(ClientConfig {

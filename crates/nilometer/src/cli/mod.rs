@@ -211,7 +211,7 @@ mod tests {
         let lines = [
             ("lab run --seed x", "'--seed <N>': a whole number, zero or more, is needed"),
             ("lab run --duration soon", "'--duration <SECONDS>': a number is needed"),
-            ("lab run --dut wir", "[possible values: nilometer, linux, frr, wire]"),
+            ("lab run --dut wir", "[possible values: nilometer, linux, frr, fault, wire]"),
         ];
         for (typed, end) in lines {
             let said = said(&format!("nilometer {typed}"));

@@ -52,7 +52,9 @@ fn run(room: &Room, faults: &str) -> Value {
 /// byte by byte the same as the one before, and the meter pairs such packets first in, first out: it then says of the
 /// second what happened to the first. So what does not agree must be of few packets, and cancel out among those of
 /// the same length. How many there are.
-fn agree<T: Ord + Copy + std::fmt::Debug>(pairs: impl Iterator<Item = (u32, T, T)>) -> usize {
+fn count_mismatched<T: Ord + Copy + std::fmt::Debug>(
+    pairs: impl Iterator<Item = (u32, T, T)>,
+) -> usize {
     let (mut balance, mut all, mut exchanged) = (BTreeMap::new(), 0, 0);
     for (bytes, seen, true_one) in pairs {
         all += 1;
@@ -77,6 +79,7 @@ fn the_meter_sees_what_the_fault_box_lost_and_doubled() {
     let result = run(&room, faults);
     assert_eq!((&result["dut"], &result["fault"]["faults"]), (&"fault".into(), &faults.into()));
     assert_eq!(result["fault"]["unheard"], 0, "{result}");
+    assert_eq!(result["scheduling"][0]["role"], "fault-box");
     let (entered, twice) = metered(&room);
     let truths = truths(&room, &entered);
     let mut differences = BTreeMap::new();
@@ -85,7 +88,7 @@ fn the_meter_sees_what_the_fault_box_lost_and_doubled() {
         let copies = truths[way].iter().filter(|packet| packet.copy_left_ns.is_some()).count();
         assert_eq!(copies as u64, twice[way]);
         let pairs = || entered[way].iter().zip(&truths[way]);
-        let exchanged = agree(pairs().map(|(row, truth)| {
+        let exchanged = count_mismatched(pairs().map(|(row, truth)| {
             (row.bytes, row.fate == Fate::Lost, truth.lost || truth.discarded)
         }));
         println!(
@@ -136,7 +139,7 @@ fn a_fault_box_without_faults_and_faults_without_the_box_are_refused() {
     let line = room.refused(&["lab", "run", "--dut", "fault"]);
     assert!(line.contains("give --fault (fault), for instance rate=50Mbit"), "{line}");
     let line = room.refused(&["lab", "run", "--dut", "linux", "--fault", "loss=0.1"]);
-    assert!(line.contains("dut is linux"), "{line}");
+    assert!(line.contains("the device is linux: give --dut fault"), "{line}");
     let line = room.refused(&["lab", "run", "--fault", "loss=10"]);
     assert!(line.contains("give a probability from 0 to 1"), "{line}");
 }
