@@ -5,7 +5,7 @@
 //!                    nothing moved?  sleep until a frame comes or the node's next moment is near
 //! ```
 //!
-//! The last [`AWAKE_FOR`] before a moment are waited for awake, as the kernel's sleep is no finer. A frame that a
+//! The last `AWAKE_FOR` before a moment are waited for awake, as the kernel's sleep is no finer. A frame that a
 //! port has no room for waits in front of it, in order; nothing is dropped here.
 
 use std::collections::VecDeque;
