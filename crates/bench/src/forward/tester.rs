@@ -8,7 +8,7 @@
 //! sends what happens to be due. And it waits without sleeping, and says for how long ([`Run::waited`]): a
 //! sleep costs half as much as a burst of 15 frames, and a generator whose device keeps it busy for almost a
 //! whole `TICK` skips some of its sleeps, which the one on the bare link never does. With sleeps the price of
-//! Linux at 300,000 frames a second was 1,014 to 1,143 ns from one run to the next; it was 1,181 to 1,206
+//! Linux at 300,000 frames a second was 1,014 to 1,143 ns from one run to the next; it is 1,216 to 1,243
 //! without, as at 100,000. Only on a machine with one processor does it sleep, as the device needs that.
 //!
 //! # The check on itself
