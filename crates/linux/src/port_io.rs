@@ -164,7 +164,7 @@ pub trait PortIo {
     ///
     /// # Errors
     ///
-    /// When the kernel cannot be asked for its own.
+    /// When the kernel's counters cannot be read.
     fn statistics(&mut self) -> Result<PortStatistics, PortError>;
 
     /// The interface's name.

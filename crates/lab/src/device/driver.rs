@@ -25,22 +25,10 @@ const ASLEEP_FOR: Duration = Duration::from_millis(20);
 /// How long a port without room is left alone.
 const STUCK_FOR: Duration = Duration::from_micros(200);
 
-/// How frames are taken and handed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batches {
-    /// Frames that are taken from a port before the node is asked for what leaves.
-    pub taken_at_once: usize,
-    /// Whether what is due leaves before anything is taken in a turn.
-    pub transmit_first: bool,
-}
+/// The most frames received from a port before the node is polled for what it transmits.
+const BATCH: usize = 64;
 
-impl Default for Batches {
-    fn default() -> Batches {
-        Batches { taken_at_once: 64, transmit_first: false }
-    }
-}
-
-/// A packet memory, as nodes have it lent.
+/// The packet memory that a driver lends to its node.
 pub struct Buffers(pub Memory);
 
 /// A node between ports.
@@ -50,7 +38,6 @@ pub struct Driver<'a, N, P> {
     buffers: Buffers,
     leaving: Vec<VecDeque<Packet>>,
     batch: Vec<Packet>,
-    batches: Batches,
     clock: &'a dyn Fn() -> Time,
 }
 
@@ -60,22 +47,16 @@ impl<'a, N: Node<Packet, Buffers>, P: PortIo> Driver<'a, N, P> {
         node: N,
         ports: Vec<P>,
         buffers: Buffers,
-        batches: Batches,
         clock: &'a dyn Fn() -> Time,
     ) -> Driver<'a, N, P> {
         let leaving = ports.iter().map(|_| VecDeque::new()).collect();
-        Driver { node, ports, buffers, leaving, batch: Vec::new(), batches, clock }
-    }
-
-    /// The node.
-    pub fn node_mut(&mut self) -> &mut N {
-        &mut self.node
+        Driver { node, ports, buffers, leaving, batch: Vec::new(), clock }
     }
 
     /// The counters of the ports.
     ///
     /// # Errors
-    /// When the kernel cannot be asked for its own.
+    /// When the kernel's counters cannot be read.
     pub fn statistics(&mut self) -> Result<Vec<PortStatistics>> {
         self.ports.iter_mut().map(|port| port.statistics().map_err(Into::into)).collect()
     }
@@ -107,22 +88,17 @@ impl<'a, N: Node<Packet, Buffers>, P: PortIo> Driver<'a, N, P> {
     /// As [`Driver::run`].
     pub fn turn(&mut self) -> Result<bool> {
         let mut moved = false;
-        if self.batches.transmit_first {
-            moved |= self.transmit()?;
-        }
         for number in 0..self.ports.len() {
             moved |= self.receive(number)?;
         }
-        if !self.batches.transmit_first {
-            moved |= self.transmit()?;
-        }
+        moved |= self.transmit()?;
         Ok(moved)
     }
 
     fn receive(&mut self, number: usize) -> Result<bool> {
         self.batch.clear();
         let Buffers(memory) = &mut self.buffers;
-        let taken = self.ports[number].receive(memory, &mut self.batch, self.batches.taken_at_once);
+        let taken = self.ports[number].receive(memory, &mut self.batch, BATCH);
         let count = unless_down(taken)?.unwrap_or(0);
         let now = (self.clock)();
         for frame in &self.batch {

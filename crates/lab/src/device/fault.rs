@@ -21,7 +21,7 @@ use nilometer_sim::fault::{FaultCounts, Frames};
 use nilometer_sim::fault_box::FaultBox;
 use nilometer_wire::{Node, Port, Span, Time};
 
-use super::driver::{Batches, Buffers, Driver};
+use super::driver::{Buffers, Driver};
 use super::spec::FaultSpec;
 use super::truth::{PacketTruth, Truth};
 
@@ -250,7 +250,7 @@ fn drive(
     let mut inner = FaultBox::of_ways(spec.ways, seed, 0);
     inner.keep_events();
     let node = Bypassed { inner, other: VecDeque::new() };
-    let mut driver = Driver::new(node, ports, buffers, Batches::default(), &clock);
+    let mut driver = Driver::new(node, ports, buffers, &clock);
     let mut truth = Truth::default();
     driver.run(stop, |node| {
         shared.inside.store(node.inner.inside(), Ordering::Release);

@@ -14,7 +14,7 @@ pub mod network;
 pub mod proving;
 
 nilometer_wire::named! {
-    /// What a finding matters for, in the order in which they are told.
+    /// What a finding affects, in the order of the report.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Purpose {

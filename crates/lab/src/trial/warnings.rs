@@ -230,7 +230,7 @@ fn execution(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) 
     }
 }
 
-/// Timed threads that are not in the class that was asked for.
+/// Warns if the system refused the requested scheduling class.
 fn scheduling(outcome: &Outcome, found: &mut Vec<String>) {
     if outcome.scheduling.iter().any(|of| !of.granted) {
         found.push(

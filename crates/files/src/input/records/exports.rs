@@ -263,7 +263,10 @@ impl Reading<'_> {
                 if sampling > 1 { sampling.into() } else { 0 },
                 "counts 1 packet in #; packets and bytes are not scaled up",
             ),
-            (since(|it| it.sampling_late), "# flows came before their sampling interval was told"),
+            (
+                since(|it| it.sampling_late),
+                "# flows arrived before their exporter announced its sampling interval",
+            ),
             (
                 since(|it| it.lists_unknown),
                 "# lists in records have no template; TCP's flags may be in them",
