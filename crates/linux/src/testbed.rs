@@ -112,6 +112,46 @@ pub struct DevicePort {
     pub routes: Vec<(Prefix, IpAddr)>,
 }
 
+/// What a testbed is to look like, worked out without the kernel: for hosts and devices under another clock.
+#[derive(Debug)]
+pub struct Layout(Plan);
+
+impl Layout {
+    /// The layout of a configuration.
+    ///
+    /// # Errors
+    /// As [`Testbed::build`], where the configuration is at fault.
+    pub fn new(config: &TestbedConfig) -> Result<Layout> {
+        Plan::new(config).map(Layout)
+    }
+
+    /// The link-layer addresses of the client's and the server's interface, each before that of the interface at
+    /// the other end of its link, or of its neighbour behind a device that is transparent.
+    pub fn hosts(&self) -> [[MacAddress; 2]; 2] {
+        [Site::Client, Site::Server].map(|site| {
+            let port = self.0.ports.iter().find(|port| port.site == site);
+            let port = port.expect("every plan has both hosts");
+            let neighbour = port.neighbours.first().map_or([0; 6], |&(_, mac)| mac);
+            [port.mac, neighbour]
+        })
+    }
+
+    /// The device's link-layer addresses, the clients' port first.
+    pub fn device_macs(&self) -> Vec<MacAddress> {
+        self.0.of_device().map(|port| port.mac).collect()
+    }
+
+    /// As [`Testbed::device_ports`].
+    pub fn device_ports(&self) -> Vec<DevicePort> {
+        self.0.device_ports()
+    }
+
+    /// As [`Testbed::device_addresses`].
+    pub fn device_addresses(&self) -> Vec<IpAddr> {
+        self.0.device_addresses()
+    }
+}
+
 /// A testbed; everything in it goes when it does.
 pub struct Testbed {
     client: Namespace,
@@ -207,20 +247,12 @@ impl Testbed {
 
     /// The ports of the device under test, the clients' first.
     pub fn device_ports(&self) -> Vec<DevicePort> {
-        let ports = self.plan.ports.iter().filter(|port| port.site == Site::Device);
-        let port = |port: &Port| DevicePort {
-            interface: port.name,
-            addresses: port.addresses.clone(),
-            neighbours: port.neighbours.clone(),
-            routes: port.routes.clone(),
-        };
-        ports.map(port).collect()
+        self.plan.device_ports()
     }
 
     /// The addresses of the device itself: packets to them are for it, not to be forwarded.
     pub fn device_addresses(&self) -> Vec<IpAddr> {
-        let ports = self.plan.ports.iter().filter(|port| port.site == Site::Device);
-        ports.flat_map(|port| port.addresses.iter().map(|&(address, _)| address)).collect()
+        self.plan.device_addresses()
     }
 
     /// What the hosts' interfaces have counted since they were made.
@@ -366,6 +398,26 @@ impl Plan {
             }
         };
         Ok(Plan { ports })
+    }
+
+    fn of_device(&self) -> impl Iterator<Item = &Port> {
+        self.ports.iter().filter(|port| port.site == Site::Device)
+    }
+
+    fn device_ports(&self) -> Vec<DevicePort> {
+        let port = |port: &Port| DevicePort {
+            interface: port.name,
+            addresses: port.addresses.clone(),
+            neighbours: port.neighbours.clone(),
+            routes: port.routes.clone(),
+        };
+        self.of_device().map(port).collect()
+    }
+
+    fn device_addresses(&self) -> Vec<IpAddr> {
+        self.of_device()
+            .flat_map(|port| port.addresses.iter().map(|&(address, _)| address))
+            .collect()
     }
 }
 

@@ -9,6 +9,8 @@ mod fault;
 mod first_minute;
 #[path = "lab_says/scheduling.rs"]
 mod scheduling;
+#[path = "lab_says/virtual_clock.rs"]
+mod virtual_clock;
 
 use common::{Room, privileged, text};
 use serde_json::Value;

@@ -21,6 +21,7 @@ pub mod memory;
 pub mod multicast;
 pub mod neighbour;
 pub mod next_hop;
+pub mod node;
 pub mod pipeline;
 pub mod prefix;
 mod quiescence;

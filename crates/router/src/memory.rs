@@ -1,43 +1,9 @@
-//! Where packets lie while handles of them move: what the pipeline asks of the ports' memory.
+//! A packet as the pipeline's queues hold it: a handle of a frame in the ports' memory, which
+//! [`nilometer_wire::memory`] describes.
 
 use nilometer_queue::Packet;
 use nilometer_wire::Ecn;
-use nilometer_wire::prefetch::prefetch;
-
-/// A frame in the memory, from its Ethernet header on, without the check sequence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    /// The number of its buffer.
-    pub buffer: u32,
-    /// Where in the buffer it begins, in bytes.
-    pub offset: u16,
-    /// Its length in bytes.
-    pub bytes: u16,
-}
-
-/// Buffers that hold a frame each. Whoever has a [`Place`] has its buffer, and must hand it on or
-/// give it back, once.
-pub trait Memory {
-    /// A buffer for a frame of `bytes`, behind the usual head-room; none when there is no room, or a
-    /// buffer cannot hold so much.
-    fn take(&mut self, bytes: u16) -> Option<Place>;
-
-    /// Takes a frame's buffer back.
-    fn give(&mut self, place: Place);
-
-    /// The bytes of a frame.
-    fn frame(&self, place: Place) -> &[u8];
-
-    /// `place` will be looked at soon: its first line is asked for. A memory that knows where a frame lies
-    /// without looking whether it is one says so faster than this.
-    #[inline(always)]
-    fn expect(&self, place: Place) {
-        prefetch(self.frame(place).as_ptr());
-    }
-
-    /// The bytes of a frame, to change.
-    fn frame_mut(&mut self, place: Place) -> &mut [u8];
-}
+pub use nilometer_wire::memory::{Memory, Place};
 
 /// A packet in a queue: sixteen bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,9 @@
 //! carry out is refused whole, with one reason. Ports are opened in the network namespace of the
 //! calling thread.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use nilometer_queue::aal5::Framing;
@@ -25,11 +27,15 @@ use serde::{Deserialize, Serialize};
 use super::config::{FabricSection, PortKind, PortSection, Queueing, RouterConfig};
 use super::driver::{Driver, Remote};
 use super::queue_size::sized;
+use super::recording::event::Beginning;
+use super::recording::{Command, Recorder};
+use super::rib_thread::Readers;
 use super::routes::{Routes, check_link_local, entered};
 use super::shares::{BESIDE_RESERVE, OWN_RESERVE, RING_ENTRIES, Shared, shares};
+use nilometer_files::document::draft::Draft;
 use nilometer_linux::flow_offload::FlowOffload;
 use nilometer_linux::memory::{Memory, MemoryConfig};
-use nilometer_linux::netlink::Netlink;
+use nilometer_linux::netlink::{MacAddress, Netlink};
 use nilometer_linux::packet_port::{PacketPort, PacketPortConfig};
 use nilometer_linux::port::{ChecksumOffload, Port, PortIo};
 use nilometer_linux::tap::{TapConfig, TapPort};
@@ -64,12 +70,28 @@ pub struct Assembly {
     pub notes: Notes,
 }
 
-/// Builds the router; `allow_foreign` takes interfaces of the host as well.
+/// How a router is put together, besides what its file says.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Takes interfaces of the host as well.
+    pub allow_foreign: bool,
+    /// Where all that it is told and does is recorded; it takes no shortcuts then.
+    pub recording: Option<Draft>,
+}
+
+/// Builds the router.
 ///
 /// # Errors
 /// What cannot be as it is asked for, by its name in the file.
-pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> {
+pub fn assemble(config: &RouterConfig, options: Options) -> Result<Assembly> {
     config.check()?;
+    let Options { allow_foreign, recording } = options;
+    let (mut recorder, tables) = recording.map(Recorder::new).unzip();
+    let mut config = Cow::Borrowed(config);
+    if recorder.is_some() {
+        config.to_mut().tables.shortcuts = 0;
+    }
+    let config = &*config;
     let mut memory = Memory::new(MemoryConfig {
         chunk_bytes: config.memory.buffer_bytes,
         chunks: config.memory.buffers,
@@ -100,21 +122,14 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     });
     let spare = (0..config.fabric_ports() - config.ports.len()).map(spare_port);
     let plans: Vec<_> = plans.chain(spare).collect();
-    for route in entered(config)? {
-        check_link_local(&route, |port| plans[usize::from(port)].0.mac)?;
+    let mut routes = Routes::new(config, tables)?;
+    let router = machine(config, &plans, routes.rib_thread().lookups()?)?;
+    if let Some(recorder) = &mut recorder {
+        let of = |(plan, _): &(PortPlan, Option<&PortSection>)| (plan.mac, plan.mtu_bytes);
+        let ports = plans.iter().take(config.ports.len()).map(of).collect();
+        recorder.begin(&Beginning { config: config.clone(), ports }, &router)?;
     }
-    let mut routes = Routes::new(config)?;
-    let lookups = routes.rib_thread().lookups()?;
-    let tables = Tables {
-        routes4: lookups.v4,
-        routes6: lookups.v6,
-        filters4: Filters::new(config.tables.classifier.classifier(config.tables.filters)),
-        filters6: Filters::new(config.tables.classifier.classifier(config.tables.filters)),
-    };
-    let mut router = router(config, &plans, tables)?;
-    filter(&mut router, config)?;
-    introduce(&mut router, config, None)?;
-    let (mut driver, remote) = Driver::new(router, memory, routes.rib_thread().hops())?;
+    let (mut driver, remote) = Driver::new(router, memory, routes.rib_thread().hops(), recorder)?;
     if let Some(flow_offload) = flow_offload {
         driver.set_flow_offload(flow_offload);
     }
@@ -131,12 +146,85 @@ pub fn assemble(config: &RouterConfig, allow_foreign: bool) -> Result<Assembly> 
     Ok(Assembly { driver, remote, routes, notes })
 }
 
+/// A router without devices: its pipeline, and its routes.
+pub struct Machine {
+    /// The pipeline.
+    pub router: Router,
+    /// Its routes, whose next hops the pipeline is yet to be given.
+    pub routes: Routes,
+}
+
+impl Machine {
+    /// The router of a configuration whose ports have these link-layer addresses and carry IP packets of so many
+    /// bytes: for a driver that brings its own ports and clock. It has the next hops of its routes.
+    ///
+    /// # Errors
+    /// What cannot be as it is asked for, by its name in the file.
+    pub fn without_devices(
+        config: &RouterConfig,
+        macs: &[MacAddress],
+        mtu_bytes: u16,
+    ) -> Result<Machine> {
+        config.check()?;
+        ensure!(macs.len() == config.ports.len(), "each port needs a link-layer address");
+        let ports: Vec<_> = macs.iter().map(|&mac| (mac, mtu_bytes)).collect();
+        let routes = Routes::new(config, None)?;
+        let lookups = routes.rib_thread().lookups()?;
+        let mut router = router_without_devices(config, &ports, lookups)?;
+        let hops = routes.rib_thread().hops();
+        router.set_hops(Arc::clone(hops.current()));
+        Ok(Machine { router, routes })
+    }
+}
+
+/// The pipeline of a configuration whose ports have these link-layer addresses and carry IP packets of so many bytes,
+/// without next hops; routes are looked up in these tables.
+///
+/// # Errors
+/// What cannot be as it is asked for, by its name in the file.
+pub fn router_without_devices(
+    config: &RouterConfig,
+    ports: &[(MacAddress, u16)],
+    lookups: Readers,
+) -> Result<Router> {
+    let ports = config.ports.iter().zip(ports);
+    let plans = ports.map(|(port, &(mac, mtu_bytes))| (port.plan(mac, mtu_bytes), Some(port)));
+    let spare = (0..config.fabric_ports() - config.ports.len()).map(spare_port);
+    machine(config, &plans.chain(spare).collect::<Vec<_>>(), lookups)
+}
+
+/// Puts a router's tables, filters, neighbours and pipeline together.
+fn machine(
+    config: &RouterConfig,
+    plans: &[(PortPlan, Option<&PortSection>)],
+    lookups: Readers,
+) -> Result<Router> {
+    for route in entered(config)? {
+        check_link_local(&route, |port| plans[usize::from(port)].0.mac)?;
+    }
+    let tables = Tables {
+        routes4: lookups.v4,
+        routes6: lookups.v6,
+        filters4: Filters::new(config.tables.classifier.classifier(config.tables.filters)),
+        filters6: Filters::new(config.tables.classifier.classifier(config.tables.filters)),
+    };
+    let mut router = router(config, plans, tables)?;
+    filter(&mut router, config)?;
+    introduce(&mut router, config, None)?;
+    Ok(router)
+}
+
 /// Tells the router that port `number` has no device yet, so that nothing is made for its link.
 fn unplugged(driver: &mut Driver, number: usize) -> Result<()> {
     let now = driver.now();
-    let (router, memory) = driver.parts_mut();
-    router.set_link(now, number, false, memory)?;
-    Ok(())
+    let mut done = Ok(());
+    driver.change(
+        || Command::Link { port: number, is_up: false },
+        |router, mut memory| {
+            done = router.set_link(now, number, false, &mut memory);
+        },
+    )?;
+    Ok(done?)
 }
 
 /// Opens the device of port `number` again, whose interface has come; what to warn of. Panics where there
@@ -150,6 +238,7 @@ pub fn reopen(
     number: usize,
     allow_foreign: bool,
 ) -> Result<Option<String>> {
+    ensure!(!driver.is_recorded(), "a router that is recorded takes no new devices");
     let port = &config.ports[number];
     let place = driver.flow_offload().map(|all| (all, number as u16));
     let (_, memory) = driver.parts_mut();

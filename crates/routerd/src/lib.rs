@@ -17,6 +17,7 @@ pub mod multicast;
 mod news;
 pub mod pace;
 pub mod queue_size;
+pub mod recording;
 pub mod rfc1812;
 pub mod rib_thread;
 pub mod router_file;

@@ -16,6 +16,7 @@ use nilometer_router::route_update::AnyPrefix;
 use super::config::{ControlSection, Fate, RouteSection, RouterConfig};
 use super::fpm::{FpmConfig, FpmListener, FpmStatus};
 use super::kernel::{KernelMirror, MirrorStatus};
+use super::recording::TableRecorder;
 use super::rib_thread::{Engines, RibThread, StaticRoute};
 use nilometer_linux::netlink::Netlink;
 
@@ -29,11 +30,11 @@ pub struct Routes {
 
 impl Routes {
     /// The routes of a configuration: to the router's own addresses, to the networks at its ports, and
-    /// those entered by hand.
+    /// those entered by hand. `recorder` is told of each change of a table.
     ///
     /// # Errors
     /// The first route that cannot be, by its prefix; when there is no memory for so many.
-    pub fn new(config: &RouterConfig) -> Result<Routes> {
+    pub fn new(config: &RouterConfig, recorder: Option<TableRecorder>) -> Result<Routes> {
         let tables = &config.tables;
         let limits = RouteLimits {
             routes_v4: tables.routes_v4,
@@ -42,7 +43,7 @@ impl Routes {
             ..RouteLimits::default()
         };
         let engines = Engines { v4: tables.engine_v4, v6: tables.engine_v6 };
-        let rib = RibThread::start(limits, engines).context("tables")?;
+        let rib = RibThread::start_recorded(limits, engines, recorder).context("tables")?;
         let mut refused = 0;
         for (number, port) in config.ports.iter().enumerate() {
             let addresses: Vec<_> =

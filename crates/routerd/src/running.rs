@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::assemble::{Assembly, Notes, assemble};
+use super::assemble::{Assembly, Notes, Options, assemble};
 use super::claims::Claims;
 use super::config::RouterConfig;
 use super::driver::{Presence, Remote};
@@ -68,6 +68,19 @@ impl Running {
         config: RouterConfig,
         allow_foreign: bool,
     ) -> Result<Running> {
+        Running::start_with(namespace, config, Options { allow_foreign, recording: None })
+    }
+
+    /// As [`Running::start`], with all options.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_with(
+        namespace: Option<&Namespace>,
+        config: RouterConfig,
+        options: Options,
+    ) -> Result<Running> {
+        let allow_foreign = options.allow_foreign;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let ports = (0..config.ports.len()).filter(|&number| !config.ports[number].hotplug);
@@ -76,8 +89,7 @@ impl Running {
         let work = move || -> Result<()> {
             let names = config.ports.iter().map(|port| port.interface.as_str());
             let claimed = config.check().and_then(|()| Claims::of(names));
-            let assembled =
-                claimed.and_then(|claims| Ok((claims, assemble(&config, allow_foreign)?)));
+            let assembled = claimed.and_then(|claims| Ok((claims, assemble(&config, options)?)));
             let (_claims, Assembly { mut driver, remote, routes, notes }) = match assembled {
                 Ok(assembled) => assembled,
                 Err(why) => return hand.send(Err(why)).map_err(|_| anyhow!(NOBODY)),

@@ -8,7 +8,10 @@ use nilometer_router::pipeline::account::Account;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::driver::Driver;
+use super::driver::{Driver, Lost, Presence};
+use nilometer_linux::port::PortStatistics;
+use nilometer_router::pipeline::Router;
+use nilometer_wire::Time;
 
 /// The counters of a router at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -165,7 +168,11 @@ fn drops(ledger: &Ledger) -> BTreeMap<String, u64> {
 /// Reads a router's counters.
 pub fn tally(driver: &mut Driver) -> Tally {
     let ports = (0..driver.router().ports().len()).map(|number| port(driver, number)).collect();
-    let (router, now) = (driver.router(), driver.now());
+    tally_of(driver.router(), driver.now(), ports)
+}
+
+/// The counters of a router at a moment, beside those of its ports.
+pub fn tally_of(router: &Router, now: Time, ports: Vec<PortTally>) -> Tally {
     let account = *router.account();
     Tally {
         seconds: now.as_secs_f64(),
@@ -187,9 +194,29 @@ pub fn tally(driver: &mut Driver) -> Tally {
 
 /// Reads the counters of port `number`. Panics where there is no such port.
 pub fn port(driver: &mut Driver, number: usize) -> PortTally {
-    let (device, lost) = (driver.statistics(number), driver.lost(number));
-    let state = driver.presence(number).name();
-    let (port, fabric) = (&driver.router().ports()[number], driver.router().fabric());
+    let device = DeviceTally {
+        statistics: driver.statistics(number),
+        lost: driver.lost(number),
+        presence: driver.presence(number),
+    };
+    port_of(driver.router(), number, &device)
+}
+
+/// What stands behind a port of a router, and what it counted.
+pub struct DeviceTally {
+    /// The device's counters.
+    pub statistics: PortStatistics,
+    /// What left the pipeline and got no further.
+    pub lost: Lost,
+    /// Whether it is there.
+    pub presence: Presence,
+}
+
+/// The counters of port `number`, with this device behind it. Panics where there is no such port.
+pub fn port_of(router: &Router, number: usize, behind: &DeviceTally) -> PortTally {
+    let &DeviceTally { statistics: device, lost, presence } = behind;
+    let state = presence.name();
+    let (port, fabric) = (&router.ports()[number], router.fabric());
     let (in_packets, in_bytes) = port.received();
     let (by_shortcut, shortcut_bytes) = port.left_by_shortcut();
     let (output, waiting) = (fabric.output_ledger(number), fabric.output_backlog(number));

@@ -1,5 +1,6 @@
 //! The fault box's settings, counters, events and memory interface.
 
+use nilometer_wire::memory::{Memory, Place};
 use nilometer_wire::{Port, Rate, Span, Time};
 
 use crate::packet::Packet;
@@ -86,6 +87,40 @@ pub trait Frames<F> {
 
     /// Takes back a frame that goes no further.
     fn discard(&mut self, frame: &F);
+}
+
+const ETHERNET_BYTES: usize = 14;
+/// Preamble, check sequence and gap, which a link carries with each frame.
+const LINK_OVERHEAD_BYTES: u64 = 24;
+
+/// Frames of Ethernet in a packet memory.
+impl<M: Memory> Frames<Place> for M {
+    fn link_bytes(&self, frame: &Place) -> u64 {
+        u64::from(frame.bytes) + LINK_OVERHEAD_BYTES
+    }
+
+    fn copy(&mut self, frame: &Place) -> Option<Place> {
+        let copy = self.take(frame.bytes)?;
+        let bytes = self.frame(*frame).to_vec();
+        self.frame_mut(copy).copy_from_slice(&bytes);
+        Some(copy)
+    }
+
+    /// A bit behind IP's header and the twenty bytes of TCP's, so that it is still known whose packet it was; where
+    /// there is nothing behind them, one of the last byte.
+    fn corrupt(&mut self, frame: &Place, draw: u64) -> bool {
+        let bytes = self.frame_mut(*frame);
+        let is_six = bytes.get(12..14) == Some(&[0x86, 0xdd]);
+        let headers = ETHERNET_BYTES + if is_six { 60 } else { 40 };
+        let first = headers.min(bytes.len() - 1);
+        let at = first + (draw / 8) as usize % (bytes.len() - first);
+        bytes[at] ^= 1 << (draw % 8);
+        true
+    }
+
+    fn discard(&mut self, frame: &Place) {
+        self.give(*frame);
+    }
 }
 
 /// Records have no bytes, and a receiver's checksum finds what was damaged.

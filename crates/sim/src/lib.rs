@@ -12,6 +12,7 @@ pub mod fault;
 pub mod fault_box;
 mod followers;
 mod hop;
+pub mod host;
 mod lanes;
 pub mod link;
 pub mod member;
@@ -35,6 +36,7 @@ pub mod switch;
 mod tap;
 pub mod topology;
 pub mod tournament;
+pub mod virtual_clock;
 mod wiring;
 
 pub use assembly::{Assembly, FlowKind, assemble};

@@ -75,6 +75,7 @@ pub struct Scripted {
     /// When the application wants to be told the time.
     wake: Option<Time>,
     finished: Option<Time>,
+    was_established: bool,
 }
 
 /// The stack of an end: `stack`, but small segments do not wait, and time stamps, acknowledgements and the largest
@@ -115,6 +116,7 @@ impl Scripted {
             paced_until: Time::ZERO,
             wake: None,
             finished: is_absent.then_some(start),
+            was_established: false,
         };
         if side == Side::Client {
             scripted.stage = Stage::Early;
@@ -137,6 +139,11 @@ impl Scripted {
     /// or not answered, when it gave up.
     pub fn finished(&self) -> Option<Time> {
         self.finished
+    }
+
+    /// Whether the connection stood at some time.
+    pub fn was_established(&self) -> bool {
+        self.was_established
     }
 
     fn start_if_due(&mut self, now: Time) {
@@ -162,6 +169,7 @@ impl Scripted {
         let now_ns = now.as_nanos();
         if self.stage == Stage::Opening && state.is_synchronized() {
             self.stage = Stage::Speaking;
+            self.was_established = true;
             self.wake = None;
             if self.part.side == Side::Server {
                 self.speaker = Speaker::new(&self.part.script, Side::Server, now_ns);

@@ -16,6 +16,7 @@ mod ether;
 mod extension;
 mod ip;
 pub mod link;
+pub mod memory;
 mod named;
 pub mod node;
 pub mod packet;

@@ -1,12 +1,14 @@
 //! A node: a state machine with ports that is told the time and never asks it.
 //!
-//! The simulator's hosts, switches and fault boxes are nodes, driven by a virtual clock. A fault box is driven by the
-//! real clock as well, between two interfaces, where its frames are descriptors of buffers in a packet memory that the
-//! driver lends. The live router is none yet: its pipeline takes packets in batches, by calls of its own
-//! (`router::pipeline`). Whoever drives a node keeps three promises:
-//! `now` never runs backwards; after [`Node::receive`] or [`Node::handle_timeout`] it calls
-//! [`Node::poll_transmit`] until that answers nothing; and it calls [`Node::handle_timeout`] when the
-//! moment of [`Node::poll_timeout`] has come, not before.
+//! Hosts, switches, fault boxes, sources and the whole router are nodes. Two drivers run any of them: one by a virtual
+//! clock, the other by the real one, between ports of the kernel's or of the process. Frames are the simulator's
+//! records, which have no bytes, or handles of buffers in a packet memory ([`crate::memory`]) that the driver lends.
+//! Whoever drives a node keeps three promises: `now` never runs backwards; after [`Node::receive`],
+//! [`Node::receive_batch`] or [`Node::handle_timeout`] it calls [`Node::poll_transmit`] until that answers nothing; and
+//! it calls [`Node::handle_timeout`] when the moment of [`Node::poll_timeout`] has come, not before.
+//!
+//! How many frames make a batch is the driver's choice, and may change what a node does: a queue that is offered
+//! more at once drops more. So it is a parameter of both drivers.
 
 use crate::time::Time;
 
@@ -22,6 +24,13 @@ pub trait Node<F, M = ()> {
     /// `frame` has wholly arrived at `port`. A handle is the node's from now on: it is given back to the memory, or
     /// transmitted.
     fn receive(&mut self, now: Time, port: Port, frame: &F, memory: &mut M);
+
+    /// `frames` have wholly arrived at `port`, in this order, and nothing is to leave between them.
+    fn receive_batch(&mut self, now: Time, port: Port, frames: &[F], memory: &mut M) {
+        for frame in frames {
+            self.receive(now, port, frame, memory);
+        }
+    }
 
     /// The moment that [`Node::poll_timeout`] named has come.
     fn handle_timeout(&mut self, now: Time, memory: &mut M);

@@ -28,29 +28,26 @@ const STUCK_FOR: Duration = Duration::from_micros(200);
 /// The most frames received from a port before the node is polled for what it transmits.
 const BATCH: usize = 64;
 
-/// The packet memory that a driver lends to its node.
-pub struct Buffers(pub Memory);
-
 /// A node between ports.
 pub struct Driver<'a, N, P> {
     node: N,
     ports: Vec<P>,
-    buffers: Buffers,
+    memory: Memory,
     leaving: Vec<VecDeque<Packet>>,
     batch: Vec<Packet>,
     clock: &'a dyn Fn() -> Time,
 }
 
-impl<'a, N: Node<Packet, Buffers>, P: PortIo> Driver<'a, N, P> {
+impl<'a, N: Node<Packet, Memory>, P: PortIo> Driver<'a, N, P> {
     /// `node` between `ports`, which were opened with this memory; `clock` never runs backwards.
     pub fn new(
         node: N,
         ports: Vec<P>,
-        buffers: Buffers,
+        memory: Memory,
         clock: &'a dyn Fn() -> Time,
     ) -> Driver<'a, N, P> {
         let leaving = ports.iter().map(|_| VecDeque::new()).collect();
-        Driver { node, ports, buffers, leaving, batch: Vec::new(), clock }
+        Driver { node, ports, memory, leaving, batch: Vec::new(), clock }
     }
 
     /// The counters of the ports.
@@ -97,28 +94,26 @@ impl<'a, N: Node<Packet, Buffers>, P: PortIo> Driver<'a, N, P> {
 
     fn receive(&mut self, number: usize) -> Result<bool> {
         self.batch.clear();
-        let Buffers(memory) = &mut self.buffers;
-        let taken = self.ports[number].receive(memory, &mut self.batch, BATCH);
+        let taken = self.ports[number].receive(&mut self.memory, &mut self.batch, BATCH);
         let count = unless_down(taken)?.unwrap_or(0);
         let now = (self.clock)();
-        for frame in &self.batch {
-            self.node.receive(now, Port(number as u32), frame, &mut self.buffers);
-        }
+        let port = Port(number as u32);
+        self.node.receive_batch(now, port, &self.batch, &mut self.memory);
         Ok(count > 0)
     }
 
     fn transmit(&mut self) -> Result<bool> {
         let now = (self.clock)();
         if self.node.poll_timeout().is_some_and(|due| due <= now) {
-            self.node.handle_timeout(now, &mut self.buffers);
+            self.node.handle_timeout(now, &mut self.memory);
         }
         let mut frame = Packet::default();
         let mut moved = false;
-        while let Some(port) = self.node.poll_transmit(now, &mut frame, &mut self.buffers) {
+        while let Some(port) = self.node.poll_transmit(now, &mut frame, &mut self.memory) {
             self.leaving[port.0 as usize].push_back(frame);
             moved = true;
         }
-        let Buffers(memory) = &mut self.buffers;
+        let memory = &mut self.memory;
         for (port, leaving) in self.ports.iter_mut().zip(&mut self.leaving) {
             if !leaving.is_empty() {
                 moved |= unless_down(port.transmit(memory, leaving))?.is_some_and(|sent| sent > 0);
@@ -148,7 +143,7 @@ impl<'a, N: Node<Packet, Buffers>, P: PortIo> Driver<'a, N, P> {
 
     /// Gives the ports back and takes the node.
     pub fn close(mut self) -> N {
-        let Buffers(memory) = &mut self.buffers;
+        let memory = &mut self.memory;
         for packet in self.leaving.drain(..).flatten() {
             memory.give(packet);
         }

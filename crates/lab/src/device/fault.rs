@@ -17,11 +17,12 @@ use nilometer_linux::packet_port::{PacketPort, PacketPortConfig};
 use nilometer_linux::port::{Port as Device, PortStatistics};
 use nilometer_linux::testbed::{PROGRAM_INTERFACES, Testbed};
 use nilometer_linux::xdp::{XdpConfig, XdpMode, XdpPort};
-use nilometer_sim::fault::{FaultCounts, Frames};
+use nilometer_sim::fault::FaultCounts;
 use nilometer_sim::fault_box::FaultBox;
+use nilometer_wire::memory::Memory as PacketMemory;
 use nilometer_wire::{Node, Port, Span, Time};
 
-use super::driver::{Buffers, Driver};
+use super::driver::Driver;
 use super::spec::FaultSpec;
 use super::truth::{PacketTruth, Truth};
 
@@ -32,67 +33,40 @@ pub const FAULT_FILE: &str = "fault.ndjson";
 const BUFFERS: u32 = 65_536;
 /// Entries of a port's rings, and buffers that are kept for it.
 const RING_ENTRIES: u32 = 4_096;
-const ETHERNET_BYTES: usize = 14;
-/// Preamble, check sequence and gap, which a link carries with each frame.
-const LINK_OVERHEAD_BYTES: u64 = 24;
-
-impl Frames<Packet> for Buffers {
-    fn link_bytes(&self, frame: &Packet) -> u64 {
-        u64::from(frame.bytes) + LINK_OVERHEAD_BYTES
-    }
-
-    fn copy(&mut self, frame: &Packet) -> Option<Packet> {
-        let copy = self.0.take()?.packet(frame.bytes);
-        let bytes = self.0.frame(frame).to_vec();
-        self.0.frame_mut(&copy).copy_from_slice(&bytes);
-        Some(copy)
-    }
-
-    /// A bit behind IP's header and the twenty bytes of TCP's, so that it is still known whose packet it was; where
-    /// there is nothing behind them, one of the last byte.
-    fn corrupt(&mut self, frame: &Packet, draw: u64) -> bool {
-        let bytes = self.0.frame_mut(frame);
-        let is_six = bytes.get(12..14) == Some(&[0x86, 0xdd]);
-        let headers = ETHERNET_BYTES + if is_six { 60 } else { 40 };
-        let first = headers.min(bytes.len() - 1);
-        let at = first + (draw / 8) as usize % (bytes.len() - first);
-        bytes[at] ^= 1 << (draw % 8);
-        true
-    }
-
-    fn discard(&mut self, frame: &Packet) {
-        self.0.give(*frame);
-    }
-}
 
 /// A fault box that lets pass at once what is not IP.
-struct Bypassed {
-    inner: FaultBox<Packet>,
+pub(crate) struct Bypassed {
+    /// The box.
+    pub inner: FaultBox<Packet>,
     other: VecDeque<(Port, Packet)>,
 }
 
-impl Node<Packet, Buffers> for Bypassed {
-    fn receive(&mut self, now: Time, port: Port, frame: &Packet, buffers: &mut Buffers) {
-        let ethertype = buffers.0.frame(frame).get(12..14).map(|pair| [pair[0], pair[1]]);
+impl Bypassed {
+    /// A box that does what `spec` says and keeps what happens.
+    pub fn new(spec: &FaultSpec, seed: u64) -> Bypassed {
+        let mut inner = FaultBox::of_ways(spec.ways, seed, 0);
+        inner.keep_events();
+        Bypassed { inner, other: VecDeque::new() }
+    }
+}
+
+impl<M: PacketMemory> Node<Packet, M> for Bypassed {
+    fn receive(&mut self, now: Time, port: Port, frame: &Packet, memory: &mut M) {
+        let ethertype = memory.frame(*frame).get(12..14).map(|pair| [pair[0], pair[1]]);
         match ethertype {
-            Some([0x08, 0x00] | [0x86, 0xdd]) => self.inner.receive(now, port, frame, buffers),
+            Some([0x08, 0x00] | [0x86, 0xdd]) => self.inner.receive(now, port, frame, memory),
             _ => self.other.push_back((Port(port.0 ^ 1), *frame)),
         }
     }
 
-    fn handle_timeout(&mut self, _: Time, _: &mut Buffers) {}
+    fn handle_timeout(&mut self, _: Time, _: &mut M) {}
 
-    fn poll_transmit(
-        &mut self,
-        now: Time,
-        frame: &mut Packet,
-        buffers: &mut Buffers,
-    ) -> Option<Port> {
+    fn poll_transmit(&mut self, now: Time, frame: &mut Packet, memory: &mut M) -> Option<Port> {
         if let Some((port, other)) = self.other.pop_front() {
             *frame = other;
             return Some(port);
         }
-        self.inner.poll_transmit(now, frame, buffers)
+        self.inner.poll_transmit(now, frame, memory)
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -119,6 +93,27 @@ pub struct FaultSeen {
     pub ports: Vec<PortStatistics>,
     /// How the ports were opened.
     pub opened: Vec<String>,
+}
+
+impl FaultSeen {
+    /// What a box has done, whatever its ports were.
+    ///
+    /// # Errors
+    /// When it lost count of a packet.
+    pub(crate) fn of(node: &Bypassed, spec: FaultSpec, truth: Truth) -> Result<FaultSeen> {
+        let (inner, beyond) = (&node.inner, truth.beyond);
+        anyhow::ensure!(inner.balances(), "the fault box lost count: {:?}", inner.counts());
+        Ok(FaultSeen {
+            spec,
+            counts: inner.counts(),
+            inside: inner.inside() as u64,
+            packets: truth.packets(),
+            beyond,
+            unsent: 0,
+            ports: Vec::new(),
+            opened: Vec::new(),
+        })
+    }
 }
 
 /// A fault box at work.
@@ -159,8 +154,8 @@ impl FaultDevice {
             let opened = open();
             let id = opened.as_ref().map(|_| thread_id()).map_err(|why| anyhow!("{why:#}"));
             let _ = hand.send(id);
-            let (buffers, ports, notes) = opened?;
-            let driven = drive((buffers, ports, notes), (spec, seed), (began, &seen), &stopped);
+            let (memory, ports, notes) = opened?;
+            let driven = drive((memory, ports, notes), (spec, seed), (began, &seen), &stopped);
             driven.inspect_err(|_| failed.store(true, Ordering::Release))
         };
         let thread = namespace.spawn("fault box", work)?;
@@ -212,7 +207,7 @@ impl Drop for FaultDevice {
     }
 }
 
-type Opened = (Buffers, Vec<Device>, Vec<String>);
+type Opened = (Memory, Vec<Device>, Vec<String>);
 
 fn open() -> Result<Opened> {
     let config = MemoryConfig { chunk_bytes: 2_048, chunks: BUFFERS, reserve: 1_024 };
@@ -237,20 +232,17 @@ fn open() -> Result<Opened> {
         };
         ports.push(port);
     }
-    Ok((Buffers(memory), ports, notes))
+    Ok((memory, ports, notes))
 }
 
 fn drive(
-    (buffers, ports, opened): Opened,
+    (memory, ports, opened): Opened,
     (spec, seed): (FaultSpec, u64),
     (began, shared): (Instant, &Shared),
     stop: &AtomicBool,
 ) -> Result<FaultSeen> {
     let clock = || Time::from_nanos(began.elapsed().as_nanos() as u64);
-    let mut inner = FaultBox::of_ways(spec.ways, seed, 0);
-    inner.keep_events();
-    let node = Bypassed { inner, other: VecDeque::new() };
-    let mut driver = Driver::new(node, ports, buffers, &clock);
+    let mut driver = Driver::new(Bypassed::new(&spec, seed), ports, memory, &clock);
     let mut truth = Truth::default();
     driver.run(stop, |node| {
         shared.inside.store(node.inner.inside(), Ordering::Release);
@@ -259,16 +251,6 @@ fn drive(
         }
     })?;
     let (ports, unsent) = (driver.statistics()?, driver.waiting() as u64);
-    let node = driver.close();
-    anyhow::ensure!(node.inner.balances(), "the fault box lost count: {:?}", node.inner.counts());
-    Ok(FaultSeen {
-        spec,
-        counts: node.inner.counts(),
-        inside: node.inner.inside() as u64,
-        beyond: truth.beyond,
-        unsent,
-        packets: truth.packets(),
-        ports,
-        opened,
-    })
+    let seen = FaultSeen::of(&driver.close(), spec, truth)?;
+    Ok(FaultSeen { unsent, ports, opened, ..seen })
 }

@@ -83,7 +83,7 @@ pub struct Execution {
 
 impl Execution {
     /// That of a connection, by its place in the plan, which has not been started.
-    pub(super) fn not_started(index: u32) -> Execution {
+    pub(crate) fn not_started(index: u32) -> Execution {
         Execution {
             index,
             started_ns: 0,

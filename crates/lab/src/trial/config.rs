@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::part::FIT_S;
 use super::part::Part;
+use super::virtual_lab;
 use crate::device::spec::FaultSpec;
 use nilometer_files::document;
 use nilometer_linux::scheduling::Class;
@@ -69,6 +70,8 @@ pub struct LabConfig {
     /// LAB.toml, seen from its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<PathBuf>,
+    /// Whose time it is: `real`, or `virtual` with simulated hosts.
+    pub clock: Clock,
     /// The scheduling class of what is timed: our router and the engines.
     pub scheduling: Class,
     /// The estimation.
@@ -106,6 +109,18 @@ nilometer_wire::named! {
         Fault = "fault",
         /// Nothing: the calibration cable.
         Wire = "wire",
+    }
+}
+
+nilometer_wire::named! {
+    /// Whose time a lab runs in.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Clock {
+        /// The machine's: hosts are the kernel's, and packets cross its links.
+        Real = "real",
+        /// A virtual one: hosts are simulated, and a minute takes as long as it takes to compute.
+        Virtual = "virtual",
     }
 }
 
@@ -193,6 +208,7 @@ impl Default for LabConfig {
             dut: DutKind::Nilometer,
             fault: None,
             router: None,
+            clock: Clock::Real,
             scheduling: Class::RealTime,
             model: ModelSection::default(),
             traffic: TrafficSection::default(),
@@ -288,6 +304,9 @@ impl LabConfig {
                 dut.name()
             ),
             _ => {}
+        }
+        if self.clock == Clock::Virtual {
+            virtual_lab::check(self.dut, &self.traffic.congestion)?;
         }
         if let Some(part) = self.part {
             within("part.start_s", part.start_s, 0.0, 1e9)?;

@@ -8,6 +8,7 @@ use nilometer_traffic::model::Driver;
 use sha2::{Digest, Sha256};
 
 use super::account::Account;
+use super::config::Clock;
 use super::outcome::Outcome;
 use super::planning::hex;
 use super::router::{QUEUES_FILE, ROUTER_FILE};
@@ -36,7 +37,10 @@ pub fn head(story: Story, account: &Account<'_>, outcome: &Outcome) -> Story {
             seed: outcome.seed,
             version: tool::version().to_owned(),
             commit: tool::commit().to_owned(),
-            date: date(account.made.origin_ns),
+            date: match account.config.clock {
+                Clock::Real => date(account.made.origin_ns),
+                Clock::Virtual => "virtual time".to_owned(),
+            },
             machine: in_one_line(&machine),
             interrupted: outcome.interrupted,
             duration_s: account.made.played_ns(account.plan.end) as f64 / 1e9,
@@ -72,14 +76,23 @@ fn machine(account: &Account<'_>) -> Vec<Fact> {
         .collect();
     let (clients, servers) = &account.made.congestion;
     let (scheduling, used) = classes(account);
-    for (name, value) in [
+    let of_the_kernel = [
         ("scheduling of router and engines", scheduling.as_str()),
         ("processors while the device was tested", used.as_str()),
+        ("offloads on the hosts' interfaces", "checksum, TSO, GSO, GRO off"),
+    ];
+    let of_the_simulation =
+        [("hosts", "simulated, with Linux's TCP"), ("cables", "100 Gb/s, 0.5 µs")];
+    let of_the_clock = match account.config.clock {
+        Clock::Real => &of_the_kernel[..],
+        Clock::Virtual => &of_the_simulation[..],
+    };
+    let of_both = [
         ("congestion control of clients", clients.as_str()),
         ("congestion control of servers", servers.as_str()),
-        ("offloads on the hosts' interfaces", "checksum, TSO, GSO, GRO off"),
         ("MTU", "1500 bytes"),
-    ] {
+    ];
+    for &(name, value) in of_the_clock.iter().chain(&of_both) {
         facts.push(Fact { name: name.to_owned(), value: value.to_owned() });
     }
     if let Some(fault) = &account.made.fault {
@@ -135,7 +148,13 @@ fn not_measured(account: &Account<'_>) -> Vec<String> {
             "Active sessions against a sampling floor: the model counts as many as carry its bytes, the plan has as \
              many {makes}, and with few or heavy-tailed files bytes and connections are far apart."
         ),
-        "Delay inside the network driver: stamps are the kernel's, not the driver's.".to_owned(),
+        match account.config.clock {
+            Clock::Real => {
+                "Delay inside the network driver: stamps are the kernel's, not the driver's."
+            }
+            Clock::Virtual => "What processors and kernels take: in virtual time both take none.",
+        }
+        .to_owned(),
     ];
     if account.wire.is_none() {
         list.push("Delay over the bare wire: the calibration was left out.".to_owned());

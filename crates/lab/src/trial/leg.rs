@@ -14,10 +14,11 @@ use nilometer_traffic::PlannedConnection;
 use nilometer_traffic::script::Script;
 use nilometer_wire::{Span, Time};
 
-use super::config::{DutKind, LabConfig};
+use super::config::{Clock, DutKind, LabConfig};
 use super::hosts::{Clients, Scores, Servers, Timing};
 use super::meter::{Likewise, MeterLive, PassiveMeter, Sighted, Watch};
 use super::router::{RouterSeen, RouterUnderTest};
+use super::virtual_lab;
 use crate::device::fault::{FaultDevice, FaultSeen};
 use crate::generate::{Execution, Live, ServerReport};
 use nilometer_files::document::results::ResultFile;
@@ -34,7 +35,7 @@ const LINKS: [&str; 2] = ["198.19.255.0/24", "fd00:ffff::/64"];
 /// Time between the testbed's readiness and the traffic's beginning.
 const LEAD: Duration = Duration::from_millis(500);
 /// Time for the last packets to arrive and for closing handshakes to end.
-const SETTLE: Duration = Duration::from_millis(300);
+pub(super) const SETTLE: Duration = Duration::from_millis(300);
 
 /// What is to be played.
 pub struct Leg<'a> {
@@ -133,7 +134,12 @@ fn prefixes<T: ToString>(texts: &[T]) -> Result<Vec<Prefix>> {
 
 /// The testbed that a configuration asks for, links still down.
 fn build_testbed(dut: DutKind, config: &LabConfig) -> Result<Testbed> {
-    Testbed::build(&TestbedConfig {
+    Testbed::build(&testbed_config(dut, config)?)
+}
+
+/// What that testbed is to look like.
+pub(super) fn testbed_config(dut: DutKind, config: &LabConfig) -> Result<TestbedConfig> {
+    Ok(TestbedConfig {
         device: match dut {
             DutKind::Nilometer => DeviceKind::Program,
             DutKind::Linux => DeviceKind::Linux,
@@ -200,7 +206,7 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
 }
 
 /// The longest that a packet may stay in the device by what its file, or the fault box's specification, says.
-fn longest_stay(leg: &Leg<'_>) -> Span {
+pub(super) fn longest_stay(leg: &Leg<'_>) -> Span {
     if let Some(spec) = leg.config.fault.as_ref().filter(|_| leg.dut == DutKind::Fault) {
         return spec.longest_stay();
     }
@@ -214,11 +220,22 @@ fn both_clocks() -> (u64, Instant) {
     (wall.as_nanos() as u64, Instant::now())
 }
 
-/// Plays a leg. `stop` ends it early and keeps what was done.
+/// Plays a leg by the clock of its configuration. `stop` ends it early and keeps what was done.
+///
+/// # Errors
+/// As [`play`].
+pub fn played(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<LegOutcome> {
+    match leg.config.clock {
+        Clock::Real => play(leg, live, stop),
+        Clock::Virtual => virtual_lab::play(leg, live, stop),
+    }
+}
+
+/// Plays a leg in real time. `stop` ends it early and keeps what was done.
 ///
 /// # Errors
 /// Where the testbed cannot be built or a thread of it fails.
-pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<LegOutcome> {
+fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<LegOutcome> {
     let testbed = build_testbed(leg.dut, leg.config)?;
     let meter = PassiveMeter::open(&testbed, leg.config.meter.ring_mib)?;
     let router = start_router(leg.dut, &testbed, leg.config.seed, leg.router)?;

@@ -147,7 +147,7 @@ fn matching(stay: Span) -> MatcherConfig {
 }
 
 /// What is accumulated while the rings are drained.
-struct Ledger<'a> {
+pub(super) struct Ledger<'a> {
     watch: &'a Watch,
     flows: Meter,
     matcher: Matcher,
@@ -190,7 +190,8 @@ impl PassiveMeter {
 }
 
 impl<'a> Ledger<'a> {
-    fn new(watch: &'a Watch) -> Result<Ledger<'a>> {
+    /// Nothing seen yet.
+    pub(super) fn new(watch: &'a Watch) -> Result<Ledger<'a>> {
         let captures = match &watch.captures {
             Some([client, server]) => Some([
                 CaptureWriter::create(client, CLIENT_INTERFACE)?,
@@ -236,7 +237,8 @@ impl<'a> Ledger<'a> {
         Time::from_nanos((stamp_ns + LEAD_NS).saturating_sub(self.watch.origin_ns))
     }
 
-    fn see(&mut self, side: usize, seen: &Seen<'_>) {
+    /// A frame at one side.
+    pub(super) fn see(&mut self, side: usize, seen: &Seen<'_>) {
         self.newest[side] = self.newest[side].max(seen.stamp_ns);
         if let Some(captures) = &mut self.captures {
             let written =
@@ -312,8 +314,13 @@ impl<'a> Ledger<'a> {
     }
 
     /// Decides what is old enough, as of the side that is further behind.
-    fn settle(&mut self, live: &MeterLive) {
-        let now = self.time(self.newest[0].min(self.newest[1]));
+    pub(super) fn settle(&mut self, live: &MeterLive) {
+        self.settle_by(self.newest[0].min(self.newest[1]), live);
+    }
+
+    /// Decides what is old enough at `stamp_ns`, after which no frame comes that was seen before it.
+    pub(super) fn settle_by(&mut self, stamp_ns: u64, live: &MeterLive) {
+        let now = self.time(stamp_ns);
         let mut verdicts = Vec::new();
         self.matcher.expire(now, &mut |verdict| verdicts.push(verdict));
         for verdict in verdicts {
@@ -334,7 +341,8 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    fn finish(mut self, rings: [RingStatistics; 2]) -> Result<Sighted> {
+    /// All that was seen; the rings counted so much.
+    pub(super) fn finish(mut self, rings: [RingStatistics; 2]) -> Result<Sighted> {
         let mut verdicts = Vec::new();
         self.matcher.finish(&mut |verdict| verdicts.push(verdict));
         for verdict in verdicts {

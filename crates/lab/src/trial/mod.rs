@@ -36,4 +36,5 @@ pub mod telling;
 mod threads;
 mod told_queues;
 mod verdict;
+mod virtual_lab;
 mod warnings;

@@ -6,8 +6,11 @@ use nilometer_linux::scheduling::Granted;
 use nilometer_sim::fault::FaultCounts;
 use nilometer_traffic::fidelity::Fidelity;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::part::Part;
+use super::planning::hex;
 use super::router::RouterOutcome;
 use crate::device::fault::FaultSeen;
 pub use nilometer_report::story::PacketCounts as Packets;
@@ -27,6 +30,13 @@ pub struct Outcome {
     pub digest: String,
     /// The device under test.
     pub dut: String,
+    /// Whose time it was: `real` or `virtual`.
+    #[serde(default)]
+    pub clock: String,
+    /// SHA-256 of this result without machine, commit, paths, scheduling and this digest: of two runs in virtual time it
+    /// is the same where nothing differs.
+    #[serde(default)]
+    pub outcome_digest: String,
     /// What was played: `embedded` or the inputs' names.
     pub input: Vec<String>,
     /// Whether the input is synthetic.
@@ -97,6 +107,56 @@ pub struct Outcome {
     pub said_before: usize,
     /// Absolute path of the page.
     pub report: String,
+}
+
+/// Members of a result that are the machine's and not the run's.
+const OF_THE_MACHINE: [&str; 7] = [
+    "version",
+    "commit",
+    "outcome_digest",
+    "scheduling",
+    "stolen_percent",
+    "others_percent",
+    "report",
+];
+
+impl Outcome {
+    /// What [`Outcome::outcome_digest`] is to be: of the members in the order of their names.
+    pub fn digest_of_all(&self) -> String {
+        let mut value = serde_json::to_value(self).expect("a result is JSON");
+        if let Some(members) = value.as_object_mut() {
+            members.retain(|name, _| !OF_THE_MACHINE.contains(&name.as_str()));
+        }
+        let mut hash = Sha256::new();
+        canonical(&value, &mut hash);
+        hex(&hash.finalize())
+    }
+}
+
+/// Adds a value to a digest, the members of objects in the order of their names.
+fn canonical(value: &Value, hash: &mut Sha256) {
+    match value {
+        Value::Object(members) => {
+            let mut names: Vec<&String> = members.keys().collect();
+            names.sort();
+            hash.update([b'{']);
+            for name in names {
+                hash.update(name.as_bytes());
+                hash.update([b':']);
+                canonical(&members[name], hash);
+            }
+            hash.update([b'}']);
+        }
+        Value::Array(items) => {
+            hash.update([b'[']);
+            items.iter().for_each(|item| canonical(item, hash));
+            hash.update([b']']);
+        }
+        plain => {
+            hash.update(plain.to_string().as_bytes());
+            hash.update([b',']);
+        }
+    }
 }
 
 /// What a fault box did, both directions together; `fault.ndjson` has each packet.

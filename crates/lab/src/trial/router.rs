@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nilometer_router::classifier::RuleId;
+use nilometer_router::pipeline::Router;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -15,6 +16,7 @@ use nilometer_linux::testbed::Testbed;
 use nilometer_routerd::assemble::Notes;
 use nilometer_routerd::config::RouterConfig;
 use nilometer_routerd::driver::{Driver, PortCourses, Step, Waited};
+use nilometer_routerd::rib_thread::RibStatus;
 use nilometer_routerd::running::Running;
 use nilometer_routerd::tally::{Tally, tally};
 use nilometer_routerd::testbed::{RouterFile, testbed_router};
@@ -163,7 +165,7 @@ pub struct RouterUnderTest<'a> {
 }
 
 /// What is asked of the driver in one call, so that all of it is of one moment.
-struct Account {
+pub(super) struct RouterAccount {
     tally: Tally,
     courses: Vec<PortCourses>,
     met: Vec<(u64, u64)>,
@@ -240,70 +242,94 @@ impl<'a> RouterUnderTest<'a> {
         let status = self.running.routes.rib_thread().status();
         let notes = self.running.notes.clone();
         self.running.stop().with_context(failed)?;
-        let tally = account.tally;
-        ensure!(tally.balances, "the router under test lost count of its packets: {tally:?}");
-        let tables = &self.config.tables;
-        let queues = self.config.ports.iter().zip(&tally.ports).zip(&account.courses);
-        let queues = queues.map(|((section, port), courses)| QueueOutcome {
-            port: port.name.clone(),
-            discipline: port.discipline.clone(),
-            rate_bps: section.rate.map(|rate| rate.bits_per_second()),
-            delay_ns: section.delay.as_nanos(),
-            output: courses.output.whole().into(),
-            input: courses.input.whole().into(),
-        });
-        let filters = self.config.filters.iter().zip(&account.met).zip(0..);
-        let filters = filters.map(|((section, &(packets, bytes)), number)| FilterOutcome {
-            number,
-            action: section.action.name().to_owned(),
-            packets,
-            bytes,
-        });
-        let names = self.config.ports.iter().map(|port| port.interface.clone());
-        let courses = names.zip(&account.courses).flat_map(|(port, courses)| {
-            let places = [("output", &courses.output), ("input", &courses.input)];
-            places.map(|(place, course)| {
-                let port = port.clone();
-                QueueCourse { port, place, steps: course.steps() }
-            })
-        });
-        let digest = |file: &RouterFile| hex(&Sha256::digest(file.text.as_bytes()));
-        Ok(RouterSeen {
-            courses: courses.collect(),
-            under_way: account.under_way,
-            outcome: RouterOutcome {
-                file_digest: self.file.map(digest),
-                notes,
-                tables: TablesOutcome {
-                    engine_v4: tables.engine_v4.name().to_owned(),
-                    engine_v6: tables.engine_v6.name().to_owned(),
-                    classifier: tables.classifier.name().to_owned(),
-                    fib_v4_bytes: status.fib_v4_bytes as u64,
-                    fib_v6_bytes: status.fib_v6_bytes as u64,
-                },
-                queues: queues.collect(),
-                filters: filters.collect(),
-                losses: Vec::new(),
-                unexplained: Unexplained::default(),
-                tally,
-            },
-        })
+        seen(&self.config, self.file, (notes, status), account)
     }
 }
 
-fn account(driver: &mut Driver, filters: u32) -> Account {
-    let courses = driver.backlogs();
-    let tally = tally(driver);
-    let (tables, fabric) = (driver.router().tables(), driver.router().fabric());
-    let met = (0..filters).map(RuleId).map(|id| {
-        let four = tables.filters4.get(id).map(|(_, filter)| filter);
-        let six = tables.filters6.get(id).map(|(_, filter)| filter);
-        let both = [four, six].into_iter().flatten();
-        both.fold((0, 0), |sum, it| (sum.0 + it.packets, sum.1 + it.bytes))
+/// All that was seen of a router: how it was put together, and its account.
+///
+/// # Errors
+/// When it lost count of its packets.
+pub(super) fn seen(
+    config: &RouterConfig,
+    file: Option<&RouterFile>,
+    (notes, status): (Notes, RibStatus),
+    account: RouterAccount,
+) -> Result<RouterSeen> {
+    let tally = account.tally;
+    ensure!(tally.balances, "the router under test lost count of its packets: {tally:?}");
+    let tables = &config.tables;
+    let queues = config.ports.iter().zip(&tally.ports).zip(&account.courses);
+    let queues = queues.map(|((section, port), courses)| QueueOutcome {
+        port: port.name.clone(),
+        discipline: port.discipline.clone(),
+        rate_bps: section.rate.map(|rate| rate.bits_per_second()),
+        delay_ns: section.delay.as_nanos(),
+        output: courses.output.whole().into(),
+        input: courses.input.whole().into(),
     });
-    // What came by the clients' port waits at its input; what goes by it, at its output or on its link.
-    let inputs = [0, 1].map(|port| fabric.input_backlog(port).packets);
-    let outputs = [0, 1].map(|port| fabric.waiting(port).packets - inputs[port]);
-    let under_way = [inputs[0] + outputs[1], inputs[1] + outputs[0]];
-    Account { courses, met: met.collect(), under_way, tally }
+    let filters = config.filters.iter().zip(&account.met).zip(0..);
+    let filters = filters.map(|((section, &(packets, bytes)), number)| FilterOutcome {
+        number,
+        action: section.action.name().to_owned(),
+        packets,
+        bytes,
+    });
+    let names = config.ports.iter().map(|port| port.interface.clone());
+    let courses = names.zip(&account.courses).flat_map(|(port, courses)| {
+        let places = [("output", &courses.output), ("input", &courses.input)];
+        places.map(|(place, course)| {
+            let port = port.clone();
+            QueueCourse { port, place, steps: course.steps() }
+        })
+    });
+    let digest = |file: &RouterFile| hex(&Sha256::digest(file.text.as_bytes()));
+    Ok(RouterSeen {
+        courses: courses.collect(),
+        under_way: account.under_way,
+        outcome: RouterOutcome {
+            file_digest: file.map(digest),
+            notes,
+            tables: TablesOutcome {
+                engine_v4: tables.engine_v4.name().to_owned(),
+                engine_v6: tables.engine_v6.name().to_owned(),
+                classifier: tables.classifier.name().to_owned(),
+                fib_v4_bytes: status.fib_v4_bytes as u64,
+                fib_v6_bytes: status.fib_v6_bytes as u64,
+            },
+            queues: queues.collect(),
+            filters: filters.collect(),
+            losses: Vec::new(),
+            unexplained: Unexplained::default(),
+            tally,
+        },
+    })
+}
+
+fn account(driver: &mut Driver, filters: u32) -> RouterAccount {
+    let (courses, tally) = (driver.backlogs(), tally(driver));
+    RouterAccount::of(driver.router(), tally, courses, filters)
+}
+
+impl RouterAccount {
+    /// That of a router with so many filters.
+    pub(super) fn of(
+        router: &Router,
+        tally: Tally,
+        courses: Vec<PortCourses>,
+        filters: u32,
+    ) -> RouterAccount {
+        let (tables, fabric) = (router.tables(), router.fabric());
+        let met = (0..filters).map(RuleId).map(|id| {
+            let four = tables.filters4.get(id).map(|(_, filter)| filter);
+            let six = tables.filters6.get(id).map(|(_, filter)| filter);
+            let both = [four, six].into_iter().flatten();
+            both.fold((0, 0), |sum, it| (sum.0 + it.packets, sum.1 + it.bytes))
+        });
+        // What came by the clients' port waits at its input; what goes by it, at its output or on its link.
+        let inputs = [0, 1].map(|port| fabric.input_backlog(port).packets);
+        let outputs = [0, 1].map(|port| fabric.waiting(port).packets - inputs[port]);
+        let under_way = [inputs[0] + outputs[1], inputs[1] + outputs[0]];
+        RouterAccount { courses, met: met.collect(), under_way, tally }
+    }
 }

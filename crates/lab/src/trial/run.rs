@@ -12,7 +12,7 @@ use nilometer_traffic::{Plan, PlannedConnection, TrafficModel};
 use nilometer_wire::{Span, Time};
 
 use super::account::Account;
-use super::config::{DutKind, FIT_S, Keep, LabConfig};
+use super::config::{Clock, DutKind, FIT_S, Keep, LabConfig};
 use super::host;
 use super::leg::{self, Leg, LegLive, LegOutcome};
 use super::meter::Likewise;
@@ -72,8 +72,10 @@ pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> 
     config.check()?;
     Directory::check(&options.out, options.force)?;
     let router = config.router.as_deref().map(RouterFile::read).transpose()?;
-    privilege::acquire()?;
-    leg::rehearse(config, router.as_ref())?;
+    if config.clock == Clock::Real {
+        privilege::acquire()?;
+        leg::rehearse(config, router.as_ref())?;
+    }
     let display = Display::new();
     let (mut estimate, original) = learn(config, &display)?;
     alter(&mut estimate.model, config)?;
@@ -326,7 +328,7 @@ impl Trial<'_> {
         if stop.load(Ordering::Acquire) {
             return Ok(Legs::Stopped);
         }
-        if let Some(wire) = &wire {
+        if let Some(wire) = wire.as_ref().filter(|_| self.config.clock == Clock::Real) {
             let told = host::told(self.plan, &head, &wire.executions);
             told.iter().for_each(|warning| display.warn(warning));
         }
@@ -345,7 +347,7 @@ impl Trial<'_> {
         let (live, log) = (LegLive::default(), self.directory.file("live.ndjson"));
         let seconds = self.plan.end.as_secs_f64();
         let mut made =
-            display.during(&live, seconds, Some(&log), || leg::play(&leg, &live, stop))?;
+            display.during(&live, seconds, Some(&log), || leg::played(&leg, &live, stop))?;
         if let Some(telling) = self.original.and_then(|original| original.telling) {
             let part_ns = [made.origin_ns, self.plan.end.as_nanos()];
             made.sighted.observed =
@@ -394,7 +396,7 @@ impl Trial<'_> {
         let end_ns = (seconds * 1e9) as u64;
         let leg = Leg { end_ns, ..self.leg(DutKind::Wire, head) };
         let live = LegLive::default();
-        display.during(&live, seconds, None, || leg::play(&leg, &live, stop))
+        display.during(&live, seconds, None, || leg::played(&leg, &live, stop))
     }
 
     fn judge(&self, made: &LegOutcome, wire: Option<&LegOutcome>) -> Result<Legs> {

@@ -9,6 +9,7 @@ use nilometer_traffic::fidelity::{Measured, judge};
 use serde::Serialize;
 
 use super::account::Account;
+use super::config::Clock;
 use super::judge::{Joined, Seen, laws};
 use super::leg::LegOutcome;
 use super::meter::{Frames, Sighted};
@@ -36,6 +37,7 @@ pub fn settle(account: &Account<'_>) -> (Outcome, Story) {
     let mut outcome = outcome(account, &seen, &joined, &measured, &lateness_ns);
     outcome.warnings = [account.said, &warnings::of(account, &outcome)].concat();
     outcome.said_before = account.said.len();
+    outcome.outcome_digest = outcome.digest_of_all();
     let told = Told {
         model: account.model(),
         plan: account.plan,
@@ -73,6 +75,8 @@ fn outcome(
         commit: tool::commit().to_owned(),
         digest: planning::hex(&account.plan.digest()),
         dut: account.config.dut.name().to_owned(),
+        clock: account.config.clock.name().to_owned(),
+        outcome_digest: String::new(),
         input: inputs(account),
         synthetic: model.origin.synthetic,
         time_divisor: model.generation.time_divisor,
@@ -98,7 +102,7 @@ fn outcome(
         directions: Direction::ALL.map(|way| direction(sighted, wire, way)).to_vec(),
         delay_ns: sighted.delays.summary(None).map(telling::delay),
         wire_delay_ns: wire.and_then(|wire| wire.delays.summary(None)).map(telling::delay),
-        stamps: stamps(sighted),
+        stamps: stamps(account.config.clock, sighted),
         scheduling: account.made.scheduling.threads.clone(),
         stolen_percent: account.made.scheduling.stolen_percent(),
         others_percent: account.made.scheduling.others_percent(),
@@ -114,7 +118,10 @@ fn outcome(
 /// How packets were stamped. TCP marks each packet with its own departure time, which keeps the
 /// kernel from stamping it again where it arrives; such a frame gets its stamp a little later, when
 /// the soft interrupt hands it to the packet socket.
-fn stamps(sighted: &Sighted) -> String {
+fn stamps(clock: Clock, sighted: &Sighted) -> String {
+    if clock == Clock::Virtual {
+        return "times of the virtual clock at the hosts' interfaces, exact".to_owned();
+    }
     let sum = |part: &dyn Fn(&Frames) -> u64| sighted.frames.iter().map(part).sum::<u64>();
     let arrivals = sum(&|frames| frames.incoming).max(1);
     let late = sum(&|frames| frames.stamped_late) as f64 / arrivals as f64;

@@ -12,7 +12,7 @@ use nilometer_files::input::sight::refuse_input;
 use nilometer_files::said::plain;
 use nilometer_lab::device::spec::FaultSpec;
 use nilometer_lab::trial::bounds::{Bounds, out_of_bounds};
-use nilometer_lab::trial::config::{DutKind, Keep, LabConfig};
+use nilometer_lab::trial::config::{Clock, DutKind, Keep, LabConfig};
 use nilometer_lab::trial::outcome::Outcome;
 use nilometer_lab::trial::part::Part;
 use nilometer_lab::trial::repeats::{self, EndedRow};
@@ -127,6 +127,10 @@ struct RunArgs {
     /// `server`; addresses and routes are the lab's. Means `--dut nilometer`.
     #[arg(long, value_name = "ROUTER.toml")]
     router: Option<PathBuf>,
+    /// Whose time it is: `real`, or `virtual`, where hosts are simulated and nothing needs privileges; the devices are
+    /// nilometer, fault and wire.
+    #[arg(long, value_name = "CLOCK")]
+    clock: Option<Clock>,
     /// The scheduling class of our router and of the engines: real-time (within a limit, where the system allows
     /// it) or ordinary.
     #[arg(long, value_name = "CLASS")]
@@ -251,6 +255,7 @@ impl RunArgs {
             file.iter().try_for_each(|file| refuse_input(file, wanted))?;
         }
         config.dut = self.dut.unwrap_or(config.dut);
+        config.clock = self.clock.unwrap_or(config.clock);
         config.scheduling = self.scheduling.unwrap_or(config.scheduling);
         let traffic = &mut config.traffic;
         for (given, kept) in

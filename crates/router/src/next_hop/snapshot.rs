@@ -38,6 +38,54 @@ pub enum Hop {
     Failed,
 }
 
+impl Hop {
+    fn to_words(self, words: &mut Vec<u64>) {
+        match self {
+            Hop::Via { port, gateway: None } => words.extend([0, u64::from(port)]),
+            Hop::Via { port, gateway: Some(IpAddr::V4(gateway)) } => {
+                words.extend([1, u64::from(port), u64::from(u32::from(gateway))]);
+            }
+            Hop::Via { port, gateway: Some(IpAddr::V6(gateway)) } => {
+                let gateway = u128::from(gateway);
+                words.extend([2, u64::from(port), (gateway >> 64) as u64, gateway as u64]);
+            }
+            Hop::Local => words.push(3),
+            Hop::Beside => words.push(4),
+            Hop::Blackhole => words.push(5),
+            Hop::Reject(Rejection::Unreachable) => words.push(6),
+            Hop::Reject(Rejection::Prohibited) => words.push(7),
+            Hop::Multicast => words.push(8),
+            Hop::Failed => words.push(9),
+        }
+    }
+
+    fn from_words(next: &mut impl FnMut() -> Option<u64>) -> Option<Hop> {
+        let kind = next()?;
+        if kind <= 2 {
+            let port = u16::try_from(next()?).ok()?;
+            let gateway = match kind {
+                0 => None,
+                1 => Some(IpAddr::from(u32::try_from(next()?).ok()?.to_be_bytes())),
+                _ => {
+                    let (high, low) = (next()?, next()?);
+                    Some(IpAddr::from((u128::from(high) << 64 | u128::from(low)).to_be_bytes()))
+                }
+            };
+            return Some(Hop::Via { port, gateway });
+        }
+        Some(match kind {
+            3 => Hop::Local,
+            4 => Hop::Beside,
+            5 => Hop::Blackhole,
+            6 => Hop::Reject(Rejection::Unreachable),
+            7 => Hop::Reject(Rejection::Prohibited),
+            8 => Hop::Multicast,
+            9 => Hop::Failed,
+            _ => return None,
+        })
+    }
+}
+
 /// Where a number's buckets stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Range {
@@ -94,6 +142,34 @@ impl Snapshot {
     /// All hops, by number.
     pub fn hops(&self) -> &[Hop] {
         &self.hops
+    }
+
+    /// All of it as numbers, for a recording.
+    pub fn to_words(&self) -> Vec<u64> {
+        let mut words = Vec::from([self.version, self.ranges.len() as u64]);
+        words.extend(self.ranges.iter().map(|it| u64::from(it.first) << 32 | u64::from(it.mask)));
+        words.push(self.buckets.len() as u64);
+        words.extend(self.buckets.iter().map(|&bucket| u64::from(bucket)));
+        words.push(self.hops.len() as u64);
+        self.hops.iter().for_each(|hop| hop.to_words(&mut words));
+        words
+    }
+
+    /// What [`Snapshot::to_words`] made these numbers of; nothing if they are of nothing.
+    pub fn from_words(words: &[u64]) -> Option<Snapshot> {
+        let mut words = words.iter().copied();
+        let mut next = || words.next();
+        let version = next()?;
+        let ranges = (0..next()?).map(|_| {
+            let word = next()?;
+            Some(Range { first: (word >> 32) as u32, mask: word as u32 })
+        });
+        let ranges = ranges.collect::<Option<_>>()?;
+        let buckets = (0..next()?).map(|_| u16::try_from(next()?).ok());
+        let buckets = buckets.collect::<Option<_>>()?;
+        let hops = (0..next()?).map(|_| Hop::from_words(&mut next));
+        let hops = hops.collect::<Option<_>>()?;
+        Some(Snapshot { version, ranges, buckets, hops })
     }
 
     /// The ports by which `next` leaves, each once.

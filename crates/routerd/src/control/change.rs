@@ -14,6 +14,7 @@ use crate::config::{PortSection, RouterConfig};
 use crate::filter::ClassifierName;
 use crate::pace::Pace;
 use crate::queue_size::{self, sized};
+use crate::recording::Command;
 
 /// What a new classifier is filled with.
 type Filled<A> = Result<ByPort<A>, Full>;
@@ -28,13 +29,20 @@ impl CommandChannel {
         let section = body.over(&in_force.config.fabric).map_err(Refused::bad)?;
         let changed = RouterConfig { fabric: section.clone(), ..in_force.config.clone() };
         let plan = fabric(&changed).map_err(Refused::bad)?;
+        let command = Command::Fabric(Box::new(section.clone()));
         let done = self.ask(move |driver| {
-            let now = driver.now();
-            let (router, memory) = driver.parts_mut();
-            let fabric = router.fabric_mut();
-            fabric.set_queueing(now, plan.shape, plan.variant, &mut GiveBack(memory))
+            let (now, mut done) = (driver.now(), Ok(()));
+            let recorded = driver.change(
+                || command,
+                |router, memory| {
+                    let drops = &mut GiveBack(memory);
+                    done = router.fabric_mut().set_queueing(now, plan.shape, plan.variant, drops);
+                },
+            );
+            recorded.map_err(Refused::unavailable)?;
+            done.map_err(Refused::bad)
         })?;
-        done.map_err(Refused::bad)?;
+        done?;
         let text = format!(
             "fabric: {}, speed-up {}, period {}",
             plan.variant.map_or("off", |variant| variant.name()),
@@ -58,11 +66,22 @@ impl CommandChannel {
         let plan = self.ask(move |driver| driver.router().ports()[number].plan().clone())?;
         let place = PortPlace { plan: &plan, number, rate, config: &in_force.config };
         let discipline = place.discipline(Some(&queue)).map_err(Refused::bad)?;
-        self.ask(move |driver| {
+        let command = Command::Queue {
+            port: number,
+            rate_bps: rate.map(|rate| rate.bits_per_second()),
+            queue: Box::new(queue.clone()),
+        };
+        let done = self.ask(move |driver| {
             let now = driver.now();
-            let (router, memory) = driver.parts_mut();
-            router.fabric_mut().set_discipline(now, number, discipline, &mut GiveBack(memory));
+            driver.change(
+                || command,
+                |router, memory| {
+                    let drops = &mut GiveBack(memory);
+                    router.fabric_mut().set_discipline(now, number, discipline, drops);
+                },
+            )
         })?;
+        done.map_err(Refused::unavailable)?;
         let section = port_section(&mut in_force, number)?;
         let mut text =
             format!("port {}: the discipline is {}", section.interface, queue.discipline);

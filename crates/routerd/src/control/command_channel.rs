@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use nilometer_queue::distributed::Variant;
 use nilometer_queue::{Drops, Reason};
-use nilometer_router::memory::Ticket;
+use nilometer_router::memory::{Memory, Ticket};
 use nilometer_sim::stress::StressPlan;
 
 use super::answer::Refused;
@@ -32,7 +32,6 @@ use crate::filter::FilterSection;
 use crate::routes::Routes;
 use crate::running::Running;
 use crate::tally::{Tally, tally};
-use nilometer_linux::memory::Memory;
 
 /// The least time between two questions to the forwarding thread.
 pub const BETWEEN_QUESTIONS: Duration = Duration::from_millis(3);
@@ -143,7 +142,7 @@ impl CommandChannel {
 }
 
 /// Gives the buffers of what a change drops back to the memory.
-pub(super) struct GiveBack<'a>(pub(super) &'a mut Memory);
+pub(super) struct GiveBack<'a>(pub(super) &'a mut dyn Memory);
 
 impl Drops<Ticket> for GiveBack<'_> {
     fn dropped(&mut self, _reason: Reason, ticket: Ticket) {

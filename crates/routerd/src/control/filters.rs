@@ -6,6 +6,9 @@ use super::answer::Refused;
 use super::command_channel::CommandChannel;
 use super::view::{FilterView, FiltersView, Made};
 use crate::filter::FilterSection;
+use crate::recording::Command;
+use nilometer_router::memory::Memory;
+use nilometer_router::pipeline::Router;
 
 /// Filters that are told of at once.
 const TOLD_AT_ONCE: usize = 1_000;
@@ -61,15 +64,24 @@ impl CommandChannel {
             let why = format!("there are {room} filters, and tables.filters allows no more");
             return Err(Refused::conflict(why));
         };
+        let command = Command::AddFilter { id: number, filter: Box::new(filter.clone()) };
         let done = self.ask(move |driver| {
-            let (id, tables) = (RuleId(number), driver.router_mut().tables_mut());
-            four.map_or(Ok(()), |rule| tables.filters4.insert_at(id, inputs, rule))?;
-            let six = six.map_or(Ok(()), |rule| tables.filters6.insert_at(id, inputs, rule));
-            six.inspect_err(|_| {
-                tables.filters4.remove(id);
-            })
+            let mut done = Ok(());
+            let enter = |router: &mut Router, _: &mut dyn Memory| {
+                let (id, tables) = (RuleId(number), router.tables_mut());
+                done = four
+                    .map_or(Ok(()), |rule| tables.filters4.insert_at(id, inputs, rule))
+                    .and_then(|()| {
+                        six.map_or(Ok(()), |rule| tables.filters6.insert_at(id, inputs, rule))
+                    });
+                if done.is_err() {
+                    tables.filters4.remove(id);
+                }
+            };
+            driver.change(|| command, enter).map_err(Refused::unavailable)?;
+            done.map_err(Refused::conflict)
         })?;
-        done.map_err(Refused::conflict)?;
+        done?;
         in_force.filters.insert(number, filter);
         self.told(format!("filter {number} is entered"));
         Ok(Made { id: number })
@@ -84,11 +96,17 @@ impl CommandChannel {
         if !in_force.filters.contains_key(&id) {
             return Err(Refused::missing(format!("there is no filter {id}")));
         }
-        self.ask(move |driver| {
-            let tables = driver.router_mut().tables_mut();
-            tables.filters4.remove(RuleId(id));
-            tables.filters6.remove(RuleId(id));
+        let done = self.ask(move |driver| {
+            driver.change(
+                || Command::RemoveFilter { id },
+                |router, _| {
+                    let tables = router.tables_mut();
+                    tables.filters4.remove(RuleId(id));
+                    tables.filters6.remove(RuleId(id));
+                },
+            )
         })?;
+        done.map_err(Refused::unavailable)?;
         in_force.filters.remove(&id);
         Ok(self.told(format!("filter {id} is taken out")))
     }

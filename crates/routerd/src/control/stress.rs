@@ -64,6 +64,9 @@ impl CommandChannel {
             return Err(Refused::conflict(format!("port {port} is not up")));
         }
         let stress = Stress::new(plan, &targets).map_err(Refused::bad)?;
+        if self.ask(|driver| driver.is_recorded())? {
+            return Err(Refused::conflict("a router that is recorded plays no stress test"));
+        }
         match self.ask(move |driver| driver.set_stress(stress))? {
             true => Ok(self.told("a stress test begins".to_owned())),
             false => Err(Refused::conflict("a stress test is being played: end it first")),

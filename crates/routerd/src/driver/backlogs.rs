@@ -157,13 +157,24 @@ pub struct PortCourses {
 
 /// Watches all ports of a router.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub struct Backlogs {
     zero: Time,
     ports: Vec<PortCourses>,
 }
 
-impl Watch {
-    pub(super) fn look(&mut self, now: Time, router: &Router) {
+impl Backlogs {
+    /// Of so many ports, from `zero` on.
+    pub fn new(zero: Time, ports: usize) -> Backlogs {
+        Backlogs { zero, ports: vec![PortCourses::default(); ports] }
+    }
+
+    /// What waited at each port so far, by number.
+    pub fn ports(&self) -> &[PortCourses] {
+        &self.ports
+    }
+
+    /// Notes what waits at `now`, which never runs backwards.
+    pub fn look(&mut self, now: Time, router: &Router) {
         if now < self.zero {
             return;
         }
@@ -180,8 +191,7 @@ impl Driver {
     pub fn watch_backlogs(&mut self, zero: Instant) {
         let after = zero.saturating_duration_since(self.began).as_nanos();
         let zero = Time::from_nanos(u64::try_from(after).unwrap_or(u64::MAX));
-        let ports = self.router.ports().iter().map(|_| PortCourses::default()).collect();
-        self.backlogs = Some(Box::new(Watch { zero, ports }));
+        self.backlogs = Some(Box::new(Backlogs::new(zero, self.router.ports().len())));
     }
 
     /// What waited at each port up to now, by number; nothing where nobody has asked for it.

@@ -2,6 +2,7 @@
 
 use super::super::control::messages::Level;
 use super::{Driver, Presence};
+use crate::recording::Command;
 use nilometer_linux::port::{PortError, PortIo};
 
 impl Driver {
@@ -28,7 +29,10 @@ impl Driver {
             self.say(Level::Info, format!("port {name} is {}", presence.name()));
             // A port that nobody has plugged in has no link to tell of.
             let (now, is_up) = (self.now(), presence == Presence::Up);
-            let _ = self.router.set_link(now, number, is_up, &mut self.memory);
+            let _ = self.change(
+                || Command::Link { port: number, is_up },
+                |router, mut memory| _ = router.set_link(now, number, is_up, &mut memory),
+            );
             if let Some(watcher) = &self.watcher {
                 let _ = watcher.send((number, presence));
             }

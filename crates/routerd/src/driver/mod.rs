@@ -31,10 +31,10 @@ mod noticed;
 mod port_slot;
 mod remote;
 mod stalls;
+mod told;
 mod tracer;
 
 use nilometer_files::say;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -49,8 +49,9 @@ use nilometer_wire::{Span, Time};
 use super::control::messages::{Level, Messages};
 use super::latest::HopsReader;
 use super::pace::Pace;
+use super::recording::{Command, Recorder, Turn};
 use super::stress::Stress;
-pub use backlogs::{Course, PortCourses, Step, Waited};
+pub use backlogs::{Backlogs, Course, PortCourses, Step, Waited};
 use flow_offload::Grants;
 use gather::Gathering;
 use nilometer_linux::epoll::PromptTimers;
@@ -100,19 +101,26 @@ pub struct Driver {
     watcher: Option<Sender<(usize, Presence)>>,
     stress: Option<Box<Stress>>,
     stalls: Option<stalls::Watch>,
-    backlogs: Option<Box<backlogs::Watch>>,
+    backlogs: Option<Box<Backlogs>>,
     grants: Option<Box<Grants>>,
+    recorder: Option<Box<Recorder>>,
 }
 
 impl Driver {
     /// A driver for `router`, whose next hops are those of a RIB thread and whose ports have no devices
-    /// yet, and a way to speak to it.
+    /// yet, and a way to speak to it. Where there is a `recorder` it has been told the beginning.
     ///
     /// # Errors
     /// When the process has no descriptors left.
-    pub fn new(mut router: Router, memory: Memory, hops: HopsReader) -> Result<(Driver, Remote)> {
+    pub fn new(
+        mut router: Router,
+        memory: Memory,
+        hops: HopsReader,
+        recorder: Option<Recorder>,
+    ) -> Result<(Driver, Remote)> {
+        let mut recorder = recorder.map(Box::new);
         let (ear, remote) = remote::line()?;
-        router.set_hops(Arc::clone(hops.current()));
+        Driver::tell_hops(&mut router, &mut recorder, Arc::clone(hops.current()));
         let now = Instant::now();
         let driver = Driver {
             slots: router.ports().iter().map(|_| PortSlot::empty()).collect(),
@@ -133,6 +141,7 @@ impl Driver {
             stalls: None,
             backlogs: None,
             grants: None,
+            recorder,
         };
         Ok((driver, remote))
     }
@@ -161,7 +170,7 @@ impl Driver {
     /// Takes the device from port `number`. Panics where there is no such port.
     pub fn detach(&mut self, number: usize) {
         self.slots[number].clear(&mut self.memory);
-        self.router.fabric_mut().set_sending(number, 0);
+        self.tell_sending(number, 0);
         self.set_presence(number, Presence::Gone);
     }
 
@@ -184,12 +193,19 @@ impl Driver {
     /// Paces the link of output `number`; without a rate only the device limits it. Where a link has a
     /// rate or a length, packets are taken in as they come, for the sake of their times. Panics where
     /// there is no such port.
-    pub fn set_pace(&mut self, number: usize, Pace { rate, burst_bytes, delay }: Pace) {
+    pub fn set_pace(&mut self, number: usize, pace: Pace) {
+        let Pace { rate, burst_bytes, delay } = pace;
         self.gathering.set_paced(number, rate.is_some() || delay > Span::ZERO);
-        let fabric = self.router.fabric_mut();
-        fabric.set_rate(number, rate);
-        fabric.set_burst(number, burst_bytes);
-        fabric.set_delay(number, delay);
+        // (Of numbers alone, which can always be written down.)
+        let _ = self.change(
+            || Command::pace(number, pace),
+            |router, _| {
+                let fabric = router.fabric_mut();
+                fabric.set_rate(number, rate);
+                fabric.set_burst(number, burst_bytes);
+                fabric.set_delay(number, delay);
+            },
+        );
     }
 
     /// The router and the memory that its packets lie in, for changes by which packets are dropped.
@@ -260,7 +276,7 @@ impl Driver {
 
     /// Hands the copies on that filters ask for.
     fn trace(&mut self) {
-        while let Some((port, place)) = self.router.poll_copy() {
+        for (port, place) in self.take_copies() {
             if let Some(tracer) = &mut self.tracer {
                 let frame = self.memory.frame(&place).to_vec();
                 if !tracer.hand_on(Traced { port, stamp: SystemTime::now(), frame }) {
@@ -307,15 +323,17 @@ impl Driver {
         for slot in &mut self.slots {
             slot.clear(&mut self.memory);
         }
-        Ok(())
+        self.end_recording()
     }
 
     /// One turn; whether anything moved.
     pub fn turn(&mut self) -> bool {
+        let turn = self.recorder.as_ref().map(|recorder| recorder.turn());
+        let _held = turn.as_ref().map(Turn::hold);
         let mut moved = self.listen();
         let have_routes_changed = self.hops.have_routes_changed();
         if let Some(newer) = self.hops.newer() {
-            self.router.set_hops(Arc::clone(newer));
+            Driver::tell_hops(&mut self.router, &mut self.recorder, Arc::clone(newer));
             self.distrust();
         } else if have_routes_changed {
             self.distrust();
@@ -332,7 +350,7 @@ impl Driver {
         if let Some(watch) = &mut self.stalls {
             watch.turn(self.came);
         }
-        self.router.advance(now, &mut self.memory, &mut ());
+        self.tell_time(now);
         if let Some(stress) = &mut self.stress {
             moved |= stress.turn(now, &mut self.router, &mut self.memory);
         }
@@ -395,15 +413,15 @@ impl Driver {
             if let Some(grants) = self.grants.as_mut().filter(|_| self.router.may_offload()) {
                 grants.note(number, &self.taken, &self.memory);
             }
-            self.router.receive(now, number, &self.taken, &mut self.memory, &mut ());
+            self.tell_received(now, number);
         }
         let slot = &mut self.slots[number];
         if let Some(beside) = &mut slot.beside {
             self.taken.clear();
             // What fails here is the kernel's side alone; the device says so for both when it goes.
             count += beside.receive(&mut self.memory, &mut self.taken, 64).unwrap_or(0);
-            for place in self.taken.drain(..) {
-                self.router.inject(now, number, place, &mut self.memory);
+            for at in 0..self.taken.len() {
+                self.tell_injected(now, number, self.taken[at]);
             }
         }
         count > 0
@@ -418,15 +436,16 @@ impl Driver {
             return moved;
         }
         let room = device.room(&mut self.memory).min(GIVEN_AT_ONCE);
-        let (leaving, memory) = (&mut slot.leaving, &mut self.memory);
-        let most = room.saturating_sub(leaving.len());
-        self.router.transmit_all(now, number, most, memory, |place| leaving.push_back(place));
+        let most = room.saturating_sub(slot.leaving.len());
+        self.tell_room(now, number, most);
+        let slot = &mut self.slots[number];
+        let Some(device) = &mut slot.device else { return moved };
         let waiting = !slot.leaving.is_empty();
         let sent = device.transmit(&mut self.memory, &mut slot.leaving);
         let flushed = device.flush(&mut self.memory);
         slot.is_blocked = room == 0 || !slot.leaving.is_empty();
         let sending = slot.leaving.len() as u32 + device.sending();
-        self.router.fabric_mut().set_sending(number, sending);
+        self.tell_sending(number, sending);
         for failure in [sent.err(), flushed.err()].into_iter().flatten() {
             self.device_failed(number, &failure);
         }
@@ -435,9 +454,8 @@ impl Driver {
 
     /// Packets for the router itself, to the kernel's side of the port that they came by.
     fn punt(&mut self, number: usize) -> bool {
+        let mut punted = self.take_punted(number);
         let slot = &mut self.slots[number];
-        let mut punted = VecDeque::new();
-        punted.extend(std::iter::from_fn(|| self.router.poll_punted(number)).take(64));
         let any = !punted.is_empty();
         if let Some(beside) = &mut slot.beside {
             let _ = beside.transmit(&mut self.memory, &mut punted);

@@ -28,12 +28,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nilometer_router::{
-    Address, AnyPrefix, Engine, Hop, Lookups, Member, Point, Rib, RouteBatch, RouteLimits,
-    RouteTable, RouteUpdate, ServingFib, Source, Way,
+    AnyPrefix, Engine, Hop, Lookups, Member, Point, Rib, RouteBatch, RouteLimits, RouteTable,
+    RouteUpdate, ServingFib, Source, Way,
 };
 
 use super::latest::{HopsReader, LatestHops};
 use super::news::LOOK;
+use super::recording::{Recorded, TableRecorder};
 use super::worker::Worker;
 use nilometer_linux::clock::thread_time;
 
@@ -129,8 +130,20 @@ impl RibThread {
     /// # Errors
     /// When there can be no thread, or an engine has no such table.
     pub fn start(limits: RouteLimits, engines: Engines) -> Result<RibThread> {
-        let fib_v4 = Serving::new(engines.v4.table(limits.routes_v4)?);
-        let fib_v6 = Serving::new(engines.v6.table(limits.routes_v6)?);
+        RibThread::start_recorded(limits, engines, None)
+    }
+
+    /// As [`RibThread::start`]; `recorder` makes each change of a table.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_recorded(
+        limits: RouteLimits,
+        engines: Engines,
+        recorder: Option<TableRecorder>,
+    ) -> Result<RibThread> {
+        let fib_v4 = Serving::new(engines.v4.table(limits.routes_v4)?, recorder.clone());
+        let fib_v6 = Serving::new(engines.v6.table(limits.routes_v6)?, recorder);
         let named = engines.v4.next_hops_max().min(engines.v6.next_hops_max());
         let within = RouteLimits { next_hops: limits.next_hops.min(named), ..limits };
         let table = RouteTable::new(within, fib_v4, fib_v6);
@@ -255,7 +268,7 @@ impl RibThread {
         self.exchange((Table::rib_v6, |table| table.fibs_mut().1), fib, install)
     }
 
-    fn exchange<A: Address>(
+    fn exchange<A: Recorded>(
         &self,
         (rib, serving): Parts<A>,
         mut fib: Box<dyn ServingFib<A>>,

@@ -7,6 +7,7 @@
 
 use std::mem;
 
+use crate::recording::{Recorded, TableRecorder};
 use nilometer_router::{Address, Fib, Full, Lookups, NextHop, Prefix, ServingFib};
 
 /// Changes that may come while a new table is filled.
@@ -21,11 +22,12 @@ pub(super) struct Serving<A> {
     /// What was looked up before, and by some may be yet.
     former: Option<Box<dyn ServingFib<A>>>,
     noted: Option<Vec<Change<A>>>,
+    recorder: Option<TableRecorder>,
 }
 
-impl<A: Address> Serving<A> {
-    pub(super) fn new(fib: Box<dyn ServingFib<A>>) -> Serving<A> {
-        Serving { fib, former: None, noted: None }
+impl<A: Recorded> Serving<A> {
+    pub(super) fn new(fib: Box<dyn ServingFib<A>>, recorder: Option<TableRecorder>) -> Serving<A> {
+        Serving { fib, former: None, noted: None, recorder }
     }
 
     /// Bytes that lookups may read.
@@ -68,7 +70,11 @@ impl<A: Address> Serving<A> {
     }
 
     fn change(&mut self, change: Change<A>) -> Result<Option<NextHop>, Full> {
-        let before = make(&mut *self.fib, change)?;
+        let fib = &mut *self.fib;
+        let before = match &self.recorder {
+            Some(recorder) => recorder.change(change.0, change.1, || make(fib, change)),
+            None => make(fib, change),
+        }?;
         if let Some(former) = &mut self.former {
             // It goes in a moment; one route that it has no room for is late by as long.
             let _ = make(&mut **former, change);
@@ -90,7 +96,7 @@ fn make<A: Address>(
     }
 }
 
-impl<A: Address> Fib<A> for Serving<A> {
+impl<A: Recorded> Fib<A> for Serving<A> {
     fn insert(&mut self, prefix: Prefix<A>, next: NextHop) -> Result<Option<NextHop>, Full> {
         self.change((prefix, Some(next)))
     }

@@ -15,7 +15,7 @@ use socket2::Socket;
 use super::stage::Stage;
 use super::stamping::Stamping;
 use super::talk::Talk;
-use super::{REFUSED_PORT, UNANSWERED_PORT, VectorConfig, check, script_of};
+use super::{VectorConfig, check, port_offset, script_of};
 use crate::generate::client::{Execution, Outcome, in_threads};
 use crate::generate::client_loop::outcome_of;
 use crate::generate::live::Live;
@@ -193,12 +193,7 @@ impl<'a> Player<'a> {
         let planned = &self.plan[self.executions[position as usize].index as usize];
         let script = script_of(planned, self.scripts);
         socket.set_tcp_nodelay(true)?;
-        let port = self.client.config.port
-            + match script.opening {
-                Opening::Seen | Opening::Unseen => 0,
-                Opening::Refused => REFUSED_PORT,
-                Opening::Unanswered => UNANSWERED_PORT,
-            };
+        let port = self.client.config.port + port_offset(script.opening);
         let connect = || socket::connect(&socket, SocketAddr::new(planned.destination, port));
         match &self.client.stamping {
             Some(stamping) => stamping.with(script.has_time_stamps, connect)?,

@@ -35,6 +35,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use nilometer_conversation::Opening;
 use nilometer_linux::scheduling::Timed;
 use nilometer_traffic::plan::PlannedConnection;
 use nilometer_traffic::script::Script;
@@ -48,6 +49,15 @@ pub use server::VectorServer;
 const REFUSED_PORT: u16 = 1;
 /// How far behind the servers' port the one is at which nobody is answered.
 const UNANSWERED_PORT: u16 = 2;
+/// How far behind the servers' port the one is to which a connection with this opening is made.
+pub fn port_offset(opening: Opening) -> u16 {
+    match opening {
+        Opening::Seen | Opening::Unseen => 0,
+        Opening::Refused => REFUSED_PORT,
+        Opening::Unanswered => UNANSWERED_PORT,
+    }
+}
+
 /// Connections that may be open at once where the system allows so many.
 const OPEN_MAX: usize = 65_536;
 

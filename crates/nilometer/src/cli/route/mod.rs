@@ -10,6 +10,7 @@ pub mod ctl;
 mod list;
 mod listed;
 mod question;
+pub mod replay;
 pub mod run;
 mod shown;
 mod tables;
@@ -27,6 +28,8 @@ pub struct RouteArgs {
 enum RouteCommand {
     /// A router on real interfaces, from its file.
     Run(run::RunArgs),
+    /// A recorded router again, in virtual time, compared decision by decision.
+    Replay(replay::ReplayArgs),
     /// Looks at a running router and changes it.
     Ctl(ctl::CtlArgs),
     /// A router's description with every key and its default.
@@ -42,6 +45,7 @@ enum RouteCommand {
 pub fn run(args: RouteArgs) -> Result<Verdict> {
     match args.command {
         RouteCommand::Run(args) => run::run(args),
+        RouteCommand::Replay(args) => replay::run(&args),
         RouteCommand::Ctl(args) => ctl::run(args),
         RouteCommand::Template => {
             print!("{}", nilometer_routerd::config::TEMPLATE);

@@ -1,7 +1,9 @@
 //! `nilometer route run`: a router from its file, until it is told to stop.
 
+use nilometer_files::document::guard_output;
 use nilometer_files::say;
 use std::path::PathBuf;
+use std::slice;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
@@ -12,7 +14,9 @@ use clap::Args;
 use crate::cli::Verdict;
 use nilometer_lab::trial::signals::stop_flag;
 use nilometer_linux::scheduling::{Class, Role, Timed};
+use nilometer_routerd::assemble::Options;
 use nilometer_routerd::control::{Control, with_usual_socket};
+use nilometer_routerd::recording::event;
 use nilometer_routerd::router_file;
 use nilometer_routerd::running::Running;
 use nilometer_routerd::tally::Tally;
@@ -35,6 +39,13 @@ pub struct RunArgs {
     /// ordinary.
     #[arg(long, value_name = "CLASS", default_value = "real-time")]
     scheduling: Class,
+    /// Record all that the router is told and does, for `route replay`: every frame and time, routes, settings. The
+    /// file appears when the router ends; it grows by the traffic's bytes. No flow is offloaded meanwhile.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Replace an existing recording.
+    #[arg(long, requires = "record")]
+    force: bool,
     /// Print the last counters as one JSON object.
     #[arg(long)]
     json: bool,
@@ -47,7 +58,13 @@ pub struct RunArgs {
 pub fn run(args: RunArgs) -> Result<Verdict> {
     let mut config = router_file::read(&args.file)?.config;
     let stop = stop_flag()?;
-    let router = Running::start(None, config.clone(), args.host_interfaces)?;
+    let output = args
+        .record
+        .as_deref()
+        .map(|path| guard_output(path, slice::from_ref(&args.file), args.force, event::MAGIC));
+    let recording = output.transpose()?.map(|output| output.draft()).transpose()?;
+    let options = Options { allow_foreign: args.host_interfaces, recording };
+    let router = Running::start_with(None, config.clone(), options)?;
     let timed = Timed::new(args.scheduling).guarded().context("the guard of timed threads")?;
     timed.add(Role::Router, router.thread_id()?);
     if let Some(why) = timed.refused() {
@@ -76,6 +93,9 @@ pub fn run(args: RunArgs) -> Result<Verdict> {
     }
     drop(control);
     let tally = router.stop()?;
+    if let Some(path) = &args.record {
+        say!("the recording is {}", path.display());
+    }
     match args.json {
         true => println!("{}", serde_json::to_string(&tally)?),
         false => print!("{}", shown(&tally)),

@@ -1,0 +1,189 @@
+//! The devices of a virtual leg: nothing, a fault box, or our router.
+
+use anyhow::Result;
+use nilometer_linux::port::PortStatistics;
+use nilometer_linux::testbed::Layout;
+use nilometer_router::node::RouterNode;
+use nilometer_routerd::assemble::{Machine, Notes};
+use nilometer_routerd::config::RouterConfig;
+use nilometer_routerd::driver::{Backlogs, Lost, Presence};
+use nilometer_routerd::routes::Routes;
+use nilometer_routerd::tally::{DeviceTally, port_of, tally_of};
+use nilometer_routerd::testbed::testbed_router;
+use nilometer_wire::memory::{HeapMemory, Place};
+use nilometer_wire::{Node, Port, Time};
+
+use super::super::config::DutKind;
+use super::super::leg::Leg;
+use super::super::router::{self, RouterAccount, RouterSeen};
+use crate::device::fault::{Bypassed, FaultSeen};
+use crate::device::truth::Truth;
+
+/// IP packets that the links carry, bytes.
+const MTU_BYTES: u16 = 1_500;
+
+/// What stands between the hosts.
+pub(super) enum Device {
+    /// Nothing.
+    Wire,
+    /// A fault box, and what it did so far.
+    Fault(Box<FaultBoxed>),
+    /// Our router.
+    Router(Box<Routed>),
+}
+
+impl Device {
+    pub(super) fn new(leg: &Leg<'_>, layout: &Layout) -> Result<Device> {
+        let seed = leg.config.seed;
+        Ok(match (leg.dut, &leg.config.fault) {
+            (DutKind::Nilometer, _) => {
+                let config = testbed_router(&layout.device_ports(), seed, leg.router);
+                let macs = layout.device_macs();
+                let Machine { router, routes } =
+                    Machine::without_devices(&config, &macs, MTU_BYTES)?;
+                let backlogs = Backlogs::new(Time::ZERO, router.ports().len());
+                Device::Router(Box::new(Routed {
+                    node: RouterNode::new(router),
+                    backlogs,
+                    config,
+                    routes,
+                }))
+            }
+            (DutKind::Fault, Some(spec)) => Device::Fault(Box::new(FaultBoxed {
+                node: Bypassed::new(spec, seed),
+                truth: Truth::default(),
+            })),
+            _ => Device::Wire,
+        })
+    }
+
+    /// The node, where there is one.
+    pub(super) fn node(&mut self) -> Option<Box<dyn Node<Place, HeapMemory> + '_>> {
+        match self {
+            Device::Wire => None,
+            Device::Fault(fault) => Some(Box::new(super::Lent(&mut **fault))),
+            Device::Router(routed) => Some(Box::new(super::Lent(&mut **routed))),
+        }
+    }
+
+    /// What was seen of it at `now`.
+    pub(super) fn seen(
+        self,
+        leg: &Leg<'_>,
+        now: Time,
+    ) -> Result<(Option<RouterSeen>, Option<FaultSeen>)> {
+        match (self, &leg.config.fault) {
+            (Device::Router(routed), _) => Ok((Some(routed.seen(leg, now)?), None)),
+            (Device::Fault(fault), Some(spec)) => {
+                let FaultBoxed { node, mut truth } = *fault;
+                let mut node = node;
+                truth.note(&node.inner.take_events(), Time::ZERO);
+                Ok((None, Some(FaultSeen::of(&node, spec.clone(), truth)?)))
+            }
+            _ => Ok((None, None)),
+        }
+    }
+}
+
+/// A fault box whose events are put together as they come.
+pub(super) struct FaultBoxed {
+    node: Bypassed,
+    truth: Truth,
+}
+
+impl Node<Place, HeapMemory> for FaultBoxed {
+    fn receive(&mut self, now: Time, port: Port, frame: &Place, memory: &mut HeapMemory) {
+        self.node.receive(now, port, frame, memory);
+    }
+
+    fn handle_timeout(&mut self, now: Time, memory: &mut HeapMemory) {
+        self.node.handle_timeout(now, memory);
+    }
+
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        frame: &mut Place,
+        memory: &mut HeapMemory,
+    ) -> Option<Port> {
+        let sends = self.node.poll_transmit(now, frame, memory);
+        if sends.is_none() {
+            self.truth.note(&self.node.inner.take_events(), Time::ZERO);
+        }
+        sends
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.node.inner.due()
+    }
+}
+
+/// A router whose queues are watched.
+pub(super) struct Routed {
+    node: RouterNode,
+    backlogs: Backlogs,
+    config: RouterConfig,
+    /// (They keep the tables that packets are looked up in.)
+    routes: Routes,
+}
+
+impl Routed {
+    fn seen(mut self, leg: &Leg<'_>, now: Time) -> Result<RouterSeen> {
+        let router = self.node.router();
+        self.backlogs.look(now, router);
+        let behind = |number: usize| DeviceTally {
+            statistics: PortStatistics::default(),
+            lost: Lost { unsent: 0, unpunted: if number == 0 { self.node.unpunted() } else { 0 } },
+            presence: Presence::Up,
+        };
+        let ports = 0..router.ports().len();
+        let ports = ports.map(|number| port_of(router, number, &behind(number))).collect();
+        let tally = tally_of(router, now, ports);
+        let courses = self.backlogs.ports().to_vec();
+        let account = RouterAccount::of(router, tally, courses, self.config.filters.len() as u32);
+        let notes = Notes {
+            ports: self
+                .config
+                .ports
+                .iter()
+                .map(|port| format!("{}: virtual", port.interface))
+                .collect(),
+            ..Notes::default()
+        };
+        let status = self.routes.rib_thread().status();
+        router::seen(&self.config, leg.router, (notes, status), account)
+    }
+}
+
+impl Node<Place, HeapMemory> for Routed {
+    fn receive(&mut self, now: Time, port: Port, frame: &Place, memory: &mut HeapMemory) {
+        self.node.receive(now, port, frame, memory);
+        self.backlogs.look(now, self.node.router());
+    }
+
+    fn receive_batch(&mut self, now: Time, port: Port, frames: &[Place], memory: &mut HeapMemory) {
+        self.node.receive_batch(now, port, frames, memory);
+        self.backlogs.look(now, self.node.router());
+    }
+
+    fn handle_timeout(&mut self, now: Time, memory: &mut HeapMemory) {
+        self.node.handle_timeout(now, memory);
+    }
+
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        frame: &mut Place,
+        memory: &mut HeapMemory,
+    ) -> Option<Port> {
+        let sends = self.node.poll_transmit(now, frame, memory);
+        if sends.is_none() {
+            self.backlogs.look(now, self.node.router());
+        }
+        sends
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        Node::<Place, HeapMemory>::poll_timeout(&self.node)
+    }
+}

@@ -1,0 +1,244 @@
+//! A leg in virtual time: the same plan and device, with simulated hosts in place of the kernel's.
+//!
+//! ```text
+//!   client ══ cable ══ device ══ cable ══ server        a node each, under one virtual clock
+//!          ▲                            ▲
+//!          └────────── the meter ───────┘               every frame, stamped by that clock
+//! ```
+//!
+//! Frames have real headers, so the meter, the judge and the page are those of a live leg. Nothing here asks the
+//! kernel for anything: the result is a function of plan, device and seed, for any user on any machine.
+
+mod devices;
+mod hosts;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use nilometer_linux::netlink::LinkStatistics;
+use nilometer_linux::ring::{RingStatistics, Seen};
+use nilometer_linux::testbed::{InterfaceCounters, Layout};
+use nilometer_sim::virtual_clock::{Cable, Plug, VirtualClock, Watch as WatchFrames};
+use nilometer_wire::memory::{HeapMemory, Memory, Place};
+use nilometer_wire::{Node, Port, Rate, Span, Time};
+
+use super::config::DutKind;
+use super::leg::{self, Leg, LegLive, LegOutcome, SETTLE, Scheduling};
+use super::meter::{Ledger, Watch};
+use devices::Device;
+use hosts::Hosts;
+
+/// The wall clock at the traffic's beginning, ns since 1970: the first second of 2020.
+const ORIGIN_NS: u64 = 1_577_836_800_000_000_000;
+/// Cables carry this much, and a bit is under way for so long.
+const CABLE_RATE_MBIT: u64 = 100_000;
+const CABLE_DELAY: Span = Span::from_nanos(500);
+/// Frames that arrive at the same moment and make a batch, at most.
+const BATCH: usize = 64;
+/// Most buffers of frames that are under way, in the device's queues among them.
+const BUFFERS: u32 = 1 << 20;
+/// How often signals and the display are looked at.
+const SLICE: Span = Span::from_nanos(100_000_000);
+
+/// Refuses what there is in the kernel alone.
+///
+/// # Errors
+/// One line that says what to do.
+pub fn check(dut: DutKind, congestion: &str) -> Result<()> {
+    if matches!(dut, DutKind::Linux | DutKind::Frr) {
+        bail!(
+            "--clock virtual (clock): the device {} is the kernel, which has no virtual clock; choose \
+             --dut nilometer, fault or wire",
+            dut.name()
+        );
+    }
+    hosts::stack(congestion).map(|_| ())
+}
+
+/// Plays a leg. `stop` ends it early and keeps what was done.
+///
+/// # Errors
+/// Where hosts or device cannot be put together, or a result cannot be written.
+pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutcome> {
+    let layout = Layout::new(&leg::testbed_config(leg.dut, leg.config)?)?;
+    let mut hosts = Hosts::new(leg, &layout)?;
+    let mut device = Device::new(leg, &layout)?;
+    let stay = leg::longest_stay(leg);
+    let watch = Watch {
+        origin_ns: ORIGIN_NS,
+        interval_ends_ns: leg.interval_ends_ns.clone(),
+        device_addresses: layout.device_addresses(),
+        captures: leg.captures.clone(),
+        stamps: leg.stamps.clone(),
+        stay,
+        likewise: leg.likewise,
+    };
+    let mut meter = Metering { ledger: Ledger::new(&watch)?, sides: [Side::default(); 2], last: 1 };
+    let mut memory = HeapMemory::new(BUFFERS);
+    let played_until =
+        run((&mut hosts, &mut device), (&mut meter, &mut memory), (leg, stay), live, stop);
+    let Metering { ledger, sides, .. } = meter;
+    let rings = sides.map(|side| RingStatistics { packets: side.frames(), ..Default::default() });
+    let sighted = ledger.finish(rings)?;
+    let (executions, served) = hosts.executions(leg);
+    let (router, fault) = device.seen(leg, played_until)?;
+    let [client, server] = sides.map(|side| LinkStatistics {
+        rx_packets: side.received,
+        rx_bytes: side.received_bytes,
+        tx_packets: side.sent,
+        tx_bytes: side.sent_bytes,
+        ..LinkStatistics::default()
+    });
+    let congestion = leg.config.traffic.congestion.clone();
+    Ok(LegOutcome {
+        executions,
+        served,
+        sighted,
+        interfaces: InterfaceCounters { client, server },
+        router,
+        fault,
+        scheduling: Scheduling::default(),
+        origin_ns: ORIGIN_NS,
+        interrupted_ns: stop.load(Ordering::Acquire).then_some(played_until.as_nanos()),
+        clock_step_ns: 0,
+        congestion: (congestion.clone(), congestion),
+    })
+}
+
+/// Runs all nodes until the plan is over and what is under way has arrived; until when that was.
+fn run(
+    (hosts, device): (&mut Hosts, &mut Device),
+    (meter, memory): (&mut Metering<'_>, &mut HeapMemory),
+    (leg, stay): (&Leg<'_>, Span),
+    live: &LegLive,
+    stop: &AtomicBool,
+) -> Time {
+    let (cables, last) = cables(leg.dut);
+    meter.last = last;
+    let end = hosts.end;
+    let [client, server] = &mut hosts.both;
+    let mut nodes: Vec<Box<dyn Node<Place, HeapMemory> + '_>> = vec![Box::new(Lent(client))];
+    nodes.extend(device.node());
+    nodes.push(Box::new(Lent(server)));
+    let mut clock = VirtualClock::new(nodes, &cables, BATCH);
+    let mut now = Time::ZERO;
+    let mut go_to = |until: Time, meter: &mut Metering<'_>| {
+        let goes_on = clock.run_until(until, memory, meter);
+        meter.ledger.settle_by(ORIGIN_NS + until.as_nanos(), &live.meter);
+        goes_on
+    };
+    while now < end && !stop.load(Ordering::Acquire) {
+        now = (now + SLICE).min(end);
+        // Where all is said, only a plan of scripts has a length of its own.
+        if !go_to(now, meter) && leg.scripts.is_empty() {
+            break;
+        }
+    }
+    let settle = stay + Span::from_nanos(Duration::as_nanos(&SETTLE) as u64);
+    go_to(now + settle, meter);
+    now
+}
+
+/// The cables between the nodes, and the number of the server's.
+fn cables(dut: DutKind) -> (Vec<Cable>, usize) {
+    let cable = |one, other| Cable {
+        ends: [one, other],
+        rate: Rate::from_megabits(CABLE_RATE_MBIT),
+        delay: CABLE_DELAY,
+    };
+    let (client, first, second) = ((0, Port(0)), (1, Port(0)), (1, Port(1)));
+    match dut {
+        DutKind::Wire => (vec![cable(client, first)], 1),
+        _ => (vec![cable(client, first), cable(second, (2, Port(0)))], 2),
+    }
+}
+
+/// A node that its owner keeps.
+struct Lent<'a, N>(&'a mut N);
+
+impl<N: Node<Place, HeapMemory>> Node<Place, HeapMemory> for Lent<'_, N> {
+    fn receive(&mut self, now: Time, port: Port, frame: &Place, memory: &mut HeapMemory) {
+        self.0.receive(now, port, frame, memory);
+    }
+
+    fn receive_batch(&mut self, now: Time, port: Port, frames: &[Place], memory: &mut HeapMemory) {
+        self.0.receive_batch(now, port, frames, memory);
+    }
+
+    fn handle_timeout(&mut self, now: Time, memory: &mut HeapMemory) {
+        self.0.handle_timeout(now, memory);
+    }
+
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        frame: &mut Place,
+        memory: &mut HeapMemory,
+    ) -> Option<Port> {
+        self.0.poll_transmit(now, frame, memory)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.0.poll_timeout()
+    }
+}
+
+/// Frames at one host's interface.
+#[derive(Clone, Copy, Debug, Default)]
+struct Side {
+    sent: u64,
+    sent_bytes: u64,
+    received: u64,
+    received_bytes: u64,
+}
+
+impl Side {
+    fn frames(&self) -> u64 {
+        self.sent + self.received
+    }
+}
+
+/// The meter at both hosts' interfaces.
+struct Metering<'a> {
+    ledger: Ledger<'a>,
+    sides: [Side; 2],
+    /// The server's number.
+    last: usize,
+}
+
+impl Metering<'_> {
+    fn see(&mut self, at: Time, node: usize, outgoing: bool, frame: &[u8]) {
+        let side = match node {
+            0 => 0,
+            node if node == self.last => 1,
+            _ => return,
+        };
+        let (counts, bytes) = (&mut self.sides[side], frame.len() as u64);
+        if outgoing {
+            (counts.sent, counts.sent_bytes) = (counts.sent + 1, counts.sent_bytes + bytes);
+        } else {
+            counts.received += 1;
+            counts.received_bytes += bytes;
+        }
+        let seen = Seen {
+            stamp_ns: ORIGIN_NS + at.as_nanos(),
+            outgoing,
+            original_bytes: frame.len() as u32,
+            frame,
+            partial_checksum: false,
+            stamped_on_arrival: true,
+        };
+        self.ledger.see(side, &seen);
+    }
+}
+
+impl WatchFrames<Place, HeapMemory> for Metering<'_> {
+    fn sent(&mut self, at: Time, (node, _): Plug, frame: &Place, memory: &HeapMemory) {
+        self.see(at, node, true, memory.frame(*frame));
+    }
+
+    fn arrived(&mut self, at: Time, (node, _): Plug, frame: &Place, memory: &HeapMemory) {
+        self.see(at, node, false, memory.frame(*frame));
+    }
+}

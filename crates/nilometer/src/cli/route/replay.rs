@@ -1,0 +1,64 @@
+//! `nilometer route replay`: a recorded router again, in virtual time.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use nilometer_routerd::recording::replay::{Replayed, replay};
+
+use crate::cli::Verdict;
+
+/// Tells a router in virtual time what `route run --record` recorded, and compares each decision: by which port frames
+/// left and in what order, congestion marks, drops and their reasons.
+///
+/// Needs no privileges and no interfaces. Exit status 1 where a decision differs, or where the recording was cut.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The recording.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Make the router with another seed than the recorded one had.
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+    /// Print the comparison as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `nilometer route replay`.
+///
+/// # Errors
+/// When the file is no recording, or damaged.
+pub fn run(args: &ReplayArgs) -> Result<Verdict> {
+    let shown = args.file.display();
+    let file = File::open(&args.file).with_context(|| format!("cannot read {shown}"))?;
+    let done = replay(BufReader::with_capacity(1 << 20, file), args.seed);
+    let done = done.with_context(|| format!("{shown}"))?;
+    match args.json {
+        true => println!("{}", serde_json::to_string(&done)?),
+        false => print!("{}", text(&done)),
+    }
+    let is_same = done.differences == 0 && done.complete;
+    Ok(if is_same { Verdict::Done } else { Verdict::Negative })
+}
+
+/// What came of it, for people.
+fn text(done: &Replayed) -> String {
+    let mut text = format!(
+        "{} decisions, {} drops among them, {} frames marked: {} differences\n",
+        done.decisions, done.drops, done.marks, done.differences
+    );
+    if let Some(first) = &done.first_difference {
+        let port = first.port.as_ref().map_or(String::new(), |port| format!(" (port {port})"));
+        text += &format!(
+            "the first at event {}, {:.9} s, {}{port}: {}\n",
+            first.event, first.at_s, first.told, first.what
+        );
+    }
+    if !done.complete {
+        text += "the recording was cut: the router did not end as it should\n";
+    }
+    text
+}

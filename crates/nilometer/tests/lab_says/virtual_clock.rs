@@ -1,0 +1,114 @@
+//! The lab in virtual time: for any user, the same result whoever computes it, and exact against a known truth.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nilometer_files::table::packets::{Fate, PacketRow, read_packet_table};
+use nilometer_lab::device::truth::PacketTruth;
+use serde_json::Value;
+
+use crate::common::{Room, text};
+
+/// The user and group that own nothing.
+const NOBODY: u32 = 65_534;
+const VIRTUAL: [&str; 6] = ["lab", "run", "--clock", "virtual", "--duration", "10"];
+/// The cable on each side of the device carries a full frame in 124 ns, and is 500 ns long. A burst waits for it.
+const CABLES_NS: std::ops::RangeInclusive<i64> = 1_000..=20_000;
+const CABLES_MEDIAN_NS: std::ops::RangeInclusive<i64> = 1_000..=1_300;
+
+fn run(room: &Room, more: &[&str]) -> Value {
+    room.counted(&[&VIRTUAL[..], &["--json", "--force"], more].concat())
+}
+
+#[test]
+fn one_result_for_any_number_of_threads_and_any_user() {
+    let room = Room::new("virtual");
+    let first = run(&room, &[]);
+    assert_eq!((&first["clock"], &first["dut"]), (&"virtual".into(), &"nilometer".into()));
+    assert_eq!(first["router"]["tally"]["balances"], true);
+    assert_eq!(first["packets"]["lost"], 0);
+    assert!(first["packets"]["in"].as_u64().is_some_and(|packets| packets > 3_000));
+    assert_eq!(first["execution"]["lateness_max_ns"], 0);
+    let digest = |result: &Value| result["outcome_digest"].as_str().expect("a digest").to_owned();
+    let expected = digest(&first);
+    assert_eq!(expected.len(), 64);
+    assert_eq!(digest(&run(&room, &["--threads", "2"])), expected);
+    assert_ne!(digest(&run(&room, &["--seed", "2"])), expected);
+    let (binary, folder) = (room.own_binary(), room.path("home"));
+    fs::create_dir(&folder).expect("a folder");
+    if chown(&folder, Some(NOBODY), Some(NOBODY)).is_err() {
+        println!("skipped: only root can become an ordinary user");
+        return;
+    }
+    fs::set_permissions(room.path(""), fs::Permissions::from_mode(0o755)).expect("a mode");
+    let mut command = Command::new(binary);
+    command.args(VIRTUAL).arg("--json").current_dir(&folder).uid(NOBODY).gid(NOBODY);
+    let ended = command.output().expect("the binary starts");
+    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    let result: Value = serde_json::from_slice(&ended.stdout).expect("a result");
+    assert_eq!(digest(&result), expected, "an ordinary user");
+}
+
+/// In virtual time nothing is ambiguous but what is the same byte by byte: the meter agrees with the box about every
+/// packet, and its delay is the box's and that of two cables.
+#[test]
+fn the_meter_agrees_with_the_box_about_every_packet() {
+    let room = Room::new("virtual-fault");
+    let faults = "rate=50Mbit,delay=5ms,loss=0.01,loss_back=0.02";
+    let result = run(
+        &room,
+        &[
+            "--fault",
+            faults,
+            "-o",
+            "run",
+            "--clients",
+            "198.18.0.0/16",
+            "--servers",
+            "198.19.0.0/17",
+        ],
+    );
+    let mut seen = [Vec::new(), Vec::new()];
+    read_packet_table(&room.path("run/packets.parquet"), &mut |row: PacketRow| {
+        seen[usize::from(row.direction)].push(row);
+        Ok(())
+    })
+    .expect("packet stamps");
+    let mut truths = [Vec::new(), Vec::new()];
+    for line in room.read("run/fault.ndjson").lines() {
+        let packet: PacketTruth = serde_json::from_str(line).expect("a packet");
+        truths[usize::from(packet.direction)].push(packet);
+    }
+    let (mut lost, mut all_beyond) = (0, Vec::new());
+    for (seen, truths) in seen.iter_mut().zip(&truths) {
+        seen.sort_by_key(|row| row.entered_ns);
+        assert_eq!(seen.len(), truths.len());
+        for (row, truth) in seen.iter().zip(truths) {
+            assert_eq!(row.fate == Fate::Lost, truth.lost, "{row:?} {truth:?}");
+            lost += u64::from(truth.lost);
+            if let (Some(delay_ns), Some(left_ns)) = (row.delay_ns, truth.left_ns) {
+                let beyond = delay_ns - (left_ns - truth.came_ns);
+                assert!(CABLES_NS.contains(&beyond), "{row:?} {truth:?}");
+                all_beyond.push(beyond);
+            }
+        }
+    }
+    all_beyond.sort_unstable();
+    assert!(CABLES_MEDIAN_NS.contains(&all_beyond[all_beyond.len() / 2]));
+    assert!(lost > 50, "{lost}");
+    assert_eq!(result["packets"]["lost"], lost);
+    assert_eq!(result["fault"]["lost"], lost);
+}
+
+#[test]
+fn what_is_the_kernels_has_no_virtual_clock() {
+    let room = Room::new("virtual-refused");
+    let refused = |more: &[&str]| room.refused(&[&VIRTUAL[..], more].concat());
+    for dut in ["linux", "frr"] {
+        let said = refused(&["--dut", dut]);
+        assert!(said.contains("no virtual clock") && said.contains("fault or wire"), "{said}");
+    }
+    assert!(refused(&["--congestion", "vegas"]).contains("cubic, reno or bbr"));
+}

@@ -1,0 +1,251 @@
+//! A router that is recorded while it forwards does the same again in virtual time, decision by decision.
+
+use std::fs;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use nilometer_files::document::guard_output;
+use nilometer_linux::namespace::Namespace;
+use nilometer_router::{Hop, Member, Point};
+use nilometer_routerd::assemble::Options;
+use nilometer_routerd::config::RouterConfig;
+use nilometer_routerd::recording::event::{self, Answer, Beginning, Reader, Told};
+use nilometer_routerd::recording::replay::{Replay, Replayed, replay};
+use nilometer_routerd::rib_thread::StaticRoute;
+use nilometer_routerd::routes::read_prefix;
+use nilometer_routerd::running::Running;
+use socket2::{Domain, Socket, Type};
+
+use super::links::{link, settle};
+use super::privileged;
+use crate::common::Room;
+
+const PORT: u16 = 9;
+/// Decisions of a run at least.
+const DECISIONS: u64 = 100_000;
+const SENDER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+/// Datagrams a second.
+const LOAD_PPS: f64 = 45_000.0;
+
+/// The receiver at port `number`, from 1.
+fn receiver(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(198, 19, number, 2)
+}
+
+fn member(hop: Hop) -> Member {
+    Member { hop, weight: 1 }
+}
+
+/// A router with a sender at p0 and a receiver at every other port.
+struct Hub {
+    router: Namespace,
+    sender: Namespace,
+    _receivers: Vec<Namespace>,
+}
+
+impl Hub {
+    fn new(ports: u8) -> Result<Hub> {
+        let (router, sender) = (Namespace::new()?, Namespace::new()?);
+        link(&router, "p0", &sender, "h0", 0)?;
+        settle(
+            &sender,
+            "h0",
+            SENDER,
+            Some(("198.19.0.0/16", Ipv4Addr::new(198, 18, 0, 1).into())),
+        )?;
+        let mut receivers = Vec::new();
+        for number in 1..ports {
+            let (host, name) = (Namespace::new()?, format!("h{number}"));
+            link(&router, &format!("p{number}"), &host, &name, number)?;
+            settle(&host, &name, receiver(number), None)?;
+            receivers.push(host);
+        }
+        Ok(Hub { router, sender, _receivers: receivers })
+    }
+}
+
+/// A description with so many ports, each with these lines, but the first.
+fn described(ports: u8, head: &str, lines: impl Fn(u8) -> String) -> String {
+    let mut text =
+        format!("seed = 3\n{head}[[port]]\ninterface = \"p0\"\naddresses = [\"198.18.0.1/24\"]\n");
+    for number in 1..ports {
+        text += &format!(
+            "[[port]]\ninterface = \"p{number}\"\naddresses = [\"198.19.{number}.1/24\"]\n{}",
+            lines(number)
+        );
+    }
+    text
+}
+
+/// Runs a router of this description under load, recorded, and calls `meanwhile` over and over.
+fn recorded(
+    description: &str,
+    ports: u8,
+    bytes: usize,
+    to: &Path,
+    mut meanwhile: impl FnMut(&Running, u64),
+) -> Result<()> {
+    let hub = Hub::new(ports)?;
+    let config: RouterConfig = toml::from_str(description)?;
+    let recording = Some(guard_output(to, &[], false, event::MAGIC)?.draft()?);
+    let options = Options { allow_foreign: false, recording };
+    let running = Running::start_with(Some(&hub.router), config, options)?;
+    running.wait_until_up()?;
+    let socket = hub.sender.enter(|| {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+        socket.set_tos_v4(2)?; // ECN-capable: ECT(0)
+        socket.bind(&std::net::SocketAddr::from((SENDER, 0)).into())?;
+        Ok(UdpSocket::from(socket))
+    })?;
+    let (began, payload, mut sent) = (Instant::now(), vec![7; bytes], 0u64);
+    let mut rounds = 0;
+    while sent < DECISIONS + 20_000 {
+        let due = (began.elapsed().as_secs_f64() * LOAD_PPS) as u64;
+        for _ in 0..due.saturating_sub(sent).min(64) {
+            let number = 1 + (sent % u64::from(ports - 1)) as u8;
+            // What the sender's own link has no room for is not sent.
+            let _ = socket.send_to(&payload, (receiver(number), PORT));
+            sent += 1;
+        }
+        thread::sleep(Duration::from_micros(500));
+        rounds += 1;
+        if rounds % 20 == 0 {
+            meanwhile(&running, rounds / 20);
+        }
+    }
+    thread::sleep(Duration::from_millis(300));
+    running.stop()?;
+    Ok(())
+}
+
+fn replayed(recording: &Path, seed: Option<u64>) -> Replayed {
+    replay(&fs::read(recording).expect("a recording")[..], seed).expect("a sound recording")
+}
+
+/// What is told, with its answer.
+type Event = (Told, Option<Answer>);
+
+fn read(recording: &Path) -> (Beginning, Vec<Event>) {
+    let bytes = fs::read(recording).expect("a recording");
+    let (mut reader, beginning) = Reader::open(&bytes[..]).expect("a recording");
+    let mut events = Vec::new();
+    while let Some(told) = reader.told().expect("an event") {
+        let answer = told.has_answer().then(|| reader.answer().expect("an answer"));
+        events.push((told, answer));
+    }
+    (beginning, events)
+}
+
+fn told(beginning: &Beginning, events: &[Event]) -> Replayed {
+    let mut replay = Replay::new(beginning).expect("a router");
+    for (told, answer) in events {
+        replay.tell(told, answer.as_ref()).expect("it can be told");
+    }
+    replay.done().clone()
+}
+
+fn same(what: &str, done: &Replayed) {
+    println!("{what}: {done:?}");
+    assert!(done.complete && done.decisions >= DECISIONS, "{what}: {done:?}");
+    assert_eq!((done.differences, &done.first_difference), (0, &None), "{what}");
+}
+
+#[test]
+fn forwarding_under_route_updates_is_replayed() {
+    if !privileged("a recorded router") {
+        return;
+    }
+    let room = Room::new("recorded-routes");
+    let path = room.path("routes.nilrec");
+    let text = described(3, "", |_| String::new());
+    let mut updates = 0;
+    recorded(&text, 3, 18, &path, |running, round| {
+        let prefix = read_prefix("198.19.2.0/25").expect("a prefix");
+        let members = match round % 3 {
+            0 => vec![],
+            1 => vec![member(Hop::Blackhole)],
+            _ => vec![member(Hop::Via { port: 1, gateway: Some(receiver(1).into()) })],
+        };
+        let route = (!members.is_empty()).then_some(StaticRoute { prefix, members });
+        running.routes.rib_thread().set_static(route.as_slice());
+        updates += 1;
+        if round % 20 == 0 {
+            running.routes.rib_thread().fail(Point::Port(2));
+            running.routes.rib_thread().restore(Point::Port(2));
+        }
+    })
+    .expect("it is recorded");
+    assert!(updates > 50, "{updates}");
+    same("route updates", &replayed(&path, None));
+    let (beginning, mut events) = read(&path);
+    // An arrival that is left out is the first difference, and so are two batches that change places.
+    let is_batch = |event: &Event| matches!(&event.0, Told::Receive { port: 0, .. });
+    let middle = events.len() / 2;
+    let at = middle + events[middle..].iter().position(is_batch).expect("a batch");
+    let whole = events[at].clone();
+    let Told::Receive { frames, .. } = &mut events[at].0 else { unreachable!("a batch") };
+    frames.remove(0);
+    let first = told(&beginning, &events).first_difference.expect("an arrival is missing");
+    assert!((at as u64..at as u64 + 4).contains(&first.event), "{first:?} at {at}");
+    events[at] = whole;
+    let after = at + 1;
+    let next = after + events[after..].iter().position(is_batch).expect("another");
+    let (one, other) = (events[at].0.clone(), events[next].0.clone());
+    if let (Told::Receive { frames: a, .. }, Told::Receive { frames: b, .. }) = (one, other) {
+        let put = |event: &mut Event, new| {
+            if let Told::Receive { frames, .. } = &mut event.0 {
+                *frames = new;
+            }
+        };
+        put(&mut events[at], b);
+        put(&mut events[next], a);
+    }
+    let first = told(&beginning, &events).first_difference.expect("batches are swapped");
+    assert!((at as u64..=next as u64 + 4).contains(&first.event), "{first:?} at {at}");
+}
+
+#[test]
+fn qsdrr_and_red_under_overload_are_replayed() {
+    if !privileged("a recorded router under overload") {
+        return;
+    }
+    let room = Room::new("recorded-queues");
+    let path = room.path("queues.nilrec");
+    let text = described(3, "", |number| {
+        let queue = match number {
+            1 => "discipline = \"red\", buffer_bytes = 200000, ecn = true",
+            _ => "discipline = \"qsdrr\", buffer_bytes = 200000",
+        };
+        format!("rate = \"50 Mb/s\"\nqueue = {{ {queue} }}\n")
+    });
+    recorded(&text, 3, 600, &path, |_, _| {}).expect("it is recorded");
+    let done = replayed(&path, None);
+    same("queues", &done);
+    assert!(done.drops >= 1_000 && done.marks >= 100, "{done:?}");
+    let other = replayed(&path, Some(4));
+    assert!(other.differences > 0 && other.first_difference.is_some(), "{other:?}");
+}
+
+#[test]
+fn distributed_queueing_of_eight_ports_is_replayed() {
+    if !privileged("a recorded router of eight ports") {
+        return;
+    }
+    let room = Room::new("recorded-fabric");
+    let path = room.path("fabric.nilrec");
+    let head = "[fabric]\nqueueing = \"dq_plus\"\nspeedup = 2.0\nlink_rate = \"20 Mb/s\"\n";
+    let text = described(8, head, |_| String::new());
+    recorded(&text, 8, 600, &path, |_, _| {}).expect("it is recorded");
+    let done = replayed(&path, None);
+    same("fabric", &done);
+    let out = room.run(&["route", "replay", "fabric.nilrec", "--json"]);
+    let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!((&said["differences"], &said["first_difference"]), (&0.into(), &().into()));
+    let bytes = fs::read(&path).expect("a recording");
+    fs::write(room.path("cut.nilrec"), &bytes[..bytes.len() / 2]).expect("a file");
+    let said = room.refused(&["route", "replay", "cut.nilrec"]);
+    assert!(said.contains("cut"), "{said}");
+}

@@ -1,0 +1,141 @@
+//! Changes of a router's settings, as data.
+
+use anyhow::{Result, anyhow};
+use nilometer_queue::{Drops, Reason};
+use nilometer_router::classifier::RuleId;
+use nilometer_router::memory::{Memory, Ticket};
+use nilometer_router::pipeline::Router;
+use nilometer_sim::queueing::QueueSpec;
+use nilometer_wire::{Rate, Span, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::assemble::{PortPlace, fabric};
+use crate::config::{FabricSection, RouterConfig};
+use crate::filter::FilterSection;
+use crate::pace::Pace;
+
+/// A change that a router's driver makes between two turns. Other lookup engines and classifiers are none: they find the
+/// same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// A link has another pace.
+    Pace {
+        /// The port.
+        port: usize,
+        /// Bits per second; none where only the device limits it.
+        rate_bps: Option<u64>,
+        /// The burst.
+        burst_bytes: Option<u64>,
+        /// By how much it is made longer.
+        delay_ns: u64,
+    },
+    /// An output has another discipline.
+    Queue {
+        /// The port.
+        port: usize,
+        /// The rate that it is told.
+        rate_bps: Option<u64>,
+        /// The discipline.
+        queue: Box<QueueSpec>,
+    },
+    /// The fabric has other equations, another period or speed-up.
+    Fabric(Box<FabricSection>),
+    /// A filter is entered.
+    AddFilter {
+        /// Its number.
+        id: u32,
+        /// The filter.
+        filter: Box<FilterSection>,
+    },
+    /// A filter is taken out.
+    RemoveFilter {
+        /// Its number.
+        id: u32,
+    },
+    /// A link comes or goes.
+    Link {
+        /// The port.
+        port: usize,
+        /// Whether it carries traffic.
+        is_up: bool,
+    },
+}
+
+/// Gives the buffers of what queues drop back to the memory.
+struct GiveBack<'a, M>(&'a mut M);
+
+impl<M: Memory> Drops<Ticket> for GiveBack<'_, M> {
+    fn dropped(&mut self, _: Reason, ticket: Ticket) {
+        self.0.give(ticket.place);
+    }
+}
+
+impl Command {
+    /// That a link has this pace.
+    pub fn pace(port: usize, pace: Pace) -> Command {
+        Command::Pace {
+            port,
+            rate_bps: pace.rate.map(|rate| rate.bits_per_second()),
+            burst_bytes: pace.burst_bytes,
+            delay_ns: pace.delay.as_nanos(),
+        }
+    }
+
+    /// Makes the change to a router of this description.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn apply<M: Memory>(
+        &self,
+        now: Time,
+        router: &mut Router,
+        memory: &mut M,
+        config: &RouterConfig,
+    ) -> Result<()> {
+        match self {
+            Command::Pace { port, rate_bps, burst_bytes, delay_ns } => {
+                let fabric = router.fabric_mut();
+                fabric.set_rate(*port, rate_bps.and_then(Rate::new));
+                fabric.set_burst(*port, *burst_bytes);
+                fabric.set_delay(*port, Span::from_nanos(*delay_ns));
+            }
+            Command::Queue { port, rate_bps, queue } => {
+                let plan = router.ports()[*port].plan().clone();
+                let rate = rate_bps.and_then(Rate::new);
+                let place = PortPlace { plan: &plan, number: *port, rate, config };
+                let discipline = place.discipline(Some(queue))?;
+                router.fabric_mut().set_discipline(now, *port, discipline, &mut GiveBack(memory));
+            }
+            Command::Fabric(section) => {
+                let changed = RouterConfig { fabric: (**section).clone(), ..config.clone() };
+                let plan = fabric(&changed)?;
+                let drops = &mut GiveBack(memory);
+                let fabric = router.fabric_mut();
+                let done = fabric.set_queueing(now, plan.shape, plan.variant, drops);
+                done.map_err(|why| anyhow!("{why}"))?;
+            }
+            Command::AddFilter { id, filter } => {
+                let (four, six) = filter.rules()?;
+                let (inputs, id) = (config.inputs_of(filter)?, RuleId(*id));
+                let tables = router.tables_mut();
+                if let Some(rule) = four {
+                    tables.filters4.insert_at(id, inputs, rule).map_err(|why| anyhow!("{why}"))?;
+                }
+                if let Some(rule) = six {
+                    tables.filters6.insert_at(id, inputs, rule).map_err(|why| anyhow!("{why}"))?;
+                }
+            }
+            Command::RemoveFilter { id } => {
+                let tables = router.tables_mut();
+                tables.filters4.remove(RuleId(*id));
+                tables.filters6.remove(RuleId(*id));
+            }
+            Command::Link { port, is_up } => {
+                // A port that nobody has plugged in has no link to tell of.
+                let _ = router.set_link(now, *port, *is_up, memory);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,334 @@
+//! Tells a recording to a router in virtual time, and compares what it does with what was done.
+//!
+//! The router is made of the recording's description, and nothing else: the same pipeline, tables, filters, queues,
+//! distributed queueing and disciplines. Its time is that of the recording. Buffers are refused where they were.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use nilometer_router::memory::{Memory, Place};
+use nilometer_router::pipeline::Router;
+use nilometer_router::{Address, NextHop, Prefix, ServingFib, Snapshot};
+use nilometer_wire::Time;
+use nilometer_wire::memory::HeapMemory;
+use serde::Serialize;
+
+use super::command::Command;
+use super::event::{Answer, Beginning, Reader, Told, digest};
+use super::observed::{Counters, ObservedMemory};
+use crate::assemble::router_without_devices;
+use crate::config::RouterConfig;
+use crate::rib_thread::Readers;
+
+/// Room for the greatest frame and what stands in front of it, bytes.
+const BUFFER_BYTES: usize = 10_240;
+/// Congestion was experienced (RFC 3168, section 5).
+const CONGESTION: u8 = 3;
+
+/// What came of a replay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Replayed {
+    /// What the recorded router was told.
+    pub events: u64,
+    /// Frames that left it or went no further: each a decision.
+    pub decisions: u64,
+    /// Of these, frames that were dropped, by all reasons.
+    pub drops: u64,
+    /// Frames that left with a congestion mark and had come without one.
+    pub marks: u64,
+    /// Decisions that the replay made otherwise.
+    pub differences: u64,
+    /// The first of them.
+    pub first_difference: Option<Difference>,
+    /// Whether the recording ended as it should, and was not cut.
+    pub complete: bool,
+}
+
+/// A call that a router answered otherwise than the recorded one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// The number of the event, from 0.
+    pub event: u64,
+    /// When, in seconds since the router began.
+    pub at_s: f64,
+    /// What the router was told: `receive`, `advance`, `transmit` and so on.
+    pub told: String,
+    /// The port, where it was told of one.
+    pub port: Option<String>,
+    /// In what the answers differ.
+    pub what: String,
+}
+
+/// A router that is told a recording.
+pub struct Replay {
+    router: Router,
+    memory: HeapMemory,
+    /// (They keep the tables that packets are looked up in.)
+    fib4: Box<dyn ServingFib<u32>>,
+    fib6: Box<dyn ServingFib<u128>>,
+    config: RouterConfig,
+    counters: Counters,
+    /// Frames that came, and that left, with a congestion mark.
+    marked: [u64; 2],
+    done: Replayed,
+}
+
+impl Replay {
+    /// The router of a recording, with nothing told yet.
+    ///
+    /// # Errors
+    /// When there can be no such router.
+    pub fn new(beginning: &Beginning) -> Result<Replay> {
+        let Beginning { config, ports } = beginning;
+        config.check()?;
+        ensure!(
+            ports.len() == config.ports.len(),
+            "the recording's ports are not those of its description"
+        );
+        let tables = &config.tables;
+        let fib4 = tables.engine_v4.table::<u32>(tables.routes_v4)?;
+        let fib6 = tables.engine_v6.table::<u128>(tables.routes_v6)?;
+        let readers = fib4.reader().zip(fib6.reader());
+        let (v4, v6) = readers.context("a new table has no reader")?;
+        let router = router_without_devices(config, ports, Readers { v4, v6 })?;
+        let mut counters = Counters::default();
+        counters.begin(&router);
+        Ok(Replay {
+            router,
+            memory: HeapMemory::of_buffers(u32::MAX, BUFFER_BYTES),
+            fib4,
+            fib6,
+            config: config.clone(),
+            counters,
+            marked: [0; 2],
+            done: Replayed::default(),
+        })
+    }
+
+    /// Tells the router one thing; `recorded` is what was answered, where there is an answer.
+    ///
+    /// # Errors
+    /// When it cannot be told this: the recording is damaged.
+    pub fn tell(&mut self, told: &Told, recorded: Option<&Answer>) -> Result<()> {
+        let event = self.done.events;
+        self.done.events += 1;
+        let mut answer = Answer::default();
+        self.act(told, recorded, &mut answer).with_context(|| format!("event {event}"))?;
+        let Some(recorded) = recorded else { return Ok(()) };
+        if !answer.gone.is_empty() || !recorded.counted.is_empty() {
+            answer.counted = self.counters.risen(&self.router);
+        }
+        let done = &mut self.done;
+        done.decisions += (answer.left.len() + answer.gone.len()) as u64;
+        done.drops += answer.counted.iter().map(|counted| counted.1).sum::<u64>();
+        done.marks = self.marked[1].saturating_sub(self.marked[0]);
+        if answer != *recorded {
+            done.differences += differences(&answer, recorded);
+            let first = || Difference {
+                event,
+                at_s: time(told).map_or(0.0, |now| now as f64 / 1e9),
+                told: told.name().to_owned(),
+                port: port(told)
+                    .and_then(|port| self.config.ports.get(port))
+                    .map(|it| it.interface.clone()),
+                what: compared(&self.router, recorded, &answer),
+            };
+            if done.first_difference.is_none() {
+                done.first_difference = Some(first());
+            }
+        }
+        Ok(())
+    }
+
+    /// What came of it so far.
+    pub fn done(&self) -> &Replayed {
+        &self.done
+    }
+
+    fn act(&mut self, told: &Told, recorded: Option<&Answer>, answer: &mut Answer) -> Result<()> {
+        if let Some(port) = port(told) {
+            ensure!(port < self.router.ports().len(), "there is no port {port}");
+        }
+        let refuse = recorded.map_or(&[][..], |recorded| &recorded.refused);
+        match told {
+            Told::Receive { now, port, frames } => {
+                let places =
+                    frames.iter().map(|frame| self.put(frame)).collect::<Result<Vec<_>>>()?;
+                let (router, mut memory) =
+                    (&mut self.router, observed(&mut self.memory, answer, refuse));
+                let now = Time::from_nanos(*now);
+                router.receive(now, *port as usize, &places, &mut memory, &mut ());
+            }
+            Told::Inject { now, port, frame } => {
+                let place = self.put(frame)?;
+                let mut memory = observed(&mut self.memory, answer, refuse);
+                self.router.inject(Time::from_nanos(*now), *port as usize, place, &mut memory);
+            }
+            Told::Advance { now } => {
+                let mut memory = observed(&mut self.memory, answer, refuse);
+                self.router.advance(Time::from_nanos(*now), &mut memory, &mut ());
+            }
+            Told::Transmit { now, port, room } => {
+                let mut left = Vec::new();
+                let mut memory = observed(&mut self.memory, answer, refuse);
+                let (now, room) = (Time::from_nanos(*now), *room as usize);
+                let give = |place| left.push(place);
+                self.router.transmit_all(now, *port as usize, room, &mut memory, give);
+                self.leave(&left, answer);
+            }
+            Told::Sending { port, frames } => {
+                self.router.fabric_mut().set_sending(*port as usize, *frames as u32);
+            }
+            Told::Punt { port, most } => {
+                let punted = std::iter::from_fn(|| self.router.poll_punted(*port as usize));
+                let punted: Vec<_> = punted.take(*most as usize).collect();
+                self.leave(&punted, answer);
+            }
+            Told::Copies => {
+                let copies: Vec<_> = std::iter::from_fn(|| self.router.poll_copy()).collect();
+                let copies: Vec<_> = copies.into_iter().map(|(_, place)| place).collect();
+                self.leave(&copies, answer);
+            }
+            Told::Route4 { prefix, next } => route(&mut *self.fib4, *prefix, *next)?,
+            Told::Route6 { prefix, next } => route(&mut *self.fib6, *prefix, *next)?,
+            Told::Hops { words } => {
+                let hops = Snapshot::from_words(words).context("next hops that are none")?;
+                self.router.set_hops(Arc::new(hops));
+            }
+            Told::Command { now, json } => {
+                let command: Command = serde_json::from_slice(json).context("a command")?;
+                let mut memory = observed(&mut self.memory, answer, refuse);
+                let now = Time::from_nanos(*now);
+                command.apply(now, &mut self.router, &mut memory, &self.config)?;
+            }
+            Told::End { events } => {
+                ensure!(*events + 1 == self.done.events, "events are missing: there were {events}");
+                self.done.complete = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame that came, in a buffer.
+    fn put(&mut self, frame: &[u8]) -> Result<Place> {
+        let bytes = u16::try_from(frame.len()).ok();
+        let place =
+            bytes.and_then(|bytes| self.memory.take(bytes)).context("a frame is too long")?;
+        self.memory.frame_mut(place).copy_from_slice(frame);
+        self.marked[0] += u64::from(is_marked(frame));
+        Ok(place)
+    }
+
+    /// Frames that left: their digests are answered, and their buffers are free.
+    fn leave(&mut self, places: &[Place], answer: &mut Answer) {
+        for &place in places {
+            let frame = self.memory.frame(place);
+            answer.left.push(digest(frame));
+            self.marked[1] += u64::from(is_marked(frame));
+            self.memory.give(place);
+        }
+    }
+}
+
+fn observed<'a>(
+    memory: &'a mut HeapMemory,
+    answer: &'a mut Answer,
+    refuse: &'a [u64],
+) -> ObservedMemory<'a, HeapMemory> {
+    ObservedMemory::new(memory, answer, Some(refuse))
+}
+
+fn route<A: Address>(
+    fib: &mut dyn ServingFib<A>,
+    (address, length): (A, u8),
+    next: u64,
+) -> Result<()> {
+    let prefix = Prefix::new(address, u32::from(length)).context("a prefix that is none")?;
+    // (One that had no room when it was recorded has none now.)
+    let _ = match next.checked_sub(1) {
+        Some(next) => fib.insert(prefix, NextHop(u16::try_from(next).context("a next hop")?)),
+        None => fib.remove(prefix),
+    };
+    Ok(())
+}
+
+fn is_marked(frame: &[u8]) -> bool {
+    let class = match frame.get(12..14) {
+        Some([0x08, 0x00]) => frame.get(15).copied(),
+        Some([0x86, 0xdd]) => frame.get(15).map(|byte| byte >> 4),
+        _ => None,
+    };
+    class.is_some_and(|class| class & 3 == CONGESTION)
+}
+
+fn time(told: &Told) -> Option<u64> {
+    match told {
+        Told::Receive { now, .. }
+        | Told::Inject { now, .. }
+        | Told::Advance { now }
+        | Told::Transmit { now, .. }
+        | Told::Command { now, .. } => Some(*now),
+        _ => None,
+    }
+}
+
+fn port(told: &Told) -> Option<usize> {
+    match told {
+        Told::Receive { port, .. }
+        | Told::Inject { port, .. }
+        | Told::Transmit { port, .. }
+        | Told::Sending { port, .. }
+        | Told::Punt { port, .. } => Some(*port as usize),
+        _ => None,
+    }
+}
+
+/// How many decisions of two answers are not the same, at least one.
+fn differences(one: &Answer, other: &Answer) -> u64 {
+    let of = |one: &[u64], other: &[u64]| {
+        let same = one.iter().zip(other).filter(|(one, other)| one == other).count();
+        (one.len().max(other.len()) - same) as u64
+    };
+    (of(&one.left, &other.left) + of(&one.gone, &other.gone)).max(1)
+}
+
+/// In words, in what an answer differs from the recorded one.
+fn compared(router: &Router, recorded: &Answer, replayed: &Answer) -> String {
+    let lists = [
+        ("frames that left", &recorded.left, &replayed.left),
+        ("frames that went no further", &recorded.gone, &replayed.gone),
+    ];
+    for (name, recorded, replayed) in lists {
+        if recorded.len() != replayed.len() {
+            return format!("{name}: {} recorded, {} replayed", recorded.len(), replayed.len());
+        }
+        if let Some(at) = recorded.iter().zip(replayed).position(|(one, other)| one != other) {
+            return format!("{name}: number {at} of {} is another one", recorded.len());
+        }
+    }
+    let reasons = |answer: &Answer| {
+        let one = |&(number, by): &(u64, u64)| format!("{by} {}", Counters::name(router, number));
+        let all: Vec<String> = answer.counted.iter().map(one).collect();
+        if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+    };
+    if recorded.counted != replayed.counted {
+        return format!("reasons: {} recorded, {} replayed", reasons(recorded), reasons(replayed));
+    }
+    format!("buffers refused: {:?} recorded, {:?} replayed", recorded.refused, replayed.refused)
+}
+
+/// Replays a recording; with a `seed` of its own where one is given.
+///
+/// # Errors
+/// When it is no recording, or damaged.
+pub fn replay(from: impl Read, seed: Option<u64>) -> Result<Replayed> {
+    let (mut reader, mut beginning) = Reader::open(from)?;
+    beginning.config.seed = seed.unwrap_or(beginning.config.seed);
+    let mut replay = Replay::new(&beginning)?;
+    while let Some(told) = reader.told()? {
+        let answer = told.has_answer().then(|| reader.answer()).transpose()?;
+        replay.tell(&told, answer.as_ref())?;
+    }
+    Ok(replay.done)
+}

@@ -1,0 +1,457 @@
+//! A TCP host as a node over frames: many connections behind one interface.
+//!
+//! Each connection is an end of a script ([`Scripted`]). What its TCP sends becomes a frame with real headers,
+//! checksums and zeros for payload, in the memory that the driver lends; what arrives is read from bytes, and a
+//! segment whose checksum is wrong is dropped, as a kernel drops it. So a host stands on a real wire as well as on a
+//! virtual one, and a device between two hosts sees what it would see in a laboratory.
+//!
+//! A client's end begins at its start, a server's with the first segment for it. When TCP has closed, nothing is kept
+//! but a report, and what still comes for it is answered by a reset (RFC 9293, 3.10.7.1).
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::net::{IpAddr, SocketAddr};
+
+use nilometer_conversation::{Opening, Side};
+use nilometer_tcp::bytes::{Ends, emit, parse_between};
+use nilometer_tcp::{Config, Connection, Segment, State};
+use nilometer_wire::checksum::internet_checksum;
+use nilometer_wire::memory::{Memory, Place};
+use nilometer_wire::{Ecn, Node, Port, Time};
+
+use crate::packet::{Packet, Route};
+use crate::scripted::{Part, Scripted};
+
+const ETHERNET_BYTES: usize = 14;
+const IPV4_BYTES: usize = 20;
+const IPV6_BYTES: usize = 40;
+const TCP: u8 = 6;
+const HOP_LIMIT: u8 = 64;
+const IPV4_TYPE: [u8; 2] = [0x08, 0x00];
+const IPV6_TYPE: [u8; 2] = [0x86, 0xdd];
+
+/// The link-layer addresses at both ends of a host's link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkAddresses {
+    /// The host's.
+    pub own: [u8; 6],
+    /// Its neighbour's, to whom all frames go.
+    pub peer: [u8; 6],
+}
+
+/// One end of a connection that a host is to perform.
+#[derive(Clone, Debug)]
+pub struct PlannedEnd {
+    /// From the host (source) to the other one (destination).
+    pub ends: Ends,
+    /// What it does, and when.
+    pub part: Part,
+    /// Its stack, before what its script makes of it.
+    pub stack: Config,
+    /// The first sequence number of its TCP.
+    pub initial_sequence: u32,
+}
+
+/// What became of one end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndReport {
+    /// When it began: a client at its start, a server with the first segment for it.
+    pub began: Option<Time>,
+    /// When it had done all of its steps and received all of the other end's ([`Scripted::finished`]).
+    pub finished: Option<Time>,
+    /// When TCP had closed.
+    pub closed: Option<Time>,
+    /// Whether the handshake was completed.
+    pub was_established: bool,
+    /// Payload bytes that arrived in order.
+    pub received_bytes: u64,
+    /// Segments that TCP sent again.
+    pub retransmitted: u64,
+}
+
+/// Frames of a host, by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostCounts {
+    /// Frames that came.
+    pub received: u64,
+    /// Of these, those that are no TCP segment for an address of IPv4 or IPv6.
+    pub not_tcp: u64,
+    /// Those with a checksum that is wrong.
+    pub corrupted: u64,
+    /// Those for no connection, which were answered by a reset or are resets themselves.
+    pub strays: u64,
+    /// Frames that were sent.
+    pub sent: u64,
+    /// Segments for which the memory had no room.
+    pub no_room: u64,
+}
+
+/// A connection's end: to come, there, or over.
+#[derive(Debug)]
+enum Phase {
+    Planned(Box<(Part, Config, u32)>),
+    Alive(Box<Scripted>),
+    Over,
+}
+
+#[derive(Debug)]
+struct Talk {
+    ends: Ends,
+    phase: Phase,
+    /// Takes no segment, as nobody is there.
+    is_deaf: bool,
+    /// What the heap of timers has for it; none where it has nothing that counts.
+    armed: Option<Time>,
+    is_ready: bool,
+    /// The identification of its next IPv4 packet.
+    identification: u16,
+    report: EndReport,
+}
+
+/// A host.
+#[derive(Debug)]
+pub struct Host {
+    link: LinkAddresses,
+    talks: Vec<Talk>,
+    by_ends: BTreeMap<(SocketAddr, SocketAddr), u32>,
+    timers: BinaryHeap<Reverse<(Time, u32)>>,
+    /// Talks that may have something to send.
+    ready: VecDeque<u32>,
+    /// Resets to be sent for segments of no connection.
+    resets: VecDeque<(Ends, Segment)>,
+    counts: HostCounts,
+    packet: Packet,
+    bytes: Vec<u8>,
+}
+
+impl Host {
+    /// A host that performs `ends`; two with the same addresses and ports are one.
+    pub fn new(link: LinkAddresses, ends: Vec<PlannedEnd>) -> Host {
+        let (mut talks, mut by_ends, mut timers) = (Vec::new(), BTreeMap::new(), BinaryHeap::new());
+        for (index, planned) in ends.into_iter().enumerate() {
+            let PlannedEnd { ends, part, stack, initial_sequence } = planned;
+            let is_client = part.side == Side::Client;
+            by_ends.insert((ends.source, ends.destination), index as u32);
+            if is_client {
+                timers.push(Reverse((part.start, index as u32)));
+            }
+            talks.push(Talk {
+                ends,
+                is_deaf: !is_client && part.script.opening == Opening::Unanswered,
+                armed: is_client.then_some(part.start),
+                phase: Phase::Planned(Box::new((part, stack, initial_sequence))),
+                is_ready: false,
+                identification: initial_sequence as u16,
+                report: EndReport::default(),
+            });
+        }
+        Host {
+            link,
+            talks,
+            by_ends,
+            timers,
+            ready: VecDeque::new(),
+            resets: VecDeque::new(),
+            counts: HostCounts::default(),
+            packet: Packet::default(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// What became of each end, in the order in which they were given.
+    pub fn reports(&self) -> impl Iterator<Item = EndReport> + '_ {
+        self.talks.iter().map(|talk| match &talk.phase {
+            Phase::Alive(end) => report(end, talk.report),
+            _ => talk.report,
+        })
+    }
+
+    /// Its frames.
+    pub fn counts(&self) -> HostCounts {
+        self.counts
+    }
+
+    /// Whether every end has begun and is over.
+    pub fn is_over(&self) -> bool {
+        self.timers.is_empty() && self.ready.is_empty() && self.resets.is_empty()
+    }
+
+    /// The end that is there for talk number `index`, which begins with this call if it was to come.
+    fn alive(&mut self, index: u32, now: Time) -> Option<&mut Scripted> {
+        let talk = &mut self.talks[index as usize];
+        if let Phase::Planned(planned) = &talk.phase {
+            let (part, stack, sequence) = (**planned).clone();
+            talk.report.began = Some(now);
+            talk.phase = Phase::Alive(Box::new(Scripted::new(part, stack, Route(0), sequence)));
+        }
+        match &mut talk.phase {
+            Phase::Alive(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    fn make_ready(&mut self, index: u32) {
+        let talk = &mut self.talks[index as usize];
+        if !talk.is_ready {
+            talk.is_ready = true;
+            self.ready.push_back(index);
+        }
+    }
+
+    /// A segment arrived between these ends, as seen from here.
+    fn hear(&mut self, now: Time, ends: &Ends, segment: Segment, ecn: Ecn) {
+        let known = self.by_ends.get(&(ends.source, ends.destination)).copied();
+        let Some(index) = known else { return self.stray(now, ends, &segment) };
+        if self.talks[index as usize].is_deaf {
+            return;
+        }
+        match self.alive(index, now) {
+            Some(end) => {
+                let packet = Packet { segment, ecn, ..Packet::default() };
+                end.receive(now, Port(0), &packet, &mut ());
+                self.make_ready(index);
+            }
+            None => self.stray(now, ends, &segment),
+        }
+    }
+
+    /// A segment for no connection: a closed one answers it.
+    fn stray(&mut self, now: Time, ends: &Ends, segment: &Segment) {
+        self.counts.strays += 1;
+        let mut closed = Connection::listen(Config::rfc(), 0);
+        closed.close();
+        closed.receive(now, segment, Ecn::NotCapable);
+        let mut answer = Segment::default();
+        if closed.poll_transmit_into(now, &mut answer).is_some() {
+            self.resets.push_back((*ends, answer));
+        }
+    }
+
+    /// Notes when talk number `index` wants to be told the time next, or that it is over.
+    fn rest(&mut self, index: u32, now: Time) {
+        let talk = &mut self.talks[index as usize];
+        let Phase::Alive(end) = &talk.phase else { return };
+        let due = end.poll_timeout();
+        if end.connection().state() == State::Closed && due.is_none() {
+            talk.report = EndReport { closed: Some(now), ..report(end, talk.report) };
+            (talk.phase, talk.armed) = (Phase::Over, None);
+            return;
+        }
+        // (A moment that moved later is found out when the earlier one comes.)
+        if let Some(due) = due
+            && talk.armed.is_none_or(|armed| due < armed)
+        {
+            talk.armed = Some(due);
+            self.timers.push(Reverse((due, index)));
+        }
+    }
+
+    /// The next timer has run out: who it was, unless it no longer counts.
+    fn run_out(&mut self, now: Time) -> Option<Option<u32>> {
+        let &Reverse((due, index)) = self.timers.peek()?;
+        if due > now {
+            return None;
+        }
+        self.timers.pop();
+        let talk = &mut self.talks[index as usize];
+        if talk.armed != Some(due) {
+            return Some(None);
+        }
+        talk.armed = None;
+        Some(Some(index))
+    }
+
+    /// Puts a segment into a frame.
+    fn frame<M: Memory>(
+        &mut self,
+        ends: &Ends,
+        (segment, ecn, identification): (&Segment, Ecn, u16),
+        memory: &mut M,
+    ) -> Option<Place> {
+        self.bytes.clear();
+        headers(&self.link, ends, (segment, ecn, identification), &mut self.bytes);
+        emit(segment, ends, &mut self.bytes);
+        let room = u16::try_from(self.bytes.len()).ok().and_then(|bytes| memory.take(bytes));
+        match room {
+            Some(place) => {
+                memory.frame_mut(place).copy_from_slice(&self.bytes);
+                self.counts.sent += 1;
+            }
+            None => self.counts.no_room += 1,
+        }
+        room
+    }
+}
+
+/// What is to be said of an end that is there.
+fn report(end: &Scripted, before: EndReport) -> EndReport {
+    let connection = end.connection();
+    EndReport {
+        finished: end.finished(),
+        was_established: before.was_established || end.was_established(),
+        received_bytes: connection.delivered(),
+        retransmitted: connection.statistics().retransmitted_segments,
+        ..before
+    }
+}
+
+/// The Ethernet and IP headers of a segment.
+fn headers(
+    link: &LinkAddresses,
+    ends: &Ends,
+    (segment, ecn, identification): (&Segment, Ecn, u16),
+    out: &mut Vec<u8>,
+) {
+    out.extend(link.peer);
+    out.extend(link.own);
+    let payload = segment.header_bytes() as u16 + segment.length;
+    match (ends.source.ip(), ends.destination.ip()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            out.extend(IPV4_TYPE);
+            let start = out.len();
+            out.extend([0x45, ecn as u8]);
+            out.extend((IPV4_BYTES as u16 + payload).to_be_bytes());
+            out.extend(identification.to_be_bytes());
+            // Don't fragment.
+            out.extend([0x40, 0, HOP_LIMIT, TCP, 0, 0]);
+            out.extend(source.octets());
+            out.extend(destination.octets());
+            let checksum = internet_checksum(&[&out[start..]]);
+            out[start + 10..start + 12].copy_from_slice(&checksum.to_be_bytes());
+        }
+        (source, destination) => {
+            let octets = |address| match address {
+                IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+                IpAddr::V6(address) => address.octets(),
+            };
+            out.extend(IPV6_TYPE);
+            // The low bits of the traffic class are the two highest of the second byte's low half.
+            out.extend([0x60, (ecn as u8) << 4, 0, 0]);
+            out.extend(payload.to_be_bytes());
+            out.extend([TCP, HOP_LIMIT]);
+            out.extend(octets(source));
+            out.extend(octets(destination));
+        }
+    }
+}
+
+/// What a frame is to a host.
+enum Heard {
+    Segment(Box<(Ends, Segment, Ecn)>),
+    NotTcp,
+    Corrupted,
+}
+
+/// Reads a frame; the ends are as the receiver sees them, itself first.
+fn read(frame: &[u8]) -> Heard {
+    let Some((ecn, addresses, bytes)) = ip(frame) else { return Heard::NotTcp };
+    let port = |at: usize| bytes.get(at..at + 2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+    let (Some(from), Some(to)) = (port(0), port(2)) else { return Heard::NotTcp };
+    let [source, destination] = addresses;
+    let (source, destination) = (SocketAddr::new(source, from), SocketAddr::new(destination, to));
+    match parse_between(bytes, &Ends { source, destination }) {
+        Ok(segment) => {
+            let seen = Ends { source: destination, destination: source };
+            Heard::Segment(Box::new((seen, segment, ecn)))
+        }
+        Err(_) => Heard::Corrupted,
+    }
+}
+
+/// ECN bits, source and destination, and what an IP packet of TCP carries.
+fn ip(frame: &[u8]) -> Option<(Ecn, [IpAddr; 2], &[u8])> {
+    let kind = frame.get(12..ETHERNET_BYTES)?;
+    let packet = &frame[ETHERNET_BYTES..];
+    if kind == IPV4_TYPE {
+        let header = packet.first_chunk::<IPV4_BYTES>()?;
+        let header_bytes = usize::from(header[0] & 0xf) * 4;
+        let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        let whole = packet.get(..header_bytes)?;
+        if header[9] != TCP || header_bytes < IPV4_BYTES || internet_checksum(&[whole]) != 0 {
+            return None;
+        }
+        let address =
+            |at: usize| IpAddr::from([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let carried = packet.get(header_bytes..total)?;
+        return Some((Ecn::from_bits(header[1]), [address(12), address(16)], carried));
+    }
+    let header = packet.first_chunk::<IPV6_BYTES>().filter(|_| kind == IPV6_TYPE)?;
+    let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    if header[6] != TCP {
+        return None;
+    }
+    let address = |at: usize| {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(&header[at..at + 16]);
+        IpAddr::from(octets)
+    };
+    let carried = packet.get(IPV6_BYTES..IPV6_BYTES + length)?;
+    Some((Ecn::from_bits(header[1] >> 4), [address(8), address(24)], carried))
+}
+
+impl<M: Memory> Node<Place, M> for Host {
+    fn receive(&mut self, now: Time, _port: Port, frame: &Place, memory: &mut M) {
+        self.counts.received += 1;
+        let heard = read(memory.frame(*frame));
+        memory.give(*frame);
+        match heard {
+            Heard::Segment(it) => {
+                let (ends, segment, ecn) = *it;
+                self.hear(now, &ends, segment, ecn);
+            }
+            Heard::NotTcp => self.counts.not_tcp += 1,
+            Heard::Corrupted => self.counts.corrupted += 1,
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time, _: &mut M) {
+        while let Some(ran_out) = self.run_out(now) {
+            let Some(index) = ran_out else { continue };
+            if let Some(end) = self.alive(index, now) {
+                end.handle_timeout(now, &mut ());
+                self.make_ready(index);
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, frame: &mut Place, memory: &mut M) -> Option<Port> {
+        while let Some((ends, answer)) = self.resets.pop_front() {
+            if let Some(place) = self.frame(&ends, (&answer, Ecn::NotCapable, 0), memory) {
+                *frame = place;
+                return Some(Port(0));
+            }
+        }
+        while let Some(&index) = self.ready.front() {
+            let mut packet = self.packet;
+            let talk = &mut self.talks[index as usize];
+            let sends = match &mut talk.phase {
+                Phase::Alive(end) => end.poll_transmit(now, &mut packet, &mut ()).is_some(),
+                _ => false,
+            };
+            self.packet = packet;
+            if !sends {
+                talk.is_ready = false;
+                self.ready.pop_front();
+                self.rest(index, now);
+                continue;
+            }
+            talk.identification = talk.identification.wrapping_add(1);
+            let (ends, identification) = (talk.ends, talk.identification);
+            let what = (&packet.segment, packet.ecn, identification);
+            if let Some(place) = self.frame(&ends, what, memory) {
+                *frame = place;
+                return Some(Port(0));
+            }
+        }
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.timers.peek().map(|&Reverse((due, _))| due)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! Drives nodes over frames by a virtual clock: a handful of nodes, joined by cables.
+//!
+//! The same nodes stand between real ports under the real clock (`lab::device::driver`). Of events at one moment,
+//! frames arrive first, in the order in which they were sent, and then nodes are told the time, by number. Frames that
+//! arrive at one port at the same moment are one batch, of as many as the driver is told at the most. So a run is a
+//! function of its nodes and their order.
+//!
+//! A network of thousands of ends and links is [`crate::Network`]'s, which carries records without bytes.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BinaryHeap};
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+use nilometer_wire::{Node, Port, Rate, Span, Time};
+
+use crate::fault::Frames;
+
+/// A node that wants the time again at the moment that it was told is told so much later, as if it took the turn of a
+/// loop.
+const TURN: Span = Span::from_nanos(1_000);
+
+/// A node's number and one of its ports.
+pub type Plug = (usize, Port);
+
+/// A link between two ports: each direction sends one frame after the other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cable {
+    /// What it joins.
+    pub ends: [Plug; 2],
+    /// At this rate, with what Ethernet adds to each frame.
+    pub rate: Rate,
+    /// How long a bit is under way.
+    pub delay: Span,
+}
+
+/// What sees frames at the ends of cables.
+pub trait Watch<F, M> {
+    /// A frame is handed to the link of this port; it may wait there for others.
+    fn sent(&mut self, at: Time, plug: Plug, frame: &F, memory: &M);
+    /// A frame has wholly arrived at this port.
+    fn arrived(&mut self, at: Time, plug: Plug, frame: &F, memory: &M);
+}
+
+/// Sees nothing.
+impl<F, M> Watch<F, M> for () {
+    fn sent(&mut self, _: Time, _: Plug, _: &F, _: &M) {}
+    fn arrived(&mut self, _: Time, _: Plug, _: &F, _: &M) {}
+}
+
+/// A frame on a cable, in the order of arrival and then of sending.
+struct Flight<F> {
+    due: Time,
+    order: u64,
+    to: Plug,
+    frame: F,
+}
+
+impl<F> PartialEq for Flight<F> {
+    fn eq(&self, other: &Flight<F>) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<F> Eq for Flight<F> {}
+
+impl<F> PartialOrd for Flight<F> {
+    fn partial_cmp(&self, other: &Flight<F>) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<F> Ord for Flight<F> {
+    /// The earliest is the greatest: the heap gives the greatest.
+    fn cmp(&self, other: &Flight<F>) -> Ordering {
+        (other.due, other.order).cmp(&(self.due, self.order))
+    }
+}
+
+/// One direction of a cable.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    to: Plug,
+    rate: Rate,
+    delay: Span,
+    free_at: Time,
+}
+
+/// Nodes, cables and the frames on them, under one clock.
+pub struct VirtualClock<'a, F, M> {
+    now: Time,
+    nodes: Vec<Box<dyn Node<F, M> + 'a>>,
+    /// When each node was told the time last.
+    told: Vec<Option<Time>>,
+    lanes: BTreeMap<Plug, Lane>,
+    flights: BinaryHeap<Flight<F>>,
+    sent: u64,
+    batch: usize,
+    /// Frames of the batch that arrives.
+    arriving: Vec<F>,
+}
+
+impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
+    /// `nodes` joined by `cables`; at most `batch` frames, one at least, make a batch. A frame for a port without a
+    /// cable is discarded.
+    pub fn new(
+        nodes: Vec<Box<dyn Node<F, M> + 'a>>,
+        cables: &[Cable],
+        batch: usize,
+    ) -> VirtualClock<'a, F, M> {
+        let mut lanes = BTreeMap::new();
+        for &Cable { ends: [one, other], rate, delay } in cables {
+            for (from, to) in [(one, other), (other, one)] {
+                lanes.insert(from, Lane { to, rate, delay, free_at: Time::ZERO });
+            }
+        }
+        VirtualClock {
+            now: Time::ZERO,
+            told: nodes.iter().map(|_| None).collect(),
+            nodes,
+            lanes,
+            flights: BinaryHeap::new(),
+            sent: 0,
+            batch: batch.max(1),
+            arriving: Vec::new(),
+        }
+    }
+
+    /// The moment of the last event.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Frames that are on cables.
+    pub fn under_way(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Lets everything happen that is due until `end`, that moment included; false when nothing is due later.
+    pub fn run_until(&mut self, end: Time, memory: &mut M, watch: &mut impl Watch<F, M>) -> bool {
+        loop {
+            let arrival = self.flights.peek().map(|flight| flight.due);
+            let timer = self.next_timer();
+            let Some(next) = arrival.into_iter().chain(timer.map(|(due, _)| due)).min() else {
+                return false;
+            };
+            if next > end {
+                return true;
+            }
+            self.now = next;
+            let node = match timer {
+                Some((due, node)) if arrival.is_none_or(|arrival| due < arrival) => {
+                    self.told[node] = Some(due);
+                    self.nodes[node].handle_timeout(due, memory);
+                    node
+                }
+                _ => self.arrive(memory, watch),
+            };
+            self.transmit(node, memory, watch);
+        }
+    }
+
+    /// Whose turn is next, and when.
+    fn next_timer(&self) -> Option<(Time, usize)> {
+        let due =
+            self.nodes.iter().zip(&self.told).enumerate().filter_map(|(number, (node, told))| {
+                let due = node.poll_timeout()?.max(self.now);
+                let again = told.is_some_and(|told| told == due);
+                Some((if again { due + TURN } else { due }, number))
+            });
+        due.min()
+    }
+
+    /// The next batch arrives: at which node.
+    fn arrive(&mut self, memory: &mut M, watch: &mut impl Watch<F, M>) -> usize {
+        self.arriving.clear();
+        let mut to = (0, Port(0));
+        while let Some(next) = self.flights.peek() {
+            let is_same = self.arriving.is_empty() || next.to == to;
+            if next.due > self.now || !is_same || self.arriving.len() == self.batch {
+                break;
+            }
+            let Some(flight) = self.flights.pop() else { break };
+            to = flight.to;
+            watch.arrived(self.now, to, &flight.frame, memory);
+            self.arriving.push(flight.frame);
+        }
+        self.nodes[to.0].receive_batch(self.now, to.1, &self.arriving, memory);
+        to.0
+    }
+
+    /// Takes what a node has to send.
+    fn transmit(&mut self, number: usize, memory: &mut M, watch: &mut impl Watch<F, M>) {
+        let mut frame = F::default();
+        while let Some(port) = self.nodes[number].poll_transmit(self.now, &mut frame, memory) {
+            let plug = (number, port);
+            let Some(lane) = self.lanes.get_mut(&plug) else {
+                memory.discard(&frame);
+                continue;
+            };
+            let begins = lane.free_at.max(self.now);
+            lane.free_at = begins + lane.rate.span_of(memory.link_bytes(&frame));
+            watch.sent(self.now, plug, &frame, memory);
+            let due = lane.free_at + lane.delay;
+            self.sent += 1;
+            self.flights.push(Flight { due, order: self.sent, to: lane.to, frame });
+        }
+    }
+}
