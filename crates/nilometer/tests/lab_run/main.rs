@@ -1,0 +1,10 @@
+//! `lab run`, `lab init`, records of live traffic, and the commands of the documents, end to end.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod examples;
+mod lab;
+mod lab_router;
+mod lab_says;
+mod lab_vectors;
+mod live_records;
