@@ -26,7 +26,7 @@ use std::{mem, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser};
-use nilometer_lab::generate::{Client, ClientConfig, Live, Outcome, Server, ServerConfig};
+use nilometer_lab::generate::{Client, ClientConfig, LiveCounters, Outcome, Server, ServerConfig};
 use nilometer_traffic::plan::PlannedConnection;
 use nilometer_wire::Time;
 
@@ -108,7 +108,7 @@ fn serve() -> Result<()> {
     let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT);
     let server = Server::bind(ServerConfig::new(vec![any]))?;
     println!("listening");
-    let report = server.run(&Live::new(), &STOP)?;
+    let report = server.run(&LiveCounters::new(), &STOP)?;
     let others = report.accepted - report.completed;
     ensure!(others == 0, "{others} of {} connections did not end well", report.accepted);
     Ok(())
@@ -137,7 +137,7 @@ fn play(load: Load) -> Result<()> {
         config = ClientConfig { open_max: load.open as usize, drain: BUSY_LIMIT, ..config };
     }
     let client = Client::new(config)?;
-    let executions = client.run(&plan, &Live::new(), &STOP)?;
+    let executions = client.run(&plan, &LiveCounters::new(), &STOP)?;
     let completed = executions.iter().filter(|e| e.outcome == Outcome::Completed).count();
     println!("{completed}");
     if load.rate == 0 {

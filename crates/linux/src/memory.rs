@@ -91,11 +91,11 @@ pub struct Census {
 
 /// A user of the memory, by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Account(u8);
+pub(super) struct MemoryUser(u8);
 
-impl Account {
+impl MemoryUser {
     /// The program itself.
-    const PROGRAM: Account = Account(0);
+    const PROGRAM: MemoryUser = MemoryUser(0);
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -169,7 +169,7 @@ impl Memory {
     /// A chunk for a packet of the program's own; none when its reserve and the common part are
     /// used up.
     pub fn take(&mut self) -> Option<Buffer> {
-        self.book(Account::PROGRAM, HELD).map(Buffer)
+        self.book(MemoryUser::PROGRAM, HELD).map(Buffer)
     }
 
     /// Takes a chunk back, or the chunk of a packet.
@@ -227,7 +227,7 @@ impl Memory {
     }
 
     /// A new account with a reserve, which must still be there.
-    pub(super) fn open_account(&mut self, reserve: u32) -> Result<Account> {
+    pub(super) fn open_account(&mut self, reserve: u32) -> Result<MemoryUser> {
         ensure!(
             reserve <= self.common_free,
             "a port wants {reserve} chunks of its own and {} are left: give the memory more \
@@ -240,11 +240,11 @@ impl Memory {
         self.ledgers.resize(self.ledgers.len().max(number + 1), Ledger::default());
         self.ledgers[number] = Ledger { open: true, reserve, used: 0 };
         self.common_free -= reserve;
-        Ok(Account(number as u8))
+        Ok(MemoryUser(number as u8))
     }
 
     /// Takes back what a port was lent, whose device uses none of it any more, and its reserve.
-    pub(super) fn close_account(&mut self, account: Account) {
+    pub(super) fn close_account(&mut self, account: MemoryUser) {
         let lent = LENT + account.0;
         for chunk in 0..self.owner.len() {
             if self.owner[chunk] == lent {
@@ -257,21 +257,21 @@ impl Memory {
     }
 
     /// Lends a free chunk to a port, to receive into.
-    pub(super) fn supply(&mut self, account: Account) -> Option<u32> {
+    pub(super) fn supply(&mut self, account: MemoryUser) -> Option<u32> {
         let chunk = self.book(account, LENT + account.0)?;
         self.lent += 1;
         Some(chunk)
     }
 
     /// Lends a packet that the program holds to a port, to send.
-    pub(super) fn lend(&mut self, packet: &Packet, account: Account) {
+    pub(super) fn lend(&mut self, packet: &Packet, account: MemoryUser) {
         self.locate(packet, 0);
         self.owner[packet.buffer as usize] = LENT + account.0;
         self.lent += 1;
     }
 
     /// Takes a chunk from a port whose device has received into it; the program holds it now.
-    pub(super) fn recover(&mut self, chunk: u32, account: Account) {
+    pub(super) fn recover(&mut self, chunk: u32, account: MemoryUser) {
         let owner = &mut self.owner[chunk as usize];
         assert_eq!(*owner, LENT + account.0, "chunk {chunk} was not lent to this port");
         *owner = HELD;
@@ -279,7 +279,7 @@ impl Memory {
     }
 
     /// Takes a chunk from a port whose device has sent it; it is free now.
-    pub(super) fn finish(&mut self, chunk: u32, account: Account) {
+    pub(super) fn finish(&mut self, chunk: u32, account: MemoryUser) {
         self.release(chunk, LENT + account.0);
     }
 
@@ -339,7 +339,7 @@ impl Memory {
         unsafe { self.chunk_address(buffer).add(usize::from(offset - before)) }
     }
 
-    fn book(&mut self, account: Account, owner: u8) -> Option<u32> {
+    fn book(&mut self, account: MemoryUser, owner: u8) -> Option<u32> {
         let ledger = &mut self.ledgers[usize::from(account.0)];
         if ledger.used >= ledger.reserve {
             self.common_free = self.common_free.checked_sub(1)?;
@@ -405,7 +405,7 @@ mod tests {
         let mut rng = Rng::new(7, 1, 0);
         let mut memory = memory(64, 4);
         let accounts = [memory.open_account(8).unwrap(), memory.open_account(16).unwrap()];
-        let (mut held, mut lent): (Vec<Packet>, Vec<(u32, Account)>) = (Vec::new(), Vec::new());
+        let (mut held, mut lent): (Vec<Packet>, Vec<(u32, MemoryUser)>) = (Vec::new(), Vec::new());
         for _ in 0..20_000 {
             let account = accounts[(rng.next_u64() % 2) as usize];
             let at = rng.next_u64() as usize;

@@ -22,7 +22,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use anyhow::{Context, Result, ensure};
 
 use super::interface::Interface;
-use super::memory::{Account, HEAD_ROOM_BYTES, Memory, Packet};
+use super::memory::{HEAD_ROOM_BYTES, Memory, MemoryUser, Packet};
 use super::netlink::MacAddress;
 use super::port_io::{ChecksumOffload, PortError, PortIo, PortStatistics, of_interface};
 use super::ring::{bind, set_option};
@@ -57,7 +57,7 @@ impl Default for PacketPortConfig {
 pub struct PacketPort {
     socket: OwnedFd,
     interface: Interface,
-    account: Account,
+    account: MemoryUser,
     /// Chunks for the next frames.
     laid_out: Vec<u32>,
     partial_checksums: bool,

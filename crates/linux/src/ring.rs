@@ -20,7 +20,7 @@
 //! * of a frame that comes in, where the driver passes it to the kernel (`netif_rx`). A packet
 //!   socket alone would stamp it later, when the backlog's soft interrupt has come round to it;
 //!   a socket that asks for SO_TIMESTAMPNS makes the kernel stamp all frames on arrival, so the
-//!   ring asks. [`Seen::stamped_on_arrival`] says of each frame which of the two it was: the
+//!   ring asks. [`StampedFrame::stamped_on_arrival`] says of each frame which of the two it was: the
 //!   kernel heeds the request a moment after the ring was opened.
 //!
 //! On a veth, `netif_rx` is called by the sender, so the stamp of a frame's arrival at one end
@@ -87,7 +87,7 @@ impl RingConfig {
 
 /// One frame as the ring saw it.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct StampedFrame<'a> {
     /// When, in nanoseconds of CLOCK_REALTIME since 1970.
     pub stamp_ns: u64,
     /// Whether the frame was leaving through the interface rather than coming in.
@@ -211,7 +211,7 @@ impl Ring {
 
     /// Passes every frame of the blocks that are ready to `each`, in the order in which the
     /// kernel took them; how many there were.
-    pub fn drain(&mut self, mut each: impl FnMut(Seen<'_>)) -> usize {
+    pub fn drain(&mut self, mut each: impl FnMut(StampedFrame<'_>)) -> usize {
         let mut count = 0;
         // One round at most, so that a ring that fills as fast as it is read returns at times.
         for _ in 0..self.blocks {
@@ -288,7 +288,7 @@ impl AsFd for Ring {
 }
 
 /// Walks the frames of one block; how many there were.
-fn walk(block: &[u8], each: &mut impl FnMut(Seen<'_>)) -> usize {
+fn walk(block: &[u8], each: &mut impl FnMut(StampedFrame<'_>)) -> usize {
     const HEADER: usize = offset_of!(libc::tpacket_block_desc, hdr);
     let count = word(block, HEADER + offset_of!(libc::tpacket_hdr_v1, num_pkts));
     let mut at = word(block, HEADER + offset_of!(libc::tpacket_hdr_v1, offset_to_first_pkt));
@@ -301,7 +301,7 @@ fn walk(block: &[u8], each: &mut impl FnMut(Seen<'_>)) -> usize {
 }
 
 /// The frame whose header stands at the beginning of `packet`.
-fn seen(packet: &[u8]) -> Seen<'_> {
+fn seen(packet: &[u8]) -> StampedFrame<'_> {
     // The address stands behind the header, aligned (TPACKET3_HDRLEN).
     const ADDRESS: usize = size_of::<libc::tpacket3_hdr>().next_multiple_of(16);
     const PACKET_TYPE: usize = ADDRESS + offset_of!(libc::sockaddr_ll, sll_pkttype);
@@ -312,7 +312,7 @@ fn seen(packet: &[u8]) -> Seen<'_> {
     let kept = field(offset_of!(libc::tpacket3_hdr, tp_snaplen)) as usize;
     let mac = offset_of!(libc::tpacket3_hdr, tp_mac);
     let start = usize::from(u16::from_ne_bytes([packet[mac], packet[mac + 1]]));
-    Seen {
+    StampedFrame {
         stamp_ns: seconds * 1_000_000_000 + nanoseconds,
         outgoing: packet[PACKET_TYPE] == libc::PACKET_OUTGOING,
         original_bytes: field(offset_of!(libc::tpacket3_hdr, tp_len)),

@@ -17,7 +17,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use anyhow::{Context, Result, ensure};
 
 use super::interface::{self, Interface};
-use super::memory::{Account, HEAD_ROOM_BYTES, Memory, Packet};
+use super::memory::{HEAD_ROOM_BYTES, Memory, MemoryUser, Packet};
 use super::netlink::MacAddress;
 use super::port_io::{ChecksumOffload, PortError, PortIo, PortStatistics, of_interface};
 use super::virtio_header::{self, HEADER_BYTES};
@@ -50,7 +50,7 @@ pub struct TapConfig {
 pub struct TapPort {
     file: File,
     interface: Interface,
-    account: Account,
+    account: MemoryUser,
     /// The chunk for the next frame.
     laid_out: Option<u32>,
     partial_checksums: bool,

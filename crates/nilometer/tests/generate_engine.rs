@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nilometer_lab::generate::{
-    Client, ClientConfig, Execution, Limits, Live, Outcome, Server, ServerConfig, ServerReport,
-    protocol,
+    Client, ClientConfig, Execution, Limits, LiveCounters, Outcome, Server, ServerConfig,
+    ServerReport, protocol,
 };
 use nilometer_traffic::plan::PlannedConnection;
 use nilometer_wire::Time;
@@ -72,7 +72,7 @@ fn beside_server<T>(
     change(&mut config);
     let server = Server::bind(config).unwrap();
     let port = server.local_addresses().unwrap()[0].port();
-    let (live, stop) = (Live::new(), AtomicBool::new(false));
+    let (live, stop) = (LiveCounters::new(), AtomicBool::new(false));
     thread::scope(|scope| {
         let running = scope.spawn(|| server.run(&live, &stop).unwrap());
         let _stopping = Stopping(&stop);
@@ -114,7 +114,7 @@ fn assert_exact(plan: &[PlannedConnection], executions: &[Execution]) {
 fn two_thousand_mixed_connections_arrive_exactly() {
     let plan = mixed_plan(2_000, 1_500_000);
     let bytes: u64 = plan.iter().map(|planned| planned.size_bytes).sum();
-    let live = Live::new();
+    let live = LiveCounters::new();
     let (executions, served) = beside_server(
         |_| {},
         |port| {
@@ -142,7 +142,7 @@ fn threads_share_a_plan_and_a_full_house_makes_starts_late_not_lost() {
 
 fn a_full_house(limits: Option<Limits>) {
     let plan = mixed_plan(600, 1_000);
-    let live = Live::new();
+    let live = LiveCounters::new();
     let (executions, served) = beside_server(
         |config| {
             config.open_max = 10;
@@ -178,7 +178,7 @@ fn ipv6_reaches_the_server_of_its_family() {
         |config| config.listen = vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0)],
         |port| {
             let client = Client::new(ClientConfig::new(port, soon())).unwrap();
-            client.run(&plan, &Live::new(), &AtomicBool::new(false)).unwrap()
+            client.run(&plan, &LiveCounters::new(), &AtomicBool::new(false)).unwrap()
         },
     );
     assert_exact(&plan, &executions);
@@ -211,7 +211,7 @@ fn unknown_congestion_control_and_interface_are_named() {
 fn a_plan_out_of_order_is_refused() {
     let plan = [planned(0, 10, 1), planned(1, 20, 1), planned(2, 15, 1)];
     let client = Client::new(ClientConfig::new(1, soon())).unwrap();
-    let error = client.run(&plan, &Live::new(), &AtomicBool::new(false)).unwrap_err();
+    let error = client.run(&plan, &LiveCounters::new(), &AtomicBool::new(false)).unwrap_err();
     assert_eq!(error.to_string(), "connection 2 of the plan starts before connection 1");
 }
 
@@ -219,7 +219,7 @@ fn a_plan_out_of_order_is_refused() {
 fn without_a_server_every_connection_is_refused() {
     let port = TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
     let plan: Vec<_> = (0..100).map(|index| planned(index, index * 50, 500)).collect();
-    let live = Live::new();
+    let live = LiveCounters::new();
     let client = Client::new(ClientConfig::new(port, soon())).unwrap();
     let executions = client.run(&plan, &live, &AtomicBool::new(false)).unwrap();
     assert_eq!(outcomes(&executions), BTreeMap::from([("Refused".to_owned(), 100)]));
@@ -234,7 +234,7 @@ fn a_source_that_cannot_reach_the_destination_fails_alone() {
         |_| {},
         |port| {
             let client = Client::new(ClientConfig::new(port, soon())).unwrap();
-            client.run(&plan, &Live::new(), &AtomicBool::new(false)).unwrap()
+            client.run(&plan, &LiveCounters::new(), &AtomicBool::new(false)).unwrap()
         },
     );
     assert_eq!(executions[1].outcome, Outcome::Failed(libc::EAFNOSUPPORT));
@@ -265,7 +265,7 @@ fn against(
         thread::sleep(Duration::from_millis(50));
     });
     let client = Client::new(config).unwrap();
-    let executions = client.run(plan, &Live::new(), &AtomicBool::new(false)).unwrap();
+    let executions = client.run(plan, &LiveCounters::new(), &AtomicBool::new(false)).unwrap();
     if executions.iter().all(|execution| execution.outcome != Outcome::Unfinished) {
         odd.join().unwrap();
     }
@@ -292,7 +292,7 @@ fn a_server_that_falls_silent_is_timed_out() {
     let mut config = ClientConfig::new(listener.local_addr().unwrap().port(), soon());
     config.idle = Duration::from_millis(300);
     let client = Client::new(config).unwrap();
-    let executions = client.run(&plan, &Live::new(), &AtomicBool::new(false)).unwrap();
+    let executions = client.run(&plan, &LiveCounters::new(), &AtomicBool::new(false)).unwrap();
     assert_eq!(outcomes(&executions), BTreeMap::from([("TimedOut".to_owned(), 2)]));
     assert!(before.elapsed() < Duration::from_secs(10));
 }
@@ -304,7 +304,7 @@ fn stop_ends_the_run_and_hands_back_what_was_done() {
         |_| {},
         |port| {
             let client = Client::new(ClientConfig::new(port, soon())).unwrap();
-            let (live, stop) = (Live::new(), AtomicBool::new(false));
+            let (live, stop) = (LiveCounters::new(), AtomicBool::new(false));
             thread::scope(|scope| {
                 let running = scope.spawn(|| client.run(&plan, &live, &stop).unwrap());
                 while live.progress().completed < 5 {
@@ -415,7 +415,8 @@ fn segments_have_the_size_that_is_planned_both_ways() {
         let (executions, (came, bytes, sends)) = thread::scope(|scope| {
             let server = scope.spawn(|| answered(listener.accept().unwrap().0));
             let client = Client::new(ClientConfig::new(port, soon())).unwrap();
-            let executions = client.run(&plan, &Live::new(), &AtomicBool::new(false)).unwrap();
+            let executions =
+                client.run(&plan, &LiveCounters::new(), &AtomicBool::new(false)).unwrap();
             (executions, server.join().unwrap())
         });
         assert_exact(&plan, &executions);
@@ -448,7 +449,7 @@ fn requests_and_answers_go_both_ways_to_the_byte() {
         |_| {},
         |port| {
             let client = Client::new(ClientConfig::new(port, soon())).unwrap();
-            client.run(&plan, &Live::new(), &AtomicBool::new(false)).unwrap()
+            client.run(&plan, &LiveCounters::new(), &AtomicBool::new(false)).unwrap()
         },
     );
     assert_exact(&plan, &executions);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nilometer_conversation::{Act, Connection, Follower, Limits, Opening, Side, Step};
 use nilometer_lab::generate::{
-    Execution, Live, Outcome, ServerReport, VectorClient, VectorConfig, VectorServer,
+    Execution, LiveCounters, Outcome, ServerReport, VectorClient, VectorConfig, VectorServer,
 };
 use nilometer_linux::namespace::Namespace;
 use nilometer_linux::offload;
@@ -119,7 +119,7 @@ fn play(
     let server = VectorServer::bind(config.clone(), &[any]).unwrap();
     let client = VectorClient::new(config).unwrap();
     assert_eq!(client.congestion(), "cubic");
-    let (live, server_live) = (Live::new(), Live::new());
+    let (live, server_live) = (LiveCounters::new(), LiveCounters::new());
     let (stop, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let (executions, served) = thread::scope(|scope| {
         let serving = scope.spawn(|| server.run(plan, scripts, &server_live, &over));
@@ -453,12 +453,12 @@ fn a_stranger_is_reset_and_a_stop_is_seen() {
     let server = VectorServer::bind(config.clone(), &[Ipv4Addr::LOCALHOST.into()]).unwrap();
     let plan = [planned(0, 50_000_000)];
     let scripts = [two_exchanges()];
-    let (live, stop) = (Live::new(), AtomicBool::new(false));
+    let (live, stop) = (LiveCounters::new(), AtomicBool::new(false));
     let client = VectorClient::new(config).unwrap();
     let (served, executions) = thread::scope(|scope| {
         let serving = scope.spawn(|| server.run(&plan, &scripts, &live, &stop).unwrap());
         let playing = scope.spawn(|| {
-            let live = Live::new();
+            let live = LiveCounters::new();
             client.run_threads(NonZeroUsize::MIN, &plan, &scripts, &live, &stop).unwrap()
         });
         let mut stranger = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
@@ -480,7 +480,7 @@ fn a_plan_that_lacks_a_script_is_refused() {
     let config = VectorConfig::new(free_ports(), Instant::now(), Duration::from_secs(1));
     let client = VectorClient::new(VectorConfig { open_max: 10, ..config }).unwrap();
     let plan = [planned(0, 0), planned(1, 1)];
-    let live = Live::new();
+    let live = LiveCounters::new();
     let stop = AtomicBool::new(false);
     let refused = client.run_threads(NonZeroUsize::MIN, &plan, &[two_exchanges()], &live, &stop);
     let error = refused.unwrap_err().to_string();

@@ -1,6 +1,8 @@
 //! The router on real interfaces: hosts that know nothing of it talk through it.
 
 mod common;
+#[path = "common/links.rs"]
+mod links;
 #[path = "live_router/recording.rs"]
 mod recording;
 #[path = "live_router/shares.rs"]

@@ -1,7 +1,7 @@
 //! The report: results drawn as one self-contained HTML page.
 //!
 //! A run writes its [`story::Story`] to `report.json`; [`page::render`] turns it into HTML with
-//! inline SVG and nothing fetched from anywhere; [`verdict::Verdict`] says it in two sentences.
+//! inline SVG and nothing fetched from anywhere; [`verdict::Headline`] says it in two sentences.
 
 mod inside;
 mod lenient;

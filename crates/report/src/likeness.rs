@@ -5,14 +5,14 @@ use nilometer_likeness::{Likeness, Verdict as Told};
 use super::format::{NOT_MEASURED, percent, significant};
 use super::story::Story;
 use super::tables::framed;
-use super::verdict::Verdict;
+use super::verdict::Headline;
 
 /// Laws that are named in the sentence at most.
 const NAMED_MAX: usize = 5;
 /// A share of the original's bytes that is played, below which the sentence says so.
 const PLAYED_LOW: f64 = 0.95;
 
-impl Verdict {
+impl Headline {
     /// Whether the copy resembles the original, and in which laws it does not.
     pub(super) fn against_the_original(&mut self, story: &Story) {
         let of = |verdict: Told| story.likeness.iter().filter(move |law| law.verdict == verdict);
@@ -54,7 +54,7 @@ impl Verdict {
 
 /// The first sentence alone, of a comparison that is no run.
 pub fn sentence(likeness: &[Likeness]) -> String {
-    let mut verdict = Verdict::default();
+    let mut verdict = Headline::default();
     verdict.against_the_original(&Story { likeness: likeness.to_vec(), ..Story::default() });
     verdict.plain().trim_end().to_owned()
 }
@@ -127,7 +127,7 @@ mod tests {
 
     fn said(likeness: Vec<Likeness>, played: f64) -> String {
         let story = Story { likeness, played: Some(played), ..Story::default() };
-        Verdict::of(&story).plain().split(". Through").next().expect("a sentence").to_owned()
+        Headline::of(&story).plain().split(". Through").next().expect("a sentence").to_owned()
     }
 
     #[test]

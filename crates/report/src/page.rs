@@ -8,7 +8,7 @@ use super::format::{self, bytes, count, plural};
 use super::plot::svg::escape;
 use super::policy::policy;
 use super::story::{Header, Paths, Story};
-use super::verdict::{Span, Verdict};
+use super::verdict::{Headline, Span};
 use super::{likeness, losses, script, style, tables};
 
 /// How pages of ours begin, and no others.
@@ -64,7 +64,7 @@ fn header(story: &Story) -> String {
         crumb.push("<b>interrupted</b>".to_owned());
     }
     let mut out = format!("<header>\n<p class=\"crumb\">{}</p>\n<h1>", crumb.join(" · "));
-    Verdict::of(story).sentences.iter().for_each(|words| out.push_str(&sentence(words)));
+    Headline::of(story).sentences.iter().for_each(|words| out.push_str(&sentence(words)));
     out.push_str("</h1>\n");
     out.push_str(&lede(story));
     out.push_str(

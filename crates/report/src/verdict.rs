@@ -33,17 +33,17 @@ pub struct Span {
 
 /// Two sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Headline {
     /// How like the model the traffic is; then what the device did.
     pub sentences: [Vec<Span>; 2],
     /// Which of them is being composed.
     at: usize,
 }
 
-impl Verdict {
+impl Headline {
     /// The verdict of a run.
-    pub fn of(story: &Story) -> Verdict {
-        let mut verdict = Verdict::default();
+    pub fn of(story: &Story) -> Headline {
+        let mut verdict = Headline::default();
         verdict.likeness(story);
         verdict.at = 1;
         verdict.device(story);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     fn said(story: &Story) -> String {
-        Verdict::of(story).plain()
+        Headline::of(story).plain()
     }
 
     #[test]

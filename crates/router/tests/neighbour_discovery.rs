@@ -3,8 +3,8 @@
 use core::net::Ipv6Addr;
 
 use nilometer_router::neighbour::{
-    Advertising, AdvertisingError, Answer, Discovery, Envelope, FRAME_BYTES_MAX, Given, Ignored,
-    Mac, Malformed, Message, OnLinkPrefix, Own, OwnError, Settings, State, Verdict,
+    Advertising, AdvertisingError, Answer, DetectionOutcome, Discovery, Envelope, FRAME_BYTES_MAX,
+    Given, Ignored, Mac, Malformed, Message, OnLinkPrefix, Own, OwnError, Settings, State,
 };
 use nilometer_stat::Rng;
 use nilometer_wire::checksum::transport_checksum_ok;
@@ -144,7 +144,10 @@ fn rfc_4862_5_4_an_address_is_tried_first() {
         }
         port.handle_timeout(now + SECOND);
         let is_ours = port.table.own().has(address("fd00::77"));
-        assert_eq!(port.poll_verdict(), Some(Verdict { address: address("fd00::77"), is_ours }));
+        assert_eq!(
+            port.poll_verdict(),
+            Some(DetectionOutcome { address: address("fd00::77"), is_ours })
+        );
         is_ours
     };
     assert!(try_it(None));

@@ -120,41 +120,106 @@ pub struct PortTally {
     pub discipline: String,
 }
 
+/// A column of an SNMP table or, of the router, an object: where a counter is read by a manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Object {
+    /// Of ifTable (RFC 2863), 32 bits.
+    If(u32),
+    /// Of ifXTable, 64 bits.
+    IfX(u32),
+    /// Of our queues, a level.
+    QueueLevel(u32),
+    /// Of our queues, a count.
+    QueueCount(u32),
+}
+
+use Object::{If, IfX, QueueCount, QueueLevel};
+
 /// A counter of a port: its key, which is that of its metric between `port_` and `_total`, its heading for
-/// people, what it counts, and where it stands.
-pub type PortCounter = (&'static str, &'static str, &'static str, fn(&PortTally) -> u64);
+/// people, what it counts, its SNMP objects, and where it stands.
+pub type PortCounter =
+    (&'static str, &'static str, &'static str, &'static [Object], fn(&PortTally) -> u64);
 
 /// Counters of a port that only grow.
 pub const PORT_TOTALS: [PortCounter; 5] = [
-    ("in_packets", "IN packets", "Frames that came.", |port| port.in_packets),
-    ("in_bytes", "IN bytes", "Their bytes.", |port| port.in_bytes),
-    ("out_packets", "OUT packets", "Frames that left.", |port| port.out_packets),
-    ("out_bytes", "OUT bytes", "Their bytes.", |port| port.out_bytes),
-    ("shortcut_packets", "SHORTCUT packets", "Those of them past the pipeline.", |port| {
+    ("in_packets", "IN packets", "Frames that came.", &[If(11), IfX(7)], |port| port.in_packets),
+    ("in_bytes", "IN bytes", "Their bytes.", &[If(10), IfX(6)], |port| port.in_bytes),
+    ("out_packets", "OUT packets", "Frames that left.", &[If(17), IfX(11)], |port| {
+        port.out_packets
+    }),
+    ("out_bytes", "OUT bytes", "Their bytes.", &[If(16), IfX(10)], |port| port.out_bytes),
+    ("shortcut_packets", "SHORTCUT packets", "Those of them past the pipeline.", &[], |port| {
         port.shortcut_packets
     }),
 ];
 
 /// Those that rise and fall.
 pub const PORT_LEVELS: [PortCounter; 2] = [
-    ("waiting_packets", "WAITING packets", "Packets at the output.", |port| port.waiting_packets),
-    ("waiting_bytes", "WAITING bytes", "Their bytes.", |port| port.waiting_bytes),
-];
-
-/// What went no further at a port, by reason: its key, as above, who let it go, what it counts, and where
-/// it stands.
-pub type PortLosses =
-    (&'static str, &'static str, &'static str, fn(&PortTally) -> &BTreeMap<String, u64>);
-
-/// All that goes no further at a port, in the order of its way.
-pub const PORT_LOSSES: [PortLosses; 4] = [
-    ("lost", "the device", "Frames that the device lost.", |port| &port.lost),
-    ("discards", "the router", "Packets that came and were discarded.", |port| &port.discards),
-    ("input_drops", "input queues", "Packets dropped by input queues.", |port| &port.input_drops),
-    ("output_drops", "the discipline", "Packets dropped by disciplines.", |port| {
-        &port.output_drops
+    ("waiting_packets", "WAITING packets", "Packets at the output.", &[QueueLevel(3)], |port| {
+        port.waiting_packets
     }),
+    ("waiting_bytes", "WAITING bytes", "Their bytes.", &[QueueLevel(4)], |port| port.waiting_bytes),
 ];
+
+/// What went no further at a port, by reason: its key, as above, who let it go, what it counts, the objects
+/// that have the sum of all reasons, and where it stands.
+pub type PortLosses = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [Object],
+    fn(&PortTally) -> &BTreeMap<String, u64>,
+);
+
+/// All that goes no further at a port, in the order of its way. An object of two of them has the sum of both.
+pub const PORT_LOSSES: [PortLosses; 4] = [
+    ("lost", "the device", "Frames that the device lost.", &[If(14)], |port| &port.lost),
+    ("discards", "the router", "Packets that came and were discarded.", &[If(13)], |port| {
+        &port.discards
+    }),
+    (
+        "input_drops",
+        "input queues",
+        "Packets dropped by input queues.",
+        &[If(13), QueueCount(6)],
+        |port| &port.input_drops,
+    ),
+    (
+        "output_drops",
+        "the discipline",
+        "Packets dropped by disciplines.",
+        &[If(19), QueueCount(5)],
+        |port| &port.output_drops,
+    ),
+];
+
+/// A counter of a router: its name and where it stands.
+pub type RouterCounter = (&'static str, fn(&Tally) -> u64);
+
+/// Packets of a router by how they came and went.
+pub const ROUTER_TOTALS: [RouterCounter; 8] = [
+    ("received", |tally| tally.received),
+    ("injected", |tally| tally.injected),
+    ("made", |tally| tally.made),
+    ("transmitted", |tally| tally.transmitted),
+    ("punted", |tally| tally.punted),
+    ("absorbed", |tally| tally.absorbed),
+    ("discarded", |tally| tally.discarded),
+    ("dropped", |tally| tally.dropped),
+];
+
+/// The counters of a port that SNMP has, each beside its object.
+pub fn objects(port: &PortTally) -> BTreeMap<Object, u64> {
+    let counts =
+        PORT_TOTALS.into_iter().chain(PORT_LEVELS).map(|(.., objects, of)| (objects, of(port)));
+    let losses =
+        PORT_LOSSES.into_iter().map(|(.., objects, of)| (objects, of(port).values().sum()));
+    let mut all = BTreeMap::new();
+    for (objects, count) in counts.chain(losses) {
+        objects.iter().for_each(|object| *all.entry(*object).or_insert(0) += count);
+    }
+    all
+}
 
 /// Those that are not zero.
 fn counted<'a>(all: impl Iterator<Item = (&'a str, u64)>) -> BTreeMap<String, u64> {
@@ -246,5 +311,36 @@ pub fn port_of(router: &Router, number: usize, behind: &DeviceTally) -> PortTall
         waiting_packets: waiting.packets,
         waiting_bytes: waiting.bytes,
         discipline: fabric.discipline(number).kind().name().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_has_the_sum_of_all_that_is_counted_in_it() {
+        let losses = |count| BTreeMap::from([("a".to_owned(), count), ("b".to_owned(), 1)]);
+        let port = PortTally {
+            in_packets: 1,
+            in_bytes: 2,
+            out_packets: 3,
+            out_bytes: 4,
+            waiting_packets: 5,
+            waiting_bytes: 6,
+            lost: losses(10),
+            discards: losses(20),
+            input_drops: losses(40),
+            output_drops: losses(80),
+            ..PortTally::default()
+        };
+        let all: Vec<_> = objects(&port).into_iter().collect();
+        let of_if = [(10, 2), (11, 1), (13, 62), (14, 11), (16, 4), (17, 3), (19, 81)];
+        let of_if = of_if.map(|(column, count)| (If(column), count));
+        let of_if_x =
+            [(6, 2), (7, 1), (10, 4), (11, 3)].map(|(column, count)| (IfX(column), count));
+        let levels = [(QueueLevel(3), 5), (QueueLevel(4), 6)];
+        let counts = [(QueueCount(5), 81), (QueueCount(6), 41)];
+        assert_eq!(all, [&of_if[..], &of_if_x, &levels, &counts].concat());
     }
 }

@@ -207,28 +207,27 @@ fn sizes(result: &Forwarding, at_highest: bool) -> Option<Figure> {
     drawn(names, caption, axes, &curves(result, is_kept, at))
 }
 
-/// A column of the tables of points: its heading, how wide it is on a terminal, and what stands in it; as
-/// `None` what was not measured.
-pub type Column = (&'static str, usize, fn(&Point) -> Option<String>);
+/// A column of the tables of points: its heading, and what stands in it; as `None` what was not measured.
+pub type Column = (&'static str, fn(&Point) -> Option<String>);
 
 /// All of them.
 pub const COLUMNS: [Column; 14] = [
-    ("device", 11, |point| Some(point.dut.clone())),
-    ("variant", 14, |point| Some(point.variant.clone())),
-    ("bytes", 6, |point| Some(point.frame_bytes.to_string())),
-    ("asked/s", 11, |point| whole(Some(point.asked_pps))),
-    ("offered/s", 11, |point| whole(Some(point.offered_pps))),
-    ("forwarded/s", 13, |point| whole(Some(point.forwarded_pps))),
-    ("per CPU-s", 11, |point| {
+    ("device", |point| Some(point.dut.clone())),
+    ("variant", |point| Some(point.variant.clone())),
+    ("bytes", |point| Some(point.frame_bytes.to_string())),
+    ("asked/s", |point| whole(Some(point.asked_pps))),
+    ("offered/s", |point| whole(Some(point.offered_pps))),
+    ("forwarded/s", |point| whole(Some(point.forwarded_pps))),
+    ("per CPU-s", |point| {
         whole(point.packets_per_cpu_second).or_else(|| Some("not told".to_owned()))
     }),
-    ("from", 11, |point| whole(point.packets_per_cpu_second_interval.map(|it| it[0]))),
-    ("to", 11, |point| whole(point.packets_per_cpu_second_interval.map(|it| it[1]))),
-    ("rounds", 7, |point| Some(point.rounds.to_string())),
-    ("disturbed", 10, |point| Some(point.rounds_discarded.to_string())),
-    ("pipeline", 12, |point| Some(point.paths?.pipeline.to_string())),
-    ("slow path", 10, |point| Some(point.paths?.slow_path.to_string())),
-    ("shortcut", 12, |point| Some(point.paths?.shortcut.to_string())),
+    ("from", |point| whole(point.packets_per_cpu_second_interval.map(|it| it[0]))),
+    ("to", |point| whole(point.packets_per_cpu_second_interval.map(|it| it[1]))),
+    ("rounds", |point| Some(point.rounds.to_string())),
+    ("disturbed", |point| Some(point.rounds_discarded.to_string())),
+    ("pipeline", |point| Some(point.paths?.pipeline.to_string())),
+    ("slow path", |point| Some(point.paths?.slow_path.to_string())),
+    ("shortcut", |point| Some(point.paths?.shortcut.to_string())),
 ];
 
 fn whole(value: Option<f64>) -> Option<String> {
@@ -236,8 +235,8 @@ fn whole(value: Option<f64>) -> Option<String> {
 }
 
 fn table(result: &Forwarding) -> String {
-    let cell = |point: &Point, (_, _, of): Column| of(point).unwrap_or(NOT_MEASURED.to_owned());
+    let cell = |point: &Point, (_, of): Column| of(point).unwrap_or(NOT_MEASURED.to_owned());
     let row = |point: &Point| COLUMNS.map(|column| cell(point, column)).to_vec();
     let rows: Vec<Vec<String>> = result.points.iter().map(row).collect();
-    tables::table("All points", &COLUMNS.map(|(heading, ..)| heading), &rows)
+    tables::table("All points", &COLUMNS.map(|(heading, _)| heading), &rows)
 }

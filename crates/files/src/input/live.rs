@@ -17,7 +17,7 @@ use super::choice::ReadAs;
 use super::records::{FlowOptions, Progress, Reading, Sink};
 use super::summary::{FlowSummary, LiveSummary};
 use nilometer_linux::listener::Listener;
-use nilometer_linux::ring::{Ring, RingConfig, Seen};
+use nilometer_linux::ring::{Ring, RingConfig, StampedFrame};
 
 /// A datagram is no longer than this.
 const DATAGRAM_BYTES_MAX: usize = 65_535;
@@ -34,7 +34,7 @@ const LINKTYPE_RAW: u32 = 101;
 
 /// Where records come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Live {
+pub enum LiveSource {
     /// Export datagrams, heard at this address.
     Listen(SocketAddr),
     /// Packets of this interface, in the namespace that the thread is in.
@@ -99,7 +99,7 @@ impl Turn<'_> {
 /// # Errors
 /// When the socket or the ring cannot be opened or fails, or when `sink` fails.
 pub fn read_live(
-    (from, until): (&Live, Until),
+    (from, until): (&LiveSource, Until),
     options: &FlowOptions,
     stop: &AtomicBool,
     say: &mut dyn FnMut(String),
@@ -109,8 +109,8 @@ pub fn read_live(
     let mut reading = Reading::new(options, &mut nobody_waits, sink);
     let turn = Turn { until, stop, begun: Instant::now(), received: 0, bytes: 0 };
     let live = match from {
-        Live::Listen(address) => reading.listen(*address, turn, say)?,
-        Live::Interface(name) => reading.watch(name, turn, say)?,
+        LiveSource::Listen(address) => reading.listen(*address, turn, say)?,
+        LiveSource::Interface(name) => reading.watch(name, turn, say)?,
     };
     reading.summary.live = Some(live);
     reading.finish()
@@ -257,7 +257,7 @@ impl Link {
         Ok(Link { link_type, is_loopback })
     }
 
-    fn counts(self, seen: &Seen<'_>) -> bool {
+    fn counts(self, seen: &StampedFrame<'_>) -> bool {
         !(self.is_loopback && seen.outgoing)
     }
 }

@@ -30,7 +30,7 @@ use super::pipe::{ONCE, is_pipe};
 use super::series::PacketSeries;
 use super::sites::Sites;
 use super::source::{Gauge, NotRead, Stream};
-use super::summary::{FlowSummary, Seen, describe_link};
+use super::summary::{FlowSummary, TimeRange, describe_link};
 use super::window::Window;
 use crate::table::flows::read_part_mark;
 
@@ -161,7 +161,7 @@ pub(super) struct Reading<'a> {
     parts: Beside,
     pub(super) out: Delivery<'a>,
     pub(super) summary: FlowSummary,
-    pub(super) seen: Seen,
+    pub(super) seen: TimeRange,
     pub(super) other_links: BTreeMap<u32, u64>,
     pub(super) exporters: Exporters,
     /// Exports among the packets of the input being read.
@@ -195,7 +195,7 @@ impl<'a> Reading<'a> {
             parts: Beside::default(),
             out: Delivery::new(sink, options.repairs, options.for_model),
             summary: FlowSummary::default(),
-            seen: Seen::default(),
+            seen: TimeRange::default(),
             other_links: BTreeMap::new(),
             exporters: Exporters::default(),
             exports_beside: BTreeMap::new(),

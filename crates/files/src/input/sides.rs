@@ -31,7 +31,7 @@ const BEGINNING_BYTES: u64 = 512;
 
 /// One side, as it is compared.
 #[derive(Debug)]
-pub struct Seen {
+pub struct ObservedSide {
     /// What was read.
     pub names: Vec<String>,
     /// What it showed.
@@ -76,7 +76,7 @@ struct Records {
 pub fn observe_both(
     paths: &[PathBuf; 2],
     progress: Watched<'_>,
-) -> Result<([Seen; 2], Vec<String>)> {
+) -> Result<([ObservedSide; 2], Vec<String>)> {
     let mut warnings = Vec::new();
     let [original, copy] = paths;
     let mut held = [read(original, &mut warnings, progress)?, read(copy, &mut warnings, progress)?];
@@ -291,7 +291,7 @@ impl Held<'_> {
         }
     }
 
-    fn seen(self, observed: Observed) -> Seen {
-        Seen { names: self.names, observed, seconds: self.seconds, others: self.others }
+    fn seen(self, observed: Observed) -> ObservedSide {
+        ObservedSide { names: self.names, observed, seconds: self.seconds, others: self.others }
     }
 }

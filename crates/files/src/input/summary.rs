@@ -134,7 +134,7 @@ impl ExportSummary {
 
 /// The span of time seen so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
+pub struct TimeRange {
     /// Of the input that is being read.
     bounds: Option<(u64, u64)>,
     /// Of those before it.
@@ -152,7 +152,7 @@ pub struct InputSpan {
     pub last_ns: u64,
 }
 
-impl Seen {
+impl TimeRange {
     /// Widens the span to `stamp_ns`.
     pub fn widen(&mut self, stamp_ns: u64) {
         let (first, last) = self.bounds.unwrap_or((stamp_ns, stamp_ns));

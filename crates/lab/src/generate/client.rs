@@ -11,7 +11,7 @@ use nilometer_traffic::plan::PlannedConnection;
 
 use super::client_loop::{Player, Share};
 pub use super::execution::{ClientConfig, Execution, Outcome};
-use super::live::Live;
+use super::live::LiveCounters;
 use super::protocol::SIZE_MAX_BYTES;
 use super::socket::{self, Options};
 
@@ -49,7 +49,7 @@ impl Client {
     pub fn run(
         &self,
         connections: &[PlannedConnection],
-        live: &Live,
+        live: &LiveCounters,
         stop: &AtomicBool,
     ) -> Result<Vec<Execution>> {
         check(connections)?;
@@ -66,7 +66,7 @@ impl Client {
         &self,
         threads: NonZeroUsize,
         connections: &[PlannedConnection],
-        live: &Live,
+        live: &LiveCounters,
         stop: &AtomicBool,
     ) -> Result<Vec<Execution>> {
         check(connections)?;
@@ -82,7 +82,7 @@ impl Client {
         plan: &'a [PlannedConnection],
         indices: Vec<u32>,
         open_max: usize,
-        live: &'a Live,
+        live: &'a LiveCounters,
     ) -> Result<Player<'a>> {
         let last = plan.last().map_or(0, |planned| planned.start.as_nanos());
         let deadline = self.config.origin + Duration::from_nanos(last) + self.config.drain;

@@ -21,7 +21,7 @@ use nilometer_traffic::plan::PlannedConnection;
 use socket2::Socket;
 
 use super::execution::{ClientConfig, Execution, Outcome};
-use super::live::Live;
+use super::live::LiveCounters;
 use super::pattern::{PATTERN_BYTES, pattern};
 use super::protocol::Request;
 use super::slab::{Key, Slab};
@@ -70,7 +70,7 @@ pub(super) struct Player<'a> {
     config: &'a ClientConfig,
     plan: &'a [PlannedConnection],
     deadline: Instant,
-    live: &'a Live,
+    live: &'a LiveCounters,
     executions: Vec<Execution>,
     /// The first execution that has not been started.
     next: usize,
@@ -89,7 +89,7 @@ impl<'a> Player<'a> {
         config: &'a ClientConfig,
         options: Options,
         share: Share<'a>,
-        live: &'a Live,
+        live: &'a LiveCounters,
     ) -> Result<Player<'a>> {
         Ok(Player {
             config,

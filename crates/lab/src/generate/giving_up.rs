@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::client::Execution;
-use super::live::{Live, Progress};
+use super::live::{LiveCounters, Progress};
 
 /// How long the first connections may all fail, from the first one's start on.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ pub fn is_hopeless(progress: &Progress, tried_for: Duration) -> bool {
 
 /// Looks at `live` until something is established or `over` is set. Sets `stop` and says so where it is
 /// hopeless; `first` is when the first connection is due.
-pub fn watch(live: &Live, first: Instant, over: &AtomicBool, stop: &AtomicBool) -> bool {
+pub fn watch(live: &LiveCounters, first: Instant, over: &AtomicBool, stop: &AtomicBool) -> bool {
     while !over.load(Relaxed) {
         thread::sleep(GLANCE);
         let progress = live.progress();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Shared by every event loop of one client or one server.
 #[derive(Debug, Default)]
-pub struct Live {
+pub struct LiveCounters {
     started: AtomicU64,
     established: AtomicU64,
     completed: AtomicU64,
@@ -17,7 +17,7 @@ pub struct Live {
     lateness_max_ns: AtomicU64,
 }
 
-/// A glance at [`Live`].
+/// A glance at [`LiveCounters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Connections begun (client) or accepted (server).
@@ -38,10 +38,10 @@ pub struct Progress {
     pub lateness_max_ns: u64,
 }
 
-impl Live {
+impl LiveCounters {
     /// All zero.
-    pub fn new() -> Live {
-        Live::default()
+    pub fn new() -> LiveCounters {
+        LiveCounters::default()
     }
 
     /// What the counters say now.

@@ -1,4 +1,4 @@
-//! Live traffic: a plan performed as kernel TCP connections by event loops.
+//! LiveCounters traffic: a plan performed as kernel TCP connections by event loops.
 //!
 //! A plan lists every connection before the first is made: when, from which address, to which, how
 //! many bytes. Performing it is the second half of Harpoon (paper, section 4.2), and the kernel's
@@ -51,6 +51,6 @@ pub mod vectors;
 
 pub use client::{Client, ClientConfig, Execution, Outcome};
 pub use limits::Limits;
-pub use live::{Live, Progress};
+pub use live::{LiveCounters, Progress};
 pub use server::{Server, ServerConfig, ServerReport};
 pub use vectors::{VectorClient, VectorConfig, VectorServer};

@@ -12,7 +12,7 @@ use socket2::Socket;
 
 use super::connection::{Advance, Connection, Stage, Trouble, Window};
 use super::crowd::Crowd;
-use super::live::Live;
+use super::live::LiveCounters;
 use super::server::{Server, ServerReport, WAITING_MAX};
 use super::slab::{Key, Slab};
 use super::socket::{self, Sink};
@@ -44,7 +44,7 @@ impl Server {
     /// # Errors
     /// One line: the system refuses an event queue, or accepted sockets do not have the configured
     /// congestion control. Failures of single connections are counted, and are no error.
-    pub fn run(&self, live: &Live, stop: &AtomicBool) -> Result<ServerReport> {
+    pub fn run(&self, live: &LiveCounters, stop: &AtomicBool) -> Result<ServerReport> {
         let mut service = Service::new(self, live)?;
         service.perform(stop)?;
         Ok(service.report)
@@ -73,7 +73,7 @@ pub(super) struct Service<'a> {
     under_way: Option<UnderWay>,
     /// Connections with no room for more under way, and when each is looked at again.
     held: BinaryHeap<Reverse<(Instant, u64)>>,
-    live: &'a Live,
+    live: &'a LiveCounters,
     sink: Sink,
     /// What came of it so far.
     pub report: ServerReport,
@@ -87,7 +87,7 @@ impl<'a> Service<'a> {
     ///
     /// # Errors
     /// The system refuses an event queue.
-    pub fn new(server: &'a Server, live: &'a Live) -> Result<Service<'a>> {
+    pub fn new(server: &'a Server, live: &'a LiveCounters) -> Result<Service<'a>> {
         let places = server.config.open_max;
         let bound = server.config.limits.as_ref().map(|limits| limits.under_way_bytes);
         Ok(Service {

@@ -6,13 +6,13 @@ use nilometer_traffic::estimate::Estimate;
 use nilometer_traffic::{Plan, TrafficModel};
 
 use super::config::LabConfig;
-use super::judge::Seen;
+use super::judge::RunObservations;
 use super::leg::LegOutcome;
 use super::original::Original;
 use nilometer_routerd::testbed::RouterFile;
 
 /// Everything a run is judged from.
-pub struct Account<'a> {
+pub struct RunRecord<'a> {
     /// The configuration.
     pub config: &'a LabConfig,
     /// The command that repeats the run.
@@ -35,13 +35,13 @@ pub struct Account<'a> {
     pub original: Option<&'a Original>,
 }
 
-impl Account<'_> {
+impl RunRecord<'_> {
     pub(super) fn model(&self) -> &TrafficModel {
         &self.estimate.model
     }
 
-    pub(super) fn seen(&self) -> Seen<'_> {
-        Seen {
+    pub(super) fn seen(&self) -> RunObservations<'_> {
+        RunObservations {
             plan: self.plan,
             executions: &self.made.executions,
             records: &self.made.sighted.records,

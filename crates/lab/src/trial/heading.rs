@@ -7,7 +7,7 @@ use nilometer_linux::scheduling::{Class, Granted, Role};
 use nilometer_traffic::model::Driver;
 use sha2::{Digest, Sha256};
 
-use super::account::Account;
+use super::account::RunRecord;
 use super::config::Clock;
 use super::outcome::Outcome;
 use super::planning::hex;
@@ -21,7 +21,7 @@ use nilometer_report::Story;
 use nilometer_report::story::{Fact, FileNote, Header};
 
 /// Completes a story with its heading.
-pub fn head(story: Story, account: &Account<'_>, outcome: &Outcome) -> Story {
+pub fn head(story: Story, account: &RunRecord<'_>, outcome: &Outcome) -> Story {
     let machine = machine(account);
     Story {
         header: Header {
@@ -64,12 +64,12 @@ fn date(origin_ns: u64) -> String {
 }
 
 /// SHA-256 of model.json as it was written.
-fn model_digest(account: &Account<'_>) -> String {
+fn model_digest(account: &RunRecord<'_>) -> String {
     let text = document::json_text(&account.estimate.model).expect("a checked model is JSON");
     hex(&Sha256::digest(text.as_bytes()))
 }
 
-fn machine(account: &Account<'_>) -> Vec<Fact> {
+fn machine(account: &RunRecord<'_>) -> Vec<Fact> {
     let mut facts: Vec<Fact> = doctor::machine::examine()
         .into_iter()
         .map(|finding| Fact { name: finding.name.to_owned(), value: finding.found })
@@ -105,7 +105,7 @@ fn machine(account: &Account<'_>) -> Vec<Fact> {
 }
 
 /// In which scheduling classes the timed threads were, and what took the processors from them.
-fn classes(account: &Account<'_>) -> (String, String) {
+fn classes(account: &RunRecord<'_>) -> (String, String) {
     let scheduling = &account.made.scheduling;
     let of_role = |of: &Granted| {
         let class = match (of.class, of.granted) {
@@ -136,7 +136,7 @@ fn in_one_line(facts: &[Fact]) -> String {
     values.map(|fact| fact.value.clone()).collect::<Vec<_>>().join(" · ")
 }
 
-fn not_measured(account: &Account<'_>) -> Vec<String> {
+fn not_measured(account: &RunRecord<'_>) -> Vec<String> {
     let makes = match account.estimate.model.generation.driver {
         Driver::Connections => "as make its connections",
         Driver::Sessions => "the model counts, whatever connections these make",
@@ -163,7 +163,7 @@ fn not_measured(account: &Account<'_>) -> Vec<String> {
 }
 
 /// The lab's configuration, and the router's as it was given.
-fn configuration(account: &Account<'_>) -> String {
+fn configuration(account: &RunRecord<'_>) -> String {
     let mut text = toml::to_string(account.config).expect("a configuration is TOML");
     if let Some(router) = account.router {
         text.push_str(&format!("\n# {}\n\n{}", router.path.display(), router.text));
@@ -171,7 +171,7 @@ fn configuration(account: &Account<'_>) -> String {
     text
 }
 
-fn files(account: &Account<'_>) -> Vec<FileNote> {
+fn files(account: &RunRecord<'_>) -> Vec<FileNote> {
     let note = |name: &str, meaning: &str| FileNote {
         name: Path::new(name).display().to_string(),
         meaning: meaning.to_owned(),

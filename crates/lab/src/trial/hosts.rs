@@ -13,7 +13,9 @@ use nilometer_traffic::script::Script;
 
 use super::config::LabConfig;
 use crate::generate::vectors::{VectorClient, VectorConfig, VectorServer};
-use crate::generate::{Client, ClientConfig, Execution, Live, Server, ServerConfig, ServerReport};
+use crate::generate::{
+    Client, ClientConfig, Execution, LiveCounters, Server, ServerConfig, ServerReport,
+};
 
 /// What servers perform.
 pub enum Servers {
@@ -84,7 +86,7 @@ impl Servers {
     /// # Errors
     /// One line: what the system refuses.
     pub fn serve(&self, scores: Scores<'_>, over: &AtomicBool) -> Result<ServerReport> {
-        let live = Live::new();
+        let live = LiveCounters::new();
         match self {
             Servers::Files(server) => server.run(&live, over),
             Servers::Vectors(server) => server.run(scores.connections, scores.scripts, &live, over),
@@ -134,7 +136,7 @@ impl Clients {
         &self,
         threads: usize,
         scores: Scores<'_>,
-        live: &Live,
+        live: &LiveCounters,
         stop: &AtomicBool,
     ) -> Result<Vec<Execution>> {
         let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);

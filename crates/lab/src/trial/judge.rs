@@ -42,7 +42,7 @@ pub struct Joined {
 }
 
 /// All that was seen of one run.
-pub struct Seen<'a> {
+pub struct RunObservations<'a> {
     /// The plan.
     pub plan: &'a Plan,
     /// What the engine did, by plan index.
@@ -60,7 +60,7 @@ pub struct Seen<'a> {
 /// Who asked whom: client, server, client's port.
 type Ends = (IpAddr, IpAddr, u16);
 
-impl Seen<'_> {
+impl RunObservations<'_> {
     /// Connections that both the engine and the meter know.
     pub fn joined(&self) -> Vec<Joined> {
         let mut opened: HashMap<Ends, Vec<&FlowRecord>> = HashMap::new();

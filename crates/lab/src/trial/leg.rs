@@ -20,7 +20,7 @@ use super::meter::{Likewise, MeterLive, PassiveMeter, Sighted, Watch};
 use super::router::{RouterSeen, RouterUnderTest};
 use super::virtual_lab;
 use crate::device::fault::{FaultDevice, FaultSeen};
-use crate::generate::{Execution, Live, ServerReport};
+use crate::generate::{Execution, LiveCounters, ServerReport};
 use nilometer_files::document::results::ResultFile;
 use nilometer_linux::frr::{self, FrrDevice};
 use nilometer_linux::machine::{Machine, MachineUse};
@@ -65,7 +65,7 @@ pub struct Leg<'a> {
 #[derive(Debug, Default)]
 pub struct LegLive {
     /// The client engine.
-    pub traffic: Live,
+    pub traffic: LiveCounters,
     /// The meter.
     pub meter: MeterLive,
 }

@@ -24,7 +24,7 @@ use nilometer_wire::{Span, Time};
 use nilometer_files::document::results::ResultFile;
 use nilometer_files::table::capture::CaptureWriter;
 use nilometer_files::table::packets::{self, PacketRow, PacketWriter};
-use nilometer_linux::ring::{Ring, RingConfig, RingStatistics, Seen};
+use nilometer_linux::ring::{Ring, RingConfig, RingStatistics, StampedFrame};
 use nilometer_linux::testbed::{CLIENT_INTERFACE, SERVER_INTERFACE, Testbed};
 
 /// The profiler's clock begins this much before the traffic, so that no stamp is before it.
@@ -238,7 +238,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// A frame at one side.
-    pub(super) fn see(&mut self, side: usize, seen: &Seen<'_>) {
+    pub(super) fn see(&mut self, side: usize, seen: &StampedFrame<'_>) {
         self.newest[side] = self.newest[side].max(seen.stamp_ns);
         if let Some(captures) = &mut self.captures {
             let written =
@@ -258,7 +258,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    fn see_ip(&mut self, side: usize, seen: &Seen<'_>, packet: &IpPacket) {
+    fn see_ip(&mut self, side: usize, seen: &StampedFrame<'_>, packet: &IpPacket) {
         let end = (ETHERNET_BYTES + packet.ip_bytes as usize).min(seen.frame.len());
         let print = Fingerprint::of(&seen.frame[ETHERNET_BYTES..end]);
         let at = self.time(seen.stamp_ns);

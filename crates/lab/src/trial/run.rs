@@ -11,7 +11,7 @@ use nilometer_traffic::vector_plan::{self, Draw};
 use nilometer_traffic::{Plan, PlannedConnection, TrafficModel};
 use nilometer_wire::{Span, Time};
 
-use super::account::Account;
+use super::account::RunRecord;
 use super::config::{Clock, DutKind, FIT_S, Keep, LabConfig};
 use super::host;
 use super::leg::{self, Leg, LegLive, LegOutcome};
@@ -403,7 +403,7 @@ impl Trial<'_> {
         let page = self.directory.done().join(report::PAGE_FILE);
         let interrupted = made.interrupted_ns.is_some();
         let at = if interrupted { self.directory.partial().join(report::PAGE_FILE) } else { page };
-        let (outcome, story) = settle::settle(&Account {
+        let (outcome, story) = settle::settle(&RunRecord {
             config: self.config,
             command: &self.options.command,
             estimate: self.estimate,

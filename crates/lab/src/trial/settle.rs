@@ -8,9 +8,9 @@ use nilometer_traffic::Plan;
 use nilometer_traffic::fidelity::{Measured, judge};
 use serde::Serialize;
 
-use super::account::Account;
+use super::account::RunRecord;
 use super::config::Clock;
-use super::judge::{Joined, Seen, laws};
+use super::judge::{Joined, RunObservations, laws};
 use super::leg::LegOutcome;
 use super::meter::{Frames, Sighted};
 use super::outcome::{
@@ -29,7 +29,7 @@ use nilometer_report::Story;
 const FORMAT: &str = "nilometer-result/1";
 
 /// Judges a run.
-pub fn settle(account: &Account<'_>) -> (Outcome, Story) {
+pub fn settle(account: &RunRecord<'_>) -> (Outcome, Story) {
     let seen = account.seen();
     let joined = seen.joined();
     let measured = seen.measured(&joined);
@@ -52,8 +52,8 @@ pub fn settle(account: &Account<'_>) -> (Outcome, Story) {
 }
 
 fn outcome(
-    account: &Account<'_>,
-    seen: &Seen<'_>,
+    account: &RunRecord<'_>,
+    seen: &RunObservations<'_>,
     joined: &[Joined],
     measured: &Measured,
     lateness_ns: &[u64],
@@ -135,7 +135,7 @@ fn stamps(clock: Clock, sighted: &Sighted) -> String {
     format!("kernel packet-socket stamps at the hosts' ends of the veths, {when}")
 }
 
-fn inputs(account: &Account<'_>) -> Vec<String> {
+fn inputs(account: &RunRecord<'_>) -> Vec<String> {
     let origin = &account.model().origin;
     match &account.config.model.file {
         Some(path) => vec![source::file_name(&path.to_string_lossy())],
@@ -156,7 +156,7 @@ fn add(sum: &mut Packets, other: &Packets) {
     sum.meter_lost += other.meter_lost;
 }
 
-fn by_pair(account: &Account<'_>, seen: &Seen<'_>, joined: &[Joined]) -> Option<f64> {
+fn by_pair(account: &RunRecord<'_>, seen: &RunObservations<'_>, joined: &[Joined]) -> Option<f64> {
     let generation = &account.model().generation;
     let bound_s = generation.inter_connection_bound_s / generation.time_divisor;
     let gaps = seen.gaps_by_pair(joined, bound_s);
@@ -164,8 +164,8 @@ fn by_pair(account: &Account<'_>, seen: &Seen<'_>, joined: &[Joined]) -> Option<
 }
 
 fn execution(
-    account: &Account<'_>,
-    seen: &Seen<'_>,
+    account: &RunRecord<'_>,
+    seen: &RunObservations<'_>,
     joined: &[Joined],
     lateness_ns: &[u64],
     meter_lost: u64,
@@ -195,7 +195,11 @@ fn execution(
     }
 }
 
-fn intervals(account: &Account<'_>, seen: &Seen<'_>, joined: &[Joined]) -> Vec<IntervalOutcome> {
+fn intervals(
+    account: &RunRecord<'_>,
+    seen: &RunObservations<'_>,
+    joined: &[Joined],
+) -> Vec<IntervalOutcome> {
     let volumes = match &account.made.sighted.observed {
         Some(observed) => verdict::volumes(observed, account.made.origin_ns, account.plan),
         None => seen.volumes(joined),

@@ -7,11 +7,11 @@ use nilometer_traffic::Plan;
 use nilometer_traffic::connections::ConnectionVolume;
 use nilometer_traffic::fidelity::Fidelity;
 
-use super::account::Account;
+use super::account::RunRecord;
 use super::outcome::CoverageOutcome;
 
 /// The judgement; none where the original was not observed, or a signal ended the copy.
-pub fn of(account: &Account<'_>) -> Option<Judgement> {
+pub fn of(account: &RunRecord<'_>) -> Option<Judgement> {
     let (original, copy) = (account.original?, account.made.sighted.observed.as_ref()?);
     if account.made.interrupted_ns.is_some() {
         return None;
@@ -26,7 +26,7 @@ pub fn of(account: &Account<'_>) -> Option<Judgement> {
 }
 
 /// What of the original's part the copy performed.
-pub fn coverage(account: &Account<'_>) -> Option<CoverageOutcome> {
+pub fn coverage(account: &RunRecord<'_>) -> Option<CoverageOutcome> {
     let (original, copy) = (account.original?, account.made.sighted.observed.as_ref()?);
     let ratio = |copy: u64, original: u64| match (copy, original) {
         (0, 0) => 1.0,

@@ -2,7 +2,7 @@
 
 use nilometer_traffic::Plan;
 
-use super::account::Account;
+use super::account::RunRecord;
 use super::lateness;
 use super::losses::WAYS;
 use super::outcome::{Delay, Outcome};
@@ -23,7 +23,7 @@ pub(super) const TOO_SHORT: f64 = 0.05;
 const SESSIONS_PER_RANK: f64 = 0.5;
 
 /// All warnings of a run, the most serious first.
-pub fn of(account: &Account<'_>, outcome: &Outcome) -> Vec<String> {
+pub fn of(account: &RunRecord<'_>, outcome: &Outcome) -> Vec<String> {
     let mut found = Vec::new();
     interrupted(outcome, &mut found);
     clocks(account, &mut found);
@@ -103,7 +103,7 @@ fn router(outcome: &Outcome, found: &mut Vec<String>) {
     }
 }
 
-fn meter(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
+fn meter(account: &RunRecord<'_>, outcome: &Outcome, found: &mut Vec<String>) {
     let lost = outcome.packets.meter_lost;
     if lost > 0 {
         found.push(format!(
@@ -146,7 +146,7 @@ fn meter(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
 }
 
 /// The tester's own faults, as the bare wire shows them.
-fn wire(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
+fn wire(account: &RunRecord<'_>, outcome: &Outcome, found: &mut Vec<String>) {
     let Some(wire) = account.wire.map(|wire| &wire.sighted) else { return };
     let lost: u64 = wire.counts.iter().map(|counts| counts.lost).sum();
     let unseen: u64 = wire.rings.iter().map(|ring| ring.dropped).sum();
@@ -180,7 +180,7 @@ fn slow_wire(wire: Option<&Delay>, device: Option<&Delay>) -> Option<String> {
 }
 
 /// Stamps are of one clock, and the plan is played by another.
-fn clocks(account: &Account<'_>, found: &mut Vec<String>) {
+fn clocks(account: &RunRecord<'_>, found: &mut Vec<String>) {
     let (step_ns, played) = (account.made.clock_step_ns, account.plan.end.as_nanos());
     if step_ns.unsigned_abs() > CLOCK_STEP_NS + played / 1_000 {
         found.push(format!(
@@ -191,7 +191,7 @@ fn clocks(account: &Account<'_>, found: &mut Vec<String>) {
     }
 }
 
-fn execution(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
+fn execution(account: &RunRecord<'_>, outcome: &Outcome, found: &mut Vec<String>) {
     let done = &outcome.execution;
     if done.failed > 0 {
         found.push(format!(
@@ -264,7 +264,7 @@ fn fault(outcome: &Outcome, found: &mut Vec<String>) {
 }
 
 /// Gaps shorter than a start is late cannot be kept, however well the plan has them.
-fn short_gaps(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
+fn short_gaps(account: &RunRecord<'_>, outcome: &Outcome, found: &mut Vec<String>) {
     let late_s = outcome.execution.lateness_p50_ns as f64 / 1e9;
     let share = account.plan.gaps.cdf(late_s);
     if share > TOO_SHORT {
@@ -309,7 +309,7 @@ fn volumes(outcome: &Outcome, found: &mut Vec<String>) {
     }
 }
 
-fn model(account: &Account<'_>, outcome: &Outcome, found: &mut Vec<String>) {
+fn model(account: &RunRecord<'_>, outcome: &Outcome, found: &mut Vec<String>) {
     if outcome.time_divisor > TOO_FAST {
         found.push(format!(
             "The original spans {:.0} days by its clock. Captures joined from several days look like \

@@ -53,7 +53,7 @@ use anyhow::{Context, Result};
 use super::bpf::{LINK_CREATE, bpf_descriptor};
 use super::flow_offload::FlowOffload;
 use super::interface::Interface;
-use super::memory::{Account, HEAD_ROOM_BYTES, Memory, Packet};
+use super::memory::{HEAD_ROOM_BYTES, Memory, MemoryUser, Packet};
 use super::steer;
 use bell::Bell;
 use layout::Layout;
@@ -137,7 +137,7 @@ impl Intake {
     pub(super) fn receive(
         &mut self,
         memory: &mut Memory,
-        account: Account,
+        account: MemoryUser,
         batch: &mut Vec<Packet>,
         max: usize,
     ) -> u64 {
@@ -191,7 +191,7 @@ enum Refused {
 fn store(
     arrival: &Arrival<'_>,
     memory: &mut Memory,
-    account: Account,
+    account: MemoryUser,
     frame_bytes_max: usize,
 ) -> Result<Packet, Refused> {
     let tag_bytes = if arrival.tag.is_some() { TAG_BYTES } else { 0 };

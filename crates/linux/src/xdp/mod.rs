@@ -31,7 +31,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::flow_offload::FlowOffload;
 use super::interface::Interface;
-use super::memory::{Account, Memory, Packet};
+use super::memory::{Memory, MemoryUser, Packet};
 use super::netlink::MacAddress;
 use super::port_io::{ChecksumOffload, PortError, PortIo, PortStatistics, of_interface};
 use super::ring::pending_error;
@@ -98,7 +98,7 @@ pub struct XdpPort {
     /// Sends many frames in a call, where the driver would copy them one by one.
     batches: Option<BatchSender>,
     interface: Interface,
-    account: Account,
+    account: MemoryUser,
     partial_checksums: bool,
     /// Packets that the kernel has taken and not given back.
     sending: u32,
@@ -150,7 +150,7 @@ impl XdpPort {
     fn assemble(
         memory: &mut Memory,
         interface: Interface,
-        account: Account,
+        account: MemoryUser,
         config: &XdpConfig,
     ) -> Result<XdpPort> {
         let wanted = config.checksum == ChecksumOffload::Partial;

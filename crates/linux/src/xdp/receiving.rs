@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 
 use super::super::interface::Interface;
-use super::super::memory::{Account, Memory, Packet};
+use super::super::memory::{Memory, MemoryUser, Packet};
 use super::super::offload::{driver, receive_queues};
 use super::super::tcx::Intake;
 use super::mode::{XdpMode, attach};
@@ -33,7 +33,7 @@ impl WayIn {
     pub(super) fn open(
         interface: &Interface,
         sockets: &mut [XdpSocket],
-        (memory, account): (&mut Memory, Account),
+        (memory, account): (&mut Memory, MemoryUser),
         config: &XdpConfig,
     ) -> Result<(WayIn, String)> {
         let mut why_driver = String::new();
@@ -134,7 +134,7 @@ impl XdpPort {
 }
 
 /// Fills the fill ring as far as the account allows.
-fn refill(socket: &mut XdpSocket, memory: &mut Memory, account: Account) {
+fn refill(socket: &mut XdpSocket, memory: &mut Memory, account: MemoryUser) {
     // Nothing is written for a handful of chunks: the kernel reads the counter's line each time.
     const WORTH_WHILE: u32 = 16;
     let room = socket.fill.room(WORTH_WHILE);

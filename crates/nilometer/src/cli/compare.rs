@@ -9,9 +9,11 @@ use nilometer_likeness::observed::Bin;
 use nilometer_likeness::{Judgement, Likeness, Settings, Source, Verdict as Told, judge};
 use serde::Serialize;
 
-use super::{VERSION, Verdict};
+use super::table::Side::{Left, Right};
+use super::table::{row, table};
+use super::{Exit, VERSION};
 use nilometer_files::document;
-use nilometer_files::input::sides::{Seen, observe_both};
+use nilometer_files::input::sides::{ObservedSide, observe_both};
 use nilometer_files::said;
 use nilometer_lab::trial::progress::Display;
 use nilometer_report as report;
@@ -79,7 +81,7 @@ struct Compared<'a> {
 }
 
 /// Runs `nilometer compare`.
-pub fn run(args: &CompareArgs) -> Result<Verdict> {
+pub fn run(args: &CompareArgs) -> Result<Exit> {
     if !(args.bound.is_finite() && args.bound > 0.0) {
         bail!("--bound {}: a number of seconds above 0 is needed", args.bound);
     }
@@ -129,7 +131,7 @@ pub fn run(args: &CompareArgs) -> Result<Verdict> {
         print!("{}", shown(&sides, &judgement));
     }
     let differs = judgement.told().any(|law| law.verdict == Told::Differs);
-    Ok(if args.check && differs { Verdict::Negative } else { Verdict::Done })
+    Ok(if args.check && differs { Exit::Negative } else { Exit::Done })
 }
 
 /// What is read of a name: a directory of results stands for the packets at its client, or for the flow records
@@ -190,7 +192,7 @@ fn figures(sides: &[Side; 2]) -> Vec<Vec<String>> {
     ]
 }
 
-fn side(seen: &Seen, sessions: u64) -> Side {
+fn side(seen: &ObservedSide, sessions: u64) -> Side {
     let Bin { packets, octets } = seen.observed.tcp;
     Side {
         inputs: seen.names.clone(),
@@ -211,30 +213,22 @@ fn shown(sides: &[Side; 2], judgement: &Judgement) -> String {
     for (name, side) in ["original", "copy"].into_iter().zip(sides) {
         let Side { seconds, connections, sessions, packets, bytes, .. } = side;
         text += &format!(
-            "{name:<9} {}: {}: {connections} TCP connections in {sessions} sessions, {packets} packets, \
+            "{name} {}: {}: {connections} TCP connections in {sessions} sessions, {packets} packets, \
              {:.3} MB, {seconds:.1} s\n",
             said::plain(&side.inputs.join(", ")),
             side.compared_as,
             *bytes as f64 / 1e6,
         );
     }
-    let head = ["law", "unit", "distance", "floor", "p95", "cap", "verdict"];
-    let [law, unit, distance, floor, p95, cap, verdict] = head;
-    text +=
-        &format!("\n{law:<19} {unit:<12} {distance:>9} {floor:>9} {p95:>9} {cap:>6}  {verdict}\n");
+    let mut rows = vec![row(["law", "unit", "distance", "floor", "p95", "cap", "verdict"])];
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| significant(value, 3));
-    for law in &judgement.likeness {
-        text += &format!(
-            "{:<19} {:<12} {:>9} {:>9} {:>9} {:>6}  {}\n",
-            law.name,
-            law.unit,
-            number(law.distance),
-            number(law.floor),
-            number(law.floor_p95),
-            significant(law.cap, 2),
-            word(law.verdict)
-        );
-    }
+    rows.extend(judgement.likeness.iter().map(|law| {
+        let [distance, floor, p95] = [law.distance, law.floor, law.floor_p95].map(number);
+        let (cap, verdict) = (significant(law.cap, 2), word(law.verdict));
+        row([&law.name, &law.unit, &distance, &floor, &p95, &cap, verdict])
+    }));
+    let sides = [Left, Left, Right, Right, Right, Right, Left];
+    text += &format!("\n{}", table(&sides, &rows));
     match not_measured(judgement) {
         nothing if nothing.is_empty() => text,
         laws => text + "\n" + &laws + "\n",

@@ -3,6 +3,7 @@
 use nilometer_traffic::TrafficModel;
 use nilometer_traffic::model::{LeftOut, Share};
 
+use super::table::fact;
 use nilometer_report::format::{percent, plain};
 
 /// A model of fewer of its input's bytes than this is warned about: whatever its laws say, they are those of
@@ -77,32 +78,26 @@ pub fn warning(model: &TrafficModel) -> Option<String> {
 pub fn shown(model: &TrafficModel) -> String {
     let coverage = &model.coverage;
     if coverage.flows == 0 {
-        return format!("{:<22} what was stated; nothing was measured\n", "the model speaks for");
+        return fact("the model speaks for", "what was stated; nothing was measured");
     }
     let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
-    let mut text = format!(
-        "{:<22} {:.1} % of the input's {} flows, {:.1} % of its bytes, as files\n",
-        "the model speaks for",
-        percent(coverage.flows_in_model, coverage.flows),
-        coverage.flows,
-        percent(coverage.octets_in_model, coverage.octets)
-    );
+    let flows = percent(coverage.flows_in_model, coverage.flows);
+    let octets = percent(coverage.octets_in_model, coverage.octets);
+    let all = coverage.flows;
+    let spoken =
+        format!("{flows:.1} % of the input's {all} flows, {octets:.1} % of its bytes, as files");
+    let mut text = fact("the model speaks for", spoken);
     let shares = (model.unmodelled_bytes_share, model.unmodelled_flows_share);
     if let (Some(bytes), Some(flows)) = shares {
-        text.push_str(&format!(
-            "{:<22} {:.1} % of the flows, {:.1} % of the bytes, whole connections and UDP counted in\n",
-            "  not spoken for",
-            100.0 * flows,
-            100.0 * bytes
-        ));
+        let [flows, bytes] = [flows, bytes].map(|share| 100.0 * share);
+        let left = format!(
+            "{flows:.1} % of the flows, {bytes:.1} % of the bytes, whole connections and UDP counted in"
+        );
+        text += &fact("  not spoken for", left);
     }
     for (reason, _, share) in reasons(&coverage.left_out) {
-        text.push_str(&format!(
-            "{:<22} {} flows, {:.1} % of bytes: {reason}\n",
-            "  left out",
-            share.flows,
-            percent(share.octets, coverage.octets)
-        ));
+        let (flows, octets) = (share.flows, percent(share.octets, coverage.octets));
+        text += &fact("  left out", format!("{flows} flows, {octets:.1} % of bytes: {reason}"));
     }
     text
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Result;
 
-use super::Verdict;
+use super::Exit;
 use nilometer_lab::doctor::{Examination, State, examine};
 
 /// Arguments of `nilometer doctor`.
@@ -17,14 +17,14 @@ pub struct DoctorArgs {
 }
 
 /// Looks at the machine and tells what it found; negative when `lab run` cannot run.
-pub fn run(args: DoctorArgs) -> Result<Verdict> {
+pub fn run(args: DoctorArgs) -> Result<Exit> {
     let examination = examine();
     if args.json {
         println!("{}", serde_json::to_string(&examination)?);
     } else {
         print!("{}", told(&examination));
     }
-    Ok(if examination.ready { Verdict::Done } else { Verdict::Negative })
+    Ok(if examination.ready { Exit::Done } else { Exit::Negative })
 }
 
 /// The examination as a person reads it: the verdict first, then a line for each finding, with

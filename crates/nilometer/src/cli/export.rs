@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{ArgGroup, Args};
 
-use super::Verdict;
+use super::Exit;
 use nilometer_files::document::model::read_model;
 use nilometer_files::document::{self, together};
 use nilometer_files::harpoon;
@@ -34,7 +34,7 @@ pub struct ExportArgs {
 }
 
 /// Runs `nilometer model export`.
-pub(super) fn run(args: &ExportArgs) -> Result<Verdict> {
+pub(super) fn run(args: &ExportArgs) -> Result<Exit> {
     if let Some(prefix) = &args.harpoon {
         return to_harpoon(&args.file, prefix, args.force);
     }
@@ -45,10 +45,10 @@ pub(super) fn run(args: &ExportArgs) -> Result<Verdict> {
             println!("{}", shown(&to.join(name)));
         }
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
-fn to_harpoon(file: &Path, prefix: &Path, force: bool) -> Result<Verdict> {
+fn to_harpoon(file: &Path, prefix: &Path, force: bool) -> Result<Exit> {
     let exported = harpoon::export(&read_model(file)?)?;
     let named = |end: &str| {
         let mut name = prefix.as_os_str().to_owned();
@@ -70,5 +70,5 @@ fn to_harpoon(file: &Path, prefix: &Path, force: bool) -> Result<Verdict> {
         say!("warning: {warning}");
     }
     println!("intervals of {} s: harpoon -w {0}", exported.interval_s);
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }

@@ -1,7 +1,6 @@
 //! `nilometer flows`: captures and flow exports into flow records.
 
 use nilometer_files::say;
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,7 +11,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use nilometer_flow::meter::MeterConfig;
 
 use super::live::LiveArgs;
-use super::{Verdict, key};
+use super::table::{Side, fact, table};
+use super::{Exit, key};
 use nilometer_files::document::{self, Output};
 use nilometer_files::input::choice::ReadAs;
 use nilometer_files::input::expand::expand;
@@ -122,7 +122,7 @@ impl MeteringArgs {
 ///
 /// # Errors
 /// When an input cannot be read or the output cannot be written.
-pub fn run(args: FlowsArgs) -> Result<Verdict> {
+pub fn run(args: FlowsArgs) -> Result<Exit> {
     let guarded = |path: &PathBuf| -> Result<Output> {
         let beginning = Kind::of(path)?.beginning();
         document::guard_output(path, &expand(&args.inputs)?, args.force, beginning)
@@ -146,7 +146,7 @@ pub fn run(args: FlowsArgs) -> Result<Verdict> {
     };
     let (summary, verdict) = match args.live.from() {
         Some(live) => args.live.read(&live, &options, sink)?,
-        None => (from_files(&args.inputs, &options, sink)?, Verdict::Done),
+        None => (from_files(&args.inputs, &options, sink)?, Exit::Done),
     };
     if let Some(writer) = writer {
         // Who has an input could tell it by its digest, and names of files tell where they come from.
@@ -160,7 +160,7 @@ pub fn run(args: FlowsArgs) -> Result<Verdict> {
     }
     let text = match args.json {
         true => serde_json::to_string(&summary)? + "\n",
-        false => table(&summary, args.output.as_deref()),
+        false => figures(&summary, args.output.as_deref()),
     };
     print!("{text}");
     Ok(verdict)
@@ -192,11 +192,10 @@ fn parse_time(text: &str) -> Result<u64, String> {
 }
 
 /// The short table for people.
-fn table(summary: &FlowSummary, output: Option<&Path>) -> String {
-    let mut text = String::new();
+fn figures(summary: &FlowSummary, output: Option<&Path>) -> String {
+    let mut rows = Vec::new();
     let mut row = |indent: usize, name: &str, value: u64| {
-        let name = format!("{:indent$}{name}", "");
-        writeln!(text, "{name:<28}{:>18}", grouped(value)).expect("memory can be written");
+        rows.push(vec![format!("{:indent$}{name}", ""), grouped(value)]);
     };
     row(0, "packets", summary.packets);
     let mut row_if = |indent: usize, name: &str, value: u64| {
@@ -236,11 +235,9 @@ fn table(summary: &FlowSummary, output: Option<&Path>) -> String {
         row(0, "received", live.received);
         row(2, "dropped by the kernel", live.kernel_dropped);
     }
-    writeln!(text, "{:<28}{:>18.3}", "seconds", summary.seconds).expect("memory can be written");
-    if let Some(path) = output {
-        writeln!(text, "{:<28}{}", "written to", shown(path)).expect("memory can be written");
-    }
-    text
+    rows.push(vec!["seconds".to_owned(), format!("{:.3}", summary.seconds)]);
+    let text = table(&[Side::Left, Side::Right], &rows);
+    text + &output.map_or(String::new(), |path| fact("written to", shown(path)))
 }
 
 /// `1234567` as `1,234,567`.

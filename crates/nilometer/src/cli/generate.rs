@@ -11,17 +11,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
-use nilometer_traffic::plan::PlannedInterval;
+use nilometer_traffic::plan::{PlannedConnection, PlannedInterval};
 use nilometer_traffic::vector_plan::Draw;
 use nilometer_traffic::{Plan, TrafficModel};
 use serde_json::json;
 
-use super::Verdict;
+use super::Exit;
+use super::table::{self, Side};
 use nilometer_files::document::model::read_model;
 use nilometer_lab::generate::server::OPEN_MAX;
 use nilometer_lab::generate::{
-    Client, ClientConfig, Execution, Limits, Live, Outcome, Server, ServerConfig, ServerReport,
-    giving_up,
+    Client, ClientConfig, Execution, Limits, LiveCounters, Outcome, Server, ServerConfig,
+    ServerReport, giving_up,
 };
 use nilometer_lab::trial::config::{DURATION_MAX_S, DURATION_MIN_S};
 use nilometer_lab::trial::run::cut;
@@ -164,7 +165,7 @@ struct ClientArgs {
 }
 
 /// Runs `nilometer generate`.
-pub fn run(args: GenerateArgs) -> Result<Verdict> {
+pub fn run(args: GenerateArgs) -> Result<Exit> {
     match args.command {
         GenerateCommand::Plan(args) => plan(&args),
         GenerateCommand::Server(args) => serve(&args),
@@ -172,7 +173,7 @@ pub fn run(args: GenerateArgs) -> Result<Verdict> {
     }
 }
 
-fn plan(args: &PlanArgs) -> Result<Verdict> {
+fn plan(args: &PlanArgs) -> Result<Exit> {
     let mut model = read_model(&args.model)?;
     shorten(&mut model, args.duration)?;
     let draw = if args.exact { Draw::Exact } else { Draw::Seed(args.seed) };
@@ -190,34 +191,36 @@ fn plan(args: &PlanArgs) -> Result<Verdict> {
             "duration_s": plan.end.as_secs_f64(),
         });
         println!("{printed}");
-        return Ok(Verdict::Done);
+        return Ok(Exit::Done);
     }
     let shown = if args.all { plan.len() } else { PRINTED.min(plan.len()) };
-    println!(
-        "{:>12} {:>8} {:>22} {:>22} {:>10} {:>12} {:>8}",
-        "start s", "session", "source", "destination", "request", "bytes", "segment"
-    );
-    for c in &plan.connections[..shown] {
-        println!(
-            "{:>12.6} {:>8} {:>22} {:>22} {:>10} {:>12} {:>8}",
-            c.start.as_secs_f64(),
-            c.session,
-            c.source.to_string(),
-            c.destination.to_string(),
-            c.request_bytes,
-            c.size_bytes,
-            c.segment_bytes
-        );
-    }
+    print_connections(&plan.connections[..shown]);
     if shown < plan.len() {
-        println!("{:>12} {} more; --all prints them", "...", plan.len() - shown);
+        println!("... {} more; --all prints them", plan.len() - shown);
     }
     intervals(&plan);
     println!("{} connections, {} bytes, digest {digest}", plan.len(), plan.bytes());
     if let Some(warning) = missed(&plan) {
         say!("warning: {warning}");
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
+}
+
+/// Connections in pieces of a screen: there may be millions.
+fn print_connections(connections: &[PlannedConnection]) {
+    let titles = ["start s", "session", "source", "destination", "request", "bytes", "segment"];
+    let (mut rows, mut widths) = (vec![table::row(titles)], Vec::new());
+    for piece in connections.chunks(PRINTED) {
+        rows.extend(piece.iter().map(|it| {
+            let start = format!("{:.6}", it.start.as_secs_f64());
+            let ends = [it.source.to_string(), it.destination.to_string()];
+            let sizes = [it.request_bytes, it.size_bytes, it.segment_bytes.into()];
+            let after = ends.into_iter().chain(sizes.map(|bytes| bytes.to_string()));
+            [start, it.session.to_string()].into_iter().chain(after).collect()
+        }));
+        print!("{}", table::continued(&[Side::Right], &rows, &mut widths));
+        rows.clear();
+    }
 }
 
 fn intervals(plan: &Plan) {
@@ -267,7 +270,7 @@ fn device(name: &str) -> Option<String> {
     (name != "any").then(|| name.to_owned())
 }
 
-fn serve(args: &ServerArgs) -> Result<Verdict> {
+fn serve(args: &ServerArgs) -> Result<Exit> {
     if args.port == 0 {
         bail!("--port is 0; clients need a fixed port from 1 to 65535");
     }
@@ -286,9 +289,9 @@ fn serve(args: &ServerArgs) -> Result<Verdict> {
     })?;
     let stop = signals::stop_flag()?;
     say!("serving on port {} of {}; Ctrl-C ends it", args.port, args.device);
-    let report = server.run(&Live::new(), &stop)?;
+    let report = server.run(&LiveCounters::new(), &stop)?;
     served(&report, args.json);
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 fn served(report: &ServerReport, as_json: bool) {
@@ -324,7 +327,7 @@ fn served(report: &ServerReport, as_json: bool) {
     println!("{}", words.join(", "));
 }
 
-fn play(args: &ClientArgs) -> Result<Verdict> {
+fn play(args: &ClientArgs) -> Result<Exit> {
     if args.port == 0 {
         bail!("--port is 0; give the port that the servers listen at, from 1 to 65535");
     }
@@ -355,7 +358,7 @@ fn play(args: &ClientArgs) -> Result<Verdict> {
     let stop = signals::stop_flag()?;
     let (connections, seconds) = (plan.len(), plan.end.as_secs_f64());
     say!("playing {connections} connections in {seconds:.1} s");
-    let live = Live::new();
+    let live = LiveCounters::new();
     let first = plan.connections.first().map_or(0, |planned| planned.start.as_nanos());
     let first = origin + Duration::from_nanos(first);
     let over = AtomicBool::new(false);
@@ -372,10 +375,10 @@ fn play(args: &ClientArgs) -> Result<Verdict> {
     }
     told(&plan, &done, client.congestion(), args.json);
     if interrupted {
-        return Ok(Verdict::Interrupted);
+        return Ok(Exit::Interrupted);
     }
     let completed = done.iter().all(|done| done.outcome == Outcome::Completed);
-    Ok(if completed { Verdict::Done } else { Verdict::Negative })
+    Ok(if completed { Exit::Done } else { Exit::Negative })
 }
 
 /// What is wrong where nothing could be connected: how it failed, where, and what to do.

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
-use super::Verdict;
+use super::Exit;
+use super::table::{self, Side, fact};
 use nilometer_files::document;
 use nilometer_files::input::sight::refuse_input;
 use nilometer_files::said::plain;
 use nilometer_lab::device::spec::FaultSpec;
 use nilometer_lab::trial::bounds::{Bounds, out_of_bounds};
 use nilometer_lab::trial::config::{Clock, DutKind, Keep, LabConfig};
+use nilometer_lab::trial::lost::Loss;
 use nilometer_lab::trial::outcome::Outcome;
 use nilometer_lab::trial::part::Part;
 use nilometer_lab::trial::repeats::{self, EndedRow};
@@ -186,14 +188,14 @@ fn bound(text: &str) -> Result<f64, String> {
 }
 
 /// Runs `nilometer lab`.
-pub fn run(args: LabArgs) -> Result<Verdict> {
+pub fn run(args: LabArgs) -> Result<Exit> {
     match args.command {
         LabCommand::Run(args) => run_lab(&args),
         LabCommand::Init(args) => init(&args),
     }
 }
 
-fn init(args: &InitArgs) -> Result<Verdict> {
+fn init(args: &InitArgs) -> Result<Exit> {
     match &args.file {
         None => print!("{}", LabConfig::template()),
         Some(path) => {
@@ -203,7 +205,7 @@ fn init(args: &InitArgs) -> Result<Verdict> {
             say!("wrote {}; run it with: nilometer lab run {0}", path.display());
         }
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 impl RunArgs {
@@ -296,7 +298,7 @@ fn command_line() -> String {
     std::iter::once("nilometer".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
-fn run_lab(args: &RunArgs) -> Result<Verdict> {
+fn run_lab(args: &RunArgs) -> Result<Exit> {
     let config = args.configuration()?;
     let options = RunOptions { out: args.out.clone(), force: args.force, command: command_line() };
     let stop = signals::stop_flag()?;
@@ -313,34 +315,34 @@ fn run_lab(args: &RunArgs) -> Result<Verdict> {
                  kept in {}",
                 partial.display()
             );
-            return Ok(Verdict::Interrupted);
+            return Ok(Exit::Interrupted);
         }
     };
     print(&outcome, args.json)?;
     if let Some(kept) = interrupted {
         say!("interrupted; what was measured until then is kept in {}", kept.display());
-        return Ok(Verdict::Interrupted);
+        return Ok(Exit::Interrupted);
     }
     let found = if args.check { out_of_bounds(&outcome, &args.bounds()) } else { Vec::new() };
     for finding in &found {
         say!("--check: {finding}");
     }
-    Ok(if found.is_empty() { Verdict::Done } else { Verdict::Negative })
+    Ok(if found.is_empty() { Exit::Done } else { Exit::Negative })
 }
 
-fn repeated(ended: EndedRow, args: &RunArgs) -> Result<Verdict> {
+fn repeated(ended: EndedRow, args: &RunArgs) -> Result<Exit> {
     let (whole, kept) = match ended {
         EndedRow::Made(whole, kept) => (whole, kept),
         EndedRow::Early(partial) => {
             say!("interrupted in the first run; what there was is kept in {}", partial.display());
-            return Ok(Verdict::Interrupted);
+            return Ok(Exit::Interrupted);
         }
     };
     if args.json {
         println!("{}", serde_json::to_string(&*whole).context("a result is JSON")?);
     } else {
         println!("{}", repeats_page::sentence(&whole).replace('*', ""));
-        println!("{:<18} {}", "report", plain(&whole.report));
+        print!("{}", fact("report", plain(&whole.report)));
     }
     if let Some(kept) = kept {
         let number = whole.runs.len() + 1;
@@ -349,7 +351,7 @@ fn repeated(ended: EndedRow, args: &RunArgs) -> Result<Verdict> {
             kept.display(),
             whole.runs.len()
         );
-        return Ok(Verdict::Interrupted);
+        return Ok(Exit::Interrupted);
     }
     let runs = whole.runs.iter().flat_map(|run| run.findings.iter().map(move |f| (run, f)));
     let mut is_sound = true;
@@ -357,7 +359,7 @@ fn repeated(ended: EndedRow, args: &RunArgs) -> Result<Verdict> {
         is_sound = false;
         say!("--check: {}: {finding}", run.directory);
     }
-    Ok(if is_sound { Verdict::Done } else { Verdict::Negative })
+    Ok(if is_sound { Exit::Done } else { Exit::Negative })
 }
 
 fn print(outcome: &Outcome, json: bool) -> Result<()> {
@@ -366,7 +368,7 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
         return Ok(());
     }
     if let Some([name, text]) = speed(outcome.part.is_some(), outcome.speed, outcome.time_divisor) {
-        println!("{name:<18} {text}");
+        print!("{}", fact(&name, text));
     }
     print_likeness(outcome);
     let figures = if outcome.likeness.is_empty() { &outcome.fidelity[..] } else { &[] };
@@ -377,20 +379,17 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
             true => format!(", but {} samples are too few to tell", figure.count),
             false => String::new(),
         };
-        println!("{:<18} {:.5}  {ratio}{few}", figure.name, figure.distance);
+        print!("{}", fact(&figure.name, format!("{:.5}  {ratio}{few}", figure.distance)));
     }
     let packets = &outcome.packets;
-    println!("{:<18} {} of {} lost", "packets", packets.lost, packets.entered);
+    print!("{}", fact("packets", format!("{} of {} lost", packets.lost, packets.entered)));
     let lines = [("delay", &outcome.delay_ns), ("wire delay", &outcome.wire_delay_ns)];
     for (name, delay) in lines {
-        match delay {
-            Some(d) => println!(
-                "{name:<18} p50 {:.1} µs, p99 {:.1} µs",
-                d.p50 as f64 / 1e3,
-                d.p99 as f64 / 1e3
-            ),
-            None => println!("{name:<18} not measured"),
-        }
+        let told = delay.as_ref().map_or("not measured".to_owned(), |delay| {
+            let [p50, p99] = [delay.p50, delay.p99].map(|ns| ns as f64 / 1e3);
+            format!("p50 {p50:.1} µs, p99 {p99:.1} µs")
+        });
+        print!("{}", fact(name, told));
     }
     if let Some(router) = &outcome.router {
         print_router(router, outcome.packets.lost);
@@ -398,7 +397,7 @@ fn print(outcome: &Outcome, json: bool) -> Result<()> {
     for warning in outcome.warnings.iter().skip(outcome.said_before) {
         say!("warning: {warning}");
     }
-    println!("{:<18} {}", "report", plain(&outcome.report));
+    print!("{}", fact("report", plain(&outcome.report)));
     Ok(())
 }
 
@@ -421,21 +420,19 @@ fn speed(is_as_it_was: bool, speed: f64, k: f64) -> Option<[String; 2]> {
 /// The laws of the copy beside the original's.
 fn print_likeness(outcome: &Outcome) {
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| significant(value, 3));
+    let mut rows = Vec::new();
     for law in &outcome.likeness {
         let (distance, floor) = (number(law.distance), number(law.floor));
-        println!(
-            "{:<18} {:<16} {distance} {}, floor {floor}",
-            law.name,
-            word(law.verdict),
-            law.unit
-        );
+        let (verdict, unit) = (word(law.verdict), &law.unit);
+        let row = [&law.name, verdict, &format!("{distance} {unit}, floor {floor}")];
+        rows.push(table::row(row));
     }
+    print!("{}", table::table(&[Side::Left], &rows));
     if let Some(coverage) = &outcome.coverage {
         let [bytes, flows] = [coverage.bytes, coverage.flows].map(|share| 100.0 * share);
-        println!(
-            "{:<18} {bytes:.1} % of the part's TCP payload, {flows:.1} % of its connections",
-            "coverage"
-        );
+        let told =
+            format!("{bytes:.1} % of the part's TCP payload, {flows:.1} % of its connections");
+        print!("{}", fact("coverage", told));
     }
 }
 
@@ -444,18 +441,17 @@ fn print_router(router: &RouterOutcome, lost: u64) {
     for queue in &router.queues {
         let (name, waited) = (format!("queue {}", queue.port), &queue.output);
         let (mean, most) = (waited.mean_packets, waited.max_packets);
-        println!("{name:<18} {}, {mean:.2} packets on average, {most} at most", queue.discipline);
+        let told = format!("{}, {mean:.2} packets on average, {most} at most", queue.discipline);
+        print!("{}", fact(&name, told));
     }
     for loss in &router.losses {
-        let where_from = format!("{} {}", loss.port, loss.place);
-        println!(
-            "{:<18} {} {} ({where_from}: {})",
-            "lost", loss.packets, loss.direction, loss.reason
-        );
+        let Loss { port, place, packets, direction, reason } = loss;
+        print!("{}", fact("lost", format!("{packets} {direction} ({port} {place}: {reason})")));
     }
     if lost > 0 || !router.losses.is_empty() {
         let [to_servers, to_clients] = router.unexplained.ways();
-        println!("{:<18} {to_servers} to_servers, {to_clients} to_clients", "not explained");
+        let told = format!("{to_servers} to_servers, {to_clients} to_clients");
+        print!("{}", fact("not explained", told));
     }
 }
 

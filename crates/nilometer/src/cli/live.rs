@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{ArgGroup, Args};
 
-use super::Verdict;
-use nilometer_files::input::live::{Live, Until, read_live};
+use super::Exit;
+use nilometer_files::input::live::{LiveSource, Until, read_live};
 use nilometer_files::input::records::{FlowOptions, Sink};
 use nilometer_files::input::summary::FlowSummary;
 use nilometer_lab::trial::signals;
@@ -47,19 +47,19 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 
 impl LiveArgs {
     /// What is to be heard or watched, if anything is.
-    pub(super) fn from(&self) -> Option<Live> {
-        let watched = self.interface.clone().map(Live::Interface);
-        self.listen.map(Live::Listen).or(watched)
+    pub(super) fn from(&self) -> Option<LiveSource> {
+        let watched = self.interface.clone().map(LiveSource::Interface);
+        self.listen.map(LiveSource::Listen).or(watched)
     }
 
     /// Makes records until something ends it, and says how that came out: a signal interrupts what had
     /// another end, and is the end of what had none.
     pub(super) fn read(
         &self,
-        from: &Live,
+        from: &LiveSource,
         options: &FlowOptions,
         sink: Sink<'_>,
-    ) -> Result<(FlowSummary, Verdict)> {
+    ) -> Result<(FlowSummary, Exit)> {
         let stop = signals::stop_flag()?;
         let until = Until { after: self.seconds, count: self.count };
         let ends = self.seconds.is_some() || self.count.is_some();
@@ -69,7 +69,7 @@ impl LiveArgs {
         };
         let summary = read_live((from, until), options, &stop, &mut say, sink)?;
         let by_signal = summary.live.as_ref().is_some_and(|live| live.stopped_by == "signal");
-        let verdict = if ends && by_signal { Verdict::Interrupted } else { Verdict::Done };
+        let verdict = if ends && by_signal { Exit::Interrupted } else { Exit::Done };
         Ok((summary, verdict))
     }
 }

@@ -15,7 +15,6 @@ pub mod doctor;
 mod export;
 pub mod flows;
 pub mod generate;
-mod grid;
 mod key;
 pub mod lab;
 mod live;
@@ -28,10 +27,11 @@ pub mod simulate;
 mod stated;
 mod stdout;
 mod summary;
+mod table;
 
 /// How a command that ran came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Exit {
     /// Done; exit status 0.
     Done,
     /// Done, and the answer is no; exit status 1.
@@ -103,9 +103,9 @@ pub fn main() -> ExitCode {
         Command::Man(args) => shell::man(args),
     };
     match outcome {
-        Ok(Verdict::Done) => ExitCode::SUCCESS,
-        Ok(Verdict::Negative) => ExitCode::from(1),
-        Ok(Verdict::Interrupted) => ExitCode::from(130),
+        Ok(Exit::Done) => ExitCode::SUCCESS,
+        Ok(Exit::Negative) => ExitCode::from(1),
+        Ok(Exit::Interrupted) => ExitCode::from(130),
         Err(error) => {
             say!("{}", told(&error));
             ExitCode::from(2)

@@ -11,7 +11,7 @@ use nilometer_traffic::TrafficModel;
 
 use super::export::{self, ExportArgs};
 use super::stated::{self, NewArgs};
-use super::{Verdict, coverage, side_by_side, summary};
+use super::{Exit, coverage, side_by_side, summary};
 use nilometer_files::document::model::read_model;
 use nilometer_files::document::{self, TABLE};
 use nilometer_files::harpoon;
@@ -139,7 +139,7 @@ enum ModelCommand {
 }
 
 /// Runs `nilometer model`.
-pub fn run(args: ModelArgs) -> Result<Verdict> {
+pub fn run(args: ModelArgs) -> Result<Exit> {
     match args.command {
         None => estimate(&args.estimate),
         Some(ModelCommand::Merge(args)) => merge(&args),
@@ -147,7 +147,7 @@ pub fn run(args: ModelArgs) -> Result<Verdict> {
         Some(ModelCommand::Export(args)) => export::run(&args),
         Some(ModelCommand::Schema) => {
             print!("{}", schema()?);
-            Ok(Verdict::Done)
+            Ok(Exit::Done)
         }
         Some(ModelCommand::Show { file, json }) => show(&file, json),
         Some(ModelCommand::Compare { a, b, seed, json }) => side_by_side::run([&a, &b], seed, json),
@@ -164,7 +164,7 @@ pub fn schema() -> Result<String> {
     document::json_text(&schema)
 }
 
-fn estimate(args: &EstimateArgs) -> Result<Verdict> {
+fn estimate(args: &EstimateArgs) -> Result<Exit> {
     let embedded = args.input.iter().any(|input| input.as_os_str() == "embedded");
     if embedded && args.input.len() > 1 {
         bail!("`embedded` stands for all of the synthetic sample; give it alone, or files alone");
@@ -179,7 +179,7 @@ fn estimate(args: &EstimateArgs) -> Result<Verdict> {
     make(if embedded { &[] } else { &args.input }, &args.how)
 }
 
-fn merge(args: &MergeArgs) -> Result<Verdict> {
+fn merge(args: &MergeArgs) -> Result<Exit> {
     for path in &args.parts {
         let shown = path.display();
         let mark = is_table(path)?.then(|| read_part_mark(path)).transpose()?.flatten();
@@ -199,7 +199,7 @@ fn is_table(path: &Path) -> Result<bool> {
 }
 
 /// Makes a model of inputs, or a part.
-fn make(inputs: &[PathBuf], how: &How) -> Result<Verdict> {
+fn make(inputs: &[PathBuf], how: &How) -> Result<Exit> {
     if how.hold.is_some() {
         say!(
             "warning: --hold is called --records-in-memory now; the old name goes with the next version"
@@ -241,7 +241,7 @@ fn make(inputs: &[PathBuf], how: &How) -> Result<Verdict> {
     print_model(&made.model, how.json)
 }
 
-fn tell_part(path: &Path, summary: &FlowSummary, json: bool) -> Result<Verdict> {
+fn tell_part(path: &Path, summary: &FlowSummary, json: bool) -> Result<Exit> {
     let (path, inputs) = (path.display().to_string(), summary.inputs.len());
     for warning in &summary.warnings {
         say!("warning: {warning}");
@@ -258,7 +258,7 @@ fn tell_part(path: &Path, summary: &FlowSummary, json: bool) -> Result<Verdict> 
             summary.flow_records
         );
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// Is any of the inputs an XML file? Standard input is not looked at: it could not be read again.
@@ -275,7 +275,7 @@ fn has_xml(inputs: &[PathBuf]) -> Result<bool> {
 }
 
 /// Harpoon's configuration as a model.
-fn import(args: &EstimateArgs) -> Result<Verdict> {
+fn import(args: &EstimateArgs) -> Result<Exit> {
     let how = &args.how;
     let output = how.output.as_ref().context("give the model's file with -o FILE")?;
     let to = document::guard_output(output, &expand(&args.input)?, how.force, BEGINNING)?;
@@ -296,22 +296,22 @@ fn import(args: &EstimateArgs) -> Result<Verdict> {
     print_model(&model, how.json)
 }
 
-fn new(args: &NewArgs) -> Result<Verdict> {
+fn new(args: &NewArgs) -> Result<Exit> {
     let to = document::guard_output(&args.output, &[], args.force, BEGINNING)?;
     let model = stated::model(args)?;
     to.write_json(&model)?;
     print_model(&model, args.json)
 }
 
-fn show(path: &Path, json: bool) -> Result<Verdict> {
+fn show(path: &Path, json: bool) -> Result<Exit> {
     print_model(&read_model(path)?, json)
 }
 
-fn print_model(model: &TrafficModel, json: bool) -> Result<Verdict> {
+fn print_model(model: &TrafficModel, json: bool) -> Result<Exit> {
     if json {
         println!("{}", serde_json::to_string(model)?);
     } else {
         print!("{}", summary::of(model));
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }

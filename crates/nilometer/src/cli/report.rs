@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::Verdict;
+use super::Exit;
 use nilometer_files::document::{self, results};
 use nilometer_files::said::shown;
 use nilometer_report as report;
@@ -24,7 +24,7 @@ pub struct ReportArgs {
 }
 
 /// Runs `nilometer report`.
-pub fn run(args: ReportArgs) -> Result<Verdict> {
+pub fn run(args: ReportArgs) -> Result<Exit> {
     let story = report::load(&args.dir)?;
     let usual = args.dir.join(report::PAGE_FILE);
     let page = args.out.unwrap_or_else(|| usual.clone());
@@ -38,12 +38,12 @@ pub fn run(args: ReportArgs) -> Result<Verdict> {
         .canonicalize()
         .with_context(|| format!("{} was written and is gone again", page.display()))?;
     if args.json {
-        let verdict = report::verdict::Verdict::of(&story).plain();
+        let verdict = report::verdict::Headline::of(&story).plain();
         println!("{}", serde_json::json!({ "report": page, "verdict": verdict }));
     } else {
         println!("{}", shown(&page));
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// Whether two names are of one file, there or not.

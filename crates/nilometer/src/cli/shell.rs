@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 
-use super::{Cli, Verdict};
+use super::{Cli, Exit};
 use nilometer_files::document::together;
 
 /// Arguments of `nilometer completions`.
@@ -26,15 +26,15 @@ pub struct ManArgs {
 }
 
 /// Prints the completions of the chosen shell on stdout.
-pub fn completions(args: CompletionsArgs) -> Result<Verdict> {
+pub fn completions(args: CompletionsArgs) -> Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "nilometer", &mut script);
     print!("{}", String::from_utf8(script).context("completions are text")?);
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// Writes one manual page for each command and each of its subcommands, section 1: all or none.
-pub fn man(args: ManArgs) -> Result<Verdict> {
+pub fn man(args: ManArgs) -> Result<Exit> {
     let out = args.out.display();
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
@@ -46,7 +46,7 @@ pub fn man(args: ManArgs) -> Result<Verdict> {
     }
     together::write(&args.out, &files)?;
     say!("manual pages are in {out}; read one with `man -l {out}/nilometer.1`");
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// A page up to its version, which names the page.

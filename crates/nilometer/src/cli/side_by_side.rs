@@ -8,7 +8,9 @@ use nilometer_traffic::burstiness::{Hurst, HurstEstimate};
 use nilometer_traffic::compare::{self, Distance};
 use serde::Serialize;
 
-use super::Verdict;
+use super::Exit;
+use super::table::Side::{Left, Right};
+use super::table::{row, table};
 use nilometer_files::document::model::read_model;
 
 /// Characters of a model's column: with the names of the rows, two of them fit sixty.
@@ -42,7 +44,7 @@ impl<'a> Side<'a> {
 }
 
 /// Compares the models in two files; floors are drawn from the first with `seed`.
-pub(super) fn run([a, b]: [&Path; 2], seed: u64, json: bool) -> Result<Verdict> {
+pub(super) fn run([a, b]: [&Path; 2], seed: u64, json: bool) -> Result<Exit> {
     let models = [read_model(a)?, read_model(b)?];
     let [first, second] = &models;
     let distances = compare::compare(first, second, seed);
@@ -53,19 +55,17 @@ pub(super) fn run([a, b]: [&Path; 2], seed: u64, json: bool) -> Result<Verdict> 
     } else {
         print!("{}\n{}", of_laws(&distances), of_sides([a, b], &sides));
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 fn of_laws(distances: &[Distance]) -> String {
-    let head = ["law", "metric", "distance", "floor", "ratio"];
-    let [law, metric, distance, floor, ratio] = head;
-    let mut text = format!("{law:<18} {metric:<8} {distance:>10} {floor:>10} {ratio:>8}\n");
-    for d in distances {
-        let ratio = d.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
-        let Distance { name, metric, distance, floor, .. } = d;
-        text += &format!("{name:<18} {metric:<8} {distance:>10.6} {floor:>10.6} {ratio:>8}\n");
-    }
-    text
+    let mut rows = vec![row(["law", "metric", "distance", "floor", "ratio"])];
+    rows.extend(distances.iter().map(|it| {
+        let ratio = it.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let [distance, floor] = [it.distance, it.floor].map(|value| format!("{value:.6}"));
+        row([&it.name, it.metric, &distance, &floor, &ratio])
+    }));
+    table(&[Left, Left, Right], &rows)
 }
 
 /// The end of a file's name that fits its column.
@@ -78,10 +78,10 @@ fn heading(path: &Path) -> String {
 }
 
 fn of_sides(paths: [&Path; 2], sides: &[Side<'_>; 2]) -> String {
-    let line = |name: &str, [a, b]: [String; 2]| format!("{name:<18} {a:>COLUMN$} {b:>COLUMN$}\n");
-    let mut text = line("model", paths.map(heading));
+    let line = |name: &str, [a, b]: [String; 2]| vec![name.to_owned(), a, b];
+    let mut rows = vec![line("model", paths.map(heading))];
     let mut row = |name: &str, of: &dyn Fn(&Side<'_>) -> String| {
-        text += &line(name, sides.each_ref().map(of));
+        rows.push(line(name, sides.each_ref().map(of)));
     };
     row("original, s", &|side| format!("{:.3}", side.original_s));
     row("flows", &|side| side.flows.to_string());
@@ -97,7 +97,7 @@ fn of_sides(paths: [&Path; 2], sides: &[Side<'_>; 2]) -> String {
         row(name, &|side| hurst(side, of));
         row("  95 % interval", &|side| interval(side, of));
     }
-    text
+    table(&[Left, Right], &rows)
 }
 
 fn hurst(side: &Side<'_>, of: Series) -> String {

@@ -9,7 +9,8 @@ use clap::Args;
 use nilometer_sim::refusal::hint;
 use nilometer_sim::scenario::Kind;
 
-use super::{Verdict, grid};
+use super::Exit;
+use super::table::{self, fact};
 use nilometer_files::document::{bounded, results::Directory};
 use nilometer_files::said;
 use nilometer_lab::simulate::pages;
@@ -67,21 +68,21 @@ fn shipped_list() -> String {
     for shipped in SHIPPED {
         let about = Template::read(shipped.name, shipped.text);
         let about = about.map(|template| template.about().to_owned()).unwrap_or_default();
-        text += &format!("  {:<22} {about}\n", shipped.name);
+        text += &fact(&format!("  {}", shipped.name), about);
     }
     text
 }
 
 /// Runs `nilometer simulate`.
-pub fn run(args: SimulateArgs) -> Result<Verdict> {
+pub fn run(args: SimulateArgs) -> Result<Exit> {
     if args.scenario == "list" {
         print!("{}", shipped_list());
-        return Ok(Verdict::Done);
+        return Ok(Exit::Done);
     }
     let template = template(&args)?;
     if args.print {
         print!("{}", template.text);
-        return Ok(Verdict::Done);
+        return Ok(Exit::Done);
     }
     match template.kind()? {
         Kind::Network => simulate(&args, template),
@@ -123,7 +124,7 @@ fn template(args: &SimulateArgs) -> Result<Template> {
     Ok(template)
 }
 
-fn simulate(args: &SimulateArgs, template: Template) -> Result<Verdict> {
+fn simulate(args: &SimulateArgs, template: Template) -> Result<Exit> {
     let sweep = Sweep::new(template)?;
     if let Some(asked) = &args.trace {
         trace::check(asked, &sweep.scenarios[0])?;
@@ -148,7 +149,7 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Verdict> {
             run.point,
             run.seed
         );
-        return Ok(Verdict::Negative);
+        return Ok(Exit::Negative);
     }
     if performed.result.interrupted {
         let kept = written.map_or(String::new(), |path| format!(" in {}", path.display()));
@@ -157,9 +158,9 @@ fn simulate(args: &SimulateArgs, template: Template) -> Result<Verdict> {
             performed.result.runs,
             sweep.runs.len()
         );
-        return Ok(Verdict::Interrupted);
+        return Ok(Exit::Interrupted);
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// Writes the results first and the packet trace last: a trace can be had again from the scenario and the
@@ -186,7 +187,7 @@ fn save(
 }
 
 /// The stress test of distributed queueing; nothing in it is left to chance or to threads.
-fn stress(args: &SimulateArgs, template: &Template) -> Result<Verdict> {
+fn stress(args: &SimulateArgs, template: &Template) -> Result<Exit> {
     let directory = directory(args, template)?;
     let (report, points) = stress::stress(template)?;
     let written = match directory {
@@ -202,15 +203,15 @@ fn stress(args: &SimulateArgs, template: &Template) -> Result<Verdict> {
         let axes: Vec<&str> = template.axes.iter().map(|(name, _)| name.as_str()).collect();
         print_stress(&points, &axes);
         if let Some(path) = written {
-            println!("{:<18} {}", "results", said::shown(&path));
+            print!("{}", fact("results", said::shown(&path)));
         }
     }
     let bad = points.iter().filter(|point| !point.is_balanced).count();
     if bad > 0 {
         say!("{bad} points do not account for every packet");
-        return Ok(Verdict::Negative);
+        return Ok(Exit::Negative);
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 fn print_stress(points: &[StressPoint], axes: &[&str]) {
@@ -221,21 +222,17 @@ fn print_stress(points: &[StressPoint], axes: &[&str]) {
         }
         for variant in &point.variants {
             let ends: Vec<String> = variant.stages.iter().map(u64::to_string).collect();
-            println!(
-                "{:<18} stages end at {}; an idle queue gets {:.2} Mb/s",
-                variant.name,
-                ends.join(", "),
-                variant.idle_voq_mbps
-            );
+            let (ends, mbps) = (ends.join(", "), variant.idle_voq_mbps);
+            let told = format!("stages end at {ends}; an idle queue gets {mbps:.2} Mb/s");
+            print!("{}", fact(variant.name, told));
         }
-        println!(
-            "{:<18} output 1 {} bytes, input 1 {} bytes",
-            "backlog at T1", point.output_backlog_bytes_at_t1, point.input_backlog_bytes_at_t1
+        let (output, input) = (point.output_backlog_bytes_at_t1, point.input_backlog_bytes_at_t1);
+        let backlog = format!("output 1 {output} bytes, input 1 {input} bytes");
+        let idle = format!(
+            "{} periods though work was announced; {:.0} bytes before the first announcement",
+            point.idle_violations, point.idle_bytes_first_periods
         );
-        println!(
-            "{:<18} {} periods though work was announced; {:.0} bytes before the first announcement",
-            "idle", point.idle_violations, point.idle_bytes_first_periods
-        );
+        print!("{}{}", fact("backlog at T1", backlog), fact("idle", idle));
     }
 }
 
@@ -258,7 +255,7 @@ fn print(sweep: &Sweep, performed: &Performed, written: Option<&Path>, json: boo
         say!("warning: {warning}");
     }
     if let Some(path) = written {
-        println!("{:<18} {}", "results", said::shown(path));
+        print!("{}", fact("results", said::shown(path)));
     }
     Ok(())
 }
@@ -293,7 +290,7 @@ fn print_table(result: &SimulationResult, axes: &[&str]) {
         let shown = axes.iter().map(|axis| shown_value(&point.parameters, axis));
         rows.push(shown.chain(cells(point)).collect());
     }
-    print!("{}", grid::shown(&rows, grid::terminal_columns()));
+    print!("{}", table::within(&rows, table::terminal_columns()));
     println!(
         "{} runs of {} s, {} packet-hops in {:.2} CPU-seconds, digest {}",
         result.runs,

@@ -8,6 +8,7 @@ use nilometer_traffic::lengths::Method;
 use nilometer_traffic::model::{Driver, Identification, Interval};
 use nilometer_traffic::round_trips::Source;
 
+use super::table::fact;
 use super::{coverage, side_by_side};
 use nilometer_files::said;
 use nilometer_report::format::{bytes, percent, plain, si, significant};
@@ -19,7 +20,7 @@ const DAY_S: f64 = 86_400.0;
 /// The model as a person would want to hear it.
 pub(super) fn of(model: &TrafficModel) -> String {
     let mut text = String::new();
-    let mut line = |name: &str, value: String| text.push_str(&format!("{name:<22} {value}\n"));
+    let mut line = |name: &str, value: String| text.push_str(&fact(name, value));
     let kind = if model.origin.synthetic { "synthetic" } else { "measured" };
     // A file's own words are shown as one line, whatever is in them.
     line("origin", format!("{} ({kind})", said::plain(&model.origin.description)));

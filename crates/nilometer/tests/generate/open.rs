@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::common::privileged;
 use nilometer_lab::generate::protocol::Request;
 use nilometer_lab::generate::{
-    Client, ClientConfig, Limits, Live, Outcome, Server, ServerConfig, ServerReport,
+    Client, ClientConfig, Limits, LiveCounters, Outcome, Server, ServerConfig, ServerReport,
 };
 use nilometer_linux::namespace::Namespace;
 use nilometer_traffic::plan::PlannedConnection;
@@ -40,7 +40,7 @@ impl Drop for Stopping<'_> {
 }
 
 /// Runs a server with so few places in a namespace of its own, beside `with`, which sees its counters.
-fn in_the_open(limits: Limits, with: impl FnOnce(&Live) + Send) -> ServerReport {
+fn in_the_open(limits: Limits, with: impl FnOnce(&LiveCounters) + Send) -> ServerReport {
     with_places(PLACES, limits, with).0
 }
 
@@ -48,7 +48,7 @@ fn in_the_open(limits: Limits, with: impl FnOnce(&Live) + Send) -> ServerReport 
 fn with_places(
     open_max: usize,
     limits: Limits,
-    with: impl FnOnce(&Live) + Send,
+    with: impl FnOnce(&LiveCounters) + Send,
 ) -> (ServerReport, u64) {
     let namespace = Namespace::new().expect("a namespace");
     namespace.run(|| {
@@ -56,7 +56,7 @@ fn with_places(
         let config =
             ServerConfig { open_max, limits: Some(limits), ..ServerConfig::new(vec![any]) };
         let server = Server::bind(config).expect("a server");
-        let (live, stop) = (Live::new(), AtomicBool::new(false));
+        let (live, stop) = (LiveCounters::new(), AtomicBool::new(false));
         thread::scope(|scope| {
             let running =
                 scope.spawn(|| (server.run(&live, &stop).expect("it serves"), times_slept()));
@@ -84,7 +84,7 @@ fn stranger(request_bytes: u64, size_bytes: u64) -> TcpStream {
 
 /// The owner's files, each fetched whole by a connection of its own, and counted by the server, which
 /// does so once all of a file is acknowledged.
-fn owner_fetches(live: &Live, size_bytes: u64) {
+fn owner_fetches(live: &LiveCounters, size_bytes: u64) {
     let planned = |index| PlannedConnection {
         start: Time::from_nanos(index * 50_000_000),
         session: 0,
@@ -100,7 +100,7 @@ fn owner_fetches(live: &Live, size_bytes: u64) {
     let plan: Vec<_> = (0..FILES).map(planned).collect();
     let config = ClientConfig { drain: PATIENCE, ..ClientConfig::new(PORT, Instant::now()) };
     let client = Client::new(config).expect("a client");
-    let done = client.run(&plan, &Live::new(), &AtomicBool::new(false)).expect("it runs");
+    let done = client.run(&plan, &LiveCounters::new(), &AtomicBool::new(false)).expect("it runs");
     let whole = done.iter().filter(|done| done.outcome == Outcome::Completed).count();
     assert_eq!(whole as u64, FILES, "files that the owner got: {done:?}");
     wait_until("the server counts the owner's files", || live.progress().completed >= FILES);

@@ -217,7 +217,7 @@ fn kept(room: &Room, result: &Value) {
 /// may have or not, are left out, disciplines too, and of the last line all but its name.
 fn shapes(printed: &str) -> Vec<String> {
     let shape = |line: &str| {
-        let (name, said) = line.split_at_checked(19).unwrap_or((line, ""));
+        let (name, said) = line.split_at_checked(23).unwrap_or((line, ""));
         let said = match name.split(' ').next() {
             Some("report") => "",
             Some("queue") => said.split_once(", ").map_or(said, |(_, rest)| rest),
@@ -250,10 +250,11 @@ fn the_shipped_router_is_tested_with_one_command() {
     let early = losses(&result["router"]).into_iter().find(|((.., reason), _)| reason == "early");
     let ((way, place, _), packets) = early.expect("RED drops early");
     assert_eq!((way.as_str(), place.as_str()), ("to_clients", "client output queue"));
-    let line = format!("lost               {packets} to_clients (client output queue: early)\n");
+    let line =
+        format!("lost                   {packets} to_clients (client output queue: early)\n");
     assert!(printed.contains(&line), "{printed}");
-    assert!(printed.contains("not explained      0 to_servers, 0 to_clients\n"), "{printed}");
-    assert!(printed.contains("queue client       red, "), "{printed}");
+    assert!(printed.contains("not explained          0 to_servers, 0 to_clients\n"), "{printed}");
+    assert!(printed.contains("queue client           red, "), "{printed}");
     let readme = fs::read_to_string(example("../README.md")).expect("the first page");
     let sample =
         readme.split_once(" it ends with\n\n").and_then(|(_, rest)| rest.split_once("\n\n"));

@@ -5,21 +5,18 @@
 //!                      └─ p2 ── i0      sixty probes
 //! ```
 
-#[path = "../common/links.rs"]
-mod links;
-
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use links::{link, settle};
 use nilometer_linux::namespace::Namespace;
 use nilometer_routerd::config::RouterConfig;
 use nilometer_routerd::running::Running;
 use nilometer_routerd::tally::Tally;
 
+use super::links::{link, settle};
 use super::{PATIENCE, privileged};
 
 const SENDER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);

@@ -80,7 +80,7 @@ impl Default for Settings {
 
 /// Where all fragments went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct ReassemblyCounters {
     /// Fragments that came.
     pub received: u64,
     /// Those that became part of a whole datagram.
@@ -140,19 +140,24 @@ pub struct Reassembler {
     settings: Settings,
     datagrams: BTreeMap<Key, Datagram>,
     bytes: usize,
-    account: Account,
+    account: ReassemblyCounters,
 }
 
 impl Reassembler {
     /// Nothing waits yet.
     pub fn new(settings: Settings) -> Reassembler {
-        Reassembler { settings, datagrams: BTreeMap::new(), bytes: 0, account: Account::default() }
+        Reassembler {
+            settings,
+            datagrams: BTreeMap::new(),
+            bytes: 0,
+            account: ReassemblyCounters::default(),
+        }
     }
 
     /// Where all fragments went so far.
-    pub fn account(&self) -> Account {
+    pub fn account(&self) -> ReassemblyCounters {
         let waiting = self.datagrams.values().map(|datagram| datagram.pieces.len() as u64).sum();
-        Account { waiting, ..self.account }
+        ReassemblyCounters { waiting, ..self.account }
     }
 
     /// Bytes of payload that wait.

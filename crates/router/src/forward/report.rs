@@ -28,7 +28,7 @@ pub enum Unsent {
 
 /// What became of all calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct IcmpErrorCounters {
     /// Messages made, by [`Kind`].
     pub sent: [u64; KINDS],
     /// Held back by the limits, by [`Kind`].
@@ -37,7 +37,7 @@ pub struct Account {
     pub silent: [u64; SUPPRESSIONS],
 }
 
-impl Account {
+impl IcmpErrorCounters {
     /// All calls.
     pub fn total(&self) -> u64 {
         self.sent.iter().chain(&self.limited).chain(&self.silent).sum()
@@ -168,8 +168,8 @@ impl Reporter {
     }
 
     /// What became of all calls so far.
-    pub fn account(&self) -> Account {
-        Account {
+    pub fn account(&self) -> IcmpErrorCounters {
+        IcmpErrorCounters {
             sent: self.limiter.passed(),
             limited: self.limiter.suppressed(),
             silent: self.silent,

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use nilometer_wire::{Span, Time};
 
-use super::message::{Filter, RecordKind};
+use super::message::{FilterMode, RecordKind};
 
 /// A source of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(super) struct Terms {
 /// A group's state.
 #[derive(Clone, Debug)]
 pub(super) struct Group<A> {
-    pub(super) filter: Filter,
+    pub(super) filter: FilterMode,
     /// The group timer, of filter mode EXCLUDE.
     pub(super) until: Time,
     pub(super) sources: Vec<Source<A>>,
@@ -54,7 +54,7 @@ impl<A: Copy + Ord> Group<A> {
     /// INCLUDE of nothing: what a group is before the first report.
     pub(super) fn new() -> Group<A> {
         Group {
-            filter: Filter::Include,
+            filter: FilterMode::Include,
             until: Time::ZERO,
             sources: Vec::new(),
             asks: 0,
@@ -67,7 +67,7 @@ impl<A: Copy + Ord> Group<A> {
 
     /// Whether nobody wants anything of it.
     pub(super) fn is_void(&self) -> bool {
-        self.filter == Filter::Include && self.sources.is_empty()
+        self.filter == FilterMode::Include && self.sources.is_empty()
     }
 
     /// A record has come in: the tables of 6.4.1 and 6.4.2.
@@ -78,13 +78,13 @@ impl<A: Copy + Ord> Group<A> {
             (before, RecordKind::IsExclude | RecordKind::ToExclude) => {
                 let is_change = kind == RecordKind::ToExclude;
                 let timer = if is_change { self.until } else { fresh };
-                self.exclude(terms, listed, (before == Filter::Exclude).then_some(timer));
+                self.exclude(terms, listed, (before == FilterMode::Exclude).then_some(timer));
                 if is_change {
                     self.ask_sources(terms, |_| true);
                 }
             }
             (before, RecordKind::Block) => {
-                let new = listed.iter().filter(|_| before == Filter::Exclude);
+                let new = listed.iter().filter(|_| before == FilterMode::Exclude);
                 for &address in new {
                     if self.position(address).is_none() {
                         self.put(terms, address, Some(self.until));
@@ -97,7 +97,7 @@ impl<A: Copy + Ord> Group<A> {
                 self.want(terms, listed, fresh);
                 self.ask_sources(terms, |source| !listed.contains(&source.address));
                 // What did not fit is wanted by the group's timer alone, which then stays.
-                if before == Filter::Exclude && self.overflowed == overflowed {
+                if before == FilterMode::Exclude && self.overflowed == overflowed {
                     self.ask_all(terms);
                 }
             }
@@ -113,8 +113,8 @@ impl<A: Copy + Ord> Group<A> {
             }
             let is_put = self.put(terms, address, Some(fresh));
             // What does not fit is delivered: the port wants all of the group.
-            if !is_put && (self.filter == Filter::Include || self.until < fresh) {
-                (self.filter, self.until) = (Filter::Exclude, fresh);
+            if !is_put && (self.filter == FilterMode::Include || self.until < fresh) {
+                (self.filter, self.until) = (FilterMode::Exclude, fresh);
             }
         }
     }
@@ -127,7 +127,7 @@ impl<A: Copy + Ord> Group<A> {
                 self.put(terms, address, fresh);
             }
         }
-        self.filter = Filter::Exclude;
+        self.filter = FilterMode::Exclude;
         self.until = terms.now + terms.membership;
     }
 
@@ -198,12 +198,12 @@ impl<A: Copy + Ord> Group<A> {
     /// Timers that have run out by `now` do what 6.2.2, 6.2.3 and 6.5 say.
     pub(super) fn expire(&mut self, now: Time) {
         let is_over = |until: Option<Time>| until.is_some_and(|until| until <= now);
-        if self.filter == Filter::Exclude {
+        if self.filter == FilterMode::Exclude {
             for source in self.sources.iter_mut().filter(|source| is_over(source.until)) {
                 (source.until, source.asks) = (None, 0);
             }
             if self.until <= now {
-                self.filter = Filter::Include;
+                self.filter = FilterMode::Include;
                 self.asks = 0;
                 self.sources.retain(|source| source.until.is_some());
             }
@@ -217,7 +217,7 @@ impl<A: Copy + Ord> Group<A> {
 
     /// The next moment at which something runs out or is to be asked.
     pub(super) fn due(&self) -> Option<Time> {
-        let group = (self.filter == Filter::Exclude).then_some(self.until);
+        let group = (self.filter == FilterMode::Exclude).then_some(self.until);
         let sources = self.sources.iter().filter_map(|source| source.until).min();
         [group, sources, self.next_ask].into_iter().flatten().min()
     }
@@ -225,8 +225,8 @@ impl<A: Copy + Ord> Group<A> {
     /// Whether packets of `source` are wanted (6.3).
     pub(super) fn wants(&self, source: A) -> bool {
         match (self.filter, self.position(source).map(|at| self.sources[at].until)) {
-            (Filter::Include, found) => found.is_some(),
-            (Filter::Exclude, found) => found != Some(None),
+            (FilterMode::Include, found) => found.is_some(),
+            (FilterMode::Exclude, found) => found != Some(None),
         }
     }
 

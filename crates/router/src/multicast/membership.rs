@@ -10,7 +10,7 @@ use nilometer_wire::{Span, Time};
 
 use super::QUERY_SOURCES_MAX;
 use super::group::{Group, Terms};
-use super::message::{Filter, Message, Protocol, Query, Record, RecordKind, Version};
+use super::message::{FilterMode, Message, Protocol, Query, Record, RecordKind, Version};
 use super::settings::{Settings, SettingsError};
 use crate::neighbour::Mac;
 
@@ -101,9 +101,9 @@ impl<A: Protocol> Membership<A> {
     }
 
     /// A group's filter and its list: the sources that are wanted, or those that are not.
-    pub fn filter(&self, group: A) -> Option<(Filter, impl Iterator<Item = A> + '_)> {
+    pub fn filter(&self, group: A) -> Option<(FilterMode, impl Iterator<Item = A> + '_)> {
         let state = self.groups.get(&group)?;
-        let is_include = state.filter == Filter::Include;
+        let is_include = state.filter == FilterMode::Include;
         let listed =
             state.sources.iter().filter(move |source| source.until.is_some() == is_include);
         Some((state.filter, listed.map(|source| source.address)))
@@ -221,7 +221,7 @@ impl<A: Protocol> Membership<A> {
     fn change(&mut self, now: Time, group: A, act: impl FnOnce(&mut Group<A>, &Terms)) {
         let terms = self.terms(now);
         let Some(state) = self.groups.get_mut(&group) else { return };
-        let shape = |state: &Group<A>| -> (Filter, Vec<(A, bool)>) {
+        let shape = |state: &Group<A>| -> (FilterMode, Vec<(A, bool)>) {
             let sources = state.sources.iter();
             (state.filter, sources.map(|s| (s.address, s.until.is_some())).collect())
         };

@@ -19,7 +19,7 @@ pub enum Version {
 
 /// Which sources of a group are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filter {
+pub enum FilterMode {
     /// Those of the list.
     Include,
     /// All but those of the list.

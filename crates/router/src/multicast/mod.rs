@@ -33,7 +33,7 @@ mod settings;
 mod table;
 
 pub use membership::{Ledger, Membership};
-pub use message::{Filter, Malformed, Message, Protocol, Query, Record, RecordKind, Version};
+pub use message::{FilterMode, Malformed, Message, Protocol, Query, Record, RecordKind, Version};
 pub use settings::{Settings, SettingsError};
 pub use table::{GroupTable, STATIC_MAX, StaticError};
 

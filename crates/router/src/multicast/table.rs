@@ -11,7 +11,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::membership::Membership;
-use super::message::{Filter, Protocol};
+use super::message::{FilterMode, Protocol};
 
 /// Most static entries of one family.
 pub const STATIC_MAX: usize = 65_536;
@@ -35,7 +35,7 @@ pub enum StaticError {
 struct Stance<A> {
     port: u16,
     /// What its hosts reported, the sources in order.
-    filter: Filter,
+    filter: FilterMode,
     sources: Vec<A>,
     /// What is static: sources in order, and whether all of them are.
     fixed: Vec<A>,
@@ -45,18 +45,18 @@ struct Stance<A> {
 impl<A: Protocol> Stance<A> {
     fn new(port: u16) -> Stance<A> {
         let (sources, fixed) = (Vec::new(), Vec::new());
-        Stance { port, filter: Filter::Include, sources, fixed, is_fixed: false }
+        Stance { port, filter: FilterMode::Include, sources, fixed, is_fixed: false }
     }
 
     fn wants(&self, source: A) -> bool {
         let is_listed = self.sources.binary_search(&source).is_ok();
-        is_listed == (self.filter == Filter::Include)
+        is_listed == (self.filter == FilterMode::Include)
             || self.is_fixed
             || self.fixed.binary_search(&source).is_ok()
     }
 
     fn is_void(&self) -> bool {
-        let is_asked_for = self.filter == Filter::Exclude || !self.sources.is_empty();
+        let is_asked_for = self.filter == FilterMode::Exclude || !self.sources.is_empty();
         !is_asked_for && !self.is_fixed && self.fixed.is_empty()
     }
 }
@@ -109,7 +109,7 @@ impl<A: Protocol> GroupTable<A> {
     /// Forgets what the hosts of `port` want of `group`; what is static stays.
     pub fn forget(&mut self, port: u16, group: A) {
         self.change(port, group, |stance| {
-            (stance.filter, stance.sources) = (Filter::Include, Vec::new());
+            (stance.filter, stance.sources) = (FilterMode::Include, Vec::new());
         });
     }
 

@@ -9,7 +9,7 @@ use super::own::{ADDRESSES_MAX, OwnError};
 
 /// What became of an address that was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct DetectionOutcome {
     /// The address.
     pub address: u128,
     /// Whether it is ours now; else another has it or is trying it, too.
@@ -38,7 +38,7 @@ pub(super) enum Step {
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     list: Vec<Candidate>,
-    verdicts: VecDeque<Verdict>,
+    verdicts: VecDeque<DetectionOutcome>,
 }
 
 impl Candidates {
@@ -83,10 +83,10 @@ impl Candidates {
         if self.verdicts.len() == ADDRESSES_MAX {
             self.verdicts.pop_front();
         }
-        self.verdicts.push_back(Verdict { address, is_ours });
+        self.verdicts.push_back(DetectionOutcome { address, is_ours });
     }
 
-    pub(super) fn poll_verdict(&mut self) -> Option<Verdict> {
+    pub(super) fn poll_verdict(&mut self) -> Option<DetectionOutcome> {
         self.verdicts.pop_front()
     }
 

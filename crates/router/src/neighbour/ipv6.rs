@@ -11,7 +11,7 @@ use nilometer_wire::Time;
 
 use super::advertising::{Advertiser, Advertising, AdvertisingError};
 use super::discovery::{ALL_NODES, Envelope, Malformed, Message, group_mac, solicited_node};
-use super::duplicate::{Candidates, Step, Verdict};
+use super::duplicate::{Candidates, DetectionOutcome, Step};
 use super::ledger::Ignored;
 use super::own::{Own, OwnError};
 use super::settings::{Settings, SettingsError};
@@ -109,7 +109,7 @@ impl<B: Copy> Discovery<B> {
     }
 
     /// The next address of which it is known now whether it is ours.
-    pub fn poll_verdict(&mut self) -> Option<Verdict> {
+    pub fn poll_verdict(&mut self) -> Option<DetectionOutcome> {
         self.candidates.poll_verdict()
     }
 

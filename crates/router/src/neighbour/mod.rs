@@ -54,7 +54,7 @@ mod waiting;
 pub use advertising::{Advertising, AdvertisingError};
 pub use arp::{ArpOperation, ArpPacket};
 pub use discovery::{Envelope, Malformed, Message, RouterAdvertisement};
-pub use duplicate::Verdict;
+pub use duplicate::DetectionOutcome;
 pub use family::Family;
 pub use ipv4::Arp;
 pub use ipv6::Discovery;

@@ -217,12 +217,12 @@ impl Router {
     }
 
     /// Where all fragments of what is for the router went.
-    pub fn reassembly(&self) -> reassemble::Account {
+    pub fn reassembly(&self) -> reassemble::ReassemblyCounters {
         self.slow.reassembler.account()
     }
 
     /// What became of all the messages that something asked for.
-    pub fn reports(&self) -> crate::forward::report::Account {
+    pub fn reports(&self) -> crate::forward::report::IcmpErrorCounters {
         self.slow.reporter.account()
     }
 }

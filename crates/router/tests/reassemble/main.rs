@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use nilometer_router::forward::fragment::Fragments;
 use nilometer_router::forward::icmp::Problem;
 use nilometer_router::forward::reassemble::{
-    Account, Expired, Outcome, Reason, Reassembler, Settings,
+    Expired, Outcome, Reason, Reassembler, ReassemblyCounters, Settings,
 };
 use nilometer_stat::Rng;
 use nilometer_wire::build;
@@ -71,7 +71,7 @@ fn cut_ipv6(id: u32, payload_bytes: usize, room: usize) -> (Vec<u8>, Vec<Vec<u8>
     (build::ip_packet(from, to, 60, extended), pieces)
 }
 
-fn assert_conserved(account: Account) {
+fn assert_conserved(account: ReassemblyCounters) {
     let gone: u64 = account.dropped.iter().sum();
     assert_eq!(
         account.received,

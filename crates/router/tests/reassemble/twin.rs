@@ -1,7 +1,9 @@
 //! Reassembly by the same rules over plain lists of fragments in words.
 
 use nilometer_router::forward::icmp::Problem;
-use nilometer_router::forward::reassemble::{Account, Expired, Outcome, Reason, Settings};
+use nilometer_router::forward::reassemble::{
+    Expired, Outcome, Reason, ReassemblyCounters, Settings,
+};
 use nilometer_wire::checksum::internet_checksum;
 use nilometer_wire::time::Time;
 
@@ -115,17 +117,17 @@ pub struct Naive {
     pub settings: Settings,
     /// In the order in which they began.
     pub datagrams: Vec<Datagram>,
-    account: Account,
+    account: ReassemblyCounters,
 }
 
 impl Naive {
     pub fn new(settings: Settings) -> Naive {
-        Naive { settings, datagrams: vec![], account: Account::default() }
+        Naive { settings, datagrams: vec![], account: ReassemblyCounters::default() }
     }
 
-    pub fn account(&self) -> Account {
+    pub fn account(&self) -> ReassemblyCounters {
         let waiting = self.datagrams.iter().map(|one| one.fragments.len() as u64).sum();
-        Account { waiting, ..self.account }
+        ReassemblyCounters { waiting, ..self.account }
     }
 
     pub fn bytes(&self) -> usize {

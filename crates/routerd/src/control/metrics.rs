@@ -15,7 +15,7 @@ use super::crowd::{Crowds, Ended};
 use super::look::used_queues;
 use super::view::{FilterView, QueueView, SourceView};
 use crate::rib_thread::RibStatus;
-use crate::tally::{PORT_LEVELS, PORT_LOSSES, PORT_TOTALS, PortTally, Tally, tally};
+use crate::tally::{PORT_LEVELS, PORT_LOSSES, PORT_TOTALS, PortTally, ROUTER_TOTALS, Tally, tally};
 
 /// Queues of each port that have series, the first in use.
 const QUEUES_TOLD: usize = 64;
@@ -93,18 +93,8 @@ pub fn metrics(commands: &CommandChannel) -> Result<String, Refused> {
 }
 
 fn whole(page: &mut Page, tally: &Tally) {
-    let ways = [
-        ("received", tally.received),
-        ("injected", tally.injected),
-        ("made", tally.made),
-        ("transmitted", tally.transmitted),
-        ("punted", tally.punted),
-        ("absorbed", tally.absorbed),
-        ("discarded", tally.discarded),
-        ("dropped", tally.dropped),
-    ];
     let help = "Packets of the router by how they came and went.";
-    page.counter("packets_total", help, ways.map(|(way, count)| ([("way", way)], count)));
+    page.counter("packets_total", help, ROUTER_TOTALS.map(|(way, of)| ([("way", way)], of(tally))));
     let paths = tally.paths;
     let ways = [
         ("shortcut", paths.shortcut),
@@ -124,15 +114,15 @@ fn ports(page: &mut Page, ports: &[PortTally]) {
     let counts = |of: fn(&PortTally) -> u64| {
         ports.iter().map(move |port| ([("port", port.name.as_str())], of(port)))
     };
-    for (key, _, help, of) in PORT_TOTALS {
+    for (key, _, help, _, of) in PORT_TOTALS {
         page.counter(&format!("port_{key}_total"), help, counts(of));
     }
-    for (key, _, help, of) in PORT_LEVELS {
+    for (key, _, help, _, of) in PORT_LEVELS {
         page.gauge(&format!("port_{key}"), help, counts(of));
     }
     let up = counts(|port| u64::from(port.state == "up"));
     page.gauge("port_up", "Whether it carries traffic.", up);
-    for (key, _, help, of) in PORT_LOSSES {
+    for (key, _, help, _, of) in PORT_LOSSES {
         let counts = ports.iter().flat_map(|port| {
             let labels = |reason| [("port", port.name.as_str()), ("reason", reason)];
             of(port).iter().map(move |(reason, count)| (labels(reason.as_str()), *count))

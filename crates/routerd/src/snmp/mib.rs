@@ -13,7 +13,7 @@ use super::agentx::Value;
 use crate::control::answer::Refused;
 use crate::control::command_channel::CommandChannel;
 use crate::control::view::{FilterView, PortView};
-use crate::tally::Tally;
+use crate::tally::{Object, Tally, objects};
 
 /// ifNumber, ifTable, ifXTable, the scalars of ip, and ours. The daemon has the host's, and a request goes
 /// to the longest registration that it lies within, so these are as long as the daemon's own.
@@ -61,7 +61,7 @@ pub(super) fn tree(commands: &CommandChannel) -> Result<Tree> {
     put(&mut tree, INTERFACES, 0, [(1, Value::Integer(ports.len() as i32))]);
     for port in &ports {
         interface(&mut tree, port);
-        queue(&mut tree, port);
+        counters(&mut tree, port);
     }
     internet(&mut tree, &tally);
     let mut from = Some(0);
@@ -98,7 +98,6 @@ fn interface(tree: &mut Tree, port: &PortView) {
     let mac: Vec<u8> =
         port.mac.split(':').filter_map(|octet| u8::from_str_radix(octet, 16).ok()).collect();
     let name = || Value::Octets(counters.name.clone().into_bytes());
-    let in_discards = sum(counters.discards.values()) + sum(counters.input_drops.values());
     let columns = [
         (1, Value::Integer(index as i32)),
         (2, name()),
@@ -109,25 +108,25 @@ fn interface(tree: &mut Tree, port: &PortView) {
         (7, Value::Integer(1)),
         (8, Value::Integer(status)),
         (9, Value::Ticks(0)),
-        (10, Value::Counter(counters.in_bytes)),
-        (11, Value::Counter(counters.in_packets)),
-        (13, Value::Counter(in_discards)),
-        (14, Value::Counter(sum(counters.lost.values()))),
-        (16, Value::Counter(counters.out_bytes)),
-        (17, Value::Counter(counters.out_packets)),
-        (19, Value::Counter(sum(counters.output_drops.values()))),
         (20, Value::Counter(0)),
     ];
     put(tree, IF_ENTRY, index, columns);
-    let columns = [
-        (1, name()),
-        (6, Value::Counter64(counters.in_bytes)),
-        (7, Value::Counter64(counters.in_packets)),
-        (10, Value::Counter64(counters.out_bytes)),
-        (11, Value::Counter64(counters.out_packets)),
-        (15, Value::Gauge(rate / 1_000_000)),
-    ];
-    put(tree, IF_X_ENTRY, index, columns);
+    put(tree, IF_X_ENTRY, index, [(1, name()), (15, Value::Gauge(rate / 1_000_000))]);
+    let discipline = Value::Octets(counters.discipline.clone().into_bytes());
+    put(tree, QUEUE_ENTRY, index, [(2, discipline)]);
+}
+
+/// What the rows of the tally have of a port.
+fn counters(tree: &mut Tree, port: &PortView) {
+    for (object, count) in objects(&port.counters) {
+        let (entry, column, value) = match object {
+            Object::If(column) => (IF_ENTRY, column, Value::Counter(count)),
+            Object::IfX(column) => (IF_X_ENTRY, column, Value::Counter64(count)),
+            Object::QueueLevel(column) => (QUEUE_ENTRY, column, Value::Gauge(count)),
+            Object::QueueCount(column) => (QUEUE_ENTRY, column, Value::Counter64(count)),
+        };
+        put(tree, entry, port.number as u32 + 1, [(column, value)]);
+    }
 }
 
 fn internet(tree: &mut Tree, tally: &Tally) {
@@ -156,18 +155,6 @@ fn internet(tree: &mut Tree, tally: &Tally) {
         (12, Value::Counter(no_route)),
     ];
     put(tree, IP, 0, columns);
-}
-
-fn queue(tree: &mut Tree, port: &PortView) {
-    let (index, counters) = (port.number as u32 + 1, &port.counters);
-    let columns = [
-        (2, Value::Octets(counters.discipline.clone().into_bytes())),
-        (3, Value::Gauge(counters.waiting_packets)),
-        (4, Value::Gauge(counters.waiting_bytes)),
-        (5, Value::Counter64(sum(counters.output_drops.values()))),
-        (6, Value::Counter64(sum(counters.input_drops.values()))),
-    ];
-    put(tree, QUEUE_ENTRY, index, columns);
 }
 
 fn one_filter(tree: &mut Tree, view: &FilterView) {

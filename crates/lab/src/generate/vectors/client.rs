@@ -18,7 +18,7 @@ use super::talk::Talk;
 use super::{VectorConfig, check, port_offset, script_of};
 use crate::generate::client::{Execution, Outcome, in_threads};
 use crate::generate::client_loop::outcome_of;
-use crate::generate::live::Live;
+use crate::generate::live::LiveCounters;
 use crate::generate::socket::{self, Dialer};
 
 /// Starts in one turn, so that a late loop still serves its transfers.
@@ -71,7 +71,7 @@ impl VectorClient {
         threads: NonZeroUsize,
         plan: &[PlannedConnection],
         scripts: &[Script],
-        live: &Live,
+        live: &LiveCounters,
         stop: &AtomicBool,
     ) -> Result<Vec<Execution>> {
         check(plan, scripts)?;
@@ -96,7 +96,7 @@ struct Player<'a> {
     held: Option<usize>,
     dialer: Dialer,
     stage: Stage<'a>,
-    live: &'a Live,
+    live: &'a LiveCounters,
 }
 
 impl<'a> Player<'a> {
@@ -105,7 +105,7 @@ impl<'a> Player<'a> {
         (plan, scripts): (&'a [PlannedConnection], &'a [Script]),
         indices: Vec<u32>,
         stage: Stage<'a>,
-        live: &'a Live,
+        live: &'a LiveCounters,
     ) -> Player<'a> {
         Player {
             client,

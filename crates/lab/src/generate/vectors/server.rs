@@ -16,7 +16,7 @@ use super::stage::Stage;
 use super::talk::Talk;
 use super::{UNANSWERED_PORT, VectorConfig, check, script_of};
 use crate::generate::client::Outcome;
-use crate::generate::live::Live;
+use crate::generate::live::LiveCounters;
 use crate::generate::server::ServerReport;
 use crate::generate::socket;
 
@@ -78,7 +78,7 @@ impl VectorServer {
         &self,
         plan: &[PlannedConnection],
         scripts: &[Script],
-        live: &Live,
+        live: &LiveCounters,
         stop: &AtomicBool,
     ) -> Result<ServerReport> {
         check(plan, scripts)?;
@@ -106,7 +106,7 @@ struct Host<'a> {
     scripts: &'a [Script],
     callers: Callers,
     stage: Stage<'a>,
-    live: &'a Live,
+    live: &'a LiveCounters,
     report: ServerReport,
     is_listening: bool,
     /// No sooner than this, after the kernel could not hand over a connection.

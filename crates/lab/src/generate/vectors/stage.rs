@@ -11,7 +11,7 @@ use super::Clock;
 use super::talk::{Talk, Then};
 use super::timers::Timers;
 use crate::generate::client::Outcome;
-use crate::generate::live::Live;
+use crate::generate::live::LiveCounters;
 use crate::generate::pattern::pattern;
 use crate::generate::slab::{Key, Slab};
 use crate::generate::socket::Sink;
@@ -53,7 +53,7 @@ pub(super) struct Stage<'a> {
     pub late_ns: u64,
     side: Side,
     clock: Clock,
-    live: &'a Live,
+    live: &'a LiveCounters,
     open: Slab<Talk<'a>>,
     timers: Timers,
     epoll: Epoll,
@@ -67,7 +67,12 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// The system refuses an event queue.
-    pub fn new(side: Side, clock: Clock, open_max: usize, live: &'a Live) -> Result<Stage<'a>> {
+    pub fn new(
+        side: Side,
+        clock: Clock,
+        open_max: usize,
+        live: &'a LiveCounters,
+    ) -> Result<Stage<'a>> {
         Ok(Stage {
             ended: Vec::new(),
             callers_at: Vec::new(),

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use nilometer_linux::netlink::LinkStatistics;
-use nilometer_linux::ring::{RingStatistics, Seen};
+use nilometer_linux::ring::{RingStatistics, StampedFrame};
 use nilometer_linux::testbed::{InterfaceCounters, Layout};
 use nilometer_sim::virtual_clock::{Cable, Plug, VirtualClock, Watch as WatchFrames};
 use nilometer_wire::memory::{HeapMemory, Memory, Place};
@@ -221,7 +221,7 @@ impl Metering<'_> {
             counts.received += 1;
             counts.received_bytes += bytes;
         }
-        let seen = Seen {
+        let seen = StampedFrame {
             stamp_ns: ORIGIN_NS + at.as_nanos(),
             outgoing,
             original_bytes: frame.len() as u32,

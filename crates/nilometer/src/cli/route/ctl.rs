@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::question::{Question, given, object, plain_or_text};
 use super::tables::{FilterCommand, RouteCommand};
 use super::{shown, watch};
-use crate::cli::Verdict;
+use crate::cli::Exit;
 use nilometer_files::document::bounded::{TOKEN_BYTES_MAX, read_text};
 use nilometer_files::document::guard_output;
 use nilometer_files::said;
@@ -196,7 +196,7 @@ enum StressCommand {
 ///
 /// # Errors
 /// When nobody answers, or the router refuses.
-pub fn run(args: CtlArgs) -> Result<Verdict> {
+pub fn run(args: CtlArgs) -> Result<Exit> {
     let address = address(&args)?;
     match &args.command {
         CtlCommand::Save { file, force } => {
@@ -208,10 +208,10 @@ pub fn run(args: CtlArgs) -> Result<Verdict> {
             return traced.inspect(|_| args.say("traced in", write));
         }
         CtlCommand::Filters { command } if command.list(&address, args.json)? => {
-            return Ok(Verdict::Done);
+            return Ok(Exit::Done);
         }
         CtlCommand::Routes { command } if command.list(&address, args.json)? => {
-            return Ok(Verdict::Done);
+            return Ok(Exit::Done);
         }
         _ => {}
     }
@@ -222,7 +222,7 @@ pub fn run(args: CtlArgs) -> Result<Verdict> {
         true => println!("{value}"),
         false => print!("{}", show(&value)),
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 fn question(command: &CtlCommand) -> Result<Question> {
@@ -319,15 +319,15 @@ fn address(args: &CtlArgs) -> Result<Address> {
     }
 }
 
-fn save(address: &Address, file: &Path, force: bool) -> Result<Verdict> {
+fn save(address: &Address, file: &Path, force: bool) -> Result<Exit> {
     const BEGINNING: &[u8] = b"# Saved from a running Nilometer router.\n";
     let to = guard_output(file, &[], force, BEGINNING)?;
     let text = address.ask(&Method::GET, "/v1/config", None)?.success()?;
     to.write(&[BEGINNING, &text].concat())?;
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
-fn trace(address: &Address, file: &Path, force: bool, seconds: Option<f64>) -> Result<Verdict> {
+fn trace(address: &Address, file: &Path, force: bool, seconds: Option<f64>) -> Result<Exit> {
     let to = guard_output(file, &[], force, &capture::beginning())?;
     let stop = nilometer_lab::trial::signals::stop_flag()?;
     let mut to = to.draft()?;
@@ -349,5 +349,5 @@ fn trace(address: &Address, file: &Path, force: bool, seconds: Option<f64>) -> R
         followed => followed?,
     }
     to.publish()?;
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }

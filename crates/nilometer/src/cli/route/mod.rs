@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use super::Verdict;
+use super::Exit;
 
 pub mod bench;
 pub mod ctl;
@@ -42,14 +42,14 @@ enum RouteCommand {
 ///
 /// # Errors
 /// One line with the reason.
-pub fn run(args: RouteArgs) -> Result<Verdict> {
+pub fn run(args: RouteArgs) -> Result<Exit> {
     match args.command {
         RouteCommand::Run(args) => run::run(args),
         RouteCommand::Replay(args) => replay::run(&args),
         RouteCommand::Ctl(args) => ctl::run(args),
         RouteCommand::Template => {
             print!("{}", nilometer_routerd::config::TEMPLATE);
-            Ok(Verdict::Done)
+            Ok(Exit::Done)
         }
         RouteCommand::Bench(args) => bench::run(args),
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use nilometer_routerd::recording::replay::{Replayed, replay};
 
-use crate::cli::Verdict;
+use crate::cli::Exit;
 
 /// Tells a router in virtual time what `route run --record` recorded, and compares each decision: by which port frames
 /// left and in what order, congestion marks, drops and their reasons.
@@ -31,7 +31,7 @@ pub struct ReplayArgs {
 ///
 /// # Errors
 /// When the file is no recording, or damaged.
-pub fn run(args: &ReplayArgs) -> Result<Verdict> {
+pub fn run(args: &ReplayArgs) -> Result<Exit> {
     let shown = args.file.display();
     let file = File::open(&args.file).with_context(|| format!("cannot read {shown}"))?;
     let done = replay(BufReader::with_capacity(1 << 20, file), args.seed);
@@ -41,7 +41,7 @@ pub fn run(args: &ReplayArgs) -> Result<Verdict> {
         false => print!("{}", text(&done)),
     }
     let is_same = done.differences == 0 && done.complete;
-    Ok(if is_same { Verdict::Done } else { Verdict::Negative })
+    Ok(if is_same { Exit::Done } else { Exit::Negative })
 }
 
 /// What came of it, for people.

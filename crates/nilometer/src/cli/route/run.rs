@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::cli::Verdict;
+use crate::cli::Exit;
 use nilometer_lab::trial::signals::stop_flag;
 use nilometer_linux::scheduling::{Class, Role, Timed};
 use nilometer_routerd::assemble::Options;
@@ -55,7 +55,7 @@ pub struct RunArgs {
 ///
 /// # Errors
 /// When the file is wrong, or the router cannot be put together.
-pub fn run(args: RunArgs) -> Result<Verdict> {
+pub fn run(args: RunArgs) -> Result<Exit> {
     let mut config = router_file::read(&args.file)?.config;
     let stop = stop_flag()?;
     let output = args
@@ -100,7 +100,7 @@ pub fn run(args: RunArgs) -> Result<Verdict> {
         true => println!("{}", serde_json::to_string(&tally)?),
         false => print!("{}", shown(&tally)),
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// The last counters, for people.

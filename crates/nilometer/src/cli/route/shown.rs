@@ -5,6 +5,8 @@ use std::fmt::Write;
 use nilometer_routerd::tally::{PORT_LEVELS, PORT_LOSSES, PORT_TOTALS};
 use serde_json::Value;
 
+use crate::cli::table::{Side, continued};
+
 /// The longest line of what is put in lines here.
 const WIDTH: usize = 96;
 
@@ -17,31 +19,16 @@ pub fn cell(value: &Value) -> String {
     }
 }
 
-/// Rows under headings, in columns as wide as they need to be.
+/// Rows under headings.
 fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
     lines(Some(headings), rows, &mut Vec::new())
 }
 
-/// Rows, the first under headings, in columns as wide as they need to be and at least as wide as
-/// before: `widths` is kept from one piece of a table to the next.
+/// Rows, the first under headings: a piece of a table.
 pub fn lines(headings: Option<&[&str]>, rows: Vec<Vec<String>>, widths: &mut Vec<usize>) -> String {
     let headings = headings.map(|all| all.iter().map(|&heading| heading.to_owned()).collect());
     let all: Vec<Vec<String>> = headings.into_iter().chain(rows).collect();
-    for row in &all {
-        widths.resize(widths.len().max(row.len()), 0);
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = String::new();
-    for row in &all {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&*widths) {
-            let _ = write!(line, "{cell:<width$}  ");
-        }
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    text
+    continued(&[Side::Left], &all, widths)
 }
 
 fn rows(value: &Value, list: &str, keys: &[&str]) -> Vec<Vec<String>> {
@@ -101,7 +88,7 @@ pub fn ports(value: &Value) -> String {
     let has_rates = all.iter().any(|port| port.get("rate_bps").is_some());
     let mut headings = vec!["NUMBER", "PORT", "STATE"];
     headings.extend(has_rates.then_some("RATE Mb/s"));
-    headings.extend(PORT_TOTALS.map(|(_, heading, _, _)| heading));
+    headings.extend(PORT_TOTALS.map(|(_, heading, ..)| heading));
     headings.extend(["DROPPED packets", PORT_LEVELS[0].1, "DISCIPLINE"]);
     let row = |(number, port): (usize, &Value)| {
         let mut row = vec![number.to_string(), cell(&port["name"]), cell(&port["state"])];
@@ -110,7 +97,7 @@ pub fn ports(value: &Value) -> String {
                 port["rate_bps"].as_f64().map_or("-".to_owned(), |rate| (rate / 1e6).to_string()),
             );
         }
-        row.extend(PORT_TOTALS.map(|(key, _, _, _)| cell(&port[key])));
+        row.extend(PORT_TOTALS.map(|(key, ..)| cell(&port[key])));
         let dropped: u64 = reasons(port).map(|(_, _, count)| count).sum();
         let waiting = cell(&port[PORT_LEVELS[0].0]);
         row.extend([dropped.to_string(), waiting, cell(&port["discipline"])]);
@@ -182,7 +169,7 @@ pub fn ports_and_reasons(value: &Value) -> String {
 
 /// What went no further at a port: where, why, and how many packets.
 fn reasons(port: &Value) -> impl Iterator<Item = (&'static str, &str, u64)> {
-    PORT_LOSSES.into_iter().flat_map(|(key, place, _, _)| {
+    PORT_LOSSES.into_iter().flat_map(|(key, place, ..)| {
         let all = port[key].as_object().into_iter().flatten();
         all.map(move |(reason, count)| (place, reason.as_str(), count.as_u64().unwrap_or(0)))
     })

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::shown::{cell, lines};
-use crate::cli::Verdict;
+use crate::cli::Exit;
 use nilometer_routerd::control::client::Address;
 
 /// Above the columns. `PORT -> PORT` is a virtual output queue, `-> PORT` what waits at an output.
@@ -21,7 +21,7 @@ type Queue = (Option<usize>, usize);
 ///
 /// # Errors
 /// When nobody answers, or the router refuses.
-pub fn watch(address: &Address, count: Option<u64>, is_json: bool) -> Result<Verdict> {
+pub fn watch(address: &Address, count: Option<u64>, is_json: bool) -> Result<Exit> {
     let stop = nilometer_lab::trial::signals::stop_flag()?;
     let (mut rest, mut seen, mut screen) = (Vec::new(), 0, Screen::default());
     address.follow("/v1/events", |piece| {
@@ -41,7 +41,7 @@ pub fn watch(address: &Address, count: Option<u64>, is_json: bool) -> Result<Ver
         }
         Ok(!stop.load(std::sync::atomic::Ordering::Acquire))
     })?;
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// What was printed last of each queue.

@@ -86,6 +86,36 @@ fn shell() -> Vec<Source> {
     sources(&[".rs"]).into_iter().filter(|source| is_built(&source.path)).collect()
 }
 
+/// Lines in which columns are aligned by hand.
+fn aligned(sources: &[Source]) -> Vec<String> {
+    let is_width = |line: &str, at: usize| {
+        let name = line[..at].trim_end_matches(|c: char| c.is_alphanumeric() || "_.".contains(c));
+        name.ends_with('{')
+    };
+    let mut complaints = Vec::new();
+    for Source { path, text } in sources {
+        if path.ends_with("cli/table.rs") {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            let sides = line.match_indices(":<").chain(line.match_indices(":>"));
+            if sides.into_iter().any(|(at, _)| is_width(line, at)) {
+                complaints.push(format!("{path}:{}: columns are made by cli::table", number + 1));
+            }
+        }
+    }
+    complaints
+}
+
+#[test]
+fn columns_on_the_terminal_are_aligned_in_one_place() {
+    let command_line = |source: &Source| source.path.starts_with("crates/nilometer/src/");
+    hold(aligned(&shell().into_iter().filter(command_line).collect::<Vec<_>>()));
+    let one = |text: &str| [Source { path: "a.rs".to_owned(), text: text.to_owned() }];
+    assert_eq!(aligned(&one("format!(\"{:>8} {name:<3}\")\n")).len(), 1);
+    assert!(aligned(&one("take::<4>(); let a:<B>::C;\n")).is_empty());
+}
+
 #[test]
 fn what_is_said_goes_through_one_door() {
     hold(around(&shell(), &SAID));

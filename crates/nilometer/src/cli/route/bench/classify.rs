@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
-use crate::cli::Verdict;
+use crate::cli::Exit;
 use nilometer_bench::classify::{ClassifyTimes, Options, time_set};
 use nilometer_routerd::filter::ClassifierName;
 
@@ -50,7 +50,7 @@ pub struct ClassifyArgs {
 ///
 /// # Errors
 /// When a file cannot be read, a line is malformed, or there is nothing in it.
-pub fn run(args: ClassifyArgs) -> Result<Verdict> {
+pub fn run(args: ClassifyArgs) -> Result<Exit> {
     let options = Options {
         rules: args.rules,
         trace: args.trace,
@@ -65,10 +65,10 @@ pub fn run(args: ClassifyArgs) -> Result<Verdict> {
         false => print!("{}", shown(&times)),
     }
     if times.agree() {
-        return Ok(Verdict::Done);
+        return Ok(Exit::Done);
     }
     say!("the classifier and linear search disagree: see the checksums");
-    Ok(Verdict::Negative)
+    Ok(Exit::Negative)
 }
 
 /// The short account for people.

@@ -1,7 +1,6 @@
 //! `nilometer route bench fib`: forwarding tables against each other, on a table of prefixes.
 
 use nilometer_files::say;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::slice;
 
@@ -10,8 +9,10 @@ use clap::Args;
 
 use nilometer_router::Engine;
 
-use crate::cli::Verdict;
-use nilometer_bench::fib::{EngineTimes, FibTimes, Options, time_family};
+use crate::cli::Exit;
+use crate::cli::table::Side::{self, Left, Right};
+use crate::cli::table::{row, table};
+use nilometer_bench::fib::{FibTimes, Options, time_family};
 use nilometer_bench::plot::{BEGINNING, plot};
 use nilometer_bench::prefixes::Family;
 use nilometer_files::document;
@@ -63,7 +64,7 @@ pub struct FibArgs {
 /// # Errors
 /// When the file cannot be read, a line is no prefix, there is none of the family, or the picture cannot go
 /// where it is to.
-pub fn run(args: FibArgs) -> Result<Verdict> {
+pub fn run(args: FibArgs) -> Result<Exit> {
     let picture = args.plot.map(|path| {
         document::guard_output(&path, slice::from_ref(&args.table), true, BEGINNING.as_bytes())
     });
@@ -90,53 +91,45 @@ pub fn run(args: FibArgs) -> Result<Verdict> {
     match times.disagreement() {
         Some(account) => {
             say!("{account}");
-            Ok(Verdict::Negative)
+            Ok(Exit::Negative)
         }
-        None => Ok(Verdict::Done),
+        None => Ok(Exit::Done),
     }
 }
+
+/// Names at the left, numbers at the right.
+const SIDES: [Side; 2] = [Left, Right];
 
 /// The short tables for people.
 fn shown(times: &FibTimes) -> String {
     let mut text = format!("{} prefixes of IPv{}\n", times.prefixes, times.family);
     let heading = ["engine", "bytes/prefix", "M random/s", "M drawn/s", "updates/s", "load s"];
-    let [engine, bytes, random, drawn, updates, load] = heading;
-    writeln!(text, "{engine:<20}{bytes:>13}{random:>12}{drawn:>12}{updates:>13}{load:>9}")
-        .expect("memory can be written");
-    for engine in times.engines.iter().chain(&times.peers) {
-        let EngineTimes { mlookups_random, mlookups_prefix, updates_per_second, .. } = engine;
-        write!(text, "{:<20}{:>13.2}", engine.engine, engine.bytes_per_prefix)
-            .expect("memory can be written");
-        write!(text, "{mlookups_random:>12.1}{mlookups_prefix:>12.1}{updates_per_second:>13.0}")
-            .expect("memory can be written");
-        let load = engine.load_seconds.map_or(String::new(), |load| format!("{load:.3}"));
-        writeln!(text, "{load:>9}").expect("memory can be written");
-    }
+    let mut rows = vec![row(heading)];
+    rows.extend(times.engines.iter().chain(&times.peers).map(|it| {
+        let [random, drawn] = [it.mlookups_random, it.mlookups_prefix].map(|m| format!("{m:.1}"));
+        let bytes = format!("{:.2}", it.bytes_per_prefix);
+        let updates = format!("{:.0}", it.updates_per_second);
+        let load = it.load_seconds.map_or(String::new(), |load| format!("{load:.3}"));
+        row([&it.engine, &bytes, &random, &drawn, &updates, &load])
+    }));
+    text += &table(&SIDES, &rows);
     if times.engines.iter().any(|engine| !engine.under_updates.is_empty()) {
-        shown_under_updates(times, &mut text);
+        text += &format!("\n{}", shown_under_updates(times));
     }
     text
 }
 
-fn shown_under_updates(times: &FibTimes, text: &mut String) {
+fn shown_under_updates(times: &FibTimes) -> String {
     let heading = ["engine", "updates/s", "made/s", "M drawn/s", "less %", "95 % interval"];
-    let [engine, updates, made, drawn, less, interval] = heading;
-    writeln!(text, "\n{engine:<20}{updates:>13}{made:>12}{drawn:>12}{less:>9}{interval:>18}")
-        .expect("memory can be written");
+    let mut rows = vec![row(heading)];
     for engine in &times.engines {
-        for under in &engine.under_updates {
-            let (low, high) = (under.loss_percent_low, under.loss_percent_high);
-            writeln!(
-                text,
-                "{:<20}{:>13}{:>12.0}{:>12.1}{:>9.1}{:>18}",
-                engine.engine,
-                under.updates_per_second,
-                under.updates_made_per_second,
-                under.mlookups,
-                under.loss_percent,
-                format!("{low:.1} to {high:.1}")
-            )
-            .expect("memory can be written");
-        }
+        rows.extend(engine.under_updates.iter().map(|it| {
+            let updates = it.updates_per_second.to_string();
+            let made = format!("{:.0}", it.updates_made_per_second);
+            let [drawn, less] = [it.mlookups, it.loss_percent].map(|value| format!("{value:.1}"));
+            let interval = format!("{:.1} to {:.1}", it.loss_percent_low, it.loss_percent_high);
+            row([&engine.engine, &updates, &made, &drawn, &less, &interval])
+        }));
     }
+    table(&SIDES, &rows)
 }

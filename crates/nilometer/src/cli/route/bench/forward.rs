@@ -7,9 +7,10 @@ use anyhow::{Result, bail, ensure};
 use clap::Args;
 
 use super::different;
-use crate::cli::Verdict;
+use crate::cli::Exit;
+use crate::cli::table::{Side, table};
 use nilometer_bench::forward::dut::{Dut, Variant};
-use nilometer_bench::forward::figures::{COLUMNS, Column, Places};
+use nilometer_bench::forward::figures::{COLUMNS, Places};
 use nilometer_bench::forward::price::ROUNDS_MIN;
 use nilometer_bench::forward::repeat::{Comparison, differs};
 use nilometer_bench::forward::result::Forwarding;
@@ -88,7 +89,7 @@ pub struct ForwardArgs {
 ///
 /// # Errors
 /// Without root, or when a device cannot be set up.
-pub fn run(args: ForwardArgs) -> Result<Verdict> {
+pub fn run(args: ForwardArgs) -> Result<Exit> {
     let is_possible = (0.01..=600.0).contains(&args.seconds);
     ensure!(is_possible, "--seconds is {}: give 0.01 to 600", args.seconds);
     let mut rates: Vec<f64> = args.rates.iter().copied().map(f64::from).collect();
@@ -136,22 +137,15 @@ pub fn run(args: ForwardArgs) -> Result<Verdict> {
     comparison.clone().flat_map(Comparison::shown).for_each(|line| say!("{line}"));
     // (Where nothing could be compared nothing is known to be the same.)
     let is_same = comparison.clone().all(|it| it.apart.is_empty() && it.differences > 0);
-    Ok(if result.is_told() && is_same { Verdict::Done } else { Verdict::Negative })
+    Ok(if result.is_told() && is_same { Exit::Done } else { Exit::Negative })
 }
 
 /// The short table for people: what it asked for is in what was offered.
 fn shown(result: &Forwarding) -> String {
-    let columns = COLUMNS.into_iter().filter(|(heading, ..)| *heading != "asked/s");
-    let line = |cell: &dyn Fn(Column) -> String| {
-        let cells = columns.clone().enumerate().map(|(at, column)| match at {
-            0 | 1 => format!("{:<width$}", cell(column), width = column.1),
-            _ => format!("{:>width$}", cell(column), width = column.1),
-        });
-        cells.collect::<String>() + "\n"
-    };
-    let mut text = line(&|(heading, ..)| heading.to_owned());
-    for point in &result.points {
-        text += &line(&|(_, _, of)| of(point).unwrap_or("-".to_owned()));
-    }
-    text
+    let columns = COLUMNS.into_iter().filter(|(heading, _)| *heading != "asked/s");
+    let titles = columns.clone().map(|(heading, _)| heading.to_owned()).collect();
+    let cells =
+        |point| columns.clone().map(|(_, of)| of(point).unwrap_or("-".to_owned())).collect();
+    let rows: Vec<_> = [titles].into_iter().chain(result.points.iter().map(cells)).collect();
+    table(&[Side::Left, Side::Left, Side::Right], &rows)
 }

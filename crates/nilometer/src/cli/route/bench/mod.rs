@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use crate::cli::Verdict;
+use crate::cli::Exit;
 
 pub mod classify;
 pub mod fib;
@@ -34,7 +34,7 @@ enum BenchCommand {
 ///
 /// # Errors
 /// One line with the reason.
-pub fn run(args: BenchArgs) -> Result<Verdict> {
+pub fn run(args: BenchArgs) -> Result<Exit> {
     match args.command {
         BenchCommand::Classify(args) => classify::run(args),
         BenchCommand::Fib(args) => fib::run(args),

@@ -11,7 +11,9 @@ use nilometer_queue::Kind;
 use nilometer_router::{Engine, EngineFault};
 
 use super::different;
-use crate::cli::Verdict;
+use crate::cli::Exit;
+use crate::cli::table::Side::{Left, Right};
+use crate::cli::table::{row, table};
 use nilometer_bench::pipeline::{
     Configuration, Options, PipelineTimes, SUM_OFF_MAX, Times, Variant, time_pipeline,
 };
@@ -141,7 +143,7 @@ impl PipelineArgs {
 ///
 /// # Errors
 /// When a file cannot be read, or no flow can be made from what is in it.
-pub fn run(args: PipelineArgs) -> Result<Verdict> {
+pub fn run(args: PipelineArgs) -> Result<Exit> {
     let on = Some(args.cached_flows as usize);
     let options = Options {
         variants: args.variants(),
@@ -169,11 +171,11 @@ pub fn run(args: PipelineArgs) -> Result<Verdict> {
         false => print!("{}", shown(&times)),
     }
     if times.runs.iter().all(Times::adds_up) {
-        return Ok(Verdict::Done);
+        return Ok(Exit::Done);
     }
     let most = 100.0 * SUM_OFF_MAX;
     say!("stages do not add up to a packet's time within {most} %: run it again");
-    Ok(Verdict::Negative)
+    Ok(Exit::Negative)
 }
 
 /// The short tables for people.
@@ -208,17 +210,15 @@ fn show_run(text: &mut String, run: &Times) -> std::fmt::Result {
         "{:.2} million packets/s a core (quartiles {low:.2} to {high:.2}), {:.1} ns a packet",
         run.mpps, run.ns_per_packet
     )?;
-    writeln!(text, "{:<16}{:>8}{:>9}   quartiles", "stage", "ns", "share")?;
+    let mut rows = vec![row(["stage", "ns", "share", "quartiles"])];
     for (stage, ns) in run.in_order() {
         let [low, high] = run.stages_ns_quartiles[stage];
-        let share = 100.0 * ns / run.stages_sum_ns;
-        writeln!(text, "{stage:<16}{ns:>8.1}{share:>7.1} %   {low:.1} to {high:.1}")?;
+        let (share, ns) = (format!("{:.1} %", 100.0 * ns / run.stages_sum_ns), format!("{ns:.1}"));
+        rows.push(row([stage, &ns, &share, &format!("{low:.1} to {high:.1}")]));
     }
-    writeln!(
-        text,
-        "{:<16}{:>8.1}{:>9}   {:+.1} % from the time of a packet",
-        "sum", run.stages_sum_ns, "", run.stages_sum_off_percent
-    )?;
+    let off = format!("{:+.1} % from the time of a packet", run.stages_sum_off_percent);
+    rows.push(row(["sum", &format!("{:.1}", run.stages_sum_ns), "", &off]));
+    text.push_str(&table(&[Left, Right, Right, Left], &rows));
     let dropped: Vec<_> =
         run.dropped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     let dropped = if dropped.is_empty() { "nothing".to_owned() } else { dropped.join(", ") };
