@@ -37,22 +37,25 @@ pub(crate) struct Live {
     answer_ns: Option<u64>,
     handshake_ns: [Option<u64>; 2],
     is_refused: bool,
-    reset: Option<Reset>,
+    resets: [Option<Reset>; 2],
     is_concurrent: bool,
     stamped: Stamped,
     halves: [Half; 2],
     steps: Vec<Step>,
 }
 
-/// A reset that was seen.
+/// The first reset of an end.
 #[derive(Clone, Copy, Debug)]
 struct Reset {
-    by: Side,
     /// Its place in the steps.
     step: usize,
     stamp_ns: u64,
     /// When the end's last step before it was.
     before_ns: u64,
+    /// How far the end had heard the other one by what it acknowledged, and its pause since then.
+    heard: Option<(u64, u64)>,
+    /// What came beyond met no socket: it was answered by resets, and is not awaited.
+    is_gone: bool,
 }
 
 /// A packet of a connection.
@@ -78,7 +81,7 @@ impl Live {
             answer_ns: None,
             handshake_ns: [None; 2],
             is_refused: false,
-            reset: None,
+            resets: [None; 2],
             is_concurrent: false,
             stamped: Stamped::default(),
             halves: [Half::new(stamp_ns), Half::new(stamp_ns)],
@@ -88,7 +91,7 @@ impl Live {
 
     /// Nothing is expected any more but stragglers.
     pub fn is_over(&self) -> bool {
-        self.is_refused || self.reset.is_some() || self.is_closed()
+        self.is_refused || self.resets.iter().any(Option::is_some) || self.is_closed()
     }
 
     /// Does this packet begin another connection between the same ports? A SYN of its own does; and where
@@ -125,7 +128,7 @@ impl Live {
         carried.data_packets += u64::from(payload_bytes > 0);
         carried.segment_max_bytes = carried.segment_max_bytes.max(payload_bytes);
         if segment.flags & RST != 0 {
-            return self.reset(side, stamp_ns);
+            return self.reset(side, stamp_ns, segment);
         }
         self.stamped.count(segment);
         if segment.flags & SYN != 0 {
@@ -336,38 +339,37 @@ impl Live {
     }
 
     fn has_reset(&self, side: Side) -> bool {
-        self.reset.is_some_and(|reset| reset.by == side)
+        self.resets[side.index()].is_some()
     }
 
     /// Does this side send to an end that has reset the connection long ago?
     fn is_too_late(&self, side: Side, stamp_ns: u64) -> bool {
-        self.reset.is_some_and(|reset| {
-            reset.by != side && stamp_ns.saturating_sub(reset.stamp_ns) > QUIET_NS
-        })
+        self.resets[side.other().index()]
+            .is_some_and(|reset| stamp_ns.saturating_sub(reset.stamp_ns) > QUIET_NS)
     }
 
     /// Who goes on after a reset has not sent it: somebody between the ends did, and it was not believed.
     fn take_back_reset(&mut self, side: Side) {
-        if !self.has_reset(side) {
-            return;
-        }
-        let Some(Reset { step, before_ns, .. }) = self.reset.take() else { return };
+        let Some(Reset { step, before_ns, .. }) = self.resets[side.index()].take() else { return };
         self.half_mut(side).last_ns = before_ns;
         self.steps.remove(step);
         let units = self.halves.iter_mut().filter_map(|half| half.unit.as_mut());
-        units.filter(|unit| unit.0 > step).for_each(|unit| unit.0 -= 1);
+        let places = units.map(|unit| &mut unit.0);
+        let others = self.resets.iter_mut().flatten().map(|reset| &mut reset.step);
+        places.chain(others).filter(|place| **place > step).for_each(|place| *place -= 1);
     }
 
     /// What this side sends shortly after the other one has reset the connection was under way before it could
-    /// hear of that. Where paths are shorter nothing is; so that it is sent at all, the reset awaits it.
+    /// hear of that. Where paths are shorter nothing is; so that it is sent at all, the reset awaits it, unless it
+    /// is known that it met no socket.
     fn was_under_way(&mut self, side: Side, stamp_ns: u64) {
-        if let Some(Reset { by, step, .. }) = self.reset
-            && by != side
-        {
+        if let Some(Reset { step, is_gone, .. }) = self.resets[side.other().index()] {
             let half = self.half(side);
             let to = half.fin.map_or(half.high, |fin| fin + 1);
-            let reset = &mut self.steps[step];
-            (reset.awaits, reset.pause_ns) = (reset.awaits.max(to), 0);
+            if !is_gone {
+                let reset = &mut self.steps[step];
+                (reset.awaits, reset.pause_ns) = (reset.awaits.max(to), 0);
+            }
             self.end_ns = self.end_ns.max(stamp_ns);
         }
     }
@@ -379,8 +381,9 @@ impl Live {
         self.ends(side, stamp_ns, Act::Fin);
     }
 
-    fn reset(&mut self, side: Side, stamp_ns: u64) {
-        if self.is_over() {
+    fn reset(&mut self, side: Side, stamp_ns: u64, segment: &TcpSegment) {
+        let answers = self.answers_nothing_heard(side, segment);
+        if answers && !self.is_refused && self.is_gone(side, stamp_ns) || self.is_over() {
             return;
         }
         let server = &self.half(Side::Server).carried;
@@ -389,11 +392,64 @@ impl Live {
             self.is_refused = true;
             return;
         }
-        let before_ns = self.half(side).last_ns;
-        self.reset = Some(Reset { by: side, step: self.steps.len(), stamp_ns, before_ns });
+        let other = self.half(side.other());
+        let told = other.peek(segment.acknowledgement).filter(|_| segment.flags & ACK != 0);
+        let told = told.filter(|told| (0..=other.high as i64).contains(told));
+        let heard = told.map(|told| {
+            self.hears(side, told as u64);
+            let step = step(self.half(side), side, stamp_ns, Act::Reset);
+            (step.awaits, step.pause_ns)
+        });
         // What passed before it may be why it was sent, whatever it says to have received.
         self.hears(side, self.half(side.other()).high);
+        self.ends_by_reset(side, stamp_ns, heard, false);
+    }
+
+    /// Is this a reset that answers a segment which met no socket (RFC 9293, section 3.10.7.1: it has no
+    /// acknowledgement), while the other end sent what this one never acknowledged?
+    fn answers_nothing_heard(&self, side: Side, segment: &TcpSegment) -> bool {
+        let heard = match self.resets[side.index()] {
+            Some(reset) => reset.heard.map_or(u64::MAX, |(heard, _)| heard),
+            None => self.half(side).acknowledged,
+        };
+        segment.flags & ACK == 0 && heard < self.half(side.other()).high
+    }
+
+    /// This side answers segments by resets. Where it had closed, or reset the connection, it was gone by then, and
+    /// heard nothing of what came. False where it had done neither.
+    fn is_gone(&mut self, side: Side, stamp_ns: u64) -> bool {
+        if let Some(reset) = &mut self.resets[side.index()] {
+            if let Some(heard) = reset.heard
+                && !reset.is_gone
+            {
+                let step = &mut self.steps[reset.step];
+                (step.awaits, step.pause_ns) = heard;
+                reset.is_gone = true;
+            }
+            return true;
+        }
+        let has_closed = self.half(side).fin.is_some();
+        if has_closed {
+            self.ends_by_reset(side, stamp_ns, None, true);
+        }
+        has_closed
+    }
+
+    fn ends_by_reset(
+        &mut self,
+        side: Side,
+        stamp_ns: u64,
+        heard: Option<(u64, u64)>,
+        is_gone: bool,
+    ) {
+        let before_ns = self.half(side).last_ns;
+        let step = self.steps.len();
+        self.resets[side.index()] = Some(Reset { step, stamp_ns, before_ns, heard, is_gone });
         self.ends(side, stamp_ns, Act::Reset);
+        if is_gone {
+            // It was so from its close on, or from when it had heard what it acknowledged.
+            self.steps[step].pause_ns = 0;
+        }
     }
 
     /// This side does its last.

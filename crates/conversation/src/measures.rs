@@ -6,7 +6,7 @@ use crate::side::Side;
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ending {
-    /// Both ends closed, this one first.
+    /// Both ends closed, this one first; resets that answer what came after are no other ending.
     Closed(Side),
     /// One end alone closed before the packets ended.
     HalfClosed(Side),
@@ -68,14 +68,13 @@ impl Connection {
             Opening::Seen | Opening::Unseen => {}
         }
         let by = |act: Act| self.steps.iter().filter(move |step| step.act == act);
-        if let Some(reset) = by(Act::Reset).next() {
-            return Ending::Reset(reset.by);
-        }
         let mut fins = by(Act::Fin).map(|step| step.by);
-        match (fins.next(), fins.next()) {
-            (Some(first), Some(_)) => Ending::Closed(first),
-            (Some(first), None) => Ending::HalfClosed(first),
-            _ => Ending::Open,
+        match (fins.next(), fins.next(), by(Act::Reset).next()) {
+            // Resets then answer what came after.
+            (Some(first), Some(_), _) => Ending::Closed(first),
+            (_, _, Some(reset)) => Ending::Reset(reset.by),
+            (Some(first), None, None) => Ending::HalfClosed(first),
+            (None, ..) => Ending::Open,
         }
     }
 

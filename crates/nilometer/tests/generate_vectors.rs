@@ -23,6 +23,9 @@ use nilometer_wire::Time;
 use nilometer_wire::link::LinkType;
 use nilometer_wire::packet::{Parsed, parse};
 
+#[path = "generate_vectors/gone.rs"]
+mod gone;
+
 use Side::{Client, Server};
 
 const MS: u64 = 1_000_000;

@@ -15,7 +15,8 @@
 
 use alloc::sync::Arc;
 
-use nilometer_conversation::{Act, Opening, Side};
+use nilometer_conversation::{Opening, Side};
+use nilometer_tcp::segment::RST;
 use nilometer_tcp::{Config, Connection, State};
 use nilometer_traffic::script::{Next, Script, Speaker};
 use nilometer_wire::{Node, Port, Rate, Span, Time};
@@ -214,6 +215,8 @@ impl Scripted {
                     self.stage = Stage::Over;
                     return self.finish(now);
                 }
+                // What comes now makes it a reset; then nothing is there.
+                Next::Leave => return self.finish(now),
                 Next::Done => return self.finish(now),
             }
         }
@@ -255,8 +258,7 @@ impl Scripted {
 
     /// Its steps are done; it has finished if it has received everything, too.
     fn finish(&mut self, now: Time) {
-        let others = self.part.script.steps.iter().filter(|step| step.by != self.part.side);
-        let expects: u64 = others.map(|step| sequence_length(step.act)).sum();
+        let expects = self.part.script.hears(self.part.side);
         if self.finished.is_none() && self.speaker.received() >= expects {
             self.finished = Some(now);
         }
@@ -273,20 +275,13 @@ fn is_answered(opening: Opening) -> bool {
     matches!(opening, Opening::Seen | Opening::Unseen)
 }
 
-/// What a step takes of its direction's sequence space.
-fn sequence_length(act: Act) -> u64 {
-    match act {
-        Act::Send { bytes, .. } => bytes,
-        Act::Fin => 1,
-        Act::Reset => 0,
-    }
-}
-
 impl Node<Packet> for Scripted {
     fn receive(&mut self, now: Time, _port: Port, packet: &Packet, _: &mut ()) {
         let is_deaf =
             self.part.side == Side::Server && self.part.script.opening == Opening::Unanswered;
-        if !is_deaf {
+        // Who had more under way hears of no reset before that has gone.
+        let overhears = packet.segment.has(RST) && self.speaker.is_deaf(&self.part.script);
+        if !is_deaf && !overhears {
             self.connection.receive(now, &packet.segment, packet.ecn);
             self.look(now);
         }

@@ -9,6 +9,10 @@
 //! What is sent in one step goes out as the original's segments did: small ones one by one, spread evenly
 //! over the time that they took; a bulk of full ones at once, with the rate at which it was seen as the
 //! pace that TCP keeps.
+//!
+//! An end whose reset awaits less than the other one sends is *gone* by then: what comes beyond meets no socket, and
+//! is answered by a reset each. The other one had all of it under way before it heard of that. Where paths are shorter
+//! than the original's it would hear sooner; so it is *deaf* to resets until its last segment goes out.
 
 use alloc::vec::Vec;
 
@@ -53,6 +57,29 @@ impl Script {
         })
     }
 
+    /// How much of the other end's this one is to hear before it is over: bytes, and one more for its FIN.
+    pub fn hears(&self, side: Side) -> u64 {
+        let all = self.sequence_length(side.other());
+        let resets = |step: &&Step| step.by == side && step.act == Act::Reset;
+        self.steps.iter().find(resets).map_or(all, |reset| reset.awaits.min(all))
+    }
+
+    /// Is this end gone before the other one has sent its last?
+    pub fn is_gone(&self, side: Side) -> bool {
+        self.hears(side) < self.sequence_length(side.other())
+    }
+
+    /// What an end takes of its sequence space: its bytes, and one for its FIN.
+    fn sequence_length(&self, side: Side) -> u64 {
+        let steps = self.steps.iter().filter(|step| step.by == side);
+        let of = |act: Act| match act {
+            Act::Send { bytes, .. } => bytes,
+            Act::Fin => 1,
+            Act::Reset => 0,
+        };
+        steps.map(|step| of(step.act)).sum()
+    }
+
     /// Adds itself to a digest: how it opens, whether it has time stamps (u8 each), its segments (u16), who
     /// acknowledges each of them (u8 each), for how long it is tried; for each step who acts (u8), awaited bytes,
     /// pause, and either bytes, segments and time of what is sent, or 0 and which end it is (u64 each, big-endian).
@@ -95,6 +122,8 @@ pub enum Next {
     Close,
     /// Reset the connection.
     Reset,
+    /// Close the other direction as well, so that nothing is there which hears what comes.
+    Leave,
     /// Nothing more, whatever arrives.
     Done,
 }
@@ -163,6 +192,7 @@ impl Speaker {
         }
         match step.act {
             Act::Fin => Next::Close,
+            Act::Reset if self.leaves(script) => Next::Leave,
             Act::Reset => Next::Reset,
             Act::Send { bytes, segments, took_ns } => {
                 if self.began_ns.is_none() {
@@ -188,6 +218,22 @@ impl Speaker {
     /// The direction was closed, or the connection reset, as it was said.
     pub fn closed(&mut self, script: &Script, now_ns: u64) {
         self.ends_step(script, now_ns);
+    }
+
+    /// Does this end overhear resets now? It has more to send, of which the other end is to hear nothing.
+    pub fn is_deaf(&self, script: &Script) -> bool {
+        let sends = |step: &Step| step.by == self.side && step.act != Act::Reset;
+        let has_more = script.steps.get(self.at..).is_some_and(|left| left.iter().any(sends));
+        has_more && script.is_gone(self.side.other())
+    }
+
+    /// Its direction is closed and the other end sends more than this one is to hear, and has not yet heard.
+    fn leaves(&self, script: &Script) -> bool {
+        let step = &script.steps[self.at];
+        let closes = |step: &Step| step.by == self.side && step.act == Act::Fin;
+        self.received <= step.awaits
+            && script.is_gone(self.side)
+            && script.steps[..self.at].iter().any(closes)
     }
 
     fn write(&self, unit: &Unit, since_ns: u64, began_ns: u64) -> Next {
@@ -381,6 +427,34 @@ mod tests {
             }
         }
         sent
+    }
+
+    /// The server has closed both directions when the client, which has heard its FIN, sends two units more.
+    #[test]
+    fn who_is_gone_hears_nothing_of_what_the_other_end_sends_to_the_last() {
+        let script = script(vec![
+            step(Side::Client, 0, 0, send(100, 1, 0)),
+            step(Side::Server, 100, 5, Act::Fin),
+            step(Side::Client, 1, 1, send(30, 1, 0)),
+            step(Side::Client, 1, 600, send(20, 1, 0)),
+            step(Side::Server, 100, 0, Act::Reset),
+        ]);
+        assert_eq!(Side::BOTH.map(|side| script.is_gone(side)), [false, true]);
+        let (mut client, mut server) =
+            (Speaker::new(&script, Side::Client, 0), Speaker::new(&script, Side::Server, 0));
+        assert!(client.is_deaf(&script) && !server.is_deaf(&script));
+        client.wrote(&script, 100, 0);
+        server.hear(&script, 100, 1);
+        server.closed(&script, 6);
+        assert_eq!(server.next(&script, 6), Next::Leave);
+        let mut late = server;
+        late.hear(&script, 30, 6);
+        assert_eq!(late.next(&script, 6), Next::Reset, "too late to be gone");
+        client.hear(&script, 1, 7);
+        client.wrote(&script, 30, 8);
+        assert!(client.is_deaf(&script), "its last is not under way");
+        client.wrote(&script, 20, 608);
+        assert!(!client.is_deaf(&script));
     }
 
     #[test]

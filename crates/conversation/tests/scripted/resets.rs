@@ -36,3 +36,88 @@ fn what_is_sent_long_after_a_reset_is_not_awaited() {
     assert!(found.end_ns <= ends_ns, "{} and {ends_ns}", found.end_ns);
     assert_eq!(found.of(Side::Server).payload_bytes, 50);
 }
+
+/// A server that has closed both directions resets whatever comes then: it was gone when it closed, and not when
+/// the first of its resets passed.
+#[test]
+fn who_answers_by_resets_was_gone_when_it_closed() {
+    let mut script = Script::new(5);
+    script.opens();
+    script.after(10).says(C, 100).after(5).says(S, 50).after(1).fin(S);
+    for bytes in [32, 1, 124] {
+        script.after(1).says(C, bytes);
+    }
+    script.after(1).fin(C).after(70);
+    for _ in 0..4 {
+        script.rst_in_answer(S, 51);
+    }
+    let found = one(
+        &script.packets,
+        "
+        c 0 +35 100/1~0
+        s 100 +5 50/1~0
+        s 100 +1 fin
+        c 51 +1 157/3~2
+        c 51 +1 fin
+        s 100 +0 rst",
+    );
+    assert_eq!(found.ending(), Ending::Closed(Side::Server));
+    // Beside the server each segment is answered before the next one passes.
+    let mut script = Script::new(5);
+    script.opens();
+    script.after(10).says(C, 100).after(5).says(S, 50).after(1).fin(S);
+    for bytes in [32, 1, 124] {
+        script.after(1).says(C, bytes).rst_in_answer(S, 51);
+    }
+    script.after(1).fin(C).rst_in_answer(S, 51);
+    let found = one(
+        &script.packets,
+        "
+        c 0 +35 100/1~0
+        s 100 +5 50/1~0
+        s 100 +1 fin
+        c 51 +1 157/3~2
+        s 100 +0 rst
+        c 51 +1 fin",
+    );
+    assert_eq!(found.ending(), Ending::Closed(Side::Server));
+}
+
+/// Who aborts, and resets again what comes after, has heard what its first reset acknowledges.
+#[test]
+fn who_resets_while_more_is_under_way_has_not_heard_it() {
+    let mut script = Script::new(5);
+    script.opens();
+    script.after(10).says(S, 1_000).after(4).rst(C);
+    script.after(1).says(S, 900).rst_in_answer(C, 0).after(1).says(S, 500).rst_in_answer(C, 0);
+    let found = one(
+        &script.packets,
+        "
+        s 0 +35 2400/3~6
+        c 1000 +4 rst",
+    );
+    assert_eq!(found.ending(), Ending::Reset(Side::Client));
+}
+
+/// Each end answers by resets what the other one had under way when it closed.
+#[test]
+fn both_ends_may_be_gone() {
+    let mut script = Script::new(5);
+    script.opens();
+    script.after(10).says(C, 100).after(5).fin(C);
+    script.after(1).data_acknowledging(S, 70, 100).data_acknowledging(S, 30, 100);
+    script.fin_acknowledging(S, 100);
+    script.after(1).rst_in_answer(C, 101).rst_in_answer(C, 101).rst_in_answer(C, 101);
+    script.after(20).rst_in_answer(S, 100);
+    let found = one(
+        &script.packets,
+        "
+        c 0 +35 100/1~0
+        c 0 +5 fin
+        s 100 +6 100/2~0
+        s 100 +0 fin
+        c 0 +0 rst
+        s 100 +0 rst",
+    );
+    assert_eq!(found.ending(), Ending::Closed(Side::Client));
+}

@@ -89,8 +89,21 @@ impl Script {
         self.data_fin(by, 0)
     }
 
+    /// The FIN of an end that has received so many bytes of the other's.
+    pub fn fin_acknowledging(&mut self, by: usize, heard: u32) -> &mut Script {
+        self.sends(by, 0, heard + 1, ACK | FIN);
+        self.next[by] = self.next[by].wrapping_add(1);
+        self
+    }
+
     pub fn rst(&mut self, by: usize) -> &mut Script {
         let packet = self.packet(by, self.next[by], 0, self.next[1 - by], RST | ACK);
+        self.pass(packet)
+    }
+
+    /// The reset that answers a segment which met no socket, and had acknowledged this offset (RFC 9293, 3.10.7.1).
+    pub fn rst_in_answer(&mut self, by: usize, offset: u32) -> &mut Script {
+        let packet = self.packet(by, offset + 1, 0, 0, RST);
         self.pass(packet)
     }
 

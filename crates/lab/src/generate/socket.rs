@@ -283,6 +283,26 @@ pub fn answer_nobody(listener: &Socket) -> io::Result<()> {
     listener.attach_filter(&[SockFilter::new(code, 0, 0, 0)])
 }
 
+/// Has a connected socket overhear resets, or no more.
+///
+/// # Errors
+/// The kernel's.
+pub fn overhear_resets(socket: &Socket, overhears: bool) -> io::Result<()> {
+    const FLAGS_AT: u32 = 13; // RFC 9293, section 3.1
+    const RST: u32 = 4;
+    if !overhears {
+        return socket.detach_filter();
+    }
+    let code = |code: u32| code as u16;
+    let keep = |bytes: u32| SockFilter::new(code(libc::BPF_RET | libc::BPF_K), 0, 0, bytes);
+    socket.attach_filter(&[
+        SockFilter::new(code(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS), 0, 0, FLAGS_AT),
+        SockFilter::new(code(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K), 0, 1, RST),
+        keep(0),
+        keep(u32::MAX),
+    ])
+}
+
 /// A listening socket at `address`, which may be one that a route makes local. Where `aborts`, what it
 /// accepts is reset when it is closed with anything under way.
 ///

@@ -4,6 +4,9 @@
 //! over with "more follows", so that they carry the FIN as the original's did. And a step after which the
 //! same end pauses is over when TCP has sent the last of it, not when it has taken it: otherwise a paced
 //! bulk would run into its pause, and a reset would throw away what it was to come after.
+//!
+//! An end that is deaf ([`Speaker::is_deaf`]) overhears resets up to its last segment, by a filter of its socket: the
+//! kernel answers each of its segments, and what it has under way goes out as if it could not know yet.
 
 use std::io;
 use std::net::Shutdown;
@@ -24,6 +27,11 @@ use nilometer_linux::epoll::{BROKEN, PEER_CLOSED, READABLE, WRITABLE};
 const LOOK_NS: u64 = 250_000;
 /// That time doubles so often at most.
 const LOOK_DOUBLINGS_MAX: u32 = 6;
+
+/// Who is deaf looks so often before it hears what keeps the congestion window shut: for half a second at most.
+const DEAF_LOOKS_MAX: u32 = 32;
+/// A full segment where the script names none.
+const SEGMENT_BYTES: u64 = 1_448;
 
 /// What a connection does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +73,10 @@ pub(super) struct Talk<'a> {
     is_heard_out: bool,
     /// This end has said that no more comes.
     is_closed: bool,
+    /// It has had its first turn as a connection that stands.
+    has_begun: bool,
+    /// Its socket overhears resets.
+    is_deaf: bool,
 }
 
 impl<'a> Talk<'a> {
@@ -92,6 +104,8 @@ impl<'a> Talk<'a> {
             unsent: None,
             is_heard_out: false,
             is_closed: false,
+            has_begun: false,
+            is_deaf: false,
         }
     }
 
@@ -117,7 +131,19 @@ impl<'a> Talk<'a> {
         {
             return Then::Ended(outcome);
         }
+        if !self.has_begun {
+            self.has_begun = true;
+            self.overhear(self.speaker.is_deaf(self.script));
+        }
         self.speak(pattern, clock)
+    }
+
+    /// Overhears resets from now on, or no more. Where the kernel refuses, the first reset ends the connection.
+    fn overhear(&mut self, overhears: bool) {
+        if self.is_deaf != overhears {
+            let done = socket::overhear_resets(&self.socket, overhears);
+            self.is_deaf = overhears && done.is_ok();
+        }
     }
 
     /// What becomes of a connection that is open when the time is over.
@@ -192,6 +218,13 @@ impl<'a> Talk<'a> {
         failed.flatten().map(|error| self.broken(&error))
     }
 
+    /// Where nothing is left to be sent after this, what answers it is heard.
+    fn hear_of_the_last(&mut self, after: &Speaker) {
+        if !after.is_deaf(self.script) {
+            self.overhear(false);
+        }
+    }
+
     /// Does its own steps as far as they are due.
     fn speak(&mut self, pattern: &[u8], clock: Clock) -> Then {
         loop {
@@ -206,8 +239,15 @@ impl<'a> Talk<'a> {
                 Next::Close => {
                     self.is_closed = true;
                     self.speaker.closed(self.script, now_ns);
+                    let after = self.speaker;
+                    self.hear_of_the_last(&after);
                     self.socket.shutdown(Shutdown::Write)
                 }
+                // Closed with its socket; but not before the last of what it said has gone.
+                Next::Leave => match socket::unsent(&self.socket) {
+                    Ok(0) | Err(_) => return Then::Ended(Outcome::Completed),
+                    Ok(_) => return Then::Wait(now_ns + LOOK_NS),
+                },
                 Next::Reset => {
                     // The loop closes the socket of what has ended.
                     let set = self.socket.set_linger(Some(Duration::ZERO));
@@ -223,7 +263,11 @@ impl<'a> Talk<'a> {
             };
             match done {
                 Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Then::Listen,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // Nobody acknowledges it: it is not to wait for ever.
+                    self.overhear(false);
+                    return Then::Listen;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Then::Ended(self.broken(&error)),
             }
@@ -244,20 +288,38 @@ impl<'a> Talk<'a> {
         }
         let mut after = self.speaker;
         after.wrote(self.script, bytes, now_ns);
+        let is_last = !after.is_deaf(self.script);
+        let (mut piece_bytes, last_bytes) = (bytes.min(PATTERN_BYTES as u64), self.last(bytes));
+        let holds_last = self.is_deaf && is_last && piece_bytes > last_bytes;
+        if holds_last {
+            // Its last segment waits until the others have gone.
+            piece_bytes = piece_bytes.min(bytes - last_bytes);
+        } else {
+            self.hear_of_the_last(&after);
+        }
         let after = after.next(self.script, now_ns);
-        let piece_bytes = bytes.min(PATTERN_BYTES as u64) as usize;
+        let piece_bytes = piece_bytes as usize;
         let more = (piece_bytes as u64) < bytes || after == Next::Close;
         let from = (self.sent_bytes % PATTERN_BYTES as u64) as usize;
         // One piece is one segment's at least: it never stops at the pattern's end.
         let from = if from + piece_bytes > pattern.len() { 0 } else { from };
         let sent = socket::send(&self.socket, &pattern[from..from + piece_bytes], more)? as u64;
         self.sent_bytes += sent;
-        let pauses = sent == bytes && matches!(after, Next::Wait(_) | Next::Reset);
+        let pauses = sent == bytes && matches!(after, Next::Wait(_) | Next::Reset) || holds_last;
         match pauses {
             true => self.unsent = Some(Unsent { bytes: sent, looks: 0 }),
             false => self.speaker.wrote(self.script, sent, now_ns),
         }
         Ok(())
+    }
+
+    /// The bytes of the last segment of so many.
+    fn last(&self, bytes: u64) -> u64 {
+        let full = match self.script.segment_bytes {
+            0 => SEGMENT_BYTES,
+            full => u64::from(full),
+        };
+        bytes - bytes.saturating_sub(1) / full * full
     }
 
     /// Looks whether TCP has sent all that it took, if that is waited for; when to look again.
@@ -270,14 +332,17 @@ impl<'a> Talk<'a> {
             self.speaker.wrote(self.script, bytes, now_ns);
             return None;
         }
+        if looks == DEAF_LOOKS_MAX {
+            self.overhear(false);
+        }
         let longest_ns = LOOK_NS << LOOK_DOUBLINGS_MAX;
         let wait_ns = match self.pace {
             // Half of what they take at that rate: TCP sends the last of them together, and so sooner.
             Some(rate) => u128::from(left) * 500_000_000 / u128::from(rate),
-            None => u128::from(LOOK_NS << looks),
+            None => u128::from(LOOK_NS << looks.min(LOOK_DOUBLINGS_MAX)),
         };
         let wait_ns = wait_ns.clamp(LOOK_NS.into(), longest_ns.into()) as u64;
-        self.unsent = Some(Unsent { bytes, looks: (looks + 1).min(LOOK_DOUBLINGS_MAX) });
+        self.unsent = Some(Unsent { bytes, looks: looks.saturating_add(1) });
         Some(now_ns + wait_ns)
     }
 
