@@ -1,8 +1,8 @@
 //! The file format of recordings: what a router was told, and what it answered.
 //!
 //! A recording begins with eight bytes, `NILREC` and the version as two digits. Everything after that is numbers
-//! (LEB128: seven bits a byte, the low ones first) and strings of bytes behind their length. First comes a JSON object,
-//! the [`Beginning`]; then events, each a number that says which, and its fields in the order of their declaration here. Every
+//! (LEB128: seven bits a byte, the low ones first) and strings of bytes behind their length. First comes a table
+//! in TOML, the [`Beginning`]; then events, each a number that says which, and its fields in the order of their declaration here. Every
 //! [`Told`] that has an answer is followed by it.
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -22,10 +22,10 @@ const LIST_MAX: u64 = 1 << 24;
 /// Of what the recorded router was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beginning {
-    /// Its description as it was in force.
-    pub config: RouterConfig,
     /// By port, the link-layer address and the greatest IP packet in bytes.
     pub ports: Vec<([u8; 6], u16)>,
+    /// Its description as it was in force.
+    pub config: RouterConfig,
 }
 
 /// What a router was told. Times are nanoseconds since it began.
@@ -98,12 +98,12 @@ pub enum Told {
         /// The snapshot.
         words: Vec<u64>,
     },
-    /// A setting was changed: [`super::Command`] as JSON.
+    /// A setting was changed: [`super::Command`] in TOML.
     Command {
         /// When.
         now: u64,
         /// The command.
-        json: Vec<u8>,
+        toml: Vec<u8>,
     },
     /// The recording ended as it should, after so many events.
     End {
@@ -209,7 +209,7 @@ fn put_list(out: &mut Vec<u8>, numbers: &[u64]) {
 /// When the description cannot be written, which a checked one can.
 pub fn begin(out: &mut Vec<u8>, beginning: &Beginning) -> Result<()> {
     out.extend(MAGIC);
-    put_bytes(out, &serde_json::to_vec(beginning).context("the router's description")?);
+    put_bytes(out, toml::to_string(beginning).context("the router's description")?.as_bytes());
     Ok(())
 }
 
@@ -241,9 +241,9 @@ pub fn put_told(out: &mut Vec<u8>, told: &Told) {
             put(out, 10);
             put_list(out, words);
         }
-        Told::Command { now, json } => {
+        Told::Command { now, toml } => {
             put_all(out, &[11, *now]);
-            put_bytes(out, json);
+            put_bytes(out, toml);
         }
         Told::End { events } => put_all(out, &[12, *events]),
     }
@@ -276,7 +276,8 @@ impl<R: Read> Reader<R> {
         reader.fill(&mut magic).context("no recording: it is too short")?;
         ensure!(&magic == MAGIC, "no recording of this version: route run --record writes one");
         let text = reader.bytes()?;
-        let beginning = serde_json::from_slice(&text).context("the router's description")?;
+        let text = String::from_utf8(text).context("the router's description")?;
+        let beginning = toml::from_str(&text).context("the router's description")?;
         Ok((reader, beginning))
     }
 
@@ -370,7 +371,7 @@ impl<R: Read> Reader<R> {
             }
             9 => Told::Route6 { prefix: (self.wide()?, self.length()?), next: self.number()? },
             10 => Told::Hops { words: self.list()? },
-            11 => Told::Command { now: self.number()?, json: self.bytes()? },
+            11 => Told::Command { now: self.number()?, toml: self.bytes()? },
             12 => Told::End { events: self.number()? },
             other => bail!("byte {at} of the recording: there is no event {other}"),
         }))
@@ -413,7 +414,7 @@ mod tests {
             Told::Route4 { prefix: (0xc612_0000, 15), next: 8 },
             Told::Route6 { prefix: (0xfd00 << 112, 8), next: 0 },
             Told::Hops { words: vec![u64::MAX, 0, 1] },
-            Told::Command { now: 6, json: b"{}".to_vec() },
+            Told::Command { now: 6, toml: b"{}".to_vec() },
             Told::End { events: 11 },
         ];
         let answer = Answer {

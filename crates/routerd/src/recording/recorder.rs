@@ -239,8 +239,8 @@ impl Recorder {
         parts: (&mut Router, &mut Memory),
         act: impl FnOnce(&mut Router, &mut ObservedMemory<'_, Memory>),
     ) -> Result<()> {
-        let json = serde_json::to_vec(command).context("a command")?;
-        self.call(&Told::Command { now: now.as_nanos(), json }, parts, act);
+        let toml = toml::to_string(command).context("a command")?.into_bytes();
+        self.call(&Told::Command { now: now.as_nanos(), toml }, parts, act);
         Ok(())
     }
 

@@ -196,8 +196,9 @@ impl Replay {
                 let hops = Snapshot::from_words(words).context("next hops that are none")?;
                 self.router.set_hops(Arc::new(hops));
             }
-            Told::Command { now, json } => {
-                let command: Command = serde_json::from_slice(json).context("a command")?;
+            Told::Command { now, toml } => {
+                let text = std::str::from_utf8(toml).context("a command")?;
+                let command: Command = toml::from_str(text).context("a command")?;
                 let mut memory = observed(&mut self.memory, answer, refuse);
                 let now = Time::from_nanos(*now);
                 command.apply(now, &mut self.router, &mut memory, &self.config)?;

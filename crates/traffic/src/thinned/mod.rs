@@ -44,7 +44,7 @@ const FITTED_MAX: usize = 8;
 /// Deviations of Student's law with [`REPLICATES`] - 1 degrees of freedom between which 95 % lie.
 const DEVIATIONS_95: f64 = 2.04;
 /// How far the logarithm of a mean or median is off however many lags there are, because gaps are hardly ever two
-/// lognormal laws on bins of a fifth.
+/// parts of [`law`] on bins of a fifth.
 const FAMILY_DEVIATION: f64 = 0.05;
 /// A bootstrap of so many lags finds half of the variance that there is, of more a greater part.
 const FEW_LAGS: f64 = 40.0;

@@ -136,7 +136,7 @@ fn dot(one: &[f64], other: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::thinned::law::LawOfGaps;
+    use crate::thinned::law::{LN_GAMMA, LawOfGaps};
     use nilometer_stat::Rng;
 
     /// The series itself, term by term.
@@ -200,7 +200,9 @@ mod tests {
             for _ in 0..draws {
                 let mut lag = 0.0;
                 while lag <= 60.0 && rng.unit() < kept {
-                    lag += libm::exp(-1.5 + sigma * rng.normal());
+                    let gamma: f64 = (0..4).map(|_| rng.exponential(1.0)).sum();
+                    let deviations = (libm::log(gamma) - LN_GAMMA.0) / LN_GAMMA.1;
+                    lag += libm::exp(-1.5 + sigma * deviations);
                     if lag <= 60.0 && rng.unit() < seen {
                         counts[bins.at(lag)] += 1.0;
                         break;
