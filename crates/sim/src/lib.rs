@@ -31,6 +31,7 @@ pub mod scripted;
 mod seat;
 pub mod speedup;
 pub mod stack;
+pub mod stream;
 pub mod stress;
 pub mod switch;
 mod tap;

@@ -1,9 +1,10 @@
 //! Drives nodes over frames by a virtual clock: a handful of nodes, joined by cables.
 //!
 //! The same nodes stand between real ports under the real clock (`lab::device::driver`). Of events at one moment,
-//! frames arrive first, in the order in which they were sent, and then nodes are told the time, by number. Frames that
-//! arrive at one port at the same moment are one batch, of as many as the driver is told at the most. So a run is a
-//! function of its nodes and their order.
+//! frames arrive first, in the order in which they were sent, and then nodes are told the time, by number. What arrives at
+//! a node at the same moment arrives port by port, each with a batch of as many frames as the driver is told at the
+//! most, before the node is asked for what it transmits: the turn of the other driver. So a run is a function of its
+//! nodes and their order.
 //!
 //! A network of thousands of ends and links is [`crate::Network`]'s, which carries records without bytes.
 
@@ -28,8 +29,8 @@ pub type Plug = (usize, Port);
 pub struct Cable {
     /// What it joins.
     pub ends: [Plug; 2],
-    /// At this rate, with what Ethernet adds to each frame.
-    pub rate: Rate,
+    /// At this rate, with what Ethernet adds to each frame; none where that takes no time.
+    pub rate: Option<Rate>,
     /// How long a bit is under way.
     pub delay: Span,
 }
@@ -81,7 +82,7 @@ impl<F> Ord for Flight<F> {
 #[derive(Clone, Copy, Debug)]
 struct Lane {
     to: Plug,
-    rate: Rate,
+    rate: Option<Rate>,
     delay: Span,
     free_at: Time,
 }
@@ -89,6 +90,7 @@ struct Lane {
 /// Nodes, cables and the frames on them, under one clock.
 pub struct VirtualClock<'a, F, M> {
     now: Time,
+    has_begun: bool,
     nodes: Vec<Box<dyn Node<F, M> + 'a>>,
     /// When each node was told the time last.
     told: Vec<Option<Time>>,
@@ -96,8 +98,9 @@ pub struct VirtualClock<'a, F, M> {
     flights: BinaryHeap<Flight<F>>,
     sent: u64,
     batch: usize,
-    /// Frames of the batch that arrives.
-    arriving: Vec<F>,
+    /// What arrives at a node at one moment.
+    arriving: Vec<Flight<F>>,
+    frames: Vec<F>,
 }
 
 impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
@@ -116,6 +119,7 @@ impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
         }
         VirtualClock {
             now: Time::ZERO,
+            has_begun: false,
             told: nodes.iter().map(|_| None).collect(),
             nodes,
             lanes,
@@ -123,6 +127,7 @@ impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
             sent: 0,
             batch: batch.max(1),
             arriving: Vec::new(),
+            frames: Vec::new(),
         }
     }
 
@@ -138,6 +143,11 @@ impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
 
     /// Lets everything happen that is due until `end`, that moment included; false when nothing is due later.
     pub fn run_until(&mut self, end: Time, memory: &mut M, watch: &mut impl Watch<F, M>) -> bool {
+        // Every node is asked once at the beginning, as by the other driver's first turn.
+        if !self.has_begun {
+            self.has_begun = true;
+            (0..self.nodes.len()).for_each(|node| self.transmit(node, memory, watch));
+        }
         loop {
             let arrival = self.flights.peek().map(|flight| flight.due);
             let timer = self.next_timer();
@@ -171,22 +181,31 @@ impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
         due.min()
     }
 
-    /// The next batch arrives: at which node.
+    /// What arrives next does, at one node: of each of its ports a batch, in the order of ports; which node.
     fn arrive(&mut self, memory: &mut M, watch: &mut impl Watch<F, M>) -> usize {
+        let (mut later, mut node) = (Vec::new(), None);
         self.arriving.clear();
-        let mut to = (0, Port(0));
-        while let Some(next) = self.flights.peek() {
-            let is_same = self.arriving.is_empty() || next.to == to;
-            if next.due > self.now || !is_same || self.arriving.len() == self.batch {
-                break;
-            }
+        while self.flights.peek().is_some_and(|flight| flight.due <= self.now) {
             let Some(flight) = self.flights.pop() else { break };
-            to = flight.to;
-            watch.arrived(self.now, to, &flight.frame, memory);
-            self.arriving.push(flight.frame);
+            let at = *node.get_or_insert(flight.to.0);
+            let of_port = |it: &&Flight<F>| it.to == flight.to;
+            match at == flight.to.0 && self.arriving.iter().filter(of_port).count() < self.batch {
+                true => self.arriving.push(flight),
+                false => later.push(flight),
+            }
         }
-        self.nodes[to.0].receive_batch(self.now, to.1, &self.arriving, memory);
-        to.0
+        self.flights.extend(later);
+        self.arriving.sort_by_key(|flight| flight.to.1);
+        for batch in self.arriving.chunk_by(|one, other| one.to == other.to) {
+            let to = batch[0].to;
+            self.frames.clear();
+            for flight in batch {
+                watch.arrived(self.now, to, &flight.frame, memory);
+                self.frames.push(flight.frame);
+            }
+            self.nodes[to.0].receive_batch(self.now, to.1, &self.frames, memory);
+        }
+        node.unwrap_or(0)
     }
 
     /// Takes what a node has to send.
@@ -199,7 +218,8 @@ impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
                 continue;
             };
             let begins = lane.free_at.max(self.now);
-            lane.free_at = begins + lane.rate.span_of(memory.link_bytes(&frame));
+            let takes = lane.rate.map(|rate| rate.span_of(memory.link_bytes(&frame)));
+            lane.free_at = begins + takes.unwrap_or(Span::ZERO);
             watch.sent(self.now, plug, &frame, memory);
             let due = lane.free_at + lane.delay;
             self.sent += 1;

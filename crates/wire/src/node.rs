@@ -42,3 +42,26 @@ pub trait Node<F, M = ()> {
     /// When this node wants to be told the time, if it does.
     fn poll_timeout(&self) -> Option<Time>;
 }
+
+/// Whoever owns a node lends it to a driver.
+impl<F, M, N: Node<F, M> + ?Sized> Node<F, M> for &mut N {
+    fn receive(&mut self, now: Time, port: Port, frame: &F, memory: &mut M) {
+        (**self).receive(now, port, frame, memory);
+    }
+
+    fn receive_batch(&mut self, now: Time, port: Port, frames: &[F], memory: &mut M) {
+        (**self).receive_batch(now, port, frames, memory);
+    }
+
+    fn handle_timeout(&mut self, now: Time, memory: &mut M) {
+        (**self).handle_timeout(now, memory);
+    }
+
+    fn poll_transmit(&mut self, now: Time, frame: &mut F, memory: &mut M) -> Option<Port> {
+        (**self).poll_transmit(now, frame, memory)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        (**self).poll_timeout()
+    }
+}

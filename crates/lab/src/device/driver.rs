@@ -98,7 +98,9 @@ impl<'a, N: Node<Packet, Memory>, P: PortIo> Driver<'a, N, P> {
         let count = unless_down(taken)?.unwrap_or(0);
         let now = (self.clock)();
         let port = Port(number as u32);
-        self.node.receive_batch(now, port, &self.batch, &mut self.memory);
+        if !self.batch.is_empty() {
+            self.node.receive_batch(now, port, &self.batch, &mut self.memory);
+        }
         Ok(count > 0)
     }
 
@@ -162,3 +164,6 @@ fn unless_down<T>(done: Result<T, PortError>) -> Result<Option<T>> {
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,8 +61,8 @@ impl Device {
     pub(super) fn node(&mut self) -> Option<Box<dyn Node<Place, HeapMemory> + '_>> {
         match self {
             Device::Wire => None,
-            Device::Fault(fault) => Some(Box::new(super::Lent(&mut **fault))),
-            Device::Router(routed) => Some(Box::new(super::Lent(&mut **routed))),
+            Device::Fault(fault) => Some(Box::new(&mut **fault)),
+            Device::Router(routed) => Some(Box::new(&mut **routed)),
         }
     }
 

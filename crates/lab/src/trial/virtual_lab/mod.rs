@@ -118,9 +118,9 @@ fn run(
     meter.last = last;
     let end = hosts.end;
     let [client, server] = &mut hosts.both;
-    let mut nodes: Vec<Box<dyn Node<Place, HeapMemory> + '_>> = vec![Box::new(Lent(client))];
+    let mut nodes: Vec<Box<dyn Node<Place, HeapMemory> + '_>> = vec![Box::new(client)];
     nodes.extend(device.node());
-    nodes.push(Box::new(Lent(server)));
+    nodes.push(Box::new(server));
     let mut clock = VirtualClock::new(nodes, &cables, BATCH);
     let mut now = Time::ZERO;
     let mut go_to = |until: Time, meter: &mut Metering<'_>| {
@@ -144,43 +144,13 @@ fn run(
 fn cables(dut: DutKind) -> (Vec<Cable>, usize) {
     let cable = |one, other| Cable {
         ends: [one, other],
-        rate: Rate::from_megabits(CABLE_RATE_MBIT),
+        rate: Some(Rate::from_megabits(CABLE_RATE_MBIT)),
         delay: CABLE_DELAY,
     };
     let (client, first, second) = ((0, Port(0)), (1, Port(0)), (1, Port(1)));
     match dut {
         DutKind::Wire => (vec![cable(client, first)], 1),
         _ => (vec![cable(client, first), cable(second, (2, Port(0)))], 2),
-    }
-}
-
-/// A node that its owner keeps.
-struct Lent<'a, N>(&'a mut N);
-
-impl<N: Node<Place, HeapMemory>> Node<Place, HeapMemory> for Lent<'_, N> {
-    fn receive(&mut self, now: Time, port: Port, frame: &Place, memory: &mut HeapMemory) {
-        self.0.receive(now, port, frame, memory);
-    }
-
-    fn receive_batch(&mut self, now: Time, port: Port, frames: &[Place], memory: &mut HeapMemory) {
-        self.0.receive_batch(now, port, frames, memory);
-    }
-
-    fn handle_timeout(&mut self, now: Time, memory: &mut HeapMemory) {
-        self.0.handle_timeout(now, memory);
-    }
-
-    fn poll_transmit(
-        &mut self,
-        now: Time,
-        frame: &mut Place,
-        memory: &mut HeapMemory,
-    ) -> Option<Port> {
-        self.0.poll_transmit(now, frame, memory)
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        self.0.poll_timeout()
     }
 }
 
