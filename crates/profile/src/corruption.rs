@@ -3,8 +3,9 @@
 //! A packet whose content changed on the way leaves two orphans: an entry that no exit matches and
 //! an exit that no entry matches. They are joined when they have the same length and direction, the
 //! entry came first and no longer than the horizon before, and at least half of their lanes (four
-//! of eight) are equal. Of several such entries the one with the most equal lanes is taken, of
-//! those the one nearest in time.
+//! of eight) are equal. Of several such entries the one with the most equal lanes is taken (all but
+//! one are as good as all: one damaged word changes one of them), of those the one whose delay is
+//! nearest to the usual one, or the last that entered where nothing is known to be usual.
 //!
 //! What this cannot know, said plainly. Which of several look-alikes was hit is a likelihood: pure
 //! ACKs of one flow differ in two to four lanes, so that with many orphans of one flow two damaged
@@ -23,9 +24,19 @@ use crate::entry::Entry;
 use crate::fingerprint::Fingerprint;
 use crate::keyed::Keyed;
 use crate::ring::Ring;
+use crate::usual::Usual;
 
 /// The most orphans that are compared with one damaged packet, newest first.
 pub const LOOKS_MAX: usize = 1024;
+
+/// A packet that left and that nothing with its bytes had entered as.
+#[derive(Clone, Copy, Debug)]
+pub struct Damaged<'a> {
+    pub print: &'a Fingerprint,
+    pub at: Time,
+    /// The usual delay when it left.
+    pub usual: Option<Usual>,
+}
 
 /// Entries that were swept as orphans, by length.
 #[derive(Debug, Default)]
@@ -48,29 +59,35 @@ impl Orphans {
         }
     }
 
-    /// Takes out the swept entry that a packet which left at `at` as `print` most likely was.
+    /// Takes out the swept entry that a damaged packet most likely was.
     pub fn take_origin(
         &mut self,
         entries: &Ring<Entry>,
-        print: &Fingerprint,
-        at: Time,
+        &Damaged { print, at, usual }: &Damaged<'_>,
         horizon: Span,
     ) -> Option<u64> {
         let used = print.lanes_used();
+        let enough = used.saturating_sub(1).max(1);
         let orphans = self.by_bytes.get_mut(&print.bytes)?;
-        let (mut best, mut best_shared) = (None, used.div_ceil(2).max(1) - 1);
+        let mut best = None;
+        let (mut best_shared, mut least) = (used.div_ceil(2).max(1) - 1, Span::ZERO);
         for (index, &number) in orphans.iter().enumerate().rev().take(LOOKS_MAX) {
             let Some(entry) = entries.get(number).filter(|entry| entry.is_waiting()) else {
                 continue;
             };
-            if at.since(entry.at) > horizon {
+            let delay = at.since(entry.at);
+            if delay > horizon {
                 break;
             }
-            let shared = entry.print.lanes_shared(print);
-            if shared > best_shared {
-                (best, best_shared) = (Some((index, number)), shared);
+            let shared = entry.print.lanes_shared(print).min(enough);
+            let deviation = usual.map_or(Span::ZERO, |usual| usual.deviation(delay));
+            let is_nearer = best.is_some() && shared == best_shared && deviation < least;
+            if shared > best_shared || is_nearer {
+                (best, best_shared, least) = (Some((index, number)), shared, deviation);
             }
-            if best_shared + 1 >= used {
+            // (Past the usual delay, older ones are ever farther from it.)
+            let is_past = usual.is_none_or(|usual| delay >= usual.median && deviation >= least);
+            if best_shared == enough && is_past {
                 break;
             }
         }

@@ -14,10 +14,12 @@ pub mod delay;
 mod entry;
 pub mod fingerprint;
 mod keyed;
+mod line;
 pub mod matcher;
 mod order;
 mod passage;
 mod ring;
+mod usual;
 pub mod verdict;
 
 pub use delay::{DelayConfig, DelaySummary, Delays};

@@ -6,11 +6,17 @@
 //! and an entry two horizons after it entered; nothing is held longer, and memory is bounded by
 //! rate times horizon, and by `pending_max` in any case.
 //!
-//! * **The same packet** is one with the same [`Fingerprint::digest`]. Packets that are identical
-//!   (pure ACKs over IPv6, which has no identification field, a retransmission within one timestamp
-//!   tick) meet first in, first out. When one of several identical packets is lost, nobody outside
-//!   can say which: the counts are right, and the delays of the others come out too long.
-//! * **Duplicated** is an exit whose digest is that of an entry already matched, all copies used.
+//! * **The same packet** is one with the same [`Fingerprint::digest`]. Several may be identical: a
+//!   retransmission within one timestamp tick, pure ACKs over IPv6, which has no identification
+//!   field. Of these an exit was the one whose delay is nearest to the usual one, the median of what
+//!   the last packets took that could have been no other; so a lost packet that was sent again is
+//!   the lost one. Identical packets that leave keep the order in which they entered, as nobody
+//!   outside can see them overtake one another. What can be wrong: where identical packets are in the
+//!   device together and their distance is within the device's jitter, it is a guess which of
+//!   them was lost. So it is where more than 256 identical ones are open at once; counts are right in
+//!   any case.
+//! * **Duplicated** is an exit whose digest is that of an entry already matched, where no other entry is
+//!   left, or none but such as would have stayed far longer or shorter than usual.
 //! * **Corrupted** is an exit that is joined to an entry by what they still share; how, and where
 //!   that must fail, is said in `corruption.rs`.
 //! * **Reordered** follows RFC 4737 within each flow, and never includes duplicates.

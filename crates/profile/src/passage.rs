@@ -1,18 +1,22 @@
 //! One direction through the device: entries waiting for their exits, exits for their entries.
 //!
-//! Both are held in the order in which they were stamped. All packets with one digest form a
-//! [`Line`]: unmatched entries queue for exits or unmatched exits for entries, never both, and they
-//! meet first come, first served. An entry and an exit may meet when the exit is at most `horizon`
-//! later, and at most `early_max` earlier (noise between the clocks of the two sides). Since both
-//! bounds move with time, whom a packet meets depends on the stamps alone, and not on which side
-//! was fed first.
+//! Both are held in the order in which they were stamped. Exits are *decided* in that order, each
+//! as soon as everything that can have been it is known, which is `early_max` after it left (noise
+//! between the clocks of the two sides). It meets an entry with the same digest, of the packets that
+//! entered at most `horizon` before and that no exit has met; of several, the one whose delay
+//! is nearest to the usual one ([`UsualDelay`]). So a packet that is sent again unchanged is not
+//! taken for the first, which was lost. Which entries are met is all that this decides: entries
+//! and exits that have met keep their order within a [`Line`], as identical packets that overtake
+//! one another cannot be seen. So an exit is *told* when no older entry of its line may still be
+//! met, at most `horizon` after that entered.
 //!
-//! An exit without partner is judged only `horizon` (and `early_max`) after it left: by then, every
-//! entry that could still be claimed by another exit has been, and what is left over on both sides
-//! may be a packet and its damaged self. Entries stay twice as long, so that they outlive every
-//! exit that may ask for them. Exits are judged in the order in which they left, which makes the
-//! verdict on reordering independent of the feed as well; one exit without partner therefore holds
-//! up those behind it, for the horizon at most.
+//! An exit that finds no entry is a copy of the one that left before it, if that entered at most
+//! `horizon` before; so is one whose own entry would be far less likely ([`Usual::prefers_copy`]).
+//! Any other is judged only when every entry that may have been it can be claimed by no exit any
+//! more; what is left over on both sides may be a packet and its damaged self. Entries stay long
+//! enough to outlive every exit that may ask for them. Exits are told in the order in which they
+//! left, which makes the verdict on reordering independent of the feed; one that waits therefore
+//! holds up those behind it, for the horizon at most.
 
 use alloc::collections::VecDeque;
 
@@ -20,12 +24,14 @@ use hashbrown::HashMap;
 use nilometer_wire::{Span, Time};
 
 use crate::config::MatcherConfig;
-use crate::corruption::Orphans;
+use crate::corruption::{Damaged, Orphans};
 use crate::entry::{Entry, EntryState};
 use crate::fingerprint::Fingerprint;
 use crate::keyed::Keyed;
+use crate::line::{Line, Origin};
 use crate::order::{FlowOrder, Passed};
 use crate::ring::Ring;
+use crate::usual::{Usual, UsualDelay};
 use crate::verdict::{Counts, Direction, Fate, Verdict};
 
 /// A packet that left.
@@ -33,66 +39,21 @@ use crate::verdict::{Counts, Direction, Fate, Verdict};
 struct Exit {
     at: Time,
     print: Fingerprint,
-    next: Option<u64>,
     state: ExitState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExitState {
-    /// In line for an entry.
-    Waiting,
-    /// Out of line: every entry of its digest from here on is too late. The last that met an exit
-    /// before is the one it may be a copy of.
-    Passed { copy_of: Option<(u64, Time)> },
-    /// Met the entry of this number, which entered at this time.
-    Met((u64, Time)),
-}
-
-impl Exit {
-    fn has_met(&self) -> bool {
-        matches!(self.state, ExitState::Met(_))
-    }
-}
-
-/// A first-in first-out list threaded through the entries, or the exits, of one digest.
-#[derive(Clone, Copy, Debug, Default)]
-struct Queue {
-    ends: Option<(u64, u64)>,
-}
-
-impl Queue {
-    fn head(&self) -> Option<u64> {
-        self.ends.map(|(head, _)| head)
-    }
-
-    /// Appends `number`; returns the old tail, whose `next` it has become.
-    fn append(&mut self, number: u64) -> Option<u64> {
-        let tail = self.ends.map(|(_, tail)| tail);
-        self.ends = Some((self.head().unwrap_or(number), number));
-        tail
-    }
-
-    /// Takes the head off, `next` being the one behind it.
-    fn advance(&mut self, next: Option<u64>) {
-        self.ends = self.ends.and_then(|(_, tail)| next.map(|head| (head, tail)));
-    }
-}
-
-/// All that is known of the packets with one digest.
-#[derive(Debug, Default)]
-struct Line {
-    entries: Queue,
-    exits: Queue,
-    /// Entries still held, in the queue or out of it.
-    held: u32,
-    /// The entry that met an exit last, and when it entered.
-    last_met: Option<(u64, Time)>,
-}
-
-impl Line {
-    fn is_over(&self) -> bool {
-        self.held == 0 && self.exits.ends.is_none()
-    }
+    Undecided,
+    /// Met this entry; of exits of the same digest, `before` met one before it.
+    Met {
+        origin: Origin,
+        before: Option<u64>,
+    },
+    /// Left as a copy of the one that met this entry.
+    Copy(Origin),
+    /// Nothing with its digest can have been it.
+    Unmatched(Option<Usual>),
 }
 
 /// One direction through the device.
@@ -102,7 +63,10 @@ pub struct Passage {
     config: MatcherConfig,
     entries: Ring<Entry>,
     exits: Ring<Exit>,
+    /// The first exit that is not decided yet.
+    undecided: u64,
     lines: HashMap<u64, Line, Keyed>,
+    usual: UsualDelay,
     order: FlowOrder,
     orphans: Orphans,
     ready: VecDeque<Verdict>,
@@ -116,7 +80,9 @@ impl Passage {
             config,
             entries: Ring::new(),
             exits: Ring::new(),
+            undecided: 0,
             lines: HashMap::with_hasher(Keyed),
+            usual: UsualDelay::new(),
             order: FlowOrder::default(),
             orphans: Orphans::default(),
             ready: VecDeque::new(),
@@ -135,34 +101,56 @@ impl Passage {
         let state = if consumed { EntryState::Consumed } else { EntryState::Waiting };
         let number = self.entries.push(Entry { at, print: *print, next: None, state });
         if !consumed {
-            self.meet_exit(number, at, print.digest);
+            let line = self.lines.entry(print.digest).or_default();
+            line.held += 1;
+            line.append(number, &mut self.entries);
         }
     }
 
     pub fn left(&mut self, at: Time, print: &Fingerprint) {
         if self.exits.len() >= self.config.pending_max {
-            let open = self.exits.oldest().is_some_and(|exit| !exit.has_met());
-            self.counts.overflow += u64::from(open);
+            if self.undecided <= self.exits.front() {
+                self.decide(self.exits.front());
+            }
+            let is_open = self
+                .exits
+                .oldest()
+                .is_some_and(|exit| !matches!(exit.state, ExitState::Met { .. }));
+            self.counts.overflow += u64::from(is_open);
             if let Some(verdict) = self.judge_exit() {
                 self.keep(verdict);
             }
         }
         self.counts.left += 1;
-        let exit = Exit { at, print: *print, next: None, state: ExitState::Waiting };
-        let number = self.exits.push(exit);
-        self.meet_entry(number, at, print.digest);
+        self.exits.push(Exit { at, print: *print, state: ExitState::Undecided });
     }
 
     /// Hands out what is decided at `now`, or everything when `now` is `None`.
     pub fn expire(&mut self, now: Option<Time>, out: &mut impl FnMut(Verdict)) {
         self.ready.drain(..).for_each(&mut *out);
         let MatcherConfig { horizon, early_max, .. } = self.config;
-        let patience = horizon + early_max;
+        // From when on no exit can meet what entered, and what left can meet nothing.
+        let (claimable, patience) = (horizon + early_max, horizon + early_max * 2);
         let due = |at: Time, wait: Span| now.is_none_or(|now| at + wait < now);
-        while self.exits.oldest().is_some_and(|exit| exit.has_met() || due(exit.at, patience)) {
+        self.undecided = self.undecided.max(self.exits.front());
+        while self.exits.get(self.undecided).is_some_and(|exit| due(exit.at, early_max)) {
+            self.decide(self.undecided);
+        }
+        while self.exits.oldest().is_some_and(|exit| match exit.state {
+            ExitState::Undecided => false,
+            ExitState::Copy(_) => true,
+            ExitState::Unmatched(_) => due(exit.at, patience),
+            ExitState::Met { origin: (number, _), .. } => {
+                let line = self.lines.get_mut(&exit.print.digest);
+                line.is_none_or(|line| {
+                    line.skip(|at| !due(at, claimable), &self.entries);
+                    line.head().is_none_or(|head| head > number)
+                })
+            }
+        }) {
             self.judge_exit().into_iter().for_each(&mut *out);
         }
-        while self.entries.oldest().is_some_and(|entry| due(entry.at, patience * 2)) {
+        while self.entries.oldest().is_some_and(|entry| due(entry.at, claimable * 2)) {
             self.release_entry().into_iter().for_each(&mut *out);
         }
         if now.is_none() {
@@ -175,56 +163,67 @@ impl Passage {
         self.entries.len() + self.exits.len()
     }
 
-    fn meet_exit(&mut self, number: u64, at: Time, digest: u64) {
+    /// Decides what the exit of this number is: a packet, a copy, or neither.
+    fn decide(&mut self, number: u64) {
         let MatcherConfig { horizon, early_max, .. } = self.config;
-        let line = self.lines.entry(digest).or_default();
-        line.held += 1;
-        while let Some(head) = line.exits.head() {
-            let exit = self.exits.get_mut(head).expect("a queued exit is held");
-            if exit.at.since(at) > horizon {
-                return;
-            }
-            line.exits.advance(exit.next);
-            if exit.at + early_max >= at {
-                exit.state = ExitState::Met((number, at));
-                line.last_met = Some((number, at));
-                self.entries.get_mut(number).expect("just entered").state = EntryState::Met;
-                return;
-            }
-            exit.state = ExitState::Passed { copy_of: line.last_met };
+        self.undecided = number + 1;
+        let exit = self.exits.get(number).expect("an exit that is not decided is held");
+        let (at, digest) = (exit.at, exit.print.digest);
+        let Some(line) = self.lines.get_mut(&digest) else {
+            return self.set_state(number, ExitState::Unmatched(self.usual.now()));
+        };
+        line.skip(|entered| at.since(entered) <= horizon, &self.entries);
+        let last = line.last_met.filter(|(_, entered)| at.since(*entered) <= horizon);
+        // (Almost always there is no choice, and the usual delay need not be known.)
+        let has_choice = last.is_some() || !line.is_single();
+        let usual = if has_choice { self.usual.now() } else { None };
+        let found = line.nearest((at, at + early_max), usual, &self.entries).filter(|found| {
+            let delay_of = |origin: Origin| at.since(origin.1);
+            !usual.zip(last).is_some_and(|(usual, last)| {
+                usual.prefers_copy(delay_of(found.origin), delay_of(last))
+            })
+        });
+        let Some(found) = found else {
+            let unmatched = || ExitState::Unmatched(self.usual.now());
+            let state = last.map_or_else(unmatched, ExitState::Copy);
+            return self.set_state(number, state);
+        };
+        line.take(&found, &mut self.entries);
+        let before = line.last_exit.replace(number);
+        line.last_met = line.last_met.max(Some(found.origin));
+        if found.is_only && last.is_none() {
+            self.usual.note(at.since(found.origin.1));
         }
-        if let Some(tail) = line.entries.append(number) {
-            self.entries.get_mut(tail).expect("a queued entry is held").next = Some(number);
-        }
+        self.entries.get_mut(found.origin.0).expect("a candidate is held").state = EntryState::Met;
+        self.set_state(number, ExitState::Met { origin: found.origin, before });
+        self.keep_order(number);
     }
 
-    fn meet_entry(&mut self, number: u64, at: Time, digest: u64) {
-        let MatcherConfig { horizon, early_max, .. } = self.config;
-        let line = self.lines.entry(digest).or_default();
-        while let Some(head) = line.entries.head() {
-            let entry = self.entries.get_mut(head).expect("a queued entry is held");
-            let exit = self.exits.get_mut(number).expect("just left");
-            if entry.at > at + early_max {
-                exit.state = ExitState::Passed { copy_of: line.last_met };
-                return;
-            }
-            line.entries.advance(entry.next);
-            if entry.is_waiting() && at.since(entry.at) <= horizon {
-                entry.state = EntryState::Met;
-                line.last_met = Some((head, entry.at));
-                exit.state = ExitState::Met((head, entry.at));
-                return;
-            }
-        }
-        if let Some(tail) = line.exits.append(number) {
-            self.exits.get_mut(tail).expect("a queued exit is held").next = Some(number);
+    fn set_state(&mut self, number: u64, state: ExitState) {
+        self.exits.get_mut(number).expect("an exit that is decided is held").state = state;
+    }
+
+    /// Exchanges the entry of this exit, the last of its line, for those of the exits before it
+    /// until they are in order.
+    fn keep_order(&mut self, mut number: u64) {
+        let state_of = |exits: &Ring<Exit>, number| match exits.get(number).map(|exit| exit.state) {
+            Some(ExitState::Met { origin, before }) => Some((origin, before)),
+            _ => None,
+        };
+        while let Some((origin, Some(before))) = state_of(&self.exits, number)
+            && let Some((theirs, further)) = state_of(&self.exits, before)
+            && theirs.0 > origin.0
+        {
+            self.set_state(number, ExitState::Met { origin: theirs, before: Some(before) });
+            self.set_state(before, ExitState::Met { origin, before: further });
+            number = before;
         }
     }
 
     /// Takes the oldest exit out and says what it was.
     fn judge_exit(&mut self) -> Option<Verdict> {
-        let (number, exit) = self.exits.pop()?;
-        let (fate, entry) = self.trace(number, &exit);
+        let (_, exit) = self.exits.pop()?;
+        let (fate, entry) = self.trace(&exit);
         let mut verdict = Verdict {
             direction: self.direction,
             fate,
@@ -244,18 +243,17 @@ impl Passage {
     }
 
     /// Where an exit came from: the entry it was, or a copy of, by number and time.
-    fn trace(&mut self, number: u64, exit: &Exit) -> (Fate, Option<(u64, Time)>) {
+    fn trace(&mut self, exit: &Exit) -> (Fate, Option<Origin>) {
         let MatcherConfig { horizon, early_max, .. } = self.config;
-        let copy_of = match exit.state {
-            ExitState::Met(entry) => return (Fate::Forwarded, Some(entry)),
-            ExitState::Passed { copy_of } => copy_of,
-            ExitState::Waiting => self.leave_line(number, exit),
+        let usual = match exit.state {
+            ExitState::Met { origin, .. } => return (Fate::Forwarded, Some(origin)),
+            ExitState::Copy(origin) => return (Fate::Duplicated, Some(origin)),
+            ExitState::Unmatched(usual) => usual,
+            ExitState::Undecided => None,
         };
-        if let Some(original) = copy_of.filter(|(_, at)| exit.at.since(*at) <= horizon) {
-            return (Fate::Duplicated, Some(original));
-        }
         self.orphans.sweep(&self.entries, exit.at + early_max);
-        match self.orphans.take_origin(&self.entries, &exit.print, exit.at, horizon) {
+        let damaged = Damaged { print: &exit.print, at: exit.at, usual };
+        match self.orphans.take_origin(&self.entries, &damaged, horizon) {
             Some(origin) => {
                 let entry = self.entries.get_mut(origin).expect("an orphan is held");
                 entry.state = EntryState::Met;
@@ -263,18 +261,6 @@ impl Passage {
             }
             None => (Fate::Originated, None),
         }
-    }
-
-    /// Takes the oldest exit, which waits, out of its line; returns the entry it may be a copy of.
-    fn leave_line(&mut self, number: u64, exit: &Exit) -> Option<(u64, Time)> {
-        let line = self.lines.get_mut(&exit.print.digest).expect("a waiting exit has a line");
-        assert_eq!(line.exits.head(), Some(number), "the oldest exit heads its line");
-        line.exits.advance(exit.next);
-        let last_met = line.last_met;
-        if line.is_over() {
-            self.lines.remove(&exit.print.digest);
-        }
-        last_met
     }
 
     /// Takes the oldest entry out, and says its fate if that was still open.
@@ -290,10 +276,10 @@ impl Passage {
         if entry.state != EntryState::Consumed {
             let line = self.lines.get_mut(&entry.print.digest).expect("a held entry has a line");
             line.held -= 1;
-            if line.entries.head() == Some(number) {
-                line.entries.advance(entry.next);
+            if line.head() == Some(number) {
+                line.advance(entry.next);
             }
-            if line.is_over() {
+            if line.held == 0 {
                 self.lines.remove(&entry.print.digest);
             }
         }

@@ -206,8 +206,8 @@ fn what_is_certain_is_told_at_once() {
         told
     };
     assert_eq!(fates_by(&mut matcher, 121), [Fate::Forwarded]);
-    assert_eq!(fates_by(&mut matcher, 1_125), []);
-    assert_eq!(fates_by(&mut matcher, 1_126), [Fate::Originated]);
+    assert_eq!(fates_by(&mut matcher, 1_130), []);
+    assert_eq!(fates_by(&mut matcher, 1_131), [Fate::Originated]);
     assert_eq!(matcher.held(), 1);
     assert_eq!(fates_by(&mut matcher, 2_110), []);
     assert_eq!(matcher.held(), 1);

@@ -15,36 +15,92 @@ struct Stamp {
     consumed: bool,
 }
 
-/// The definitions, applied to all stamps at once.
-fn naive(entries: &[Stamp], exits: &[Stamp], config: MatcherConfig) -> Vec<Verdict> {
+/// The usual delay after these, which were certain, and how much they differ.
+fn usual(certain: &[u64]) -> Option<(u64, u64)> {
+    let mut last = certain[certain.len().saturating_sub(31)..].to_vec();
+    last.sort();
+    let spread = (last.last()? - last[0]).max(100_000_000);
+    Some((last[last.len() / 2], spread))
+}
+
+/// The definitions, applied to all stamps at once; how many exits were another packet than the
+/// first, and how many a copy although a packet was left.
+fn naive(entries: &[Stamp], exits: &[Stamp], config: MatcherConfig) -> (Vec<Verdict>, [usize; 2]) {
     let mut origins: Vec<Option<(usize, Fate)>> = vec![None; exits.len()];
     let mut taken = vec![false; entries.len()];
+    let mut usual_at = vec![None; exits.len()];
+    let (mut certain, mut chosen) = (Vec::new(), [0; 2]);
     let meets = |entry: &Stamp, exit: &Stamp| {
         !entry.consumed
             && entry.at <= exit.at + config.early_max
             && exit.at.since(entry.at) <= config.horizon
     };
-    for (exit, origin) in exits.iter().zip(&mut origins) {
-        let same = |entry: &Stamp| entry.print.digest == exit.print.digest && meets(entry, exit);
-        let mut found = (0..entries.len()).filter(|&entry| same(&entries[entry]));
-        if let Some(entry) = found.clone().find(|&entry| !taken[entry]) {
-            taken[entry] = true;
-            *origin = Some((entry, Fate::Forwarded));
-        } else if let Some(entry) = found.next_back() {
-            *origin = Some((entry, Fate::Duplicated));
-        }
+    let is_same = |a: &Stamp, b: &Stamp| a.print.digest == b.print.digest;
+    let deviation = |entry: usize, exit: &Stamp, usual: Option<(u64, u64)>| {
+        usual.map_or(0, |(median, _)| exit.at.since(entries[entry].at).0.abs_diff(median))
+    };
+    for (number, exit) in exits.iter().enumerate() {
+        let now = usual(&certain);
+        usual_at[number] = now;
+        let free: Vec<usize> = (0..entries.len())
+            .filter(|&entry| is_same(&entries[entry], exit) && meets(&entries[entry], exit))
+            .filter(|&entry| !taken[entry])
+            .collect();
+        let last = (0..entries.len())
+            .rfind(|&entry| taken[entry] && is_same(&entries[entry], exit))
+            .filter(|&entry| exit.at.since(entries[entry].at) <= config.horizon);
+        let nearest = free.iter().copied().min_by_key(|&entry| deviation(entry, exit, now));
+        let is_copy = |entry: usize| match (last, now) {
+            (Some(last), Some((_, spread))) => {
+                deviation(entry, exit, now) > 4 * (deviation(last, exit, now) + spread)
+            }
+            _ => false,
+        };
+        origins[number] = match nearest.filter(|&entry| !is_copy(entry)) {
+            Some(entry) => {
+                if free.len() == 1 && last.is_none() {
+                    certain.push(exit.at.since(entries[entry].at).0);
+                }
+                chosen[0] += usize::from(entry != free[0]);
+                taken[entry] = true;
+                Some((entry, Fate::Forwarded))
+            }
+            None => {
+                chosen[1] += usize::from(nearest.is_some());
+                last.map(|entry| (entry, Fate::Duplicated))
+            }
+        };
     }
-    for (exit, origin) in exits.iter().zip(&mut origins).filter(|(_, origin)| origin.is_none()) {
+    keep_order(exits, &mut origins);
+    for (number, exit) in exits.iter().enumerate() {
         let shared = |entry: usize| entries[entry].print.lanes_shared(&exit.print).min(7);
+        let nearness =
+            |entry: usize| (std::cmp::Reverse(deviation(entry, exit, usual_at[number])), entry);
         let best = (0..entries.len())
             .filter(|&entry| !taken[entry] && meets(&entries[entry], exit) && shared(entry) >= 4)
-            .max_by_key(|&entry| (shared(entry), entry));
+            .max_by_key(|&entry| (shared(entry), nearness(entry)))
+            .filter(|_| origins[number].is_none());
         if let Some(entry) = best {
             taken[entry] = true;
-            *origin = Some((entry, Fate::Corrupted));
+            origins[number] = Some((entry, Fate::Corrupted));
         }
     }
-    tell(entries, exits, &origins, &taken)
+    (tell(entries, exits, &origins, &taken), chosen)
+}
+
+/// Identical packets that overtake one another cannot be seen.
+fn keep_order(exits: &[Stamp], origins: &mut [Option<(usize, Fate)>]) {
+    for first in 0..exits.len() {
+        for second in first + 1..exits.len() {
+            if let (Some((one, Fate::Forwarded)), Some((other, Fate::Forwarded))) =
+                (origins[first], origins[second])
+                && exits[first].print.digest == exits[second].print.digest
+                && one > other
+            {
+                origins.swap(first, second);
+            }
+        }
+    }
 }
 
 fn tell(
@@ -102,6 +158,9 @@ fn packet(rng: &mut Rng) -> Vec<u8> {
     packet
 }
 
+/// The unit of a scenario's times: a chance delay differs from the usual one by more than noise.
+const UNIT: u64 = 50_000_000;
+
 /// What enters and what leaves when everything that can go wrong often does.
 fn scenario(seed: u64) -> (Vec<Stamp>, Vec<Stamp>) {
     let mut rng = Rng::new(seed, 0, 0);
@@ -112,7 +171,7 @@ fn scenario(seed: u64) -> (Vec<Stamp>, Vec<Stamp>) {
         let mut bytes = packet(&mut rng);
         let consumed = rng.below(20) == 0;
         let stamp = |at: u64, bytes: &[u8]| Stamp {
-            at: Time(at),
+            at: Time(at * UNIT),
             print: Fingerprint::of(bytes),
             consumed: false,
         };
@@ -127,7 +186,8 @@ fn scenario(seed: u64) -> (Vec<Stamp>, Vec<Stamp>) {
             }
         }
         for _ in 0..=u64::from(rng.below(8) == 0) {
-            exits.push(stamp(now + rng.below(120) - 8, &bytes));
+            let delay = if rng.below(4) == 0 { rng.below(120) } else { 18 + rng.below(3) };
+            exits.push(stamp(now + delay - 8, &bytes));
         }
         if rng.below(12) == 0 {
             exits.push(stamp(now, &packet(&mut rng)));
@@ -164,13 +224,18 @@ fn matched(entries: &[Stamp], exits: &[Stamp], config: MatcherConfig, seed: u64)
     verdicts
 }
 
+fn config(pending_max: usize) -> MatcherConfig {
+    MatcherConfig { horizon: Span(60 * UNIT), early_max: Span(3 * UNIT), pending_max }
+}
+
 #[test]
 fn agrees_with_its_twin_in_any_interleaving() {
-    let config = MatcherConfig { horizon: Span(60), early_max: Span(3), pending_max: 1 << 10 };
-    let mut seen = HashSet::new();
+    let config = config(1 << 10);
+    let (mut seen, mut chosen) = (HashSet::new(), [0; 2]);
     for seed in 1..=300 {
         let (entries, exits) = scenario(seed);
-        let expected = naive(&entries, &exits, config);
+        let (expected, choices) = naive(&entries, &exits, config);
+        chosen.iter_mut().zip(choices).for_each(|(sum, more)| *sum += more);
         for order in 0..3 {
             let verdicts = matched(&entries, &exits, config, seed * 3 + order);
             assert_eq!(verdicts.len(), expected.len(), "seed {seed}");
@@ -182,11 +247,12 @@ fn agrees_with_its_twin_in_any_interleaving() {
     }
     // Every fate, and reordering of both kinds of packets that can be reordered.
     assert_eq!(seen.len(), 8, "the scenarios must show everything: {seen:?}");
+    assert!(chosen[0] > 300 && chosen[1] > 15, "and every choice: {chosen:?}");
 }
 
 #[test]
 fn a_full_matcher_still_balances() {
-    let config = MatcherConfig { horizon: Span(60), early_max: Span(3), pending_max: 4 };
+    let config = config(4);
     for seed in 1..=100 {
         let (entries, exits) = scenario(seed);
         let mut matcher = Matcher::new(config);

@@ -23,6 +23,8 @@ pub struct PacketTruth {
     pub came_ns: i64,
     /// When it left; none where it did not.
     pub left_ns: Option<i64>,
+    /// How many of its direction had left before it, copies included.
+    pub left_as: Option<u64>,
     /// When its copy left, if there was one.
     pub copy_left_ns: Option<i64>,
     /// It was lost by chance.
@@ -41,6 +43,8 @@ pub struct Truth {
     packets: Vec<PacketTruth>,
     /// The place in `packets` of each packet that was not lost: it, or a copy of it, may still leave.
     places: BTreeMap<(u8, u64), usize>,
+    /// Packets and copies that have left, by direction.
+    left: BTreeMap<u8, u64>,
     /// Packets beyond [`PACKETS_MAX`].
     pub beyond: u64,
 }
@@ -63,6 +67,7 @@ impl Truth {
                     number: event.number,
                     came_ns: at_ns,
                     left_ns: None,
+                    left_as: None,
                     copy_left_ns: None,
                     lost: false,
                     discarded: false,
@@ -71,6 +76,9 @@ impl Truth {
                 });
                 continue;
             }
+            let left = self.left.entry(direction).or_insert(0);
+            let left_as = *left;
+            *left += u64::from(matches!(event.what, What::Left | What::CopyLeft));
             let Some(&place) = self.places.get(&name) else { continue };
             let packet = &mut self.packets[place];
             match event.what {
@@ -79,7 +87,9 @@ impl Truth {
                 What::Discarded => packet.discarded = true,
                 What::Corrupted => packet.corrupted = true,
                 What::HeldBack => packet.held_back = true,
-                What::Left => packet.left_ns = Some(at_ns),
+                What::Left => {
+                    (packet.left_ns, packet.left_as) = (Some(at_ns), Some(left_as));
+                }
                 What::CopyLeft => packet.copy_left_ns = Some(at_ns),
             }
             // (A copy may still come; but nothing follows a loss.)
@@ -139,12 +149,15 @@ mod tests {
             event(30, 0, 0, What::Left),
             event(31, 0, 0, What::CopyLeft),
             event(40, 0, 7, What::Left),
+            event(41, 0, 1, What::Came),
+            event(42, 0, 1, What::Left),
         ];
         truth.note(&later, Time::from_nanos(10));
         let packets = truth.packets();
-        assert_eq!(packets.len(), 2, "nobody saw the seventh come");
-        let [held, lost] = packets[..] else { panic!("{packets:?}") };
+        assert_eq!(packets.len(), 3, "nobody saw the seventh come");
+        let [held, last, lost] = packets[..] else { panic!("{packets:?}") };
         assert_eq!((held.came_ns, held.left_ns, held.copy_left_ns), (-5, Some(20), Some(21)));
+        assert_eq!([held.left_as, last.left_as, lost.left_as], [Some(0), Some(3), None]);
         assert!(held.held_back && !held.lost && lost.lost && lost.left_ns.is_none());
     }
 }

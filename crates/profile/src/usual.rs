@@ -1,0 +1,100 @@
+//! The usual delay: which of several packets with the same bytes an exit most likely was.
+//!
+//! It is the median of the delays of the [`RECENT`] packets that left last and could have been no
+//! other, so it follows a queue that fills. Only such packets count: a delay that was guessed
+//! supports no further guess.
+
+use nilometer_wire::Span;
+
+/// Delays of which the median is taken.
+const RECENT: usize = 31;
+/// Delays that differ by less are called alike: a thread is held up for as long now and then.
+const NOISE: Span = Span::from_nanos(100_000);
+/// By how many times the spread a delay must exceed another to be called another packet's.
+const FAR: u64 = 4;
+
+/// The delays that were certain, the last of them.
+#[derive(Debug)]
+pub struct UsualDelay {
+    recent: [Span; RECENT],
+    /// Delays noted so far.
+    noted: usize,
+}
+
+impl UsualDelay {
+    pub fn new() -> UsualDelay {
+        UsualDelay { recent: [Span::ZERO; RECENT], noted: 0 }
+    }
+
+    /// A packet that can have been no other took so long.
+    pub fn note(&mut self, delay: Span) {
+        self.recent[self.noted % RECENT] = delay;
+        self.noted += 1;
+    }
+
+    /// What is usual now; none before the first certain delay.
+    pub fn now(&self) -> Option<Usual> {
+        let mut sorted = self.recent;
+        let known = &mut sorted[..self.noted.min(RECENT)];
+        known.sort_unstable();
+        let [shortest, .., longest] = known else {
+            let only = known.first()?;
+            return Some(Usual { median: *only, spread: NOISE });
+        };
+        let spread = Span(longest.0 - shortest.0).max(NOISE);
+        Some(Usual { median: known[known.len() / 2], spread })
+    }
+}
+
+/// The usual delay at some moment, and how much the delays differ that it is taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usual {
+    pub median: Span,
+    pub spread: Span,
+}
+
+impl Usual {
+    /// By how much a delay differs from the usual one.
+    pub fn deviation(&self, delay: Span) -> Span {
+        Span(delay.0.abs_diff(self.median.0))
+    }
+
+    /// Whether a packet that took `delay` is far less likely than a copy that took `of_a_copy`.
+    pub fn prefers_copy(&self, delay: Span, of_a_copy: Span) -> bool {
+        self.deviation(delay) > (self.deviation(of_a_copy) + self.spread) * FAR
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MICRO: u64 = 1_000_000;
+
+    #[test]
+    fn the_median_follows_the_last_delays() {
+        let mut usual = UsualDelay::new();
+        assert_eq!(usual.now(), None);
+        usual.note(Span(7 * MICRO));
+        assert_eq!(usual.now(), Some(Usual { median: Span(7 * MICRO), spread: NOISE }));
+        for delay in [500, 9, 8] {
+            usual.note(Span(delay * MICRO));
+        }
+        let (median, spread) = (Span(9 * MICRO), Span(493 * MICRO));
+        assert_eq!(usual.now(), Some(Usual { median, spread }));
+        (0..RECENT).for_each(|_| usual.note(Span(3 * MICRO)));
+        assert_eq!(usual.now(), Some(Usual { median: Span(3 * MICRO), spread: NOISE }));
+    }
+
+    #[test]
+    fn a_copy_is_preferred_to_what_is_far_from_usual() {
+        let usual = Usual { median: Span(50 * MICRO), spread: NOISE };
+        assert_eq!(usual.deviation(Span(30 * MICRO)), Span(20 * MICRO));
+        assert_eq!(usual.deviation(Span(70 * MICRO)), Span(20 * MICRO));
+        // Four times 100 µs and 10 µs.
+        assert!(!usual.prefers_copy(Span(490 * MICRO), Span(60 * MICRO)));
+        assert!(usual.prefers_copy(Span(491 * MICRO), Span(60 * MICRO)));
+        // Both were held up: the one as good as the other.
+        assert!(!usual.prefers_copy(Span(20_010 * MICRO), Span(20_000 * MICRO)));
+    }
+}

@@ -1,0 +1,95 @@
+//! Packets that are sent again byte by byte the same are told apart by the usual delay.
+
+use nilometer_profile::{Direction, Fate, Fingerprint, Matcher, MatcherConfig, Verdict};
+use nilometer_wire::Time;
+
+const WAY: Direction = Direction::ClientToServer;
+const MS: u64 = 1_000_000_000;
+
+/// An IPv6 packet with this payload byte.
+fn print(content: u8) -> Fingerprint {
+    let mut packet = [0; 80];
+    (packet[0], packet[5], packet[6], packet[60]) = (0x60, 40, 59, content);
+    Fingerprint::of(&packet)
+}
+
+/// One whose last bytes were damaged.
+fn damaged(content: u8) -> Fingerprint {
+    let mut packet = [0; 80];
+    (packet[0], packet[5], packet[6], packet[60], packet[79]) = (0x60, 40, 59, content, 1);
+    Fingerprint::of(&packet)
+}
+
+/// The fates of what enters and leaves at these milliseconds, after nine packets that took 5 ms each: when they entered
+/// and left, in this order.
+fn fates(
+    entries: &[(u64, Fingerprint)],
+    exits: &[(u64, Fingerprint)],
+) -> Vec<(Fate, Option<u64>, Option<u64>)> {
+    let mut matcher = Matcher::new(MatcherConfig::default());
+    for turn in 0..9 {
+        let other = print(100 + turn);
+        matcher.entered(WAY, Time(u64::from(turn) * MS), &other, false);
+        matcher.left(WAY, Time((u64::from(turn) + 5) * MS), &other);
+    }
+    let begin = 1_000;
+    for (at, print) in entries {
+        matcher.entered(WAY, Time((begin + at) * MS), print, false);
+    }
+    for (at, print) in exits {
+        matcher.left(WAY, Time((begin + at) * MS), print);
+    }
+    let mut told: Vec<Verdict> = Vec::new();
+    matcher.finish(&mut |verdict| told.push(verdict));
+    told.retain(|verdict| verdict.entered_at.is_none_or(|at| at.0 >= begin * MS));
+    told.sort_by_key(|verdict| (verdict.entered_at, verdict.left_at));
+    let since = |at: Option<Time>| at.map(|at| at.0 / MS - begin);
+    told.iter().map(|told| (told.fate, since(told.entered_at), since(told.left_at))).collect()
+}
+
+#[test]
+fn the_first_is_the_lost_one_where_the_second_took_as_long_as_usual() {
+    let packet = print(1);
+    let sent_again = [(0, packet), (200, packet)];
+    let lost = [(Fate::Lost, Some(0), None), (Fate::Forwarded, Some(200), Some(206))];
+    assert_eq!(fates(&sent_again, &[(206, packet)]), lost);
+    let lost = [(Fate::Forwarded, Some(0), Some(6)), (Fate::Lost, Some(200), None)];
+    assert_eq!(fates(&sent_again, &[(6, packet)]), lost);
+}
+
+#[test]
+fn a_late_packet_is_no_lost_one_when_both_leave() {
+    let packet = print(1);
+    // The first left late: sent again after 3 ms, in order.
+    let entries = [(0, packet), (3, packet)];
+    let both = [(Fate::Forwarded, Some(0), Some(8)), (Fate::Forwarded, Some(3), Some(9))];
+    assert_eq!(fates(&entries, &[(8, packet), (9, packet)]), both);
+}
+
+#[test]
+fn a_copy_of_the_second_is_not_the_first_come_late() {
+    let packet = print(1);
+    let fates = fates(&[(0, packet), (200, packet)], &[(205, packet), (206, packet)]);
+    let expected = [
+        (Fate::Lost, Some(0), None),
+        (Fate::Forwarded, Some(200), Some(205)),
+        (Fate::Duplicated, Some(200), Some(206)),
+    ];
+    assert_eq!(fates, expected);
+}
+
+#[test]
+fn a_damaged_packet_that_is_sent_again_is_damaged_and_not_lost() {
+    let packet = print(1);
+    let fates = fates(&[(0, packet), (200, packet)], &[(5, damaged(1)), (205, packet)]);
+    let expected = [(Fate::Corrupted, Some(0), Some(5)), (Fate::Forwarded, Some(200), Some(205))];
+    assert_eq!(fates, expected);
+}
+
+/// Two look-alikes were lost to the receiver; the one that would have taken 5 ms is the damaged one.
+#[test]
+fn of_look_alikes_the_damaged_one_took_as_long_as_usual() {
+    let packet = print(1);
+    let fates = fates(&[(0, packet), (4, packet)], &[(6, damaged(1))]);
+    assert_eq!(fates, [(Fate::Corrupted, Some(0), Some(6)), (Fate::Lost, Some(4), None)]);
+}
