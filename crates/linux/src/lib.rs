@@ -27,6 +27,7 @@ pub mod privilege;
 pub mod processors;
 pub mod ring;
 pub mod scheduling;
+pub mod spinning;
 pub mod steer;
 pub mod system_file;
 pub mod tap;

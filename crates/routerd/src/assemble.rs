@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use nilometer_queue::aal5::Framing;
@@ -133,6 +134,7 @@ pub fn assemble(config: &RouterConfig, options: Options) -> Result<Assembly> {
     if let Some(flow_offload) = flow_offload {
         driver.set_flow_offload(flow_offload);
     }
+    driver.set_spin(Duration::from_micros(config.spin_us.into()));
     for (number, opened) in opened.into_iter().enumerate() {
         match opened {
             Some((device, beside)) => driver.attach(number, device, beside),

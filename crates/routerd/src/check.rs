@@ -8,6 +8,7 @@ use super::config::{PORTS_MAX, RouteSection, RouterConfig};
 use super::pace::{checked_burst, checked_delay};
 use super::shares::shares;
 use nilometer_linux::flow_offload::FlowOffload;
+use nilometer_linux::spinning::SPIN_MAX;
 
 impl RouterConfig {
     /// Holds the numbers to what can be built.
@@ -19,6 +20,12 @@ impl RouterConfig {
         ensure!(ports > 0, "a router has at least one [[port]], and this one has none");
         let all = ports + self.fabric.spare_ports;
         ensure!(all <= PORTS_MAX, "{all} ports, spare ones included: {PORTS_MAX} are the most");
+        let most = SPIN_MAX.as_micros();
+        ensure!(
+            u128::from(self.spin_us) <= most,
+            "spin_us is {}, and {most} are the most; what comes later is waited for asleep",
+            self.spin_us
+        );
         for (number, port) in self.ports.iter().enumerate() {
             let name = &port.interface;
             let twice = self.ports[..number].iter().any(|other| other.interface == *name);

@@ -20,6 +20,8 @@ use nilometer_linux::testbed::{DevicePort, PROGRAM_INTERFACES};
 
 /// Routes of each family that there is room for where nothing is said: a lab has a handful.
 const ROUTES: usize = 1 << 14;
+/// How long the router of a lab looks for the next frame where nothing is said, µs.
+const SPIN_US: u32 = 50;
 /// A full frame on Ethernet, of which a queue of so many packets is made at the most.
 const FRAME_BYTES: u64 = 1_538;
 /// Payload of an ATM cell.
@@ -53,6 +55,9 @@ impl RouterFile {
         }
         if !has("tables", "routes_v6") {
             config.tables.routes_v6 = ROUTES;
+        }
+        if !keys.contains_key("spin_us") {
+            config.spin_us = SPIN_US;
         }
         let has_seed = keys.contains_key("seed");
         Ok(RouterFile { path: path.to_owned(), text, config, has_seed })
@@ -177,7 +182,7 @@ pub fn testbed_router(ports: &[DevicePort], seed: u64, file: Option<&RouterFile>
 fn usual() -> RouterConfig {
     let (routes_v4, routes_v6) = (ROUTES, ROUTES);
     let tables = TablesSection { routes_v4, routes_v6, ..TablesSection::default() };
-    RouterConfig { tables, ..RouterConfig::default() }
+    RouterConfig { tables, spin_us: SPIN_US, ..RouterConfig::default() }
 }
 
 #[cfg(test)]

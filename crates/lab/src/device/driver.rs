@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   each turn:   for each port: receive ─ node ─ what is due leaves ─ for each port: transmit
-//!                    nothing moved?  sleep until a frame comes or the node's next moment is near
+//!                    nothing moved?  look again for a while; then sleep until a frame comes or the node's next moment is near
 //! ```
 //!
 //! The last `AWAKE_FOR` before a moment are waited for awake, as the kernel's sleep is no finer. A frame that a
@@ -10,16 +10,20 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nilometer_linux::epoll::PromptTimers;
 use nilometer_linux::memory::{Memory, Packet};
 use nilometer_linux::port::{PortError, PortIo, PortStatistics, wait};
+use nilometer_linux::spinning::Spinning;
 use nilometer_wire::{Node, Port, Time};
 
 /// How long before a moment it is waited for awake.
 const AWAKE_FOR: Duration = Duration::from_micros(60);
+/// How long it looks for the next frame before it sleeps: what it delays, it delays by its own clock, and a
+/// wake would be added to that.
+const SPIN_FOR: Duration = Duration::from_millis(1);
 /// The longest sleep, so that a stop is noticed.
 const ASLEEP_FOR: Duration = Duration::from_millis(20);
 /// How long a port without room is left alone.
@@ -35,6 +39,7 @@ pub struct Driver<'a, N, P> {
     memory: Memory,
     leaving: Vec<VecDeque<Packet>>,
     batch: Vec<Packet>,
+    spinning: Spinning,
     clock: &'a dyn Fn() -> Time,
 }
 
@@ -47,7 +52,8 @@ impl<'a, N: Node<Packet, Memory>, P: PortIo> Driver<'a, N, P> {
         clock: &'a dyn Fn() -> Time,
     ) -> Driver<'a, N, P> {
         let leaving = ports.iter().map(|_| VecDeque::new()).collect();
-        Driver { node, ports, memory, leaving, batch: Vec::new(), clock }
+        let spinning = Spinning::new(SPIN_FOR);
+        Driver { node, ports, memory, leaving, batch: Vec::new(), spinning, clock }
     }
 
     /// The counters of the ports.
@@ -72,7 +78,9 @@ impl<'a, N: Node<Packet, Memory>, P: PortIo> Driver<'a, N, P> {
         while !stop.load(Ordering::Acquire) {
             let moved = self.turn()?;
             look(&mut self.node);
-            if !moved {
+            if self.spinning.after_turn(moved, Instant::now) {
+                std::hint::spin_loop();
+            } else if !moved {
                 self.sleep()?;
             }
         }

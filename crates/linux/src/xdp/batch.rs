@@ -19,7 +19,8 @@
 //! ```
 //!
 //! Then soft interrupts are let go, and the receiver is polled once for all of them. A call costs more
-//! than one of AF_XDP's, and each frame in it less: it pays from [`WORTH_WHILE`] frames on. Both ways
+//! than one of AF_XDP's, and each frame in it less. From [`WORTH_WHILE`] frames on it is made, as by the
+//! other way the second frame waits until the receiver's whole stack has seen to the first. Both ways
 //! are finished when their calls return, so frames keep their order whichever way they go.
 //!
 //! # Checksums
@@ -49,8 +50,8 @@ use crate::partial_checksum::PartialChecksum;
 
 /// Frames in a call: as many as a driver takes in one poll of the kernel's.
 pub(super) const FRAMES_MAX: usize = 64;
-/// From so many frames on a call costs less than AF_XDP's.
-pub(super) const WORTH_WHILE: usize = 8;
+/// From so many frames on they leave by one call.
+pub(super) const WORTH_WHILE: usize = 2;
 
 const SKB_STORE_BYTES: i32 = 9;
 const CLONE_REDIRECT: i32 = 13;

@@ -217,6 +217,32 @@ fn batches_pass_every_frame_in_order() -> Result<()> {
     Ok(())
 }
 
+/// By the ring, the kernel runs the receiver's whole stack behind each frame before it sends the next.
+#[test]
+fn two_frames_leave_by_one_call_and_a_lone_one_by_the_ring() -> Result<()> {
+    if !privileged("small batches") {
+        return Ok(());
+    }
+    at_home(1_500, AsIs, |lab, patch| {
+        let right = Host::open(&lab.right, "r0")?;
+        let Patch { memory, ports, queues, .. } = patch;
+        for (count, in_the_ring) in [(1, 1), (2, 0), (7, 0)] {
+            for number in 0..count {
+                let packet = memory.take().expect("there are many").packet(60);
+                memory.frame_mut(&packet).copy_from_slice(&lab::frame(number, 60));
+                queues[1].push_back(packet);
+            }
+            assert_eq!(ports[1].transmit(memory, &mut queues[1])?, count as usize);
+            assert_eq!(ports[1].sending(), in_the_ring, "of {count}");
+            ports[1].flush(memory)?;
+            for number in 0..count {
+                assert_eq!(right.receive()?, Some(lab::frame(number, 60)));
+            }
+        }
+        Ok(())
+    })
+}
+
 /// A UDP datagram whose checksum is still to be filled in, or is there.
 fn datagram(number: u16, is_open: bool) -> Vec<u8> {
     let (source, destination) = ([198, 18, 0, 1], [198, 18, 0, 2]);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   each turn:   told to do? ─ for each port: receive ─ pipeline ─ advance ─ for each port: transmit
-//!                     nothing moved?  sleep until a packet, a timer of the pipeline, or a word
+//!                     nothing moved?  look again for a while, where that is wanted (`Spinning`); then
+//!                                     sleep until a packet, a timer of the pipeline, or a word
 //!                     few frames, and more to come?  rest until some have gathered
 //! ```
 //!
@@ -39,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nilometer_router::memory::Place;
@@ -58,6 +59,7 @@ use nilometer_linux::epoll::PromptTimers;
 use nilometer_linux::flow_offload::FlowOffload;
 use nilometer_linux::memory::{Census, Memory};
 use nilometer_linux::port::{Port, PortIo, PortStatistics, wait_with};
+use nilometer_linux::spinning::Spinning;
 use nilometer_linux::tap::TapPort;
 use port_slot::PortSlot;
 pub use port_slot::{Lost, Presence};
@@ -93,6 +95,7 @@ pub struct Driver {
     links_seen: Instant,
     /// Turns that were made, and those after which it slept.
     turns: (u64, u64),
+    spinning: Spinning,
     /// Who is told what happens to ports; stderr where nobody is.
     messages: Option<Messages>,
     /// Who gets the copies that filters ask for.
@@ -134,6 +137,7 @@ impl Driver {
             hops,
             links_seen: now,
             turns: (0, 0),
+            spinning: Spinning::new(Duration::ZERO),
             messages: None,
             tracer: None,
             watcher: None,
@@ -150,6 +154,11 @@ impl Driver {
     /// afterwards.
     pub fn set_flow_offload(&mut self, table: FlowOffload) {
         self.grants = Some(Box::new(Grants::new(table)));
+    }
+
+    /// Looks for frames so long after one was moved before it sleeps.
+    pub fn set_spin(&mut self, most: Duration) {
+        self.spinning = Spinning::new(most);
     }
 
     /// The table of shortcuts, for devices to be opened with.
@@ -244,15 +253,6 @@ impl Driver {
         self.watcher = Some(watcher);
     }
 
-    /// Lets `tracer` have the copies that filters ask for; whether nobody has them already.
-    pub fn set_tracer(&mut self, tracer: Tracer) -> bool {
-        let is_free = self.tracer.as_ref().is_none_or(Tracer::is_over);
-        if is_free {
-            self.tracer = Some(tracer);
-        }
-        is_free
-    }
-
     /// Plays `stress` from now on; whether none is being played.
     pub fn set_stress(&mut self, stress: Stress) -> bool {
         let is_free = self.stress.as_ref().is_none_or(|stress| stress.view().is_over);
@@ -271,19 +271,6 @@ impl Driver {
     pub fn end_stress(&mut self) {
         if let Some(stress) = &mut self.stress {
             stress.end();
-        }
-    }
-
-    /// Hands the copies on that filters ask for.
-    fn trace(&mut self) {
-        for (port, place) in self.take_copies() {
-            if let Some(tracer) = &mut self.tracer {
-                let frame = self.memory.frame(&place).to_vec();
-                if !tracer.hand_on(Traced { port, stamp: SystemTime::now(), frame }) {
-                    self.tracer = None;
-                }
-            }
-            self.memory.give(place);
         }
     }
 
@@ -313,7 +300,10 @@ impl Driver {
         let _prompt = PromptTimers::new();
         while !stop.load(Ordering::Acquire) {
             self.turns.0 += 1;
-            if !self.turn() {
+            let has_moved = self.turn();
+            if self.spinning.after_turn(has_moved, Instant::now) {
+                std::hint::spin_loop();
+            } else if !has_moved {
                 self.turns.1 += 1;
                 self.sleep()?;
             } else if let Some(rest) = self.rest() {

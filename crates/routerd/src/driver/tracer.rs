@@ -4,6 +4,8 @@ use std::time::SystemTime;
 
 use tokio::sync::mpsc::{Sender, error::TrySendError};
 
+use super::Driver;
+
 /// A packet that a filter chose.
 pub struct Traced {
     /// The port that it came by.
@@ -46,5 +48,29 @@ impl Tracer {
     /// Packets that found no room.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+}
+
+impl Driver {
+    /// Lets `tracer` have the copies that filters ask for; whether nobody has them already.
+    pub fn set_tracer(&mut self, tracer: Tracer) -> bool {
+        let is_free = self.tracer.as_ref().is_none_or(Tracer::is_over);
+        if is_free {
+            self.tracer = Some(tracer);
+        }
+        is_free
+    }
+
+    /// Hands the copies on that filters ask for.
+    pub(super) fn trace(&mut self) {
+        for (port, place) in self.take_copies() {
+            if let Some(tracer) = &mut self.tracer {
+                let frame = self.memory.frame(&place).to_vec();
+                if !tracer.hand_on(Traced { port, stamp: SystemTime::now(), frame }) {
+                    self.tracer = None;
+                }
+            }
+            self.memory.give(place);
+        }
     }
 }
