@@ -3,8 +3,8 @@
 //! A frame that finds its thread asleep waits until a bell is rung, a processor comes back from its halt
 //! and the thread is scheduled: 10 to 30 µs, most of what a router of ours adds to a frame's way where little
 //! is to be done. A thread that is awake sees the frame at once. What that costs is a processor's time, so it
-//! is bounded twice: nothing is looked for longer than [`Spinning::most`] after something moved last, and over
-//! time at most [`SHARE_PERCENT`] of a processor is spent so, which keeps a thread of a real-time
+//! is bounded twice: nothing is looked for longer than its limit after something moved last, and over
+//! time at most 60 % of a processor is spent so, which keeps a thread of a real-time
 //! class within its limit ([`crate::scheduling`]) and leaves the other threads their turn.
 
 use std::time::{Duration, Instant};

@@ -5,38 +5,23 @@
 //! calling thread.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
-use nilometer_queue::aal5::Framing;
-use nilometer_queue::distributed::{Fabric as Shape, Variant};
-use nilometer_queue::voq::InputLimits;
-use nilometer_queue::{Any, Capacity, Kind, Settings};
-use nilometer_router::classifier::RuleId;
-use nilometer_router::fabric::FabricPlan;
-use nilometer_router::memory::Ticket;
-use nilometer_router::neighbour::Given;
-use nilometer_router::pipeline::engine::{Filters, Tables};
+use anyhow::{Context, Result, ensure};
 use nilometer_router::pipeline::port::PortPlan;
-use nilometer_router::pipeline::{Router, RouterPlan};
-use nilometer_sim::queueing::{Place as QueuePlace, QueueSpec};
-use nilometer_wire::{Rate, Time};
 use serde::{Deserialize, Serialize};
 
-use super::config::{FabricSection, PortKind, PortSection, Queueing, RouterConfig};
+use super::config::{PortKind, PortSection, RouterConfig};
 use super::driver::{Driver, Remote};
-use super::queue_size::sized;
+use super::machine::{introduce, local_mac, machine, spare_port};
 use super::recording::event::Beginning;
 use super::recording::{Command, Recorder};
-use super::rib_thread::Readers;
-use super::routes::{Routes, check_link_local, entered};
-use super::shares::{BESIDE_RESERVE, OWN_RESERVE, RING_ENTRIES, Shared, shares};
+use super::routes::Routes;
+use super::shares::{BESIDE_RESERVE, OWN_RESERVE, RING_ENTRIES};
 use nilometer_files::document::draft::Draft;
 use nilometer_linux::flow_offload::FlowOffload;
 use nilometer_linux::memory::{Memory, MemoryConfig};
-use nilometer_linux::netlink::{MacAddress, Netlink};
+use nilometer_linux::netlink::Netlink;
 use nilometer_linux::packet_port::{PacketPort, PacketPortConfig};
 use nilometer_linux::port::{ChecksumOffload, Port, PortIo};
 use nilometer_linux::tap::{TapConfig, TapPort};
@@ -44,8 +29,6 @@ use nilometer_linux::xdp::{XdpConfig, XdpMode, XdpPort};
 
 /// The MTU of a port whose interface is not there yet.
 const MTU_ABSENT: u16 = 1_500;
-/// Packets of the discipline where a port does not say.
-pub const QUEUE_PACKETS: u32 = 2_048;
 
 /// What a person should know of how a router was put together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,74 +131,6 @@ pub fn assemble(config: &RouterConfig, options: Options) -> Result<Assembly> {
     Ok(Assembly { driver, remote, routes, notes })
 }
 
-/// A router without devices: its pipeline, and its routes.
-pub struct Machine {
-    /// The pipeline.
-    pub router: Router,
-    /// Its routes, whose next hops the pipeline is yet to be given.
-    pub routes: Routes,
-}
-
-impl Machine {
-    /// The router of a configuration whose ports have these link-layer addresses and carry IP packets of so many
-    /// bytes: for a driver that brings its own ports and clock. It has the next hops of its routes.
-    ///
-    /// # Errors
-    /// What cannot be as it is asked for, by its name in the file.
-    pub fn without_devices(
-        config: &RouterConfig,
-        macs: &[MacAddress],
-        mtu_bytes: u16,
-    ) -> Result<Machine> {
-        config.check()?;
-        ensure!(macs.len() == config.ports.len(), "each port needs a link-layer address");
-        let ports: Vec<_> = macs.iter().map(|&mac| (mac, mtu_bytes)).collect();
-        let routes = Routes::new(config, None)?;
-        let lookups = routes.rib_thread().lookups()?;
-        let mut router = router_without_devices(config, &ports, lookups)?;
-        let hops = routes.rib_thread().hops();
-        router.set_hops(Arc::clone(hops.current()));
-        Ok(Machine { router, routes })
-    }
-}
-
-/// The pipeline of a configuration whose ports have these link-layer addresses and carry IP packets of so many bytes,
-/// without next hops; routes are looked up in these tables.
-///
-/// # Errors
-/// What cannot be as it is asked for, by its name in the file.
-pub fn router_without_devices(
-    config: &RouterConfig,
-    ports: &[(MacAddress, u16)],
-    lookups: Readers,
-) -> Result<Router> {
-    let ports = config.ports.iter().zip(ports);
-    let plans = ports.map(|(port, &(mac, mtu_bytes))| (port.plan(mac, mtu_bytes), Some(port)));
-    let spare = (0..config.fabric_ports() - config.ports.len()).map(spare_port);
-    machine(config, &plans.chain(spare).collect::<Vec<_>>(), lookups)
-}
-
-/// Puts a router's tables, filters, neighbours and pipeline together.
-fn machine(
-    config: &RouterConfig,
-    plans: &[(PortPlan, Option<&PortSection>)],
-    lookups: Readers,
-) -> Result<Router> {
-    for route in entered(config)? {
-        check_link_local(&route, |port| plans[usize::from(port)].0.mac)?;
-    }
-    let tables = Tables {
-        routes4: lookups.v4,
-        routes6: lookups.v6,
-        filters4: Filters::new(config.tables.classifier.classifier(config.tables.filters)),
-        filters6: Filters::new(config.tables.classifier.classifier(config.tables.filters)),
-    };
-    let mut router = router(config, plans, tables)?;
-    filter(&mut router, config)?;
-    introduce(&mut router, config, None)?;
-    Ok(router)
-}
-
 /// Tells the router that port `number` has no device yet, so that nothing is made for its link.
 fn unplugged(driver: &mut Driver, number: usize) -> Result<()> {
     let now = driver.now();
@@ -287,178 +202,6 @@ fn make_fit(
 fn plan_of(port: &PortSection, device: &Port) -> PortPlan {
     let mtu_bytes = u16::try_from(device.mtu_bytes()).unwrap_or(u16::MAX).min(9_216);
     port.plan(device.mac(), mtu_bytes)
-}
-
-fn router(
-    config: &RouterConfig,
-    plans: &[(PortPlan, Option<&PortSection>)],
-    tables: Tables,
-) -> Result<Router> {
-    let fabric = fabric(config)?;
-    let mut ports = Vec::new();
-    for (number, (plan, section)) in plans.iter().enumerate() {
-        let queue = section.and_then(|section| section.queue.as_ref());
-        let place = PortPlace { plan, number, rate: plan.rate, config };
-        let discipline = place.discipline(queue)?;
-        ports.push((plan.clone(), discipline));
-    }
-    let manners = config.rfc1812.manners();
-    let plan = RouterPlan { manners, ..RouterPlan::new(fabric, config.seed) };
-    let mut router = Router::new(plan, ports, tables).map_err(|why| anyhow!("{why}"))?;
-    for (number, (_, section)) in plans.iter().enumerate() {
-        let is_usual = section.is_none_or(|section| section.queue.is_none());
-        router.fabric_mut().set_usual(number, is_usual);
-    }
-    Ok(router)
-}
-
-/// Where a discipline is to stand.
-pub struct PortPlace<'a> {
-    /// The port.
-    pub plan: &'a PortPlan,
-    /// Its number.
-    pub number: usize,
-    /// The rate that its link is held to now.
-    pub rate: Option<Rate>,
-    /// All else.
-    pub config: &'a RouterConfig,
-}
-
-impl PortPlace<'_> {
-    /// The discipline that `queue` asks for, or the usual one, empty.
-    ///
-    /// # Errors
-    /// What cannot be, by its name.
-    pub fn discipline(&self, queue: Option<&QueueSpec>) -> Result<Any<Ticket>> {
-        let name = &self.plan.name;
-        Any::new(&self.settings(queue)?).map_err(|why| anyhow!("port {name}: queue: {why}"))
-    }
-
-    /// What that discipline is told.
-    ///
-    /// # Errors
-    /// What cannot be, by its name.
-    pub fn settings(&self, queue: Option<&QueueSpec>) -> Result<Settings> {
-        let &PortPlace { plan, number, rate, config } = self;
-        let rate = rate.unwrap_or(config.fabric.link_rate);
-        let Some(queue) = queue else {
-            return Ok(usual_queue(plan, rate, config.seed, number));
-        };
-        let (mtu, index) = (link_bytes(plan), number as u32);
-        let place = QueuePlace { name: &plan.name, rate, mtu, seed: config.seed, index };
-        let settings = sized(queue.clone(), rate).settings(&place);
-        settings.map_err(|why| anyhow!("port {}: queue: {why}", plan.name))
-    }
-}
-
-/// The largest frame of a port, as its queue counts: with the Ethernet header and what the link adds.
-fn link_bytes(plan: &PortPlan) -> u32 {
-    u32::from(plan.mtu_bytes) + 14 + u32::from(plan.overhead_bytes)
-}
-
-fn usual_queue(plan: &PortPlan, rate: Rate, seed: u64, number: usize) -> Settings {
-    let index = number as u64;
-    let mtu_bytes = link_bytes(plan);
-    Settings {
-        mtu_bytes,
-        seed,
-        index,
-        ..Settings::new(Kind::Qsdrr, Capacity::Packets(QUEUE_PACKETS), rate)
-    }
-}
-
-/// What the description asks for.
-///
-/// # Errors
-/// When a number is out of its range.
-pub fn fabric(config: &RouterConfig) -> Result<FabricPlan> {
-    let (section, ports) = (&config.fabric, config.fabric_ports());
-    let Shared { input: sharing, memory } = shares(config)?;
-    let shape = Shape::new(ports, section.speedup, section.link_rate, section.period)
-        .map_err(|why| anyhow!("fabric: {why}"))?;
-    let framing = if section.cells { Framing::Cells } else { Framing::Whole };
-    let packets = section.input_packets;
-    let input = InputLimits { packets, packet_bytes: 9_300, sharing, framing };
-    let memory = Some(memory);
-    Ok(FabricPlan { shape, variant: variant(section, shape.ports()), input, memory })
-}
-
-fn variant(section: &FabricSection, ports: usize) -> Option<Variant> {
-    let minimum_backlog_bytes = section.minimum_backlog_bytes;
-    let minimum_share = Variant::minimum_share(ports);
-    match section.queueing {
-        Queueing::Off => None,
-        Queueing::Original => Some(Variant::Original),
-        Queueing::Reserved => Some(Variant::Reserved { minimum_backlog_bytes, minimum_share }),
-        Queueing::DqPlus => {
-            Some(Variant::DqPlus { minimum_backlog_bytes, minimum_share, deferral_periods: None })
-        }
-    }
-}
-
-fn spare_port<'a>(number: usize) -> (PortPlan, Option<&'a PortSection>) {
-    (PortPlan::new(&format!("spare{number}"), local_mac(number)), None)
-}
-
-/// The link-layer address of a port without a device.
-fn local_mac(number: usize) -> [u8; 6] {
-    [0x02, b'N', b'I', b'L', 0xff, number as u8]
-}
-
-/// Enters the filters, numbered in the order of the file.
-fn filter(router: &mut Router, config: &RouterConfig) -> Result<()> {
-    let insert = |what: Result<(), nilometer_router::Refused>, number: usize| {
-        what.map_err(|why| anyhow!("filter {number}: {why}"))
-    };
-    for (number, filter) in config.filters.iter().enumerate() {
-        let (four, six) = filter.rules().with_context(|| format!("filter {number}"))?;
-        let inputs = config.inputs_of(filter).with_context(|| format!("filter {number}"))?;
-        let (id, tables) = (RuleId(number as u32), router.tables_mut());
-        if let Some(rule) = four {
-            insert(tables.filters4.insert_at(id, inputs, rule), number)?;
-        }
-        if let Some(rule) = six {
-            insert(tables.filters6.insert_at(id, inputs, rule), number)?;
-        }
-    }
-    let tables = router.tables_mut();
-    tables.filters4.settle();
-    tables.filters6.settle();
-    Ok(())
-}
-
-/// Enters the neighbours that are given by hand, all or those of one port.
-fn introduce(router: &mut Router, config: &RouterConfig, only: Option<usize>) -> Result<()> {
-    for neighbour in &config.neighbours {
-        let number = config.port_named(&neighbour.interface)?;
-        if only.is_some_and(|only| only != number) {
-            continue;
-        }
-        let mac = read_mac(&neighbour.mac)?;
-        let port = router.port_mut(number);
-        let given = match neighbour.address {
-            IpAddr::V4(address) => {
-                port.arp_mut().table.set(Time::ZERO, address.into(), mac, Given::Permanent)
-            }
-            IpAddr::V6(address) => {
-                port.neighbours6_mut().set(Time::ZERO, address.into(), mac, Given::Permanent)
-            }
-        };
-        given.map_err(|why| anyhow!("neighbour {}: {why}", neighbour.address))?;
-    }
-    Ok(())
-}
-
-/// A link-layer address as it is written: `02:00:00:00:00:01`.
-///
-/// # Errors
-/// When it is none.
-pub fn read_mac(text: &str) -> Result<[u8; 6]> {
-    let octets: Vec<u8> =
-        text.split(':').filter_map(|octet| u8::from_str_radix(octet, 16).ok()).collect();
-    octets
-        .try_into()
-        .map_err(|_| anyhow!("`{text}` is no link-layer address, as 02:00:00:00:00:01 is"))
 }
 
 /// The table of shortcuts, if there is to be one and can be.

@@ -13,6 +13,7 @@ pub mod fpm;
 mod hotplug;
 pub mod kernel;
 pub mod latest;
+pub mod machine;
 pub mod multicast;
 mod news;
 pub mod pace;

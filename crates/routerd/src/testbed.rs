@@ -10,11 +10,11 @@ use anyhow::{Result, anyhow, ensure};
 use nilometer_sim::queueing::QueueSpec;
 use nilometer_wire::{Rate, Span};
 
-use super::assemble::QUEUE_PACKETS;
 use super::config::{
     AddressSection, ControlSection, NeighbourSection, PortSection, RouteSection, RouterConfig,
     TablesSection,
 };
+use super::machine::QUEUE_PACKETS;
 use super::router_file::{self, Read};
 use nilometer_linux::testbed::{DevicePort, PROGRAM_INTERFACES};
 

@@ -2,8 +2,8 @@
 //!
 //! The same nodes stand between real ports under the real clock (`lab::device::driver`). Of events at one moment,
 //! frames arrive first, in the order in which they were sent, and then nodes are told the time, by number. What arrives at
-//! a node at the same moment arrives port by port, each with a batch of as many frames as the driver is told at the
-//! most, before the node is asked for what it transmits: the turn of the other driver. So a run is a function of its
+//! a node at the same moment arrives port by port, each with one batch of limited size,
+//! before the node is polled for what it transmits: the turn of the other driver. So a run is a function of its
 //! nodes and their order.
 //!
 //! A network of thousands of ends and links is [`crate::Network`]'s, which carries records without bytes.
@@ -17,8 +17,7 @@ use nilometer_wire::{Node, Port, Rate, Span, Time};
 
 use crate::fault::Frames;
 
-/// A node that wants the time again at the moment that it was told is told so much later, as if it took the turn of a
-/// loop.
+/// A node whose timer is due again at once gets the time so much later, as if that were a turn of a loop.
 const TURN: Span = Span::from_nanos(1_000);
 
 /// A node's number and one of its ports.

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 pub use super::part::FIT_S;
 use super::part::Part;
-use super::virtual_lab;
 use crate::device::spec::FaultSpec;
 use nilometer_files::document;
 use nilometer_linux::scheduling::Class;
@@ -304,9 +303,6 @@ impl LabConfig {
                 dut.name()
             ),
             _ => {}
-        }
-        if self.clock == Clock::Virtual {
-            virtual_lab::check(self.dut, &self.traffic.congestion)?;
         }
         if let Some(part) = self.part {
             within("part.start_s", part.start_s, 0.0, 1e9)?;

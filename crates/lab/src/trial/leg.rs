@@ -14,11 +14,10 @@ use nilometer_traffic::PlannedConnection;
 use nilometer_traffic::script::Script;
 use nilometer_wire::{Span, Time};
 
-use super::config::{Clock, DutKind, LabConfig};
+use super::config::{DutKind, LabConfig};
 use super::hosts::{Clients, Scores, Servers, Timing};
 use super::meter::{Likewise, MeterLive, PassiveMeter, Sighted, Watch};
 use super::router::{RouterSeen, RouterUnderTest};
-use super::virtual_lab;
 use crate::device::fault::{FaultDevice, FaultSeen};
 use crate::generate::{Execution, LiveCounters, ServerReport};
 use nilometer_files::document::results::ResultFile;
@@ -220,22 +219,11 @@ fn both_clocks() -> (u64, Instant) {
     (wall.as_nanos() as u64, Instant::now())
 }
 
-/// Plays a leg by the clock of its configuration. `stop` ends it early and keeps what was done.
-///
-/// # Errors
-/// As [`play`].
-pub fn played(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<LegOutcome> {
-    match leg.config.clock {
-        Clock::Real => play(leg, live, stop),
-        Clock::Virtual => virtual_lab::play(leg, live, stop),
-    }
-}
-
 /// Plays a leg in real time. `stop` ends it early and keeps what was done.
 ///
 /// # Errors
 /// Where the testbed cannot be built or a thread of it fails.
-fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<LegOutcome> {
+pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<LegOutcome> {
     let testbed = build_testbed(leg.dut, leg.config)?;
     let meter = PassiveMeter::open(&testbed, leg.config.meter.ring_mib)?;
     let router = start_router(leg.dut, &testbed, leg.config.seed, leg.router)?;

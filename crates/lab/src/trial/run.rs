@@ -25,6 +25,7 @@ use super::recorded::{self, Learnt};
 use super::router::{QUEUES_FILE, ROUTER_FILE};
 use super::settle;
 use super::source::{self, Asked};
+use super::virtual_lab;
 use super::warnings;
 use crate::device::fault::FAULT_FILE;
 use crate::device::truth;
@@ -70,6 +71,7 @@ pub enum Ended {
 /// packet had been stamped: what was measured stays in `DIR.partial`, and the error says so.
 pub fn run(config: &LabConfig, options: &RunOptions, stop: &Arc<AtomicBool>) -> Result<Ended> {
     config.check()?;
+    virtual_lab::check(config)?;
     Directory::check(&options.out, options.force)?;
     let router = config.router.as_deref().map(RouterFile::read).transpose()?;
     if config.clock == Clock::Real {
@@ -346,8 +348,8 @@ impl Trial<'_> {
         };
         let (live, log) = (LegLive::default(), self.directory.file("live.ndjson"));
         let seconds = self.plan.end.as_secs_f64();
-        let mut made =
-            display.during(&live, seconds, Some(&log), || leg::played(&leg, &live, stop))?;
+        let mut made = display
+            .during(&live, seconds, Some(&log), || virtual_lab::play_by_clock(&leg, &live, stop))?;
         if let Some(telling) = self.original.and_then(|original| original.telling) {
             let part_ns = [made.origin_ns, self.plan.end.as_nanos()];
             made.sighted.observed =
@@ -396,7 +398,7 @@ impl Trial<'_> {
         let end_ns = (seconds * 1e9) as u64;
         let leg = Leg { end_ns, ..self.leg(DutKind::Wire, head) };
         let live = LegLive::default();
-        display.during(&live, seconds, None, || leg::played(&leg, &live, stop))
+        display.during(&live, seconds, None, || virtual_lab::play_by_clock(&leg, &live, stop))
     }
 
     fn judge(&self, made: &LegOutcome, wire: Option<&LegOutcome>) -> Result<Legs> {

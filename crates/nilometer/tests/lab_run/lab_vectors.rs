@@ -78,7 +78,7 @@ fn a_leg_plays_scripts_and_leaves_what_is_open_in_peace() {
         captures: None,
         stamps: None,
     };
-    let played = leg::played(&leg, &LegLive::default(), &Arc::new(AtomicBool::new(false))).unwrap();
+    let played = leg::play(&leg, &LegLive::default(), &Arc::new(AtomicBool::new(false))).unwrap();
     for execution in &played.executions {
         assert_eq!((execution.outcome, execution.received_bytes), (Outcome::Completed, 9_000));
         let planned = &plan[execution.index as usize];

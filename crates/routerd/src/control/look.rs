@@ -14,9 +14,9 @@ use super::answer::Refused;
 use super::command_channel::CommandChannel;
 use super::fabric_view::{FabricView, hear};
 use super::view::{NeighbourView, NeighboursView, PortView, PortsView, QueueView, QueuesView};
-use crate::assemble::PortPlace;
 use crate::config::{PortSection, RouterConfig};
 use crate::driver::Driver;
+use crate::machine::PortPlace;
 use crate::tally::{self, PortTally};
 
 /// Queues that are looked at for one request.

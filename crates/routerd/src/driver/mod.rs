@@ -442,20 +442,6 @@ impl Driver {
         moved || (waiting && !self.slots[number].is_blocked)
     }
 
-    /// Packets for the router itself, to the kernel's side of the port that they came by.
-    fn punt(&mut self, number: usize) -> bool {
-        let mut punted = self.take_punted(number);
-        let slot = &mut self.slots[number];
-        let any = !punted.is_empty();
-        if let Some(beside) = &mut slot.beside {
-            let _ = beside.transmit(&mut self.memory, &mut punted);
-            let _ = beside.flush(&mut self.memory);
-        }
-        slot.lost.unpunted += punted.len() as u64;
-        punted.into_iter().for_each(|place| self.memory.give(place));
-        any
-    }
-
     /// How long to let frames gather after this turn.
     fn rest(&mut self) -> Option<Duration> {
         if self.came == 0 || self.slots.iter().any(|slot| slot.is_blocked) {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use anyhow::Result;
+use nilometer_linux::port::PortIo;
 use nilometer_router::Snapshot;
 use nilometer_router::memory::{Memory as PacketMemory, Place};
 use nilometer_router::pipeline::Router;
@@ -132,7 +133,7 @@ impl Driver {
     }
 
     /// Packets for the router itself that came by a port.
-    pub(super) fn take_punted(&mut self, number: usize) -> VecDeque<Place> {
+    fn take_punted(&mut self, number: usize) -> VecDeque<Place> {
         let take = |router: &mut Router| {
             std::iter::from_fn(|| router.poll_punted(number)).take(PUNTED_AT_ONCE).collect()
         };
@@ -160,5 +161,19 @@ impl Driver {
             out.extend(copies.iter().map(|&(_, place)| place));
         });
         copies
+    }
+
+    /// Packets for the router itself, to the kernel's side of the port that they came by.
+    pub(super) fn punt(&mut self, number: usize) -> bool {
+        let mut punted = self.take_punted(number);
+        let slot = &mut self.slots[number];
+        let any = !punted.is_empty();
+        if let Some(beside) = &mut slot.beside {
+            let _ = beside.transmit(&mut self.memory, &mut punted);
+            let _ = beside.flush(&mut self.memory);
+        }
+        slot.lost.unpunted += punted.len() as u64;
+        punted.into_iter().for_each(|place| self.memory.give(place));
+        any
     }
 }

@@ -9,9 +9,9 @@ use nilometer_sim::queueing::QueueSpec;
 use nilometer_wire::{Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::assemble::{PortPlace, fabric};
 use crate::config::{FabricSection, RouterConfig};
 use crate::filter::FilterSection;
+use crate::machine::{PortPlace, fabric};
 use crate::pace::Pace;
 
 /// A change that a router's driver makes between two turns. Other lookup engines and classifiers are none: they find the
@@ -34,7 +34,7 @@ pub enum Command {
     Queue {
         /// The port.
         port: usize,
-        /// The rate that it is told.
+        /// The rate of its link when it was made.
         rate_bps: Option<u64>,
         /// The discipline.
         queue: Box<QueueSpec>,

@@ -70,14 +70,14 @@ pub enum Told {
         /// Frames.
         frames: u64,
     },
-    /// Packets for the router itself were asked for, as many as this at the most.
+    /// The driver took packets for the router itself, up to a number.
     Punt {
         /// The port.
         port: u64,
         /// The most.
         most: u64,
     },
-    /// Copies for a tracer were asked for.
+    /// The driver took the copies for a tracer.
     Copies,
     /// A route of IPv4 leads to this next hop from now on, or nowhere.
     Route4 {

@@ -6,7 +6,7 @@
 //!   route replay FILE                told ──► pipeline ──did──► compared           without one
 //! ```
 //!
-//! The pipeline has no clock, device or thread, so all that it does follows from what it is told: each `now`, each
+//! The pipeline has no clock, device or thread, so all that it does follows from its inputs: each `now`, each
 //! batch of frames, changes of tables, next hops, links and settings, how much room each device had, and when the
 //! memory was exhausted. A recording has these in their order (`event`), and behind each the answer: the frames that
 //! left or went no further, and by which counters. `replay` tells them to a router that is made of the same

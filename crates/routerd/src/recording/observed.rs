@@ -1,4 +1,4 @@
-//! What a router does while it is told something: its memory and its counters looked at from outside.
+//! What a router does in one call, observed from outside: by its memory and its counters.
 
 use nilometer_queue::Reason;
 use nilometer_router::discard::Discard;
@@ -11,7 +11,7 @@ use super::event::{Answer, digest};
 pub struct ObservedMemory<'a, M> {
     inner: &'a mut M,
     answer: &'a mut Answer,
-    /// Buffers that were asked for in this call.
+    /// Buffers requested in this call.
     asked: u64,
     /// Those of them that are to be refused, as the recorded ones were; none where the memory decides.
     refuse: Option<&'a [u64]>,

@@ -17,8 +17,8 @@ use serde::Serialize;
 use super::command::Command;
 use super::event::{Answer, Beginning, Reader, Told, digest};
 use super::observed::{Counters, ObservedMemory};
-use crate::assemble::router_without_devices;
 use crate::config::RouterConfig;
+use crate::machine::router_without_devices;
 use crate::rib_thread::Readers;
 
 /// Room for the greatest frame and what stands in front of it, bytes.
@@ -60,7 +60,7 @@ pub struct Difference {
     pub what: String,
 }
 
-/// A router that is told a recording.
+/// A router that repeats a recording.
 pub struct Replay {
     router: Router,
     memory: HeapMemory,

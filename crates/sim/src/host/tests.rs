@@ -1,3 +1,5 @@
+//! Hosts over frames: both families, losses and damage, refusals.
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;

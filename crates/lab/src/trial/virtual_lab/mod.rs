@@ -12,6 +12,7 @@
 mod devices;
 mod hosts;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use nilometer_sim::virtual_clock::{Cable, Plug, VirtualClock, Watch as WatchFram
 use nilometer_wire::memory::{HeapMemory, Memory, Place};
 use nilometer_wire::{Node, Port, Rate, Span, Time};
 
-use super::config::DutKind;
+use super::config::{Clock, DutKind, LabConfig};
 use super::leg::{self, Leg, LegLive, LegOutcome, SETTLE, Scheduling};
 use super::meter::{Ledger, Watch};
 use devices::Device;
@@ -41,11 +42,26 @@ const BUFFERS: u32 = 1 << 20;
 /// How often signals and the display are looked at.
 const SLICE: Span = Span::from_nanos(100_000_000);
 
-/// Refuses what there is in the kernel alone.
+/// Plays a leg by the clock of its configuration. `stop` ends it early and keeps what was done.
+///
+/// # Errors
+/// As [`leg::play`] and [`play`].
+pub fn play_by_clock(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<LegOutcome> {
+    match leg.config.clock {
+        Clock::Real => leg::play(leg, live, stop),
+        Clock::Virtual => play(leg, live, stop),
+    }
+}
+
+/// Refuses what there is in the kernel alone, where the clock is to be virtual.
 ///
 /// # Errors
 /// One line that says what to do.
-pub fn check(dut: DutKind, congestion: &str) -> Result<()> {
+pub fn check(config: &LabConfig) -> Result<()> {
+    let dut = config.dut;
+    if config.clock == Clock::Real {
+        return Ok(());
+    }
     if matches!(dut, DutKind::Linux | DutKind::Frr) {
         bail!(
             "--clock virtual (clock): the device {} is the kernel, which has no virtual clock; choose \
@@ -53,7 +69,7 @@ pub fn check(dut: DutKind, congestion: &str) -> Result<()> {
             dut.name()
         );
     }
-    hosts::stack(congestion).map(|_| ())
+    hosts::stack(&config.traffic.congestion).map(|_| ())
 }
 
 /// Plays a leg. `stop` ends it early and keeps what was done.
