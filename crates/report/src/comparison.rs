@@ -18,6 +18,9 @@ pub struct Comparison<'a> {
     pub sides: &'a [Vec<String>],
     /// Every law.
     pub likeness: &'a [Likeness],
+    /// What the devices of two runs did: a row a figure, its name, the first's, the second's, their difference, the
+    /// noise. Empty where that is not known.
+    pub devices: &'a [Vec<String>],
     /// Which laws were not measured, and why; empty where all were.
     pub not_measured: &'a str,
     /// What a reader should know.
@@ -35,7 +38,10 @@ pub fn render(comparison: &Comparison<'_>) -> String {
         lede: "Both were read by the same code; floors are what second samples of the original would have come \
                to."
             .to_owned(),
-        sections: &[["laws", "Laws"], ["both", "Both sides"]],
+        sections: match comparison.devices {
+            [] => &[["laws", "Laws"], ["both", "Both sides"]],
+            _ => &[["laws", "Laws"], ["devices", "Devices"], ["both", "Both sides"]],
+        },
         warnings: comparison.warnings,
     };
     let story = Story { likeness: comparison.likeness.to_vec(), ..Story::default() };
@@ -43,6 +49,13 @@ pub fn render(comparison: &Comparison<'_>) -> String {
     let mut body = heading.html();
     body.push_str("<main>\n");
     body.push_str(&page::section("laws", "Law by law", comparison.not_measured, &[table(&story)]));
+    if !comparison.devices.is_empty() {
+        let head = ["", "first", "second", "difference", "noise"];
+        let devices = tables::table("What the devices did", &head, comparison.devices);
+        let lede = "Noise is by how much two runs through one device would differ by chance, at most in 95 of 100 cases, \
+                    as if packets and connections were independent; what is counted has none.";
+        body.push_str(&page::section("devices", "What the devices did", lede, &[devices]));
+    }
     body.push_str(&page::section("both", "Both sides", "", &[sides]));
     body.push_str("</main>\n");
     body.push_str(&format!("<footer>nilometer {}</footer>\n", escape(comparison.tool)));

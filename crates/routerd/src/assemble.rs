@@ -133,11 +133,10 @@ pub fn assemble(config: &RouterConfig, options: Options) -> Result<Assembly> {
 
 /// Tells the router that port `number` has no device yet, so that nothing is made for its link.
 fn unplugged(driver: &mut Driver, number: usize) -> Result<()> {
-    let now = driver.now();
     let mut done = Ok(());
     driver.change(
         || Command::Link { port: number, is_up: false },
-        |router, mut memory| {
+        |now, router, mut memory| {
             done = router.set_link(now, number, false, &mut memory);
         },
     )?;

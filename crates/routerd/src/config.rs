@@ -40,7 +40,8 @@ pub struct RouterConfig {
     /// Seed of what is left to chance: equal paths, hashing, jitter.
     pub seed: u64,
     /// For so many microseconds after a frame was moved the router looks for the next before it sleeps, 0 to
-    /// 10,000. That saves the wake, and costs at most 60 % of a processor.
+    /// 10,000. That saves the wake, and looking costs at most 60 % of a
+    /// processor.
     pub spin_us: u32,
     /// Packet memory.
     pub memory: MemorySection,

@@ -16,6 +16,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use nilometer_conversation::{Opening, Side};
 use nilometer_tcp::bytes::{Ends, emit, parse_between};
+use nilometer_tcp::segment::SYN;
 use nilometer_tcp::{Config, Connection, Segment, State};
 use nilometer_wire::checksum::internet_checksum;
 use nilometer_wire::memory::{Memory, Place};
@@ -100,6 +101,8 @@ enum Phase {
 struct Talk {
     ends: Ends,
     phase: Phase,
+    /// It begins by itself, at its start.
+    is_client: bool,
     /// Takes no segment, as nobody is there.
     is_deaf: bool,
     /// What the heap of timers has for it; none where it has nothing that counts.
@@ -115,7 +118,8 @@ struct Talk {
 pub struct Host {
     link: LinkAddresses,
     talks: Vec<Talk>,
-    by_ends: BTreeMap<(SocketAddr, SocketAddr), u32>,
+    /// By addresses and ports, which may be used again, the talks in the order of their starts.
+    by_ends: BTreeMap<(SocketAddr, SocketAddr), Vec<u32>>,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     /// Talks that may have something to send.
     ready: VecDeque<u32>,
@@ -127,18 +131,21 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host that performs `ends`; two with the same addresses and ports are one.
+    /// A host that performs `ends`, by start. Addresses and ports may be used again: a server goes over to the next
+    /// connection of a pair with a SYN that comes when the one before it is closed, or waits to be forgotten.
     pub fn new(link: LinkAddresses, ends: Vec<PlannedEnd>) -> Host {
-        let (mut talks, mut by_ends, mut timers) = (Vec::new(), BTreeMap::new(), BinaryHeap::new());
+        let (mut talks, mut timers) = (Vec::new(), BinaryHeap::new());
+        let mut by_ends: BTreeMap<_, Vec<u32>> = BTreeMap::new();
         for (index, planned) in ends.into_iter().enumerate() {
             let PlannedEnd { ends, part, stack, initial_sequence } = planned;
             let is_client = part.side == Side::Client;
-            by_ends.insert((ends.source, ends.destination), index as u32);
+            by_ends.entry((ends.source, ends.destination)).or_default().push(index as u32);
             if is_client {
                 timers.push(Reverse((part.start, index as u32)));
             }
             talks.push(Talk {
                 ends,
+                is_client,
                 is_deaf: !is_client && part.script.opening == Opening::Unanswered,
                 armed: is_client.then_some(part.start),
                 phase: Phase::Planned(Box::new((part, stack, initial_sequence))),
@@ -202,8 +209,9 @@ impl Host {
 
     /// A segment arrived between these ends, as seen from here.
     fn hear(&mut self, now: Time, ends: &Ends, segment: Segment, ecn: Ecn) {
-        let known = self.by_ends.get(&(ends.source, ends.destination)).copied();
-        let Some(index) = known else { return self.stray(now, ends, &segment) };
+        let Some(index) = self.listener(now, ends, &segment) else {
+            return self.stray(now, ends, &segment);
+        };
         if self.talks[index as usize].is_deaf {
             return;
         }
@@ -215,6 +223,27 @@ impl Host {
             }
             None => self.stray(now, ends, &segment),
         }
+    }
+
+    /// Whose a segment is: the connection's that is there, or the next server's if it is a SYN.
+    fn listener(&mut self, now: Time, ends: &Ends, segment: &Segment) -> Option<u32> {
+        let all = self.by_ends.get(&(ends.source, ends.destination))?;
+        let talk = |index: &&u32| &self.talks[**index as usize];
+        let is_alive = |index: &&u32| matches!(talk(index).phase, Phase::Alive(_));
+        let waits =
+            |index: &&u32| !talk(index).is_client && matches!(talk(index).phase, Phase::Planned(_));
+        let alive = all.iter().rev().find(is_alive).copied();
+        let next = all.iter().find(waits).copied().filter(|_| segment.has(SYN));
+        if let (Some(before), Some(next)) = (alive, next) {
+            let talk = &mut self.talks[before as usize];
+            let Phase::Alive(end) = &talk.phase else { return Some(next) };
+            if end.connection().state() != State::TimeWait {
+                return Some(before);
+            }
+            talk.report = EndReport { closed: Some(now), ..report(end, talk.report) };
+            (talk.phase, talk.armed) = (Phase::Over, None);
+        }
+        next.or(alive)
     }
 
     /// A segment for no connection: a closed one answers it.

@@ -69,7 +69,7 @@ pub struct LabConfig {
     /// LAB.toml, seen from its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<PathBuf>,
-    /// Whose time it is: `real`, or `virtual` with simulated hosts.
+    /// The clock of the run: `real`, or `virtual` with simulated hosts.
     pub clock: Clock,
     /// The scheduling class of what is timed: our router and the engines.
     pub scheduling: Class,
@@ -112,13 +112,13 @@ nilometer_wire::named! {
 }
 
 nilometer_wire::named! {
-    /// Whose time a lab runs in.
+    /// The clock of a run.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
     #[serde(rename_all = "lowercase")]
     pub enum Clock {
         /// The machine's: hosts are the kernel's, and packets cross its links.
         Real = "real",
-        /// A virtual one: hosts are simulated, and a minute takes as long as it takes to compute.
+        /// A virtual one, with simulated hosts.
         Virtual = "virtual",
     }
 }

@@ -6,6 +6,7 @@ pub mod bounds;
 pub mod clock;
 pub mod config;
 pub mod drawn;
+pub mod figures;
 mod heading;
 mod host;
 mod hosts;

@@ -30,7 +30,7 @@ pub struct Outcome {
     pub digest: String,
     /// The device under test.
     pub dut: String,
-    /// Whose time it was: `real` or `virtual`.
+    /// The clock of the run: `real` or `virtual`.
     #[serde(default)]
     pub clock: String,
     /// SHA-256 of this result without machine, commit, paths, scheduling and this digest: of two runs in virtual time it

@@ -15,6 +15,7 @@ use super::{Exit, VERSION};
 use nilometer_files::document;
 use nilometer_files::input::sides::{ObservedSide, observe_both};
 use nilometer_files::said;
+use nilometer_lab::trial::figures::{Figure, compared, has_figures};
 use nilometer_lab::trial::progress::Display;
 use nilometer_report as report;
 use nilometer_report::comparison::{self, Comparison};
@@ -77,6 +78,8 @@ struct Compared<'a> {
     likeness: &'a [Likeness],
     /// Laws that what the two were read from does not tell.
     not_measured: &'a [String],
+    /// What the devices of two runs did; empty unless both are directories of results.
+    figures: &'a [Figure],
     warnings: &'a [String],
 }
 
@@ -86,7 +89,8 @@ pub fn run(args: &CompareArgs) -> Result<Exit> {
         bail!("--bound {}: a number of seconds above 0 is needed", args.bound);
     }
     let display = Display::new();
-    let paths = [packets_of(&args.original)?, packets_of(&args.copy)?];
+    let given = [&args.original, &args.copy];
+    let paths = [packets_of(given[0])?, packets_of(given[1])?];
     let beginning = report::page::BEGINNING.as_bytes();
     let guarded = |page: &PathBuf| document::guard_output(page, &paths, args.force, beginning);
     let page = args.out.as_ref().map(guarded).transpose()?;
@@ -98,6 +102,10 @@ pub fn run(args: &CompareArgs) -> Result<Exit> {
     let bound_ns = (args.bound * 1e9) as u64;
     let settings = Settings { bound_ns, seed: args.seed, ..Settings::default() };
     let judgement = judge(&original.observed, &copy.observed, &settings);
+    let devices = match given.iter().all(|path| has_figures(path)) {
+        true => compared(given[0], given[1])?,
+        false => Vec::new(),
+    };
     drop(display);
     warnings.iter().for_each(|warning| say!("warning: {warning}"));
     let sides = [side(original, judgement.sessions_original), side(copy, judgement.sessions_copy)];
@@ -107,6 +115,7 @@ pub fn run(args: &CompareArgs) -> Result<Exit> {
             sides: &figures(&sides),
             likeness: &judgement.likeness,
             not_measured: &not_measured(&judgement),
+            devices: &devices.iter().map(|figure| in_words(figure).to_vec()).collect::<Vec<_>>(),
             warnings: &warnings,
             tool: VERSION,
         });
@@ -124,14 +133,29 @@ pub fn run(args: &CompareArgs) -> Result<Exit> {
             copy,
             likeness: &judgement.likeness,
             not_measured: &judgement.not_measured,
+            figures: &devices,
             warnings: &warnings,
         };
         println!("{}", serde_json::to_string(&comparison)?);
     } else {
         print!("{}", shown(&sides, &judgement));
+        if !devices.is_empty() {
+            let mut rows = vec![row(["device", "first", "second", "difference", "noise"])];
+            rows.extend(
+                devices.iter().map(|figure| row(in_words(figure).each_ref().map(String::as_str))),
+            );
+            print!("\n{}", table(&[Left, Right, Right, Right, Right], &rows));
+        }
     }
     let differs = judgement.told().any(|law| law.verdict == Told::Differs);
     Ok(if args.check && differs { Exit::Negative } else { Exit::Done })
+}
+
+/// A figure of two devices as a row: its name, both values, their difference and the noise.
+fn in_words(figure: &Figure) -> [String; 5] {
+    let Figure { name, first, second, difference, noise } = figure;
+    let number = |value: &Option<f64>| value.map_or("-".to_owned(), |value| significant(value, 4));
+    [name.replace('_', " "), number(first), number(second), number(difference), number(noise)]
 }
 
 /// What is read of a name: a directory of results stands for the packets at its client, or for the flow records

@@ -129,8 +129,8 @@ struct RunArgs {
     /// `server`; addresses and routes are the lab's. Means `--dut nilometer`.
     #[arg(long, value_name = "ROUTER.toml")]
     router: Option<PathBuf>,
-    /// Whose time it is: `real`, or `virtual`, where hosts are simulated and nothing needs privileges; the devices are
-    /// nilometer, fault and wire.
+    /// Clock of the run: `real`, or `virtual` with simulated hosts and no privileges, for the devices nilometer, fault
+    /// and wire.
     #[arg(long, value_name = "CLOCK")]
     clock: Option<Clock>,
     /// The scheduling class of our router and of the engines: real-time (within a limit, where the system allows

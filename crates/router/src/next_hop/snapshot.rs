@@ -164,12 +164,16 @@ impl Snapshot {
             let word = next()?;
             Some(Range { first: (word >> 32) as u32, mask: word as u32 })
         });
-        let ranges = ranges.collect::<Option<_>>()?;
+        let ranges = ranges.collect::<Option<Vec<_>>>()?;
         let buckets = (0..next()?).map(|_| u16::try_from(next()?).ok());
-        let buckets = buckets.collect::<Option<_>>()?;
+        let buckets = buckets.collect::<Option<Vec<_>>>()?;
         let hops = (0..next()?).map(|_| Hop::from_words(&mut next));
-        let hops = hops.collect::<Option<_>>()?;
-        Some(Snapshot { version, ranges, buckets, hops })
+        let hops = hops.collect::<Option<Vec<_>>>()?;
+        let ends =
+            |range: &Range| u64::from(range.first) + u64::from(range.mask) < buckets.len() as u64;
+        let are_there = ranges.iter().all(|range| *range == Range::NONE || ends(range))
+            && buckets.iter().all(|&bucket| usize::from(bucket) < hops.len());
+        are_there.then_some(Snapshot { version, ranges, buckets, hops })
     }
 
     /// The ports by which `next` leaves, each once.

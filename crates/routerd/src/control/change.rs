@@ -31,10 +31,10 @@ impl CommandChannel {
         let plan = fabric(&changed).map_err(Refused::bad)?;
         let command = Command::Fabric(Box::new(section.clone()));
         let done = self.ask(move |driver| {
-            let (now, mut done) = (driver.now(), Ok(()));
+            let mut done = Ok(());
             let recorded = driver.change(
                 || command,
-                |router, memory| {
+                |now, router, memory| {
                     let drops = &mut GiveBack(memory);
                     done = router.fabric_mut().set_queueing(now, plan.shape, plan.variant, drops);
                 },
@@ -72,10 +72,9 @@ impl CommandChannel {
             queue: Box::new(queue.clone()),
         };
         let done = self.ask(move |driver| {
-            let now = driver.now();
             driver.change(
                 || command,
-                |router, memory| {
+                |now, router, memory| {
                     let drops = &mut GiveBack(memory);
                     router.fabric_mut().set_discipline(now, number, discipline, drops);
                 },

@@ -9,6 +9,7 @@ use crate::filter::FilterSection;
 use crate::recording::Command;
 use nilometer_router::memory::Memory;
 use nilometer_router::pipeline::Router;
+use nilometer_wire::Time;
 
 /// Filters that are told of at once.
 const TOLD_AT_ONCE: usize = 1_000;
@@ -67,7 +68,7 @@ impl CommandChannel {
         let command = Command::AddFilter { id: number, filter: Box::new(filter.clone()) };
         let done = self.ask(move |driver| {
             let mut done = Ok(());
-            let enter = |router: &mut Router, _: &mut dyn Memory| {
+            let enter = |_: Time, router: &mut Router, _: &mut dyn Memory| {
                 let (id, tables) = (RuleId(number), router.tables_mut());
                 done = four
                     .map_or(Ok(()), |rule| tables.filters4.insert_at(id, inputs, rule))
@@ -99,7 +100,7 @@ impl CommandChannel {
         let done = self.ask(move |driver| {
             driver.change(
                 || Command::RemoveFilter { id },
-                |router, _| {
+                |_, router, _| {
                     let tables = router.tables_mut();
                     tables.filters4.remove(RuleId(id));
                     tables.filters6.remove(RuleId(id));

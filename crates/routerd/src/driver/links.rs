@@ -28,10 +28,10 @@ impl Driver {
             let name = self.port_name(number).to_owned();
             self.say(Level::Info, format!("port {name} is {}", presence.name()));
             // A port that nobody has plugged in has no link to tell of.
-            let (now, is_up) = (self.now(), presence == Presence::Up);
+            let is_up = presence == Presence::Up;
             let _ = self.change(
                 || Command::Link { port: number, is_up },
-                |router, mut memory| _ = router.set_link(now, number, is_up, &mut memory),
+                |now, router, mut memory| _ = router.set_link(now, number, is_up, &mut memory),
             );
             if let Some(watcher) = &self.watcher {
                 let _ = watcher.send((number, presence));

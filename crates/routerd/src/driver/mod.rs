@@ -208,7 +208,7 @@ impl Driver {
         // (Of numbers alone, which can always be written down.)
         let _ = self.change(
             || Command::pace(number, pace),
-            |router, _| {
+            |_, router, _| {
                 let fabric = router.fabric_mut();
                 fabric.set_rate(number, rate);
                 fabric.set_burst(number, burst_bytes);
@@ -297,6 +297,16 @@ impl Driver {
     /// # Errors
     /// When the kernel refuses to let the thread sleep.
     pub fn run(&mut self, stop: &AtomicBool) -> Result<()> {
+        let driven = self.drive(stop);
+        for slot in &mut self.slots {
+            slot.clear(&mut self.memory);
+        }
+        // (Of a router that fails, too.)
+        let recorded = self.end_recording();
+        driven.and(recorded)
+    }
+
+    fn drive(&mut self, stop: &AtomicBool) -> Result<()> {
         let _prompt = PromptTimers::new();
         while !stop.load(Ordering::Acquire) {
             self.turns.0 += 1;
@@ -310,10 +320,7 @@ impl Driver {
                 thread::sleep(rest);
             }
         }
-        for slot in &mut self.slots {
-            slot.clear(&mut self.memory);
-        }
-        self.end_recording()
+        Ok(())
     }
 
     /// One turn; whether anything moved.

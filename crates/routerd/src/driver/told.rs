@@ -22,21 +22,24 @@ impl Driver {
         self.recorder.is_some()
     }
 
-    /// Makes a change of settings that the data plane follows; `command` says which, for a recording.
+    /// Makes a change of settings that the data plane follows, at the moment that `act` gets; `command` says which, for
+    /// a recording.
     ///
     /// # Errors
     /// When it cannot be recorded.
     pub fn change(
         &mut self,
         command: impl FnOnce() -> Command,
-        act: impl FnOnce(&mut Router, &mut dyn PacketMemory),
+        act: impl FnOnce(Time, &mut Router, &mut dyn PacketMemory),
     ) -> Result<()> {
         let now = self.now();
         match &mut self.recorder {
-            None => act(&mut self.router, &mut self.memory),
+            None => act(now, &mut self.router, &mut self.memory),
             Some(recorder) => {
                 let parts = (&mut self.router, &mut self.memory);
-                recorder.command(now, &command(), parts, |router, memory| act(router, memory))?;
+                recorder.command(now, &command(), parts, |router, memory| {
+                    act(now, router, memory);
+                })?;
             }
         }
         Ok(())

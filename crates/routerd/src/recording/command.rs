@@ -1,6 +1,6 @@
 //! Changes of a router's settings, as data.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, ensure};
 use nilometer_queue::{Drops, Reason};
 use nilometer_router::classifier::RuleId;
 use nilometer_router::memory::{Memory, Ticket};
@@ -82,10 +82,20 @@ impl Command {
         }
     }
 
-    /// Makes the change to a router of this description.
+    fn port(&self) -> Option<usize> {
+        match self {
+            Command::Pace { port, .. }
+            | Command::Queue { port, .. }
+            | Command::Link { port, .. } => Some(*port),
+            Command::Fabric(_) | Command::AddFilter { .. } | Command::RemoveFilter { .. } => None,
+        }
+    }
+
+    /// Makes the change to a router of this description. What the router refuses was refused when it was recorded, and
+    /// changes nothing.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it is no change of such a router.
     pub fn apply<M: Memory>(
         &self,
         now: Time,
@@ -93,6 +103,9 @@ impl Command {
         memory: &mut M,
         config: &RouterConfig,
     ) -> Result<()> {
+        if let Some(port) = self.port() {
+            ensure!(port < router.ports().len(), "a command of port {port}, which is not there");
+        }
         match self {
             Command::Pace { port, rate_bps, burst_bytes, delay_ns } => {
                 let fabric = router.fabric_mut();
@@ -112,18 +125,17 @@ impl Command {
                 let plan = fabric(&changed)?;
                 let drops = &mut GiveBack(memory);
                 let fabric = router.fabric_mut();
-                let done = fabric.set_queueing(now, plan.shape, plan.variant, drops);
-                done.map_err(|why| anyhow!("{why}"))?;
+                let _ = fabric.set_queueing(now, plan.shape, plan.variant, drops);
             }
             Command::AddFilter { id, filter } => {
                 let (four, six) = filter.rules()?;
                 let (inputs, id) = (config.inputs_of(filter)?, RuleId(*id));
                 let tables = router.tables_mut();
-                if let Some(rule) = four {
-                    tables.filters4.insert_at(id, inputs, rule).map_err(|why| anyhow!("{why}"))?;
-                }
-                if let Some(rule) = six {
-                    tables.filters6.insert_at(id, inputs, rule).map_err(|why| anyhow!("{why}"))?;
+                let four = four.map_or(Ok(()), |rule| tables.filters4.insert_at(id, inputs, rule));
+                let six =
+                    |_| six.map_or(Ok(()), |rule| tables.filters6.insert_at(id, inputs, rule));
+                if four.and_then(six).is_err() {
+                    tables.filters4.remove(id);
                 }
             }
             Command::RemoveFilter { id } => {

@@ -16,8 +16,12 @@ use crate::config::RouterConfig;
 pub const MAGIC: &[u8; 8] = b"NILREC01";
 /// Longest string of bytes: a description with very many filters.
 const BYTES_MAX: u64 = 1 << 28;
-/// Most frames of a batch, and most numbers of a list.
+/// Most numbers of a list.
 const LIST_MAX: u64 = 1 << 24;
+/// Most frames of a batch; a driver hands in 256.
+const FRAMES_MAX: u64 = 4_096;
+/// Longest frame, bytes.
+const FRAME_MAX: u64 = 10_000;
 
 /// Of what the recorded router was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -275,7 +279,7 @@ impl<R: Read> Reader<R> {
         let mut magic = [0; 8];
         reader.fill(&mut magic).context("no recording: it is too short")?;
         ensure!(&magic == MAGIC, "no recording of this version: route run --record writes one");
-        let text = reader.bytes()?;
+        let text = reader.bytes(BYTES_MAX)?;
         let text = String::from_utf8(text).context("the router's description")?;
         let beginning = toml::from_str(&text).context("the router's description")?;
         Ok((reader, beginning))
@@ -325,8 +329,8 @@ impl<R: Read> Reader<R> {
         Ok(count as usize)
     }
 
-    fn bytes(&mut self) -> Result<Vec<u8>> {
-        let count = self.count(BYTES_MAX)?;
+    fn bytes(&mut self, most: u64) -> Result<Vec<u8>> {
+        let count = self.count(most)?;
         let mut bytes = Vec::new();
         let at = self.at;
         (&mut self.from).take(count as u64).read_to_end(&mut bytes)?;
@@ -355,11 +359,15 @@ impl<R: Read> Reader<R> {
         Ok(Some(match kind {
             1 => {
                 let (now, port) = (self.number()?, self.number()?);
-                let count = self.count(LIST_MAX)?;
-                let frames = (0..count).map(|_| self.bytes()).collect::<Result<_>>()?;
+                let count = self.count(FRAMES_MAX)?;
+                let frames = (0..count).map(|_| self.bytes(FRAME_MAX)).collect::<Result<_>>()?;
                 Told::Receive { now, port, frames }
             }
-            2 => Told::Inject { now: self.number()?, port: self.number()?, frame: self.bytes()? },
+            2 => Told::Inject {
+                now: self.number()?,
+                port: self.number()?,
+                frame: self.bytes(FRAME_MAX)?,
+            },
             3 => Told::Advance { now: self.number()? },
             4 => Told::Transmit { now: self.number()?, port: self.number()?, room: self.number()? },
             5 => Told::Sending { port: self.number()?, frames: self.number()? },
@@ -371,7 +379,7 @@ impl<R: Read> Reader<R> {
             }
             9 => Told::Route6 { prefix: (self.wide()?, self.length()?), next: self.number()? },
             10 => Told::Hops { words: self.list()? },
-            11 => Told::Command { now: self.number()?, toml: self.bytes()? },
+            11 => Told::Command { now: self.number()?, toml: self.bytes(BYTES_MAX)? },
             12 => Told::End { events: self.number()? },
             other => bail!("byte {at} of the recording: there is no event {other}"),
         }))
@@ -390,7 +398,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Writes bytes, and how many events there were before.
+/// Writes the bytes and clears the buffer.
 pub(super) fn write_all(to: &mut impl Write, out: &mut Vec<u8>) -> io::Result<()> {
     to.write_all(out)?;
     out.clear();

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nilometer_files::document::draft::Draft;
+use nilometer_files::say;
 use nilometer_linux::memory::Memory;
 use nilometer_router::memory::{Memory as PacketMemory, Place};
 use nilometer_router::pipeline::Router;
@@ -24,7 +25,7 @@ use super::observed::{Counters, ObservedMemory};
 
 /// Bytes that are gathered before they are written.
 const GATHERED: usize = 1 << 20;
-/// How long the driver lets who waits go first.
+/// How long the driver yields to a waiting route update.
 const AFTER_YOU: Duration = Duration::from_micros(20);
 
 /// Where events are put.
@@ -55,7 +56,9 @@ impl Sink {
             return self.out.clear();
         };
         if let Err(why) = write_all(draft, &mut self.out) {
-            self.failure = Some(anyhow::Error::new(why).context("the recording cannot be written"));
+            let why = anyhow::Error::new(why).context("the recording cannot be written");
+            say!("{why:#}: nothing more is recorded");
+            self.failure = Some(why);
             self.out.clear();
         }
     }

@@ -112,6 +112,7 @@ impl Replay {
     /// When it cannot be told this: the recording is damaged.
     pub fn tell(&mut self, told: &Told, recorded: Option<&Answer>) -> Result<()> {
         let event = self.done.events;
+        ensure!(!self.done.complete, "event {event}: the recording ended before it");
         self.done.events += 1;
         let mut answer = Answer::default();
         self.act(told, recorded, &mut answer).with_context(|| format!("event {event}"))?;

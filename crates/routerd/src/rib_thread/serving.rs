@@ -70,15 +70,19 @@ impl<A: Recorded> Serving<A> {
     }
 
     fn change(&mut self, change: Change<A>) -> Result<Option<NextHop>, Full> {
-        let fib = &mut *self.fib;
+        let (fib, former) = (&mut self.fib, &mut self.former);
+        let mut make_both = || {
+            let before = make(&mut **fib, change)?;
+            if let Some(former) = former {
+                // It goes in a moment; one route that it has no room for is late by as long.
+                let _ = make(&mut **former, change);
+            }
+            Ok(before)
+        };
         let before = match &self.recorder {
-            Some(recorder) => recorder.change(change.0, change.1, || make(fib, change)),
-            None => make(fib, change),
+            Some(recorder) => recorder.change(change.0, change.1, make_both),
+            None => make_both(),
         }?;
-        if let Some(former) = &mut self.former {
-            // It goes in a moment; one route that it has no room for is late by as long.
-            let _ = make(&mut **former, change);
-        }
         if let Some(noted) = self.noted.as_mut().filter(|noted| noted.len() <= NOTED_MAX) {
             noted.push(change);
         }

@@ -117,7 +117,11 @@ struct Played {
 
 /// Plays the scripts between two hosts with a fault box in the middle.
 fn play(scripts: &[Script], faults: Faults) -> Played {
-    let [client, server] = ends(scripts);
+    played_by(ends(scripts), faults)
+}
+
+/// Plays both ends likewise.
+fn played_by([client, server]: [Vec<PlannedEnd>; 2], faults: Faults) -> Played {
     let link = |own, peer| LinkAddresses { own: [2, 0, 0, 0, 0, own], peer: [2, 0, 0, 0, 0, peer] };
     let mut hosts = [Host::new(link(1, 2), client), Host::new(link(2, 1), server)];
     let (mut memory, mut reader) = (HeapMemory::new(10_000), Reader::default());
@@ -184,4 +188,20 @@ fn who_refuses_resets_and_who_is_not_there_says_nothing() {
     assert_eq!((unanswered.was_established, unanswered.finished), (false, Some(gave_up)));
     assert_eq!(played.flags & nilometer_tcp::segment::RST, nilometer_tcp::segment::RST);
     assert_eq!(played.counts[1].sent, 1, "one reset, and nothing for who is not answered");
+}
+
+/// Ports are used again: the server's end of the second connection begins when the first has closed.
+#[test]
+fn addresses_and_ports_may_be_used_again() {
+    let scripts = vec![script(Opening::Seen); 3];
+    let [mut client, mut server] = ends(&scripts);
+    for all in [&mut client, &mut server] {
+        let (first, third) = (all[0].ends, &mut all[2]);
+        third.ends = first;
+    }
+    let played = played_by([client, server], Faults::default());
+    for report in &played.reports[0] {
+        assert_eq!(report.received_bytes, 100_000, "{report:?}");
+        assert!(report.finished.is_some());
+    }
 }

@@ -92,13 +92,13 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
     };
     let mut meter = Metering { ledger: Ledger::new(&watch)?, sides: [Side::default(); 2], last: 1 };
     let mut memory = HeapMemory::new(BUFFERS);
-    let played_until =
+    let (played_until, settled) =
         run((&mut hosts, &mut device), (&mut meter, &mut memory), (leg, stay), live, stop);
     let Metering { ledger, sides, .. } = meter;
     let rings = sides.map(|side| RingStatistics { packets: side.frames(), ..Default::default() });
     let sighted = ledger.finish(rings)?;
     let (executions, served) = hosts.executions(leg);
-    let (router, fault) = device.seen(leg, played_until)?;
+    let (router, fault) = device.seen(leg, settled)?;
     let [client, server] = sides.map(|side| LinkStatistics {
         rx_packets: side.received,
         rx_bytes: side.received_bytes,
@@ -122,14 +122,14 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
     })
 }
 
-/// Runs all nodes until the plan is over and what is under way has arrived; until when that was.
+/// Runs all nodes until the plan is over, and then until what is under way has arrived; both moments.
 fn run(
     (hosts, device): (&mut Hosts, &mut Device),
     (meter, memory): (&mut Metering<'_>, &mut HeapMemory),
     (leg, stay): (&Leg<'_>, Span),
     live: &LegLive,
     stop: &AtomicBool,
-) -> Time {
+) -> (Time, Time) {
     let (cables, last) = cables(leg.dut);
     meter.last = last;
     let end = hosts.end;
@@ -152,8 +152,9 @@ fn run(
         }
     }
     let settle = stay + Span::from_nanos(Duration::as_nanos(&SETTLE) as u64);
-    go_to(now + settle, meter);
-    now
+    let settled = now + settle;
+    go_to(settled, meter);
+    (now, settled)
 }
 
 /// The cables between the nodes, and the number of the server's.

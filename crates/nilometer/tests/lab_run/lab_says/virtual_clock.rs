@@ -103,6 +103,36 @@ fn the_meter_agrees_with_the_box_about_every_packet() {
 }
 
 #[test]
+fn two_runs_stand_side_by_side_with_what_chance_alone_gives() {
+    let room = Room::new("virtual-pair");
+    let played = |out: &str, faults: &str| run(&room, &["--fault", faults, "-o", out]);
+    played("first", "delay=5ms,loss=0.01");
+    played("second", "delay=9ms,loss=0.01");
+    let compare = |first: &str, second: &str| {
+        let result = room.counted(&["compare", first, second, "--json"]);
+        result["figures"].as_array().expect("figures").clone()
+    };
+    let of = |figures: &[Value], name: &str| -> Value {
+        figures.iter().find(|figure| figure["name"] == name).expect(name).clone()
+    };
+    for figure in compare("first", "first") {
+        assert_eq!(figure["difference"], 0.0, "{figure}");
+    }
+    let figures = compare("first", "second");
+    let delay = of(&figures, "delay_p50_us");
+    let far = delay["difference"].as_f64().expect("a number");
+    assert!(
+        (far - 4_000.0).abs() < 1.0 && far > delay["noise"].as_f64().expect("noise"),
+        "{delay}"
+    );
+    let loss = of(&figures, "loss");
+    let number = |key: &str| loss[key].as_f64().expect("a number");
+    assert!(number("noise") > 0.0 && number("difference").abs() <= 2.0 * number("noise"), "{loss}");
+    let slower = of(&figures, "completion_p50_s");
+    assert!(slower["difference"].as_f64().is_some_and(|far| far > 0.0), "{slower}");
+}
+
+#[test]
 fn what_is_the_kernels_has_no_virtual_clock() {
     let room = Room::new("virtual-refused");
     let refused = |more: &[&str]| room.refused(&[&VIRTUAL[..], more].concat());
