@@ -396,6 +396,8 @@ dut = "nilometer"
 # "server" (examples/lab-router.toml). Absent: as usual, no link held to a rate.
 # router = "router.toml"
 
+# The clock: "real", or "virtual" with simulated hosts (no privileges; devices nilometer, fault and wire).
+clock = "real"
 # The scheduling class of the router and of the engines: "real-time" (SCHED_FIFO within a limit, where the system
 # allows it) or "ordinary".
 scheduling = "real-time"

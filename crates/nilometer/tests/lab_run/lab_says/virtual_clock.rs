@@ -82,10 +82,18 @@ fn the_meter_agrees_with_the_box_about_every_packet() {
         truths[usize::from(packet.direction)].push(packet);
     }
     let (mut lost, mut all_beyond) = (0, Vec::new());
-    for (seen, truths) in seen.iter_mut().zip(&truths) {
+    for (seen, truths) in seen.iter_mut().zip(&mut truths) {
         seen.sort_by_key(|row| row.entered_ns);
         assert_eq!(seen.len(), truths.len());
-        for (row, truth) in seen.iter().zip(truths) {
+        let mut rest = &mut truths[..];
+        // (Rows have no order of packets that entered at the same moment: they left as they came.)
+        for together in seen.chunk_by_mut(|one, other| one.entered_ns == other.entered_ns) {
+            let (theirs, further) = rest.split_at_mut(together.len());
+            together.sort_by_key(|row| (row.left_ns.is_none(), row.left_ns));
+            theirs.sort_by_key(|truth| (truth.left_ns.is_none(), truth.left_ns));
+            rest = further;
+        }
+        for (row, truth) in seen.iter().zip(&*truths) {
             assert_eq!(row.fate == Fate::Lost, truth.lost, "{row:?} {truth:?}");
             lost += u64::from(truth.lost);
             if let (Some(delay_ns), Some(left_ns)) = (row.delay_ns, truth.left_ns) {
