@@ -334,3 +334,62 @@ pub fn replay(from: impl Read, seed: Option<u64>) -> Result<Replayed> {
     }
     Ok(replay.done)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::{begin, put_told};
+    use super::*;
+
+    const TWO_PORTS: &str = "[[port]]\ninterface = \"p0\"\naddresses = [\"198.18.0.1/24\"]\n\
+                             [[port]]\ninterface = \"p1\"\naddresses = [\"198.19.0.1/24\"]\n";
+
+    fn beginning() -> Beginning {
+        let config = toml::from_str(TWO_PORTS).expect("a description");
+        Beginning { ports: vec![([2; 6], 1_500), ([4; 6], 1_500)], config }
+    }
+
+    fn command(text: &str) -> Told {
+        Told::Command { now: 5, toml: text.as_bytes().to_vec() }
+    }
+
+    #[test]
+    fn what_a_damaged_recording_asks_is_an_error() {
+        let refused = |told: &Told| {
+            let mut replay = Replay::new(&beginning()).expect("a router");
+            let answer = Answer::default();
+            let done = replay.tell(told, told.has_answer().then_some(&answer));
+            format!("{:#}", done.expect_err("it cannot be"))
+        };
+        let pace = "[pace]\nport = 9\ndelay_ns = 0\n";
+        assert!(refused(&command(pace)).contains("port 9"));
+        assert!(refused(&command("[link]\nport = 9\nis_up = true\n")).contains("port 9"));
+        assert!(refused(&command("nothing")).contains("a command"));
+        assert!(refused(&Told::Transmit { now: 1, port: 2, room: 1 }).contains("no port 2"));
+        // One hop, and a bucket that names a second.
+        assert!(refused(&Told::Hops { words: vec![1, 1, 0, 1, 1, 1, 3] }).contains("next hops"));
+        let mut replay = Replay::new(&beginning()).expect("a router");
+        replay.tell(&Told::End { events: 0 }, None).expect("the end");
+        let after = replay.tell(&Told::Advance { now: 1 }, Some(&Answer::default()));
+        assert!(after.expect_err("it is over").to_string().contains("ended before"));
+    }
+
+    #[test]
+    fn a_batch_that_no_driver_hands_in_is_an_error() {
+        let mut bytes = Vec::new();
+        begin(&mut bytes, &beginning()).expect("a description");
+        put_told(&mut bytes, &Told::Receive { now: 0, port: 0, frames: vec![Vec::new(); 5_000] });
+        let why = replay(&bytes[..], None).expect_err("too many frames");
+        assert!(why.to_string().contains("too many"), "{why:#}");
+    }
+
+    /// What the recorded router refused, the replayed one refuses, and goes on.
+    #[test]
+    fn a_refused_filter_is_refused_again() {
+        let mut replay = Replay::new(&beginning()).expect("a router");
+        let filter = "[add_filter]\nid = 0\n[add_filter.filter]\naction = \"deny\"\n";
+        for _ in 0..2 {
+            replay.tell(&command(filter), Some(&Answer::default())).expect("it goes on");
+        }
+        assert_eq!(replay.done().differences, 0);
+    }
+}
