@@ -5,19 +5,15 @@ mod common;
 use nilometer_stat::Rng;
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{BINARY, Room, privileged, text};
+use common::{Room, privileged, text};
 use nilometer_linux::frr::is_installed;
-use nilometer_linux::privilege::{Privilege, privilege};
 
-/// The number of the user nobody, and of its group.
-const NOBODY: u32 = 65_534;
 const KILLS: u64 = 14;
 /// By then a run of two seconds is over on a machine that has time for it.
 const RUN_MS: u64 = 6_000;
@@ -100,49 +96,23 @@ fn a_run_that_is_killed_leaves_no_folder_process_or_mount() {
     assert!(with_daemons >= 3, "{with_daemons} of {KILLS} runs had daemons when they were killed");
 }
 
-/// Runs a copy of the binary as nobody in a folder of nobody's; none where only root could.
-fn as_nobody(name: &str, words: &[&str]) -> Option<(Room, std::process::Output)> {
-    if privilege() != Privilege::Root {
-        println!("skipped: only root can become an ordinary user");
-        return None;
-    }
-    // The build's own folder may be closed to others.
-    let room = Room::new(name);
-    let binary = room.path("nilometer");
-    fs::copy(BINARY, &binary).expect("a copy of the binary");
-    let folder = binary.parent().expect("a folder");
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("a mode");
-    chown(folder, Some(NOBODY), Some(NOBODY)).expect("root may");
-    let mut command = Command::new(&binary);
-    command.args(words).current_dir(folder).gid(NOBODY).uid(NOBODY);
-    let mut output = command.output();
-    // Another test's child, forked while the copy was being written, holds it open until it execs.
-    for _ in 0..100 {
-        let busy = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ExecutableFileBusy;
-        if !output.as_ref().is_err_and(busy) {
-            break;
-        }
-        thread::sleep(Duration::from_millis(20));
-        output = command.output();
-    }
-    Some((room, output.expect("the binary runs")))
-}
-
 #[test]
 fn an_ordinary_user_runs_it_or_is_told_why_not() {
     if !possible("FRR as an ordinary user") {
         return;
     }
-    let Some((room, output)) = as_nobody("frr-nobody-runs", &words("1")) else { return };
+    let room = Room::new("frr-nobody-runs");
+    let Some(as_nobody) = room.as_nobody() else { return };
+    let output = as_nobody(&words("1"));
     let said = text(&output.stderr);
     match output.status.code() {
         // Where user namespaces are forbidden, that is the reason, and nothing was written.
         Some(2) => {
             assert_eq!(said.lines().count(), 1, "{said}");
             assert!(said.contains("sudo"), "{said}");
-            assert!(!room.path("run").exists());
+            assert!(!room.path("home/run").exists());
         }
-        Some(0) => assert_eq!(room.json("run/result.json")["dut"], "frr"),
+        Some(0) => assert_eq!(room.json("home/run/result.json")["dut"], "frr"),
         code => panic!("{code:?} {:?}: {said}", output.status.signal()),
     }
 }
@@ -154,7 +124,7 @@ fn the_doctor_has_tried_it() {
     }
     let room = Room::new("frr-doctor");
     let mut answers = vec![room.run(&["doctor", "--json"])];
-    answers.extend(as_nobody("frr-nobody-asks", &["doctor", "--json"]).map(|(_, output)| output));
+    answers.extend(room.as_nobody().map(|as_nobody| as_nobody(&["doctor", "--json"])));
     for output in answers {
         let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
         let findings = answer["findings"].as_array().expect("findings");

@@ -14,7 +14,7 @@
 //! `horizon` before; so is one whose own entry would be far less likely ([`Usual::prefers_copy`]).
 //! Any other is judged only when every entry that may have been it can be claimed by no exit any
 //! more; what is left over on both sides may be a packet and its damaged self. Entries stay long
-//! enough to outlive every exit that may ask for them. Exits are told in the order in which they
+//! enough to outlive every exit that may match them. Exits are judged in the order in which they
 //! left, which makes the verdict on reordering independent of the feed; one that waits therefore
 //! holds up those behind it, for the horizon at most.
 

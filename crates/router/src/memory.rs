@@ -1,7 +1,7 @@
 //! A packet as the pipeline's queues hold it: a handle of a frame in the ports' memory, which
 //! [`nilometer_wire::memory`] describes.
 
-use nilometer_queue::Packet;
+use nilometer_queue::{Drops, Packet, Reason};
 use nilometer_wire::Ecn;
 pub use nilometer_wire::memory::{Memory, Place};
 
@@ -46,6 +46,15 @@ impl Packet for Ticket {
 
     fn mark(&mut self) {
         self.bits |= Ticket::MARKED;
+    }
+}
+
+/// Gives the buffers of what queues drop back to their memory.
+pub struct GiveBack<'a, M: ?Sized>(pub &'a mut M);
+
+impl<M: Memory + ?Sized> Drops<Ticket> for GiveBack<'_, M> {
+    fn dropped(&mut self, _reason: Reason, ticket: Ticket) {
+        self.0.give(ticket.place);
     }
 }
 

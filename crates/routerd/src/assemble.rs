@@ -59,7 +59,7 @@ pub struct Assembly {
 pub struct Options {
     /// Takes interfaces of the host as well.
     pub allow_foreign: bool,
-    /// Where all that it is told and does is recorded; it takes no shortcuts then.
+    /// Where its inputs and decisions are recorded; it takes no shortcuts then.
     pub recording: Option<Draft>,
 }
 

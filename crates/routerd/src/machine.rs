@@ -11,7 +11,7 @@ use nilometer_queue::aal5::Framing;
 use nilometer_queue::distributed::{Fabric as Shape, Variant};
 use nilometer_queue::voq::InputLimits;
 use nilometer_queue::{Any, Capacity, Kind, Settings};
-use nilometer_router::classifier::RuleId;
+use nilometer_router::classifier::{Inputs, Refused, RuleId};
 use nilometer_router::fabric::FabricPlan;
 use nilometer_router::memory::Ticket;
 use nilometer_router::neighbour::Given;
@@ -22,6 +22,7 @@ use nilometer_sim::queueing::{Place as QueuePlace, QueueSpec};
 use nilometer_wire::{Rate, Time};
 
 use super::config::{FabricSection, PortSection, Queueing, RouterConfig};
+use super::filter::Rules;
 use super::queue_size::sized;
 use super::rib_thread::Readers;
 use super::routes::{Routes, check_link_local, entered};
@@ -216,24 +217,32 @@ pub(super) fn local_mac(number: usize) -> [u8; 6] {
 
 /// Enters the filters, numbered in the order of the file.
 fn filter(router: &mut Router, config: &RouterConfig) -> Result<()> {
-    let insert = |what: Result<(), nilometer_router::Refused>, number: usize| {
-        what.map_err(|why| anyhow!("filter {number}: {why}"))
-    };
     for (number, filter) in config.filters.iter().enumerate() {
-        let (four, six) = filter.rules().with_context(|| format!("filter {number}"))?;
+        let rules = filter.rules().with_context(|| format!("filter {number}"))?;
         let inputs = config.inputs_of(filter).with_context(|| format!("filter {number}"))?;
-        let (id, tables) = (RuleId(number as u32), router.tables_mut());
-        if let Some(rule) = four {
-            insert(tables.filters4.insert_at(id, inputs, rule), number)?;
-        }
-        if let Some(rule) = six {
-            insert(tables.filters6.insert_at(id, inputs, rule), number)?;
-        }
+        let entered = enter_filter(router.tables_mut(), number as u32, inputs, rules);
+        entered.map_err(|why| anyhow!("filter {number}: {why}"))?;
     }
     let tables = router.tables_mut();
     tables.filters4.settle();
     tables.filters6.settle();
     Ok(())
+}
+
+/// Enters a filter's rules for both families under one number: both, or none.
+///
+/// # Errors
+/// [`Refused`].
+pub fn enter_filter(
+    tables: &mut Tables,
+    number: u32,
+    inputs: Inputs,
+    (four, six): Rules,
+) -> Result<(), Refused> {
+    let id = RuleId(number);
+    four.map_or(Ok(()), |rule| tables.filters4.insert_at(id, inputs, rule))?;
+    let six = six.map_or(Ok(()), |rule| tables.filters6.insert_at(id, inputs, rule));
+    six.inspect_err(|_| _ = tables.filters4.remove(id))
 }
 
 /// Enters the neighbours that are given by hand, all or those of one port.

@@ -1,5 +1,7 @@
 //! How fast a port's link is to go, how late it may be served, how long it is.
 
+use nilometer_router::Fabric;
+use nilometer_router::memory::Ticket;
 use nilometer_wire::{Rate, Span};
 
 use super::config::PortSection;
@@ -19,6 +21,15 @@ pub struct Pace {
     pub burst_bytes: Option<u64>,
     /// By how much it is made longer.
     pub delay: Span,
+}
+
+impl Pace {
+    /// Holds the link of output `number` to it.
+    pub fn set(self, fabric: &mut Fabric<Ticket>, number: usize) {
+        fabric.set_rate(number, self.rate);
+        fabric.set_burst(number, self.burst_bytes);
+        fabric.set_delay(number, self.delay);
+    }
 }
 
 impl PortSection {

@@ -5,6 +5,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -45,6 +47,24 @@ impl Room {
         let copied = Command::new("cp").arg(BINARY).arg(&copy).status().expect("cp runs");
         assert!(copied.success(), "a copy of the binary");
         copy
+    }
+
+    /// How this binary is run by a user who owns nothing, in a folder of his own, `home`; none, and a line that says
+    /// so, where this process may not become another user.
+    pub fn as_nobody(&self) -> Option<impl Fn(&[&str]) -> Output> {
+        const NOBODY: u32 = 65_534;
+        let (binary, home) = (self.own_binary(), self.path("home"));
+        fs::create_dir(&home).expect("a folder");
+        if chown(&home, Some(NOBODY), Some(NOBODY)).is_err() {
+            println!("skipped: only root can become an ordinary user");
+            return None;
+        }
+        fs::set_permissions(self.path(""), fs::Permissions::from_mode(0o755)).expect("a mode");
+        Some(move |words: &[&str]| {
+            let mut command = Command::new(&binary);
+            command.current_dir(&home).gid(NOBODY).uid(NOBODY).args(words);
+            command.output().expect("the binary runs")
+        })
     }
 
     pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {

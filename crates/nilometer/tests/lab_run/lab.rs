@@ -5,9 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use crate::common::{Room, capture, last_line, privileged, text};
 use nilometer_files::table::flows::read_flow_table;
@@ -16,8 +13,6 @@ use nilometer_lab::trial::bounds::{Bounds, out_of_bounds};
 use nilometer_lab::trial::outcome::Outcome;
 use serde_json::Value;
 
-/// The user and group that own nothing.
-const NOBODY: u32 = 65_534;
 /// What a run leaves, without `--pcap`.
 const FILES: [&str; 10] = [
     ".nilometer-results",
@@ -417,18 +412,8 @@ fn descendants(pid: u32) -> Vec<String> {
 #[test]
 fn an_ordinary_user_gets_a_lab_or_one_sentence() {
     let room = Room::new("ordinary");
-    let binary = room.own_binary();
-    let folder = room.path("home");
-    fs::create_dir(&folder).expect("a folder");
-    if chown(&folder, Some(NOBODY), Some(NOBODY)).is_err() {
-        println!("skipped: only root can become an ordinary user");
-        return;
-    }
-    fs::set_permissions(room.path(""), fs::Permissions::from_mode(0o755)).expect("a mode");
-    let mut lab = Command::new(&binary);
-    lab.current_dir(&folder).gid(NOBODY).uid(NOBODY);
-    lab.args(["lab", "run", "--duration", "0.5", "--calibration", "0", "--json"]);
-    let output = lab.output().expect("the binary runs");
+    let Some(as_nobody) = room.as_nobody() else { return };
+    let output = as_nobody(&["lab", "run", "--duration", "0.5", "--calibration", "0", "--json"]);
     let said = text(&output.stderr);
     match output.status.code() {
         Some(0) => sound(&serde_json::from_slice(&output.stdout).expect("a result")),
@@ -436,7 +421,7 @@ fn an_ordinary_user_gets_a_lab_or_one_sentence() {
             assert_eq!(status, Some(2), "{said}");
             assert_eq!(said.lines().count(), 1, "{said}");
             assert!(said.contains("sudo"), "{said}");
-            assert!(names_in(folder.to_str().expect("UTF-8")).is_empty());
+            assert!(names_in(room.path("home").to_str().expect("UTF-8")).is_empty());
         }
     }
 }

@@ -12,7 +12,7 @@ use nilometer_linux::namespace::Namespace;
 use nilometer_router::{Hop, Member, Point};
 use nilometer_routerd::assemble::Options;
 use nilometer_routerd::config::RouterConfig;
-use nilometer_routerd::recording::event::{self, Answer, Beginning, Reader, Told};
+use nilometer_routerd::recording::event::{self, Beginning, Input, Reader, Response};
 use nilometer_routerd::recording::replay::{Replay, Replayed, replay};
 use nilometer_routerd::rib_thread::StaticRoute;
 use nilometer_routerd::routes::read_prefix;
@@ -127,24 +127,24 @@ fn replayed(recording: &Path, seed: Option<u64>) -> Replayed {
     replay(&fs::read(recording).expect("a recording")[..], seed).expect("a sound recording")
 }
 
-/// What is told, with its answer.
-type Event = (Told, Option<Answer>);
+/// An input and the recorded response.
+type Event = (Input, Option<Response>);
 
 fn read(recording: &Path) -> (Beginning, Vec<Event>) {
     let bytes = fs::read(recording).expect("a recording");
     let (mut reader, beginning) = Reader::open(&bytes[..]).expect("a recording");
     let mut events = Vec::new();
-    while let Some(told) = reader.told().expect("an event") {
-        let answer = told.has_answer().then(|| reader.answer().expect("an answer"));
-        events.push((told, answer));
+    while let Some(input) = reader.input().expect("an event") {
+        let response = input.has_response().then(|| reader.response().expect("an response"));
+        events.push((input, response));
     }
     (beginning, events)
 }
 
-fn told(beginning: &Beginning, events: &[Event]) -> Replayed {
+fn input(beginning: &Beginning, events: &[Event]) -> Replayed {
     let mut replay = Replay::new(beginning).expect("a router");
-    for (told, answer) in events {
-        replay.tell(told, answer.as_ref()).expect("it can be told");
+    for (input, response) in events {
+        replay.apply(input, response.as_ref()).expect("it can be input");
     }
     replay.done().clone()
 }
@@ -184,28 +184,28 @@ fn forwarding_under_route_updates_is_replayed() {
     same("route updates", &replayed(&path, None));
     let (beginning, mut events) = read(&path);
     // An arrival that is left out is the first difference, and so are two batches that change places.
-    let is_batch = |event: &Event| matches!(&event.0, Told::Receive { port: 0, .. });
+    let is_batch = |event: &Event| matches!(&event.0, Input::Receive { port: 0, .. });
     let middle = events.len() / 2;
     let at = middle + events[middle..].iter().position(is_batch).expect("a batch");
     let whole = events[at].clone();
-    let Told::Receive { frames, .. } = &mut events[at].0 else { unreachable!("a batch") };
+    let Input::Receive { frames, .. } = &mut events[at].0 else { unreachable!("a batch") };
     frames.remove(0);
-    let first = told(&beginning, &events).first_difference.expect("an arrival is missing");
+    let first = input(&beginning, &events).first_difference.expect("an arrival is missing");
     assert!((at as u64..at as u64 + A_TURN).contains(&first.event), "{first:?} at {at}");
     events[at] = whole;
     let after = at + 1;
     let next = after + events[after..].iter().position(is_batch).expect("another");
     let (one, other) = (events[at].0.clone(), events[next].0.clone());
-    if let (Told::Receive { frames: a, .. }, Told::Receive { frames: b, .. }) = (one, other) {
+    if let (Input::Receive { frames: a, .. }, Input::Receive { frames: b, .. }) = (one, other) {
         let put = |event: &mut Event, new| {
-            if let Told::Receive { frames, .. } = &mut event.0 {
+            if let Input::Receive { frames, .. } = &mut event.0 {
                 *frames = new;
             }
         };
         put(&mut events[at], b);
         put(&mut events[next], a);
     }
-    let first = told(&beginning, &events).first_difference.expect("batches are swapped");
+    let first = input(&beginning, &events).first_difference.expect("batches are swapped");
     assert!((at as u64..=next as u64 + A_TURN).contains(&first.event), "{first:?} at {at}");
 }
 

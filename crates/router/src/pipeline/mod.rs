@@ -53,8 +53,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::{fmt, mem};
 
+use nilometer_queue::Any;
 use nilometer_queue::broadcast::DqError;
-use nilometer_queue::{Any, Drops, Reason};
 use nilometer_wire::Time;
 
 use crate::discard::Discard;
@@ -63,7 +63,7 @@ use crate::forward::limit::Limits;
 use crate::forward::martian::Filter;
 use crate::forward::options::SourceRouting;
 use crate::forward::{hop, reassemble};
-use crate::memory::{Memory, Place, Ticket};
+use crate::memory::{GiveBack, Memory, Place, Ticket};
 use crate::next_hop::Snapshot;
 
 use account::Account;
@@ -167,15 +167,6 @@ pub struct Router {
 impl fmt::Debug for Router {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Router").field("ports", &self.ports.len()).finish_non_exhaustive()
-    }
-}
-
-/// Gives the buffers of what queues drop back to the memory.
-struct GiveBack<'a, M>(&'a mut M);
-
-impl<M: Memory> Drops<Ticket> for GiveBack<'_, M> {
-    fn dropped(&mut self, _reason: Reason, ticket: Ticket) {
-        self.0.give(ticket.place);
     }
 }
 

@@ -10,68 +10,17 @@ use nilometer_queue::{Any, Capacity, Kind, Settings, Sharing};
 use nilometer_router::classifier::{Classified, ClassifierTuples};
 use nilometer_router::fabric::FabricPlan;
 use nilometer_router::fib::{Fib, NextHop};
-use nilometer_router::memory::{Memory, Place};
+use nilometer_router::memory::Memory;
 use nilometer_router::neighbour::{Given, Mac};
 use nilometer_router::next_hop::{Hop, Member, NextHops, Point};
 use nilometer_router::pipeline::engine::{Filters, Tables};
 use nilometer_router::pipeline::port::PortPlan;
 use nilometer_router::pipeline::{Router, RouterPlan};
 use nilometer_router::{Prefix, TreeBitmap};
+use nilometer_wire::memory::HeapMemory;
 use nilometer_wire::{Rate, Span, Time, build};
 
 pub const PORTS: usize = 4;
-const HEAD_ROOM: u16 = 64;
-const BUFFER_BYTES: usize = 2_048;
-
-/// Buffers on the heap that know who has them.
-pub struct Heap {
-    bytes: Vec<u8>,
-    free: Vec<u32>,
-    is_free: Vec<bool>,
-}
-
-impl Heap {
-    pub fn new(buffers: usize) -> Heap {
-        let free = (0..buffers as u32).rev().collect();
-        Heap { bytes: vec![0; buffers * BUFFER_BYTES], free, is_free: vec![true; buffers] }
-    }
-
-    pub fn taken(&self) -> usize {
-        self.is_free.len() - self.free.len()
-    }
-
-    fn range(&self, place: Place) -> std::ops::Range<usize> {
-        assert!(!self.is_free[place.buffer as usize], "a buffer that nobody has");
-        let start = place.buffer as usize * BUFFER_BYTES + usize::from(place.offset);
-        start..start + usize::from(place.bytes)
-    }
-}
-
-impl Memory for Heap {
-    fn take(&mut self, bytes: u16) -> Option<Place> {
-        if usize::from(bytes + HEAD_ROOM) > BUFFER_BYTES {
-            return None;
-        }
-        let buffer = self.free.pop()?;
-        self.is_free[buffer as usize] = false;
-        Some(Place { buffer, offset: HEAD_ROOM, bytes })
-    }
-
-    fn give(&mut self, place: Place) {
-        assert!(!self.is_free[place.buffer as usize], "given back twice");
-        self.is_free[place.buffer as usize] = true;
-        self.free.push(place.buffer);
-    }
-
-    fn frame(&self, place: Place) -> &[u8] {
-        &self.bytes[self.range(place)]
-    }
-
-    fn frame_mut(&mut self, place: Place) -> &mut [u8] {
-        let range = self.range(place);
-        &mut self.bytes[range]
-    }
-}
 
 pub fn mac(port: usize) -> Mac {
     [2, 0, 0, 0, 0, port as u8]
@@ -88,7 +37,7 @@ fn link() -> Rate {
 /// The router, its memory, and what may be changed beside it.
 pub struct Bench {
     pub router: Router,
-    pub memory: Heap,
+    pub memory: HeapMemory,
     pub hops: NextHops,
     pub fib4: TreeBitmap<u32>,
     pub fib6: TreeBitmap<u128>,
@@ -155,7 +104,7 @@ impl Bench {
         };
         let router = Router::new(plans.router, ports, tables).expect("a router");
         let hops = NextHops::new(256, 4_096);
-        let memory = Heap::new(4_096);
+        let memory = HeapMemory::new(4_096);
         let mut bench = Bench { router, memory, hops, fib4, fib6, now: Time::ZERO };
         for number in 0..PORTS {
             bench.connect(number);

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use nilometer_queue::distributed::{Fabric as Shape, Variant};
-use nilometer_queue::{Any, Capacity, Kind, Reason, Settings};
+use nilometer_queue::{Any, Capacity, Kind, Settings};
 use nilometer_router::classifier::{Action, Inputs, Octet, Rule, RuleId};
 use nilometer_router::discard::Discard;
 use nilometer_router::forward::hop;
 use nilometer_router::forward::urpf::Mode;
-use nilometer_router::memory::{Memory, Ticket};
+use nilometer_router::memory::{GiveBack, Memory, Ticket};
 use nilometer_router::neighbour::Given;
 use nilometer_router::pipeline::shortcut::Shortcut;
 use nilometer_router::{AnyKey, Header, Key, header};
@@ -137,14 +137,6 @@ impl Asked {
     /// Whether a packet for this port has something to meet.
     fn is_met(&self, port: usize) -> bool {
         self.queueing || self.disciplines[port] || self.rates[port] || self.delays[port]
-    }
-}
-
-struct GiveBack<'a, M>(&'a mut M);
-
-impl<M: Memory> nilometer_queue::Drops<Ticket> for GiveBack<'_, M> {
-    fn dropped(&mut self, _: Reason, ticket: Ticket) {
-        self.0.give(ticket.place);
     }
 }
 

@@ -1,12 +1,13 @@
 //! Fabric, ports, lookup engines and classifier, changed while packets pass.
 
 use nilometer_router::classifier::{ByPort, Classified, Inputs, Refused as Full, Rule, RuleId};
+use nilometer_router::memory::GiveBack;
 use nilometer_router::{Engine, EngineFault, Routed};
 use nilometer_sim::quantity::span_text;
 use nilometer_sim::queueing::QueueSpec;
 
 use super::answer::Refused;
-use super::command_channel::{CommandChannel, GiveBack, InForce};
+use super::command_channel::{CommandChannel, InForce};
 use super::look::{no_port, shown_rate};
 use super::view::{ClassifierBody, DelayBody, EngineBody, FabricBody, RateBody};
 use crate::config::{PortSection, RouterConfig};

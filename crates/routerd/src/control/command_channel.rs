@@ -18,8 +18,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nilometer_queue::distributed::Variant;
-use nilometer_queue::{Drops, Reason};
-use nilometer_router::memory::{Memory, Ticket};
 use nilometer_sim::stress::StressPlan;
 
 use super::answer::Refused;
@@ -138,14 +136,5 @@ impl CommandChannel {
     pub(super) fn told(&self, text: String) -> String {
         self.messages.say(Level::Info, text.clone());
         text
-    }
-}
-
-/// Gives the buffers of what a change drops back to the memory.
-pub(super) struct GiveBack<'a>(pub(super) &'a mut dyn Memory);
-
-impl Drops<Ticket> for GiveBack<'_> {
-    fn dropped(&mut self, _reason: Reason, ticket: Ticket) {
-        self.0.give(ticket.place);
     }
 }

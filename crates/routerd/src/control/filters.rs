@@ -6,6 +6,7 @@ use super::answer::Refused;
 use super::command_channel::CommandChannel;
 use super::view::{FilterView, FiltersView, Made};
 use crate::filter::FilterSection;
+use crate::machine::enter_filter;
 use crate::recording::Command;
 use nilometer_router::memory::Memory;
 use nilometer_router::pipeline::Router;
@@ -51,7 +52,7 @@ impl CommandChannel {
     /// # Errors
     /// 400 for a filter that cannot be, 409 where there is no room.
     pub fn add_filter(&self, mut filter: FilterSection) -> Result<Made, Refused> {
-        let (four, six) = filter.rules().map_err(Refused::bad)?;
+        let rules = filter.rules().map_err(Refused::bad)?;
         for asked in filter.inputs.iter_mut().flatten() {
             *asked = self.interface(asked)?;
         }
@@ -69,15 +70,7 @@ impl CommandChannel {
         let done = self.ask(move |driver| {
             let mut done = Ok(());
             let enter = |_: Time, router: &mut Router, _: &mut dyn Memory| {
-                let (id, tables) = (RuleId(number), router.tables_mut());
-                done = four
-                    .map_or(Ok(()), |rule| tables.filters4.insert_at(id, inputs, rule))
-                    .and_then(|()| {
-                        six.map_or(Ok(()), |rule| tables.filters6.insert_at(id, inputs, rule))
-                    });
-                if done.is_err() {
-                    tables.filters4.remove(id);
-                }
+                done = enter_filter(router.tables_mut(), number, inputs, rules);
             };
             driver.change(|| command, enter).map_err(Refused::unavailable)?;
             done.map_err(Refused::conflict)

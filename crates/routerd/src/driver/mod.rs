@@ -27,12 +27,12 @@
 mod backlogs;
 mod flow_offload;
 mod gather;
+mod inputs;
 mod links;
 mod noticed;
 mod port_slot;
 mod remote;
 mod stalls;
-mod told;
 mod tracer;
 
 use nilometer_files::say;
@@ -123,7 +123,7 @@ impl Driver {
     ) -> Result<(Driver, Remote)> {
         let mut recorder = recorder.map(Box::new);
         let (ear, remote) = remote::line()?;
-        Driver::tell_hops(&mut router, &mut recorder, Arc::clone(hops.current()));
+        Driver::set_hops(&mut router, &mut recorder, Arc::clone(hops.current()));
         let now = Instant::now();
         let driver = Driver {
             slots: router.ports().iter().map(|_| PortSlot::empty()).collect(),
@@ -179,7 +179,7 @@ impl Driver {
     /// Takes the device from port `number`. Panics where there is no such port.
     pub fn detach(&mut self, number: usize) {
         self.slots[number].clear(&mut self.memory);
-        self.tell_sending(number, 0);
+        self.set_sending(number, 0);
         self.set_presence(number, Presence::Gone);
     }
 
@@ -203,17 +203,11 @@ impl Driver {
     /// rate or a length, packets are taken in as they come, for the sake of their times. Panics where
     /// there is no such port.
     pub fn set_pace(&mut self, number: usize, pace: Pace) {
-        let Pace { rate, burst_bytes, delay } = pace;
-        self.gathering.set_paced(number, rate.is_some() || delay > Span::ZERO);
+        self.gathering.set_paced(number, pace.rate.is_some() || pace.delay > Span::ZERO);
         // (Of numbers alone, which can always be written down.)
         let _ = self.change(
             || Command::pace(number, pace),
-            |_, router, _| {
-                let fabric = router.fabric_mut();
-                fabric.set_rate(number, rate);
-                fabric.set_burst(number, burst_bytes);
-                fabric.set_delay(number, delay);
-            },
+            |_, router, _| pace.set(router.fabric_mut(), number),
         );
     }
 
@@ -330,7 +324,7 @@ impl Driver {
         let mut moved = self.listen();
         let have_routes_changed = self.hops.have_routes_changed();
         if let Some(newer) = self.hops.newer() {
-            Driver::tell_hops(&mut self.router, &mut self.recorder, Arc::clone(newer));
+            Driver::set_hops(&mut self.router, &mut self.recorder, Arc::clone(newer));
             self.distrust();
         } else if have_routes_changed {
             self.distrust();
@@ -347,7 +341,7 @@ impl Driver {
         if let Some(watch) = &mut self.stalls {
             watch.turn(self.came);
         }
-        self.tell_time(now);
+        self.advance_pipeline(now);
         if let Some(stress) = &mut self.stress {
             moved |= stress.turn(now, &mut self.router, &mut self.memory);
         }
@@ -410,7 +404,7 @@ impl Driver {
             if let Some(grants) = self.grants.as_mut().filter(|_| self.router.may_offload()) {
                 grants.note(number, &self.taken, &self.memory);
             }
-            self.tell_received(now, number);
+            self.receive_into_pipeline(now, number);
         }
         let slot = &mut self.slots[number];
         if let Some(beside) = &mut slot.beside {
@@ -418,7 +412,7 @@ impl Driver {
             // What fails here is the kernel's side alone; the device says so for both when it goes.
             count += beside.receive(&mut self.memory, &mut self.taken, 64).unwrap_or(0);
             for at in 0..self.taken.len() {
-                self.tell_injected(now, number, self.taken[at]);
+                self.inject_into_pipeline(now, number, self.taken[at]);
             }
         }
         count > 0
@@ -434,7 +428,7 @@ impl Driver {
         }
         let room = device.room(&mut self.memory).min(GIVEN_AT_ONCE);
         let most = room.saturating_sub(slot.leaving.len());
-        self.tell_room(now, number, most);
+        self.transmit_from_pipeline(now, number, most);
         let slot = &mut self.slots[number];
         let Some(device) = &mut slot.device else { return moved };
         let waiting = !slot.leaving.is_empty();
@@ -442,7 +436,7 @@ impl Driver {
         let flushed = device.flush(&mut self.memory);
         slot.is_blocked = room == 0 || !slot.leaving.is_empty();
         let sending = slot.leaving.len() as u32 + device.sending();
-        self.tell_sending(number, sending);
+        self.set_sending(number, sending);
         for failure in [sent.err(), flushed.err()].into_iter().flatten() {
             self.device_failed(number, &failure);
         }

@@ -1,9 +1,8 @@
 //! Changes of a router's settings, as data.
 
 use anyhow::{Result, ensure};
-use nilometer_queue::{Drops, Reason};
 use nilometer_router::classifier::RuleId;
-use nilometer_router::memory::{Memory, Ticket};
+use nilometer_router::memory::{GiveBack, Memory};
 use nilometer_router::pipeline::Router;
 use nilometer_sim::queueing::QueueSpec;
 use nilometer_wire::{Rate, Span, Time};
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{FabricSection, RouterConfig};
 use crate::filter::FilterSection;
-use crate::machine::{PortPlace, fabric};
+use crate::machine::{PortPlace, enter_filter, fabric};
 use crate::pace::Pace;
 
 /// A change that a router's driver makes between two turns. Other lookup engines and classifiers are none: they find the
@@ -62,15 +61,6 @@ pub enum Command {
     },
 }
 
-/// Gives the buffers of what queues drop back to the memory.
-struct GiveBack<'a, M>(&'a mut M);
-
-impl<M: Memory> Drops<Ticket> for GiveBack<'_, M> {
-    fn dropped(&mut self, _: Reason, ticket: Ticket) {
-        self.0.give(ticket.place);
-    }
-}
-
 impl Command {
     /// That a link has this pace.
     pub fn pace(port: usize, pace: Pace) -> Command {
@@ -108,10 +98,8 @@ impl Command {
         }
         match self {
             Command::Pace { port, rate_bps, burst_bytes, delay_ns } => {
-                let fabric = router.fabric_mut();
-                fabric.set_rate(*port, rate_bps.and_then(Rate::new));
-                fabric.set_burst(*port, *burst_bytes);
-                fabric.set_delay(*port, Span::from_nanos(*delay_ns));
+                let (rate, delay) = (rate_bps.and_then(Rate::new), Span::from_nanos(*delay_ns));
+                Pace { rate, burst_bytes: *burst_bytes, delay }.set(router.fabric_mut(), *port);
             }
             Command::Queue { port, rate_bps, queue } => {
                 let plan = router.ports()[*port].plan().clone();
@@ -128,15 +116,8 @@ impl Command {
                 let _ = fabric.set_queueing(now, plan.shape, plan.variant, drops);
             }
             Command::AddFilter { id, filter } => {
-                let (four, six) = filter.rules()?;
-                let (inputs, id) = (config.inputs_of(filter)?, RuleId(*id));
-                let tables = router.tables_mut();
-                let four = four.map_or(Ok(()), |rule| tables.filters4.insert_at(id, inputs, rule));
-                let six =
-                    |_| six.map_or(Ok(()), |rule| tables.filters6.insert_at(id, inputs, rule));
-                if four.and_then(six).is_err() {
-                    tables.filters4.remove(id);
-                }
+                let (rules, inputs) = (filter.rules()?, config.inputs_of(filter)?);
+                let _ = enter_filter(router.tables_mut(), *id, inputs, rules);
             }
             Command::RemoveFilter { id } => {
                 let tables = router.tables_mut();

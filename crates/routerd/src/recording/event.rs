@@ -1,9 +1,9 @@
-//! The file format of recordings: what a router was told, and what it answered.
+//! The file format of recordings: the inputs of a router's pipeline, and its responses.
 //!
 //! A recording begins with eight bytes, `NILREC` and the version as two digits. Everything after that is numbers
 //! (LEB128: seven bits a byte, the low ones first) and strings of bytes behind their length. First comes a table
 //! in TOML, the [`Beginning`]; then events, each a number that says which, and its fields in the order of their declaration here. Every
-//! [`Told`] that has an answer is followed by it.
+//! [`Input`] that has a response is followed by it.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -32,9 +32,9 @@ pub struct Beginning {
     pub config: RouterConfig,
 }
 
-/// What a router was told. Times are nanoseconds since it began.
+/// An input of the pipeline: a call of its driver, or a change of its tables. Times are nanoseconds since it began.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Input {
     /// Frames came to a port, as one batch.
     Receive {
         /// When.
@@ -116,9 +116,9 @@ pub enum Told {
     },
 }
 
-/// What a router did when it was told something.
+/// What the pipeline did with one input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     /// Digests of the frames that it handed out, in order.
     pub left: Vec<u64>,
     /// Digests of the frames that went no further, in order: dropped, or consumed.
@@ -144,8 +144,8 @@ pub fn digest(bytes: &[u8]) -> u64 {
     mixed.wrapping_mul(ODD)
 }
 
-impl Answer {
-    /// Forgets what was answered before.
+impl Response {
+    /// Empties it.
     pub fn clear(&mut self) {
         self.left.clear();
         self.gone.clear();
@@ -154,33 +154,33 @@ impl Answer {
     }
 }
 
-impl Told {
-    /// Whether the router answers it.
-    pub fn has_answer(&self) -> bool {
+impl Input {
+    /// Whether a response follows it.
+    pub fn has_response(&self) -> bool {
         !matches!(
             self,
-            Told::Sending { .. }
-                | Told::Route4 { .. }
-                | Told::Route6 { .. }
-                | Told::Hops { .. }
-                | Told::End { .. }
+            Input::Sending { .. }
+                | Input::Route4 { .. }
+                | Input::Route6 { .. }
+                | Input::Hops { .. }
+                | Input::End { .. }
         )
     }
 
     /// What it is called.
     pub fn name(&self) -> &'static str {
         match self {
-            Told::Receive { .. } => "receive",
-            Told::Inject { .. } => "inject",
-            Told::Advance { .. } => "advance",
-            Told::Transmit { .. } => "transmit",
-            Told::Sending { .. } => "sending",
-            Told::Punt { .. } => "punt",
-            Told::Copies => "copies",
-            Told::Route4 { .. } | Told::Route6 { .. } => "route",
-            Told::Hops { .. } => "next_hops",
-            Told::Command { .. } => "command",
-            Told::End { .. } => "end",
+            Input::Receive { .. } => "receive",
+            Input::Inject { .. } => "inject",
+            Input::Advance { .. } => "advance",
+            Input::Transmit { .. } => "transmit",
+            Input::Sending { .. } => "sending",
+            Input::Punt { .. } => "punt",
+            Input::Copies => "copies",
+            Input::Route4 { .. } | Input::Route6 { .. } => "route",
+            Input::Hops { .. } => "next_hops",
+            Input::Command { .. } => "command",
+            Input::End { .. } => "end",
         }
     }
 }
@@ -217,49 +217,49 @@ pub fn begin(out: &mut Vec<u8>, beginning: &Beginning) -> Result<()> {
     Ok(())
 }
 
-/// Appends what was told.
-pub fn put_told(out: &mut Vec<u8>, told: &Told) {
-    match told {
-        Told::Receive { now, port, frames } => {
+/// Appends an input.
+pub fn put_input(out: &mut Vec<u8>, input: &Input) {
+    match input {
+        Input::Receive { now, port, frames } => {
             put_all(out, &[1, *now, *port, frames.len() as u64]);
             frames.iter().for_each(|frame| put_bytes(out, frame));
         }
-        Told::Inject { now, port, frame } => {
+        Input::Inject { now, port, frame } => {
             put_all(out, &[2, *now, *port]);
             put_bytes(out, frame);
         }
-        Told::Advance { now } => put_all(out, &[3, *now]),
-        Told::Transmit { now, port, room } => put_all(out, &[4, *now, *port, *room]),
-        Told::Sending { port, frames } => put_all(out, &[5, *port, *frames]),
-        Told::Punt { port, most } => put_all(out, &[6, *port, *most]),
-        Told::Copies => put_all(out, &[7]),
-        Told::Route4 { prefix: (address, length), next } => {
+        Input::Advance { now } => put_all(out, &[3, *now]),
+        Input::Transmit { now, port, room } => put_all(out, &[4, *now, *port, *room]),
+        Input::Sending { port, frames } => put_all(out, &[5, *port, *frames]),
+        Input::Punt { port, most } => put_all(out, &[6, *port, *most]),
+        Input::Copies => put_all(out, &[7]),
+        Input::Route4 { prefix: (address, length), next } => {
             put_all(out, &[8, u64::from(*address), u64::from(*length), *next]);
         }
-        Told::Route6 { prefix: (address, length), next } => {
+        Input::Route6 { prefix: (address, length), next } => {
             put(out, 9);
             put(out, *address);
             put_all(out, &[u64::from(*length), *next]);
         }
-        Told::Hops { words } => {
+        Input::Hops { words } => {
             put(out, 10);
             put_list(out, words);
         }
-        Told::Command { now, toml } => {
+        Input::Command { now, toml } => {
             put_all(out, &[11, *now]);
             put_bytes(out, toml);
         }
-        Told::End { events } => put_all(out, &[12, *events]),
+        Input::End { events } => put_all(out, &[12, *events]),
     }
 }
 
-/// Appends an answer.
-pub fn put_answer(out: &mut Vec<u8>, answer: &Answer) {
-    put_list(out, &answer.left);
-    put_list(out, &answer.gone);
-    put(out, answer.counted.len() as u128);
-    answer.counted.iter().for_each(|&(counter, by)| put_all(out, &[counter, by]));
-    put_list(out, &answer.refused);
+/// Appends a response.
+pub fn put_response(out: &mut Vec<u8>, response: &Response) {
+    put_list(out, &response.left);
+    put_list(out, &response.gone);
+    put(out, response.counted.len() as u128);
+    response.counted.iter().for_each(|&(counter, by)| put_all(out, &[counter, by]));
+    put_list(out, &response.refused);
 }
 
 /// Reads a recording.
@@ -349,11 +349,11 @@ impl<R: Read> Reader<R> {
         Ok(self.count(128)? as u8)
     }
 
-    /// What was told next; none at the end of the file.
+    /// The next input; none at the end of the file.
     ///
     /// # Errors
     /// When the file is cut or damaged: at which byte.
-    pub fn told(&mut self) -> Result<Option<Told>> {
+    pub fn input(&mut self) -> Result<Option<Input>> {
         let at = self.at;
         let Some(kind) = self.number_or_end()? else { return Ok(None) };
         Ok(Some(match kind {
@@ -361,40 +361,42 @@ impl<R: Read> Reader<R> {
                 let (now, port) = (self.number()?, self.number()?);
                 let count = self.count(FRAMES_MAX)?;
                 let frames = (0..count).map(|_| self.bytes(FRAME_MAX)).collect::<Result<_>>()?;
-                Told::Receive { now, port, frames }
+                Input::Receive { now, port, frames }
             }
-            2 => Told::Inject {
+            2 => Input::Inject {
                 now: self.number()?,
                 port: self.number()?,
                 frame: self.bytes(FRAME_MAX)?,
             },
-            3 => Told::Advance { now: self.number()? },
-            4 => Told::Transmit { now: self.number()?, port: self.number()?, room: self.number()? },
-            5 => Told::Sending { port: self.number()?, frames: self.number()? },
-            6 => Told::Punt { port: self.number()?, most: self.number()? },
-            7 => Told::Copies,
+            3 => Input::Advance { now: self.number()? },
+            4 => {
+                Input::Transmit { now: self.number()?, port: self.number()?, room: self.number()? }
+            }
+            5 => Input::Sending { port: self.number()?, frames: self.number()? },
+            6 => Input::Punt { port: self.number()?, most: self.number()? },
+            7 => Input::Copies,
             8 => {
                 let address = self.count(u64::from(u32::MAX))? as u32;
-                Told::Route4 { prefix: (address, self.length()?), next: self.number()? }
+                Input::Route4 { prefix: (address, self.length()?), next: self.number()? }
             }
-            9 => Told::Route6 { prefix: (self.wide()?, self.length()?), next: self.number()? },
-            10 => Told::Hops { words: self.list()? },
-            11 => Told::Command { now: self.number()?, toml: self.bytes(BYTES_MAX)? },
-            12 => Told::End { events: self.number()? },
+            9 => Input::Route6 { prefix: (self.wide()?, self.length()?), next: self.number()? },
+            10 => Input::Hops { words: self.list()? },
+            11 => Input::Command { now: self.number()?, toml: self.bytes(BYTES_MAX)? },
+            12 => Input::End { events: self.number()? },
             other => bail!("byte {at} of the recording: there is no event {other}"),
         }))
     }
 
-    /// The answer that follows.
+    /// The response that follows an input.
     ///
     /// # Errors
-    /// As [`Reader::told`].
-    pub fn answer(&mut self) -> Result<Answer> {
+    /// As [`Reader::input`].
+    pub fn response(&mut self) -> Result<Response> {
         let (left, gone) = (self.list()?, self.list()?);
         let count = self.count(LIST_MAX)?;
         let pair = |_| Ok((self.number()?, self.number()?));
         let counted = (0..count).map(pair).collect::<Result<_>>()?;
-        Ok(Answer { left, gone, counted, refused: self.list()? })
+        Ok(Response { left, gone, counted, refused: self.list()? })
     }
 }
 
@@ -411,21 +413,21 @@ mod tests {
 
     #[test]
     fn events_are_read_as_they_were_written_and_a_cut_is_found() {
-        let told = [
-            Told::Receive { now: 1 << 40, port: 3, frames: vec![vec![1, 2, 3], Vec::new()] },
-            Told::Inject { now: 5, port: 0, frame: vec![9; 200] },
-            Told::Advance { now: 127 },
-            Told::Transmit { now: 128, port: 1, room: 256 },
-            Told::Sending { port: 1, frames: 0 },
-            Told::Punt { port: 7, most: 64 },
-            Told::Copies,
-            Told::Route4 { prefix: (0xc612_0000, 15), next: 8 },
-            Told::Route6 { prefix: (0xfd00 << 112, 8), next: 0 },
-            Told::Hops { words: vec![u64::MAX, 0, 1] },
-            Told::Command { now: 6, toml: b"{}".to_vec() },
-            Told::End { events: 11 },
+        let input = [
+            Input::Receive { now: 1 << 40, port: 3, frames: vec![vec![1, 2, 3], Vec::new()] },
+            Input::Inject { now: 5, port: 0, frame: vec![9; 200] },
+            Input::Advance { now: 127 },
+            Input::Transmit { now: 128, port: 1, room: 256 },
+            Input::Sending { port: 1, frames: 0 },
+            Input::Punt { port: 7, most: 64 },
+            Input::Copies,
+            Input::Route4 { prefix: (0xc612_0000, 15), next: 8 },
+            Input::Route6 { prefix: (0xfd00 << 112, 8), next: 0 },
+            Input::Hops { words: vec![u64::MAX, 0, 1] },
+            Input::Command { now: 6, toml: b"{}".to_vec() },
+            Input::End { events: 11 },
         ];
-        let answer = Answer {
+        let response = Response {
             left: vec![u64::MAX, 1],
             gone: vec![2],
             counted: vec![(300, 2)],
@@ -434,27 +436,27 @@ mod tests {
         let beginning = Beginning { config: RouterConfig::default(), ports: vec![([2; 6], 1_500)] };
         let mut bytes = Vec::new();
         begin(&mut bytes, &beginning).expect("a description");
-        for told in &told {
-            put_told(&mut bytes, told);
-            if told.has_answer() {
-                put_answer(&mut bytes, &answer);
+        for input in &input {
+            put_input(&mut bytes, input);
+            if input.has_response() {
+                put_response(&mut bytes, &response);
             }
         }
         let (mut reader, read) = Reader::open(&bytes[..]).expect("a recording");
         assert_eq!(read, beginning);
-        for told in &told {
-            assert_eq!(reader.told().expect("an event").as_ref(), Some(told));
-            if told.has_answer() {
-                assert_eq!(reader.answer().expect("an answer"), answer);
+        for input in &input {
+            assert_eq!(reader.input().expect("an event").as_ref(), Some(input));
+            if input.has_response() {
+                assert_eq!(reader.response().expect("an response"), response);
             }
         }
-        assert_eq!(reader.told().expect("the end"), None);
+        assert_eq!(reader.input().expect("the end"), None);
         let cut = &bytes[..bytes.len() - 1];
         let (mut reader, _) = Reader::open(cut).expect("a recording");
         let mut error = None;
         while error.is_none() {
-            match reader.told() {
-                Ok(Some(told)) if told.has_answer() => error = reader.answer().err(),
+            match reader.input() {
+                Ok(Some(input)) if input.has_response() => error = reader.response().err(),
                 Ok(Some(_)) => {}
                 Ok(None) => panic!("the cut is not found"),
                 Err(why) => error = Some(why),

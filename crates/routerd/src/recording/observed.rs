@@ -5,12 +5,12 @@ use nilometer_router::discard::Discard;
 use nilometer_router::memory::{Memory, Place};
 use nilometer_router::pipeline::Router;
 
-use super::event::{Answer, digest};
+use super::event::{Response, digest};
 
 /// A memory that notes which frames are given back, and when it has no room.
 pub struct ObservedMemory<'a, M> {
     inner: &'a mut M,
-    answer: &'a mut Answer,
+    response: &'a mut Response,
     /// Buffers requested in this call.
     asked: u64,
     /// Those of them that are to be refused, as the recorded ones were; none where the memory decides.
@@ -20,10 +20,10 @@ pub struct ObservedMemory<'a, M> {
 impl<'a, M: Memory> ObservedMemory<'a, M> {
     pub fn new(
         inner: &'a mut M,
-        answer: &'a mut Answer,
+        response: &'a mut Response,
         refuse: Option<&'a [u64]>,
     ) -> ObservedMemory<'a, M> {
-        ObservedMemory { inner, answer, asked: 0, refuse }
+        ObservedMemory { inner, response, asked: 0, refuse }
     }
 }
 
@@ -34,13 +34,13 @@ impl<M: Memory> Memory for ObservedMemory<'_, M> {
         let is_refused = self.refuse.is_some_and(|refused| refused.contains(&number));
         let taken = if is_refused { None } else { self.inner.take(bytes) };
         if taken.is_none() {
-            self.answer.refused.push(number);
+            self.response.refused.push(number);
         }
         taken
     }
 
     fn give(&mut self, place: Place) {
-        self.answer.gone.push(digest(self.inner.frame(place)));
+        self.response.gone.push(digest(self.inner.frame(place)));
         self.inner.give(place);
     }
 

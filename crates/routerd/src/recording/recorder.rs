@@ -1,8 +1,8 @@
-//! Records a router while it runs: what its driver tells the pipeline, and what changes its tables.
+//! Records a router while it runs: the inputs of its pipeline, and the changes of its tables.
 //!
-//! Two threads tell: the driver, and the one that keeps the routes. The driver holds the order for a whole turn
+//! Two threads have inputs: the driver, and the one that keeps the routes. The driver holds the order for a whole turn
 //! ([`Recorder::turn`]), so that a table changes between two turns and not within one. The file is written by the
-//! thread that tells; where it is slow the router is, which the recorded times say.
+//! thread that has the input; where the disk is slow the router is, which the recorded times show.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use nilometer_router::{Address, NextHop, Prefix, Snapshot};
 use nilometer_wire::Time;
 
 use super::command::Command;
-use super::event::{Answer, Beginning, Told, begin, put_answer, put_told, write_all};
+use super::event::{Beginning, Input, Response, begin, put_input, put_response, write_all};
 use super::observed::{Counters, ObservedMemory};
 
 /// Bytes that are gathered before they are written.
@@ -40,10 +40,10 @@ struct Sink {
 }
 
 impl Sink {
-    fn put(&mut self, told: &Told, answer: Option<&Answer>) {
-        put_told(&mut self.out, told);
-        if let Some(answer) = answer {
-            put_answer(&mut self.out, answer);
+    fn put(&mut self, input: &Input, response: Option<&Response>) {
+        put_input(&mut self.out, input);
+        if let Some(response) = response {
+            put_response(&mut self.out, response);
         }
         self.events += 1;
         if self.has_begun && self.out.len() >= GATHERED {
@@ -66,7 +66,7 @@ impl Sink {
 
 /// What driver and route keeper share.
 struct Shared {
-    /// Held by whoever tells.
+    /// Held by whoever has an input.
     order: Mutex<()>,
     /// Route keepers who wait for it.
     waiting: AtomicUsize,
@@ -80,7 +80,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The driver's end of a recording.
 pub struct Recorder {
     shared: Arc<Shared>,
-    answer: Answer,
+    response: Response,
     counters: Counters,
 }
 
@@ -91,7 +91,7 @@ pub struct TableRecorder(Arc<Shared>);
 /// A prefix and its next hop, as they are recorded.
 pub trait Recorded: Address {
     /// That routes of this prefix lead there, or nowhere.
-    fn told(prefix: Prefix<Self>, next: Option<NextHop>) -> Told;
+    fn input(prefix: Prefix<Self>, next: Option<NextHop>) -> Input;
 }
 
 fn number(next: Option<NextHop>) -> u64 {
@@ -99,16 +99,16 @@ fn number(next: Option<NextHop>) -> u64 {
 }
 
 impl Recorded for u32 {
-    fn told(prefix: Prefix<u32>, next: Option<NextHop>) -> Told {
+    fn input(prefix: Prefix<u32>, next: Option<NextHop>) -> Input {
         let prefix = (prefix.address(), prefix.length() as u8);
-        Told::Route4 { prefix, next: number(next) }
+        Input::Route4 { prefix, next: number(next) }
     }
 }
 
 impl Recorded for u128 {
-    fn told(prefix: Prefix<u128>, next: Option<NextHop>) -> Told {
+    fn input(prefix: Prefix<u128>, next: Option<NextHop>) -> Input {
         let prefix = (prefix.address(), prefix.length() as u8);
-        Told::Route6 { prefix, next: number(next) }
+        Input::Route6 { prefix, next: number(next) }
     }
 }
 
@@ -125,7 +125,7 @@ impl TableRecorder {
         let _order = lock(order);
         waiting.fetch_sub(1, Ordering::AcqRel);
         let made = make();
-        lock(sink).put(&A::told(prefix, next), None);
+        lock(sink).put(&A::input(prefix, next), None);
         made
     }
 }
@@ -134,7 +134,7 @@ impl TableRecorder {
 pub struct Turn(Arc<Shared>);
 
 impl Turn {
-    /// Nobody else tells as long as this is kept.
+    /// Nobody else has an input as long as this is kept.
     pub fn hold(&self) -> MutexGuard<'_, ()> {
         // (A lock that is taken again at once lets nobody in.)
         while self.0.waiting.load(Ordering::Acquire) > 0 {
@@ -145,7 +145,7 @@ impl Turn {
 }
 
 impl Recorder {
-    /// Records into a file that appears when the recording is finished. The beginning is yet to be told.
+    /// Records into a file that appears when the recording is finished. [`Recorder::begin`] comes next.
     pub fn new(draft: Draft) -> (Recorder, TableRecorder) {
         let sink = Sink {
             draft: Some(draft),
@@ -160,18 +160,18 @@ impl Recorder {
             sink: Mutex::new(sink),
         });
         let tables = TableRecorder(Arc::clone(&shared));
-        (Recorder { shared, answer: Answer::default(), counters: Counters::default() }, tables)
+        (Recorder { shared, response: Response::default(), counters: Counters::default() }, tables)
     }
 
-    /// Says of what the router was made, in front of all that was told so far.
+    /// Writes the router's description, in front of the inputs so far.
     ///
     /// # Errors
     /// When the description cannot be written.
     pub fn begin(&mut self, beginning: &Beginning, router: &Router) -> Result<()> {
         let mut sink = lock(&self.shared.sink);
-        let told = std::mem::take(&mut sink.out);
+        let input = std::mem::take(&mut sink.out);
         begin(&mut sink.out, beginning)?;
-        sink.out.extend(told);
+        sink.out.extend(input);
         sink.has_begun = true;
         self.counters.begin(router);
         Ok(())
@@ -182,53 +182,53 @@ impl Recorder {
         Turn(Arc::clone(&self.shared))
     }
 
-    /// Tells what has no answer.
-    pub fn told(&mut self, told: &Told) {
-        lock(&self.shared.sink).put(told, None);
+    /// Records an input without a response.
+    pub fn input(&mut self, input: &Input) {
+        lock(&self.shared.sink).put(input, None);
     }
 
     /// The next hops in force.
     pub fn hops(&mut self, snapshot: &Snapshot) {
-        self.told(&Told::Hops { words: snapshot.to_words() });
+        self.input(&Input::Hops { words: snapshot.to_words() });
     }
 
-    /// Lets `act` tell the router what `told` says, and records both.
+    /// Lets `act` give `input` to the router, and records it with the response.
     pub fn call<T>(
         &mut self,
-        told: &Told,
+        input: &Input,
         (router, memory): (&mut Router, &mut Memory),
         act: impl FnOnce(&mut Router, &mut ObservedMemory<'_, Memory>) -> T,
     ) -> T {
-        self.answer.clear();
-        let mut observed = ObservedMemory::new(memory, &mut self.answer, None);
+        self.response.clear();
+        let mut observed = ObservedMemory::new(memory, &mut self.response, None);
         let result = act(router, &mut observed);
-        self.finish(told, router);
+        self.finish(input, router);
         result
     }
 
-    /// Frames that leave by a call, beside its answer.
+    /// As [`Recorder::call`], of an input by which frames leave: these.
     pub fn call_out(
         &mut self,
-        told: &Told,
+        input: &Input,
         (router, memory): (&mut Router, &mut Memory),
         act: impl FnOnce(&mut Router, &mut ObservedMemory<'_, Memory>, &mut Vec<Place>),
     ) -> Vec<Place> {
-        self.answer.clear();
+        self.response.clear();
         let mut out = Vec::new();
-        let mut observed = ObservedMemory::new(memory, &mut self.answer, None);
+        let mut observed = ObservedMemory::new(memory, &mut self.response, None);
         act(router, &mut observed, &mut out);
         let digests =
             out.iter().map(|&place| super::event::digest(PacketMemory::frame(memory, place)));
-        self.answer.left.extend(digests);
-        self.finish(told, router);
+        self.response.left.extend(digests);
+        self.finish(input, router);
         out
     }
 
-    fn finish(&mut self, told: &Told, router: &Router) {
-        if !self.answer.gone.is_empty() {
-            self.answer.counted = self.counters.risen(router);
+    fn finish(&mut self, input: &Input, router: &Router) {
+        if !self.response.gone.is_empty() {
+            self.response.counted = self.counters.risen(router);
         }
-        lock(&self.shared.sink).put(told, Some(&self.answer));
+        lock(&self.shared.sink).put(input, Some(&self.response));
     }
 
     /// Makes a change of settings, and records it.
@@ -243,7 +243,7 @@ impl Recorder {
         act: impl FnOnce(&mut Router, &mut ObservedMemory<'_, Memory>),
     ) -> Result<()> {
         let toml = toml::to_string(command).context("a command")?.into_bytes();
-        self.call(&Told::Command { now: now.as_nanos(), toml }, parts, act);
+        self.call(&Input::Command { now: now.as_nanos(), toml }, parts, act);
         Ok(())
     }
 
@@ -254,7 +254,7 @@ impl Recorder {
     pub fn end(&mut self) -> Result<u64> {
         let mut sink = lock(&self.shared.sink);
         let events = sink.events;
-        sink.put(&Told::End { events }, None);
+        sink.put(&Input::End { events }, None);
         sink.write();
         if let Some(why) = sink.failure.take() {
             return Err(why);

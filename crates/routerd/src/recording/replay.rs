@@ -1,4 +1,4 @@
-//! Tells a recording to a router in virtual time, and compares what it does with what was done.
+//! Gives the inputs of a recording to a router in virtual time, and compares its responses.
 //!
 //! The router is made of the recording's description, and nothing else: the same pipeline, tables, filters, queues,
 //! distributed queueing and disciplines. Its time is that of the recording. Buffers are refused where they were.
@@ -15,7 +15,7 @@ use nilometer_wire::memory::HeapMemory;
 use serde::Serialize;
 
 use super::command::Command;
-use super::event::{Answer, Beginning, Reader, Told, digest};
+use super::event::{Beginning, Input, Reader, Response, digest};
 use super::observed::{Counters, ObservedMemory};
 use crate::config::RouterConfig;
 use crate::machine::router_without_devices;
@@ -29,7 +29,7 @@ const CONGESTION: u8 = 3;
 /// What came of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Replayed {
-    /// What the recorded router was told.
+    /// Inputs of the recorded router.
     pub events: u64,
     /// Frames that left it or went no further: each a decision.
     pub decisions: u64,
@@ -45,18 +45,18 @@ pub struct Replayed {
     pub complete: bool,
 }
 
-/// A call that a router answered otherwise than the recorded one.
+/// An input to which the router responded otherwise than the recorded one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
     /// The number of the event, from 0.
     pub event: u64,
     /// When, in seconds since the router began.
     pub at_s: f64,
-    /// What the router was told: `receive`, `advance`, `transmit` and so on.
-    pub told: String,
-    /// The port, where it was told of one.
+    /// The input: `receive`, `advance`, `transmit` and so on.
+    pub input: String,
+    /// The port, where the input is of one.
     pub port: Option<String>,
-    /// In what the answers differ.
+    /// In what the responses differ.
     pub what: String,
 }
 
@@ -75,7 +75,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// The router of a recording, with nothing told yet.
+    /// The router of a recording, before its first input.
     ///
     /// # Errors
     /// When there can be no such router.
@@ -106,34 +106,34 @@ impl Replay {
         })
     }
 
-    /// Tells the router one thing; `recorded` is what was answered, where there is an answer.
+    /// Gives the router an input; `recorded` is the recorded response, where there is one.
     ///
     /// # Errors
-    /// When it cannot be told this: the recording is damaged.
-    pub fn tell(&mut self, told: &Told, recorded: Option<&Answer>) -> Result<()> {
+    /// When it is no input of this router: the recording is damaged.
+    pub fn apply(&mut self, input: &Input, recorded: Option<&Response>) -> Result<()> {
         let event = self.done.events;
         ensure!(!self.done.complete, "event {event}: the recording ended before it");
         self.done.events += 1;
-        let mut answer = Answer::default();
-        self.act(told, recorded, &mut answer).with_context(|| format!("event {event}"))?;
+        let mut response = Response::default();
+        self.act(input, recorded, &mut response).with_context(|| format!("event {event}"))?;
         let Some(recorded) = recorded else { return Ok(()) };
-        if !answer.gone.is_empty() || !recorded.counted.is_empty() {
-            answer.counted = self.counters.risen(&self.router);
+        if !response.gone.is_empty() || !recorded.counted.is_empty() {
+            response.counted = self.counters.risen(&self.router);
         }
         let done = &mut self.done;
-        done.decisions += (answer.left.len() + answer.gone.len()) as u64;
-        done.drops += answer.counted.iter().map(|counted| counted.1).sum::<u64>();
+        done.decisions += (response.left.len() + response.gone.len()) as u64;
+        done.drops += response.counted.iter().map(|counted| counted.1).sum::<u64>();
         done.marks = self.marked[1].saturating_sub(self.marked[0]);
-        if answer != *recorded {
-            done.differences += differences(&answer, recorded);
+        if response != *recorded {
+            done.differences += differences(&response, recorded);
             let first = || Difference {
                 event,
-                at_s: time(told).map_or(0.0, |now| now as f64 / 1e9),
-                told: told.name().to_owned(),
-                port: port(told)
+                at_s: time(input).map_or(0.0, |now| now as f64 / 1e9),
+                input: input.name().to_owned(),
+                port: port(input)
                     .and_then(|port| self.config.ports.get(port))
                     .map(|it| it.interface.clone()),
-                what: compared(&self.router, recorded, &answer),
+                what: compared(&self.router, recorded, &response),
             };
             if done.first_difference.is_none() {
                 done.first_difference = Some(first());
@@ -147,64 +147,69 @@ impl Replay {
         &self.done
     }
 
-    fn act(&mut self, told: &Told, recorded: Option<&Answer>, answer: &mut Answer) -> Result<()> {
-        if let Some(port) = port(told) {
+    fn act(
+        &mut self,
+        input: &Input,
+        recorded: Option<&Response>,
+        response: &mut Response,
+    ) -> Result<()> {
+        if let Some(port) = port(input) {
             ensure!(port < self.router.ports().len(), "there is no port {port}");
         }
         let refuse = recorded.map_or(&[][..], |recorded| &recorded.refused);
-        match told {
-            Told::Receive { now, port, frames } => {
+        match input {
+            Input::Receive { now, port, frames } => {
                 let places =
                     frames.iter().map(|frame| self.put(frame)).collect::<Result<Vec<_>>>()?;
                 let (router, mut memory) =
-                    (&mut self.router, observed(&mut self.memory, answer, refuse));
+                    (&mut self.router, observed(&mut self.memory, response, refuse));
                 let now = Time::from_nanos(*now);
                 router.receive(now, *port as usize, &places, &mut memory, &mut ());
             }
-            Told::Inject { now, port, frame } => {
+            Input::Inject { now, port, frame } => {
                 let place = self.put(frame)?;
-                let mut memory = observed(&mut self.memory, answer, refuse);
+                let mut memory = observed(&mut self.memory, response, refuse);
                 self.router.inject(Time::from_nanos(*now), *port as usize, place, &mut memory);
             }
-            Told::Advance { now } => {
-                let mut memory = observed(&mut self.memory, answer, refuse);
+            Input::Advance { now } => {
+                let mut memory = observed(&mut self.memory, response, refuse);
                 self.router.advance(Time::from_nanos(*now), &mut memory, &mut ());
             }
-            Told::Transmit { now, port, room } => {
+            Input::Transmit { now, port, room } => {
                 let mut left = Vec::new();
-                let mut memory = observed(&mut self.memory, answer, refuse);
+                let mut memory = observed(&mut self.memory, response, refuse);
                 let (now, room) = (Time::from_nanos(*now), *room as usize);
                 let give = |place| left.push(place);
                 self.router.transmit_all(now, *port as usize, room, &mut memory, give);
-                self.leave(&left, answer);
+                self.leave(&left, response);
             }
-            Told::Sending { port, frames } => {
+            Input::Sending { port, frames } => {
                 self.router.fabric_mut().set_sending(*port as usize, *frames as u32);
             }
-            Told::Punt { port, most } => {
+            Input::Punt { port, most } => {
                 let punted = std::iter::from_fn(|| self.router.poll_punted(*port as usize));
                 let punted: Vec<_> = punted.take(*most as usize).collect();
-                self.leave(&punted, answer);
+                self.leave(&punted, response);
             }
-            Told::Copies => {
+            Input::Copies => {
                 let copies: Vec<_> = std::iter::from_fn(|| self.router.poll_copy()).collect();
                 let copies: Vec<_> = copies.into_iter().map(|(_, place)| place).collect();
-                self.leave(&copies, answer);
+                self.leave(&copies, response);
             }
-            Told::Route4 { prefix, next } => route(&mut *self.fib4, *prefix, *next)?,
-            Told::Route6 { prefix, next } => route(&mut *self.fib6, *prefix, *next)?,
-            Told::Hops { words } => {
+            Input::Route4 { prefix, next } => route(&mut *self.fib4, *prefix, *next)?,
+            Input::Route6 { prefix, next } => route(&mut *self.fib6, *prefix, *next)?,
+            Input::Hops { words } => {
                 let hops = Snapshot::from_words(words).context("next hops that are none")?;
                 self.router.set_hops(Arc::new(hops));
             }
-            Told::Command { now, toml } => {
+            Input::Command { now, toml } => {
                 let text = std::str::from_utf8(toml).context("a command")?;
                 let command: Command = toml::from_str(text).context("a command")?;
-                let mut memory = observed(&mut self.memory, answer, refuse);
+                let mut memory = observed(&mut self.memory, response, refuse);
                 let now = Time::from_nanos(*now);
                 command.apply(now, &mut self.router, &mut memory, &self.config)?;
             }
-            Told::End { events } => {
+            Input::End { events } => {
                 ensure!(*events + 1 == self.done.events, "events are missing: there were {events}");
                 self.done.complete = true;
             }
@@ -222,11 +227,11 @@ impl Replay {
         Ok(place)
     }
 
-    /// Frames that left: their digests are answered, and their buffers are free.
-    fn leave(&mut self, places: &[Place], answer: &mut Answer) {
+    /// Frames that left: their digests join the response, and their buffers are free.
+    fn leave(&mut self, places: &[Place], response: &mut Response) {
         for &place in places {
             let frame = self.memory.frame(place);
-            answer.left.push(digest(frame));
+            response.left.push(digest(frame));
             self.marked[1] += u64::from(is_marked(frame));
             self.memory.give(place);
         }
@@ -235,10 +240,10 @@ impl Replay {
 
 fn observed<'a>(
     memory: &'a mut HeapMemory,
-    answer: &'a mut Answer,
+    response: &'a mut Response,
     refuse: &'a [u64],
 ) -> ObservedMemory<'a, HeapMemory> {
-    ObservedMemory::new(memory, answer, Some(refuse))
+    ObservedMemory::new(memory, response, Some(refuse))
 }
 
 fn route<A: Address>(
@@ -264,30 +269,30 @@ fn is_marked(frame: &[u8]) -> bool {
     class.is_some_and(|class| class & 3 == CONGESTION)
 }
 
-fn time(told: &Told) -> Option<u64> {
-    match told {
-        Told::Receive { now, .. }
-        | Told::Inject { now, .. }
-        | Told::Advance { now }
-        | Told::Transmit { now, .. }
-        | Told::Command { now, .. } => Some(*now),
+fn time(input: &Input) -> Option<u64> {
+    match input {
+        Input::Receive { now, .. }
+        | Input::Inject { now, .. }
+        | Input::Advance { now }
+        | Input::Transmit { now, .. }
+        | Input::Command { now, .. } => Some(*now),
         _ => None,
     }
 }
 
-fn port(told: &Told) -> Option<usize> {
-    match told {
-        Told::Receive { port, .. }
-        | Told::Inject { port, .. }
-        | Told::Transmit { port, .. }
-        | Told::Sending { port, .. }
-        | Told::Punt { port, .. } => Some(*port as usize),
+fn port(input: &Input) -> Option<usize> {
+    match input {
+        Input::Receive { port, .. }
+        | Input::Inject { port, .. }
+        | Input::Transmit { port, .. }
+        | Input::Sending { port, .. }
+        | Input::Punt { port, .. } => Some(*port as usize),
         _ => None,
     }
 }
 
-/// How many decisions of two answers are not the same, at least one.
-fn differences(one: &Answer, other: &Answer) -> u64 {
+/// How many decisions of two responses are not the same, at least one.
+fn differences(one: &Response, other: &Response) -> u64 {
     let of = |one: &[u64], other: &[u64]| {
         let same = one.iter().zip(other).filter(|(one, other)| one == other).count();
         (one.len().max(other.len()) - same) as u64
@@ -295,8 +300,8 @@ fn differences(one: &Answer, other: &Answer) -> u64 {
     (of(&one.left, &other.left) + of(&one.gone, &other.gone)).max(1)
 }
 
-/// In words, in what an answer differs from the recorded one.
-fn compared(router: &Router, recorded: &Answer, replayed: &Answer) -> String {
+/// In words, in what a response differs from the recorded one.
+fn compared(router: &Router, recorded: &Response, replayed: &Response) -> String {
     let lists = [
         ("frames that left", &recorded.left, &replayed.left),
         ("frames that went no further", &recorded.gone, &replayed.gone),
@@ -309,9 +314,9 @@ fn compared(router: &Router, recorded: &Answer, replayed: &Answer) -> String {
             return format!("{name}: number {at} of {} is another one", recorded.len());
         }
     }
-    let reasons = |answer: &Answer| {
+    let reasons = |response: &Response| {
         let one = |&(number, by): &(u64, u64)| format!("{by} {}", Counters::name(router, number));
-        let all: Vec<String> = answer.counted.iter().map(one).collect();
+        let all: Vec<String> = response.counted.iter().map(one).collect();
         if all.is_empty() { "none".to_owned() } else { all.join(", ") }
     };
     if recorded.counted != replayed.counted {
@@ -328,16 +333,16 @@ pub fn replay(from: impl Read, seed: Option<u64>) -> Result<Replayed> {
     let (mut reader, mut beginning) = Reader::open(from)?;
     beginning.config.seed = seed.unwrap_or(beginning.config.seed);
     let mut replay = Replay::new(&beginning)?;
-    while let Some(told) = reader.told()? {
-        let answer = told.has_answer().then(|| reader.answer()).transpose()?;
-        replay.tell(&told, answer.as_ref())?;
+    while let Some(input) = reader.input()? {
+        let response = input.has_response().then(|| reader.response()).transpose()?;
+        replay.apply(&input, response.as_ref())?;
     }
     Ok(replay.done)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::{begin, put_told};
+    use super::super::event::{begin, put_input};
     use super::*;
 
     const TWO_PORTS: &str = "[[port]]\ninterface = \"p0\"\naddresses = [\"198.18.0.1/24\"]\n\
@@ -348,28 +353,28 @@ mod tests {
         Beginning { ports: vec![([2; 6], 1_500), ([4; 6], 1_500)], config }
     }
 
-    fn command(text: &str) -> Told {
-        Told::Command { now: 5, toml: text.as_bytes().to_vec() }
+    fn command(text: &str) -> Input {
+        Input::Command { now: 5, toml: text.as_bytes().to_vec() }
     }
 
     #[test]
     fn what_a_damaged_recording_asks_is_an_error() {
-        let refused = |told: &Told| {
+        let refused = |input: &Input| {
             let mut replay = Replay::new(&beginning()).expect("a router");
-            let answer = Answer::default();
-            let done = replay.tell(told, told.has_answer().then_some(&answer));
+            let response = Response::default();
+            let done = replay.apply(input, input.has_response().then_some(&response));
             format!("{:#}", done.expect_err("it cannot be"))
         };
         let pace = "[pace]\nport = 9\ndelay_ns = 0\n";
         assert!(refused(&command(pace)).contains("port 9"));
         assert!(refused(&command("[link]\nport = 9\nis_up = true\n")).contains("port 9"));
         assert!(refused(&command("nothing")).contains("a command"));
-        assert!(refused(&Told::Transmit { now: 1, port: 2, room: 1 }).contains("no port 2"));
+        assert!(refused(&Input::Transmit { now: 1, port: 2, room: 1 }).contains("no port 2"));
         // One hop, and a bucket that names a second.
-        assert!(refused(&Told::Hops { words: vec![1, 1, 0, 1, 1, 1, 3] }).contains("next hops"));
+        assert!(refused(&Input::Hops { words: vec![1, 1, 0, 1, 1, 1, 3] }).contains("next hops"));
         let mut replay = Replay::new(&beginning()).expect("a router");
-        replay.tell(&Told::End { events: 0 }, None).expect("the end");
-        let after = replay.tell(&Told::Advance { now: 1 }, Some(&Answer::default()));
+        replay.apply(&Input::End { events: 0 }, None).expect("the end");
+        let after = replay.apply(&Input::Advance { now: 1 }, Some(&Response::default()));
         assert!(after.expect_err("it is over").to_string().contains("ended before"));
     }
 
@@ -377,7 +382,7 @@ mod tests {
     fn a_batch_that_no_driver_hands_in_is_an_error() {
         let mut bytes = Vec::new();
         begin(&mut bytes, &beginning()).expect("a description");
-        put_told(&mut bytes, &Told::Receive { now: 0, port: 0, frames: vec![Vec::new(); 5_000] });
+        put_input(&mut bytes, &Input::Receive { now: 0, port: 0, frames: vec![Vec::new(); 5_000] });
         let why = replay(&bytes[..], None).expect_err("too many frames");
         assert!(why.to_string().contains("too many"), "{why:#}");
     }
@@ -388,7 +393,7 @@ mod tests {
         let mut replay = Replay::new(&beginning()).expect("a router");
         let filter = "[add_filter]\nid = 0\n[add_filter.filter]\naction = \"deny\"\n";
         for _ in 0..2 {
-            replay.tell(&command(filter), Some(&Answer::default())).expect("it goes on");
+            replay.apply(&command(filter), Some(&Response::default())).expect("it goes on");
         }
         assert_eq!(replay.done().differences, 0);
     }

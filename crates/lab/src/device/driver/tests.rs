@@ -52,7 +52,7 @@ impl<M: PacketMemory> Node<Place, M> for Scheduled {
     }
 }
 
-/// What leaves a node under the virtual clock; whoever sends hears what is sent to it and says nothing.
+/// What leaves a node under the virtual clock, which has a sender and a recorder at the far ends of its ports.
 fn virtually<N>(mut node: N, schedule: &Schedule, end: Time) -> Vec<Arrival>
 where
     N: Node<Place, HeapMemory>,

@@ -28,7 +28,7 @@ pub(super) enum Device {
     /// Nothing.
     Wire,
     /// A fault box, and what it did so far.
-    Fault(Box<FaultBoxed>),
+    Fault(Box<Noted<Bypassed, Truth>>),
     /// Our router.
     Router(Box<Routed>),
 }
@@ -44,15 +44,19 @@ impl Device {
                     Machine::without_devices(&config, &macs, MTU_BYTES)?;
                 let backlogs = Backlogs::new(Time::ZERO, router.ports().len());
                 Device::Router(Box::new(Routed {
-                    node: RouterNode::new(router),
-                    backlogs,
+                    noted: Noted {
+                        node: RouterNode::new(router),
+                        notes: backlogs,
+                        note: note_backlogs,
+                    },
                     config,
                     routes,
                 }))
             }
-            (DutKind::Fault, Some(spec)) => Device::Fault(Box::new(FaultBoxed {
+            (DutKind::Fault, Some(spec)) => Device::Fault(Box::new(Noted {
                 node: Bypassed::new(spec, seed),
-                truth: Truth::default(),
+                notes: Truth::default(),
+                note: note_events,
             })),
             _ => Device::Wire,
         })
@@ -63,7 +67,7 @@ impl Device {
         match self {
             Device::Wire => None,
             Device::Fault(fault) => Some(Box::new(&mut **fault)),
-            Device::Router(routed) => Some(Box::new(&mut **routed)),
+            Device::Router(routed) => Some(Box::new(&mut routed.noted)),
         }
     }
 
@@ -76,9 +80,8 @@ impl Device {
         match (self, &leg.config.fault) {
             (Device::Router(routed), _) => Ok((Some(routed.seen(leg, now)?), None)),
             (Device::Fault(fault), Some(spec)) => {
-                let FaultBoxed { node, mut truth } = *fault;
-                let mut node = node;
-                truth.note(&node.inner.take_events(), Time::ZERO);
+                let Noted { mut node, notes: mut truth, .. } = *fault;
+                note_events(&mut node, &mut truth, now);
                 Ok((None, Some(FaultSeen::of(&node, spec.clone(), truth)?)))
             }
             _ => Ok((None, None)),
@@ -86,15 +89,22 @@ impl Device {
     }
 }
 
-/// A fault box whose events are put together as they come.
-pub(super) struct FaultBoxed {
-    node: Bypassed,
-    truth: Truth,
+/// A node beside what is noted of it after each change.
+pub(super) struct Noted<N, S> {
+    node: N,
+    notes: S,
+    note: fn(&mut N, &mut S, Time),
 }
 
-impl Node<Place, HeapMemory> for FaultBoxed {
+impl<N: Node<Place, HeapMemory>, S> Node<Place, HeapMemory> for Noted<N, S> {
     fn receive(&mut self, now: Time, port: Port, frame: &Place, memory: &mut HeapMemory) {
         self.node.receive(now, port, frame, memory);
+        (self.note)(&mut self.node, &mut self.notes, now);
+    }
+
+    fn receive_batch(&mut self, now: Time, port: Port, frames: &[Place], memory: &mut HeapMemory) {
+        self.node.receive_batch(now, port, frames, memory);
+        (self.note)(&mut self.node, &mut self.notes, now);
     }
 
     fn handle_timeout(&mut self, now: Time, memory: &mut HeapMemory) {
@@ -109,20 +119,29 @@ impl Node<Place, HeapMemory> for FaultBoxed {
     ) -> Option<Port> {
         let sends = self.node.poll_transmit(now, frame, memory);
         if sends.is_none() {
-            self.truth.note(&self.node.inner.take_events(), Time::ZERO);
+            (self.note)(&mut self.node, &mut self.notes, now);
         }
         sends
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.node.inner.due()
+        self.node.poll_timeout()
     }
+}
+
+/// Puts the events of a fault box together.
+fn note_events(node: &mut Bypassed, truth: &mut Truth, _: Time) {
+    truth.note(&node.inner.take_events(), Time::ZERO);
+}
+
+/// Notes what waits in a router.
+fn note_backlogs(node: &mut RouterNode, backlogs: &mut Backlogs, now: Time) {
+    backlogs.look(now, node.router());
 }
 
 /// A router whose queues are watched.
 pub(super) struct Routed {
-    node: RouterNode,
-    backlogs: Backlogs,
+    noted: Noted<RouterNode, Backlogs>,
     config: RouterConfig,
     /// (They keep the tables that packets are looked up in.)
     routes: Routes,
@@ -130,17 +149,18 @@ pub(super) struct Routed {
 
 impl Routed {
     fn seen(mut self, leg: &Leg<'_>, now: Time) -> Result<RouterSeen> {
-        let router = self.node.router();
-        self.backlogs.look(now, router);
+        let Noted { node, notes: backlogs, .. } = &mut self.noted;
+        note_backlogs(node, backlogs, now);
+        let router = node.router();
         let behind = |number: usize| DeviceTally {
             statistics: PortStatistics::default(),
-            lost: Lost { unsent: 0, unpunted: if number == 0 { self.node.unpunted() } else { 0 } },
+            lost: Lost { unsent: 0, unpunted: if number == 0 { node.unpunted() } else { 0 } },
             presence: Presence::Up,
         };
         let ports = 0..router.ports().len();
         let ports = ports.map(|number| port_of(router, number, &behind(number))).collect();
         let tally = tally_of(router, now, ports);
-        let courses = self.backlogs.ports().to_vec();
+        let courses = backlogs.ports().to_vec();
         let account = RouterAccount::of(router, tally, courses, self.config.filters.len() as u32);
         let notes = Notes {
             ports: self
@@ -153,38 +173,5 @@ impl Routed {
         };
         let status = self.routes.rib_thread().status();
         router::seen(&self.config, leg.router, (notes, status), account)
-    }
-}
-
-impl Node<Place, HeapMemory> for Routed {
-    fn receive(&mut self, now: Time, port: Port, frame: &Place, memory: &mut HeapMemory) {
-        self.node.receive(now, port, frame, memory);
-        self.backlogs.look(now, self.node.router());
-    }
-
-    fn receive_batch(&mut self, now: Time, port: Port, frames: &[Place], memory: &mut HeapMemory) {
-        self.node.receive_batch(now, port, frames, memory);
-        self.backlogs.look(now, self.node.router());
-    }
-
-    fn handle_timeout(&mut self, now: Time, memory: &mut HeapMemory) {
-        self.node.handle_timeout(now, memory);
-    }
-
-    fn poll_transmit(
-        &mut self,
-        now: Time,
-        frame: &mut Place,
-        memory: &mut HeapMemory,
-    ) -> Option<Port> {
-        let sends = self.node.poll_transmit(now, frame, memory);
-        if sends.is_none() {
-            self.backlogs.look(now, self.node.router());
-        }
-        sends
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        Node::<Place, HeapMemory>::poll_timeout(&self.node)
     }
 }

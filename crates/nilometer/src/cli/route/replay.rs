@@ -10,8 +10,8 @@ use nilometer_routerd::recording::replay::{Replayed, replay};
 
 use crate::cli::Exit;
 
-/// Tells a router in virtual time what `route run --record` recorded, and compares each decision: by which port frames
-/// left and in what order, congestion marks, drops and their reasons.
+/// Repeats in virtual time what `route run --record` recorded, and compares each decision: by which port frames left
+/// and in what order, congestion marks, drops and their reasons.
 ///
 /// Needs no privileges and no interfaces. Exit status 1 where a decision differs, or where the recording was cut.
 #[derive(Debug, Args)]
@@ -54,7 +54,7 @@ fn text(done: &Replayed) -> String {
         let port = first.port.as_ref().map_or(String::new(), |port| format!(" (port {port})"));
         text += &format!(
             "the first at event {}, {:.9} s, {}{port}: {}\n",
-            first.event, first.at_s, first.told, first.what
+            first.event, first.at_s, first.input, first.what
         );
     }
     if !done.complete {

@@ -39,7 +39,7 @@ pub struct RunArgs {
     /// ordinary.
     #[arg(long, value_name = "CLASS", default_value = "real-time")]
     scheduling: Class,
-    /// Record all that the router is told and does, for `route replay`: every frame and time, routes, settings. The
+    /// Record the router's inputs and decisions for `route replay`: every frame and its time, routes, settings. The
     /// file appears when the router ends; it grows by the traffic's bytes. No flow is offloaded meanwhile.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,

@@ -1,17 +1,12 @@
 //! What is timed goes first, where the system allows it, and a run says whether it did.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use nilometer_linux::scheduling::refusal;
 use serde_json::Value;
 
 use crate::common::{Room, privileged, text};
 
-/// The user and group that own nothing.
-const NOBODY: u32 = 65_534;
 const SHORT: [&str; 7] = ["lab", "run", "--duration", "1", "--calibration", "0", "--json"];
 const REFUSED: &str = "The system refused a real-time class";
 
@@ -109,19 +104,7 @@ fn threads_that_work_are_those_that_go_first() {
 #[test]
 fn a_run_whose_threads_may_not_go_first_goes_on_and_says_so() {
     let room = Room::new("refused");
-    let binary = room.own_binary();
-    let folder = room.path("home");
-    fs::create_dir(&folder).expect("a folder");
-    if chown(&folder, Some(NOBODY), Some(NOBODY)).is_err() {
-        println!("skipped: only root can become an ordinary user");
-        return;
-    }
-    fs::set_permissions(room.path(""), fs::Permissions::from_mode(0o755)).expect("a mode");
-    let as_nobody = |words: &[&str]| {
-        let mut lab = Command::new(&binary);
-        lab.current_dir(&folder).gid(NOBODY).uid(NOBODY).args(words);
-        lab.output().expect("the binary runs")
-    };
+    let Some(as_nobody) = room.as_nobody() else { return };
     let doctor = as_nobody(&["doctor"]);
     let said = text(&doctor.stdout);
     assert!(said.contains("the ordinary class alone"), "{said}");

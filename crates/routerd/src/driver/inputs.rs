@@ -1,4 +1,4 @@
-//! What the driver tells the pipeline, recorded where the router is recorded.
+//! The inputs of the pipeline, recorded where the router is recorded.
 
 use std::collections::VecDeque;
 
@@ -10,14 +10,14 @@ use nilometer_router::pipeline::Router;
 use nilometer_wire::Time;
 
 use super::Driver;
-use crate::recording::event::Told;
+use crate::recording::event::Input;
 use crate::recording::{Command, Recorder, frames};
 
-/// Frames of a port's kernel side that are asked for at once.
+/// Most punted frames that a port takes at once.
 const PUNTED_AT_ONCE: usize = 64;
 
 impl Driver {
-    /// Whether all that the router is told and does is recorded.
+    /// Whether the router is recorded.
     pub fn is_recorded(&self) -> bool {
         self.recorder.is_some()
     }
@@ -50,7 +50,7 @@ impl Driver {
         self.recorder.as_mut().map_or(Ok(0), |recorder| recorder.end()).map(drop)
     }
 
-    pub(super) fn tell_hops(
+    pub(super) fn set_hops(
         router: &mut Router,
         recorder: &mut Option<Box<Recorder>>,
         hops: std::sync::Arc<Snapshot>,
@@ -62,7 +62,7 @@ impl Driver {
     }
 
     /// The frames that a port's device handed in.
-    pub(super) fn tell_received(&mut self, now: Time, number: usize) {
+    pub(super) fn receive_into_pipeline(&mut self, now: Time, number: usize) {
         let (router, memory, taken) = (&mut self.router, &mut self.memory, &self.taken);
         match &mut self.recorder {
             None => router.receive(now, number, taken, memory, &mut ()),
@@ -70,8 +70,8 @@ impl Driver {
             Some(_) if taken.is_empty() => {}
             Some(recorder) => {
                 let frames = frames(memory, taken);
-                let told = Told::Receive { now: now.as_nanos(), port: number as u64, frames };
-                recorder.call(&told, (router, memory), |router, memory| {
+                let input = Input::Receive { now: now.as_nanos(), port: number as u64, frames };
+                recorder.call(&input, (router, memory), |router, memory| {
                     router.receive(now, number, taken, memory, &mut ());
                 });
             }
@@ -79,14 +79,14 @@ impl Driver {
     }
 
     /// A frame from the kernel's side of a port.
-    pub(super) fn tell_injected(&mut self, now: Time, number: usize, place: Place) {
+    pub(super) fn inject_into_pipeline(&mut self, now: Time, number: usize, place: Place) {
         let (router, memory) = (&mut self.router, &mut self.memory);
         match &mut self.recorder {
             None => router.inject(now, number, place, memory),
             Some(recorder) => {
                 let frame = PacketMemory::frame(memory, place).to_vec();
-                let told = Told::Inject { now: now.as_nanos(), port: number as u64, frame };
-                recorder.call(&told, (router, memory), |router, memory| {
+                let input = Input::Inject { now: now.as_nanos(), port: number as u64, frame };
+                recorder.call(&input, (router, memory), |router, memory| {
                     router.inject(now, number, place, memory);
                 });
             }
@@ -94,13 +94,13 @@ impl Driver {
     }
 
     /// What is due is to be done.
-    pub(super) fn tell_time(&mut self, now: Time) {
+    pub(super) fn advance_pipeline(&mut self, now: Time) {
         let (router, memory) = (&mut self.router, &mut self.memory);
         match &mut self.recorder {
             None => router.advance(now, memory, &mut ()),
             Some(recorder) => {
-                let told = Told::Advance { now: now.as_nanos() };
-                recorder.call(&told, (router, memory), |router, memory| {
+                let input = Input::Advance { now: now.as_nanos() };
+                recorder.call(&input, (router, memory), |router, memory| {
                     router.advance(now, memory, &mut ());
                 });
             }
@@ -108,7 +108,7 @@ impl Driver {
     }
 
     /// A port may transmit so many frames, which join those that leave by it.
-    pub(super) fn tell_room(&mut self, now: Time, number: usize, most: usize) {
+    pub(super) fn transmit_from_pipeline(&mut self, now: Time, number: usize, most: usize) {
         let (router, memory) = (&mut self.router, &mut self.memory);
         let leaving = &mut self.slots[number].leaving;
         match &mut self.recorder {
@@ -117,8 +117,8 @@ impl Driver {
             }
             Some(recorder) => {
                 let (now_ns, port) = (now.as_nanos(), number as u64);
-                let told = Told::Transmit { now: now_ns, port, room: most as u64 };
-                let left = recorder.call_out(&told, (router, memory), |router, memory, out| {
+                let input = Input::Transmit { now: now_ns, port, room: most as u64 };
+                let left = recorder.call_out(&input, (router, memory), |router, memory, out| {
                     router.transmit_all(now, number, most, memory, |place| out.push(place));
                 });
                 leaving.extend(left);
@@ -127,10 +127,10 @@ impl Driver {
     }
 
     /// How many frames the device of a port has not sent yet.
-    pub(super) fn tell_sending(&mut self, number: usize, frames: u32) {
+    pub(super) fn set_sending(&mut self, number: usize, frames: u32) {
         if let Some(recorder) = &mut self.recorder {
             let (port, frames) = (number as u64, u64::from(frames));
-            recorder.told(&Told::Sending { port, frames });
+            recorder.input(&Input::Sending { port, frames });
         }
         self.router.fabric_mut().set_sending(number, frames);
     }
@@ -145,9 +145,9 @@ impl Driver {
             Some(recorder) => {
                 let (port, most) = (number as u64, PUNTED_AT_ONCE as u64);
                 let parts = (&mut self.router, &mut self.memory);
-                let told = Told::Punt { port, most };
+                let input = Input::Punt { port, most };
                 recorder
-                    .call_out(&told, parts, |router, _, out| *out = Vec::from(take(router)))
+                    .call_out(&input, parts, |router, _, out| *out = Vec::from(take(router)))
                     .into()
             }
         }
@@ -159,7 +159,7 @@ impl Driver {
         let Some(recorder) = &mut self.recorder else { return take(&mut self.router) };
         let parts = (&mut self.router, &mut self.memory);
         let mut copies: Vec<(usize, Place)> = Vec::new();
-        recorder.call_out(&Told::Copies, parts, |router, _, out| {
+        recorder.call_out(&Input::Copies, parts, |router, _, out| {
             copies = take(router);
             out.extend(copies.iter().map(|&(_, place)| place));
         });
