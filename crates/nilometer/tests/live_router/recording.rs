@@ -12,6 +12,8 @@ use nilometer_linux::namespace::Namespace;
 use nilometer_router::{Hop, Member, Point};
 use nilometer_routerd::assemble::Options;
 use nilometer_routerd::config::RouterConfig;
+use nilometer_routerd::control::command_channel::CommandChannel;
+use nilometer_routerd::control::view::{FabricBody, RateBody};
 use nilometer_routerd::recording::event::{self, Beginning, Input, Reader, Response};
 use nilometer_routerd::recording::replay::{Replay, Replayed, replay};
 use nilometer_routerd::rib_thread::StaticRoute;
@@ -88,14 +90,15 @@ fn recorded(
     ports: u8,
     bytes: usize,
     to: &Path,
-    mut meanwhile: impl FnMut(&Running, u64),
+    mut meanwhile: impl FnMut(&Running, &CommandChannel, u64),
 ) -> Result<()> {
     let hub = Hub::new(ports)?;
     let config: RouterConfig = toml::from_str(description)?;
     let recording = Some(guard_output(to, &[], false, event::MAGIC)?.draft()?);
     let options = Options { allow_foreign: false, recording };
-    let running = Running::start_with(Some(&hub.router), config, options)?;
+    let running = Running::start_with(Some(&hub.router), config.clone(), options)?;
     running.wait_until_up()?;
+    let commands = CommandChannel::new(&running, &config)?;
     let socket = hub.sender.enter(|| {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
         socket.set_tos_v4(2)?; // ECN-capable: ECT(0)
@@ -115,7 +118,7 @@ fn recorded(
         thread::sleep(Duration::from_micros(500));
         rounds += 1;
         if rounds % 20 == 0 {
-            meanwhile(&running, rounds / 20);
+            meanwhile(&running, &commands, rounds / 20);
         }
     }
     thread::sleep(Duration::from_millis(300));
@@ -164,7 +167,7 @@ fn forwarding_under_route_updates_is_replayed() {
     let path = room.path("routes.nilrec");
     let text = described(3, "", |_| String::new());
     let mut updates = 0;
-    recorded(&text, 3, 18, &path, |running, round| {
+    recorded(&text, 3, 18, &path, |running, _, round| {
         let prefix = read_prefix("198.19.2.0/25").expect("a prefix");
         let members = match round % 3 {
             0 => vec![],
@@ -223,7 +226,7 @@ fn qsdrr_and_red_under_overload_are_replayed() {
         };
         format!("rate = \"50 Mb/s\"\nqueue = {{ {queue} }}\n")
     });
-    recorded(&text, 3, 600, &path, |_, _| {}).expect("it is recorded");
+    recorded(&text, 3, 600, &path, |_, _, _| {}).expect("it is recorded");
     let done = replayed(&path, None);
     same("queues", &done);
     assert!(done.drops >= 1_000 && done.marks >= 100, "{done:?}");
@@ -240,7 +243,27 @@ fn distributed_queueing_of_eight_ports_is_replayed() {
     let path = room.path("fabric.nilrec");
     let head = "[fabric]\nqueueing = \"dq_plus\"\nspeedup = 2.0\nlink_rate = \"20 Mb/s\"\n";
     let text = described(8, head, |_| String::new());
-    recorded(&text, 8, 600, &path, |_, _| {}).expect("it is recorded");
+    // Every setting that the data plane follows is changed under load.
+    let mut denied = None;
+    recorded(&text, 8, 600, &path, |_, commands, round| {
+        let is_odd = round % 2 == 1;
+        let period = Some(if is_odd { "1 ms" } else { "500 us" }.to_owned());
+        commands.set_fabric(FabricBody { period, ..FabricBody::default() }).expect("a period");
+        let discipline = if is_odd { "red" } else { "tail_drop" };
+        let queue = format!("discipline = \"{discipline}\"\nbuffer_bytes = 60000\n");
+        commands.set_queue(2, toml::from_str(&queue).expect("a queue")).expect("it is set");
+        let rate = Some(if is_odd { "5 Mb/s" } else { "15 Mb/s" }.to_owned());
+        commands.set_rate(3, &RateBody { rate, burst_bytes: None }).expect("a rate");
+        denied = match denied.take() {
+            Some(id) => commands.remove_filter(id).map(|_| None).expect("it is there"),
+            None => {
+                let text = "action = \"deny\"\ndestination = \"198.19.4.0/24\"\n";
+                let filter = toml::from_str(text).expect("a filter");
+                Some(commands.add_filter(filter).expect("room").id)
+            }
+        };
+    })
+    .expect("it is recorded");
     let done = replayed(&path, None);
     same("fabric", &done);
     let out = room.run(&["route", "replay", "fabric.nilrec", "--json"]);
