@@ -26,7 +26,9 @@ use crate::sizes::PacketSizes;
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Sends an application's unit: bytes without anything from the other end, nor 500 ms of quiet, between.
+    /// Sends a unit: bytes without anything from the other end, nor 500 ms of quiet, between, in segments that one
+    /// write of an application can have made. (A connection joined from flow records has no segments, and so
+    /// longer units.)
     Send {
         /// Bytes of sequence space.
         bytes: u64,
@@ -85,6 +87,8 @@ pub struct Carried {
     pub data_packets: u64,
     /// Packets with payload of which nothing was new.
     pub resent_packets: u64,
+    /// Resets.
+    pub resets: u64,
     /// The largest payload of a packet.
     pub segment_max_bytes: u32,
     /// How large its packets were.

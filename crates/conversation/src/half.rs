@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 
 use crate::connection::Carried;
+use crate::unit::Unit;
 
 /// The farthest that a segment, or an acknowledgement, may stand beyond what was sent and still belong to this
 /// connection: 16 MiB, as the flow meter has it.
@@ -25,10 +26,8 @@ pub(crate) struct Half {
     pub acknowledged_ns: u64,
     /// What passed and is not known to have arrived: offset behind it, and when, ns.
     under_way: VecDeque<(u64, u64)>,
-    /// The step that may go on, and what its sender had acknowledged of the other's data then.
-    pub unit: Option<(usize, u64)>,
-    /// When the first segment of that step passed, ns.
-    pub unit_began_ns: u64,
+    /// The unit that may go on.
+    pub unit: Option<Unit>,
     /// When this direction last did something new, ns.
     pub last_ns: u64,
     /// When it last sent data, new or not, ns.

@@ -17,6 +17,7 @@ pub mod sessions;
 pub mod side;
 pub mod sizes;
 mod stamped;
+mod unit;
 
 pub use connection::{Act, Carried, Connection, Opening, Step};
 pub use drawn::Drawn;

@@ -16,9 +16,8 @@ use crate::connection::{Act, Connection, Opening, Step};
 use crate::half::Half;
 use crate::side::Side;
 use crate::stamped::Stamped;
+use crate::unit::{QUIET_NS, Unit};
 
-/// Quiet of a sender that ends its unit (Hernández-Campos, 2006), ns.
-pub const QUIET_NS: u64 = 500_000_000;
 /// Payload that a segment is thought to have carried that was not seen.
 const SEGMENT_UNSEEN_BYTES: u64 = 1_460;
 
@@ -127,6 +126,7 @@ impl Live {
         carried.data_bytes += u64::from(payload_bytes);
         carried.data_packets += u64::from(payload_bytes > 0);
         carried.segment_max_bytes = carried.segment_max_bytes.max(payload_bytes);
+        carried.resets += u64::from(segment.flags & RST != 0);
         if segment.flags & RST != 0 {
             return self.reset(side, stamp_ns, segment);
         }
@@ -250,7 +250,7 @@ impl Live {
         } else if !half.is_astray(offset) && half.fin.is_none() && !self.is_too_late(side, stamp_ns)
         {
             self.take_back_reset(side);
-            self.send(side, stamp_ns, to as u64, true, steps_max);
+            self.send(side, stamp_ns, (to as u64, Some(bytes)), steps_max);
             self.was_under_way(side, stamp_ns);
         }
     }
@@ -260,10 +260,10 @@ impl Live {
         let half = &mut self.halves[side.index()];
         half.last_ns = half.last_ns.max(stamp_ns);
         half.passed_again(stamp_ns);
-        if let Some((unit, _)) = half.unit
-            && let Act::Send { took_ns, .. } = &mut self.steps[unit].act
+        if let Some(unit) = half.unit
+            && let Act::Send { took_ns, .. } = &mut self.steps[unit.step].act
         {
-            *took_ns = stamp_ns.saturating_sub(half.unit_began_ns).max(*took_ns);
+            *took_ns = stamp_ns.saturating_sub(unit.began_ns).max(*took_ns);
         }
     }
 
@@ -286,11 +286,19 @@ impl Live {
                 return self.ends_direction(side, stamp_ns);
             }
         }
-        self.send(side, stamp_ns, to, false, steps_max);
+        self.send(side, stamp_ns, (to, None), steps_max);
     }
 
-    /// All data of this side up to an offset has been sent by now.
-    fn send(&mut self, side: Side, stamp_ns: u64, to: u64, is_seen: bool, steps_max: usize) {
+    /// All data of this side up to an offset has been sent by now: with a segment of so many bytes, where one was
+    /// seen.
+    fn send(
+        &mut self,
+        side: Side,
+        stamp_ns: u64,
+        (to, segment_bytes): (u64, Option<u32>),
+        steps_max: usize,
+    ) {
+        let is_seen = segment_bytes.is_some();
         let other_high = self.half(side.other()).data_high();
         let at = self.steps.len();
         let half = &mut self.halves[side.index()];
@@ -299,19 +307,20 @@ impl Live {
         let heard = half.acknowledged.min(other_high);
         self.is_concurrent |= is_seen && heard < other_high;
         let quiet_ns = stamp_ns.saturating_sub(half.active_ns);
-        let goes_on = |&(_, then): &(usize, u64)| then == heard && quiet_ns < QUIET_NS;
-        match half.unit.filter(|unit| at >= steps_max || goes_on(unit)) {
-            Some((unit, _)) => {
-                let Act::Send { bytes, segments: all, took_ns } = &mut self.steps[unit].act else {
+        let goes_on = |unit: &Unit| unit.goes_on(heard, quiet_ns, segment_bytes);
+        match half.unit.as_mut().filter(|unit| at >= steps_max || goes_on(unit)) {
+            Some(unit) => {
+                unit.takes(segment_bytes);
+                let step = &mut self.steps[unit.step];
+                let Act::Send { bytes, segments: all, took_ns } = &mut step.act else {
                     unreachable!("a unit is a step that sends")
                 };
                 *bytes += new;
                 *all = all.saturating_add(segments);
-                *took_ns = stamp_ns.saturating_sub(half.unit_began_ns).max(*took_ns);
+                *took_ns = stamp_ns.saturating_sub(unit.began_ns).max(*took_ns);
             }
             None => {
-                half.unit = Some((at, heard));
-                half.unit_began_ns = stamp_ns;
+                half.unit = Some(Unit::new(at, heard, stamp_ns, segment_bytes));
                 let act = Act::Send { bytes: new, segments, took_ns: 0 };
                 self.steps.push(step(half, side, stamp_ns, act));
             }
@@ -332,7 +341,7 @@ impl Live {
         }
         let half = self.half_mut(side);
         if offset > half.high as i64 {
-            self.send(side, stamp_ns, offset as u64, false, steps_max);
+            self.send(side, stamp_ns, (offset as u64, None), steps_max);
         }
         self.ends_direction(side, stamp_ns);
         self.was_under_way(side, stamp_ns);
@@ -354,7 +363,7 @@ impl Live {
         self.half_mut(side).last_ns = before_ns;
         self.steps.remove(step);
         let units = self.halves.iter_mut().filter_map(|half| half.unit.as_mut());
-        let places = units.map(|unit| &mut unit.0);
+        let places = units.map(|unit| &mut unit.step);
         let others = self.resets.iter_mut().flatten().map(|reset| &mut reset.step);
         places.chain(others).filter(|place| **place > step).for_each(|place| *place -= 1);
     }

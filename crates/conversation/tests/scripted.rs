@@ -15,6 +15,8 @@ mod resets;
 mod script;
 #[path = "scripted/snapped.rs"]
 mod snapped;
+#[path = "scripted/units.rs"]
+mod units;
 
 use nilometer_conversation::{Act, Connection, Ending, Follower, Limits, Opening, Side};
 use nilometer_wire::build;
@@ -264,8 +266,9 @@ fn both_ends_at_once_stay_apart_and_await_what_they_had_heard() {
         &script.packets,
         "
         c 0 +35 100/1~0
-        s 100 +20 1450/3~8
+        s 100 +20 50/1~0
         c 50 +5 2000/2~2
+        s 100 +6 1400/2~2
         c 1450 +30 10/1~0",
     );
     assert!(found.is_concurrent);
@@ -293,12 +296,12 @@ fn a_server_that_speaks_first() {
 fn quiet_ends_a_unit() {
     let mut script = Script::new(5);
     script.opens();
-    script.after(10).says(C, 100).after(499).says(C, 10).after(500).says(C, 7);
+    script.after(10).says(C, 10).after(499).says(C, 10).after(500).says(C, 10);
     one(
         &script.packets,
         "
-        c 0 +35 110/2~499
-        c 0 +500 7/1~0",
+        c 0 +35 20/2~499
+        c 0 +500 10/1~0",
     );
 }
 
@@ -355,8 +358,9 @@ fn resets_of_either_side_and_what_comes_after() {
     let found = one(
         &script.packets,
         "
-        c 0 +35 150/2~7
+        c 0 +35 100/1~0
         s 151 +0 rst
+        c 0 +7 50/1~0
         c 0 +1 fin",
     );
     assert_eq!(found.ending(), Ending::Reset(Side::Server));

@@ -138,13 +138,15 @@ pub struct Speaker {
     written: u64,
     /// When it began, once it has.
     began_ns: Option<u64>,
-    /// When this end's last step was done.
+    /// When this end's last step was done, or would have been, had it begun when it was due.
     done_ns: u64,
     /// What has been received: bytes, and one more for the end of file.
     received: u64,
     /// When what the step awaits had been received, once it has.
     heard_ns: Option<u64>,
-    /// The latest that a step began after it was due.
+    /// How much later this step began than it was due.
+    step_late_ns: u64,
+    /// The most of that of all steps.
     late_ns: u64,
 }
 
@@ -160,6 +162,7 @@ impl Speaker {
             done_ns: now_ns,
             received: 0,
             heard_ns: None,
+            step_late_ns: 0,
             late_ns: 0,
         };
         speaker.seek(script, now_ns);
@@ -196,7 +199,8 @@ impl Speaker {
             Act::Reset => Next::Reset,
             Act::Send { bytes, segments, took_ns } => {
                 if self.began_ns.is_none() {
-                    self.late_ns = self.late_ns.max(now_ns - due_ns);
+                    self.step_late_ns = now_ns - due_ns;
+                    self.late_ns = self.late_ns.max(self.step_late_ns);
                 }
                 let began_ns = *self.began_ns.get_or_insert(now_ns);
                 let unit = Unit { bytes, segments, took_ns, full: script.segment_bytes };
@@ -257,10 +261,11 @@ impl Speaker {
         Next::Write { bytes, is_segment: true, pace: None }
     }
 
+    /// A step that began late makes no later one so: an application keeps its own time.
     fn ends_step(&mut self, script: &Script, now_ns: u64) {
-        self.done_ns = now_ns;
+        self.done_ns = now_ns.saturating_sub(core::mem::take(&mut self.step_late_ns));
         self.at += 1;
-        self.seek(script, now_ns);
+        self.seek(script, self.done_ns);
     }
 
     /// Goes to this side's next step.
@@ -294,10 +299,11 @@ struct Unit {
 }
 
 impl Unit {
-    /// Bytes of a full segment, where the unit is of full ones and a last one.
+    /// Bytes of a full segment, where the unit is of full ones and a last one; small ones of a unit are of one size.
     fn full_bytes(&self) -> Option<u64> {
         let full = u64::from(self.full);
-        (full > 0 && self.bytes.div_ceil(full) == u64::from(self.segments)).then_some(full)
+        (full >= BULK_SEGMENT_BYTES && self.bytes.div_ceil(full) == u64::from(self.segments))
+            .then_some(full)
     }
 
     /// Where its first so many segments end; they are of one size where they are not full.
@@ -398,6 +404,25 @@ mod tests {
         assert_eq!(server.next(&script, 209), Next::Close);
         server.closed(&script, 209);
         assert_eq!(server.next(&script, 209), Next::Done);
+    }
+
+    #[test]
+    fn a_step_that_begins_late_makes_no_later_one_late() {
+        let script = script(vec![
+            step(Side::Client, 0, 0, send(32, 1, 0)),
+            step(Side::Client, 0, 100, send(1, 1, 0)),
+            step(Side::Client, 0, 100, send(124, 1, 0)),
+        ]);
+        let mut client = Speaker::new(&script, Side::Client, 0);
+        // Each is done 30 late, of which the last 10 are TCP's.
+        for (number, bytes) in [32, 1, 124].into_iter().enumerate() {
+            let due_ns = number as u64 * 110;
+            let before = due_ns.checked_sub(1).map(|before| client.next(&script, before));
+            assert!(before.is_none_or(|next| next == Next::Wait(due_ns)), "{before:?}");
+            assert_eq!(client.next(&script, due_ns + 20), whole(bytes));
+            client.wrote(&script, bytes, due_ns + 30);
+        }
+        assert_eq!((client.late_ns(), client.next(&script, 400)), (20, Next::Done));
     }
 
     #[test]

@@ -288,7 +288,7 @@ impl StepVector {
 /// An end that sends an acknowledgement for nearly every segment that it is sent; others wait for a second one
 /// (RFC 1122, section 4.2.3.2).
 fn acks_each(own: &Carried, other: &Carried) -> bool {
-    let without_data = own.packets - own.data_packets;
+    let without_data = own.packets.saturating_sub(own.data_packets + own.resets);
     // A SYN and a FIN are none, or are.
     let acks = without_data.saturating_sub(2);
     other.data_packets >= SEGMENTS_MIN && acks as f64 >= ACKS_SHARE * other.data_packets as f64

@@ -57,7 +57,9 @@ fn who_answers_by_resets_was_gone_when_it_closed() {
         c 0 +35 100/1~0
         s 100 +5 50/1~0
         s 100 +1 fin
-        c 51 +1 157/3~2
+        c 51 +1 32/1~0
+        c 51 +1 1/1~0
+        c 51 +1 124/1~0
         c 51 +1 fin
         s 100 +0 rst",
     );
@@ -76,8 +78,10 @@ fn who_answers_by_resets_was_gone_when_it_closed() {
         c 0 +35 100/1~0
         s 100 +5 50/1~0
         s 100 +1 fin
-        c 51 +1 157/3~2
+        c 51 +1 32/1~0
         s 100 +0 rst
+        c 51 +1 1/1~0
+        c 51 +1 124/1~0
         c 51 +1 fin",
     );
     assert_eq!(found.ending(), Ending::Closed(Side::Server));
@@ -93,8 +97,9 @@ fn who_resets_while_more_is_under_way_has_not_heard_it() {
     let found = one(
         &script.packets,
         "
-        s 0 +35 2400/3~6
-        c 1000 +4 rst",
+        s 0 +35 1900/2~5
+        c 1000 +4 rst
+        s 0 +1 500/1~0",
     );
     assert_eq!(found.ending(), Ending::Reset(Side::Client));
 }
@@ -114,7 +119,8 @@ fn both_ends_may_be_gone() {
         "
         c 0 +35 100/1~0
         c 0 +5 fin
-        s 100 +6 100/2~0
+        s 100 +6 70/1~0
+        s 100 +0 30/1~0
         s 100 +0 fin
         c 0 +0 rst
         s 100 +0 rst",

@@ -111,16 +111,24 @@ impl Drawn {
             }
             2 => {
                 let bytes = full + self.rng.below(60 * full);
+                let bytes = self.with_rest(bytes);
                 (bytes, bytes.div_ceil(full), 0)
             }
             3 if self.is_turn => {
                 let bytes = 20 * full + self.rng.below(100 * full);
+                let bytes = self.with_rest(bytes);
                 // About 1 to 2 Mb/s.
                 (bytes, bytes.div_ceil(full), bytes * (4_000 + self.rng.below(4_000)))
             }
             _ => (1 + self.rng.below(full), 1, 0),
         };
         Act::Send { bytes, segments: segments as u32, took_ns }
+    }
+
+    /// So many bytes in full segments and a rest. A rest behind small segments would be a unit of its own: there is
+    /// none then.
+    fn with_rest(&self, bytes: u64) -> u64 {
+        if self.segment_bytes < 1_000 { bytes.next_multiple_of(self.segment_bytes) } else { bytes }
     }
 
     /// Both sides send a segment, neither of them having heard what the other says. The one that spoke last does
