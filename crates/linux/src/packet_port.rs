@@ -44,12 +44,19 @@ pub struct PacketPortConfig {
     pub reserve: u32,
     /// Takes an interface outside of a lab's namespaces as well.
     pub allow_foreign: bool,
+    /// Sends by the interface's queueing discipline, where other packet sockets see it; otherwise past it.
+    pub shows_what_it_sends: bool,
 }
 
 impl Default for PacketPortConfig {
     /// As many chunks reserved as an AF_XDP port has.
     fn default() -> PacketPortConfig {
-        PacketPortConfig { checksum: ChecksumOffload::AsIs, reserve: 2048, allow_foreign: false }
+        PacketPortConfig {
+            checksum: ChecksumOffload::AsIs,
+            reserve: 2048,
+            allow_foreign: false,
+            shows_what_it_sends: false,
+        }
     }
 }
 
@@ -88,7 +95,7 @@ impl PacketPort {
             memory.frame_bytes_max()
         );
         ensure!(config.reserve >= BATCH as u32, "an AF_PACKET port needs a reserve of 64 chunks");
-        let socket = open_socket(&interface).with_context(step)?;
+        let socket = open_socket(&interface, config.shows_what_it_sends).with_context(step)?;
         Ok(PacketPort {
             socket,
             interface,
@@ -341,7 +348,7 @@ impl PortIo for PacketPort {
     }
 }
 
-fn open_socket(interface: &Interface) -> Result<OwnedFd> {
+fn open_socket(interface: &Interface, shows_what_it_sends: bool) -> Result<OwnedFd> {
     // Protocol 0: nothing is received until the socket is bound to its interface.
     // SAFETY: socket takes integers; a descriptor it returns is new and ours alone.
     let socket = unsafe {
@@ -355,7 +362,9 @@ fn open_socket(interface: &Interface) -> Result<OwnedFd> {
     on(libc::PACKET_IGNORE_OUTGOING).context("cannot ignore what goes out (Linux 4.20)")?;
     on(libc::PACKET_VNET_HDR).context("cannot ask for virtio headers")?;
     on(libc::PACKET_AUXDATA).context("cannot ask for VLAN tags")?;
-    on(libc::PACKET_QDISC_BYPASS).context("cannot pass by the queueing discipline")?;
+    if !shows_what_it_sends {
+        on(libc::PACKET_QDISC_BYPASS).context("cannot pass by the queueing discipline")?;
+    }
     let buffer = |option| set_option(&socket, libc::SOL_SOCKET, option, &RECEIVE_BUFFER_BYTES);
     buffer(libc::SO_RCVBUFFORCE)
         .or_else(|_| buffer(libc::SO_RCVBUF))

@@ -71,6 +71,8 @@ pub enum Role {
     Router,
     /// Does to packets what bad networks do.
     FaultBox,
+    /// The same, in front of the device.
+    Path,
     /// Opens connections.
     Client,
     /// Answers them.
@@ -80,7 +82,7 @@ pub enum Role {
 impl Role {
     fn priority(self) -> i32 {
         match self {
-            Role::Router | Role::FaultBox => 2,
+            Role::Router | Role::FaultBox | Role::Path => 2,
             Role::Client | Role::Server => 1,
         }
     }

@@ -8,6 +8,12 @@
 //!   c0 .1 ──────────────────────────────── .2 s0        device under test: a wire
 //! ```
 //!
+//! With a path, a transparent box stands between the client and the device:
+//!
+//! ```text
+//!   c0 .1 ── client (path) device ── .2 client …        any of these devices
+//! ```
+//!
 //! Each host owns whole prefixes of addresses: one route `local PREFIX dev lo` makes every
 //! address of a pool its own. Nothing but the lab's traffic is on the links: neighbours are
 //! entered for good on both sides, so nobody asks by ARP or neighbour discovery, and no interface
@@ -22,13 +28,16 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use super::namespace::Namespace;
 use super::netlink::{LinkStatistics, MacAddress, Netlink};
 use super::offload;
 use super::prefix::Prefix;
 use super::veth::VethEnd;
+use plan::{Plan, Port, Site};
+
+mod plan;
 
 /// The client's interface, in the client's namespace.
 pub const CLIENT_INTERFACE: &str = "c0";
@@ -39,6 +48,8 @@ pub const SERVER_INTERFACE: &str = "s0";
 const KERNEL_INTERFACES: [&str; 2] = ["p0", "p1"];
 /// The same where a program forwards, called after what is behind them.
 pub const PROGRAM_INTERFACES: [&str; 2] = ["client", "server"];
+/// The path's interfaces: towards the client and towards the device, called after what is behind them.
+pub const PATH_INTERFACES: [&str; 2] = ["client", "device"];
 /// How long links may take until they carry traffic; milliseconds are usual.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -72,6 +83,8 @@ pub struct TestbedConfig {
     pub links: Vec<Prefix>,
     /// The greatest IP packet that the links carry, 1280 to 9000 bytes.
     pub mtu_bytes: u32,
+    /// A program that passes frames on stands in a namespace of its own between the client and the device.
+    pub has_path: bool,
 }
 
 impl Default for TestbedConfig {
@@ -86,14 +99,15 @@ impl Default for TestbedConfig {
             servers: list(&["198.19.0.0/17", "fd00:5::/64"]),
             links: list(&["198.19.255.0/24", "fd00:ffff::/64"]),
             mtu_bytes: 1500,
+            has_path: false,
         }
     }
 }
 
-/// The counters of the hosts' interfaces.
+/// The counters of the interfaces at which the device is metered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterfaceCounters {
-    /// Those of [`CLIENT_INTERFACE`].
+    /// Those of [`CLIENT_INTERFACE`], or of the path's end towards the device.
     pub client: LinkStatistics,
     /// Those of [`SERVER_INTERFACE`].
     pub server: LinkStatistics,
@@ -157,6 +171,7 @@ pub struct Testbed {
     client: Namespace,
     server: Namespace,
     device: Option<Namespace>,
+    path: Option<Namespace>,
     kind: DeviceKind,
     plan: Plan,
 }
@@ -169,14 +184,15 @@ impl Testbed {
             DeviceKind::Wire => None,
             _ => Some(Namespace::new()?),
         };
+        let path = config.has_path.then(Namespace::new).transpose()?;
         let (client, server) = (Namespace::new()?, Namespace::new()?);
-        let testbed = Testbed { client, server, device, kind: config.device, plan };
+        let testbed = Testbed { client, server, device, path, kind: config.device, plan };
         for host in [&testbed.client, &testbed.server] {
             host.write_sysctls(&QUIET)?;
             host.write_sysctls(&HOST)?;
         }
-        if let Some(device) = &testbed.device {
-            device.write_sysctls(&QUIET)?;
+        for between in [&testbed.device, &testbed.path].into_iter().flatten() {
+            between.write_sysctls(&QUIET)?;
         }
         testbed.create_links(config.mtu_bytes)?;
         for port in &testbed.plan.ports {
@@ -245,6 +261,19 @@ impl Testbed {
         self.device.as_ref()
     }
 
+    /// The namespace of the path in front of the device, where there is one.
+    pub fn path(&self) -> Option<&Namespace> {
+        self.path.as_ref()
+    }
+
+    /// Where the device is metered towards the clients: the client's interface, or the path's end towards the device.
+    pub fn client_end(&self) -> (&Namespace, &'static str) {
+        match &self.path {
+            Some(path) => (path, PATH_INTERFACES[1]),
+            None => (&self.client, CLIENT_INTERFACE),
+        }
+    }
+
     /// The ports of the device under test, the clients' first.
     pub fn device_ports(&self) -> Vec<DevicePort> {
         self.plan.device_ports()
@@ -255,18 +284,23 @@ impl Testbed {
         self.plan.device_addresses()
     }
 
-    /// What the hosts' interfaces have counted since they were made.
+    /// What the interfaces at which the device is metered have counted since they were made.
     pub fn interface_counters(&self) -> Result<InterfaceCounters> {
         let read = |host: &Namespace, name| host.enter(|| Netlink::open()?.statistics(name));
+        let (client, name) = self.client_end();
         Ok(InterfaceCounters {
-            client: read(&self.client, CLIENT_INTERFACE)?,
+            client: read(client, name)?,
             server: read(&self.server, SERVER_INTERFACE)?,
         })
     }
 
     /// Whether the kernel of the port's namespace is to know addresses, neighbours and routes.
     fn is_configured(&self, port: &Port) -> bool {
-        self.is_by_kernel() || port.site != Site::Device
+        match port.site {
+            Site::Client | Site::Server => true,
+            Site::Device => self.is_by_kernel(),
+            Site::Path => false,
+        }
     }
 
     fn is_by_kernel(&self) -> bool {
@@ -278,6 +312,7 @@ impl Testbed {
             Site::Client => &self.client,
             Site::Server => &self.server,
             Site::Device => self.device.as_ref().expect("only a plan with a device has its ports"),
+            Site::Path => self.path.as_ref().expect("only a plan with a path has its ports"),
         }
     }
 
@@ -335,155 +370,6 @@ fn wait_until_operational(netlink: &mut Netlink, name: &str) -> Result<()> {
             "the link {name} did not come up within {READY_WITHIN:?}"
         );
         thread::sleep(Duration::from_millis(1));
-    }
-    Ok(())
-}
-
-/// Where an interface stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Site {
-    Client,
-    Server,
-    Device,
-}
-
-/// One interface and all that belongs to it.
-#[derive(Debug)]
-struct Port {
-    site: Site,
-    name: &'static str,
-    mac: MacAddress,
-    addresses: Vec<(IpAddr, u8)>,
-    neighbours: Vec<(IpAddr, MacAddress)>,
-    routes: Vec<(Prefix, IpAddr)>,
-    pools: Vec<Prefix>,
-}
-
-/// The interfaces of a testbed, each link's two ends next to each other.
-#[derive(Debug)]
-struct Plan {
-    ports: Vec<Port>,
-}
-
-impl Plan {
-    fn new(config: &TestbedConfig) -> Result<Plan> {
-        check(config)?;
-        let (clients, servers) = (&config.clients, &config.servers);
-        let mut client = Port::new(Site::Client, CLIENT_INTERFACE, 1);
-        let mut server = Port::new(Site::Server, SERVER_INTERFACE, 4);
-        client.pools.clone_from(clients);
-        server.pools.clone_from(servers);
-        let ports = match config.device {
-            DeviceKind::Wire => {
-                connect(&mut client, &mut server, (clients, servers), &config.links, 0);
-                vec![client, server]
-            }
-            DeviceKind::Transparent => {
-                connect(&mut client, &mut server, (clients, servers), &config.links, 0);
-                let [inner, outer] = PROGRAM_INTERFACES;
-                let (inner, outer) =
-                    (Port::new(Site::Device, inner, 2), Port::new(Site::Device, outer, 3));
-                vec![client, inner, outer, server]
-            }
-            kind => {
-                let [inner, outer] = match kind {
-                    DeviceKind::Program => PROGRAM_INTERFACES,
-                    _ => KERNEL_INTERFACES,
-                };
-                let mut inner = Port::new(Site::Device, inner, 2);
-                let mut outer = Port::new(Site::Device, outer, 3);
-                connect(&mut client, &mut inner, (clients, servers), &config.links, 0);
-                connect(&mut outer, &mut server, (clients, servers), &config.links, 4);
-                vec![client, inner, outer, server]
-            }
-        };
-        Ok(Plan { ports })
-    }
-
-    fn of_device(&self) -> impl Iterator<Item = &Port> {
-        self.ports.iter().filter(|port| port.site == Site::Device)
-    }
-
-    fn device_ports(&self) -> Vec<DevicePort> {
-        let port = |port: &Port| DevicePort {
-            interface: port.name,
-            addresses: port.addresses.clone(),
-            neighbours: port.neighbours.clone(),
-            routes: port.routes.clone(),
-        };
-        self.of_device().map(port).collect()
-    }
-
-    fn device_addresses(&self) -> Vec<IpAddr> {
-        self.of_device()
-            .flat_map(|port| port.addresses.iter().map(|&(address, _)| address))
-            .collect()
-    }
-}
-
-impl Port {
-    /// The Ethernet address is a locally administered one: "NILO" and the number.
-    fn new(site: Site, name: &'static str, number: u8) -> Port {
-        let mac = [0x02, b'N', b'I', b'L', b'O', number];
-        let (addresses, neighbours) = (Vec::new(), Vec::new());
-        Port { site, name, mac, addresses, neighbours, routes: Vec::new(), pools: Vec::new() }
-    }
-}
-
-/// Lays a link between two ports: the near one leads to the servers, the far one to the clients.
-fn connect(
-    near: &mut Port,
-    far: &mut Port,
-    (clients, servers): (&[Prefix], &[Prefix]),
-    links: &[Prefix],
-    offset: u128,
-) {
-    for network in links {
-        let address = |host| network.nth(offset + host).expect("the size has been checked");
-        let (here, there) = (address(1), address(2));
-        let length = if network.is_ipv6() { 126 } else { 30 };
-        near.addresses.push((here, length));
-        far.addresses.push((there, length));
-        near.neighbours.push((there, far.mac));
-        far.neighbours.push((here, near.mac));
-        let same = |pool: &&Prefix| pool.is_ipv6() == network.is_ipv6();
-        near.routes.extend(servers.iter().filter(same).map(|pool| (*pool, there)));
-        far.routes.extend(clients.iter().filter(same).map(|pool| (*pool, here)));
-        // A host answers the other's link address too: it is what unbound sockets speak from.
-        match (near.site, far.site) {
-            (Site::Client, Site::Device) => near.routes.push((*network, there)),
-            (Site::Device, Site::Server) => far.routes.push((*network, here)),
-            _ => {}
-        }
-    }
-}
-
-/// Refuses what cannot work, in words for a person.
-fn check(config: &TestbedConfig) -> Result<()> {
-    let mtu_bytes = config.mtu_bytes;
-    ensure!((1280..=9000).contains(&mtu_bytes), "mtu {mtu_bytes}: choose 1280 to 9000 bytes");
-    ensure!(!config.clients.is_empty(), "the testbed has no client addresses; give a prefix");
-    ensure!(!config.servers.is_empty(), "the testbed has no server addresses; give a prefix");
-    let pools = || config.clients.iter().chain(&config.servers);
-    let all: Vec<&Prefix> = pools().chain(&config.links).collect();
-    for (index, prefix) in all.iter().enumerate() {
-        prefix.ensure_private_to_labs()?;
-        for earlier in &all[..index] {
-            ensure!(
-                !prefix.overlaps(earlier),
-                "the testbed's prefixes {earlier} and {prefix} overlap; every pool and the links \
-                 need addresses of their own"
-            );
-        }
-    }
-    for network in &config.links {
-        network
-            .nth(7)
-            .with_context(|| format!("{network}: the links need at least eight addresses"))?;
-    }
-    for pool in pools() {
-        let ways = config.links.iter().filter(|link| link.is_ipv6() == pool.is_ipv6()).count();
-        ensure!(ways == 1, "{pool}: the links need one prefix of its family, and have {ways}");
     }
     Ok(())
 }

@@ -243,7 +243,12 @@ fn open(
         steers: port.keeps_order,
         ..XdpConfig::default()
     };
-    let packet = PacketPortConfig { checksum, reserve: RING_ENTRIES, allow_foreign };
+    let packet = PacketPortConfig {
+        checksum,
+        reserve: RING_ENTRIES,
+        allow_foreign,
+        ..PacketPortConfig::default()
+    };
     let by_packet = |memory: &mut Memory| {
         let port = PacketPort::open(memory, name, &packet)?;
         Ok((Port::Packet(port), "AF_PACKET".to_owned()))

@@ -1,5 +1,7 @@
 //! The fault box's settings, counters, events and memory interface.
 
+use alloc::vec::Vec;
+
 use nilometer_wire::memory::{Memory, Place};
 use nilometer_wire::{Port, Rate, Span, Time};
 
@@ -50,8 +52,63 @@ pub struct Faults {
     pub queue_bytes: u64,
     /// How long every packet is under way behind the link.
     pub delay: Span,
-    /// By how much that varies at most, up and down.
+    /// By how much that varies, in the sense of its law.
     pub jitter: Span,
+    /// The law of the jitter.
+    pub jitter_law: JitterLaw,
+}
+
+nilometer_wire::named! {
+    /// How delays vary from packet to packet.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum JitterLaw {
+        /// Evenly, up and down by the jitter at most.
+        #[default]
+        Uniform = "uniform",
+        /// Normally: the jitter is the standard deviation, four of them at most, and no delay is below zero.
+        Normal = "normal",
+        /// Upwards only, exponentially: the jitter is the mean, sixteen times that at most.
+        Exponential = "exponential",
+    }
+}
+
+impl JitterLaw {
+    /// The most that it adds to a delay.
+    pub fn most(self, jitter: Span) -> Span {
+        let times = match self {
+            JitterLaw::Uniform => 1,
+            JitterLaw::Normal => 4,
+            JitterLaw::Exponential => 16,
+        };
+        Span::from_nanos(jitter.as_nanos().saturating_mul(times))
+    }
+}
+
+/// What happens to one direction at stated packets and times. Times are since the traffic began; before that
+/// nothing of it happens.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Timetable {
+    /// Packets that are lost, by their numbers from 0: from the first to the last of each range.
+    pub losses: Vec<[u64; 2]>,
+    /// When the link is cut, and when it is whole again: what comes between is lost.
+    pub cuts: Vec<[Span; 2]>,
+    /// From when on the delay is how long, by rising times; in place of the constant delay from the first of them on.
+    pub delays: Vec<(Span, Span)>,
+}
+
+impl Timetable {
+    /// Is the packet with this number lost, which comes so long after the traffic began?
+    pub fn loses(&self, number: u64, since: Option<Span>) -> bool {
+        let is_cut = |since: Span| self.cuts.iter().any(|&[from, to]| from <= since && since < to);
+        self.losses.iter().any(|[first, last]| (*first..=*last).contains(&number))
+            || since.is_some_and(is_cut)
+    }
+
+    /// The delay so long after the traffic began; none where it says nothing of it.
+    pub fn delay(&self, since: Option<Span>) -> Option<Span> {
+        let steps = self.delays.partition_point(|&(from, _)| Some(from) <= since);
+        steps.checked_sub(1).map(|step| self.delays[step].1)
+    }
 }
 
 /// What a box has done.
@@ -168,6 +225,8 @@ pub struct Event {
     pub port: Port,
     /// Its number among the packets that came by that port, from 0.
     pub number: u64,
+    /// The number of its path, from 0.
+    pub path: u32,
     /// What.
     pub what: What,
 }

@@ -7,14 +7,18 @@
 //!   loss ── corruption ── duplication ── link of a rate, with a queue ── delay and jitter ── reordering
 //! ```
 //!
-//! *Loss* is at a constant probability, by the two states of Gilbert and Elliott, or in turn. What *corruption*
+//! *Loss* is at a constant probability, by the two states of Gilbert and Elliott, in turn, of stated packets, or of
+//! all while the link is cut ([`Timetable`]). What *corruption*
 //! does is the memory's business ([`Frames`]): a bit is flipped, or, where frames have no bytes, the packet is
 //! dropped, as a receiver's checksum would, and counted apart. By *duplication* a second copy follows at once.
-//! A *link of a rate* sends one packet after the other, and drops those that find its queue full. *Jitter* is
-//! drawn uniformly about the delay, and keeps the order: where packets come closer together than the jitter, one
-//! waits for the one in front, and the mean exceeds the delay. By *reordering* a packet is held back for a while,
+//! A *link of a rate* sends one packet after the other, and drops those that find its queue full. The *delay* is
+//! constant or follows a trace; *jitter* is drawn by a law for each packet. Both keep the order: where packets
+//! come closer together than the delay falls, one waits for the one in front, and the mean exceeds the delay. By *reordering* a packet is held back for a while,
 //! so that those behind it overtake. Each fault has a random stream of its own, named by the seed, the box and the
 //! direction, so that switching one on does not change the chances of another.
+//!
+//! A box may have several *paths*, each with a link and faults of its own: whoever hands it a packet says which of
+//! them it takes ([`FaultBox::receive_on`]), by its address pair for instance.
 //!
 //! The box is a [`Node`] over frames of any kind: records of the simulator under the virtual clock, and buffers of
 //! a packet memory under the real one. What it decides, and when, can be kept as [`Event`]s: the ground truth that a
@@ -28,7 +32,7 @@ use core::mem;
 use nilometer_stat::Rng;
 use nilometer_wire::{Node, Port, Span, Time};
 
-use crate::fault::{Event, FaultCounts, Faults, Frames, What};
+use crate::fault::{Event, FaultCounts, Faults, Frames, JitterLaw, Timetable, What};
 use crate::packet::Packet;
 
 const PURPOSE_LOSS: u32 = 0x4641_0001;
@@ -39,15 +43,23 @@ const PURPOSE_REORDER: u32 = 0x4641_0005;
 const PURPOSE_JITTER: u32 = 0x4641_0006;
 /// The streams of the way back are those of a box with this in its number.
 const BACK: u64 = 1 << 63;
+/// The streams of a path are those of a box whose number is higher by this for each path before it.
+const PATH: u64 = 1 << 32;
+
+/// Which packet: the port that it came by, its number there, and its path.
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    port: Port,
+    number: u64,
+    path: u32,
+}
 
 /// A frame that leaves later, in the order of moments and then of coming.
 #[derive(Debug)]
 struct Held<F> {
     due: Time,
     order: u64,
-    /// The port that it came by, and its number there.
-    port: Port,
-    number: u64,
+    name: Name,
     is_copy: bool,
     frame: F,
 }
@@ -73,10 +85,11 @@ impl<F> Ord for Held<F> {
     }
 }
 
-/// One direction: its faults, their streams, and the link.
+/// One direction of a path: its faults, their streams, and the link.
 #[derive(Debug)]
 struct Way {
     faults: Faults,
+    timetable: Timetable,
     is_bad: bool,
     came: u64,
     /// When the link is free.
@@ -92,9 +105,10 @@ struct Way {
 }
 
 impl Way {
-    fn new(faults: Faults, seed: u64, index: u64) -> Way {
+    fn new(faults: Faults, timetable: Timetable, seed: u64, index: u64) -> Way {
         Way {
             faults,
+            timetable,
             is_bad: false,
             came: 0,
             free_at: Time::ZERO,
@@ -108,8 +122,8 @@ impl Way {
         }
     }
 
-    /// Whether the packet that came last is lost.
-    fn loses(&mut self) -> bool {
+    /// Whether the packet that came last is lost, so long after the traffic began.
+    fn loses(&mut self, since: Option<Span>) -> bool {
         let faults = self.faults;
         let mut lost = faults.loss > 0.0 && self.loss.unit() < faults.loss;
         if faults.loss_period > 0 && self.came.is_multiple_of(faults.loss_period) {
@@ -121,11 +135,11 @@ impl Way {
             let loss = if self.is_bad { channel.loss_bad } else { channel.loss_good };
             lost |= self.loss.unit() < loss;
         }
-        lost
+        lost || self.timetable.loses(self.came - 1, since)
     }
 
     /// When a packet of so many bytes is at the far end; none where the link's queue is full.
-    fn arrival(&mut self, now: Time, bytes: u64) -> Option<Time> {
+    fn arrival(&mut self, now: Time, began: Option<Time>, bytes: u64) -> Option<Time> {
         let mut sent = now;
         if let Some(rate) = self.faults.rate {
             let waiting = rate.bytes_in(self.free_at.max(now).since(now));
@@ -135,22 +149,45 @@ impl Way {
             self.free_at = self.free_at.max(now) + rate.span_of(bytes);
             sent = self.free_at;
         }
-        let mut due = sent + self.faults.delay;
-        if self.faults.jitter > Span::ZERO {
-            let jitter_ns = self.faults.jitter.as_nanos();
-            let earliest = self.faults.delay.as_nanos().saturating_sub(jitter_ns);
-            let varies = (self.jitter.unit() * 2.0 * jitter_ns as f64) as u64;
-            due = (sent + Span::from_nanos(earliest + varies)).max(self.before);
+        let delay = self.timetable.delay(elapsed(began, sent)).unwrap_or(self.faults.delay);
+        let mut due = sent + self.varied(delay);
+        if self.faults.jitter > Span::ZERO || !self.timetable.delays.is_empty() {
+            due = due.max(self.before);
             self.before = due;
         }
         Some(due)
     }
+
+    /// A delay with this packet's jitter.
+    fn varied(&mut self, delay: Span) -> Span {
+        let jitter = self.faults.jitter;
+        if jitter == Span::ZERO {
+            return delay;
+        }
+        let (delay_ns, jitter_ns) = (delay.as_nanos() as f64, jitter.as_nanos() as f64);
+        let most_ns = self.faults.jitter_law.most(jitter).as_nanos() as f64;
+        let by_ns = match self.faults.jitter_law {
+            JitterLaw::Uniform => self.jitter.unit() * 2.0 * jitter_ns - jitter_ns,
+            JitterLaw::Normal => self.jitter.normal() * jitter_ns,
+            JitterLaw::Exponential => self.jitter.exponential(jitter_ns),
+        };
+        Span::from_nanos((delay_ns + by_ns.clamp(-most_ns, most_ns)).max(0.0) as u64)
+    }
+}
+
+/// How long after the traffic began this is; none before, and where that is not known.
+fn elapsed(began: Option<Time>, now: Time) -> Option<Span> {
+    began.filter(|began| *began <= now).map(|began| now.since(began))
 }
 
 /// A fault box over frames of type `F`.
 #[derive(Debug)]
 pub struct FaultBox<F = Packet> {
-    ways: [Way; 2],
+    paths: Vec<[Way; 2]>,
+    /// When the traffic began, once that is known.
+    began: Option<Time>,
+    /// Packets that came, by direction.
+    came: [u64; 2],
     held: BinaryHeap<Held<F>>,
     /// Frames held so far.
     order: u64,
@@ -166,14 +203,34 @@ impl<F: Copy> FaultBox<F> {
 
     /// A box with faults for what comes by an even port, and others for what comes by an odd one.
     pub fn of_ways(faults: [Faults; 2], seed: u64, index: u64) -> FaultBox<F> {
-        let [forth, back] = faults;
+        FaultBox::of_paths([faults.map(|way| (way, Timetable::default()))], seed, index)
+    }
+
+    /// A box with several paths, each with two directions; those of the first are the ones of a box with one path.
+    /// The traffic begins at [`Time::ZERO`], where nothing else is said.
+    pub fn of_paths(
+        paths: impl IntoIterator<Item = [(Faults, Timetable); 2]>,
+        seed: u64,
+        index: u64,
+    ) -> FaultBox<F> {
+        let indices = (0..).map(|path| index + path * PATH);
+        let paths = paths.into_iter().zip(indices).map(|([forth, back], index)| {
+            [Way::new(forth.0, forth.1, seed, index), Way::new(back.0, back.1, seed, index | BACK)]
+        });
         FaultBox {
-            ways: [Way::new(forth, seed, index), Way::new(back, seed, index | BACK)],
+            paths: paths.collect(),
+            began: Some(Time::ZERO),
+            came: [0; 2],
             held: BinaryHeap::new(),
             order: 0,
             counts: FaultCounts::default(),
             events: None,
         }
+    }
+
+    /// The traffic begins at this moment, or at one that is not known yet: the times of timetables are since then.
+    pub fn begins_at(&mut self, began: Option<Time>) {
+        self.began = began;
     }
 
     /// Keeps what happens from now on, until it is taken.
@@ -208,40 +265,54 @@ impl<F: Copy> FaultBox<F> {
             == counts.sent + counts.lost + counts.discarded + self.held.len() as u64
     }
 
-    fn note(&mut self, at: Time, (port, number): (Port, u64), what: What) {
+    fn note(&mut self, at: Time, name: Name, what: What) {
+        let Name { port, number, path } = name;
         if let Some(events) = &mut self.events {
-            events.push(Event { at, port, number, what });
+            events.push(Event { at, port, number, path, what });
         }
+    }
+
+    fn way(&mut self, name: Name) -> &mut Way {
+        &mut self.paths[name.path as usize][name.port.0 as usize & 1]
     }
 
     /// A frame goes on, if the link has room for it; `by` later than it would.
     fn pass<M: Frames<F>>(
         &mut self,
         now: Time,
-        (port, number): (Port, u64),
+        name: Name,
         frame: F,
         (is_copy, by): (bool, Span),
         memory: &mut M,
     ) {
-        let bytes = memory.link_bytes(&frame);
-        let Some(due) = self.ways[port.0 as usize & 1].arrival(now, bytes) else {
+        let (bytes, began) = (memory.link_bytes(&frame), self.began);
+        let Some(due) = self.way(name).arrival(now, began, bytes) else {
             memory.discard(&frame);
             self.counts.discarded += 1;
-            return self.note(now, (port, number), What::Discarded);
+            return self.note(now, name, What::Discarded);
         };
         self.order += 1;
-        self.held.push(Held { due: due + by, order: self.order, port, number, is_copy, frame });
+        self.held.push(Held { due: due + by, order: self.order, name, is_copy, frame });
     }
-}
 
-impl<F: Copy, M: Frames<F>> Node<F, M> for FaultBox<F> {
-    fn receive(&mut self, now: Time, port: Port, frame: &F, memory: &mut M) {
-        let way = &mut self.ways[port.0 as usize & 1];
-        let name = (port, way.came);
+    /// Takes a packet on one of its paths.
+    pub fn receive_on<M: Frames<F>>(
+        &mut self,
+        path: u32,
+        now: Time,
+        port: Port,
+        frame: &F,
+        memory: &mut M,
+    ) {
+        let came = &mut self.came[port.0 as usize & 1];
+        let name = Name { port, number: *came, path };
+        *came += 1;
+        let since = elapsed(self.began, now);
+        let way = self.way(name);
         way.came += 1;
-        self.counts.received += 1;
-        let (faults, is_lost) = (way.faults, way.loses());
+        let (faults, is_lost) = (way.faults, way.loses(since));
         let is_corrupt = !is_lost && faults.corrupt > 0.0 && way.corrupt.unit() < faults.corrupt;
+        self.counts.received += 1;
         self.note(now, name, What::Came);
         if is_lost {
             memory.discard(frame);
@@ -252,14 +323,14 @@ impl<F: Copy, M: Frames<F>> Node<F, M> for FaultBox<F> {
             self.counts.corrupted += 1;
             self.note(now, name, What::Corrupted);
             // (Which bit is no matter of chance: it need not be drawn, and no stream is disturbed.)
-            let bit = name.1.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let bit = name.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             if !memory.corrupt(frame, bit) {
                 memory.discard(frame);
                 self.counts.discarded += 1;
                 return self.note(now, name, What::Discarded);
             }
         }
-        let way = &mut self.ways[port.0 as usize & 1];
+        let way = self.way(name);
         let is_late = faults.reorder > 0.0 && way.reorder.unit() < faults.reorder;
         let is_twice = faults.duplicate > 0.0 && way.duplicate.unit() < faults.duplicate;
         let by = if is_late { faults.reorder_by } else { Span::ZERO };
@@ -276,6 +347,12 @@ impl<F: Copy, M: Frames<F>> Node<F, M> for FaultBox<F> {
             self.pass(now, name, copy, (true, by), memory);
         }
     }
+}
+
+impl<F: Copy, M: Frames<F>> Node<F, M> for FaultBox<F> {
+    fn receive(&mut self, now: Time, port: Port, frame: &F, memory: &mut M) {
+        self.receive_on(0, now, port, frame, memory);
+    }
 
     fn handle_timeout(&mut self, _now: Time, _: &mut M) {}
 
@@ -287,8 +364,8 @@ impl<F: Copy, M: Frames<F>> Node<F, M> for FaultBox<F> {
         let held = self.held.pop()?;
         *frame = held.frame;
         let what = if held.is_copy { What::CopyLeft } else { What::Left };
-        self.note(now, (held.port, held.number), what);
-        Some(Port(held.port.0 ^ 1))
+        self.note(now, held.name, what);
+        Some(Port(held.name.port.0 ^ 1))
     }
 
     fn poll_timeout(&self) -> Option<Time> {

@@ -89,6 +89,21 @@ impl Prefix {
         self.address
     }
 
+    /// Does it hold this address?
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let is_one = |one: u128, other: u128, width: u8| {
+            let free = u32::from(width - self.length);
+            (one ^ other).checked_shr(free).unwrap_or(0) == 0
+        };
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                is_one(own.to_bits().into(), other.to_bits().into(), 32)
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => is_one(own.to_bits(), other.to_bits(), 128),
+            _ => false,
+        }
+    }
+
     /// How many leading bits are fixed.
     pub fn length(&self) -> u8 {
         self.length

@@ -1,4 +1,5 @@
-//! The fault box as a device under test: between two interfaces, on a thread of its own.
+//! The fault box between two interfaces, on a thread of its own: as a device under test, or as the path in front of
+//! one.
 //!
 //! It is transparent: hosts on both sides are neighbours, and frames leave unchanged, except for one flipped bit in
 //! those to be corrupted. What is not IP passes at once and is not counted; neighbour discovery is IP.
@@ -15,7 +16,7 @@ use nilometer_linux::clock::thread_id;
 use nilometer_linux::memory::{Memory, MemoryConfig, Packet};
 use nilometer_linux::packet_port::{PacketPort, PacketPortConfig};
 use nilometer_linux::port::{Port as Device, PortStatistics};
-use nilometer_linux::testbed::{PROGRAM_INTERFACES, Testbed};
+use nilometer_linux::testbed::{PATH_INTERFACES, PROGRAM_INTERFACES, Testbed};
 use nilometer_linux::xdp::{XdpConfig, XdpMode, XdpPort};
 use nilometer_sim::fault::FaultCounts;
 use nilometer_sim::fault_box::FaultBox;
@@ -23,7 +24,7 @@ use nilometer_wire::memory::Memory as PacketMemory;
 use nilometer_wire::{Node, Port, Span, Time};
 
 use super::driver::Driver;
-use super::spec::FaultSpec;
+use super::paths::{PathOf, Paths};
 use super::truth::{PacketTruth, Truth};
 
 /// What the box decided about each packet, among the results.
@@ -34,19 +35,23 @@ const BUFFERS: u32 = 65_536;
 /// Entries of a port's rings, and buffers that are kept for it.
 const RING_ENTRIES: u32 = 4_096;
 
-/// A fault box that lets pass at once what is not IP.
+/// What the path's box decided about each packet, likewise.
+pub const PATH_FILE: &str = "path.ndjson";
+
+/// A fault box that lets pass at once what is not IP, and has a path for each address pair that wants one.
 pub(crate) struct Bypassed {
     /// The box.
     pub inner: FaultBox<Packet>,
+    path_of: PathOf,
     other: VecDeque<(Port, Packet)>,
 }
 
 impl Bypassed {
-    /// A box that does what `spec` says and keeps what happens.
-    pub fn new(spec: &FaultSpec, seed: u64) -> Bypassed {
-        let mut inner = FaultBox::of_ways(spec.ways, seed, 0);
+    /// A box that does what `paths` say and keeps what happens; boxes of one run have different numbers.
+    pub fn new(paths: &Paths, seed: u64, number: u64) -> Bypassed {
+        let mut inner = FaultBox::of_paths(paths.all(), seed, number);
         inner.keep_events();
-        Bypassed { inner, other: VecDeque::new() }
+        Bypassed { inner, path_of: PathOf::new(paths), other: VecDeque::new() }
     }
 }
 
@@ -54,7 +59,10 @@ impl<M: PacketMemory> Node<Packet, M> for Bypassed {
     fn receive(&mut self, now: Time, port: Port, frame: &Packet, memory: &mut M) {
         let ethertype = memory.frame(*frame).get(12..14).map(|pair| [pair[0], pair[1]]);
         match ethertype {
-            Some([0x08, 0x00] | [0x86, 0xdd]) => self.inner.receive(now, port, frame, memory),
+            Some([0x08, 0x00] | [0x86, 0xdd]) => {
+                let path = self.path_of.of(port, memory.frame(*frame));
+                self.inner.receive_on(path, now, port, frame, memory);
+            }
             _ => self.other.push_back((Port(port.0 ^ 1), *frame)),
         }
     }
@@ -78,7 +86,7 @@ impl<M: PacketMemory> Node<Packet, M> for Bypassed {
 #[derive(Clone, Debug)]
 pub struct FaultSeen {
     /// What it was to do.
-    pub spec: FaultSpec,
+    pub paths: Paths,
     /// All packets of both directions.
     pub counts: FaultCounts,
     /// Packets that were still in it at the end.
@@ -100,11 +108,11 @@ impl FaultSeen {
     ///
     /// # Errors
     /// When it lost count of a packet.
-    pub(crate) fn of(node: &Bypassed, spec: FaultSpec, truth: Truth) -> Result<FaultSeen> {
+    pub(crate) fn of(node: &Bypassed, paths: Paths, truth: Truth) -> Result<FaultSeen> {
         let (inner, beyond) = (&node.inner, truth.beyond);
         anyhow::ensure!(inner.balances(), "the fault box lost count: {:?}", inner.counts());
         Ok(FaultSeen {
-            spec,
+            paths,
             counts: inner.counts(),
             inside: inner.inside() as u64,
             packets: truth.packets(),
@@ -134,28 +142,42 @@ struct Shared {
     inside: AtomicUsize,
 }
 
+/// Where a box stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stands {
+    /// In the place of the device.
+    AsDevice,
+    /// Between the clients and the meter at the device's port.
+    AsPath,
+}
+
 impl FaultDevice {
-    /// Starts a box between the device ports of a testbed. It sets `failed` should it end by itself.
+    /// Starts a box in its place in a testbed. It sets `failed` should it end by itself.
     ///
     /// # Errors
     /// When its ports cannot be opened.
     pub fn start(
         testbed: &Testbed,
-        spec: &FaultSpec,
-        seed: u64,
+        stands: Stands,
+        (paths, seed): (&Paths, u64),
         failed: &Arc<AtomicBool>,
     ) -> Result<FaultDevice> {
-        let namespace = testbed.device().context("a fault box needs a namespace")?;
+        let namespace = match stands {
+            Stands::AsDevice => testbed.device(),
+            Stands::AsPath => testbed.path(),
+        };
+        let namespace = namespace.context("a fault box needs a namespace")?;
         let (stop, shared) = (Arc::new(AtomicBool::new(false)), Arc::<Shared>::default());
         let (stopped, seen, failed) = (Arc::clone(&stop), Arc::clone(&shared), Arc::clone(failed));
-        let (spec, began) = (spec.clone(), Instant::now());
+        let (paths, began) = (paths.clone(), Instant::now());
         let (hand, handed) = channel();
         let work = move || {
-            let opened = open();
+            let opened = open(stands);
             let id = opened.as_ref().map(|_| thread_id()).map_err(|why| anyhow!("{why:#}"));
             let _ = hand.send(id);
             let (memory, ports, notes) = opened?;
-            let driven = drive((memory, ports, notes), (spec, seed), (began, &seen), &stopped);
+            let box_ = (Bypassed::new(&paths, seed, stands as u64), paths);
+            let driven = drive((memory, ports, notes), box_, (began, &seen), &stopped);
             driven.inspect_err(|_| failed.store(true, Ordering::Release))
         };
         let thread = namespace.spawn("fault box", work)?;
@@ -209,12 +231,23 @@ impl Drop for FaultDevice {
 
 type Opened = (Memory, Vec<Device>, Vec<String>);
 
-fn open() -> Result<Opened> {
+/// The path's port towards the device is one at which the meter sees what comes and goes, as AF_XDP's are not.
+fn open(stands: Stands) -> Result<Opened> {
     let config = MemoryConfig { chunk_bytes: 2_048, chunks: BUFFERS, reserve: 1_024 };
     let mut memory = Memory::new(config).context("memory of the fault box")?;
     let mut notes = Vec::new();
     let mut ports = Vec::new();
-    for name in PROGRAM_INTERFACES {
+    let [inner, outer] = match stands {
+        Stands::AsDevice => PROGRAM_INTERFACES,
+        Stands::AsPath => PATH_INTERFACES,
+    };
+    let packet = PacketPortConfig { reserve: RING_ENTRIES, ..PacketPortConfig::default() };
+    for name in [inner, outer] {
+        if stands == Stands::AsPath && name == outer {
+            let metered = PacketPortConfig { shows_what_it_sends: true, ..packet.clone() };
+            ports.push(Device::Packet(PacketPort::open(&mut memory, name, &metered)?));
+            continue;
+        }
         let xdp = XdpConfig {
             mode: XdpMode::Fitting,
             ring_entries: RING_ENTRIES,
@@ -225,8 +258,6 @@ fn open() -> Result<Opened> {
             Ok(port) => Device::Xdp(port),
             Err(why) => {
                 notes.push(format!("{name} is opened by AF_PACKET, which is slower: {why:#}"));
-                let packet =
-                    PacketPortConfig { reserve: RING_ENTRIES, ..PacketPortConfig::default() };
                 Device::Packet(PacketPort::open(&mut memory, name, &packet)?)
             }
         };
@@ -237,20 +268,21 @@ fn open() -> Result<Opened> {
 
 fn drive(
     (memory, ports, opened): Opened,
-    (spec, seed): (FaultSpec, u64),
+    (node, paths): (Bypassed, Paths),
     (began, shared): (Instant, &Shared),
     stop: &AtomicBool,
 ) -> Result<FaultSeen> {
     let clock = || Time::from_nanos(began.elapsed().as_nanos() as u64);
-    let mut driver = Driver::new(Bypassed::new(&spec, seed), ports, memory, &clock);
+    let mut driver = Driver::new(node, ports, memory, &clock);
     let mut truth = Truth::default();
     driver.run(stop, |node| {
         shared.inside.store(node.inner.inside(), Ordering::Release);
+        node.inner.begins_at(shared.origin.get().copied());
         if let Some(&origin) = shared.origin.get() {
             truth.note(&node.inner.take_events(), origin);
         }
     })?;
     let (ports, unsent) = (driver.statistics()?, driver.waiting() as u64);
-    let seen = FaultSeen::of(&driver.close(), spec, truth)?;
+    let seen = FaultSeen::of(&driver.close(), paths, truth)?;
     Ok(FaultSeen { unsent, ports, opened, ..seen })
 }

@@ -2,5 +2,6 @@
 
 pub mod driver;
 pub mod fault;
+pub mod paths;
 pub mod spec;
 pub mod truth;

@@ -1,12 +1,17 @@
 //! What a fault box is to do, as a person writes it: `rate=50Mbit,delay=20ms,loss=0.01,delay_back=5ms`.
 //!
-//! A key holds for both directions; the same key with `_back` replaces it for packets to the clients.
+//! A key holds for both directions; the same key with `_back` replaces it for packets to the clients. Keys that name
+//! packets or times have lists: `lose=3+10-12` (numbers from 0), `cut=5s-8s+20s-21s` (since the traffic began).
+//! `delay_trace=FILE` is read by [`FaultSpec::load`]: lines `SECONDS,DELAY_MS`, by rising times; the last delay stays.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use anyhow::{Context, Result, bail, ensure};
+use nilometer_files::document::bounded::{LINES_BYTES_MAX, read_text};
 use nilometer_report::format::percent;
-use nilometer_sim::fault::{Faults, GilbertElliott};
+use nilometer_sim::fault::{Faults, GilbertElliott, JitterLaw, Timetable};
 use nilometer_sim::quantity::{rate, rate_text, size, span, span_text};
 use nilometer_wire::Span;
 use serde::{Deserialize, Serialize};
@@ -21,8 +26,10 @@ const DELAY_MAX: Span = Span::from_nanos(10_000_000_000);
 const STAY_MAX: Span = Span::from_nanos(60_000_000_000);
 /// The ending of keys that are of the way back alone.
 const BACK: &str = "_back";
-const KEYS: &str =
-    "rate, queue, delay, jitter, loss, burst_loss, duplicate, reorder, reorder_by, corrupt";
+const KEYS: &str = "rate, queue, delay, delay_trace, jitter, jitter_law, loss, burst_loss, lose, cut, duplicate, \
+                    reorder, reorder_by, corrupt";
+/// Ranges of packets, cuts, and steps of a trace, at most.
+const LIST_MAX: usize = 1 << 20;
 
 /// Faults to the servers, then to the clients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,18 +37,67 @@ const KEYS: &str =
 pub struct FaultSpec {
     /// Faults by direction.
     pub ways: [Faults; 2],
+    /// What happens at stated packets and times, by direction.
+    pub timetables: [Timetable; 2],
+    traces: [Option<PathBuf>; 2],
     text: String,
 }
 
 impl FaultSpec {
+    /// Reads the traces that it names, seen from `folder`; by its text they are seen from here then.
+    ///
+    /// # Errors
+    /// What is wrong with one, and in which line.
+    pub fn load(&mut self, folder: &Path) -> Result<()> {
+        for way in 0..2 {
+            let Some(path) = &self.traces[way] else { continue };
+            let path = folder.join(path);
+            self.timetables[way].delays = trace(&path)?;
+            self.traces[way] = Some(path);
+        }
+        let seen_from_here = |pair: &str| match pair.trim().split_once('=') {
+            Some((key @ ("delay_trace" | "delay_trace_back"), path)) => {
+                format!("{key}={}", folder.join(path).display())
+            }
+            _ => pair.to_owned(),
+        };
+        self.text = self.text.split(',').map(seen_from_here).collect::<Vec<_>>().join(",");
+        self.check_stay().map_err(anyhow::Error::msg)
+    }
+
+    /// Faults and timetable of both directions, as a fault box takes them.
+    pub fn both(&self) -> [(Faults, Timetable); 2] {
+        [0, 1].map(|way| (self.ways[way], self.timetables[way].clone()))
+    }
+
+    /// Does it lose packets at stated times, or delay them by a trace?
+    pub fn has_times(&self) -> bool {
+        self.timetables.iter().any(|way| !(way.cuts.is_empty() && way.delays.is_empty()))
+    }
+
+    fn check_stay(&self) -> Result<(), String> {
+        let stay = self.longest_stay();
+        if stay > STAY_MAX {
+            return Err(format!(
+                "a packet could stay for {:.0} s until the queue is empty, and the most is {}; give a higher rate or \
+                 a shorter queue (queue=100kB)",
+                stay.as_secs_f64(),
+                span_text(STAY_MAX)
+            ));
+        }
+        Ok(())
+    }
+
     /// The longest that a packet may stay in the box.
     pub fn longest_stay(&self) -> Span {
-        let of = |faults: &Faults| {
+        let of = |(faults, timetable): (&Faults, &Timetable)| {
             let queued =
                 faults.rate.map_or(Span::ZERO, |rate| rate.span_of(faults.queue_bytes + 65_536));
-            queued + faults.delay + faults.jitter + faults.reorder_by
+            let traced = timetable.delays.iter().map(|step| step.1).max().unwrap_or(Span::ZERO);
+            let varies = faults.jitter_law.most(faults.jitter);
+            queued + faults.delay.max(traced) + varies + faults.reorder_by
         };
-        self.ways.iter().map(of).max().unwrap_or(Span::ZERO)
+        self.ways.iter().zip(&self.timetables).map(of).max().unwrap_or(Span::ZERO)
     }
 }
 
@@ -71,7 +127,8 @@ impl FromStr for FaultSpec {
     fn from_str(text: &str) -> Result<FaultSpec, String> {
         let usual =
             Faults { queue_bytes: QUEUE_BYTES, reorder_by: REORDER_BY, ..Faults::default() };
-        let mut ways = [usual; 2];
+        let usual = Way { faults: usual, timetable: Timetable::default(), trace: None };
+        let mut ways = [usual.clone(), usual];
         let mut said: Vec<&str> = Vec::new();
         let pairs: Vec<&str> = text.split(',').filter(|pair| !pair.trim().is_empty()).collect();
         // The way back is said apart, whatever the order in which it is said.
@@ -92,16 +149,16 @@ impl FromStr for FaultSpec {
                 }
                 said.push(key);
                 let name = key.strip_suffix(BACK).unwrap_or(key);
-                for faults in &mut ways[usize::from(is_back)..] {
-                    set(faults, name, value).map_err(|why| format!("{key}={value}: {why}"))?;
+                for way in &mut ways[usize::from(is_back)..] {
+                    set(way, name, value).map_err(|why| format!("{key}={value}: {why}"))?;
                 }
             }
         }
-        for faults in &mut ways {
+        for Way { faults, .. } in &ways {
             if faults.reorder > 0.0 && faults.reorder_by == Span::ZERO {
                 return Err("reorder_by is no time, so that nothing would be reordered".to_owned());
             }
-            if faults.jitter > faults.delay {
+            if faults.jitter_law == JitterLaw::Uniform && faults.jitter > faults.delay {
                 return Err(format!(
                     "jitter {} exceeds the delay {}, so that packets would leave before they came",
                     span_text(faults.jitter),
@@ -109,22 +166,37 @@ impl FromStr for FaultSpec {
                 ));
             }
         }
-        let spec = FaultSpec { ways, text: text.to_owned() };
-        let stay = spec.longest_stay();
-        if stay > STAY_MAX {
-            return Err(format!(
-                "a packet could stay for {:.0} s until the queue is empty, and the most is {}; give a higher rate or \
-                 a shorter queue (queue=100kB)",
-                stay.as_secs_f64(),
-                span_text(STAY_MAX)
-            ));
-        }
+        let [forth, back] = ways;
+        let spec = FaultSpec {
+            ways: [forth.faults, back.faults],
+            timetables: [forth.timetable, back.timetable],
+            traces: [forth.trace, back.trace],
+            text: text.to_owned(),
+        };
+        spec.check_stay()?;
         Ok(spec)
     }
 }
 
-fn set(faults: &mut Faults, key: &str, value: &str) -> Result<(), String> {
+/// One direction while it is read.
+#[derive(Clone, Debug)]
+struct Way {
+    faults: Faults,
+    timetable: Timetable,
+    trace: Option<PathBuf>,
+}
+
+fn set(way: &mut Way, key: &str, value: &str) -> Result<(), String> {
+    let Way { faults, timetable, trace } = way;
     match key {
+        "lose" => timetable.losses = list(value, packets)?,
+        "cut" => timetable.cuts = list(value, cut)?,
+        "delay_trace" => *trace = Some(PathBuf::from(value)),
+        "jitter_law" => {
+            let names = JitterLaw::ALL.map(JitterLaw::name).join(", ");
+            let law = JitterLaw::from_name(value);
+            faults.jitter_law = law.ok_or_else(|| format!("the laws are {names}"))?;
+        }
         "rate" => faults.rate = Some(rate(value)?),
         "queue" => faults.queue_bytes = size(value)?,
         "delay" => faults.delay = time(value)?,
@@ -153,6 +225,67 @@ fn set(faults: &mut Faults, key: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// The items of a list, which have `+` between them.
+fn list<T>(value: &str, item: fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    let items: Vec<&str> = value.split('+').collect();
+    if items.len() > LIST_MAX {
+        return Err(format!("a list has {LIST_MAX} items at most"));
+    }
+    items.into_iter().map(item).collect()
+}
+
+/// A packet, or the first and the last of a range.
+fn packets(text: &str) -> Result<[u64; 2], String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.trim().parse(), last.trim().parse()) {
+        (Ok(first), Ok(last)) if first <= last => Ok([first, last]),
+        _ => Err("give numbers of packets from 0, and ranges of them: 3+10-12".to_owned()),
+    }
+}
+
+/// From when to when.
+fn cut(text: &str) -> Result<[Span; 2], String> {
+    let why = "give from when to when the link is cut, since the traffic began: 5s-8s+20s-21s";
+    let (from, to) = text.split_once('-').ok_or(why)?;
+    let (from, to) = (span(from)?, span(to)?);
+    if from < to { Ok([from, to]) } else { Err(why.to_owned()) }
+}
+
+/// The steps of a trace.
+fn trace(path: &Path) -> Result<Vec<(Span, Span)>> {
+    let shown = path.display();
+    let text = read_text(path, LINES_BYTES_MAX)?;
+    let mut steps: Vec<(Span, Span)> = Vec::new();
+    for (line, number) in text.lines().zip(1..) {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let is_heading = steps.is_empty() && line.starts_with(|first: char| first.is_alphabetic());
+        if line.is_empty() || is_heading {
+            continue;
+        }
+        let step = step(line).with_context(|| format!("{shown}, line {number}"))?;
+        let rises = steps.last().is_none_or(|last| last.0 < step.0);
+        ensure!(rises, "{shown}, line {number}: times must rise from line to line");
+        ensure!(steps.len() < LIST_MAX, "{shown}: a trace has {LIST_MAX} steps at most");
+        steps.push(step);
+    }
+    if steps.is_empty() {
+        bail!("{shown}: no steps; write lines SECONDS,DELAY_MS, for instance 0,20");
+    }
+    Ok(steps)
+}
+
+fn step(line: &str) -> Result<(Span, Span)> {
+    let numbers = line.split_once(',').and_then(|(seconds, delay_ms)| {
+        Some((seconds.trim().parse().ok()?, delay_ms.trim().parse().ok()?))
+    });
+    let (seconds, delay_ms): (f64, f64) =
+        numbers.with_context(|| format!("{line:?} is no SECONDS,DELAY_MS, for instance 0,20"))?;
+    let most_ms = DELAY_MAX.as_secs_f64() * 1e3;
+    ensure!((0.0..=1e6).contains(&seconds), "{seconds} s is not from 0 to 1,000,000 s");
+    ensure!((0.0..=most_ms).contains(&delay_ms), "{delay_ms} ms is not from 0 to {most_ms} ms");
+    Ok((Span::from_secs_f64(seconds), Span::from_secs_f64(delay_ms / 1e3)))
+}
+
 fn time(value: &str) -> Result<Span, String> {
     let time = span(value)?;
     if time > DELAY_MAX {
@@ -167,16 +300,31 @@ fn probability(value: &str) -> Result<f64, String> {
 }
 
 /// The faults of a direction, in words.
-pub fn described(faults: &Faults) -> String {
+pub fn described(faults: &Faults, timetable: &Timetable) -> String {
     let mut words = Vec::new();
     if let Some(rate) = faults.rate {
         words.push(format!("{} with a queue of {} bytes", rate_text(rate), faults.queue_bytes));
     }
-    if faults.delay > Span::ZERO {
-        words.push(format!("{} delay", span_text(faults.delay)));
+    let delays = timetable.delays.iter().map(|step| step.1);
+    match (delays.clone().min(), delays.max()) {
+        (Some(low), Some(high)) => {
+            words.push(format!("{} to {} delay by a trace", span_text(low), span_text(high)));
+        }
+        _ if faults.delay > Span::ZERO => words.push(format!("{} delay", span_text(faults.delay))),
+        _ => {}
     }
     if faults.jitter > Span::ZERO {
-        words.push(format!("± {} jitter", span_text(faults.jitter)));
+        words.push(match faults.jitter_law {
+            JitterLaw::Uniform => format!("± {} jitter", span_text(faults.jitter)),
+            law => format!("{} {law} jitter", span_text(faults.jitter)),
+        });
+    }
+    let stated: u64 = timetable.losses.iter().map(|[first, last]| last - first + 1).sum();
+    if stated > 0 {
+        words.push(format!("{stated} stated packets lost"));
+    }
+    if !timetable.cuts.is_empty() {
+        words.push(format!("cut {} times", timetable.cuts.len()));
     }
     if let Some(bursts) = faults.bursts {
         words.push(format!("{} lost in bursts", percent(bursts.mean_loss())));
@@ -239,6 +387,11 @@ mod tests {
             ("burst_loss=0.1:0", "never ends"),
             ("reorder=0.1,reorder_by=0ms", "nothing would be reordered"),
             ("rate=64kbit", "until the queue is empty, and the most is 60 s"),
+            ("lose=5-3", "numbers of packets from 0"),
+            ("cut=5s", "from when to when"),
+            ("cut=8s-5s", "from when to when"),
+            ("jitter_law=cauchy", "the laws are uniform, normal, exponential"),
+            ("jitter=9s,jitter_law=exponential", "and the most is 60 s"),
         ] {
             let why = text.parse::<FaultSpec>().expect_err(text);
             assert!(why.contains(words), "{text}: {why}");
@@ -250,5 +403,42 @@ mod tests {
         let spec: FaultSpec = "rate=1Mbit,queue=100000,delay=20ms".parse().expect("one");
         let stay_ms = spec.longest_stay().as_nanos() / 1_000_000;
         assert!((820..1_400).contains(&stay_ms), "{stay_ms}");
+    }
+
+    #[test]
+    fn stated_packets_cuts_and_traces_are_read() {
+        let folder = std::env::temp_dir().join(format!("nilometer-trace-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let text = "lose=3+10-12,cut=5s-8s+20s-21s,delay_trace_back=trace.csv,jitter_law=normal";
+        let mut spec: FaultSpec = text.parse().expect("a specification");
+        let put = |text: &str| std::fs::write(folder.join("trace.csv"), text).expect("a file");
+        for (text, words) in [
+            ("", "no steps"),
+            ("seconds,delay_ms\n0,20\n1;5\n", "line 3"),
+            ("0,20\n0,30\n", "line 2: times must rise"),
+            ("0,-1\n", "is not from 0 to 10000 ms"),
+            ("0,NaN\n", "is not from 0"),
+        ] {
+            put(text);
+            let why = format!("{:#}", spec.load(&folder).expect_err(text));
+            assert!(why.contains(words) && why.contains("trace.csv"), "{why}");
+        }
+        put("seconds,delay_ms\n0,20 # at first\n\n1.5,30\n");
+        spec.load(&folder).expect("a trace");
+        let [forth, back] = &spec.timetables;
+        let s = |seconds: f64| Span::from_secs_f64(seconds);
+        assert_eq!(forth.losses, [[3, 3], [10, 12]]);
+        assert_eq!(back.cuts, [[s(5.0), s(8.0)], [s(20.0), s(21.0)]]);
+        assert_eq!(back.delays, [(s(0.0), s(0.02)), (s(1.5), s(0.03))]);
+        assert!(forth.delays.is_empty() && spec.has_times());
+        // By its text it is the same from anywhere.
+        let mut again: FaultSpec = spec.to_string().parse().expect("its text");
+        again.load(Path::new("")).expect("its trace");
+        assert_eq!(again, spec);
+        assert_eq!(
+            described(&spec.ways[1], back),
+            "20 ms to 30 ms delay by a trace, 4 stated packets lost, cut 2 times"
+        );
+        std::fs::remove_dir_all(&folder).expect("its end");
     }
 }

@@ -19,6 +19,9 @@ pub struct PacketTruth {
     pub direction: u8,
     /// Its number among the packets of its direction, from 0.
     pub number: u64,
+    /// The number of its path: 0 the usual one, then pairs in their order.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub path: u32,
     /// When it came.
     pub came_ns: i64,
     /// When it left; none where it did not.
@@ -35,6 +38,10 @@ pub struct PacketTruth {
     pub corrupted: bool,
     /// It was held back, so that others overtook it.
     pub held_back: bool,
+}
+
+fn is_usual(path: &u32) -> bool {
+    *path == 0
 }
 
 /// The fates of packets, put together from what the box noted.
@@ -65,6 +72,7 @@ impl Truth {
                 self.packets.push(PacketTruth {
                     direction,
                     number: event.number,
+                    path: event.path,
                     came_ns: at_ns,
                     left_ns: None,
                     left_as: None,
@@ -135,6 +143,7 @@ mod tests {
             at: Time::from_nanos(at),
             port: Port(port),
             number,
+            path: 0,
             what,
         };
         let mut truth = Truth::default();

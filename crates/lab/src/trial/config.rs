@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use nilometer_traffic::pool::{Pool, Prefix};
 use serde::{Deserialize, Serialize};
 
 pub use super::part::FIT_S;
 use super::part::Part;
+use crate::device::paths::Paths;
 use crate::device::spec::FaultSpec;
 use nilometer_files::document;
 use nilometer_linux::scheduling::Class;
@@ -65,6 +66,9 @@ pub struct LabConfig {
     /// What the device `fault` does to packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<FaultSpec>,
+    /// What a path in front of the device does to packets, whatever the device is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Paths>,
     /// A ROUTER.toml that says what our router is to be, with the ports `client` and `server`; in a
     /// LAB.toml, seen from its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -206,6 +210,7 @@ impl Default for LabConfig {
             keep: Keep::Volume,
             dut: DutKind::Nilometer,
             fault: None,
+            path: None,
             router: None,
             clock: Clock::Real,
             scheduling: Class::RealTime,
@@ -243,7 +248,7 @@ impl Default for MeterSection {
 }
 
 impl LabConfig {
-    /// Reads a LAB.toml; the router's file, which it names from its own folder, is named from ours.
+    /// Reads a LAB.toml; the router's file and traces, which it names from its own folder, are named from ours.
     ///
     /// # Errors
     /// What is wrong with it, and in which line.
@@ -251,6 +256,13 @@ impl LabConfig {
         let mut config: LabConfig = document::read_toml(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         config.router = config.router.map(|router| folder.join(router));
+        let at = || path.display().to_string();
+        if let Some(faults) = &mut config.fault {
+            faults.load(folder).context("fault").with_context(at)?;
+        }
+        if let Some(paths) = &mut config.path {
+            paths.load(folder).with_context(at)?;
+        }
         Ok(config)
     }
 
@@ -304,6 +316,7 @@ impl LabConfig {
             ),
             _ => {}
         }
+        self.path.as_ref().map_or(Ok(()), Paths::check)?;
         if let Some(part) = self.part {
             within("part.start_s", part.start_s, 0.0, 1e9)?;
             within("part.seconds", part.seconds, DURATION_MIN_S, DURATION_MAX_S)?;
@@ -390,7 +403,7 @@ match = "volume"
 # routes that FRR keeps), "fault" (a box that does to packets what `fault` says) or "wire" (nothing between the hosts).
 dut = "nilometer"
 # What the device "fault" does; a key holds for both directions, with _back for packets to the clients. Keys: rate,
-# queue, delay, jitter, loss, burst_loss, duplicate, reorder, reorder_by, corrupt.
+# queue, delay, delay_trace, jitter, jitter_law, loss, burst_loss, lose, cut, duplicate, reorder, reorder_by, corrupt.
 # fault = "rate=50Mbit,delay=20ms,loss=0.01"
 # What our router is to be: a ROUTER.toml, seen from this file's folder, with the ports "client" and
 # "server" (examples/lab-router.toml). Absent: as usual, no link held to a rate.
@@ -414,6 +427,15 @@ scheduling = "real-time"
 # inter_connection_bound_s = 60.0
 # The five distributions alone, as Harpoon has them, driven by active sessions, where whole connections are known.
 harpoon = false
+
+# A path in front of the device, whatever that is: the same keys as for `fault`. The device is metered behind it.
+# [path]
+# faults = "delay=10ms"
+# What is done to packets of certain hosts instead; of several pairs the first that fits. Absent networks are all.
+# [[path.pair]]
+# client = "198.18.0.1/32"
+# server = "198.19.0.0/24"
+# faults = "delay=80ms,jitter=5ms,jitter_law=normal"
 
 [traffic]
 # Address pools, from 198.18.0.0/15 and fd00::/8; rank 1 of the model gets the first host.

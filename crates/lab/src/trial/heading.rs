@@ -4,6 +4,7 @@ use std::path::Path;
 
 use chrono::DateTime;
 use nilometer_linux::scheduling::{Class, Granted, Role};
+use nilometer_sim::fault::{Faults, Timetable};
 use nilometer_traffic::model::Driver;
 use sha2::{Digest, Sha256};
 
@@ -12,7 +13,7 @@ use super::config::Clock;
 use super::outcome::Outcome;
 use super::planning::hex;
 use super::router::{QUEUES_FILE, ROUTER_FILE};
-use crate::device::fault::FAULT_FILE;
+use crate::device::fault::{FAULT_FILE, FaultSeen, PATH_FILE};
 use crate::device::spec::described;
 use crate::doctor;
 use nilometer_files::document;
@@ -95,11 +96,23 @@ fn machine(account: &RunRecord<'_>) -> Vec<Fact> {
     for &(name, value) in of_the_clock.iter().chain(&of_both) {
         facts.push(Fact { name: name.to_owned(), value: value.to_owned() });
     }
-    if let Some(fault) = &account.made.fault {
-        for (name, faults) in ["to the servers", "to the clients"].into_iter().zip(&fault.spec.ways)
-        {
-            facts.push(Fact { name: format!("fault box, {name}"), value: described(faults) });
-        }
+    facts.extend(account.made.path.iter().flat_map(|seen| faults("path", seen)));
+    facts.extend(account.made.fault.iter().flat_map(|seen| faults("fault box", seen)));
+    facts
+}
+
+/// What a box did to packets of no pair in particular, by direction, and how many pairs have paths of their own.
+fn faults(who: &str, seen: &FaultSeen) -> Vec<Fact> {
+    let ways = ["to the servers", "to the clients"];
+    let usual = seen.paths.all().into_iter().next().unwrap_or_default();
+    let of = |(name, (faults, timetable)): (&str, &(Faults, Timetable))| Fact {
+        name: format!("{who}, {name}"),
+        value: described(faults, timetable),
+    };
+    let mut facts: Vec<Fact> = ways.into_iter().zip(&usual).map(of).collect();
+    if !seen.paths.pair.is_empty() {
+        let value = seen.paths.pair.len().to_string();
+        facts.push(Fact { name: format!("{who}, pairs with faults of their own"), value });
     }
     facts
 }
@@ -116,6 +129,7 @@ fn classes(account: &RunRecord<'_>) -> (String, String) {
         let role = match of.role {
             Role::Router => "router",
             Role::FaultBox => "fault box",
+            Role::Path => "path",
             Role::Client => "clients",
             Role::Server => "servers",
         };
@@ -142,7 +156,13 @@ fn not_measured(account: &RunRecord<'_>) -> Vec<String> {
         Driver::Sessions => "the model counts, whatever connections these make",
     };
     let mut list = vec![
-        "Round-trip times of the original: the hosts are microseconds apart.".to_owned(),
+        match account.config.path {
+            None => "Round-trip times of the original: the hosts are microseconds apart.",
+            Some(_) => {
+                "Round-trip times of the original: the path adds its own to pauses that have the original's in them."
+            }
+        }
+        .to_owned(),
         "UDP and other protocols of the original: the model is of TCP.".to_owned(),
         format!(
             "Active sessions against a sampling floor: the model counts as many as carry its bytes, the plan has as \
@@ -188,6 +208,9 @@ fn files(account: &RunRecord<'_>) -> Vec<FileNote> {
     ];
     if account.made.fault.is_some() {
         notes.push(note(FAULT_FILE, "what the fault box decided about each packet, and when"));
+    }
+    if account.made.path.is_some() {
+        notes.push(note(PATH_FILE, "what the path decided about each packet, and when"));
     }
     if account.router.is_some() {
         notes.push(note(ROUTER_FILE, "the router's configuration, as it was given"));

@@ -18,7 +18,8 @@ use super::config::{DutKind, LabConfig};
 use super::hosts::{Clients, Scores, Servers, Timing};
 use super::meter::{Likewise, MeterLive, PassiveMeter, Sighted, Watch};
 use super::router::{RouterSeen, RouterUnderTest};
-use crate::device::fault::{FaultDevice, FaultSeen};
+use crate::device::fault::{FaultDevice, FaultSeen, Stands};
+use crate::device::paths::Paths;
 use crate::generate::{Execution, LiveCounters, ServerReport};
 use nilometer_files::document::results::ResultFile;
 use nilometer_linux::frr::{self, FrrDevice};
@@ -107,6 +108,8 @@ pub struct LegOutcome {
     pub router: Option<RouterSeen>,
     /// What the fault box did, where it is the device.
     pub fault: Option<FaultSeen>,
+    /// What the path in front of the device did, where there is one.
+    pub path: Option<FaultSeen>,
     /// How what is timed was scheduled, and what else the machine did.
     pub scheduling: Scheduling,
     /// The wall clock at the traffic's beginning, ns since 1970.
@@ -150,6 +153,7 @@ pub(super) fn testbed_config(dut: DutKind, config: &LabConfig) -> Result<Testbed
         servers: prefixes(&config.traffic.servers)?,
         links: prefixes(&LINKS)?,
         mtu_bytes: 1500,
+        has_path: config.path.is_some(),
     })
 }
 
@@ -164,15 +168,25 @@ fn start_router<'a>(
     is_device.then(|| RouterUnderTest::start(testbed, seed, file)).transpose()
 }
 
-/// Starts the fault box on the testbed's device ports, if it is the device; it sets `stop` should it fail.
-fn start_fault(
+/// Starts the fault boxes: the device, if it is one, and the path in front of it, if there is one. They set `stop`
+/// should they fail.
+fn start_faults(
     dut: DutKind,
     testbed: &Testbed,
     config: &LabConfig,
     stop: &Arc<AtomicBool>,
-) -> Result<Option<FaultDevice>> {
-    let spec = config.fault.as_ref().filter(|_| dut == DutKind::Fault);
-    spec.map(|spec| FaultDevice::start(testbed, spec, config.seed, stop)).transpose()
+) -> Result<[Option<FaultDevice>; 2]> {
+    let start = |stands, paths: Option<Paths>| {
+        let paths = paths.as_ref();
+        paths
+            .map(|paths| FaultDevice::start(testbed, stands, (paths, config.seed), stop))
+            .transpose()
+    };
+    let spec = config.fault.clone().filter(|_| dut == DutKind::Fault);
+    Ok([
+        start(Stands::AsDevice, spec.map(Paths::from))?,
+        start(Stands::AsPath, config.path.clone())?,
+    ])
 }
 
 /// Starts FRR beside the kernel that forwards, if that is the device.
@@ -192,7 +206,7 @@ pub fn rehearse(config: &LabConfig, router: Option<&RouterFile>) -> Result<()> {
     let testbed = build_testbed(config.dut, config)?;
     PassiveMeter::open(&testbed, config.meter.ring_mib)?;
     start_router(config.dut, &testbed, config.seed, router)?;
-    start_fault(config.dut, &testbed, config, &Arc::default())?;
+    start_faults(config.dut, &testbed, config, &Arc::default())?;
     if let Some(namespace) = testbed.device().filter(|_| config.dut == DutKind::Frr) {
         frr::try_out(namespace).context("dut frr")?;
     }
@@ -227,7 +241,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
     let testbed = build_testbed(leg.dut, leg.config)?;
     let meter = PassiveMeter::open(&testbed, leg.config.meter.ring_mib)?;
     let router = start_router(leg.dut, &testbed, leg.config.seed, leg.router)?;
-    let fault = start_fault(leg.dut, &testbed, leg.config, stop)?;
+    let boxes = start_faults(leg.dut, &testbed, leg.config, stop)?;
     testbed.raise()?;
     if let Some(router) = &router {
         router.wait_until_up()?;
@@ -247,8 +261,9 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
     if let Some(router) = &router {
         timed.add(Role::Router, router.thread_id()?);
     }
-    if let Some(fault) = &fault {
-        timed.add(Role::FaultBox, fault.thread_id());
+    for (fault, role) in boxes.iter().zip([Role::FaultBox, Role::Path]) {
+        let Some(fault) = fault else { continue };
+        timed.add(role, fault.thread_id());
         fault.watch_from(origin);
     }
     let timing = Timing { origin, timed: Arc::clone(&timed) };
@@ -286,8 +301,9 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         let played_for = origin.elapsed();
         let emptied = router.as_ref().map_or(Ok(()), RouterUnderTest::settle);
         let used = (Machine::now()?.since(&machine), usage()?.cpu_seconds - own);
-        if let Some(fault) = &fault {
-            fault.settle(stay, stop);
+        let on_path = leg.config.path.as_ref().map_or(Span::ZERO, Paths::longest_stay);
+        for (fault, stay) in boxes.iter().zip([stay, on_path]) {
+            fault.iter().for_each(|fault| fault.settle(stay, stop));
         }
         thread::sleep(SETTLE);
         over.store(true, Ordering::Release);
@@ -305,6 +321,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
     let interrupted_ns = stop.load(Ordering::Acquire).then_some(played.as_nanos() as u64);
     let (wall_end_ns, end) = both_clocks();
     let clock_step_ns = (wall_end_ns as i64 - wall_ns as i64) - (end - now).as_nanos() as i64;
+    let [fault, path] = boxes.map(|one| one.map(FaultDevice::stop).transpose());
     Ok(LegOutcome {
         executions,
         congestion: (
@@ -315,7 +332,8 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &Arc<AtomicBool>) -> Result<Leg
         sighted,
         interfaces: testbed.interface_counters()?,
         router: router.map(RouterUnderTest::stop).transpose()?,
-        fault: fault.map(FaultDevice::stop).transpose()?,
+        fault: fault?,
+        path: path?,
         scheduling: Scheduling { threads: timed.granted(), machine, own_s },
         origin_ns,
         interrupted_ns,

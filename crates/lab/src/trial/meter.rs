@@ -1,6 +1,7 @@
 //! The passive meter: both hosts' ends of the links watched at once.
 //!
-//! A ring on the client's interface and one on the server's see every frame with a kernel stamp.
+//! A ring on the client's interface (or at the end of the path in front of the device) and one on the server's see
+//! every frame with a kernel stamp.
 //! What leaves a host enters the device; what comes in has left it. The same code that meters a
 //! capture turns the client's side into flow records; the profiler matches both sides. The device
 //! itself is never touched, so any device is seen alike.
@@ -163,7 +164,8 @@ impl PassiveMeter {
     /// Opens both rings; the testbed's links should still be down.
     pub fn open(testbed: &Testbed, ring_mib: u32) -> Result<PassiveMeter> {
         let config = RingConfig::of_bytes(u64::from(ring_mib) << 20);
-        let client = testbed.client().enter(|| Ring::open(CLIENT_INTERFACE, config))?;
+        let (client, name) = testbed.client_end();
+        let client = client.enter(|| Ring::open(name, config))?;
         let server = testbed.server().enter(|| Ring::open(SERVER_INTERFACE, config))?;
         Ok(PassiveMeter { rings: [client, server], watch: Watch::default() })
     }

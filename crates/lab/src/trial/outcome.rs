@@ -100,6 +100,9 @@ pub struct Outcome {
     /// What the fault box did, where it was the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<FaultOutcome>,
+    /// What the path in front of the device did, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<FaultOutcome>,
     /// What makes a figure suspect, in plain words.
     pub warnings: Vec<String>,
     /// How many of them, the first, were said before the traffic began.
@@ -159,10 +162,10 @@ fn canonical(value: &Value, hash: &mut Sha256) {
     }
 }
 
-/// What a fault box did, both directions together; `fault.ndjson` has each packet.
+/// What a fault box did, both directions together; `fault.ndjson`, or `path.ndjson`, has each packet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FaultOutcome {
-    /// What it was to do, as it was written.
+    /// What it was to do, as it was written, and how many address pairs have paths of their own.
     pub faults: String,
     /// Packets that came in.
     pub received: u64,
@@ -182,7 +185,7 @@ pub struct FaultOutcome {
     pub inside: u64,
     /// Packets that never reached it: its ports had no room.
     pub unheard: u64,
-    /// Packets beyond those that `fault.ndjson` has.
+    /// Packets beyond those that its file has.
     pub beyond: u64,
     /// Packets that left it and no port took.
     pub unsent: u64,
@@ -195,7 +198,7 @@ impl From<&FaultSeen> for FaultOutcome {
         let FaultCounts { received, sent, lost, corrupted, duplicated, reordered, discarded } =
             seen.counts;
         FaultOutcome {
-            faults: seen.spec.to_string(),
+            faults: seen.paths.told(),
             received,
             sent,
             lost,

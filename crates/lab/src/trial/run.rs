@@ -27,7 +27,7 @@ use super::settle;
 use super::source::{self, Asked};
 use super::virtual_lab;
 use super::warnings;
-use crate::device::fault::FAULT_FILE;
+use crate::device::fault::{FAULT_FILE, PATH_FILE};
 use crate::device::truth;
 use nilometer_files::document::results::Directory;
 use nilometer_files::input::observe::is_pipe;
@@ -426,8 +426,10 @@ impl Trial<'_> {
         if let Some(router) = &made.router {
             write_queues(&self.directory.file(QUEUES_FILE), router.queue_rows())?;
         }
-        if let Some(fault) = &made.fault {
-            truth::write(&self.directory.file(FAULT_FILE), &fault.packets)?;
+        for (seen, file) in [(&made.fault, FAULT_FILE), (&made.path, PATH_FILE)] {
+            if let Some(seen) = seen {
+                truth::write(&self.directory.file(file), &seen.packets)?;
+            }
         }
         self.directory.file("result.json").write_json(&outcome)?;
         report::save(self.directory, &story)?;

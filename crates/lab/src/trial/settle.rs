@@ -108,6 +108,7 @@ fn outcome(
         others_percent: account.made.scheduling.others_percent(),
         interfaces: interfaces(account.made),
         fault: account.made.fault.as_ref().map(Into::into),
+        path: account.made.path.as_ref().map(Into::into),
         router: account.made.router.as_ref().map(|seen| explained(seen, account.made)),
         warnings: Vec::new(),
         said_before: 0,

@@ -7,6 +7,7 @@ use super::lateness;
 use super::losses::WAYS;
 use super::outcome::{Delay, Outcome};
 use super::telling::performed_octets;
+use crate::device::fault::{FAULT_FILE, PATH_FILE};
 use nilometer_report::format::{percent, plain, si, time_ns};
 use nilometer_report::verdict::COVERAGE_LOW;
 use nilometer_routerd::testbed::RouterFile;
@@ -30,7 +31,7 @@ pub fn of(account: &RunRecord<'_>, outcome: &Outcome) -> Vec<String> {
     wire(account, outcome, &mut found);
     meter(account, outcome, &mut found);
     router(outcome, &mut found);
-    fault(outcome, &mut found);
+    faults(outcome, &mut found);
     scheduling(outcome, &mut found);
     execution(account, outcome, &mut found);
     short_gaps(account, outcome, &mut found);
@@ -241,25 +242,28 @@ fn scheduling(outcome: &Outcome, found: &mut Vec<String>) {
     }
 }
 
-/// What the fault box lost without being asked to, or does not tell.
-fn fault(outcome: &Outcome, found: &mut Vec<String>) {
-    let Some(fault) = &outcome.fault else { return };
-    let lost = fault.unheard + fault.unsent;
-    if lost > 0 {
-        found.push(format!(
-            "{} packets never reached the fault box, and {} left it by no port: its buffers or rings were full. These \
-             losses are its own; play slower, or with less delay.",
-            fault.unheard, fault.unsent
-        ));
-    }
-    if fault.beyond > 0 {
-        found.push(format!(
-            "fault.ndjson has the first packets only; {} later ones are counted and not listed.",
-            fault.beyond
-        ));
-    }
-    if fault.inside > 0 && !outcome.interrupted {
-        found.push(format!("{} packets were still in the fault box at the end.", fault.inside));
+/// What a fault box, as the device or as the path, lost without being asked to, or does not tell.
+fn faults(outcome: &Outcome, found: &mut Vec<String>) {
+    let boxes = [(&outcome.fault, "fault box", FAULT_FILE), (&outcome.path, "path", PATH_FILE)];
+    for (fault, name, file) in boxes {
+        let Some(fault) = fault else { continue };
+        let lost = fault.unheard + fault.unsent;
+        if lost > 0 {
+            found.push(format!(
+                "{} packets never reached the {name}, and {} left it by no port: its buffers or rings were full. \
+                 These losses are its own; play slower, or with less delay.",
+                fault.unheard, fault.unsent
+            ));
+        }
+        if fault.beyond > 0 {
+            found.push(format!(
+                "{file} has the first packets only; {} later ones are counted and not listed.",
+                fault.beyond
+            ));
+        }
+        if fault.inside > 0 && !outcome.interrupted {
+            found.push(format!("{} packets were still in the {name} at the end.", fault.inside));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `nilometer lab`: the main job with one command, and its configuration with every default.
 
 use nilometer_files::say;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
@@ -125,6 +125,10 @@ struct RunArgs {
     /// the clients (delay_back=5ms). Means `--dut fault`.
     #[arg(long, value_name = "FAULTS")]
     fault: Option<FaultSpec>,
+    /// What a path in front of the device does to packets, whatever the device is: the keys of --fault. The device is
+    /// metered behind it. By address pair: `[[path.pair]]` in LAB.toml.
+    #[arg(long, value_name = "FAULTS")]
+    path: Option<FaultSpec>,
     /// What our router is to be: a ROUTER.toml as `route run` takes it, with the two ports `client` and
     /// `server`; addresses and routes are the lab's. Means `--dut nilometer`.
     #[arg(long, value_name = "ROUTER.toml")]
@@ -247,8 +251,15 @@ impl RunArgs {
         config.model.interval_s = self.interval.or(config.model.interval_s);
         config.model.inter_connection_bound_s =
             self.bound.or(config.model.inter_connection_bound_s);
+        if let Some(path) = &self.path {
+            let mut faults = path.clone();
+            faults.load(Path::new("")).context("--path")?;
+            config.path.get_or_insert_default().faults = Some(faults);
+        }
         if let Some(fault) = &self.fault {
-            (config.fault, config.dut) = (Some(fault.clone()), DutKind::Fault);
+            let mut fault = fault.clone();
+            fault.load(Path::new("")).context("--fault")?;
+            (config.fault, config.dut) = (Some(fault), DutKind::Fault);
         }
         if let Some(path) = &self.router {
             (config.router, config.dut) = (Some(path.clone()), DutKind::Nilometer);

@@ -3,6 +3,7 @@
 mod captures;
 mod fault;
 mod first_minute;
+mod path;
 mod scheduling;
 mod virtual_clock;
 

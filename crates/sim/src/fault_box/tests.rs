@@ -89,7 +89,7 @@ fn losses_are_those_of_the_rule() {
     ] {
         let faults = Faults { loss, loss_period, bursts, ..Faults::default() };
         let (out, counts) = pass(faults, 2_000);
-        let mut twin = Way::new(faults, 11, 0);
+        let mut twin = Way::new(faults, Timetable::default(), 11, 0);
         let mut is_bad = false;
         let kept = |sequence: &u32| {
             let by_chance = loss > 0.0 && twin.loss.unit() < loss;
@@ -117,7 +117,8 @@ fn each_fault_draws_its_own_numbers() {
     let by = Span::from_nanos(50_000);
     let faults =
         Faults { corrupt: 0.1, duplicate: 0.2, reorder: 0.3, reorder_by: by, ..Faults::default() };
-    let (mut fault_box, mut twin) = (FaultBox::new(faults, 5, 2), Way::new(faults, 5, 2));
+    let mut fault_box = FaultBox::new(faults, 5, 2);
+    let mut twin = Way::new(faults, Timetable::default(), 5, 2);
     let mut wanted = FaultCounts::default();
     for number in 0..3_000u64 {
         let now = Time(number);
@@ -139,7 +140,7 @@ fn each_fault_draws_its_own_numbers() {
         assert_eq!(fault_box.held.len(), held + added);
         let due = if is_late { now + by } else { now };
         let held: alloc::vec::Vec<&Held<Packet>> = fault_box.held.iter().collect();
-        let newest = held.iter().filter(|held| held.due == due && held.port == Port(6));
+        let newest = held.iter().filter(|held| held.due == due && held.name.port == Port(6));
         assert!(newest.count() >= added);
         assert_eq!(fault_box.counts(), wanted);
         assert!(fault_box.balances());
@@ -147,8 +148,7 @@ fn each_fault_draws_its_own_numbers() {
     let one = |due: u64, order: u64| Held {
         due: Time(due),
         order,
-        port: Port(0),
-        number: 0,
+        name: Name { port: Port(0), number: 0, path: 0 },
         is_copy: false,
         frame: Packet::default(),
     };
@@ -236,4 +236,121 @@ fn each_direction_has_faults_of_its_own() {
     assert_eq!(left[0], 2_000, "nothing is lost on the way back");
     assert!((900..1_100).contains(&left[1]), "{left:?}");
     assert_ne!(both[0], both[1], "each direction has a stream of its own");
+}
+
+/// One packet each millisecond, and when each left; none where it was lost.
+fn by_timetable(timetable: Timetable, faults: Faults, packets: u64) -> Vec<Option<u64>> {
+    let plain = (Faults::default(), Timetable::default());
+    let mut fault_box: FaultBox = FaultBox::of_paths([[(faults, timetable), plain]], 9, 0);
+    // The traffic begins with the eleventh.
+    fault_box.begins_at(None);
+    fault_box.keep_events();
+    let mut left = alloc::vec![None; packets as usize];
+    for number in 0..packets {
+        let now = Time::from_nanos(number * 1_000_000);
+        if number == 10 {
+            fault_box.begins_at(Some(now));
+        }
+        fault_box.receive(now, Port(0), &Packet::default(), &mut ());
+        let next = Time::from_nanos((number + 1) * 1_000_000);
+        let mut frame = Packet::default();
+        while let Some(due) = fault_box.due().filter(|due| *due < next || number + 1 == packets) {
+            fault_box.poll_transmit(due, &mut frame, &mut ());
+        }
+        for event in fault_box.take_events() {
+            if event.what == What::Left {
+                left[event.number as usize] = Some(event.at.as_nanos());
+            }
+        }
+        assert!(fault_box.balances());
+    }
+    left
+}
+
+const MS: u64 = 1_000_000;
+
+fn ms(ms: u64) -> Span {
+    Span::from_nanos(ms * MS)
+}
+
+#[test]
+fn losses_by_place_and_cuts_lose_what_they_say_and_nothing_else() {
+    let timetable = Timetable {
+        losses: alloc::vec![[3, 3], [7, 8]],
+        cuts: alloc::vec![[ms(5), ms(8)], [ms(20), ms(21)]],
+        ..Timetable::default()
+    };
+    let left = by_timetable(timetable, Faults::default(), 50);
+    let lost: Vec<usize> = (0..50).filter(|&number| left[number].is_none()).collect();
+    // By place: from the first packet; by time: since the traffic began, which was at 10 ms.
+    assert_eq!(lost, [3, 7, 8, 15, 16, 17, 30]);
+}
+
+#[test]
+fn a_trace_of_delays_is_followed_in_order() {
+    let timetable = Timetable {
+        delays: alloc::vec![(ms(0), ms(4)), (ms(10), ms(9)), (ms(20), ms(2))],
+        ..Timetable::default()
+    };
+    let faults = Faults { delay: ms(1), ..Faults::default() };
+    let left = by_timetable(timetable, faults, 40);
+    let delays: Vec<u64> =
+        (0..40).zip(&left).map(|(number, at)| (at.unwrap() - number * MS) / MS).collect();
+    assert_eq!(delays[..10], [1; 10], "before the traffic");
+    assert_eq!(delays[10..20], [4; 10]);
+    assert_eq!(delays[20..30], [9; 10]);
+    // Those that come after the delay has fallen do not overtake.
+    assert_eq!(delays[30..37], [8, 7, 6, 5, 4, 3, 2]);
+}
+
+#[test]
+fn jitter_has_the_mean_and_deviation_of_its_law() {
+    let (delay, jitter) = (ms(50), ms(5));
+    let wanted = [
+        (JitterLaw::Uniform, 50.0, 5.0 / libm::sqrt(3.0)),
+        (JitterLaw::Normal, 50.0, 5.0),
+        (JitterLaw::Exponential, 55.0, 5.0),
+    ];
+    for (jitter_law, mean, deviation) in wanted {
+        let faults = Faults { delay, jitter, jitter_law, ..Faults::default() };
+        let mut way = Way::new(faults, Timetable::default(), 1, 0);
+        let drawn: Vec<f64> =
+            (0..20_000).map(|_| way.varied(delay).as_nanos() as f64 / MS as f64).collect();
+        let count = drawn.len() as f64;
+        let found = drawn.iter().sum::<f64>() / count;
+        let squares: f64 = drawn.iter().map(|one| (one - found) * (one - found)).sum();
+        let spread = libm::sqrt(squares / count);
+        assert!((found - mean).abs() < 0.15, "{jitter_law:?}: {found}");
+        assert!((spread / deviation - 1.0).abs() < 0.03, "{jitter_law:?}: {spread}");
+        let most = jitter_law.most(jitter).as_nanos() as f64 / MS as f64;
+        assert!(drawn.iter().all(|one| (one - 50.0).abs() <= most), "{jitter_law:?}");
+    }
+}
+
+#[test]
+fn each_path_has_a_link_and_a_delay_of_its_own() {
+    let plain = (Faults::default(), Timetable::default());
+    let slow = Faults {
+        rate: Some(Rate::from_megabits(1)),
+        queue_bytes: 1 << 20,
+        delay: ms(30),
+        ..Faults::default()
+    };
+    let paths = [[plain.clone(), plain.clone()], [(slow, Timetable::default()), plain]];
+    let mut fault_box: FaultBox = FaultBox::of_paths(paths, 1, 0);
+    fault_box.keep_events();
+    let packet = Packet { bytes: 1_250, ..Packet::default() };
+    for _ in 0..3 {
+        fault_box.receive_on(1, Time::ZERO, Port(0), &packet, &mut ());
+        fault_box.receive_on(0, Time::ZERO, Port(0), &packet, &mut ());
+    }
+    let mut frame = Packet::default();
+    while let Some(due) = fault_box.due() {
+        fault_box.poll_transmit(due, &mut frame, &mut ());
+    }
+    let left = fault_box.take_events().into_iter().filter(|event| event.what == What::Left);
+    let left: Vec<_> =
+        left.map(|event| (event.path, event.number, event.at.as_nanos() / MS)).collect();
+    // (A packet of 1,250 bytes takes 10 ms at 1 Mb/s.)
+    assert_eq!(left, [(0, 1, 0), (0, 3, 0), (0, 5, 0), (1, 0, 40), (1, 2, 50), (1, 4, 60)]);
 }

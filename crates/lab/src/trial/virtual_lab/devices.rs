@@ -1,4 +1,4 @@
-//! The devices of a virtual leg: nothing, a fault box, or our router.
+//! The devices of a virtual leg: nothing, a fault box, or our router; and the path in front of them.
 
 use anyhow::Result;
 use nilometer_linux::port::PortStatistics;
@@ -17,18 +17,56 @@ use nilometer_wire::{Node, Port, Time};
 use super::super::config::DutKind;
 use super::super::leg::Leg;
 use super::super::router::{self, RouterAccount, RouterSeen};
-use crate::device::fault::{Bypassed, FaultSeen};
+use crate::device::fault::{Bypassed, FaultSeen, Stands};
+use crate::device::paths::Paths;
 use crate::device::truth::Truth;
 
 /// IP packets that the links carry, bytes.
 const MTU_BYTES: u16 = 1_500;
 
+/// A fault box, and what it did so far.
+type NotedBox = Box<Noted<Bypassed, Truth>>;
+
+/// A fault box in its place.
+fn noted_box(paths: &Paths, seed: u64, stands: Stands) -> NotedBox {
+    Box::new(Noted {
+        node: Bypassed::new(paths, seed, stands as u64),
+        notes: Truth::default(),
+        note: note_events,
+    })
+}
+
+/// What a box was seen to do.
+fn seen_of(noted: NotedBox, paths: &Paths, now: Time) -> Result<FaultSeen> {
+    let Noted { mut node, notes: mut truth, .. } = *noted;
+    note_events(&mut node, &mut truth, now);
+    FaultSeen::of(&node, paths.clone(), truth)
+}
+
+/// The path in front of the device.
+pub(super) struct PathBox(NotedBox);
+
+impl PathBox {
+    pub(super) fn new(paths: &Paths, seed: u64) -> PathBox {
+        PathBox(noted_box(paths, seed, Stands::AsPath))
+    }
+
+    pub(super) fn node(&mut self) -> Box<dyn Node<Place, HeapMemory> + '_> {
+        Box::new(&mut *self.0)
+    }
+
+    /// What was seen of it at `now`.
+    pub(super) fn seen(self, paths: &Paths, now: Time) -> Result<FaultSeen> {
+        seen_of(self.0, paths, now)
+    }
+}
+
 /// What stands between the hosts.
 pub(super) enum Device {
     /// Nothing.
     Wire,
-    /// A fault box, and what it did so far.
-    Fault(Box<Noted<Bypassed, Truth>>),
+    /// A fault box.
+    Fault(NotedBox),
     /// Our router.
     Router(Box<Routed>),
 }
@@ -53,11 +91,9 @@ impl Device {
                     routes,
                 }))
             }
-            (DutKind::Fault, Some(spec)) => Device::Fault(Box::new(Noted {
-                node: Bypassed::new(spec, seed),
-                notes: Truth::default(),
-                note: note_events,
-            })),
+            (DutKind::Fault, Some(spec)) => {
+                Device::Fault(noted_box(&spec.clone().into(), seed, Stands::AsDevice))
+            }
             _ => Device::Wire,
         })
     }
@@ -80,9 +116,7 @@ impl Device {
         match (self, &leg.config.fault) {
             (Device::Router(routed), _) => Ok((Some(routed.seen(leg, now)?), None)),
             (Device::Fault(fault), Some(spec)) => {
-                let Noted { mut node, notes: mut truth, .. } = *fault;
-                note_events(&mut node, &mut truth, now);
-                Ok((None, Some(FaultSeen::of(&node, spec.clone(), truth)?)))
+                Ok((None, Some(seen_of(fault, &spec.clone().into(), now)?)))
             }
             _ => Ok((None, None)),
         }

@@ -6,6 +6,7 @@
 //!          └────────── the meter ───────┘               every frame, stamped by that clock
 //! ```
 //!
+//! With a path, a fault box stands between the client's cable and the meter.
 //! Frames have real headers, so the meter, the judge and the page are those of a live leg. Nothing here asks the
 //! kernel for anything: the result is a function of plan, device and seed, for any user on any machine.
 
@@ -27,7 +28,7 @@ use nilometer_wire::{Node, Port, Rate, Span, Time};
 use super::config::{Clock, DutKind, LabConfig};
 use super::leg::{self, Leg, LegLive, LegOutcome, SETTLE, Scheduling};
 use super::meter::{Ledger, Watch};
-use devices::Device;
+use devices::{Device, PathBox};
 use hosts::Hosts;
 
 /// The wall clock at the traffic's beginning, ns since 1970: the first second of 2020.
@@ -80,6 +81,8 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
     let layout = Layout::new(&leg::testbed_config(leg.dut, leg.config)?)?;
     let mut hosts = Hosts::new(leg, &layout)?;
     let mut device = Device::new(leg, &layout)?;
+    let path = leg.config.path.as_ref();
+    let mut path = path.map(|paths| (paths, PathBox::new(paths, leg.config.seed)));
     let stay = leg::longest_stay(leg);
     let watch = Watch {
         origin_ns: ORIGIN_NS,
@@ -90,15 +93,22 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
         stay,
         likewise: leg.likewise,
     };
-    let mut meter = Metering { ledger: Ledger::new(&watch)?, sides: [Side::default(); 2], last: 1 };
+    let mut meter = Metering {
+        ledger: Ledger::new(&watch)?,
+        sides: [Side::default(); 2],
+        ends: ends(leg.dut, path.is_some()),
+    };
     let mut memory = HeapMemory::new(BUFFERS);
+    let on_path = path.as_ref().map_or(Span::ZERO, |(paths, _)| paths.longest_stay());
+    let between = (path.as_mut().map(|(_, path)| path), &mut device);
     let (played_until, settled) =
-        run((&mut hosts, &mut device), (&mut meter, &mut memory), (leg, stay), live, stop);
+        run(&mut hosts, between, (&mut meter, &mut memory), (leg, stay + on_path), live, stop);
     let Metering { ledger, sides, .. } = meter;
     let rings = sides.map(|side| RingStatistics { packets: side.frames(), ..Default::default() });
     let sighted = ledger.finish(rings)?;
     let (executions, served) = hosts.executions(leg);
     let (router, fault) = device.seen(leg, settled)?;
+    let path = path.map(|(paths, path)| path.seen(paths, settled)).transpose()?;
     let [client, server] = sides.map(|side| LinkStatistics {
         rx_packets: side.received,
         rx_bytes: side.received_bytes,
@@ -114,6 +124,7 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
         interfaces: InterfaceCounters { client, server },
         router,
         fault,
+        path,
         scheduling: Scheduling::default(),
         origin_ns: ORIGIN_NS,
         interrupted_ns: stop.load(Ordering::Acquire).then_some(played_until.as_nanos()),
@@ -124,19 +135,20 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
 
 /// Runs all nodes until the plan is over, and then until what is under way has arrived; both moments.
 fn run(
-    (hosts, device): (&mut Hosts, &mut Device),
+    hosts: &mut Hosts,
+    (path, device): (Option<&mut PathBox>, &mut Device),
     (meter, memory): (&mut Metering<'_>, &mut HeapMemory),
     (leg, stay): (&Leg<'_>, Span),
     live: &LegLive,
     stop: &AtomicBool,
 ) -> (Time, Time) {
-    let (cables, last) = cables(leg.dut);
-    meter.last = last;
     let end = hosts.end;
     let [client, server] = &mut hosts.both;
     let mut nodes: Vec<Box<dyn Node<Place, HeapMemory> + '_>> = vec![Box::new(client)];
+    nodes.extend(path.map(PathBox::node));
     nodes.extend(device.node());
     nodes.push(Box::new(server));
+    let cables = cables(nodes.len());
     let mut clock = VirtualClock::new(nodes, &cables, BATCH);
     let mut now = Time::ZERO;
     let mut go_to = |until: Time, meter: &mut Metering<'_>| {
@@ -157,18 +169,21 @@ fn run(
     (now, settled)
 }
 
-/// The cables between the nodes, and the number of the server's.
-fn cables(dut: DutKind) -> (Vec<Cable>, usize) {
-    let cable = |one, other| Cable {
-        ends: [one, other],
+/// The cables between so many nodes in a row: a host has the port 0, what stands between them 0 and 1.
+fn cables(nodes: usize) -> Vec<Cable> {
+    let cable = |one: usize| Cable {
+        ends: [(one, Port(u32::from(one > 0))), (one + 1, Port(0))],
         rate: Some(Rate::from_megabits(CABLE_RATE_MBIT)),
         delay: CABLE_DELAY,
     };
-    let (client, first, second) = ((0, Port(0)), (1, Port(0)), (1, Port(1)));
-    match dut {
-        DutKind::Wire => (vec![cable(client, first)], 1),
-        _ => (vec![cable(client, first), cable(second, (2, Port(0)))], 2),
-    }
+    (1..nodes).map(|next| cable(next - 1)).collect()
+}
+
+/// Where the device is metered: at the client's port, or the path's behind it, and at the server's.
+fn ends(dut: DutKind, has_path: bool) -> [Plug; 2] {
+    let path = usize::from(has_path);
+    let devices = usize::from(dut != DutKind::Wire);
+    [(path, Port(path as u32)), (path + devices + 1, Port(0))]
 }
 
 /// Frames at one host's interface.
@@ -190,17 +205,12 @@ impl Side {
 struct Metering<'a> {
     ledger: Ledger<'a>,
     sides: [Side; 2],
-    /// The server's number.
-    last: usize,
+    ends: [Plug; 2],
 }
 
 impl Metering<'_> {
-    fn see(&mut self, at: Time, node: usize, outgoing: bool, frame: &[u8]) {
-        let side = match node {
-            0 => 0,
-            node if node == self.last => 1,
-            _ => return,
-        };
+    fn see(&mut self, at: Time, plug: Plug, outgoing: bool, frame: &[u8]) {
+        let Some(side) = self.ends.iter().position(|&end| end == plug) else { return };
         let (counts, bytes) = (&mut self.sides[side], frame.len() as u64);
         if outgoing {
             (counts.sent, counts.sent_bytes) = (counts.sent + 1, counts.sent_bytes + bytes);
@@ -221,11 +231,11 @@ impl Metering<'_> {
 }
 
 impl WatchFrames<Place, HeapMemory> for Metering<'_> {
-    fn sent(&mut self, at: Time, (node, _): Plug, frame: &Place, memory: &HeapMemory) {
-        self.see(at, node, true, memory.frame(*frame));
+    fn sent(&mut self, at: Time, plug: Plug, frame: &Place, memory: &HeapMemory) {
+        self.see(at, plug, true, memory.frame(*frame));
     }
 
-    fn arrived(&mut self, at: Time, (node, _): Plug, frame: &Place, memory: &HeapMemory) {
-        self.see(at, node, false, memory.frame(*frame));
+    fn arrived(&mut self, at: Time, plug: Plug, frame: &Place, memory: &HeapMemory) {
+        self.see(at, plug, false, memory.frame(*frame));
     }
 }
