@@ -83,7 +83,8 @@ pub struct Config {
     pub delayed_ack: Option<Span>,
     /// How many segments one acknowledgement may cover when it is delayed; 2 by RFC 1122.
     pub ack_every: u8,
-    /// Segments acknowledged at once before any is delayed (Linux: 16).
+    /// Segments acknowledged at once before any is delayed (Linux: 16); none any more once an end answers sooner than a
+    /// delayed acknowledgement would be due.
     pub quick_acks: u8,
     /// Whether received data counts as read at once; otherwise it waits for `Connection::read`.
     pub auto_read: bool,

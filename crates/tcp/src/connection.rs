@@ -340,6 +340,9 @@ impl Connection {
         if self.has_timestamps {
             segment.set_timestamps(timestamps::at(now), self.recent_timestamp);
         }
+        if length > 0 {
+            self.receiver.speaks(now);
+        }
         self.statistics.segments_sent += 1;
     }
 

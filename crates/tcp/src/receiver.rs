@@ -41,6 +41,8 @@ pub(crate) struct Receiver {
     /// What had been acknowledged when the last acknowledgement left (Last.ACK.sent of RFC 7323).
     pub acknowledged: u64,
     pub delayed_until: Time,
+    /// When data last came that was acknowledged at once.
+    quick_at: Time,
     delay: Span,
     /// The peer's initial sequence number.
     pub initial: u32,
@@ -88,6 +90,7 @@ impl Receiver {
             field: 0,
             announced: 0,
             delayed_until: Time(u64::MAX),
+            quick_at: Time(0),
             delay: config.delayed_ack.unwrap_or(Span::ZERO),
             initial: 0,
             buffer: config.receive_buffer,
@@ -249,10 +252,21 @@ impl Receiver {
         }
         if self.unacknowledged >= self.every || self.quick > 0 {
             self.quick = self.quick.saturating_sub(1);
+            self.quick_at = now;
             self.due = Due::Now;
         } else if self.due == Due::Nothing {
             self.due = Due::Delayed;
             self.delayed_until = now + self.delay;
+        }
+    }
+
+    /// This end sends data. One that does so before a delayed acknowledgement of what came last would have been due
+    /// is in a conversation, whose answers carry its acknowledgements: it acknowledges nothing more at once (Linux's
+    /// interactive mode, `tcp_event_data_sent`).
+    #[inline(always)]
+    pub fn speaks(&mut self, now: Time) {
+        if self.quick > 0 && self.quick_at > Time(0) && now < self.quick_at + self.delay {
+            self.quick = 0;
         }
     }
 

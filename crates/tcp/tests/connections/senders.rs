@@ -64,6 +64,33 @@ fn acknowledgements_are_delayed_for_the_second_segment_or_the_timer() {
     assert_eq!(acks[1].2.acknowledgement.wrapping_sub(first), 1448);
 }
 
+/// Linux: the first 16 segments are acknowledged at once, unless this end answers sooner than a delayed
+/// acknowledgement would be due; from then on its answers carry them.
+#[test]
+fn an_end_that_answers_soon_acknowledges_by_its_answers() {
+    let server = Config { delayed_ack: Some(MS * 40), quick_acks: 16, ..plain() };
+    for (answers_after_ms, bare) in [(2, 1), (60, 4)] {
+        let mut pipe = pair(plain(), server);
+        for exchange in 0..4 {
+            // (Where nothing is to happen, the pipe's clock stands still.)
+            let asks = at(500 + 500 * exchange);
+            pipe.run(asks);
+            pipe.now = asks;
+            pipe.ends[0].write(100);
+            let answers = asks + MS * (10 + answers_after_ms);
+            pipe.run(answers);
+            pipe.now = answers;
+            pipe.ends[1].write(200);
+        }
+        pipe.run(at(5_000));
+        let by_server = pipe.log.iter().filter(|(time, end, _)| *end == 1 && *time >= at(500));
+        let lengths: Vec<u16> = by_server.map(|(.., segment)| segment.length).collect();
+        let acks = lengths.iter().filter(|length| **length == 0).count();
+        assert_eq!((acks, lengths.len()), (bare, bare + 4), "answers after {answers_after_ms} ms");
+        assert_eq!(pipe.ends[0].delivered(), 800);
+    }
+}
+
 #[test]
 fn disorder_is_acknowledged_at_once_and_reported_newest_block_first() {
     let delayed = Config { delayed_ack: Some(MS * 200), ..plain() };
