@@ -163,7 +163,7 @@ mod tests {
         let cable = Cable { ends: [(0, Port(0)), (1, Port(0))], rate: None, delay: Span::ZERO };
         let nodes: Vec<Box<dyn Node<Place, HeapMemory> + '_>> =
             vec![Box::new(&mut stream), Box::new(&mut sink)];
-        let mut clock = VirtualClock::new(nodes, &[cable], 1);
+        let mut clock = VirtualClock::new(nodes, &[cable], Turns { batch: 1, ..Turns::default() });
         assert!(!clock.run_until(Time::from_nanos(1 << 40), &mut memory, &mut ()));
         drop(clock);
         assert_eq!(memory.taken(), 0);

@@ -13,7 +13,7 @@ use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-use nilometer_wire::{Node, Port, Rate, Span, Time};
+use nilometer_wire::{Node, Order, Port, Rate, Span, Time, Turns};
 
 use crate::fault::Frames;
 
@@ -96,19 +96,18 @@ pub struct VirtualClock<'a, F, M> {
     lanes: BTreeMap<Plug, Lane>,
     flights: BinaryHeap<Flight<F>>,
     sent: u64,
-    batch: usize,
+    turns: Turns,
     /// What arrives at a node at one moment.
     arriving: Vec<Flight<F>>,
     frames: Vec<F>,
 }
 
 impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
-    /// `nodes` joined by `cables`; at most `batch` frames, one at least, make a batch. A frame for a port without a
-    /// cable is discarded.
+    /// `nodes` joined by `cables`, with which it takes turns so. A frame for a port without a cable is discarded.
     pub fn new(
         nodes: Vec<Box<dyn Node<F, M> + 'a>>,
         cables: &[Cable],
-        batch: usize,
+        turns: Turns,
     ) -> VirtualClock<'a, F, M> {
         let mut lanes = BTreeMap::new();
         for &Cable { ends: [one, other], rate, delay } in cables {
@@ -124,7 +123,7 @@ impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
             lanes,
             flights: BinaryHeap::new(),
             sent: 0,
-            batch: batch.max(1),
+            turns: Turns { batch: turns.batch.max(1), ..turns },
             arriving: Vec::new(),
             frames: Vec::new(),
         }
@@ -158,7 +157,7 @@ impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
             }
             self.now = next;
             let node = match timer {
-                Some((due, node)) if arrival.is_none_or(|arrival| due < arrival) => {
+                Some((due, node)) if arrival.is_none_or(|arrival| self.is_before(due, arrival)) => {
                     self.told[node] = Some(due);
                     self.nodes[node].handle_timeout(due, memory);
                     node
@@ -166,6 +165,14 @@ impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
                 _ => self.arrive(memory, watch),
             };
             self.transmit(node, memory, watch);
+        }
+    }
+
+    /// Whether a timer's turn is before that of an arrival.
+    fn is_before(&self, due: Time, arrival: Time) -> bool {
+        match self.turns.order {
+            Order::ReceiveFirst => due < arrival,
+            Order::TransmitFirst => due <= arrival,
         }
     }
 
@@ -188,7 +195,9 @@ impl<'a, F: Copy + Default, M: Frames<F>> VirtualClock<'a, F, M> {
             let Some(flight) = self.flights.pop() else { break };
             let at = *node.get_or_insert(flight.to.0);
             let of_port = |it: &&Flight<F>| it.to == flight.to;
-            match at == flight.to.0 && self.arriving.iter().filter(of_port).count() < self.batch {
+            match at == flight.to.0
+                && self.arriving.iter().filter(of_port).count() < self.turns.batch
+            {
                 true => self.arriving.push(flight),
                 false => later.push(flight),
             }

@@ -30,6 +30,6 @@ mod tunnel;
 mod view;
 
 pub use ecn::Ecn;
-pub use node::{Node, Port};
+pub use node::{Node, Order, Port, Turns};
 pub use rate::Rate;
 pub use time::{Span, Time};

@@ -7,14 +7,40 @@
 //! [`Node::receive_batch`] or [`Node::handle_timeout`] it calls [`Node::poll_transmit`] until that answers nothing; and
 //! it calls [`Node::handle_timeout`] when the moment of [`Node::poll_timeout`] has come, not before.
 //!
-//! How many frames make a batch is the driver's choice, and may change what a node does: a queue that is offered
-//! more at once drops more. So it is a parameter of both drivers.
+//! How many frames make a batch, and whether what is due leaves before what has arrived is taken, is the driver's
+//! choice, and may change what a node does: a queue that is offered more at once drops more. So they are parameters of
+//! both drivers ([`Turns`]).
 
 use crate::time::Time;
 
 /// One of a node's ports, counted from zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Port(pub u32);
+
+/// What comes first where a node has something to take and something to send at the same moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// What has arrived is taken, then what is due leaves.
+    #[default]
+    ReceiveFirst,
+    /// What is due leaves, then what has arrived is taken.
+    TransmitFirst,
+}
+
+/// How a driver takes turns with a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    /// Frames of a port that the node is given at once, at most; one at least.
+    pub batch: usize,
+    /// What comes first.
+    pub order: Order,
+}
+
+impl Default for Turns {
+    fn default() -> Turns {
+        Turns { batch: 64, order: Order::ReceiveFirst }
+    }
+}
 
 /// A state machine with ports, over frames of type `F`: a small handle or an inline record, never an
 /// owned buffer for each packet. The bytes of handles lie in a memory `M` that the driver lends for each call;

@@ -1,7 +1,7 @@
 //! Drives a node by the real clock: one thread, frames in a packet memory, any kind of port.
 //!
 //! ```text
-//!   each turn:   for each port: receive ─ node ─ what is due leaves ─ for each port: transmit
+//!   each turn:   for each port: receive ─ node ─ what is due leaves ─ for each port: transmit   (or sends first)
 //!                    nothing moved?  look again for a while; then sleep until a frame comes or the node's next moment is near
 //! ```
 //!
@@ -17,7 +17,7 @@ use nilometer_linux::epoll::PromptTimers;
 use nilometer_linux::memory::{Memory, Packet};
 use nilometer_linux::port::{PortError, PortIo, PortStatistics, wait};
 use nilometer_linux::spinning::Spinning;
-use nilometer_wire::{Node, Port, Time};
+use nilometer_wire::{Node, Order, Port, Time, Turns};
 
 /// How long before a moment it is waited for awake.
 const AWAKE_FOR: Duration = Duration::from_micros(60);
@@ -29,9 +29,6 @@ const ASLEEP_FOR: Duration = Duration::from_millis(20);
 /// How long a port without room is left alone.
 const STUCK_FOR: Duration = Duration::from_micros(200);
 
-/// The most frames received from a port before the node is polled for what it transmits.
-const BATCH: usize = 64;
-
 /// A node between ports.
 pub struct Driver<'a, N, P> {
     node: N,
@@ -40,6 +37,7 @@ pub struct Driver<'a, N, P> {
     leaving: Vec<VecDeque<Packet>>,
     batch: Vec<Packet>,
     spinning: Spinning,
+    turns: Turns,
     clock: &'a dyn Fn() -> Time,
 }
 
@@ -53,7 +51,13 @@ impl<'a, N: Node<Packet, Memory>, P: PortIo> Driver<'a, N, P> {
     ) -> Driver<'a, N, P> {
         let leaving = ports.iter().map(|_| VecDeque::new()).collect();
         let spinning = Spinning::new(SPIN_FOR);
-        Driver { node, ports, memory, leaving, batch: Vec::new(), spinning, clock }
+        let turns = Turns::default();
+        Driver { node, ports, memory, leaving, batch: Vec::new(), spinning, turns, clock }
+    }
+
+    /// Takes turns with the node in another way.
+    pub fn with_turns(self, turns: Turns) -> Driver<'a, N, P> {
+        Driver { turns: Turns { batch: turns.batch.max(1), ..turns }, ..self }
     }
 
     /// The counters of the ports.
@@ -92,17 +96,19 @@ impl<'a, N: Node<Packet, Memory>, P: PortIo> Driver<'a, N, P> {
     /// # Errors
     /// As [`Driver::run`].
     pub fn turn(&mut self) -> Result<bool> {
-        let mut moved = false;
+        let mut moved = self.turns.order == Order::TransmitFirst && self.transmit()?;
         for number in 0..self.ports.len() {
             moved |= self.receive(number)?;
         }
-        moved |= self.transmit()?;
+        if self.turns.order == Order::ReceiveFirst {
+            moved |= self.transmit()?;
+        }
         Ok(moved)
     }
 
     fn receive(&mut self, number: usize) -> Result<bool> {
         self.batch.clear();
-        let taken = self.ports[number].receive(&mut self.memory, &mut self.batch, BATCH);
+        let taken = self.ports[number].receive(&mut self.memory, &mut self.batch, self.turns.batch);
         let count = unless_down(taken)?.unwrap_or(0);
         let now = (self.clock)();
         let port = Port(number as u32);
@@ -175,3 +181,5 @@ fn unless_down<T>(done: Result<T, PortError>) -> Result<Option<T>> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wires;

@@ -135,7 +135,7 @@ fn played_by([client, server]: [Vec<PlannedEnd>; 2], faults: Faults) -> Played {
             delay: Span::from_nanos(1_000),
         };
         let cables = [cable((0, Port(0)), (1, Port(0))), cable((1, Port(1)), (2, Port(0)))];
-        let mut clock = VirtualClock::new(nodes, &cables, 64);
+        let mut clock = VirtualClock::new(nodes, &cables, Turns::default());
         clock.run_until(Time::from_nanos(600_000 * MS), &mut memory, &mut reader);
         assert_eq!(clock.under_way(), 0);
     }

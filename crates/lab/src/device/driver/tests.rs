@@ -28,8 +28,6 @@ use crate::device::spec::FaultSpec;
 /// Frames that arrive, and by which port of the node.
 type Schedule = Vec<(Time, Port, Vec<u8>)>;
 
-const BATCH: usize = 64;
-
 /// Sends a schedule, each frame by the port that it names.
 struct Scheduled(std::iter::Peekable<std::vec::IntoIter<(Time, Port, Vec<u8>)>>);
 
@@ -53,7 +51,7 @@ impl<M: PacketMemory> Node<Place, M> for Scheduled {
 }
 
 /// What leaves a node under the virtual clock, which has a sender and a recorder at the far ends of its ports.
-fn virtually<N>(mut node: N, schedule: &Schedule, end: Time) -> Vec<Arrival>
+fn virtually<N>(mut node: N, schedule: &Schedule, end: Time, turns: Turns) -> Vec<Arrival>
 where
     N: Node<Place, HeapMemory>,
 {
@@ -78,19 +76,24 @@ where
         |port| Cable { ends: [(0, Port(port)), (1, Port(port))], rate: None, delay: Span::ZERO };
     let nodes: Vec<Box<dyn Node<Place, HeapMemory> + '_>> =
         vec![Box::new(&mut far), Box::new(&mut node)];
-    VirtualClock::new(nodes, &[cable(0), cable(1)], BATCH).run_until(end, &mut memory, &mut ());
+    VirtualClock::new(nodes, &[cable(0), cable(1)], turns).run_until(end, &mut memory, &mut ());
     far.1.arrivals().to_vec()
 }
 
 /// What leaves the same node between ports in memory, driven by a clock that goes from moment to moment.
-fn really<N: Node<Packet, Memory>>(node: N, schedule: &Schedule, end: Time) -> Vec<Arrival> {
+fn really<N: Node<Packet, Memory>>(
+    node: N,
+    schedule: &Schedule,
+    end: Time,
+    turns: Turns,
+) -> Vec<Arrival> {
     let config = MemoryConfig { chunk_bytes: 2_048, chunks: 16_384, reserve: 64 };
     let memory = Memory::new(config).expect("memory");
     let pairs = ["a", "b"].map(|name| MemoryPort::pair(&memory, name, 8_192).expect("a wire"));
     let [[near0, far0], [near1, far1]] = pairs;
     let (now, mut far) = (Rc::new(Cell::new(Time::ZERO)), [far0, far1]);
     let clock = || now.get();
-    let mut driver = Driver::new(node, vec![near0, near1], memory, &clock);
+    let mut driver = Driver::new(node, vec![near0, near1], memory, &clock).with_turns(turns);
     let (mut arrivals, mut rest) = (Vec::new(), schedule.iter().peekable());
     loop {
         // Whatever is due at this moment leaves before the clock goes on.
@@ -135,8 +138,17 @@ fn hold<N>(make: impl Fn() -> N, schedule: &Schedule, least: usize)
 where
     N: Node<Place, HeapMemory> + Node<Packet, Memory>,
 {
+    hold_by(make, schedule, least, Turns::default());
+}
+
+/// As [`hold`], where drivers take turns so; what left.
+fn hold_by<N>(make: impl Fn() -> N, schedule: &Schedule, least: usize, turns: Turns) -> Vec<Arrival>
+where
+    N: Node<Place, HeapMemory> + Node<Packet, Memory>,
+{
     let end = Time::from_nanos(60_000_000_000);
-    let (mut one, mut other) = (virtually(make(), schedule, end), really(make(), schedule, end));
+    let mut one = virtually(make(), schedule, end, turns);
+    let mut other = really(make(), schedule, end, turns);
     // (At one moment, no port is before another.)
     one.sort_by_key(|arrival| (arrival.at, arrival.port));
     other.sort_by_key(|arrival| (arrival.at, arrival.port));
@@ -146,6 +158,64 @@ where
         assert!(one.frame == other.frame, "frame {number} is another one");
     }
     assert_eq!(one.len(), other.len());
+    one
+}
+
+/// Sends one frame a millisecond that says how many frames have come, and the size of the largest batch.
+struct Teller {
+    next: Time,
+    came: u8,
+    largest: u8,
+}
+
+impl<M: PacketMemory> Node<Place, M> for Teller {
+    fn receive(&mut self, now: Time, port: Port, frame: &Place, memory: &mut M) {
+        self.receive_batch(now, port, &[*frame], memory);
+    }
+
+    fn receive_batch(&mut self, _: Time, _: Port, frames: &[Place], memory: &mut M) {
+        self.came = self.came.wrapping_add(frames.len() as u8);
+        self.largest = self.largest.max(frames.len() as u8);
+        frames.iter().for_each(|frame| memory.give(*frame));
+    }
+
+    fn handle_timeout(&mut self, _: Time, _: &mut M) {}
+
+    fn poll_transmit(&mut self, now: Time, frame: &mut Place, memory: &mut M) -> Option<Port> {
+        if now < self.next {
+            return None;
+        }
+        self.next += Span::from_nanos(1_000_000);
+        *frame = memory.take(60).expect("room");
+        let bytes = memory.frame_mut(*frame);
+        bytes.fill(0);
+        (bytes[0], bytes[1]) = (self.came, self.largest);
+        Some(Port(0))
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        Some(self.next)
+    }
+}
+
+#[test]
+fn batches_and_what_comes_first_are_parameters_of_both_drivers() {
+    // Three frames at each millisecond, at which the node sends as well.
+    let frame =
+        build::ethernet(&build::udp(address("198.18.0.2:1000"), address("198.19.0.2:2000"), b"x"));
+    let at = |n: u64| (Time::from_nanos(n / 3 * 1_000_000), Port(0), frame.clone());
+    let schedule: Schedule = (3..60).map(at).collect();
+    let told = |batch: usize, order: Order| -> Vec<[u8; 2]> {
+        let make = || Teller { next: Time::from_nanos(1_000_000), came: 0, largest: 0 };
+        let left = hold_by(make, &schedule, 20, Turns { batch, order });
+        left.iter().take(5).map(|arrival| [arrival.frame[0], arrival.frame[1]]).collect()
+    };
+    let received_first = told(64, Order::ReceiveFirst);
+    assert_eq!(received_first, [[3, 3], [6, 3], [9, 3], [12, 3], [15, 3]]);
+    let sent_first = told(64, Order::TransmitFirst);
+    assert_eq!(sent_first, [[0, 0], [3, 3], [6, 3], [9, 3], [12, 3]]);
+    let one_by_one = told(1, Order::TransmitFirst);
+    assert_eq!(one_by_one, [[0, 0], [3, 1], [6, 1], [9, 1], [12, 1]]);
 }
 
 fn address(text: &str) -> SocketAddr {
@@ -281,7 +351,7 @@ fn a_tcp_host_does_the_same_under_both_clocks() {
         ];
         let cables = [cable((0, Port(0)), (1, Port(0))), cable((1, Port(1)), (2, Port(0)))];
         let end = Time::from_nanos(60_000_000_000);
-        VirtualClock::new(nodes, &cables, BATCH).run_until(end, &mut memory, &mut heard);
+        VirtualClock::new(nodes, &cables, Turns::default()).run_until(end, &mut memory, &mut heard);
         heard.0
     };
     assert!(schedule.len() > 50);

@@ -15,7 +15,7 @@ mod hosts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use nilometer_linux::netlink::LinkStatistics;
@@ -23,8 +23,9 @@ use nilometer_linux::ring::{RingStatistics, StampedFrame};
 use nilometer_linux::testbed::{InterfaceCounters, Layout};
 use nilometer_sim::virtual_clock::{Cable, Plug, VirtualClock, Watch as WatchFrames};
 use nilometer_wire::memory::{HeapMemory, Memory, Place};
-use nilometer_wire::{Node, Port, Rate, Span, Time};
+use nilometer_wire::{Node, Port, Rate, Span, Time, Turns};
 
+use super::by_path::Shortcuts;
 use super::config::{Clock, DutKind, LabConfig};
 use super::leg::{self, Leg, LegLive, LegOutcome, SETTLE, Scheduling};
 use super::meter::{Ledger, Watch};
@@ -36,8 +37,6 @@ const ORIGIN_NS: u64 = 1_577_836_800_000_000_000;
 /// Cables carry this much, and a bit is under way for so long.
 const CABLE_RATE_MBIT: u64 = 100_000;
 const CABLE_DELAY: Span = Span::from_nanos(500);
-/// Frames that arrive at the same moment and make a batch, at most.
-const BATCH: usize = 64;
 /// Most buffers of frames that are under way, in the device's queues among them.
 const BUFFERS: u32 = 1 << 20;
 /// How often signals and the display are looked at.
@@ -92,6 +91,9 @@ pub fn play(leg: &Leg<'_>, live: &LegLive, stop: &AtomicBool) -> Result<LegOutco
         stamps: leg.stamps.clone(),
         stay,
         likewise: leg.likewise,
+        // (In virtual time there is no kernel that could offload.)
+        shortcuts: (leg.dut == DutKind::Nilometer)
+            .then(|| Shortcuts { log: None, origin: Instant::now() }),
     };
     let mut meter = Metering {
         ledger: Ledger::new(&watch)?,
@@ -149,7 +151,7 @@ fn run(
     nodes.extend(device.node());
     nodes.push(Box::new(server));
     let cables = cables(nodes.len());
-    let mut clock = VirtualClock::new(nodes, &cables, BATCH);
+    let mut clock = VirtualClock::new(nodes, &cables, Turns::default());
     let mut now = Time::ZERO;
     let mut go_to = |until: Time, meter: &mut Metering<'_>| {
         let goes_on = clock.run_until(until, memory, meter);
