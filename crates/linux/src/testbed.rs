@@ -117,7 +117,7 @@ pub struct InterfaceCounters {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DevicePort {
     /// The interface, in the device's namespace.
-    pub interface: &'static str,
+    pub interface: String,
     /// Its addresses, with the lengths of their networks.
     pub addresses: Vec<(IpAddr, u8)>,
     /// Who is at the other end of the link.

@@ -248,9 +248,25 @@ fn paths(story: &Story) -> String {
     let Some(Paths { shortcut, pipeline, slow_path }) = story.paths else { return String::new() };
     let all = (shortcut + pipeline + slow_path).max(1) as f64;
     let told = |packets: u64| format!("{packets} ({:.1} %)", 100.0 * packets as f64 / all);
+    let ways = story.delay_by_path.iter();
+    let delays: Vec<String> = ways
+        .map(|way| {
+            let delay = &way.delay_ns;
+            format!(
+                "{} {} (p99 {})",
+                way.path,
+                format::time_ns(delay.p50),
+                format::time_ns(delay.p99)
+            )
+        })
+        .collect();
+    let delays = match delays.len() {
+        0 | 1 => String::new(),
+        _ => format!(" Median delays: {}.", delays.join(", ")),
+    };
     format!(
         "<p class=\"note\">Of the packets that came to the router, {} went through its pipeline, {} \
-         by the slow path, and {} took a shortcut in the kernel, past the fabric and the disciplines.</p>\n",
+         by the slow path, and {} took a shortcut in the kernel, past the fabric and the disciplines.{delays}</p>\n",
         told(pipeline),
         told(slow_path),
         told(shortcut)

@@ -33,6 +33,18 @@ pub struct Paths {
     pub slow_path: u64,
 }
 
+/// Delay of the packets that took one way through our router.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PathDelay {
+    /// The way: `offloaded`, `pipeline` or `either`.
+    pub path: String,
+    /// Packets that were forwarded.
+    pub packets: u64,
+    /// Their delay, nanoseconds.
+    pub delay_ns: Percentiles,
+}
+
 /// Everything one page says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -78,6 +90,8 @@ pub struct Story {
     pub delay_ns: Option<Percentiles>,
     /// Delay over the bare wire (the calibration cable), both directions together.
     pub wire_delay_ns: Option<Percentiles>,
+    /// Delay by the way through our router, where it was the device.
+    pub delay_by_path: Vec<PathDelay>,
     /// The same, and its course, for each direction; "to servers" first.
     pub directions: Vec<Direction>,
     /// Delay by size of packet, smallest class first.

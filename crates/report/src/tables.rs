@@ -148,7 +148,7 @@ pub fn packets(story: &Story) -> String {
     table("Packets at the device", &head, &rows)
 }
 
-/// Delay in a few numbers, by direction, device and wire.
+/// Delay in a few numbers, by direction, device and wire, and by the way through our router.
 pub fn delay(story: &Story) -> String {
     let row = |name: String, delay: Option<Percentiles>| {
         let of = |value: fn(&Percentiles) -> f64| time_ns_or(delay.as_ref().map(value));
@@ -162,6 +162,9 @@ pub fn delay(story: &Story) -> String {
         .flat_map(|(name, dut, wire)| {
             [row(name.to_owned(), dut), row(format!("{name}, wire"), wire)]
         })
+        .chain(story.delay_by_path.iter().map(|path| {
+            row(format!("{} ({} packets)", path.path, count(path.packets)), Some(path.delay_ns))
+        }))
         .collect();
     table("Delay", &["", "p5", "mean", "p50", "p95", "p99"], &rows)
 }

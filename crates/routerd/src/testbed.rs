@@ -1,8 +1,8 @@
-//! The router of a lab's testbed, as usual or as a ROUTER.toml says.
+//! The router of a lab's testbed, or of a scenario, as usual or as a ROUTER.toml says.
 //!
-//! The file is that of `route run`. Its two ports are called after what is behind them, `client` and
-//! `server`, which is also what their interfaces are called in the lab. Addresses, neighbours and routes
-//! are the lab's; what the file says of them, and what nothing in a lab could use, is refused by its name.
+//! The file is that of `route run`. Its ports are called after what is behind them: in a lab `client` and
+//! `server`, which is also what their interfaces are called there, in a scenario as its links. Addresses, neighbours
+//! and routes are the lab's; what the file says of them, and what nothing in a lab could use, is refused by its name.
 
 use std::path::{Path, PathBuf};
 
@@ -47,8 +47,32 @@ impl RouterFile {
     /// # Errors
     /// One line: the file, the key, and what to do.
     pub fn read(path: &Path) -> Result<RouterFile> {
+        RouterFile::read_with(path, testbed_ports)
+    }
+
+    /// As [`RouterFile::read`], for the router of a scenario: its ports are called as its links are, of which there
+    /// may be more.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn of_scenario(path: &Path, links: &[&str]) -> Result<RouterFile> {
+        RouterFile::read_with(path, |names| {
+            let unknown = names.iter().find(|name| !links.contains(name));
+            ensure!(
+                unknown.is_none(),
+                "port {:?}: the router has no such link; its links are {}",
+                unknown.unwrap_or(&""),
+                links.join(", ")
+            );
+            Ok(())
+        })
+    }
+
+    fn read_with(path: &Path, check: impl FnOnce(&[&str]) -> Result<()>) -> Result<RouterFile> {
         let Read { text, keys, mut config } = router_file::read(path)?;
-        admit(&config, &keys).map_err(|why| anyhow!("{}: {why:#}", path.display()))?;
+        let names: Vec<&str> = config.ports.iter().map(|port| port.interface.as_str()).collect();
+        let admitted = check(&names).and_then(|()| admit(&config, &keys));
+        admitted.map_err(|why| anyhow!("{}: {why:#}", path.display()))?;
         let has = |table: &str, key: &str| keys.get(table).and_then(|it| it.get(key)).is_some();
         if !has("tables", "routes_v4") {
             config.tables.routes_v4 = ROUTES;
@@ -98,9 +122,9 @@ fn capacity_bytes(queue: &Option<QueueSpec>) -> u64 {
     given.or(by_cells).unwrap_or_else(|| packets(QUEUE_PACKETS))
 }
 
-/// Refuses what a lab's router cannot be.
-fn admit(config: &RouterConfig, keys: &toml::Table) -> Result<()> {
-    let mut names: Vec<&str> = config.ports.iter().map(|port| port.interface.as_str()).collect();
+/// Refuses ports that a lab has not.
+fn testbed_ports(names: &[&str]) -> Result<()> {
+    let mut names = names.to_vec();
     names.sort_unstable();
     let found = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     ensure!(
@@ -108,6 +132,11 @@ fn admit(config: &RouterConfig, keys: &toml::Table) -> Result<()> {
         "a lab's router has the ports client and server ([[port]] with interface = \"client\", and one \
          with \"server\"); this file has {found}"
     );
+    Ok(())
+}
+
+/// Refuses what a lab's router cannot be.
+fn admit(config: &RouterConfig, keys: &toml::Table) -> Result<()> {
     ensure!(
         config.control == ControlSection::default(),
         "control: nobody speaks to a lab's router; leave [control] out"
@@ -152,7 +181,7 @@ pub fn testbed_router(ports: &[DevicePort], seed: u64, file: Option<&RouterFile>
     for port in ports {
         let given = sections.iter().position(|section| section.interface == port.interface);
         let section = given.map(|at| sections.swap_remove(at));
-        let section = section.unwrap_or_else(|| PortSection::new(port.interface));
+        let section = section.unwrap_or_else(|| PortSection::new(&port.interface));
         // Its hosts are known, and nothing but the lab's traffic is to be on its links.
         let mut section = PortSection { address_probes: 0, ..section };
         for &(address, length) in &port.addresses {
@@ -162,7 +191,7 @@ pub fn testbed_router(ports: &[DevicePort], seed: u64, file: Option<&RouterFile>
         for &(address, mac) in &port.neighbours {
             let octets = mac.map(|octet| format!("{octet:02x}"));
             config.neighbours.push(NeighbourSection {
-                interface: port.interface.to_owned(),
+                interface: port.interface.clone(),
                 address,
                 mac: octets.join(":"),
             });
@@ -171,7 +200,7 @@ pub fn testbed_router(ports: &[DevicePort], seed: u64, file: Option<&RouterFile>
             config.routes.push(RouteSection {
                 prefix: prefix.to_string(),
                 via: vec![*gateway],
-                interface: Some(port.interface.to_owned()),
+                interface: Some(port.interface.clone()),
                 fate: None,
             });
         }
@@ -240,8 +269,8 @@ mod tests {
              queue = { discipline = \"tail_drop\", buffer_bytes = 100000 }\n",
         )
         .expect("a file for a lab");
-        let port = |interface, address: &str| DevicePort {
-            interface,
+        let port = |interface: &str, address: &str| DevicePort {
+            interface: interface.to_owned(),
             addresses: vec![(address.parse().expect("an address"), 30)],
             neighbours: Vec::new(),
             routes: Vec::new(),

@@ -1,22 +1,26 @@
 //! A scenario and a seed become a network that stands still, and a list of who is who in it.
 
 mod models;
+mod routers;
 
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::net::Ipv4Addr;
 
 use nilometer_stat::Rng;
 use nilometer_tcp::Config;
 use nilometer_traffic::TrafficModel;
 use nilometer_wire::{Rate, Span, Time};
+use routers::Routers;
 
 use crate::course::{Course, DELAYS_MAX, INTERVALS_MAX};
 use crate::datagram::{HEADERS_BYTES, Pattern, Sink, Sizing, Source, Spacing};
 use crate::endpoint::{ENDLESS, Endpoint};
 use crate::fault_box::FaultBox;
+use crate::forwarder::MakeRouter;
 use crate::member::Member;
 use crate::packet::Route;
 use crate::plan::{Hop, Plan};
@@ -84,11 +88,27 @@ pub struct Assembly {
 /// Sets up the run of `scenario` with `seed`; `models` are those of its `[[model]]` tables.
 ///
 /// # Errors
-/// The first thing that is wrong with the scenario.
+/// The first thing that is wrong with the scenario; a router with a description of its own.
 pub fn assemble(
     scenario: &Scenario,
     models: &[TrafficModel],
     seed: u64,
+) -> Result<Assembly, Refusal> {
+    assemble_with(scenario, models, seed, &mut |site| {
+        let what = "it has a file, and nobody here makes a router of it";
+        Err(Refusal::value(format!("router `{}`", site.name), what))
+    })
+}
+
+/// As [`assemble`], with `make` for the routers that have a description of their own.
+///
+/// # Errors
+/// The first thing that is wrong with the scenario.
+pub fn assemble_with(
+    scenario: &Scenario,
+    models: &[TrafficModel],
+    seed: u64,
+    make: &mut MakeRouter<'_>,
 ) -> Result<Assembly, Refusal> {
     if scenario.version != VERSION {
         return Err(Refusal::Version(scenario.version));
@@ -118,8 +138,11 @@ pub fn assemble(
         duration: seconds("duration_s", scenario.duration_s)
             .map_err(|what| Refusal::value("duration_s", what))?,
     };
-    let mut making = Making { topology, seed, boxes: Vec::new(), assembly: &mut assembly };
+    let (boxes, ends) = (Vec::new(), Vec::new());
+    let (routers, placed) = (Routers::default(), &mut assembly);
+    let mut making = Making { topology, seed, boxes, routers, ends, assembly: placed };
     making.boxes(scenario)?;
+    making.routers(scenario, make)?;
     for (table, spec) in scenario.flow.iter().enumerate() {
         making.flows(table, spec)?;
     }
@@ -134,6 +157,7 @@ pub fn assemble(
         let what = format!("{kept:.0} delays would be kept of a run; the most is {DELAYS_MAX}");
         return Err(Refusal::value("measure.delays_every", what));
     }
+    making.introduce();
     if assembly.flows.is_empty() {
         return Err(Refusal::value(
             "scenario",
@@ -159,6 +183,10 @@ struct Making<'a> {
     seed: u64,
     /// Of each declared link, the first of the fault boxes before its instances.
     boxes: Vec<Option<u32>>,
+    /// Where routers with descriptions stand.
+    routers: Routers,
+    /// Of each flow, the addresses of its ends; empty where no router wants to know.
+    ends: Vec<[Ipv4Addr; 2]>,
     assembly: &'a mut Assembly,
 }
 
@@ -261,6 +289,7 @@ impl Making<'_> {
         let number = self.assembly.flows.len() as u32;
         let there = self.topology.passages(ways[0], hosts[0], hosts[1])?;
         let back = self.topology.passages(ways[1], hosts[1], hosts[0])?;
+        self.note_ends(ways[0], hosts);
         let flow = self.place(kind, table);
         let sequence = |way: u64| {
             Rng::new(self.seed, PURPOSE_SEQUENCE, 2 * u64::from(number) + way).next_u64() as u32
@@ -287,6 +316,7 @@ impl Making<'_> {
         for number in 0..count {
             let hosts = [number % sizes[0], number % sizes[1]];
             let passages = self.topology.passages(&way, hosts[0], hosts[1])?;
+            self.note_ends(&way, hosts);
             let route = Route::out(self.assembly.flows.len() as u32);
             let source = Source::new(pattern, route, self.seed);
             let flow = self.place(FlowKind::Datagrams, table);
@@ -309,7 +339,10 @@ impl Making<'_> {
     /// Adds a member that sends over `passages`, and the path to `receiver`.
     fn add(&mut self, passages: &[Passage], member: Member, receiver: Option<u32>) {
         let mut path = Vec::with_capacity(passages.len() + 1);
-        for passage in passages {
+        for (number, passage) in passages.iter().enumerate() {
+            let came = number.checked_sub(1).map(|before| passages[before].step);
+            let router = came.and_then(|step| self.routers.entrance(&self.topology, step));
+            path.extend(router.map(|(member, port)| Hop::Member(member, port)));
             let before = self.boxes[passage.step.wire].filter(|_| !passage.step.is_back);
             path.extend(before.map(|first| Hop::Member(first + passage.instance, 0)));
             path.push(Hop::Link(passage.link));

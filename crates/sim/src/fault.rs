@@ -227,6 +227,8 @@ pub struct Event {
     pub number: u64,
     /// The number of its path, from 0.
     pub path: u32,
+    /// The bytes that it took on a link when it came.
+    pub link_bytes: u64,
     /// What.
     pub what: What,
 }

@@ -46,12 +46,13 @@ const BACK: u64 = 1 << 63;
 /// The streams of a path are those of a box whose number is higher by this for each path before it.
 const PATH: u64 = 1 << 32;
 
-/// Which packet: the port that it came by, its number there, and its path.
+/// Which packet: the port that it came by, its number there, its path, and how long it was.
 #[derive(Clone, Copy, Debug)]
 struct Name {
     port: Port,
     number: u64,
     path: u32,
+    link_bytes: u64,
 }
 
 /// A frame that leaves later, in the order of moments and then of coming.
@@ -266,9 +267,9 @@ impl<F: Copy> FaultBox<F> {
     }
 
     fn note(&mut self, at: Time, name: Name, what: What) {
-        let Name { port, number, path } = name;
+        let Name { port, number, path, link_bytes } = name;
         if let Some(events) = &mut self.events {
-            events.push(Event { at, port, number, path, what });
+            events.push(Event { at, port, number, path, link_bytes, what });
         }
     }
 
@@ -285,8 +286,8 @@ impl<F: Copy> FaultBox<F> {
         (is_copy, by): (bool, Span),
         memory: &mut M,
     ) {
-        let (bytes, began) = (memory.link_bytes(&frame), self.began);
-        let Some(due) = self.way(name).arrival(now, began, bytes) else {
+        let began = self.began;
+        let Some(due) = self.way(name).arrival(now, began, name.link_bytes) else {
             memory.discard(&frame);
             self.counts.discarded += 1;
             return self.note(now, name, What::Discarded);
@@ -305,7 +306,7 @@ impl<F: Copy> FaultBox<F> {
         memory: &mut M,
     ) {
         let came = &mut self.came[port.0 as usize & 1];
-        let name = Name { port, number: *came, path };
+        let name = Name { port, number: *came, path, link_bytes: memory.link_bytes(frame) };
         *came += 1;
         let since = elapsed(self.began, now);
         let way = self.way(name);

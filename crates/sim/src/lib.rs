@@ -11,6 +11,7 @@ pub mod endpoint;
 pub mod fault;
 pub mod fault_box;
 mod followers;
+pub mod forwarder;
 mod hop;
 pub mod host;
 mod lanes;
@@ -40,7 +41,7 @@ pub mod tournament;
 pub mod virtual_clock;
 mod wiring;
 
-pub use assembly::{Assembly, FlowKind, assemble};
+pub use assembly::{Assembly, FlowKind, assemble, assemble_with};
 pub use calendar::Calendar;
 pub use link::{Counters, Link, Queue};
 pub use network::{Journal, Network, Tap};

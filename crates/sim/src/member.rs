@@ -7,6 +7,7 @@ use nilometer_wire::{Node, Port, Time};
 use crate::datagram::{Sink, Source};
 use crate::endpoint::Endpoint;
 use crate::fault_box::FaultBox;
+use crate::forwarder::Forwarder;
 use crate::packet::Packet;
 use crate::scripted::Scripted;
 
@@ -24,6 +25,8 @@ pub enum Member {
     Sink(Sink),
     /// Stands before a link and does to packets what bad networks do.
     Fault(Box<FaultBox>),
+    /// A router with a description of its own.
+    Router(Box<dyn Forwarder>),
 }
 
 /// The same call on whatever the member is.
@@ -35,6 +38,7 @@ macro_rules! each {
             Member::Source($inner) => $call,
             Member::Sink($inner) => $call,
             Member::Fault($inner) => $call,
+            Member::Router($inner) => $call,
         }
     };
 }
@@ -82,6 +86,7 @@ impl Node<Packet> for Member {
                 Member::Sink(inner) => inner.poll_timeout(),
                 // (A node of any memory, whose moment is the same in each.)
                 Member::Fault(inner) => inner.due(),
+                Member::Router(inner) => inner.poll_timeout(),
             }
         }
         match self {

@@ -13,6 +13,7 @@ use nilometer_wire::{Span, Time};
 
 use crate::assembly::{Assembly, Flow, FlowKind};
 use crate::course::Course;
+use crate::forwarder::RouterAccount;
 use crate::link::Counters;
 use crate::member::Member;
 use crate::network::{Journal, Network, Tap};
@@ -65,8 +66,10 @@ pub struct Outcome {
     pub too_big: u64,
     /// Packets that waited at the bottleneck, the mean of random moments.
     pub mean_queue_packets: f64,
-    /// Packets that no link and no fault box can account for: whether there are none.
+    /// Packets that no link, fault box or router can account for: whether there are none.
     pub is_balanced: bool,
+    /// What routers with descriptions did, in the order of the scenario.
+    pub routers: Vec<RouterAccount>,
     /// The delays of datagrams over time, of each table of them by its number; empty unless asked for.
     pub courses: Vec<(u32, Course)>,
 }
@@ -104,6 +107,7 @@ impl Outcome {
             too_big: counters.iter().map(|link| link.drops.packets(Reason::TooBig)).sum(),
             mean_queue_packets,
             is_balanced: network.balances() && network.members().all(balances),
+            routers: network.members().filter_map(account).collect(),
             courses: courses(network, &assembly.flows),
         }
     }
@@ -202,7 +206,15 @@ fn courses<T: Tap>(network: &Network<Member, T>, flows: &[Flow]) -> Vec<(u32, Co
 
 /// Whether a member can account for all its packets.
 fn balances(member: &Member) -> bool {
-    if let Member::Fault(fault_box) = member { fault_box.balances() } else { true }
+    match member {
+        Member::Fault(fault_box) => fault_box.balances(),
+        Member::Router(router) => router.account().is_balanced,
+        _ => true,
+    }
+}
+
+fn account(member: &Member) -> Option<RouterAccount> {
+    if let Member::Router(router) = member { Some(router.account()) } else { None }
 }
 
 /// What one end has received of the other's payload, in whole packets with their headers.

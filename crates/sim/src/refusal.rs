@@ -50,6 +50,11 @@ impl Refusal {
         Refusal::Value { place: place.into(), what: what.into() }
     }
 
+    /// The router of this name cannot be what it is to be.
+    pub fn router(name: &str, what: String) -> Refusal {
+        Refusal::value(format!("router `{name}`"), what)
+    }
+
     /// `name`, said at `place`, is none of `known`.
     pub(crate) fn unknown<'a>(
         place: impl Into<String>,

@@ -46,7 +46,7 @@ pub struct Scenario {
     /// Groups of hosts.
     #[serde(default)]
     pub host: Vec<Host>,
-    /// Routers that forward and take no time.
+    /// Routers: without a file they forward and take no time.
     #[serde(default)]
     pub router: Vec<Router>,
     /// Links.
@@ -93,6 +93,9 @@ pub struct Host {
 pub struct Router {
     /// Its name.
     pub name: String,
+    /// A ROUTER.toml beside the scenario's file that says what it is, with its links as ports.
+    #[serde(default)]
+    pub file: Option<String>,
 }
 
 /// `[[link]]`: a wire with a transmitter at each end.

@@ -22,6 +22,8 @@ pub struct PacketTruth {
     /// The number of its path: 0 the usual one, then pairs in their order.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub path: u32,
+    /// The bytes that its frame took on a link: with preamble, check sequence and gap.
+    pub link_bytes: u64,
     /// When it came.
     pub came_ns: i64,
     /// When it left; none where it did not.
@@ -73,6 +75,7 @@ impl Truth {
                     direction,
                     number: event.number,
                     path: event.path,
+                    link_bytes: event.link_bytes,
                     came_ns: at_ns,
                     left_ns: None,
                     left_as: None,
@@ -144,6 +147,7 @@ mod tests {
             port: Port(port),
             number,
             path: 0,
+            link_bytes: 98,
             what,
         };
         let mut truth = Truth::default();

@@ -130,7 +130,7 @@ fn xdp_port() -> Result<String> {
     let testbed = Testbed::build(&TestbedConfig { device, ..TestbedConfig::default() })?;
     testbed.raise()?;
     let ports = testbed.device_ports();
-    let name = ports.first().context("the device has no port")?.interface;
+    let name = &ports.first().context("the device has no port")?.interface;
     testbed.device().context("the testbed has no device")?.enter(|| {
         let mut memory = Memory::new(MemoryConfig::default())?;
         let port = XdpPort::open(&mut memory, name, &XdpConfig::default())?;

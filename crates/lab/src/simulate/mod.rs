@@ -9,6 +9,7 @@ pub mod paper;
 pub mod perform;
 pub mod points;
 pub mod result;
+pub mod router;
 pub mod shipped;
 pub mod stress;
 pub mod substitute;

@@ -5,12 +5,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
-use nilometer_sim::{Outcome, Scenario, assemble};
+use nilometer_sim::{Outcome, Scenario};
 use nilometer_traffic::TrafficModel;
 
 use super::paper;
 use super::points::points;
 use super::result::{FORMAT, OWN_KEYS, PointResult, SimulationResult, digest, plans, warnings};
+use super::router::RouterFiles;
 use super::sweep::{Effort, Made, Run, runs, sweep};
 use super::template::{Parameters, Template};
 use crate::trial::source::{self, Asked};
@@ -28,6 +29,8 @@ pub struct Sweep {
     pub scenarios: Vec<Scenario>,
     /// The traffic models of each point's scenario.
     pub models: Vec<Vec<TrafficModel>>,
+    /// What the routers of each point's scenario are.
+    pub routers: Vec<RouterFiles>,
     /// All runs.
     pub runs: Vec<Run>,
 }
@@ -42,9 +45,14 @@ pub struct Performed {
     pub unbalanced: Vec<Run>,
 }
 
+/// Where the files lie that a scenario names.
+fn beside(template: &Template) -> &Path {
+    Path::new(&template.label).parent().unwrap_or(Path::new(""))
+}
+
 /// The models that a scenario names: files beside its own, or the embedded records' model.
 fn models_of(scenario: &Scenario, template: &Template) -> Result<Vec<TrafficModel>> {
-    let beside = Path::new(&template.label).parent().unwrap_or(Path::new(""));
+    let beside = beside(template);
     let read = |file: &String| match file.as_str() {
         "embedded" => Ok(source::model(&Asked::of(Vec::new()), &mut |_| {})?.model),
         file => read_model(&beside.join(file)),
@@ -68,14 +76,16 @@ impl Sweep {
         let scenarios: Vec<Scenario> =
             points.iter().map(|point| template.scenario(point)).collect::<Result<_>>()?;
         let runs = runs(&scenarios).map_err(|error| anyhow!("{label}: {error}"))?;
-        let mut models = Vec::new();
+        let (mut models, mut routers) = (Vec::new(), Vec::new());
         for scenario in &scenarios {
             let own = models_of(scenario, &template)?;
-            let checked = assemble(scenario, &own, scenario.seed);
+            let mut files = RouterFiles::new(beside(&template));
+            let checked = files.read_and_assemble(scenario, &own, scenario.seed);
             checked.map_err(|error| anyhow!("{label}: {error}"))?;
             models.push(own);
+            routers.push(files);
         }
-        Ok(Sweep { template, points, scenarios, models, runs })
+        Ok(Sweep { template, points, scenarios, models, routers, runs })
     }
 
     /// Makes the runs on `threads` threads until `stop`.
@@ -84,7 +94,8 @@ impl Sweep {
     /// What the kernel or the engine refuses.
     pub fn perform(&self, threads: usize, stop: &AtomicBool) -> Result<Performed> {
         let (before, began) = (usage()?, Instant::now());
-        let made = sweep(&self.scenarios, &self.models, &self.runs, Effort { threads, stop })?;
+        let points = (&self.scenarios[..], &self.models[..], &self.routers[..]);
+        let made = sweep(points, &self.runs, Effort { threads, stop })?;
         let wall_seconds = began.elapsed().as_secs_f64();
         let after = usage()?;
         let pairs = self.runs.iter().copied().zip(&made);

@@ -1,6 +1,6 @@
 //! The result of a sweep: what `--json` prints and `result.json` holds.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nilometer_queue::Reason;
 use nilometer_sim::{Outcome, Scenario};
@@ -132,6 +132,9 @@ pub struct PointResult {
     /// Percentiles of the delay of datagrams over time, where the scenario asks for them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub datagram_delays: Vec<DelayCourse>,
+    /// What routers with descriptions of their own did, all runs of the point together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routers: Vec<RouterResult>,
     /// Packets wholly transmitted on a link, all links and all runs of the point together.
     pub packet_hops: u64,
     /// Each run by itself.
@@ -147,6 +150,39 @@ impl Serialize for Drops {
         let by_name = Reason::OF_DISCIPLINES.iter().zip(self.0);
         serializer.collect_map(by_name.map(|(reason, count)| (reason.name(), count)))
     }
+}
+
+/// What a router of a ROUTER.toml did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RouterResult {
+    /// Its name.
+    pub name: String,
+    /// Packets that came.
+    pub received: u64,
+    /// Packets that left.
+    pub sent: u64,
+    /// Packets that went no further, by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// Packets that left with a mark of congestion that they did not bring.
+    pub marked: u64,
+}
+
+/// The routers of a scenario over its runs.
+fn routers(scenario: &Scenario, made: &[(u64, &Outcome)]) -> Vec<RouterResult> {
+    let described = scenario.router.iter().filter(|router| router.file.is_some());
+    let of = |(place, router): (usize, &nilometer_sim::scenario::Router)| {
+        let mut result = RouterResult { name: router.name.clone(), ..RouterResult::default() };
+        for account in made.iter().filter_map(|(_, outcome)| outcome.routers.get(place)) {
+            result.received += account.received;
+            result.sent += account.sent;
+            result.marked += account.marked;
+            for (reason, packets) in &account.dropped {
+                *result.dropped.entry(reason.clone()).or_default() += packets;
+            }
+        }
+        result
+    };
+    described.enumerate().map(of).collect()
 }
 
 /// One run.
@@ -169,7 +205,7 @@ pub struct SeedResult {
 }
 
 /// Names that points have of their own, so that no parameter may have them.
-pub const OWN_KEYS: [&str; 20] = [
+pub const OWN_KEYS: [&str; 21] = [
     "runs",
     "fair_share_percent",
     "fair_share_percent_ci",
@@ -186,6 +222,7 @@ pub const OWN_KEYS: [&str; 20] = [
     "datagram_delay_ms",
     "datagram_delay_ms_ci",
     "datagram_delays",
+    "routers",
     "packet_hops",
     "by_seed",
     "warnings",
@@ -238,6 +275,7 @@ impl PointResult {
             datagram_delay_ms,
             datagram_delay_ms_ci,
             datagram_delays: courses(scenario, made),
+            routers: routers(scenario, made),
             packet_hops: made.iter().map(|(_, outcome)| outcome.packet_hops).sum(),
             by_seed: made.iter().map(|(seed, outcome)| SeedResult::new(*seed, outcome)).collect(),
         }

@@ -8,10 +8,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use super::router::RouterFiles;
 use anyhow::{Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use nilometer_sim::run::run;
-use nilometer_sim::{Assembly, Outcome, Scenario, assemble};
+use nilometer_sim::{Assembly, Outcome, Scenario};
 use nilometer_traffic::TrafficModel;
 
 /// Steps of the bar for a run.
@@ -60,13 +61,12 @@ pub struct Effort<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// Makes all runs; of each point its scenario and its models.
+/// Makes all runs; of each point its scenario, its models and its routers.
 ///
 /// # Errors
 /// A scenario that cannot be set up.
 pub fn sweep(
-    scenarios: &[Scenario],
-    models: &[Vec<TrafficModel>],
+    (scenarios, models, routers): (&[Scenario], &[Vec<TrafficModel>], &[RouterFiles]),
     runs: &[Run],
     effort: Effort<'_>,
 ) -> Result<Vec<Made>> {
@@ -79,7 +79,8 @@ pub fn sweep(
         while !stop.load(Ordering::Relaxed) {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(one) = runs.get(number) else { break };
-            let assembly = assemble(&scenarios[one.point], &models[one.point], one.seed);
+            let (scenario, models) = (&scenarios[one.point], &models[one.point]);
+            let assembly = routers[one.point].assemble(scenario, models, one.seed);
             let outcome = assembly.map(|assembly| make(assembly, one.seed, &bar, stop));
             match outcome {
                 Ok(outcome) => *places[number].lock().expect("a place") = outcome,

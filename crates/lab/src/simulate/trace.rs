@@ -12,12 +12,13 @@ use anyhow::{Result, anyhow, bail};
 use nilometer_queue::Reason;
 use nilometer_sim::run::run;
 use nilometer_sim::topology::{Step, Topology};
-use nilometer_sim::{Packet, Protocol, Route, Scenario, Tap, assemble};
+use nilometer_sim::{Packet, Protocol, Route, Scenario, Tap};
 use nilometer_tcp::bytes::{Ends, emit};
 use nilometer_traffic::TrafficModel;
 use nilometer_wire::checksum::internet_checksum;
 use nilometer_wire::{Span, Time, build};
 
+use super::router::RouterFiles;
 use nilometer_files::document::results::ResultFile;
 use nilometer_files::table::capture::CaptureWriter;
 
@@ -117,7 +118,7 @@ pub fn check(asked: &Asked, scenario: &Scenario) -> Result<usize> {
 pub fn trace(
     asked: &Asked,
     scenario: &Scenario,
-    models: &[TrafficModel],
+    (models, routers): (&[TrafficModel], &RouterFiles),
     seed: u64,
     to: &ResultFile,
 ) -> Result<u64> {
@@ -125,7 +126,7 @@ pub fn trace(
     let wire = topology.wire("--trace", &asked.link)?;
     let links = [false, true].map(|is_back| topology.link(Step { wire, is_back }, 0) as usize);
     let delay = scenario.link[wire].delay;
-    let assembly = assemble(scenario, models, seed)?;
+    let assembly = routers.assemble(scenario, models, seed)?;
     let (end, limit) = (Time::ZERO + assembly.duration, asked.limit);
     let tracer = Tracer { links, delay, end, limit, left: Default::default() };
     let ended = run(assembly, seed, tracer, &mut |_| true);

@@ -3,6 +3,7 @@
 pub mod account;
 mod apart;
 pub mod bounds;
+pub mod by_path;
 pub mod clock;
 pub mod config;
 pub mod drawn;

@@ -81,6 +81,9 @@ pub struct Outcome {
     pub delay_ns: Option<Delay>,
     /// Delay over the bare wire, ns.
     pub wire_delay_ns: Option<Delay>,
+    /// Delay by the way through our router, where it was the device: offloaded to the kernel or through the pipeline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delay_by_path: Vec<PathDelay>,
     /// How packets were stamped.
     pub stamps: String,
     /// How what is timed was scheduled while the device was tested, by role.
@@ -318,6 +321,17 @@ pub struct Delay {
     pub p95: u64,
     /// 99th percentile.
     pub p99: u64,
+}
+
+/// Delay of the packets that took one way through our router.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PathDelay {
+    /// `offloaded`, `pipeline`, or `either`, where the flow's shortcut began or ended while the packet was there.
+    pub path: String,
+    /// Packets that were forwarded.
+    pub packets: u64,
+    /// Their delay, ns.
+    pub delay_ns: Delay,
 }
 
 /// One direction.

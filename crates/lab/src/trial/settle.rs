@@ -3,18 +3,20 @@
 use std::io::{BufWriter, Write};
 
 use anyhow::{Context, Result};
-use nilometer_profile::Direction;
+use nilometer_profile::{Delays, Direction};
 use nilometer_traffic::Plan;
 use nilometer_traffic::fidelity::{Measured, judge};
 use serde::Serialize;
 
 use super::account::RunRecord;
+use super::by_path::Way;
 use super::config::Clock;
 use super::judge::{Joined, RunObservations, laws};
 use super::leg::LegOutcome;
 use super::meter::{Frames, Sighted};
 use super::outcome::{
     DirectionOutcome, ExecutionOutcome, InterfaceOutcome, IntervalOutcome, Outcome, Packets,
+    PathDelay,
 };
 use super::router::{RouterOutcome, RouterSeen};
 use super::telling::{self, Told};
@@ -102,6 +104,7 @@ fn outcome(
         directions: Direction::ALL.map(|way| direction(sighted, wire, way)).to_vec(),
         delay_ns: sighted.delays.summary(None).map(telling::delay),
         wire_delay_ns: wire.and_then(|wire| wire.delays.summary(None)).map(telling::delay),
+        delay_by_path: by_path(sighted),
         stamps: stamps(account.config.clock, sighted),
         scheduling: account.made.scheduling.threads.clone(),
         stolen_percent: account.made.scheduling.stolen_percent(),
@@ -114,6 +117,18 @@ fn outcome(
         said_before: 0,
         report: account.page.display().to_string(),
     }
+}
+
+/// Delays by the ways through our router that any packet took.
+fn by_path(sighted: &Sighted) -> Vec<PathDelay> {
+    let one = |(way, delays): (Way, &Delays)| {
+        Some(PathDelay {
+            path: way.name().to_owned(),
+            packets: delays.histogram(None).count(),
+            delay_ns: telling::delay(delays.summary(None)?),
+        })
+    };
+    Way::ALL.into_iter().zip(&sighted.delays_by_way).filter_map(one).collect()
 }
 
 /// How packets were stamped. TCP marks each packet with its own departure time, which keeps the

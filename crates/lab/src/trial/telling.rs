@@ -9,7 +9,7 @@ use nilometer_traffic::{Plan, TrafficModel, model};
 use nilometer_wire::Time;
 
 use super::meter::{LEAD_NS, Sighted};
-use super::outcome::{Delay, IntervalOutcome, Outcome, Packets};
+use super::outcome::{Delay, IntervalOutcome, Outcome, Packets, PathDelay};
 use super::router::RouterSeen;
 use super::told_queues;
 use nilometer_report::story::{
@@ -74,6 +74,7 @@ pub fn tell(outcome: &Outcome, told: &Told<'_>) -> Story {
         }),
         delay_ns: outcome.delay_ns.as_ref().map(percentiles),
         wire_delay_ns: outcome.wire_delay_ns.as_ref().map(percentiles),
+        delay_by_path: outcome.delay_by_path.iter().map(path_delay).collect(),
         directions: Direction::ALL.map(|way| direction(outcome, told, way)).to_vec(),
         size_classes: size_classes(&told.sighted.delays, told.wire.map(|wire| &wire.delays)),
         queues: told.router.map(told_queues::queues).unwrap_or_default(),
@@ -305,6 +306,11 @@ pub fn delay(summary: DelaySummary) -> Delay {
         p95: summary.p95_ns,
         p99: summary.p99_ns,
     }
+}
+
+fn path_delay(of: &PathDelay) -> story::PathDelay {
+    let PathDelay { path, packets, delay_ns } = of;
+    story::PathDelay { path: path.clone(), packets: *packets, delay_ns: percentiles(delay_ns) }
 }
 
 fn percentiles(delay: &Delay) -> Percentiles {

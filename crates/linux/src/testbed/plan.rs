@@ -84,7 +84,7 @@ impl Plan {
 
     pub fn device_ports(&self) -> Vec<DevicePort> {
         let port = |port: &Port| DevicePort {
-            interface: port.name,
+            interface: port.name.to_owned(),
             addresses: port.addresses.clone(),
             neighbours: port.neighbours.clone(),
             routes: port.routes.clone(),

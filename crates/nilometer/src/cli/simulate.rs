@@ -15,7 +15,9 @@ use nilometer_files::document::{bounded, results::Directory};
 use nilometer_files::said;
 use nilometer_lab::simulate::pages;
 use nilometer_lab::simulate::perform::{Performed, Sweep};
-use nilometer_lab::simulate::result::{PointResult, RESULT_FILE, SimulationResult, shown_value};
+use nilometer_lab::simulate::result::{
+    PointResult, RESULT_FILE, RouterResult, SimulationResult, shown_value,
+};
 use nilometer_lab::simulate::shipped::{SHIPPED, find};
 use nilometer_lab::simulate::stress::{self, StressPoint};
 use nilometer_lab::simulate::template::Template;
@@ -177,7 +179,8 @@ fn save(
         let Some(asked) = args.trace.as_ref().filter(|_| !interrupted) else { return Ok(()) };
         let to = directory.file(&format!("{}.pcapng", asked.link.replace('/', "-")));
         let (scenario, models) = (&sweep.scenarios[0], &sweep.models[0]);
-        trace::trace(asked, scenario, models, sweep.runs[0].seed, &to).map(drop)
+        let parts = (&models[..], &sweep.routers[0]);
+        trace::trace(asked, scenario, parts, sweep.runs[0].seed, &to).map(drop)
     };
     match write() {
         Err(error) => Err(directory.keep_after(error, RESULT_FILE)),
@@ -269,6 +272,13 @@ fn with_interval(value: Option<f64>, half: Option<f64>, decimals: usize) -> Stri
     }
 }
 
+/// What a router did, in a line.
+fn routed(router: &RouterResult) -> String {
+    let dropped = router.dropped.iter().map(|(reason, packets)| format!(", {packets} {reason}"));
+    let RouterResult { received, sent, marked, .. } = router;
+    format!("{received} packets came, {sent} left, {marked} marked{}", dropped.collect::<String>())
+}
+
 fn print_table(result: &SimulationResult, axes: &[&str]) {
     let titles = ["fair share %", "sd / fair share", "loss %", "used %", "queue", "delay ms"];
     let mut rows = vec![axes.iter().copied().chain(titles).map(str::to_owned).collect::<Vec<_>>()];
@@ -291,6 +301,13 @@ fn print_table(result: &SimulationResult, axes: &[&str]) {
         rows.push(shown.chain(cells(point)).collect());
     }
     print!("{}", table::within(&rows, table::terminal_columns()));
+    for (number, point) in result.points.iter().enumerate() {
+        for router in &point.routers {
+            let at =
+                if result.points.len() > 1 { format!(" (point {number})") } else { String::new() };
+            print!("{}", fact(&format!("router {}{at}", router.name), routed(router)));
+        }
+    }
     println!(
         "{} runs of {} s, {} packet-hops in {:.2} CPU-seconds, digest {}",
         result.runs,

@@ -1,5 +1,6 @@
 //! What `lab run` says of inputs that are not what it needs, and where there is too little to tell anything by.
 
+mod by_path;
 mod captures;
 mod fault;
 mod first_minute;

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod described_routers;
 mod scenarios;
 mod simulate;
 mod simulate_vectors;

@@ -47,6 +47,7 @@ fn point(parameters: Vec<(String, Value)>, value: f64) -> PointResult {
         datagram_delay_ms: None,
         datagram_delay_ms_ci: None,
         datagram_delays: Vec::new(),
+        routers: Vec::new(),
         packet_hops: 1,
         by_seed: Vec::new(),
     }

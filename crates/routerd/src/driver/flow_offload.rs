@@ -30,6 +30,7 @@ use nilometer_router::pipeline::shortcut::Shortcut;
 use nilometer_router::{AnyKey, Header, Key};
 use nilometer_wire::Time;
 
+use super::grant_log::GrantLog;
 use super::noticed::Noticed;
 use super::port_slot::{PortSlot, Presence};
 use nilometer_linux::flow_offload::{Exit, FlowOffload, Place};
@@ -77,6 +78,8 @@ pub(super) struct Grants {
     looked: Instant,
     /// Something has changed that all of them rest on.
     is_stale: bool,
+    /// Where grants are written down, if anybody wants to know.
+    log: Option<GrantLog>,
 }
 
 impl Grants {
@@ -91,7 +94,19 @@ impl Grants {
             next: 0,
             looked: Instant::now(),
             is_stale: false,
+            log: None,
             table,
+        }
+    }
+
+    /// Writes down from now on who has a shortcut.
+    pub(super) fn log(&mut self) -> GrantLog {
+        self.log.insert(GrantLog::default()).clone()
+    }
+
+    fn note_grant(&self, key: Key<u32>, is_granted: bool) {
+        if let Some(log) = &self.log {
+            log.write(key, is_granted);
         }
     }
 
@@ -229,6 +244,7 @@ impl Grants {
         self.table.set(place, input, &key, &exit);
         self.granted.push(Granted { place, input, key, shortcut, exit, idle: 0 });
         self.holders[place.number()] = self.granted.len() as u32;
+        self.note_grant(key, true);
         Some(shortcut.output)
     }
 
@@ -236,6 +252,7 @@ impl Grants {
         self.table.clear(self.granted[number].place);
         self.credit(number, router);
         let gone = self.granted.swap_remove(number);
+        self.note_grant(gone.key, false);
         self.holders[gone.place.number()] = 0;
         if let Some(moved) = self.granted.get(number) {
             self.holders[moved.place.number()] = number as u32 + 1;

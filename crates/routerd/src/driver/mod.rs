@@ -27,6 +27,7 @@
 mod backlogs;
 mod flow_offload;
 mod gather;
+mod grant_log;
 mod inputs;
 mod links;
 mod noticed;
@@ -55,6 +56,7 @@ use super::stress::Stress;
 pub use backlogs::{Backlogs, Course, PortCourses, Step, Waited};
 use flow_offload::Grants;
 use gather::Gathering;
+pub use grant_log::{GrantEntry, GrantLog};
 use nilometer_linux::epoll::PromptTimers;
 use nilometer_linux::flow_offload::FlowOffload;
 use nilometer_linux::memory::{Census, Memory};
@@ -150,10 +152,14 @@ impl Driver {
         Ok((driver, remote))
     }
 
-    /// Lets flows take shortcuts of this table from now on. Devices that were opened with it are given
-    /// afterwards.
+    /// Lets flows take shortcuts of this table from now on. Devices that were opened with it are given afterwards.
     pub fn set_flow_offload(&mut self, table: FlowOffload) {
         self.grants = Some(Box::new(Grants::new(table)));
+    }
+
+    /// Writes down from now on which flows have shortcuts; none where no flow can have one.
+    pub fn log_grants(&mut self) -> Option<GrantLog> {
+        self.grants.as_mut().map(|grants| grants.log())
     }
 
     /// Looks for frames so long after one was moved before it sleeps.

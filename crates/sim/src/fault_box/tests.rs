@@ -148,7 +148,7 @@ fn each_fault_draws_its_own_numbers() {
     let one = |due: u64, order: u64| Held {
         due: Time(due),
         order,
-        name: Name { port: Port(0), number: 0, path: 0 },
+        name: Name { port: Port(0), number: 0, path: 0, link_bytes: 0 },
         is_copy: false,
         frame: Packet::default(),
     };
