@@ -112,8 +112,8 @@ fn router(
         let discipline = place.discipline(queue)?;
         ports.push((plan.clone(), discipline));
     }
-    let manners = config.rfc1812.manners();
-    let plan = RouterPlan { manners, ..RouterPlan::new(fabric, config.seed) };
+    let rfc1812 = config.rfc1812.settings();
+    let plan = RouterPlan { rfc1812, ..RouterPlan::new(fabric, config.seed) };
     let mut router = Router::new(plan, ports, tables).map_err(|why| anyhow!("{why}"))?;
     for (number, (_, section)) in plans.iter().enumerate() {
         let is_usual = section.is_none_or(|section| section.queue.is_none());

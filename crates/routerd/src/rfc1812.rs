@@ -2,7 +2,7 @@
 
 use nilometer_router::forward::limit::{Allowance, Allowances, KINDS, Limits};
 use nilometer_router::forward::options::SourceRouting;
-use nilometer_router::pipeline::Manners;
+use nilometer_router::pipeline::Rfc1812Settings;
 use serde::{Deserialize, Serialize};
 
 /// `[rfc1812]`: what RFC 1812 wants to be configurable.
@@ -39,7 +39,7 @@ pub enum SourceRoutes {
 
 impl Default for Rfc1812Section {
     fn default() -> Rfc1812Section {
-        let usual = Manners::default();
+        let usual = Rfc1812Settings::default();
         Rfc1812Section {
             hop_limit: usual.hop_limit,
             answers_echo: usual.answers_echo,
@@ -53,9 +53,9 @@ impl Default for Rfc1812Section {
 
 impl Rfc1812Section {
     /// As the pipeline is told.
-    pub fn manners(&self) -> Manners {
+    pub fn settings(&self) -> Rfc1812Settings {
         let open = Allowances { router: Allowance::UNLIMITED, destination: Allowance::UNLIMITED };
-        Manners {
+        Rfc1812Settings {
             hop_limit: self.hop_limit,
             answers_echo: self.answers_echo,
             limits: if self.limits_icmp { Limits::default() } else { Limits([open; KINDS]) },
@@ -66,7 +66,7 @@ impl Rfc1812Section {
             },
             tells_prohibited: self.tells_prohibited,
             tells_denied: self.tells_denied,
-            ..Manners::default()
+            ..Rfc1812Settings::default()
         }
     }
 }

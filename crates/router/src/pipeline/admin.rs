@@ -14,7 +14,7 @@
 use nilometer_wire::Time;
 
 use super::port::{self, Port, PortError, PortPlan};
-use super::{Manners, Router};
+use super::{Rfc1812Settings, Router};
 use crate::discard::Discard;
 use crate::memory::{Memory, Place};
 
@@ -103,13 +103,13 @@ impl Router {
 
     /// Changes what the router says of itself and to senders. What waits to be put together stays
     /// under its old bounds.
-    pub fn set_manners(&mut self, manners: Manners) {
+    pub fn set_rfc1812(&mut self, settings: Rfc1812Settings) {
         let reporter = &mut self.slow.reporter;
-        reporter.set_hop_limit(manners.hop_limit);
-        reporter.set_answers_echo(manners.answers_echo);
-        reporter.set_limits(manners.limits);
-        let reassembly = self.plan.manners.reassembly;
-        self.plan.manners = Manners { reassembly, ..manners };
+        reporter.set_hop_limit(settings.hop_limit);
+        reporter.set_answers_echo(settings.answers_echo);
+        reporter.set_limits(settings.limits);
+        let reassembly = self.plan.rfc1812.reassembly;
+        self.plan.rfc1812 = Rfc1812Settings { reassembly, ..settings };
     }
 
     /// Plugs a port in where one is vacant; its link is up. Its counters begin at zero, and its

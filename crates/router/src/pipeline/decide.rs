@@ -107,7 +107,7 @@ impl Router {
             self.copy_to_management(input, brief.place, memory);
         }
         if action == Action::Deny {
-            return Err(match self.plan.manners.tells_denied {
+            return Err(match self.plan.rfc1812.tells_denied {
                 true => Turn::Slow(Why::Denied),
                 false => Turn::Discard(Discard::Denied),
             });

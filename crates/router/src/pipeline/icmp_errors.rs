@@ -38,7 +38,7 @@ impl Router {
         if why == Why::Expired && self.is_to_own(memory.frame(place)) {
             return self.take_own(now, input, place, memory);
         }
-        let manners = &self.plan.manners;
+        let settings = &self.plan.rfc1812;
         let (problem, discard) = match why {
             Why::Beside if self.ports[input].plan.is_punting => {
                 return self.punt(input, place, Discard::NoRoute, memory);
@@ -47,7 +47,7 @@ impl Router {
             Why::Expired => (Some(Problem::HopLimit), Discard::Expired),
             Why::Unreachable => (Some(Problem::NoRoute), Discard::Rejected),
             Why::Prohibited => {
-                (manners.tells_prohibited.then_some(Problem::Prohibited), Discard::Rejected)
+                (settings.tells_prohibited.then_some(Problem::Prohibited), Discard::Rejected)
             }
             Why::Denied => (Some(Problem::Prohibited), Discard::Denied),
             Why::BeyondScope => (Some(Problem::BeyondScope), Discard::MartianSource),

@@ -90,20 +90,25 @@ pub struct RouterPlan {
     /// Seed of what is left to chance: the choice among equal paths, jittered timers.
     pub seed: u64,
     /// What it says of itself and to senders, and what it does with options.
-    pub manners: Manners,
+    pub rfc1812: Rfc1812Settings,
 }
 
 impl RouterPlan {
     /// With the defaults of RFC 1812 and its successors.
     pub fn new(fabric: FabricPlan, seed: u64) -> RouterPlan {
-        RouterPlan { fabric, martians: Filter::default(), seed, manners: Manners::default() }
+        RouterPlan {
+            fabric,
+            martians: Filter::default(),
+            seed,
+            rfc1812: Rfc1812Settings::default(),
+        }
     }
 }
 
 /// What RFC 1812 wants to be configurable of a router as a whole; ports have their own settings
 /// ([`PortPlan`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manners {
+pub struct Rfc1812Settings {
     /// The time to live of packets that it makes, at least 1 (4.2.2.9).
     pub hop_limit: u8,
     /// Whether it answers echo requests (4.3.3.6).
@@ -121,10 +126,10 @@ pub struct Manners {
     pub tells_denied: bool,
 }
 
-impl Default for Manners {
+impl Default for Rfc1812Settings {
     /// Echo is answered, source routes are refused, filters are silent.
-    fn default() -> Manners {
-        Manners {
+    fn default() -> Rfc1812Settings {
+        Rfc1812Settings {
             hop_limit: hop::ORIGINATED,
             answers_echo: true,
             limits: Limits::default(),
@@ -204,7 +209,7 @@ impl Router {
             hops: Arc::new(Snapshot::default()),
             adjacencies: Adjacencies::default(),
             lanes: Box::default(),
-            slow: SlowPath::new(plan.seed, &plan.manners),
+            slow: SlowPath::new(plan.seed, &plan.rfc1812),
             account: Account::default(),
         })
     }

@@ -55,7 +55,7 @@ impl Router {
         };
         let packet = &memory.frame(place)[ETHERNET_BYTES..];
         let onward = match header.key {
-            AnyKey::V4(_) => Options::read(packet, self.plan.manners.source_routing)
+            AnyKey::V4(_) => Options::read(packet, self.plan.rfc1812.source_routing)
                 .map(|options| Onward { header, options, follows: false })
                 .map_err(Some),
             // Nobody here wants what a router alert points at (RFC 6398, 4).
@@ -84,7 +84,7 @@ impl Router {
     ) -> bool {
         let AnyKey::V4(key) = &mut header.key else { return false };
         let packet = &memory.frame(place)[ETHERNET_BYTES..];
-        let options = match Options::read(packet, self.plan.manners.source_routing) {
+        let options = match Options::read(packet, self.plan.rfc1812.source_routing) {
             Ok(options) => options,
             Err(problem) => {
                 self.refuse(now, (input, place), Some(problem), Discard::Options, memory);

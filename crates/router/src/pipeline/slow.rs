@@ -12,7 +12,7 @@ use alloc::collections::VecDeque;
 use nilometer_wire::Time;
 
 use super::port::PUNT_MAX;
-use super::{Manners, Router};
+use super::{Rfc1812Settings, Router};
 use crate::discard::Discard;
 use crate::forward::reassemble::{self, Reassembler};
 use crate::forward::report::Reporter;
@@ -80,11 +80,11 @@ pub(super) struct SlowPath {
 }
 
 impl SlowPath {
-    pub(super) fn new(seed: u64, manners: &Manners) -> SlowPath {
-        let mut reporter = Reporter::new(manners.limits, seed);
-        reporter.set_hop_limit(manners.hop_limit);
-        reporter.set_answers_echo(manners.answers_echo);
-        let reassembler = Reassembler::new(manners.reassembly);
+    pub(super) fn new(seed: u64, settings: &Rfc1812Settings) -> SlowPath {
+        let mut reporter = Reporter::new(settings.limits, seed);
+        reporter.set_hop_limit(settings.hop_limit);
+        reporter.set_answers_echo(settings.answers_echo);
+        let reassembler = Reassembler::new(settings.reassembly);
         SlowPath {
             queue: VecDeque::new(),
             neighbourly: VecDeque::new(),

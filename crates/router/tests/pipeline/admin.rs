@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use nilometer_router::discard::Discard;
 use nilometer_router::neighbour::{ArpOperation, ArpPacket, BROADCAST, Given, Message, link_local};
 use nilometer_router::next_hop::{Hop, Member, Point};
-use nilometer_router::pipeline::Manners;
+use nilometer_router::pipeline::Rfc1812Settings;
 use nilometer_router::pipeline::admin::Refusal;
 use nilometer_router::pipeline::port::{PortError, PortPlan};
 use nilometer_wire::build;
@@ -256,12 +256,13 @@ fn the_mtu_of_a_port_is_set_within_what_ip_can_use() {
 }
 
 #[test]
-fn manners_are_changed_under_way() {
+fn rfc1812_settings_are_changed_under_way() {
     let mut bench = Bench::new();
     let echo = build::icmp(ip("198.19.0.9"), ip("198.18.1.1"), 8, 0, &[0; 9]);
     assert_eq!(bench.pass(0, &framed(0, &echo)).len(), 1);
-    let manners = Manners { answers_echo: false, hop_limit: 5, ..Manners::default() };
-    bench.router.set_manners(manners);
+    let settings =
+        Rfc1812Settings { answers_echo: false, hop_limit: 5, ..Rfc1812Settings::default() };
+    bench.router.set_rfc1812(settings);
     assert!(bench.pass(0, &framed(0, &echo)).is_empty());
     let out = bench.pass(0, &framed(0, &udp("198.19.0.9", "198.51.0.1", 30)));
     assert_eq!((icmp(&out[0].1), out[0].1[22]), ((3, 0), 5));

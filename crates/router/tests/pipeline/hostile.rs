@@ -41,8 +41,8 @@ fn take(bench: &mut Bench) -> u64 {
 #[test]
 fn a_million_hostile_frames_leave_nothing_unaccounted_for() {
     let mut bench = Bench::with(|plans| {
-        plans.router.manners.source_routing = SourceRouting::Follow;
-        plans.router.manners.tells_denied = true;
+        plans.router.rfc1812.source_routing = SourceRouting::Follow;
+        plans.router.rfc1812.tells_denied = true;
         plans.ports[1].is_punting = true;
         plans.ports[2].address_probes = 1;
     });

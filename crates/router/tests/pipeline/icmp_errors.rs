@@ -144,7 +144,7 @@ fn who_may_not_pass_is_told_so_unless_switched_off() {
         framed(0, &udp("fd00:10::9", "fd00:51::1", 30)),
     ];
     for (tells, expected) in [(true, [Some((3, 13)), Some((1, 1))]), (false, [None, None])] {
-        let mut bench = Bench::with(|plans| plans.router.manners.tells_prohibited = tells);
+        let mut bench = Bench::with(|plans| plans.router.rfc1812.tells_prohibited = tells);
         let next = bench.way(Hop::Reject(Rejection::Prohibited));
         bench.route4("198.51.3.0/24", next);
         bench.route6("fd00:51::/32", next);
@@ -160,7 +160,7 @@ fn who_may_not_pass_is_told_so_unless_switched_off() {
 #[test]
 fn who_is_filtered_is_told_so_if_asked_for() {
     for (tells, expected) in [(true, Some((3, 13))), (false, None)] {
-        let mut bench = Bench::with(|plans| plans.router.manners.tells_denied = tells);
+        let mut bench = Bench::with(|plans| plans.router.rfc1812.tells_denied = tells);
         let rule = Rule::any(1, Action::Deny);
         bench.router.tables_mut().filters4.insert(RuleId(1), rule).expect("room");
         let out = bench.pass(0, &framed(0, &udp("198.19.0.9", "198.19.1.9", 30)));
@@ -219,9 +219,9 @@ fn only_dont_fragment_is_told_as_too_big() {
 #[test]
 fn the_limits_and_the_time_to_live_of_messages_can_be_set() {
     let mut bench = Bench::with(|plans| {
-        plans.router.manners.hop_limit = 9;
-        plans.router.manners.answers_echo = false;
-        for kind in &mut plans.router.manners.limits.0 {
+        plans.router.rfc1812.hop_limit = 9;
+        plans.router.rfc1812.answers_echo = false;
+        for kind in &mut plans.router.rfc1812.limits.0 {
             kind.destination.burst = 1;
         }
     });

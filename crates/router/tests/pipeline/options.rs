@@ -40,7 +40,7 @@ fn with_header(to: &str, kind: u8, header: [u8; 8]) -> Vec<u8> {
 }
 
 fn follower() -> Bench {
-    Bench::with(|plans| plans.router.manners.source_routing = SourceRouting::Follow)
+    Bench::with(|plans| plans.router.rfc1812.source_routing = SourceRouting::Follow)
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_source_route_to_a_neighbour_that_does_not_answer_has_failed() {
 #[test]
 fn an_address_of_the_router_without_a_route_is_a_step_of_a_source_route() {
     let mut bench = Bench::with(|plans| {
-        plans.router.manners.source_routing = SourceRouting::Follow;
+        plans.router.rfc1812.source_routing = SourceRouting::Follow;
         plans.ports[2].addresses4.push((0xc612_0242, 24)); // 198.18.2.66
     });
     let route = [LOOSE, 11, 4, 198, 18, 2, 66, 198, 19, 3, 9];
@@ -223,7 +223,7 @@ fn an_address_of_the_router_without_a_route_is_a_step_of_a_source_route() {
 #[test]
 fn a_source_route_at_its_end_is_for_who_runs_beside() {
     let mut bench = Bench::with(|plans| {
-        plans.router.manners.source_routing = SourceRouting::Follow;
+        plans.router.rfc1812.source_routing = SourceRouting::Follow;
         plans.ports[0].is_punting = true;
     });
     let at_its_end = [LOOSE, 7, 8, 198, 18, 2, 1];

@@ -275,7 +275,7 @@ fn hosts_behind_a_link_of_the_kernel_are_not_answered_for() {
 #[test]
 fn what_leads_to_a_link_of_the_kernel_outside_a_batch_is_handed_to_it_as_well() {
     let mut bench = Bench::with(|plans| {
-        plans.router.manners.source_routing = SourceRouting::Follow;
+        plans.router.rfc1812.source_routing = SourceRouting::Follow;
         plans.ports[0].is_punting = true;
         plans.ports[2].mtu_bytes = 1_280;
     });
@@ -320,7 +320,7 @@ fn what_leads_to_a_link_of_the_kernel_outside_a_batch_is_handed_to_it_as_well() 
 #[test]
 fn link_local_neighbours_of_ipv4_are_answered_and_not_forwarded() {
     let mut bench = Bench::with(|plans| {
-        plans.router.manners.tells_denied = true;
+        plans.router.rfc1812.tells_denied = true;
         for port in [1, 3] {
             plans.ports[port].addresses4.push((0xa9fe_0001 | (port as u32) << 8, 16)); // 169.254.N.1
         }

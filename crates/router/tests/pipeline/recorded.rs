@@ -15,7 +15,7 @@ use nilometer_router::forward::options::SourceRouting;
 use nilometer_router::forward::urpf::Mode;
 use nilometer_router::memory::Memory;
 use nilometer_router::next_hop::{Hop, Member, Rejection};
-use nilometer_router::pipeline::Manners;
+use nilometer_router::pipeline::Rfc1812Settings;
 use nilometer_router::pipeline::groups::{MulticastPlan, StaticGroup};
 use nilometer_stat::Rng;
 use nilometer_wire::{Rate, Span};
@@ -51,9 +51,9 @@ const SCENES: [Scene; 4] = [
 
 /// Everything that can be on is on.
 fn talkative(plans: &mut Plans) {
-    plans.router.manners.source_routing = SourceRouting::Follow;
-    plans.router.manners.tells_denied = true;
-    plans.router.manners.reassembly.bytes_max = 4_000;
+    plans.router.rfc1812.source_routing = SourceRouting::Follow;
+    plans.router.rfc1812.tells_denied = true;
+    plans.router.rfc1812.reassembly.bytes_max = 4_000;
     let groups = ["198.18.0.9", "198.19.0.9"].map(|source| StaticGroup {
         group: Ipv4Addr::new(239, 1, 2, 3).into(),
         source: Some(source.parse().expect("an address")),
@@ -136,10 +136,13 @@ fn change(bench: &mut Bench, rng: &mut Rng) {
         }
         5 => router.unplug(number, memory).expect("it is plugged in"),
         6 => {
-            let mut manners =
-                Manners { hop_limit: 30, answers_echo: rng.below(2) == 0, ..Manners::default() };
-            manners.source_routing = SourceRouting::Ignore;
-            router.set_manners(manners);
+            let mut settings = Rfc1812Settings {
+                hop_limit: 30,
+                answers_echo: rng.below(2) == 0,
+                ..Rfc1812Settings::default()
+            };
+            settings.source_routing = SourceRouting::Ignore;
+            router.set_rfc1812(settings);
         }
         7 => router.port_mut(number).set_redirects(rng.below(2) == 0),
         _ => router.port_mut(number).set_punting(rng.below(2) == 0),
