@@ -26,7 +26,6 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -58,7 +57,7 @@ use crate::sampled_records::{Group, Kinds};
 use crate::spill::{NoSpill, SpillStore};
 use crate::thinned;
 use crate::udp;
-use crate::warnings;
+use crate::warnings::{self, Warning};
 
 /// Knots of the file size table and of the gap table.
 const SIZE_KNOTS: usize = 2_048;
@@ -204,20 +203,17 @@ impl Found {
         coverage
     }
 
-    fn warnings(&self, measured: &Measured, coverage: &Coverage) -> Vec<String> {
-        let mut warnings = warnings::sampled(measured, &self.first_pass.kinds);
-        warnings.extend(warnings::sampled_sizes(&self.inversions));
-        if coverage.records_without_flags > 0 {
-            warnings.push(format!(
-                "{} TCP records carry no flags: where their flows begin and end is told by packets, \
-                 answers and time (gaps over {:.1} s part them); {} starts and {} ends",
-                coverage.records_without_flags,
-                self.first_pass.threshold_ns as f64 / 1e9,
-                coverage.starts_inferred,
-                coverage.ends_inferred
-            ));
-        }
-        warnings
+    fn warnings(&self, measured: &Measured, coverage: &Coverage) -> Vec<Warning> {
+        let sampled = warnings::sampled(measured, &self.first_pass.kinds);
+        let sizes = warnings::sampled_sizes(&self.inversions);
+        let records = coverage.records_without_flags;
+        let without_flags = (records > 0).then_some(Warning::WithoutFlags {
+            records,
+            threshold_ns: self.first_pass.threshold_ns,
+            starts: coverage.starts_inferred,
+            ends: coverage.ends_inferred,
+        });
+        [sampled, sizes, without_flags].into_iter().flatten().collect()
     }
 
     fn into_model(
@@ -289,6 +285,7 @@ impl Found {
             model = model.without_connections();
             model.generation.driver = Driver::Sessions;
         }
+        let warnings = warnings.iter().map(Warning::to_string).collect();
         Ok(Estimate { model, warnings, notes: vec![], largest_batch })
     }
 }
@@ -354,17 +351,14 @@ fn cover_sampled(
 fn gaps(
     (measured, inferred): (Tally, Vec<thinned::GapEstimate>),
     bound_s: f64,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Warning>,
 ) -> Empirical {
     let mut gaps = measured.in_units_of(NANOS);
     let samples: u64 = gaps.iter().map(|(_, count)| count).sum();
     let samples = samples + inferred.iter().map(|found| found.sampled.lags).sum::<u64>();
     thinned::mix(&mut gaps, &inferred);
     if gaps.iter().all(|(gap, _)| *gap <= 0.0) {
-        warnings.push(format!(
-            "no address pair is seen to connect twice within {bound_s} s: the inter-connection time \
-             is not measured, and {bound_s} s is used for all"
-        ));
+        warnings.push(Warning::NoGap { bound_s });
         gaps = vec![(bound_s, 1)];
     }
     let law = Empirical::linear_from_counts(gaps, GAP_KNOTS).expect("gaps are not negative");

@@ -1,10 +1,8 @@
 //! Warnings about an estimate, in plain words.
 
 use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 
 use nilometer_flow::repair::{Reason, RepairCounts};
 use nilometer_stat::inversion::Inversion;
@@ -15,89 +13,144 @@ use crate::sampled_records::{Group, Kinds};
 
 /// A law counts as identified where it is known to within this KS distance.
 const SPREAD_MAX: f64 = 0.05;
-
-/// What repair changed, besides joining pieces.
-pub(crate) fn repaired(counts: &RepairCounts) -> Vec<String> {
-    let said = |(reason, count): (Reason, u64)| {
-        let what = match reason {
-            Reason::Split | Reason::StartRenewed | Reason::StartKept => return None,
-            Reason::DirectionDoubled => "were exported twice and counted once",
-            Reason::CounterWrapped => "had byte counters that wrapped and were unwrapped",
-            Reason::DurationAbsurd => "had stamps that cannot be, which were replaced",
-        };
-        Some(format!("{count} flow records {what}"))
-    };
-    counts.met().filter_map(said).collect()
-}
-
-/// How exactly a model of sampled packets is known.
-pub(crate) fn sampled(measured: &Measured, sampled: &Kinds) -> Vec<String> {
-    let Some((low, high)) = sampled.intervals() else { return Vec::new() };
-    let [least, most] = measured.lengths.flow_count_interval;
-    let rate = if low == high { format!("1:{low}") } else { format!("1:{low} to 1:{high}") };
-    if sampled.lacks_flags() {
-        return vec![format!(
-            "packets were sampled {rate} and no TCP flags recorded: how many TCP flows there were is \
-             not identified, at least {:.0} ({least:.0} to {most:.0} are possible); volumes hold; \
-             have the exporter record TCP flags",
-            measured.flow_count
-        )];
-    }
-    let marks = if sampled.counts_ends() { "SYNs and FINs" } else { "SYNs" };
-    vec![format!(
-        "packets were sampled {rate}: {:.0} TCP flows ({least:.0} to {most:.0}, 95 %) by their {marks}, \
-         lengths by expectation-maximisation",
-        measured.flow_count
-    )]
-}
-
-/// That sizes of sampled files are not identified, and what to do.
-pub(crate) fn sampled_sizes(inversions: &BTreeMap<Group, Inversion>) -> Option<String> {
-    let carrying = inversions.iter().filter(|(group, _)| !group.lacks_flags && !group.returns);
-    let spreads: Vec<Option<f64>> = carrying.map(|(_, found)| found.spread).collect();
-    if spreads.contains(&None) {
-        return Some(
-            "sizes of files are not identified: what packets carry cannot be learnt from these sampled records, \
-             so that sizes are estimated as lengths times mean payload"
-                .into(),
-        );
-    }
-    let spread = spreads.into_iter().flatten().fold(0.0, f64::max);
-    (spread > SPREAD_MAX).then(|| {
-        format!(
-            "sizes of files are not identified: laws up to KS {spread:.2} apart (95 %) fit these records \
-             equally well, and the model has their mean; give a longer input, or one of which more \
-             packets were sampled"
-        )
-    })
-}
-
 /// Files below which Figure 4 estimates sessions badly.
 const FILES_FEW: u64 = 100;
 
-/// That there are too few files for Figure 4.
-pub(crate) fn few_files(files: u64) -> Option<String> {
-    (files < FILES_FEW).then(|| {
-        format!(
-            "{files} files are few for Harpoon's Figure 4 (below {FILES_FEW}): sessions, connections and bytes of an \
-             interval may be far from the original's; without --harpoon whole connections are played"
-        )
+/// What is doubtful about an estimate.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Warning {
+    /// Both directions of a record had the same counters.
+    #[error("{0} flow records were exported twice and counted once")]
+    DirectionDoubled(u64),
+    /// Counters of bytes had too few bits.
+    #[error("{0} flow records had byte counters that wrapped and were unwrapped")]
+    CounterWrapped(u64),
+    /// Records ended before they began, or lasted too long.
+    #[error("{0} flow records had stamps that cannot be, which were replaced")]
+    DurationAbsurd(u64),
+    /// Sampled packets without flags do not tell flows from each other.
+    #[error(
+        "packets were sampled {rate} and no TCP flags recorded: how many TCP flows there were is \
+         not identified, at least {flows:.0} ({:.0} to {:.0} are possible); volumes hold; \
+         have the exporter record TCP flags",
+        interval[0],
+        interval[1]
+    )]
+    FlowsNotIdentified { rate: SamplingRates, flows: f64, interval: [f64; 2] },
+    /// How many flows there were is estimated.
+    #[error(
+        "packets were sampled {rate}: {flows:.0} TCP flows ({:.0} to {:.0}, 95 %) by their {marks}, \
+         lengths by expectation-maximisation",
+        interval[0],
+        interval[1]
+    )]
+    FlowsEstimated { rate: SamplingRates, flows: f64, interval: [f64; 2], marks: &'static str },
+    /// The payload of sampled packets is not known.
+    #[error(
+        "sizes of files are not identified: what packets carry cannot be learnt from these sampled records, \
+         so that sizes are estimated as lengths times mean payload"
+    )]
+    SizesFromLengths,
+    /// Unlike laws of sizes explain the sampled records equally well.
+    #[error(
+        "sizes of files are not identified: laws up to KS {spread:.2} apart (95 %) fit these records \
+         equally well, and the model has their mean; give a longer input, or one of which more \
+         packets were sampled"
+    )]
+    SizesNotIdentified { spread: f64 },
+    /// Where records without flags begin and end is inferred.
+    #[error(
+        "{records} TCP records carry no flags: where their flows begin and end is told by packets, \
+         answers and time (gaps over {:.1} s part them); {starts} starts and {ends} ends",
+        *threshold_ns as f64 / 1e9
+    )]
+    WithoutFlags { records: u64, threshold_ns: u64, starts: u64, ends: u64 },
+    /// Too few files for Figure 4.
+    #[error(
+        "{0} files are few for Harpoon's Figure 4 (below {FILES_FEW}): sessions, connections and bytes of an \
+         interval may be far from the original's; without --harpoon whole connections are played"
+    )]
+    FewFiles(u64),
+    /// The gaps of sampled records are known this well.
+    #[error(
+        "gaps between connections are told by {lags} intervals between sampled connections of the same hosts: their \
+         median is between {:.3} and {:.3} s (95 %)",
+        median_s[0],
+        median_s[1]
+    )]
+    GapsEstimated { lags: u64, median_s: [f64; 2] },
+    /// The gaps of sampled records are a guess.
+    #[error(
+        "gaps between connections are not identified: {lags} intervals between sampled connections of the same hosts \
+         put their median anywhere from {:.3} to {:.3} s (95 %), and those of the model are a guess; give a longer \
+         input, or one of which more packets were sampled",
+        median_s[0],
+        median_s[1]
+    )]
+    GapsNotIdentified { lags: u64, median_s: [f64; 2] },
+    /// No gap was observed.
+    #[error(
+        "no address pair is seen to connect twice within {bound_s} s: the inter-connection time \
+         is not measured, and {bound_s} s is used for all"
+    )]
+    NoGap { bound_s: f64 },
+}
+
+/// The least and the largest sampling interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SamplingRates(u32, u32);
+
+impl fmt::Display for SamplingRates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SamplingRates(low, high) = self;
+        write!(f, "1:{low}")?;
+        if low == high { Ok(()) } else { write!(f, " to 1:{high}") }
+    }
+}
+
+/// What repair changed, besides joining pieces.
+pub(crate) fn repaired(counts: &RepairCounts) -> impl Iterator<Item = Warning> {
+    counts.met().filter_map(|(reason, count)| match reason {
+        Reason::Split | Reason::StartRenewed | Reason::StartKept => None,
+        Reason::DirectionDoubled => Some(Warning::DirectionDoubled(count)),
+        Reason::CounterWrapped => Some(Warning::CounterWrapped(count)),
+        Reason::DurationAbsurd => Some(Warning::DurationAbsurd(count)),
     })
 }
 
+/// How exactly a model of sampled packets is known.
+pub(crate) fn sampled(measured: &Measured, sampled: &Kinds) -> Option<Warning> {
+    let (low, high) = sampled.intervals()?;
+    let (rate, flows) = (SamplingRates(low, high), measured.flow_count);
+    let interval = measured.lengths.flow_count_interval;
+    if sampled.lacks_flags() {
+        return Some(Warning::FlowsNotIdentified { rate, flows, interval });
+    }
+    let marks = if sampled.counts_ends() { "SYNs and FINs" } else { "SYNs" };
+    Some(Warning::FlowsEstimated { rate, flows, interval, marks })
+}
+
+/// That sizes of sampled files are not identified, and what to do.
+pub(crate) fn sampled_sizes(inversions: &BTreeMap<Group, Inversion>) -> Option<Warning> {
+    let carrying = inversions.iter().filter(|(group, _)| !group.lacks_flags && !group.returns);
+    let spreads: Vec<Option<f64>> = carrying.map(|(_, found)| found.spread).collect();
+    if spreads.contains(&None) {
+        return Some(Warning::SizesFromLengths);
+    }
+    let spread = spreads.into_iter().flatten().fold(0.0, f64::max);
+    (spread > SPREAD_MAX).then_some(Warning::SizesNotIdentified { spread })
+}
+
+/// That there are too few files for Figure 4.
+pub(crate) fn few_files(files: u64) -> Option<Warning> {
+    (files < FILES_FEW).then_some(Warning::FewFiles(files))
+}
+
 /// How sure gaps of sampled records are, and what to do where they are not identified.
-pub(crate) fn sampled_gaps(gaps: Option<&SampledGaps>) -> Option<String> {
-    let SampledGaps { identification, lags, median_interval_s: [low, high], .. } = gaps?;
-    let by = format!("{lags} intervals between sampled connections of the same hosts");
+pub(crate) fn sampled_gaps(gaps: Option<&SampledGaps>) -> Option<Warning> {
+    let &SampledGaps { identification, lags, median_interval_s: median_s, .. } = gaps?;
     Some(match identification {
-        Identification::Identified => format!(
-            "gaps between connections are told by {by}: their median is between {low:.3} and {high:.3} s \
-             (95 %)"
-        ),
-        Identification::NotIdentified => format!(
-            "gaps between connections are not identified: {by} put their median anywhere from {low:.3} to \
-             {high:.3} s (95 %), and those of the model are a guess; give a longer input, or one of which more \
-             packets were sampled"
-        ),
+        Identification::Identified => Warning::GapsEstimated { lags, median_s },
+        Identification::NotIdentified => Warning::GapsNotIdentified { lags, median_s },
     })
 }

@@ -141,7 +141,7 @@ pub fn measure(options: &Options) -> Result<Forwarding> {
     let (courses, ports) = rounds(options, &asked, &awake)?;
     drop(awake);
     let points = points(options, &asked, &courses);
-    warnings.extend(doubts(&points));
+    warnings.extend(doubts(&points).iter().map(Doubt::to_string));
     let mut result = Forwarding {
         seed: options.seed,
         seconds: options.seconds,
@@ -348,50 +348,67 @@ fn points(options: &Options, asked: &Asked, courses: &Courses) -> Vec<Point> {
 }
 
 /// What makes the figures suspect.
-fn doubts(points: &[Point]) -> Vec<String> {
+fn doubts(points: &[Point]) -> Vec<Doubt> {
     let mut doubts = Vec::new();
+    let all = points.len();
     let late = points.iter().filter(|point| !point.is_paced).count();
     if late > 0 {
-        doubts.push(format!(
-            "at {late} of {} points the generator did not keep its pace; there the load is what \
-             offered_pps says, not what was asked for",
-            points.len()
-        ));
+        doubts.push(Doubt::NotPaced { late, all });
     }
     let unheard = points.iter().filter(|point| point.unheard_share > UNHEARD_MAX).count();
     if unheard > 0 {
-        let worst = points.iter().map(|point| point.unheard_share).fold(0.0, f64::max);
-        doubts.push(format!(
-            "at {unheard} of {} points the tester could not take all that came, up to {:.1} % of what it \
-             sent; there the device forwarded more than forwarded_pps says",
-            points.len(),
-            100.0 * worst
-        ));
+        let worst_share = points.iter().map(|point| point.unheard_share).fold(0.0, f64::max);
+        doubts.push(Doubt::Unheard { unheard, all, worst_share });
     }
     let untold = points.iter().filter(|point| !point.told).count();
     if untold > 0 {
-        let why = points.iter().find_map(|point| point.not_told.as_deref()).unwrap_or_default();
-        doubts.push(format!(
-            "at {untold} of {} points the frames per CPU-second are not told (of the first: {why}); \
-             --rounds-max allows more rounds",
-            points.len()
-        ));
+        let why = points.iter().find_map(|point| point.not_told.clone()).unwrap_or_default();
+        doubts.push(Doubt::CostUntold { untold, all, why });
     }
     let disturbed: u32 = points.iter().map(|point| point.rounds_discarded).sum();
     let rounds: u32 = points.iter().map(|point| point.rounds + point.rounds_discarded).sum();
     if disturbed > 0 {
-        doubts.push(format!(
-            "others used the machine as well: {disturbed} of {rounds} rounds were disturbed and do not count"
-        ));
+        doubts.push(Doubt::Disturbed { disturbed, rounds });
     }
     if are_interrupts_apart() == Some(true) {
-        doubts.push(
-            "this kernel accounts interrupts apart from threads: the work that they do is not in the \
-             processor time, and frames cost more than is told"
-                .to_owned(),
-        );
+        doubts.push(Doubt::InterruptsApart);
     }
     doubts
+}
+
+/// What makes the prices of a benchmark suspect.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+enum Doubt {
+    /// The generator was too slow.
+    #[error(
+        "at {late} of {all} points the generator did not keep its pace; there the load is what \
+         offered_pps says, not what was asked for"
+    )]
+    NotPaced { late: usize, all: usize },
+    /// The tester itself lost frames.
+    #[error(
+        "at {unheard} of {all} points the tester could not take all that came, up to {:.1} % of what it \
+         sent; there the device forwarded more than forwarded_pps says",
+        100.0 * worst_share
+    )]
+    Unheard { unheard: usize, all: usize, worst_share: f64 },
+    /// Prices are not known closely enough.
+    #[error(
+        "at {untold} of {all} points the frames per CPU-second are not told (of the first: {why}); \
+         --rounds-max allows more rounds"
+    )]
+    CostUntold { untold: usize, all: usize, why: String },
+    /// Others used the processors.
+    #[error(
+        "others used the machine as well: {disturbed} of {rounds} rounds were disturbed and do not count"
+    )]
+    Disturbed { disturbed: u32, rounds: u32 },
+    /// Interrupts are in no thread's time.
+    #[error(
+        "this kernel accounts interrupts apart from threads: the work that they do is not in the \
+         processor time, and frames cost more than is told"
+    )]
+    InterruptsApart,
 }
 
 #[cfg(test)]

@@ -16,3 +16,4 @@ pub mod substitute;
 pub mod sweep;
 pub mod template;
 pub mod trace;
+pub mod warning;

@@ -10,10 +10,11 @@ use nilometer_traffic::TrafficModel;
 
 use super::paper;
 use super::points::points;
-use super::result::{FORMAT, OWN_KEYS, PointResult, SimulationResult, digest, plans, warnings};
+use super::result::{FORMAT, OWN_KEYS, PointResult, SimulationResult, digest, plans};
 use super::router::RouterFiles;
 use super::sweep::{Effort, Made, Run, runs, sweep};
 use super::template::{Parameters, Template};
+use super::warning::{Warning, warnings};
 use crate::trial::source::{self, Asked};
 use nilometer_files::document::model::read_model;
 use nilometer_files::tool;
@@ -103,14 +104,10 @@ impl Sweep {
             pairs.filter_map(|(run, outcome)| Some((run, outcome.as_ref()?))).collect();
         let points = self.figures(&known);
         let first = &self.scenarios[0];
-        let mut warnings = warnings(&points, &self.scenarios, &known);
-        if let Some([own, whole]) = paper::shortened(&self.template) {
-            let told = format!(
-                "the study was shortened, to {own} s of {whole} s: the paper's sentences are about the whole, \
-                 and none is judged; leave duration_s out to have them judged"
-            );
-            warnings.insert(0, told);
-        }
+        let shortened = paper::shortened(&self.template);
+        let shortened = shortened.map(|[own_s, whole_s]| Warning::Shortened { own_s, whole_s });
+        let warnings = shortened.into_iter().chain(warnings(&points, &self.scenarios, &known));
+        let warnings = warnings.map(|warning| warning.to_string()).collect();
         let unbalanced = known.iter().filter(|(_, outcome)| !outcome.is_balanced);
         let unbalanced = unbalanced.map(|(run, _)| *run).collect();
         let result = SimulationResult {

@@ -1,6 +1,6 @@
 //! The result of a sweep: what `--json` prints and `result.json` holds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use nilometer_queue::Reason;
 use nilometer_sim::{Outcome, Scenario};
@@ -350,53 +350,4 @@ pub fn plans(made: &[(Run, &Outcome)]) -> Vec<RunPlans> {
             digests: outcome.plan_digests.iter().map(|digest| hex(digest)).collect(),
         })
         .collect()
-}
-
-/// What makes figures suspect, each in a sentence with what to do.
-pub fn warnings(
-    points: &[PointResult],
-    scenarios: &[Scenario],
-    made: &[(Run, &Outcome)],
-) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let silent = made.iter().filter(|(_, outcome)| {
-        outcome.flows.iter().any(|flow| flow.share.is_some() && flow.delivered_bytes == 0.0)
-    });
-    let silent = silent.count();
-    if silent > 0 {
-        warnings.push(format!(
-            "in {silent} of {} runs a measured flow delivered nothing; look at its path, its start \
-             and the MTU of its links",
-            made.len()
-        ));
-    }
-    let lost: u64 = made.iter().map(|(_, outcome)| outcome.journal.unroutable).sum();
-    if lost > 0 {
-        warnings.push(format!("{lost} packets came to a link from which they had no path"));
-    }
-    let big: u64 = made.iter().map(|(_, outcome)| outcome.too_big).sum();
-    if big > 0 {
-        warnings.push(format!(
-            "{big} packets were longer than the MTU of a link on their path and were dropped there; \
-             give it a larger `mtu`"
-        ));
-    }
-    let idle = points.iter().filter(|point| {
-        let reached = point.fair_share_percent.is_some_and(|percent| percent > 0.0);
-        reached && point.utilisation < 0.5 && point.loss_ratio == 0.0
-    });
-    let idle = idle.count();
-    let has_flows = scenarios.iter().any(|scenario| !scenario.flow.is_empty());
-    if idle > 0 && has_flows {
-        warnings.push(format!(
-            "at {idle} of {} points the bottleneck lost nothing and was less than half used: it is \
-             none; look at the other links and at windows",
-            points.len()
-        ));
-    }
-    let seeds: BTreeSet<u64> = made.iter().map(|(run, _)| run.seed).collect();
-    if seeds.len() == 1 && made.len() == points.len() {
-        warnings.push("one seed: no figure has an interval; --seeds 10 gives them".to_owned());
-    }
-    warnings
 }

@@ -9,22 +9,16 @@
 //! inter-connection times is no gap, because sessions wait as long. What pauses within an input
 //! is its own affair.
 
-use chrono::DateTime;
-
 use nilometer_files::input::summary::InputSpan;
-use nilometer_report::format::{percent, plain};
+
+use super::input_warning::InputWarning;
 
 /// The share of the whole time that may lie between inputs.
 const EMPTY_MAX: f64 = 0.5;
-/// Nanoseconds of a second, a minute, an hour and a day.
 const SECOND_NS: u64 = 1_000_000_000;
-const MINUTE_NS: u64 = 60 * SECOND_NS;
-const HOUR_NS: u64 = 60 * MINUTE_NS;
-const DAY_NS: u64 = 24 * HOUR_NS;
 
-/// One line for a person, where more than half of the time lies between inputs: the widest gap, from what
-/// input to what, and what to do. `bound_s` is the longest inter-connection time, seconds.
-pub fn warning(spans: &[InputSpan], bound_s: f64) -> Option<String> {
+/// The widest gap, where more than half of the time lies between inputs. `bound_s` is the longest inter-connection time, seconds.
+pub fn warning(spans: &[InputSpan], bound_s: f64) -> Option<InputWarning> {
     let mut spans: Vec<&InputSpan> = spans.iter().collect();
     spans.sort_by_key(|span| (span.first_ns, span.last_ns));
     let (first, rest) = spans.split_first()?;
@@ -43,33 +37,13 @@ pub fn warning(spans: &[InputSpan], bound_s: f64) -> Option<String> {
             latest = next;
         }
     }
-    let (gap_ns, before, after) = widest?;
-    let share = empty_ns as f64 / (latest.last_ns - first.first_ns) as f64;
-    (share > EMPTY_MAX).then(|| {
-        format!(
-            "the inputs are far apart: nothing from {} ({}) to {} ({}), {}; {} of the model's time \
-             is empty; make a model of each, or give inputs that follow one another",
-            moment(before.last_ns),
-            before.name,
-            moment(after.first_ns),
-            after.name,
-            length(gap_ns),
-            plain(&percent(share))
-        )
+    let (_, before, after) = widest?;
+    let empty_share = empty_ns as f64 / (latest.last_ns - first.first_ns) as f64;
+    (empty_share > EMPTY_MAX).then(|| InputWarning::FarApart {
+        before: (before.name.clone(), before.last_ns),
+        after: (after.name.clone(), after.first_ns),
+        empty_share,
     })
-}
-
-fn moment(ns: u64) -> String {
-    let date = DateTime::from_timestamp((ns / SECOND_NS) as i64, 0);
-    date.map_or_else(|| format!("{ns} ns"), |date| date.format("%Y-%m-%d %H:%M:%S UTC").to_string())
-}
-
-/// A length of time in the largest unit of which it has two.
-fn length(ns: u64) -> String {
-    let units = [(DAY_NS, "days"), (HOUR_NS, "hours"), (MINUTE_NS, "minutes")];
-    let fits = units.iter().find(|(unit, _)| ns >= 2 * unit);
-    let &(unit, name) = fits.unwrap_or(&(SECOND_NS, "seconds"));
-    format!("{} {name}", ns / unit)
 }
 
 #[cfg(test)]
@@ -86,7 +60,7 @@ mod tests {
     }
 
     fn warned(of: &[(u64, u64)]) -> Option<String> {
-        warning(&spans(of), 60.0)
+        warning(&spans(of), 60.0).map(|warning| warning.to_string())
     }
 
     #[test]

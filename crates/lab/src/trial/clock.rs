@@ -4,6 +4,8 @@
 //! Nobody waits for them: of a silence of more than an hour as much is left as tells one session from the next.
 //! What is within an hour is left as it was, as that is what keep-alive connections are made of.
 
+use super::input_warning::InputWarning;
+
 /// A silence of more than this is cut, seconds.
 const SILENCE_S: u64 = 3_600;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -53,17 +55,9 @@ impl Clock {
     }
 
     /// What a person should know of it.
-    pub fn told(&self) -> Option<String> {
-        let Cut { left_out_ns, .. } = self.cuts.last()?;
-        let hours = *left_out_ns as f64 / 1e9 / 3_600.0;
-        let silences = match self.cuts.len() {
-            1 => "a silence".to_owned(),
-            more => format!("{more} silences"),
-        };
-        Some(format!(
-            "{silences} of more than an hour, {hours:.0} h in all, cut out: times of the original are told \
-             without"
-        ))
+    pub fn warning(&self) -> Option<InputWarning> {
+        let &Cut { left_out_ns, .. } = self.cuts.last()?;
+        Some(InputWarning::SilencesCut { count: self.cuts.len(), left_out_ns })
     }
 }
 
@@ -84,9 +78,9 @@ mod tests {
         assert_eq!([at(3_650), at(30_000), at(10 + day)], [3_650, 3_673, 3_673]);
         assert!((0..4 * day).step_by(997).map(at).is_sorted());
         assert_eq!(clock.at(20 * SECOND_NS + 5) % SECOND_NS, 5);
-        let told = clock.told().expect("two silences");
+        let told = clock.warning().expect("two silences").to_string();
         assert!(told.starts_with("2 silences") && told.contains("71 h"), "{told}");
-        assert_eq!(Clock::of([1, 2, 3_000].into_iter(), 60.0).told(), None);
+        assert_eq!(Clock::of([1, 2, 3_000].into_iter(), 60.0).warning(), None);
         assert_eq!(Clock::default().at(7), 7);
     }
 }

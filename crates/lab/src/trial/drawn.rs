@@ -16,6 +16,7 @@ use nilometer_traffic::vectors::STEPS_MAX;
 use nilometer_wire::packet::{IpPacket, Transport};
 
 use super::clock::Clock;
+use super::input_warning::InputWarning;
 use super::part::{Chosen, Spread};
 use super::source::{Asked, BOUND_S};
 use super::stamps::Stamps;
@@ -42,7 +43,7 @@ pub struct Draw {
     /// All of the part, where no more than a draw of it could be kept.
     pub whole: Option<Amount>,
     /// What a person should know of it.
-    pub told: Option<String>,
+    pub warning: Option<InputWarning>,
 }
 
 impl Reader<'_> {
@@ -97,15 +98,15 @@ fn observe_within(
         }
         let observed = observe_moved(reader, &drawn, between_ns, progress)?;
         hold(&observed)?;
-        let told = Some(spread_told(&drawn, observed.tcp, chosen));
-        return Ok(Draw { observed, whole: None, told });
+        let warning = Some(sessions_drawn(&drawn, observed.tcp, chosen));
+        return Ok(Draw { observed, whole: None, warning });
     }
     let mut observer = Observer::between(Limits::default(), between_ns[0], between_ns[1]);
     reader.each(progress, |ns, packet| observer.observe(ns, packet))?;
     let observed = observer.finish();
     let steps: u64 = observed.connections.iter().map(|one| one.steps.len() as u64).sum();
     if observed.counts.connections <= limits.connections && steps <= limits.steps {
-        return Ok(Draw { observed, whole: None, told: None });
+        return Ok(Draw { observed, whole: None, warning: None });
     }
     drop(observed);
     let all = survey(reader, between_ns, progress)?;
@@ -125,7 +126,12 @@ fn observe_within(
     })?;
     let mut observed = observer.finish();
     scale_beside(&mut observed, &drawn);
-    Ok(Draw { observed, whole: Some(drawn.all), told: Some(within_told(&drawn)) })
+    let (all, kept) = (drawn.all, drawn.drawn);
+    let warning = InputWarning::SessionsKept {
+        all: [all.connections, all.sessions],
+        played: [kept.connections, kept.sessions],
+    };
+    Ok(Draw { observed, whole: Some(all), warning: Some(warning) })
 }
 
 /// Counts what is not TCP by the share that the observed TCP has of all of it.
@@ -226,35 +232,18 @@ fn observe_moved(
 }
 
 /// What a person should know of a draw from all, of which this much is within the run.
-pub fn spread_told(drawn: &Drawn, within: Bin, chosen: &Chosen) -> String {
+pub fn sessions_drawn(drawn: &Drawn, within: Bin, chosen: &Chosen) -> InputWarning {
     let (all, took) = (drawn.all, drawn.drawn);
-    let joined = match took.sessions.saturating_sub(drawn.sessions_played) {
-        0 => String::new(),
-        joined => format!(
-            " {joined} of these follow another one of their pair within the bound now, and count as its continuation."
-        ),
-    };
     let rate = within.octets as f64 / chosen.part.seconds;
     let mean_rate = all.octets.max(1) as f64 / chosen.whole_s;
-    format!(
-        "the original lasts {:.1} s: {} of its {} sessions are drawn for a run of {:.1} s and a lead before it, and \
-         carry {:.2} times its mean bit rate.{joined} Each connection keeps its own time; sessions that coincided in \
-         the original need not coincide here.",
-        chosen.whole_s,
-        took.sessions,
-        all.sessions,
-        chosen.part.seconds,
-        rate / mean_rate,
-    )
-}
-
-fn within_told(drawn: &Drawn) -> String {
-    let (all, took) = (drawn.all, drawn.drawn);
-    format!(
-        "the part has {} connections, more than are kept: {} of its {} sessions are played, with {} connections, the \
-         largest that fit among them. A shorter part (--part START+LENGTH) is played whole.",
-        all.connections, took.sessions, all.sessions, took.connections
-    )
+    InputWarning::SessionsDrawn {
+        whole_s: chosen.whole_s,
+        drawn: took.sessions,
+        sessions: all.sessions,
+        run_s: chosen.part.seconds,
+        rate: rate / mean_rate,
+        joined: took.sessions.saturating_sub(drawn.sessions_played),
+    }
 }
 
 #[cfg(test)]
@@ -286,7 +275,7 @@ mod tests {
     #[test]
     fn a_spread_is_of_the_whole_and_as_busy_as_it() {
         let (whole, chosen) = drawn_of(limits(), &Wanted::default());
-        assert!(chosen.whole_s > 50.0 && whole.told.is_none());
+        assert!(chosen.whole_s > 50.0 && whole.warning.is_none());
         // Means over draws of different lengths: one draw of a hundred sessions has chance in it.
         let mut means = [0.0; 2];
         let lengths = [5.0, 8.0, 12.0, 16.0, 20.0, 25.0, 30.0, 40.0];
@@ -307,7 +296,7 @@ mod tests {
         let since_s = |one: &Connection| (one.start_ns - chosen.between_ns()[0]) as f64 / 1e9;
         let late = draw.observed.connections.iter().filter(|one| since_s(one) > 9.0).count();
         assert!(late > draw.observed.connections.len() / 8, "{late} begin in the last quarter");
-        let told = draw.told.expect("a draw says so");
+        let told = draw.warning.expect("a draw says so").to_string();
         assert!(told.contains("sessions are drawn for a run of 12.0 s"), "{told}");
     }
 
@@ -374,7 +363,7 @@ mod tests {
         let kept = draw.observed.connections.len() as u64;
         assert!(kept <= all / 3 && kept > all / 4, "{kept} of {all}");
         assert_eq!(draw.whole.expect("of all").connections, all);
-        assert!(draw.told.expect("said").contains("more than are kept"));
+        assert!(matches!(draw.warning, Some(InputWarning::SessionsKept { .. })));
         let largest = |observed: &Observed| {
             observed.connections.iter().map(|one| Brief::from(one).payload_bytes).max()
         };

@@ -29,8 +29,71 @@ const LONGER: f64 = 1.1;
 const SPREAD_MAX_S: u64 = 3_600;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The connections that were started over the wire, and what the engine did with them, by their place among them.
-pub fn told(plan: &Plan, head: &[PlannedConnection], executions: &[Execution]) -> Vec<String> {
+/// What this host was seen not to do, or was not tried at.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum HostWarning {
+    /// Connections are started late.
+    #[error(
+        "This host started 1 connection in 100 more than {:.1} ms late over a bare wire: gaps below that \
+         will not be kept. Repeat on a quieter machine, or play slower (--speed 0.5).",
+        *p99_ns as f64 / 1e6
+    )]
+    StartsLate {
+        /// The 99th percentile of lateness.
+        p99_ns: u64,
+    },
+    /// Gaps are shorter than starts are late.
+    #[error(
+        "{:.0} % of the plan's gaps are below {:.0} µs, which is how late this host starts connections: they \
+         will not be kept. Play slower (--speed 0.5).",
+        100.0 * share,
+        *usual_ns as f64 / 1e3
+    )]
+    GapsTooShort {
+        /// The share of such gaps.
+        share: f64,
+        /// The median lateness.
+        usual_ns: u64,
+    },
+    /// Transfers took longer than in the original.
+    #[error(
+        "Over a bare wire this host took {median:.2} times as long for transfers as the original did (median of \
+         {transfers}): their rates will not be kept. Repeat on a quieter machine."
+    )]
+    TransfersSlower {
+        /// Times as long.
+        median: f64,
+        /// How many transfers tell that.
+        transfers: usize,
+    },
+    /// More connections a second are planned than were tried.
+    #[error(
+        "The calibration started up to {tried} connections a second, and the plan up to {planned}: whether this host \
+         holds that was not tried. A longer --calibration reaches busier seconds."
+    )]
+    StartsUntried {
+        /// In its busiest second.
+        tried: u64,
+        /// In the plan's busiest second.
+        planned: u64,
+    },
+    /// Higher bit rates are planned than were tried.
+    #[error(
+        "The calibration asked for up to {:.0} Mbit/s, and the plan asks for up to {:.0}: whether this host holds \
+         that was not tried. A longer --calibration reaches busier seconds.",
+        tried_bps / 1e6,
+        planned_bps / 1e6
+    )]
+    BitsUntried {
+        /// In its busiest second.
+        tried_bps: f64,
+        /// In the plan's busiest second.
+        planned_bps: f64,
+    },
+}
+
+/// What the connections that were started over the wire, by their place among them, and the plan say of this host.
+pub fn told(plan: &Plan, head: &[PlannedConnection], executions: &[Execution]) -> Vec<HostWarning> {
     let mut late_ns: Vec<u64> = { executions.iter() }
         .filter(|done| !matches!(done.outcome, Outcome::NotStarted))
         .map(|done| done.started_ns.saturating_sub(head[done.index as usize].start.as_nanos()))
@@ -38,46 +101,33 @@ pub fn told(plan: &Plan, head: &[PlannedConnection], executions: &[Execution]) -
     late_ns.sort_unstable();
     let Some(last) = late_ns.len().checked_sub(1) else { return Vec::new() };
     let quantile = |share: f64| late_ns[(last as f64 * share).round() as usize];
-    let (usual_ns, late_ns) = (quantile(0.5), quantile(0.99));
-    let short = plan.gaps.cdf(usual_ns as f64 / 1e9);
-    let busiest = [head, &plan.connections].map(busiest_second);
+    let (usual_ns, p99_ns) = (quantile(0.5), quantile(0.99));
+    let share = plan.gaps.cdf(usual_ns as f64 / 1e9);
     let mut found = Vec::new();
-    if late_ns > LATE_NS {
-        found.push(format!(
-            "This host started 1 connection in 100 more than {:.1} ms late over a bare wire: gaps below that \
-             will not be kept. Repeat on a quieter machine, or play slower (--speed 0.5).",
-            late_ns as f64 / 1e6
-        ));
-    } else if short > TOO_SHORT {
-        found.push(format!(
-            "{:.0} % of the plan's gaps are below {:.0} µs, which is how late this host starts connections: they \
-             will not be kept. Play slower (--speed 0.5).",
-            100.0 * short,
-            usual_ns as f64 / 1e3
-        ));
+    if p99_ns > LATE_NS {
+        found.push(HostWarning::StartsLate { p99_ns });
+    } else if share > TOO_SHORT {
+        found.push(HostWarning::GapsTooShort { share, usual_ns });
     }
     found.extend(slower(plan, head, executions));
-    if busiest[1] > STARTS_EASY && busiest[1] > BUSIER * busiest[0].max(1) {
-        found.push(format!(
-            "The calibration started up to {} connections a second, and the plan up to {}: whether this host holds \
-             that was not tried. A longer --calibration reaches busier seconds.",
-            busiest[0], busiest[1]
-        ));
+    let [tried, planned] = [head, &plan.connections].map(busiest_second);
+    if planned > STARTS_EASY && planned > BUSIER * tried.max(1) {
+        found.push(HostWarning::StartsUntried { tried, planned });
     }
-    let bits = [head, &plan.connections].map(|list| bits_of_busiest_second(plan, list));
-    if bits[1] > BITS_EASY && bits[1] > BUSIER as f64 * bits[0] {
-        found.push(format!(
-            "The calibration asked for up to {:.0} Mbit/s, and the plan asks for up to {:.0}: whether this host holds \
-             that was not tried. A longer --calibration reaches busier seconds.",
-            bits[0] / 1e6,
-            bits[1] / 1e6
-        ));
+    let [tried_bps, planned_bps] =
+        [head, &plan.connections].map(|list| bits_of_busiest_second(plan, list));
+    if planned_bps > BITS_EASY && planned_bps > BUSIER as f64 * tried_bps {
+        found.push(HostWarning::BitsUntried { tried_bps, planned_bps });
     }
     found
 }
 
 /// What is to be said where transfers over the wire took longer than the original's.
-fn slower(plan: &Plan, head: &[PlannedConnection], executions: &[Execution]) -> Option<String> {
+fn slower(
+    plan: &Plan,
+    head: &[PlannedConnection],
+    executions: &[Execution],
+) -> Option<HostWarning> {
     let longer = |done: &Execution| {
         let one = &head[done.index as usize];
         let script = plan.scripts.get(one.script? as usize)?;
@@ -91,14 +141,9 @@ fn slower(plan: &Plan, head: &[PlannedConnection], executions: &[Execution]) -> 
     };
     let mut longer: Vec<f64> = executions.iter().filter_map(longer).collect();
     longer.sort_unstable_by(f64::total_cmp);
-    let median = *longer.get(longer.len() / 2)?;
-    (longer.len() >= TRANSFERS_MIN && median > LONGER).then(|| {
-        format!(
-            "Over a bare wire this host took {median:.2} times as long for transfers as the original did (median of \
-             {}): their rates will not be kept. Repeat on a quieter machine.",
-            longer.len()
-        )
-    })
+    let (transfers, median) = (longer.len(), *longer.get(longer.len() / 2)?);
+    (transfers >= TRANSFERS_MIN && median > LONGER)
+        .then_some(HostWarning::TransfersSlower { median, transfers })
 }
 
 /// Bits of payload a second in the second in which most are to be sent.
@@ -154,12 +199,16 @@ mod tests {
         (0..).zip(head).map(done).collect()
     }
 
+    fn texts(plan: &Plan, head: &[PlannedConnection], executions: &[Execution]) -> Vec<String> {
+        told(plan, head, executions).iter().map(HostWarning::to_string).collect()
+    }
+
     #[test]
     fn what_is_late_over_the_wire_is_told_before_the_run() {
         let mut plan = plan();
         plan.gaps = plan.gaps.scaled(0.1);
         let head = &plan.connections[..400];
-        let said = |late_ns: fn(u32) -> u64| told(&plan, head, &executions(head, late_ns));
+        let said = |late_ns: fn(u32) -> u64| texts(&plan, head, &executions(head, late_ns));
         assert_eq!(said(|_| 1_000), [""; 0], "a microsecond");
         let of_hundred = said(|at| if at % 50 == 0 { 8_000_000 } else { 1_000 });
         assert!(of_hundred.len() == 1 && of_hundred[0].contains("8.0 ms late"), "{of_hundred:?}");
@@ -167,7 +216,7 @@ mod tests {
         let share = 100.0 * plan.gaps.cdf(0.004);
         assert!(share > 100.0 * TOO_SHORT, "{share} % of the gaps are below 4 ms");
         assert!(of_all[0].contains(&format!("{share:.0} % of the plan's gaps")), "{of_all:?}");
-        assert_eq!(told(&plan, head, &[]), [""; 0], "nothing was started");
+        assert_eq!(texts(&plan, head, &[]), [""; 0], "nothing was started");
     }
 
     #[test]
@@ -177,7 +226,7 @@ mod tests {
         let end = plan.connections.last().expect("connections").start;
         let busy = PlannedConnection { start: end, ..head[0] };
         plan.connections.extend(std::iter::repeat_n(busy, 5_000));
-        let said = told(&plan, &head, &executions(&head, |_| 1_000));
+        let said = texts(&plan, &head, &executions(&head, |_| 1_000));
         assert!(said.len() == 1 && said[0].contains("was not tried"), "{said:?}");
     }
 
@@ -192,7 +241,7 @@ mod tests {
         let end = plan.connections.last().expect("connections").start;
         let bulk = PlannedConnection { start: end, script: None, size_bytes: 3 << 30, ..head[0] };
         plan.connections.push(bulk);
-        let said = told(&plan, &head, &executions(&head, |_| 1_000));
+        let said = texts(&plan, &head, &executions(&head, |_| 1_000));
         assert!(tried < 1e8 && said.len() == 1);
         assert!(said[0].contains("asks for up to 257"), "{said:?}");
         plan.connections.pop();
@@ -207,7 +256,7 @@ mod tests {
                 let ends_ns = script.course().last().map_or(0, |(_, [_, ends_ns])| ends_ns);
                 one.finished_ns = Some(one.started_ns + (ends_ns as f64 * factor) as u64);
             }
-            told(&plan, &head, &done)
+            texts(&plan, &head, &done)
         };
         assert_eq!(times(1.05), [""; 0]);
         let said = times(1.5);

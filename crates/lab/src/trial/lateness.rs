@@ -9,44 +9,82 @@ const OTHERS_PERCENT: f64 = 10.0;
 /// The share of their time that threads may be beyond the limit of the real-time class before that is the cause.
 const BEYOND_LIMIT: f64 = 0.05;
 
-/// The most likely cause, in one or two sentences: what was taken away, then what was refused, then who was in
-/// the way.
-pub fn cause(scheduling: &[Granted], stolen_percent: f64, others_percent: f64) -> String {
+/// Why connections were started late, and what helps.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Cause {
+    /// A hypervisor took away this much of the processors.
+    #[error(
+        "A hypervisor took away {percent:.1} % of the processors; repeat when its host is less busy."
+    )]
+    Stolen {
+        /// Of all processors.
+        percent: f64,
+    },
+    /// The real-time class was refused, and others were in the way.
+    #[error(
+        "The system refused a real-time class, and the engines waited {waited_s:.2} s for a processor. {others}. \
+         Run as root outside of a user namespace, or raise the limit of real-time priorities (ulimit -r)."
+    )]
+    Refused {
+        /// How long the engines waited for a processor.
+        waited_s: f64,
+        /// What others used.
+        others: Others,
+    },
+    /// The ordinary class was asked for, and others were in the way.
+    #[error(
+        "In the ordinary scheduling class the engines waited {waited_s:.2} s for a processor. {others}. \
+         Leave out --scheduling ordinary for tighter figures."
+    )]
+    Ordinary {
+        /// How long the engines waited for a processor.
+        waited_s: f64,
+        /// What others used.
+        others: Others,
+    },
+    /// The limit of the real-time class was reached.
+    #[error(
+        "The engines and the device used more of the processors than real-time threads may for {:.0} % of the \
+         time. Play slower (--speed 0.5), or on more processors.",
+        100.0 * share
+    )]
+    BeyondLimit {
+        /// Of the time.
+        share: f64,
+    },
+    /// Others were in the way, whatever the class.
+    #[error("{0}; repeat on a quiet machine for tighter figures.")]
+    Busy(Others),
+    /// The engine itself.
+    #[error(
+        "Neither other processes nor a hypervisor were in the way: the engine had more to do at those moments than one \
+         thread can. More threads (--threads 2) or a slower run (--speed 0.5) start them earlier."
+    )]
+    Engine,
+}
+
+/// What others used, percent of all processors.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("Others (processes and the kernel) used {0:.0} % of the processors")]
+pub struct Others(pub f64);
+
+/// The most likely cause: what was taken away, then what was refused, then who was in the way.
+pub fn cause(scheduling: &[Granted], stolen_percent: f64, others_percent: f64) -> Cause {
     let engines: Vec<&Granted> =
         scheduling.iter().filter(|of| matches!(of.role, Role::Client | Role::Server)).collect();
-    if stolen_percent > STOLEN_PERCENT {
-        return format!(
-            "A hypervisor took away {stolen_percent:.1} % of the processors; repeat when its host is less busy."
-        );
-    }
-    let others =
-        format!("Others (processes and the kernel) used {others_percent:.0} % of the processors");
+    let others = Others(others_percent);
     let waited_s: f64 = engines.iter().map(|of| of.run_queue_s).sum();
-    if engines.iter().any(|of| of.class == Class::RealTime && !of.granted) {
-        return format!(
-            "The system refused a real-time class, and the engines waited {waited_s:.2} s for a processor. {others}. \
-             Run as root outside of a user namespace, or raise the limit of real-time priorities (ulimit -r)."
-        );
+    let is_refused = engines.iter().any(|of| of.class == Class::RealTime && !of.granted);
+    let is_ordinary = engines.iter().any(|of| of.class == Class::Ordinary);
+    let busy = engines.iter().find(|of| of.beyond_limit > BEYOND_LIMIT);
+    match busy {
+        _ if stolen_percent > STOLEN_PERCENT => Cause::Stolen { percent: stolen_percent },
+        _ if is_refused => Cause::Refused { waited_s, others },
+        _ if is_ordinary => Cause::Ordinary { waited_s, others },
+        Some(busy) => Cause::BeyondLimit { share: busy.beyond_limit },
+        None if others_percent > OTHERS_PERCENT => Cause::Busy(others),
+        None => Cause::Engine,
     }
-    if engines.iter().any(|of| of.class == Class::Ordinary) {
-        return format!(
-            "In the ordinary scheduling class the engines waited {waited_s:.2} s for a processor. {others}. \
-             Leave out --scheduling ordinary for tighter figures."
-        );
-    }
-    if let Some(busy) = engines.iter().find(|of| of.beyond_limit > BEYOND_LIMIT) {
-        return format!(
-            "The engines and the device used more of the processors than real-time threads may for {:.0} % of the \
-             time. Play slower (--speed 0.5), or on more processors.",
-            100.0 * busy.beyond_limit
-        );
-    }
-    if others_percent > OTHERS_PERCENT {
-        return format!("{others}; repeat on a quiet machine for tighter figures.");
-    }
-    "Neither other processes nor a hypervisor were in the way: the engine had more to do at those moments than one \
-     thread can. More threads (--threads 2) or a slower run (--speed 0.5) start them earlier."
-        .to_owned()
 }
 
 #[cfg(test)]
@@ -71,7 +109,7 @@ mod tests {
             (cause(&real_time(), 0.5, 30.0), "Others (processes and the kernel) used 30 %"),
             (cause(&real_time(), 0.5, 2.0), "Neither other processes nor a hypervisor"),
         ] {
-            assert!(found.contains(words), "{words}: {found}");
+            assert!(found.to_string().contains(words), "{words}: {found}");
         }
     }
 }

@@ -15,6 +15,7 @@ use nilometer_traffic::vectors::Vectors;
 use nilometer_wire::packet::{IpPacket, Transport};
 
 use super::drawn::{self, Reader};
+use super::input_warning::{InputWarning, texts};
 use super::part::{Part, Volume, Wanted};
 use super::refusal::no_tcp_packet;
 use super::source::{Asked, BOUND_S, file_name};
@@ -46,53 +47,28 @@ pub struct Original {
 }
 
 /// Records among the inputs have no packets to play.
-fn records_left(records: u64) -> Option<String> {
-    (records > 0).then(|| {
-        format!(
-            "{records} flow records stand beside the captures and are not played, since captures are played \
-             packet by packet: give them alone, or add --fit"
-        )
-    })
+fn records_left(records: u64) -> Option<InputWarning> {
+    (records > 0).then_some(InputWarning::RecordsNotPlayed(records))
 }
 
 /// Connections that carry nothing.
-fn nothing_said(observed: &Observed) -> Option<String> {
-    let count = observed.connections.len();
-    (observed.payload_bytes() == 0).then(|| {
-        format!(
-            "no TCP payload passed in the part: of its {count} connections SYNs, acknowledgements and ends are \
-             played, and nothing is sent"
-        )
-    })
+fn no_payload(observed: &Observed) -> Option<InputWarning> {
+    let connections = observed.connections.len();
+    (observed.payload_bytes() == 0).then_some(InputWarning::NoPayload { connections })
 }
 
 /// What its capture lost is worth a word from a hundredth on.
-fn lost(observed: &Observed) -> Option<String> {
+fn lost(observed: &Observed) -> Option<InputWarning> {
     let share = observed.lost_bytes() as f64 / observed.payload_bytes().max(1) as f64;
-    (share > LOST_LOW).then(|| {
-        format!(
-            "The capture lost {:.1} % of what was sent, by its sequence numbers. It is played all the same, so that \
-             rates and packets are more than the capture has.",
-            100.0 * share
-        )
-    })
-}
-
-/// Times that nobody saw are said to be none.
-fn evenly(rate: f64) -> String {
-    format!(
-        "The packets have no clock and are taken to be evenly spaced, {rate} a second (--rate): pauses, paces and durations are of that, and not of the original."
-    )
+    (share > LOST_LOW).then_some(InputWarning::CaptureLost { share })
 }
 
 /// What is not TCP is not played, and said from a thousandth of the bytes on.
-pub(super) fn beside_tcp(observed: &Observed) -> Option<String> {
+pub(super) fn beside_tcp(observed: &Observed) -> Option<InputWarning> {
     let kinds = [("UDP", observed.udp), ("other protocols", observed.others)];
-    let said: Vec<String> = { kinds.into_iter().map(|(name, bin)| (name, observed.share(bin))) }
-        .filter(|(_, share)| *share > BESIDE_LOW)
-        .map(|(name, share)| format!("{:.1} % of the part's bytes are {name}", 100.0 * share))
-        .collect();
-    (!said.is_empty()).then(|| format!("{}: TCP alone is played.", said.join(" and ")))
+    let shares = kinds.map(|(name, bin)| (name, observed.share(bin)));
+    let large: Vec<_> = shares.into_iter().filter(|(_, share)| *share > BESIDE_LOW).collect();
+    (!large.is_empty()).then_some(InputWarning::BesideTcp(large))
 }
 
 /// The original's part and its model; none where the inputs hold no TCP packet, but records of exporters.
@@ -149,15 +125,15 @@ pub fn learn(
     let observed = drawn.observed;
     chosen.holds(observed.connections.len(), "TCP packet")?;
     let mut warnings = summary.warnings.clone();
-    warnings.extend(clock.told());
-    warnings.extend(asked.rate.map(evenly));
-    warnings.extend(chosen.told());
-    warnings.extend(drawn.told);
-    warnings.extend(records_left(summary.flow_records));
+    warnings.extend(texts([
+        clock.warning(),
+        asked.rate.map(|rate| InputWarning::NoClock { rate }),
+        chosen.warning(),
+        drawn.warning,
+        records_left(summary.flow_records),
+    ]));
     warnings.extend(observed.one_side().map(one_sided));
-    warnings.extend(lost(&observed));
-    warnings.extend(nothing_said(&observed));
-    warnings.extend(beside_tcp(&observed));
+    warnings.extend(texts([lost(&observed), no_payload(&observed), beside_tcp(&observed)]));
     let original =
         Original { observed, part, input_octets: summary.bytes, telling: None, whole: drawn.whole };
     let vectors = vectors(asked, &original, &original.observed.connections, [first_ns, begins_ns]);

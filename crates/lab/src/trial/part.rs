@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::clock::Clock;
+use super::input_warning::InputWarning;
 
 /// Seconds that an original is fitted into where no duration is given.
 pub const FIT_S: f64 = 60.0;
@@ -194,32 +195,21 @@ impl Chosen {
     }
 
     /// What a person should know of the choice.
-    pub fn told(&self) -> Option<String> {
+    pub fn warning(&self) -> Option<InputWarning> {
         let &Chosen { part, whole_s, wanted, .. } = self;
         let until = wanted.part.map(|part| ("--part", part.start_s + part.seconds));
         let until = until.or(wanted.duration_s.map(|seconds| ("--duration", seconds)));
         let too_short = until.and_then(|(flag, until_s)| short(whole_s, flag, until_s));
-        too_short.or_else(|| {
-            (whole_s > part.seconds + 1.0 && wanted.part.is_none() && !wanted.spread).then(|| {
-                format!(
-                    "the original lasts {whole_s:.1} s: {:.1} s of it are played, from {:.1} s on, the window that \
-                     carries the median of what windows of that length carry; --part START+LENGTH chooses another, \
-                     --duration its length, and --spread draws sessions from all of it",
-                    part.seconds, part.start_s
-                )
-            })
-        })
+        let is_median = whole_s > part.seconds + 1.0 && wanted.part.is_none() && !wanted.spread;
+        let Part { start_s, seconds } = part;
+        let median = InputWarning::MedianPart { whole_s, seconds, start_s };
+        too_short.or(is_median.then_some(median))
     }
 }
 
 /// A flag asks for more than there is.
-pub(super) fn short(whole_s: f64, flag: &str, until_s: f64) -> Option<String> {
-    (until_s > whole_s + 1.0).then(|| {
-        format!(
-            "the original lasts {whole_s:.1} s and is played to its end, though {flag} asks for {until_s:.1} s: \
-             nothing is repeated"
-        )
-    })
+pub(super) fn short(whole_s: f64, flag: &'static str, until_s: f64) -> Option<InputWarning> {
+    (until_s > whole_s + 1.0).then_some(InputWarning::NothingRepeated { whole_s, flag, until_s })
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use nilometer_likeness::{Observed, Source};
 use nilometer_traffic::estimate::Estimate;
 
 use super::drawn;
+use super::input_warning::{InputWarning, texts};
 use super::original::{self, Original, beside_tcp};
 use super::part::{Volume, Wanted};
 use super::source::{Asked, BOUND_S};
@@ -144,11 +145,13 @@ pub fn learn(
     hold(&observed)?;
     chosen.holds(observed.connections.len(), "TCP flow record")?;
     let mut warnings = summary.warnings.clone();
-    warnings.extend(clock.told());
-    warnings.extend(chosen.told());
-    warnings.extend(drawn.map(|drawn| drawn::spread_told(&drawn, observed.tcp, &chosen)));
-    warnings.push(TOLD.to_owned());
-    warnings.extend(beside_tcp(&observed));
+    warnings.extend(texts([
+        clock.warning(),
+        chosen.warning(),
+        drawn.map(|drawn| drawn::sessions_drawn(&drawn, observed.tcp, &chosen)),
+        Some(InputWarning::OneExchangeEach),
+        beside_tcp(&observed),
+    ]));
     let mut played = observed.connections.clone();
     played.iter_mut().for_each(one_exchange);
     let original = Original {
@@ -163,10 +166,6 @@ pub fn learn(
     let estimate = original::estimate(asked, &summary, &original, (vectors, warnings));
     Ok(Learnt::Played(Box::new((estimate, original))))
 }
-
-/// What records leave out.
-const TOLD: &str = "The inputs are flow records: each connection is played as one exchange, over the time that it \
-                    took. Exchanges and pauses within it, and sizes of packets, are not known and not judged.";
 
 /// The copy, by the meter's records of traffic that went on from `origin_ns` for `ns`: as much of it as the original's
 /// records tell. Where these count no payload it was inferred from bytes, and that is what the copy was given to send:

@@ -231,8 +231,8 @@ fn estimate(config: &LabConfig, display: &Display) -> Result<Estimate> {
         None if estimate.model.vectors.is_some() => {}
         None => estimate.warnings.extend(fit(&mut estimate.model, config.keep)),
         Some(seconds) => {
-            let whole_s = estimate.model.duration_s();
-            estimate.warnings.extend(short(whole_s, "--duration", seconds));
+            let short = short(estimate.model.duration_s(), "--duration", seconds);
+            estimate.warnings.extend(short.map(|it| it.to_string()));
             cut(&mut estimate.model, seconds)?;
         }
     }
@@ -332,7 +332,7 @@ impl Trial<'_> {
         }
         if let Some(wire) = wire.as_ref().filter(|_| self.config.clock == Clock::Real) {
             let told = host::told(self.plan, &head, &wire.executions);
-            told.iter().for_each(|warning| display.warn(warning));
+            told.iter().for_each(|warning| display.warn(&warning.to_string()));
         }
         let name = self.config.dut.name();
         display.phase(&format!("playing {} connections through {name}", self.plan.len()));

@@ -14,6 +14,7 @@ use nilometer_traffic::synthetic;
 
 use super::apart;
 use super::config::{default_clients, default_servers};
+use super::input_warning::texts;
 use super::refusal::{self, RecordKinds};
 use super::spill::SpillFile;
 use super::threads::Threads;
@@ -256,7 +257,7 @@ fn from_files(asked: &Asked, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<
             anyhow!(refusal::no_model(&names.join(", "), &error, &kinds, has_packets))
         })?;
     let mut warnings = summary.warnings;
-    warnings.extend(apart::warning(&summary.spans, options.bound_s));
+    warnings.extend(texts([apart::warning(&summary.spans, options.bound_s)]));
     for input in &summary.inputs {
         for warning in &mut warnings {
             *warning = warning.replace(&input.name, &file_name(&input.name));
