@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use nilometer_router::{Full, Lookups, Prefix, ServingFib};
+use nilometer_stat::ConfidenceInterval;
 use serde::Serialize;
 
 use super::addresses::{BURST, Drawn, SplitMix64};
@@ -82,7 +83,8 @@ pub fn time_under_updates<A: Drawn>(
             under.push(with);
             losses.push((1.0 - with / without) * 100.0);
         }
-        let (loss_percent_low, loss_percent_high) = median_interval(&losses);
+        let [loss_percent_low, loss_percent_high] =
+            ConfidenceInterval::of_median(&losses, 0.95).expect("pairs of rounds").ends();
         times.push(UnderUpdates {
             updates_per_second: pace,
             updates_made_per_second: median(made),
@@ -160,23 +162,6 @@ impl<A: Drawn> Writer<'_, A> {
     }
 }
 
-/// The values between which the median lies with 95 % confidence or more: the k-th of them from below
-/// and from above, k the greatest for which that is so.
-fn median_interval(values: &[f64]) -> (f64, f64) {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let count = sorted.len();
-    let (mut k, mut chance, mut below) = (0, 0.5f64.powi(count as i32), 0.0);
-    // `below`: the chance that fewer than k + 1 values are less than the median.
-    while k < count / 2 && 2.0 * (below + chance) <= 0.05 {
-        below += chance;
-        chance *= (count - k) as f64 / (k + 1) as f64;
-        k += 1;
-    }
-    let k = k.max(1);
-    (sorted[k - 1], sorted[count - k])
-}
-
 /// Makes a change when readers have passed, so that there is room for it.
 pub fn at_last<T>(mut change: impl FnMut() -> Result<T, Full>) -> T {
     loop {
@@ -184,21 +169,5 @@ pub fn at_last<T>(mut change: impl FnMut() -> Result<T, Full>) -> T {
             Ok(made) => return made,
             Err(Full) => thread::yield_now(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Ranks from Conover's table for p = 0.5: of 11 values the 2nd, of 20 the 6th.
-    #[test]
-    fn the_interval_is_that_of_order_statistics() {
-        let values = |count: u32| (1..=count).map(f64::from).rev().collect::<Vec<f64>>();
-        assert_eq!(median_interval(&values(11)), (2.0, 10.0));
-        assert_eq!(median_interval(&values(20)), (6.0, 15.0));
-        assert_eq!(median_interval(&values(6)), (1.0, 6.0));
-        // Too few for the confidence: all of them.
-        assert_eq!(median_interval(&values(3)), (1.0, 3.0));
     }
 }

@@ -7,6 +7,7 @@ pub mod alias;
 pub mod binned;
 pub mod bottom_k;
 mod compact;
+pub mod confidence;
 pub mod distance;
 pub mod empirical;
 pub mod floor;
@@ -20,6 +21,7 @@ pub mod rng;
 pub mod sampler;
 pub mod simplex;
 pub mod special;
+pub mod student;
 pub mod summary;
 pub mod survival;
 pub mod tally;
@@ -31,6 +33,7 @@ pub use alias::{Alias, AliasError};
 pub use binned::{Bin, Binned};
 pub use bottom_k::BottomK;
 pub use compact::KNOTS_MIN;
+pub use confidence::ConfidenceInterval;
 pub use distance::{
     jsd, jsd_quarter_octave_models, jsd_quarter_octave_samples, jsd_quarter_octave_to, ks_models,
     ks_of_sorted, ks_samples, ks_to, w1_log2_models, w1_log2_samples, w1_log2_to,

@@ -27,6 +27,7 @@
 use alloc::vec::Vec;
 use core::f64::consts::LN_2;
 
+use crate::confidence::{ConfidenceInterval, DEVIATIONS_95};
 use crate::special::{chi_square_tail, digamma, trigamma};
 use crate::wavelet::{Energy, Pyramid};
 
@@ -38,8 +39,6 @@ pub const DETAILS_MIN: u64 = 8;
 pub const GOODNESS_MIN: f64 = 0.05;
 /// Octaves that a line needs: two lie on one always.
 const OCTAVES_MIN: usize = 3;
-/// Deviations of a normal law between which 95 % lie.
-const DEVIATIONS_95: f64 = 1.959_963_984_540_054;
 
 /// One time scale of the diagram.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,9 +62,8 @@ impl Octave {
     }
 
     /// Between what the logarithm of the true energy lies, 19 times in 20.
-    pub fn interval(&self) -> [f64; 2] {
-        let half = DEVIATIONS_95 * self.deviation;
-        [self.log2_energy - half, self.log2_energy + half]
+    pub fn interval(&self) -> ConfidenceInterval {
+        ConfidenceInterval::around(self.log2_energy, DEVIATIONS_95 * self.deviation)
     }
 }
 
@@ -92,9 +90,8 @@ pub struct Scaling {
 
 impl Scaling {
     /// Between what Hurst's parameter lies, 19 times in 20.
-    pub fn interval(&self) -> [f64; 2] {
-        let half = DEVIATIONS_95 * self.deviation;
-        [self.hurst - half, self.hurst + half]
+    pub fn interval(&self) -> ConfidenceInterval {
+        ConfidenceInterval::around(self.hurst, DEVIATIONS_95 * self.deviation)
     }
 }
 

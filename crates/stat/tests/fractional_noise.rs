@@ -132,7 +132,7 @@ fn hurst_is_found_without_bias_and_its_interval_means_what_it_says() {
         let square = |one: &Scaling| (one.hurst - mean).powi(2);
         let deviation = (found.iter().map(square).sum::<f64>() / (SERIES - 1) as f64).sqrt();
         let covers = |one: &&Scaling| {
-            let [low, high] = one.interval();
+            let [low, high] = one.interval().ends();
             (low..=high).contains(&hurst)
         };
         let covered = found.iter().filter(covers).count() as f64 / SERIES as f64;

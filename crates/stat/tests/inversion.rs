@@ -72,7 +72,7 @@ fn a_million_flows_are_had_back() {
                 100.0 * mean,
                 found.steps
             );
-            let [low, high] = found.flows.interval;
+            let [low, high] = found.flows.interval.ends();
             outside += u64::from(!(low..=high).contains(&(FLOWS as f64)));
             for (sum, error) in sums.iter_mut().zip(error) {
                 *sum += error / SEEDS as f64;
@@ -141,12 +141,11 @@ fn records_outweigh_a_reference_that_is_wrong() {
 fn intervals_mean_what_they_say() {
     let lengths: Vec<f64> = lengths(7, mice_and_elephants)[..100_000].to_vec();
     let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
-    let inside = |[low, high]: [f64; 2], truth: f64| u32::from(low <= truth && truth <= high);
     let (mut flows, mut means) = (0, 0);
     for seed in 0..60 {
         let found = sample(&lengths, 1_000, 100 + seed).invert().expect("SYNs");
-        flows += inside(found.flows.interval, lengths.len() as f64);
-        means += inside(found.mean_length.interval, mean);
+        flows += u32::from(found.flows.interval.holds(lengths.len() as f64));
+        means += u32::from(found.mean_length.interval.holds(mean));
     }
     // 57 are expected of 60; fewer than 51 or all but never below.
     assert!(flows >= 51 && means >= 51, "{flows} and {means} of 60");

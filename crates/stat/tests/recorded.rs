@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 use nilometer_stat::inversion::SampledFlows;
 use nilometer_stat::special::{chi_square_tail, digamma, ln_binomial, trigamma};
-use nilometer_stat::trimmed::{student_tail, two_sided};
+use nilometer_stat::student::{student_tail, two_sided};
 use nilometer_stat::{
     Alias, Binned, BottomK, Diagram, Empirical, Form, Histogram, KaplanMeier, Law, Lifetime,
     Pyramid, Residual, Rng, Sampler, Tally, Trimmed, floor, jsd, jsd_quarter_octave_models,
@@ -105,10 +105,11 @@ fn special(table: &mut String) {
     for count in 0..24 {
         let (Some(one), Some(other)) = (of(count), of(count + 9)) else { continue };
         said.numbers([one.mean, one.error, one.degrees, one.half_width(0.9)]);
-        said.numbers(one.interval(0.95).into_iter().chain(one.difference(&other, 0.99)));
+        let [interval, difference] = [one.interval(0.95), one.difference(&other, 0.99)];
+        said.numbers(interval.ends().into_iter().chain(difference.ends()));
     }
     let exact = Trimmed { mean: 2.0, error: 0.0, degrees: 3.0 };
-    said.numbers(exact.difference(&Trimmed { mean: 1.0, ..exact }, 0.95));
+    said.numbers(exact.difference(&Trimmed { mean: 1.0, ..exact }, 0.95).ends());
     said.end("trimmed means", table);
 }
 
@@ -286,11 +287,11 @@ fn counts(table: &mut String) {
         for octave in diagram.octaves() {
             said.whole((octave.octave, octave.count));
             said.numbers([octave.log2_energy, octave.deviation]);
-            said.numbers(octave.interval());
+            said.numbers(octave.interval().ends());
         }
         for line in [diagram.choose(), diagram.fit(2, 5), diagram.fit(3, 4)].into_iter().flatten() {
             said.text(&format!("{line:.9?}"));
-            said.numbers(line.interval());
+            said.numbers(line.interval().ends());
         }
     }
     said.end("binned", table);

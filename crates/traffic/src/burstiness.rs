@@ -114,7 +114,7 @@ impl fmt::Display for NoHurst {
 
 impl HurstEstimate {
     fn of(scaling: Scaling) -> HurstEstimate {
-        let ([low, high], [from_octave, to_octave]) = (scaling.interval(), scaling.octaves);
+        let ([low, high], [from_octave, to_octave]) = (scaling.interval().ends(), scaling.octaves);
         let Scaling { hurst: h, goodness, .. } = scaling;
         HurstEstimate { h, low, high, from_octave, to_octave, goodness }
     }

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use nilometer_flow::FlowRecord;
 use nilometer_stat::inversion::{Estimate, Inversion};
-use nilometer_stat::{Empirical, Form};
+use nilometer_stat::{ConfidenceInterval, Empirical, Form};
 use serde::{Deserialize, Serialize};
 
 use crate::sampled_records::Group;
@@ -53,9 +53,9 @@ pub struct FlowLengths {
     /// How the numbers were had.
     pub method: Method,
     /// Between what the number of flows lies, 19 times in 20; twice the count where they were counted.
-    pub flow_count_interval: [f64; 2],
+    pub flow_count_interval: ConfidenceInterval,
     /// Between what their mean length lies, likewise.
-    pub mean_length_interval: [f64; 2],
+    pub mean_length_interval: ConfidenceInterval,
     /// P(FlowLength): packets of a flow.
     pub law: Empirical,
 }
@@ -111,8 +111,8 @@ fn counted(lengths: Vec<(f64, u64)>) -> Option<Measured> {
         sampling_interval: 1,
         lengths: FlowLengths {
             method: Method::Counted,
-            flow_count_interval: [count; 2],
-            mean_length_interval: [mean; 2],
+            flow_count_interval: ConfidenceInterval::exact(count),
+            mean_length_interval: ConfidenceInterval::exact(mean),
             law,
         },
     })
@@ -153,6 +153,9 @@ fn together(parts: &[Measured], sampled: &BTreeMap<Group, Inversion>) -> Measure
     let of_part = |part: &Measured| part.flow_count * part.mean_length_packets;
     let mean = parts.iter().map(of_part).sum::<f64>() / flow_count;
     let flows_off = 1.96 * libm::sqrt(variance(&|found| found.flows));
+    let around = |centre, half, least| {
+        ConfidenceInterval::around(centre, half).map(|end| f64::max(end, least))
+    };
     // Flows dominate what is unsure of a mean: packets are many.
     let mean_off = mean * flows_off / flow_count;
     let atoms = parts.iter().flat_map(|part| atoms(&part.lengths.law, part.flow_count)).collect();
@@ -163,8 +166,8 @@ fn together(parts: &[Measured], sampled: &BTreeMap<Group, Inversion>) -> Measure
         sampling_interval: parts.iter().map(|part| part.sampling_interval).max().unwrap_or(1),
         lengths: FlowLengths {
             method: parts.last().map_or(Method::SynJointEm, |part| part.lengths.method),
-            flow_count_interval: [(flow_count - flows_off).max(0.0), flow_count + flows_off],
-            mean_length_interval: [(mean - mean_off).max(1.0), mean + mean_off],
+            flow_count_interval: around(flow_count, flows_off, 0.0),
+            mean_length_interval: around(mean, mean_off, 1.0),
             law: weighted(atoms, samples).expect("laws have knots"),
         },
     }

@@ -13,6 +13,7 @@
 
 use alloc::collections::BTreeMap;
 
+use nilometer_stat::ConfidenceInterval;
 use nilometer_stat::inversion::{Framing, Inversion, InversionError, SampledFlows};
 
 /// Packets of a flow at least.
@@ -58,10 +59,10 @@ pub(crate) fn invert(
     }
     let mut found = sampled.invert()?;
     if flows_of_seen.is_none() {
-        found.flows.interval = [seen, most];
+        found.flows.interval = ConfidenceInterval { low: seen, high: most };
         found.flows.deviation = (most - seen) / (2.0 * DEVIATIONS_95);
         let mean = found.mean_length.value;
-        found.mean_length.interval = [PACKETS_MIN.min(mean), (packets * n / seen).max(mean)];
+        found.mean_length.interval = [PACKETS_MIN.min(mean), (packets * n / seen).max(mean)].into();
     }
     Ok(found)
 }
@@ -85,7 +86,7 @@ mod tests {
         seen.remove(&0);
         assert!((chao1(&seen) / 10_000.0 - 1.0).abs() < 0.06, "{}", chao1(&seen));
         let found = invert(10, Framing::default(), &seen, None).expect("an inversion");
-        let [low, high] = found.flows.interval;
+        let [low, high] = found.flows.interval.ends();
         assert!(low < 10_000.0 && high > 10_000.0, "{low} to {high}");
         assert!((found.flows.value / chao1(&seen) - 1.0).abs() < 0.02, "{}", found.flows.value);
         let like_others = invert(10, Framing::default(), &seen, Some(1.2)).expect("an inversion");
@@ -101,6 +102,6 @@ mod tests {
     fn a_single_record_has_an_inversion() {
         let found =
             invert(1_000, Framing::default(), &Counts::from([(1, 1)]), None).expect("an inversion");
-        assert_eq!(found.flows.interval, [1.0, 500.0]);
+        assert_eq!(found.flows.interval.ends(), [1.0, 500.0]);
     }
 }

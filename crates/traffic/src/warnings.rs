@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use nilometer_flow::repair::{Reason, RepairCounts};
+use nilometer_stat::ConfidenceInterval;
 use nilometer_stat::inversion::Inversion;
 
 use crate::lengths::Measured;
@@ -33,18 +34,23 @@ pub(crate) enum Warning {
         "packets were sampled {rate} and no TCP flags recorded: how many TCP flows there were is \
          not identified, at least {flows:.0} ({:.0} to {:.0} are possible); volumes hold; \
          have the exporter record TCP flags",
-        interval[0],
-        interval[1]
+        interval.low,
+        interval.high
     )]
-    FlowsNotIdentified { rate: SamplingRates, flows: f64, interval: [f64; 2] },
+    FlowsNotIdentified { rate: SamplingRates, flows: f64, interval: ConfidenceInterval },
     /// How many flows there were is estimated.
     #[error(
         "packets were sampled {rate}: {flows:.0} TCP flows ({:.0} to {:.0}, 95 %) by their {marks}, \
          lengths by expectation-maximisation",
-        interval[0],
-        interval[1]
+        interval.low,
+        interval.high
     )]
-    FlowsEstimated { rate: SamplingRates, flows: f64, interval: [f64; 2], marks: &'static str },
+    FlowsEstimated {
+        rate: SamplingRates,
+        flows: f64,
+        interval: ConfidenceInterval,
+        marks: &'static str,
+    },
     /// The payload of sampled packets is not known.
     #[error(
         "sizes of files are not identified: what packets carry cannot be learnt from these sampled records, \
@@ -75,19 +81,19 @@ pub(crate) enum Warning {
     #[error(
         "gaps between connections are told by {lags} intervals between sampled connections of the same hosts: their \
          median is between {:.3} and {:.3} s (95 %)",
-        median_s[0],
-        median_s[1]
+        median_s.low,
+        median_s.high
     )]
-    GapsEstimated { lags: u64, median_s: [f64; 2] },
+    GapsEstimated { lags: u64, median_s: ConfidenceInterval },
     /// The gaps of sampled records are a guess.
     #[error(
         "gaps between connections are not identified: {lags} intervals between sampled connections of the same hosts \
          put their median anywhere from {:.3} to {:.3} s (95 %), and those of the model are a guess; give a longer \
          input, or one of which more packets were sampled",
-        median_s[0],
-        median_s[1]
+        median_s.low,
+        median_s.high
     )]
-    GapsNotIdentified { lags: u64, median_s: [f64; 2] },
+    GapsNotIdentified { lags: u64, median_s: ConfidenceInterval },
     /// No gap was observed.
     #[error(
         "no address pair is seen to connect twice within {bound_s} s: the inter-connection time \

@@ -1,5 +1,6 @@
 //! Runs compared, point by point, and the comparison as text.
 
+use nilometer_stat::ConfidenceInterval;
 use serde::{Deserialize, Serialize};
 
 /// Runs held against each other.
@@ -27,7 +28,7 @@ pub struct Apart {
     /// What each told, in nanoseconds of processor time for a frame.
     pub prices_ns: [f64; 2],
     /// The interval of their difference.
-    pub difference_ns: [f64; 2],
+    pub difference_ns: ConfidenceInterval,
 }
 
 impl Comparison {

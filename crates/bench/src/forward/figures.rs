@@ -221,8 +221,8 @@ pub const COLUMNS: [Column; 14] = [
     ("per CPU-s", |point| {
         whole(point.packets_per_cpu_second).or_else(|| Some("not told".to_owned()))
     }),
-    ("from", |point| whole(point.packets_per_cpu_second_interval.map(|it| it[0]))),
-    ("to", |point| whole(point.packets_per_cpu_second_interval.map(|it| it[1]))),
+    ("from", |point| whole(point.packets_per_cpu_second_interval.map(|it| it.low))),
+    ("to", |point| whole(point.packets_per_cpu_second_interval.map(|it| it.high))),
     ("rounds", |point| Some(point.rounds.to_string())),
     ("disturbed", |point| Some(point.rounds_discarded.to_string())),
     ("pipeline", |point| Some(point.paths?.pipeline.to_string())),

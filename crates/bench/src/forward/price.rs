@@ -27,8 +27,8 @@
 //! hypervisor has its processors, is in no interval that one run can give. Runs are compared by
 //! [`super::repeat`].
 
-use nilometer_stat::Trimmed;
 use nilometer_stat::trimmed::VALUES_MIN;
+use nilometer_stat::{ConfidenceInterval, Trimmed};
 
 /// Rounds before the first look, unless fewer are asked for.
 pub const ROUNDS_MIN: u32 = 8;
@@ -71,9 +71,9 @@ pub struct Price {
 
 impl Price {
     /// The interval of frames per processor second; none where it reaches to a price of nothing.
-    pub fn rate_interval(&self) -> Option<[f64; 2]> {
-        let [low, high] = self.seconds?.interval(LOOK);
-        (low > 0.0).then(|| [1.0 / high, 1.0 / low])
+    pub fn rate_interval(&self) -> Option<ConfidenceInterval> {
+        let ConfidenceInterval { low, high } = self.seconds?.interval(LOOK);
+        (low > 0.0).then(|| ConfidenceInterval { low: 1.0 / high, high: 1.0 / low })
     }
 
     /// Frames per processor second, where that is told.
@@ -181,7 +181,7 @@ mod tests {
         let (mut holds, mut told, mut rounds) = (0, 0, 0);
         for point in 0..POINTS {
             let price = drawn(&draw, point, most);
-            let [low, high] = price.seconds.expect("enough rounds").interval(LOOK);
+            let [low, high] = price.seconds.expect("enough rounds").interval(LOOK).ends();
             holds += u64::from(low <= 1e-6 && 1e-6 <= high);
             told += u64::from(price.not_told.is_none());
             rounds += u64::from(price.rounds);
@@ -220,7 +220,7 @@ mod tests {
                 drift = 0.6 * drift + 0.8 * rng.normal();
                 rounds.keep(1e-6 * (1.0 + 0.1 * drift + 0.15 * rng.normal()));
             }
-            let [low, high] = rounds.price().seconds.expect("enough rounds").interval(LOOK);
+            let [low, high] = rounds.price().seconds.expect("enough rounds").interval(LOOK).ends();
             holds += u64::from(low <= 1e-6 && 1e-6 <= high);
         }
         assert!(holds as f64 >= 0.93 * POINTS as f64, "{holds} of {POINTS}");
@@ -281,8 +281,8 @@ mod tests {
         let mut rounds = Rounds::new(8, 8);
         (0..8).for_each(|round| rounds.keep(2e-6 + 1e-9 * f64::from(round)));
         let price = rounds.price();
-        let (rate, [low, high]) = (price.rate().expect("told"), price.rate_interval().expect("so"));
+        let (rate, interval) = (price.rate().expect("told"), price.rate_interval().expect("so"));
         assert!((rate - 1.0 / 2.003_5e-6).abs() < 1.0, "{rate}");
-        assert!(low < rate && rate < high && high / low < 1.01, "{low} {high}");
+        assert!(interval.holds(rate) && interval.high / interval.low < 1.01, "{interval:?}");
     }
 }

@@ -53,9 +53,13 @@ pub fn compare(runs: &[&Forwarding]) -> Comparison {
     let confidence = 1.0 - (1.0 - CONFIDENCE) / differences.max(1) as f64;
     let apart = pairs.into_iter().filter_map(|(point, runs, [one, other])| {
         let difference_ns = one.difference(other, confidence);
-        let holds = difference_ns[0] <= 0.0 && 0.0 <= difference_ns[1];
         let prices_ns = [one.mean, other.mean];
-        (!holds).then(|| Apart { point: point.clone(), runs, prices_ns, difference_ns })
+        (!difference_ns.holds(0.0)).then(|| Apart {
+            point: point.clone(),
+            runs,
+            prices_ns,
+            difference_ns,
+        })
     });
     let count = |run: &&Forwarding| {
         [run.points.len(), run.points.iter().filter(|point| point.told).count()]

@@ -1,5 +1,6 @@
 //! `forward.json`: what a run came to, under names fixed for scripts.
 
+use nilometer_stat::ConfidenceInterval;
 use serde::{Deserialize, Serialize};
 
 use super::comparison::Comparison;
@@ -35,7 +36,7 @@ pub struct Point {
     /// What holds it in 95 of 100 points whose rounds scatter evenly ([`super::price`]), as far as the rounds
     /// go; none where a price of nothing is in it.
     #[serde(default)]
-    pub packets_per_cpu_second_interval: Option<[f64; 2]>,
+    pub packets_per_cpu_second_interval: Option<ConfidenceInterval>,
     /// The same in the worst and in the best round; none where the difference is lost in any.
     pub packets_per_cpu_second_range: Option<[f64; 2]>,
     /// Whether half that interval is at most a tenth of the price.

@@ -32,7 +32,7 @@ fn the_price_is_what_the_bare_link_does_not_cost() {
     let price = point.packets_per_cpu_second.expect("it costs something");
     assert!((price - 900.0 / 0.2).abs() < 1e-6, "{price}");
     let interval = point.packets_per_cpu_second_interval.expect("no scatter");
-    assert!((interval[0] - price).abs() < 1e-6 && point.told, "{interval:?}");
+    assert!((interval.low - price).abs() < 1e-6 && point.told, "{interval:?}");
     assert!((point.generator_cpu_seconds - 0.2).abs() < 1e-9);
     assert!(point.is_paced && point.rounds == 8 && point.rounds_discarded == 0);
 }

@@ -2,7 +2,6 @@
 
 pub mod claims;
 pub mod delays;
-pub mod interval;
 pub mod page;
 pub mod pages;
 pub mod paper;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use nilometer_queue::Reason;
 use nilometer_sim::{Outcome, Scenario};
+use nilometer_stat::confidence::half_width;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
@@ -11,13 +12,14 @@ use toml::Value;
 
 use super::claims::{Claim, Estimate, Measured};
 use super::delays::{DelayCourse, courses};
-use super::interval::{half_width, mean};
 use super::sweep::{Made, Run};
 use super::template::Parameters;
 use crate::trial::planning::hex;
 
 /// Name and version of the format.
 pub const FORMAT: &str = "nilometer-simulation/1";
+/// Of the intervals of means over seeds.
+const CONFIDENCE: f64 = 0.95;
 /// The file that has it, in the directory of results.
 pub const RESULT_FILE: &str = "result.json";
 
@@ -232,7 +234,9 @@ pub const OWN_KEYS: [&str; 21] = [
 /// A mean over runs and its half-width; only if every run has a value.
 fn over(values: &[Option<f64>]) -> (Option<f64>, Option<f64>) {
     let whole: Option<Vec<f64>> = values.iter().copied().collect();
-    whole.map_or((None, None), |values| (mean(&values), half_width(&values)))
+    let Some(values) = whole.filter(|values| !values.is_empty()) else { return (None, None) };
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    (Some(mean), half_width(&values, CONFIDENCE))
 }
 
 impl PointResult {

@@ -1,7 +1,7 @@
 //! What several runs came to, as their `result.json` tells it, with 95 % intervals of means over runs.
 
 use nilometer_likeness::Verdict;
-use nilometer_stat::trimmed::two_sided;
+use nilometer_stat::ConfidenceInterval;
 use serde::{Deserialize, Serialize};
 
 const CONFIDENCE: f64 = 0.95;
@@ -12,7 +12,7 @@ pub struct OverRuns {
     /// Arithmetic mean; none where no run has the figure.
     pub mean: Option<f64>,
     /// The 95 % interval of the mean; none of fewer than two runs.
-    pub interval: Option<[f64; 2]>,
+    pub interval: Option<ConfidenceInterval>,
     /// The figure of each run that has it.
     pub runs: Vec<f64>,
 }
@@ -81,11 +81,7 @@ impl OverRuns {
     pub fn of(runs: Vec<f64>) -> OverRuns {
         let count = runs.len() as f64;
         let mean = (count > 0.0).then(|| runs.iter().sum::<f64>() / count);
-        let interval = mean.filter(|_| count > 1.0).map(|mean| {
-            let sum: f64 = runs.iter().map(|run| (run - mean) * (run - mean)).sum();
-            let half = (sum / (count - 1.0) / count).sqrt() * two_sided(count - 1.0, CONFIDENCE);
-            [mean - half, mean + half]
-        });
+        let interval = ConfidenceInterval::of_mean(&runs, CONFIDENCE);
         OverRuns { mean, interval, runs }
     }
 }

@@ -164,7 +164,7 @@ mod tests {
         let few = OverRuns::of(vec![1.0, 2.0, 3.0]);
         // 4.303 standard errors of two degrees of freedom, of 1 / sqrt(3) each.
         let half = 4.302_652_7 / 3f64.sqrt();
-        let [low, high] = few.interval.expect("an interval");
+        let [low, high] = few.interval.expect("an interval").ends();
         assert!((low - (2.0 - half)).abs() < 1e-6 && (high - (2.0 + half)).abs() < 1e-6);
         assert_eq!((few.mean, OverRuns::of(vec![5.0]).interval), (Some(2.0), None));
         assert_eq!(OverRuns::of(Vec::new()).mean, None);

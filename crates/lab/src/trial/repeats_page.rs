@@ -1,6 +1,7 @@
 //! The page of several runs: what differs in how many of them, and how far the device's figures lie apart.
 
 use nilometer_likeness::Verdict as Told;
+use nilometer_stat::ConfidenceInterval;
 
 use crate::trial::over_runs::{LawOverRuns, OverRuns, Repeats};
 use nilometer_report::format::{NOT_MEASURED, count, plural, significant};
@@ -70,7 +71,7 @@ pub fn sentence(all: &Repeats) -> String {
 
 fn shown(figure: &OverRuns, scale: f64) -> String {
     let number = |value: f64| significant(value / scale, 3);
-    match (figure.mean, figure.interval) {
+    match (figure.mean, figure.interval.map(ConfidenceInterval::ends)) {
         (Some(mean), Some([low, high])) => {
             // None of them is below 0, wherever the interval of a mean of few runs begins.
             format!("{} [{}, {}]", number(mean), number(low.max(0.0)), number(high))
@@ -101,14 +102,15 @@ fn laws(all: &Repeats) -> String {
         let said: Vec<String> = { said.into_iter().filter(|told| times(*told) > 0) }
             .map(|told| format!("{} × {}", times(told), word(told)))
             .collect();
-        let distance = match (law.distance.mean, law.distance.interval) {
-            // No distance is below 0, wherever the interval of a mean of few runs begins.
-            (Some(mean), Some([low, high])) => {
-                let [mean, low, high] = [mean, low.max(0.0), high].map(|d| significant(d, 2));
-                format!("{mean} [{low}, {high}]")
-            }
-            _ => shown(&law.distance, 1.0),
-        };
+        let distance =
+            match (law.distance.mean, law.distance.interval.map(ConfidenceInterval::ends)) {
+                // No distance is below 0, wherever the interval of a mean of few runs begins.
+                (Some(mean), Some([low, high])) => {
+                    let [mean, low, high] = [mean, low.max(0.0), high].map(|d| significant(d, 2));
+                    format!("{mean} [{low}, {high}]")
+                }
+                _ => shown(&law.distance, 1.0),
+            };
         vec![law.name.replace('_', " "), said.join(", "), distance]
     };
     let rows: Vec<Vec<String>> = all.likeness.iter().map(row).collect();

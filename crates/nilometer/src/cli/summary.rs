@@ -48,7 +48,7 @@ pub(super) fn of(model: &TrafficModel) -> String {
         ),
     );
     if let Some(gaps) = &model.sampled_gaps {
-        let [low, high] = gaps.median_interval_s.map(duration);
+        let [low, high] = gaps.median_interval_s.ends().map(duration);
         let sure = match gaps.identification {
             Identification::Identified => "",
             Identification::NotIdentified => "not identified: ",
@@ -108,8 +108,8 @@ fn lengths(model: &TrafficModel) -> Option<String> {
     Some(match lengths.method {
         Method::Counted => format!("{count} of {} packets in the mean, counted", shown(mean)),
         Method::SynJointEm => {
-            let ([few, many], [short, long]) =
-                (lengths.flow_count_interval, lengths.mean_length_interval);
+            let [[few, many], [short, long]] =
+                [lengths.flow_count_interval, lengths.mean_length_interval].map(|it| it.ends());
             format!(
                 "{count} ({few:.0} to {many:.0}) of {} packets in the mean ({} to {}), 95 %, from the \
                  SYNs of 1 packet in {interval}",
@@ -119,7 +119,7 @@ fn lengths(model: &TrafficModel) -> Option<String> {
             )
         }
         Method::LowerBound => {
-            let [few, many] = lengths.flow_count_interval;
+            let [few, many] = lengths.flow_count_interval.ends();
             format!(
                 "at least {count} ({few:.0} to {many:.0} are possible): 1 packet in {interval} was \
                  sampled and no TCP flags recorded"

@@ -169,7 +169,7 @@ fn the_estimate_of_a_trace_is_that_of_its_series() {
                 continue;
             };
             estimated += 1;
-            let [low, high] = line.interval();
+            let [low, high] = line.interval().ends();
             let expected = [("h", line.hurst), ("low", low), ("high", high)];
             assert!(
                 expected.iter().all(|(key, value)| number(&one[key]) == *value),

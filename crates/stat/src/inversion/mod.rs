@@ -48,8 +48,7 @@ use model_average::ModelAverage;
 pub use reference::Reference;
 pub use remainder::{PARTS, Remainders};
 
-/// Deviations of a normal law between which 95 % lie.
-const DEVIATIONS_95: f64 = 1.959_963_984_540_054;
+use crate::confidence::{ConfidenceInterval, DEVIATIONS_95};
 
 /// The reference of files counts for so many flows for each SYN, that of other flows for one.
 const FILES_WEIGHT: f64 = 0.5;
@@ -119,7 +118,7 @@ pub struct Estimate {
     /// Its standard deviation under sampling.
     pub deviation: f64,
     /// Between what the truth lies, 19 times in 20.
-    pub interval: [f64; 2],
+    pub interval: ConfidenceInterval,
 }
 
 /// What the records say of the flows.
@@ -247,7 +246,7 @@ fn counted(count: f64, n: f64, missed: f64, seen: f64) -> Estimate {
     Estimate {
         value: at_least(n * count),
         deviation: n * libm::sqrt(missed * count),
-        interval: [at_least(n * (count + half - reach)), at_least(n * (count + half + reach))],
+        interval: ConfidenceInterval::around(count + half, reach).map(|end| at_least(n * end)),
     }
 }
 
@@ -256,7 +255,7 @@ fn mean_length(packets: f64, marked: f64, marks: f64, missed: f64) -> Estimate {
     let value = (packets * marks / marked).max(1.0);
     let relative = libm::sqrt((missed * (1.0 / marked - 1.0 / packets)).max(0.0));
     let reach = libm::exp(DEVIATIONS_95 * relative);
-    let interval = [(value / reach).max(1.0), value * reach];
+    let interval = ConfidenceInterval { low: (value / reach).max(1.0), high: value * reach };
     Estimate { value, deviation: value * relative, interval }
 }
 
@@ -316,7 +315,7 @@ mod tests {
         flows.add(1, true);
         let found = flows.invert().expect("a SYN");
         assert_eq!((found.flows.value, found.mean_length.value), (100.0, 1.0));
-        assert!(found.flows.interval[0] < 20.0 && found.flows.interval[1] > 550.0, "{found:?}");
+        assert!(found.flows.interval.low < 20.0 && found.flows.interval.high > 550.0, "{found:?}");
     }
 
     #[test]
@@ -325,7 +324,7 @@ mod tests {
         (0..1_000).for_each(|at| flows.add(1, at == 0));
         let found = flows.invert().expect("a SYN");
         assert_eq!(found.flows.value, 1_000.0);
-        assert!(found.flows.interval[0] >= 1_000.0);
+        assert!(found.flows.interval.low >= 1_000.0);
     }
 
     /// The delta method on the logarithm of a ratio whose second count is part of the first.
@@ -336,8 +335,8 @@ mod tests {
         let reach = (DEVIATIONS_95 * relative).exp();
         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-12;
         assert!(found.value == 10.0 && near(found.deviation, 10.0 * relative), "{found:?}");
-        assert!(near(found.interval[0], 10.0 / reach), "{found:?}");
-        assert!(near(found.interval[1], 10.0 * reach), "{found:?}");
+        assert!(near(found.interval.low, 10.0 / reach), "{found:?}");
+        assert!(near(found.interval.high, 10.0 * reach), "{found:?}");
     }
 
     #[test]

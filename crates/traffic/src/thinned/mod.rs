@@ -20,6 +20,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use nilometer_stat::ConfidenceInterval;
 use serde::{Deserialize, Serialize};
 
 use crate::grid::Grid;
@@ -75,9 +76,9 @@ pub struct SampledGaps {
     /// Lags between sampled connections, within the bound, that it is told by.
     pub lags: u64,
     /// Between what the median gap lies, 19 times in 20, seconds.
-    pub median_interval_s: [f64; 2],
+    pub median_interval_s: ConfidenceInterval,
     /// Between what the mean gap lies, likewise.
-    pub mean_interval_s: [f64; 2],
+    pub mean_interval_s: ConfidenceInterval,
 }
 
 /// What sampled flows say of gaps, by sampling interval.
@@ -152,8 +153,8 @@ pub(crate) fn combined(found: &[GapEstimate], bound_s: Option<f64>) -> Option<Sa
     let unknown = |bound_s| SampledGaps {
         identification: Identification::NotIdentified,
         lags: 0,
-        median_interval_s: [0.0, bound_s],
-        mean_interval_s: [0.0, bound_s],
+        median_interval_s: [0.0, bound_s].into(),
+        mean_interval_s: [0.0, bound_s].into(),
     };
     let mut all = most.map(|found| found.sampled.clone()).or_else(|| bound_s.map(unknown))?;
     all.lags = found.iter().map(|found| found.sampled.lags).sum();
@@ -161,9 +162,8 @@ pub(crate) fn combined(found: &[GapEstimate], bound_s: Option<f64>) -> Option<Sa
         if sampled.identification == Identification::NotIdentified {
             all.identification = Identification::NotIdentified;
         }
-        let wider = |[low, high]: [f64; 2], more: [f64; 2]| [low.min(more[0]), high.max(more[1])];
-        all.median_interval_s = wider(all.median_interval_s, sampled.median_interval_s);
-        all.mean_interval_s = wider(all.mean_interval_s, sampled.mean_interval_s);
+        all.median_interval_s = all.median_interval_s.hull(sampled.median_interval_s);
+        all.mean_interval_s = all.mean_interval_s.hull(sampled.mean_interval_s);
     }
     Some(all)
 }
@@ -195,10 +195,10 @@ fn find(lags: &Lags, interval: u32, runner: &impl Runner) -> GapEstimate {
     let (median, mean) = centre(&gaps_s);
     let seen = lags.plain.connections().lags();
     let bound_s = lags.bins.bound_s();
-    let within = |interval: [f64; 2]| interval.map(|limit_s| limit_s.min(bound_s));
+    let within = |interval: ConfidenceInterval| interval.map(|end_s| end_s.min(bound_s));
     let of_median = interval_s(median, seen, laws.iter().map(|gaps_s| centre(gaps_s).0));
     let of_mean = interval_s(mean, seen, laws.iter().map(|gaps_s| centre(gaps_s).1));
-    let is_narrow = of_median[1] <= FACTOR_MAX * of_median[0];
+    let is_narrow = of_median.high <= FACTOR_MAX * of_median.low;
     GapEstimate {
         gaps_s,
         count: lags.plain.syns_of_connections() * f64::from(interval) * law.followed(bound_s),
@@ -221,7 +221,7 @@ fn centre(gaps_s: &[f64]) -> (f64, f64) {
 }
 
 /// Between what a number lies of which replicates are like this, as its logarithm deviates.
-fn interval_s(value: f64, lags: u64, replicates: impl Iterator<Item = f64>) -> [f64; 2] {
+fn interval_s(value: f64, lags: u64, replicates: impl Iterator<Item = f64>) -> ConfidenceInterval {
     let (mut count, mut squares) = (0.0, 0.0);
     for replicate in replicates {
         let off = libm::log(replicate / value);
@@ -230,5 +230,5 @@ fn interval_s(value: f64, lags: u64, replicates: impl Iterator<Item = f64>) -> [
     let few = 1.0 + FEW_LAGS / lags.max(1) as f64;
     let deviation = libm::sqrt(few * squares / count + FAMILY_DEVIATION * FAMILY_DEVIATION);
     let reach = libm::exp((DEVIATIONS_95 * deviation).min(DEVIATION_MAX));
-    [value / reach, value * reach]
+    ConfidenceInterval { low: value / reach, high: value * reach }
 }

@@ -111,9 +111,9 @@ fn flows_sizes_and_volumes_are_recovered() {
         let lengths = model.flow_lengths.as_ref().expect("lengths");
         assert_eq!(lengths.method, Method::SynJointEm);
         assert_eq!(model.sampling_interval, Some(interval));
-        let [low, high] = lengths.flow_count_interval;
+        let [low, high] = lengths.flow_count_interval.ends();
         assert!(low <= FLOWS as f64 && FLOWS as f64 <= high, "1:{interval}: {low} to {high}");
-        let [low, high] = lengths.mean_length_interval;
+        let [low, high] = lengths.mean_length_interval.ends();
         let mean = mean_length(&flows);
         assert!(low <= mean && mean <= high, "1:{interval}: {mean} in {low} to {high}");
         let bytes = model.bytes() as f64 / payload as f64;
@@ -165,10 +165,10 @@ fn exporters_of_different_intervals_are_added() {
     covered(&model);
     assert_eq!(model.sampling_interval, Some(50));
     let lengths = model.flow_lengths.expect("lengths");
-    let [low, high] = lengths.flow_count_interval;
+    let [low, high] = lengths.flow_count_interval.ends();
     assert!(low <= FLOWS as f64 && FLOWS as f64 <= high, "{low} to {high}");
     let mean = mean_length(&flows);
-    let [low, high] = lengths.mean_length_interval;
+    let [low, high] = lengths.mean_length_interval.ends();
     assert!(low <= mean && mean <= high, "{mean} in {low} to {high}");
     let mut all: Vec<f64> = flows.iter().map(|flow| flow.packets.len() as f64).collect();
     let ks = ks_to(&mut all, &lengths.law);
@@ -184,7 +184,7 @@ fn whole_flows_are_counted() {
     assert!((model.mean_length_packets.expect("counted") - mean_length(&flows)).abs() < 1e-9);
     let lengths = model.flow_lengths.expect("lengths");
     assert_eq!(lengths.method, Method::Counted);
-    assert_eq!(lengths.flow_count_interval, [FLOWS as f64; 2]);
+    assert_eq!(lengths.flow_count_interval.ends(), [FLOWS as f64; 2]);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn sampled_records_without_flags_are_read() {
     covered(&model);
     let lengths = model.flow_lengths.as_ref().expect("lengths");
     assert_eq!(lengths.method, Method::LowerBound);
-    let [low, high] = lengths.flow_count_interval;
+    let [low, high] = lengths.flow_count_interval.ends();
     assert!(low <= FLOWS as f64 && FLOWS as f64 <= high, "{low} to {high}");
     assert!(model.flow_count.expect("a bound") as f64 <= 1.05 * FLOWS as f64);
     let bytes = model.bytes() as f64 / payload as f64;

@@ -136,8 +136,7 @@ fn outcome(seed: u64, size: (u64, u32), gaps: (Gap, f64)) -> Outcome {
     let median = gaps_s[gaps_s.len() / 2];
     let mean = gaps_s.iter().sum::<f64>() / gaps_s.len() as f64;
     let of = model.sampled_gaps.clone().expect("packets were sampled");
-    let holds = |[low, high]: [f64; 2], truth: f64| low <= truth && truth <= high;
-    let holds = [holds(of.median_interval_s, median), holds(of.mean_interval_s, mean)];
+    let holds = [of.median_interval_s.holds(median), of.mean_interval_s.holds(mean)];
     println!(
         "{size:?} seed {seed}: KS {ks:.3}, median {median:.3} in {:.3?}, mean {mean:.3} in {:.3?}, {:?}, {} lags",
         of.median_interval_s, of.mean_interval_s, of.identification, of.lags
